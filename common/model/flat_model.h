@@ -1,0 +1,47 @@
+// The flat allocations that everything else points into.
+#ifndef PSRING_COMMON_MODEL_FLAT_MODEL_H_
+#define PSRING_COMMON_MODEL_FLAT_MODEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/layout.h"
+
+namespace psring {
+
+// Zeroed, 64-byte aligned float32 memory. Movable; the address never changes.
+class FlatBuffer {
+ public:
+  // RESOURCE_EXHAUSTED, with the size, when there is no memory.
+  static absl::StatusOr<FlatBuffer> Create(int64_t num_elements);
+
+  FlatBuffer() = default;
+  FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
+  FlatBuffer& operator=(FlatBuffer&& other) noexcept;
+  ~FlatBuffer();
+
+  float* data() { return data_; }
+  const float* data() const { return data_; }
+  int64_t size() const { return size_; }
+  absl::Span<float> span() { return {data_, static_cast<size_t>(size_)}; }
+
+ private:
+  float* data_ = nullptr;
+  int64_t size_ = 0;
+};
+
+// A worker's parameters and gradients. Owned by the trainer's thread, which
+// lends the gradients of submitted buckets to the exchange until Finish.
+struct FlatModel {
+  static absl::StatusOr<FlatModel> Create(Layout layout);
+
+  Layout layout;
+  FlatBuffer parameters;
+  FlatBuffer gradients;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_MODEL_FLAT_MODEL_H_

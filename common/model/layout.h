@@ -1,0 +1,94 @@
+// Pure arithmetic: tensors -> buckets -> slices -> shards -> pieces.
+//
+// All parameters of a model live in one flat float32 allocation, tensor after
+// tensor in registration order, each tensor's start aligned to 64 bytes; the
+// gap behind a tensor holds zeros and stays zero. Buckets cut that allocation
+// into runs of whole tensors in backward order: bucket 0 holds the last
+// tensors, whose gradients are ready first. Every process derives the same
+// layout from the same tensor list.
+#ifndef PSRING_COMMON_MODEL_LAYOUT_H_
+#define PSRING_COMMON_MODEL_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// 64 bytes of float32: every bound below is a multiple of it.
+inline constexpr int64_t kAlignElements = 16;
+
+// Elements [begin, end) of the flat model.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return begin >= end; }
+  friend bool operator==(const Range& a, const Range& b) = default;
+};
+
+// The elements in both; an empty range (begin == end) where there are none.
+Range Intersect(Range a, Range b);
+
+class Layout {
+ public:
+  // Buckets are closed as soon as they hold at least `bucket_bytes`; a tensor
+  // is never split over buckets. Errors: no tensor, a negative dimension, a
+  // name given twice, bucket_bytes < 1.
+  static absl::StatusOr<Layout> Create(std::vector<proto::TensorShape> tensors,
+                                       int64_t bucket_bytes);
+
+  // Of the flat allocation, gaps included; a multiple of kAlignElements.
+  int64_t num_elements() const { return num_elements_; }
+  // Without the gaps.
+  int64_t num_parameters() const { return num_parameters_; }
+
+  const std::vector<proto::TensorShape>& tensors() const { return tensors_; }
+  // Where tensor i lies, without the gap behind it.
+  Range tensor(int i) const { return tensor_ranges_[i]; }
+
+  int num_buckets() const { return static_cast<int>(buckets_.size()); }
+  // Gaps included; adjacent buckets touch.
+  Range bucket(int b) const { return buckets_[b]; }
+  int bucket_of_tensor(int i) const { return bucket_of_tensor_[i]; }
+
+  // Equal for equal names, shapes, order and buckets.
+  uint64_t digest() const { return digest_; }
+
+ private:
+  Layout() = default;
+
+  std::vector<proto::TensorShape> tensors_;
+  std::vector<Range> tensor_ranges_;
+  std::vector<int> bucket_of_tensor_;
+  std::vector<Range> buckets_;
+  int64_t num_elements_ = 0;
+  int64_t num_parameters_ = 0;
+  uint64_t digest_ = 0;
+};
+
+// The c-th of n near-equal ranges of `whole`, its bounds aligned relative to
+// whole.begin; the last bound is whole.end. Used for a bucket's slices and for
+// the servers' shards. Some are empty where `whole` is small.
+Range NearEqualPart(Range whole, int n, int c);
+
+// What one push carries: a run of one bucket's elements that one shard owns.
+struct Piece {
+  int bucket = 0;
+  Range range;
+
+  friend bool operator==(const Piece& a, const Piece& b) = default;
+};
+
+// The pieces of `shard`, bucket by bucket in backward order, each of at most
+// `max_elements` (a multiple of kAlignElements).
+std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,
+                                 int64_t max_elements);
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_MODEL_LAYOUT_H_

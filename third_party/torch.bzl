@@ -1,0 +1,64 @@
+"""Finds libtorch: a directory with include/ and lib/, or Debian's libtorch-dev.
+
+In this order: $PSRING_TORCH (a directory, `pip` or `system`); the torch of the
+active python3; the one in the repository's .venv; the system's libtorch-dev.
+"""
+
+_ASK_PYTHON = "import os, torch; print(os.path.dirname(torch.__file__))"
+
+def _torch_of_python(ctx, python):
+    result = ctx.execute([python, "-c", _ASK_PYTHON], quiet = True)
+    return result.stdout.strip() if result.return_code == 0 else None
+
+def _find(ctx):
+    wish = ctx.os.environ.get("PSRING_TORCH", "")
+    if wish and wish not in ["pip", "system"]:
+        for part in ["include/torch", "lib"]:
+            if not ctx.path(wish + "/" + part).exists:
+                fail("PSRING_TORCH=%s: no %s/ in it. It must be the directory of a libtorch, which has include/ and lib/." % (wish, part))
+        return wish
+    if wish != "system":
+        venv = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python3")
+        python = ctx.which("python3")
+        for candidate in [python, venv if venv.exists else None]:
+            root = candidate and _torch_of_python(ctx, candidate)
+            if root:
+                return root
+    if wish != "pip" and ctx.path("/usr/include/torch").exists:
+        return None
+    fail("No libtorch found. Remedy: `./psring build` installs one, or set PSRING_TORCH to a directory with include/ and lib/.")
+
+def _torch_repository_impl(ctx):
+    root = _find(ctx)
+    if root == None:
+        ctx.symlink("/usr/include/torch/csrc/api/include", "api")
+        includes = ["api"]
+        headers = ["api/**"]
+        linkopts = []
+        location = "/usr (libtorch-dev)"
+    else:
+        ctx.symlink(root + "/include", "include")
+        includes = ["include", "include/torch/csrc/api/include"]
+        headers = ["include/**"]
+        linkopts = ["-L%s/lib" % root, "-Wl,-rpath,%s/lib" % root]
+        location = root
+    ctx.file("BUILD", """
+cc_library(
+    name = "torch",
+    hdrs = glob({headers}),
+    includes = {includes},
+    linkopts = {linkopts},
+    visibility = ["//visibility:public"],
+)
+""".format(
+        headers = headers,
+        includes = includes,
+        linkopts = linkopts + ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"],
+    ))
+    ctx.file("location.txt", location + "\n")
+
+torch_repository = repository_rule(
+    implementation = _torch_repository_impl,
+    environ = ["PSRING_TORCH", "PATH"],
+    local = True,
+)
