@@ -1,0 +1,156 @@
+#include "common/net/address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace psring {
+namespace {
+
+std::string Numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+absl::StatusOr<AddressList> Lookup(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const int rc = getaddrinfo(host.c_str(), "1", &hints, &found);
+  if (rc != 0) {
+    return absl::NotFoundError(absl::StrCat(
+        "cannot resolve host '", host, "': ", gai_strerror(rc),
+        ". Give a name that this host can resolve, or a numeric address"));
+  }
+  return AddressList(found, freeaddrinfo);
+}
+
+// IPv4 first: every host of a job speaks it.
+const addrinfo* Preferred(const addrinfo* list) {
+  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    if (a->ai_family == AF_INET) return a;
+  }
+  return list;
+}
+
+absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
+  ifaddrs* raw = nullptr;
+  if (getifaddrs(&raw) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot list the interfaces: ", strerror(errno)));
+  }
+  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
+  std::vector<std::string> known;
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+    if (i->ifa_name == name) return Numeric(i->ifa_addr, sizeof(sockaddr_in));
+    known.push_back(i->ifa_name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--interface=", name,
+                   ": no such interface with an IPv4 address. This host has: ",
+                   absl::StrJoin(known, ", ")));
+}
+
+// A UDP socket's connect sends nothing; it only asks the routing table.
+absl::StatusOr<std::string> LocalEndOfRoute(const std::string& host) {
+  auto list = Lookup(host);
+  if (!list.ok()) return list.status();
+  const addrinfo* to = Preferred(list->get());
+  const int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage local = {};
+  socklen_t size = sizeof(local);
+  const bool ok =
+      fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!ok) {
+    return absl::UnavailableError(
+        absl::StrCat("no route to host '", host, "': ", strerror(error)));
+  }
+  return Numeric(reinterpret_cast<sockaddr*>(&local), size);
+}
+
+}  // namespace
+
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  HostPort result;
+  if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &result.port) ||
+      result.port < 0 || result.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not HOST:PORT, e.g. 10.0.0.1:7000"));
+  }
+  absl::string_view host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, ':')) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", text, "': an IPv6 address goes in brackets, [::1]:7000"));
+  }
+  result.host = std::string(host);
+  return result;
+}
+
+std::string ToString(const HostPort& address) {
+  const bool v6 = absl::StrContains(address.host, ':');
+  return absl::StrCat(v6 ? "[" : "", address.host, v6 ? "]:" : ":",
+                      address.port);
+}
+
+absl::StatusOr<std::string> Resolve(const std::string& host) {
+  auto list = Lookup(host);
+  if (!list.ok()) return list.status();
+  const addrinfo* best = Preferred(list->get());
+  return Numeric(best->ai_addr, best->ai_addrlen);
+}
+
+bool IsLoopback(absl::string_view numeric_address) {
+  return absl::StartsWith(numeric_address, "127.") || numeric_address == "::1";
+}
+
+absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
+  absl::StatusOr<std::string> address;
+  std::string reason;
+  if (!wish.advertise.empty()) {
+    address = Resolve(wish.advertise);
+    reason = "--advertise";
+  } else if (!wish.interface.empty()) {
+    address = AddressOfInterface(wish.interface);
+    reason = absl::StrCat("the address of ", wish.interface);
+  } else if (!wish.coordinator_host.empty()) {
+    address = LocalEndOfRoute(wish.coordinator_host);
+    reason = absl::StrCat("the route to ", wish.coordinator_host);
+  } else {
+    address = "127.0.0.1";
+    reason = "no coordinator on another host is named";
+  }
+  if (!address.ok()) return address.status();
+  return AdvertisedAddress{*address, reason};
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace psring

@@ -1,0 +1,47 @@
+// Which address this host is reached at.
+#ifndef PSRING_COMMON_NET_ADDRESS_H_
+#define PSRING_COMMON_NET_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace psring {
+
+struct HostPort {
+  std::string host;
+  int port = 0;  // 0: the system chooses
+};
+
+// "hostA:7000", "10.0.0.1:7000", "[::1]:7000". INVALID_ARGUMENT says what is
+// wrong with any other text.
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
+std::string ToString(const HostPort& address);
+
+// The numeric address of a name; IPv4 where there is one. May ask DNS.
+absl::StatusOr<std::string> Resolve(const std::string& host);
+
+bool IsLoopback(absl::string_view numeric_address);
+
+struct AddressWish {
+  std::string advertise;         // an address or name to use as it is
+  std::string interface;         // e.g. "eth0"
+  std::string coordinator_host;  // the default: the route to it
+};
+
+struct AdvertisedAddress {
+  std::string address;  // numeric
+  std::string reason;   // "the route to 10.0.0.1", for the log
+};
+
+// --advertise if given, else the interface's address, else the local end of the
+// route to the coordinator, else (no coordinator) loopback.
+absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
+
+// This host's name.
+std::string HostName();
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_NET_ADDRESS_H_

@@ -1,0 +1,29 @@
+#include "common/net/cancellation.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace psring {
+
+Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Cancellation::~Cancellation() { close(fd_); }
+
+void Cancellation::Cancel(absl::Status why) {
+  absl::MutexLock lock(&mutex_);
+  if (!why_.ok()) return;
+  why_ = std::move(why);
+  const uint64_t one = 1;
+  // The counter starts at 0 and is never read: this cannot fail.
+  [[maybe_unused]] ssize_t written = write(fd_, &one, sizeof(one));
+}
+
+absl::Status Cancellation::status() const {
+  absl::MutexLock lock(&mutex_);
+  return why_;
+}
+
+}  // namespace psring

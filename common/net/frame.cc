@@ -1,0 +1,80 @@
+#include "common/net/frame.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+using proto::WireHeader;
+
+absl::Status CheckPayload(const WireHeader& header, size_t payload_bytes) {
+  if (!WireHeader::Kind_IsValid(header.kind()) ||
+      header.kind() == WireHeader::KIND_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown kind ", header.kind()));
+  }
+  size_t element_bytes = 0;
+  switch (header.dtype()) {
+    case WireHeader::FLOAT32:
+      element_bytes = 4;
+      break;
+    case WireHeader::BYTES:
+      element_bytes = 1;
+      break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown dtype ", header.dtype()));
+  }
+  // The division keeps a huge num_elements from wrapping around.
+  if (payload_bytes > kMaxPayloadBytes || payload_bytes % element_bytes != 0 ||
+      payload_bytes / element_bytes != header.num_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "payload of ", payload_bytes, " bytes where the header says ",
+        header.num_elements(), " elements of ", element_bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+SocketOptions DataSocketOptions() {
+  SocketOptions options;
+  options.max_frame_bytes = kMaxPayloadBytes;
+  options.linger = absl::Seconds(2);
+  return options;
+}
+
+absl::Status SendData(Socket& socket, DataMessage message) {
+  Frames frames;
+  frames.reserve(3);
+  if (!message.peer.empty()) frames.push_back(Frame::Copy(message.peer));
+  frames.push_back(Frame::Copy(message.header.SerializeAsString()));
+  frames.push_back(std::move(message.payload));
+  return socket.Send(std::move(frames));
+}
+
+absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
+  const size_t expected = at_router ? 3 : 2;
+  if (frames.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        frames.size(), " frames where ", expected, " make a message"));
+  }
+  DataMessage message;
+  if (at_router) message.peer = std::string(frames[0].view());
+  Frame& header = frames[expected - 2];
+  if (!message.header.ParseFromArray(header.data(),
+                                     static_cast<int>(header.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a header of ", header.size(), " bytes that is not a WireHeader"));
+  }
+  message.payload = std::move(frames[expected - 1]);
+  if (absl::Status s = CheckPayload(message.header, message.payload.size());
+      !s.ok()) {
+    return s;
+  }
+  return message;
+}
+
+}  // namespace psring

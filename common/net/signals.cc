@@ -1,0 +1,48 @@
+#include "common/net/signals.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+
+SignalWatcher::SignalWatcher(Cancellation& cancellation)
+    : cancellation_(cancellation), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
+  thread_ = std::thread([this] { Watch(); });
+}
+
+SignalWatcher::~SignalWatcher() {
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(stop_fd_, &one, sizeof(one));
+  thread_.join();
+  close(signal_fd_);
+  close(stop_fd_);
+}
+
+void SignalWatcher::Watch() {
+  pollfd fds[] = {{signal_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+  while (true) {
+    if (poll(fds, 2, -1) < 0) continue;
+    if (fds[1].revents != 0) return;
+    signalfd_siginfo info;
+    if (read(signal_fd_, &info, sizeof(info)) != sizeof(info)) continue;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (received_.exchange(signal) != 0) _exit(128 + signal);
+    cancellation_.Cancel(absl::CancelledError(absl::StrCat(
+        "interrupted by ", strsignal(signal), " (signal ", signal, ")")));
+  }
+}
+
+}  // namespace psring

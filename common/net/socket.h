@@ -1,0 +1,123 @@
+// The only door to ZeroMQ.
+//
+// A Socket belongs to one thread for life: the thread that creates it uses and
+// destroys it. Sends never block (queues are unbounded; the protocols above
+// bound what is in flight); a receive never waits: Wait() does, with a
+// deadline. What cppzmq throws becomes a Status here.
+#ifndef PSRING_COMMON_NET_SOCKET_H_
+#define PSRING_COMMON_NET_SOCKET_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/net/cancellation.h"
+#include "zmq.hpp"
+
+namespace psring {
+
+// ZeroMQ's I/O threads. Outlives its sockets and is outlived by every buffer
+// that a Frame borrows.
+class Context {
+ public:
+  Context() = default;
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+ private:
+  friend class Socket;
+  zmq::context_t context_{1};
+};
+
+// One part of a message. A received frame is ours to change and to send on.
+class Frame {
+ public:
+  Frame() = default;
+  // Copies.
+  static Frame Copy(absl::string_view bytes);
+  // Sends from where the bytes lie: they must not change until the peer has
+  // answered, and must outlive the Context.
+  static Frame Borrow(const void* data, size_t size_bytes);
+
+  void* data() { return message_.data(); }
+  const void* data() const { return message_.data(); }
+  size_t size() const { return message_.size(); }
+  absl::string_view view() const {
+    return {static_cast<const char*>(message_.data()), message_.size()};
+  }
+  // Another reference to the same bytes; neither may be changed afterwards.
+  Frame Share();
+
+ private:
+  friend class Socket;
+  zmq::message_t message_;
+};
+
+using Frames = std::vector<Frame>;
+
+struct SocketOptions {
+  // A peer that sends a larger frame is cut off.
+  int64_t max_frame_bytes = 16 << 20;
+  // How long a closed socket goes on sending what is queued.
+  absl::Duration linger = absl::ZeroDuration();
+};
+
+class Socket {
+ public:
+  // A ROUTER bound to `host`:`port` (a numeric address; port 0: the system
+  // chooses). Its messages begin with the peer's identity. ALREADY_EXISTS when
+  // the port is in use, INVALID_ARGUMENT when the address is not this host's.
+  static absl::StatusOr<std::unique_ptr<Socket>> Bind(
+      Context& context, absl::string_view host, int port,
+      const SocketOptions& options = {});
+  // A DEALER connected to "tcp://host:port"; reconnects by itself.
+  static absl::StatusOr<std::unique_ptr<Socket>> Connect(
+      Context& context, const std::string& endpoint,
+      const SocketOptions& options = {});
+
+  // Where it is bound ("tcp://10.0.0.1:41234"), or where it connects to.
+  const std::string& endpoint() const { return endpoint_; }
+
+  // NOT_FOUND when a ROUTER's peer is gone.
+  absl::Status Send(Frames frames);
+
+  // The next message, whole, if one is there.
+  absl::StatusOr<std::optional<Frames>> TryReceive();
+
+  int64_t bytes_sent() const { return bytes_sent_; }
+  int64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  friend absl::Status Wait(absl::Span<Socket* const> sockets,
+                           absl::Span<const int> fds, absl::Time deadline);
+
+  explicit Socket(zmq::socket_t socket) : socket_(std::move(socket)) {}
+  static absl::StatusOr<std::unique_ptr<Socket>> Create(
+      Context& context, zmq::socket_type type, const SocketOptions& options);
+
+  zmq::socket_t socket_;
+  std::string endpoint_;
+  int64_t bytes_sent_ = 0;
+  int64_t bytes_received_ = 0;
+};
+
+// Blocks until a message may be there on one of the sockets, one of `fds` is
+// readable, or the deadline has passed; all three return OK.
+absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
+                  absl::Time deadline);
+
+// The same, and the reason of a cancelled process as its error.
+absl::Status Wait(absl::Span<Socket* const> sockets,
+                  const Cancellation& cancellation, absl::Time deadline);
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_NET_SOCKET_H_

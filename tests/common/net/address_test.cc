@@ -1,0 +1,67 @@
+#include "common/net/address.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseHostPort, ReadsNamesAddressesAndBracketedIpv6) {
+  auto name = ParseHostPort("hostA:7000");
+  ASSERT_TRUE(name.ok());
+  EXPECT_EQ(name->host, "hostA");
+  EXPECT_EQ(name->port, 7000);
+  auto v6 = ParseHostPort("[::1]:0");
+  ASSERT_TRUE(v6.ok());
+  EXPECT_EQ(v6->host, "::1");
+  EXPECT_EQ(ToString(*v6), "[::1]:0");
+}
+
+TEST(ParseHostPort, SaysWhatIsWrongWithAnythingElse) {
+  for (const char* text : {"", "host", ":7000", "host:", "host:x", "host:-1",
+                           "host:65536", "::1:7000", "host:7 0"}) {
+    auto result = ParseHostPort(text);
+    ASSERT_FALSE(result.ok()) << text;
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(text));
+  }
+}
+
+TEST(ChooseAdvertised, PrefersWhatWasAskedFor) {
+  auto explicit_address = ChooseAdvertised({.advertise = "127.0.0.3",
+                                            .interface = "lo",
+                                            .coordinator_host = "127.0.0.1"});
+  ASSERT_TRUE(explicit_address.ok());
+  EXPECT_EQ(explicit_address->address, "127.0.0.3");
+  auto interface = ChooseAdvertised(
+      {.advertise = "", .interface = "lo", .coordinator_host = ""});
+  ASSERT_TRUE(interface.ok());
+  EXPECT_TRUE(IsLoopback(interface->address));
+}
+
+TEST(ChooseAdvertised, OtherwiseTakesTheRouteToTheCoordinator) {
+  auto chosen = ChooseAdvertised(
+      {.advertise = "", .interface = "", .coordinator_host = "127.0.0.1"});
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->address, "127.0.0.1");
+  EXPECT_EQ(chosen->reason, "the route to 127.0.0.1");
+}
+
+TEST(ChooseAdvertised, NamesAnUnknownInterfaceAndTheKnownOnes) {
+  auto chosen = ChooseAdvertised(
+      {.advertise = "", .interface = "nosuch0", .coordinator_host = ""});
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_THAT(std::string(chosen.status().message()), HasSubstr("nosuch0"));
+  EXPECT_THAT(std::string(chosen.status().message()), HasSubstr("lo"));
+}
+
+TEST(Resolve, NamesAHostThatNobodyKnows) {
+  auto result = Resolve("no-such-host.invalid");
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("no-such-host.invalid"));
+}
+
+}  // namespace
+}  // namespace psring

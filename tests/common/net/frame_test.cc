@@ -1,0 +1,105 @@
+#include "common/net/frame.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <string>
+
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+using proto::WireHeader;
+using ::testing::HasSubstr;
+
+WireHeader GoodHeader() {
+  WireHeader header;
+  header.set_kind(WireHeader::PUSH);
+  header.set_dtype(WireHeader::FLOAT32);
+  header.set_num_elements(2);
+  return header;
+}
+
+Frames FramesOf(const std::string& header, const std::string& payload) {
+  Frames frames;
+  frames.push_back(Frame::Copy(header));
+  frames.push_back(Frame::Copy(payload));
+  return frames;
+}
+
+absl::Status ErrorOf(const WireHeader& header, const std::string& payload) {
+  return ParseData(FramesOf(header.SerializeAsString(), payload), false)
+      .status();
+}
+
+TEST(ParseData, ReadsWhatSendDataSent) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0, DataSocketOptions());
+  auto dealer =
+      Socket::Connect(context, (*router)->endpoint(), DataSocketOptions());
+  DataMessage sent;
+  sent.header = GoodHeader();
+  sent.header.set_step(812);
+  sent.payload = Frame::Copy("12345678");
+  ASSERT_TRUE(SendData(**dealer, std::move(sent)).ok());
+  ASSERT_TRUE(
+      Wait({router->get()}, std::vector<int>{}, absl::Now() + absl::Seconds(10))
+          .ok());
+  auto frames = (*router)->TryReceive();
+  ASSERT_TRUE(frames.ok() && frames->has_value());
+  auto message = ParseData(*std::move(*frames), true);
+  ASSERT_TRUE(message.ok()) << message.status();
+  EXPECT_EQ(message->header.step(), 812);
+  EXPECT_EQ(message->payload.view(), "12345678");
+  EXPECT_FALSE(message->peer.empty());
+}
+
+TEST(ParseData, RefusesAPayloadThatItsHeaderDoesNotDescribe) {
+  EXPECT_TRUE(ErrorOf(GoodHeader(), "12345678").ok());
+  for (const char* payload : {"", "1234567", "1234", "123456781234"}) {
+    EXPECT_THAT(std::string(ErrorOf(GoodHeader(), payload).message()),
+                HasSubstr("elements"));
+  }
+  WireHeader huge = GoodHeader();
+  huge.set_num_elements(std::numeric_limits<uint64_t>::max() / 4 + 3);
+  EXPECT_FALSE(ErrorOf(huge, "12345678").ok());
+}
+
+TEST(ParseData, RefusesUnknownKindsAndTypes) {
+  WireHeader kind = GoodHeader();
+  kind.set_kind(static_cast<WireHeader::Kind>(77));
+  EXPECT_THAT(std::string(ErrorOf(kind, "12345678").message()),
+              HasSubstr("kind 77"));
+  WireHeader dtype = GoodHeader();
+  dtype.clear_dtype();
+  EXPECT_THAT(std::string(ErrorOf(dtype, "12345678").message()),
+              HasSubstr("dtype"));
+}
+
+TEST(ParseData, RefusesAnyOtherNumberOfFrames) {
+  Frames one;
+  one.push_back(Frame::Copy("x"));
+  EXPECT_FALSE(ParseData(std::move(one), false).ok());
+  EXPECT_FALSE(
+      ParseData(FramesOf(GoodHeader().SerializeAsString(), "12345678"), true)
+          .ok());
+  EXPECT_FALSE(ParseData(Frames(), false).ok());
+}
+
+TEST(ParseData, SurvivesRandomBytes) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 5000; ++i) {
+    std::string header(random() % 64, ' ');
+    for (char& c : header) c = static_cast<char>(random());
+    auto message = ParseData(FramesOf(header, "12345678"), false);
+    if (message.ok()) {
+      EXPECT_LE(message->payload.size(), static_cast<size_t>(kMaxPayloadBytes));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace psring

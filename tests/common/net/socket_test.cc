@@ -1,0 +1,125 @@
+#include "common/net/socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(10); }
+
+Frames Receive(Socket& socket) {
+  const absl::Time deadline = Soon();
+  while (absl::Now() < deadline) {
+    auto frames = socket.TryReceive();
+    EXPECT_TRUE(frames.ok()) << frames.status();
+    if (!frames.ok()) return {};
+    if (frames->has_value()) return *std::move(*frames);
+    EXPECT_TRUE(Wait({&socket}, std::vector<int>{}, deadline).ok());
+  }
+  ADD_FAILURE() << "nothing came";
+  return {};
+}
+
+Frames OneFrame(absl::string_view bytes) {
+  Frames frames;
+  frames.push_back(Frame::Copy(bytes));
+  return frames;
+}
+
+TEST(Socket, RouterAnswersTheDealerThatAsked) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  ASSERT_TRUE(router.ok()) << router.status();
+  auto dealer = Socket::Connect(context, (*router)->endpoint());
+  ASSERT_TRUE(dealer.ok()) << dealer.status();
+  ASSERT_TRUE((*dealer)->Send(OneFrame("question")).ok());
+
+  Frames question = Receive(**router);
+  ASSERT_EQ(question.size(), 2u);
+  EXPECT_EQ(question[1].view(), "question");
+  question[1] = Frame::Copy("answer");
+  ASSERT_TRUE((*router)->Send(std::move(question)).ok());
+
+  Frames answer = Receive(**dealer);
+  ASSERT_EQ(answer.size(), 1u);
+  EXPECT_EQ(answer[0].view(), "answer");
+  EXPECT_EQ((*dealer)->bytes_sent(), 8);
+  EXPECT_EQ((*dealer)->bytes_received(), 6);
+}
+
+TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {
+  std::string payload(3 << 20, 'x');
+  payload[12345] = 'y';
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  auto dealer = Socket::Connect(context, (*router)->endpoint());
+  Frame frame = Frame::Borrow(payload.data(), payload.size());
+  EXPECT_EQ(frame.data(), payload.data());
+  Frames frames;
+  frames.push_back(std::move(frame));
+  ASSERT_TRUE((*dealer)->Send(std::move(frames)).ok());
+  Frames received = Receive(**router);
+  ASSERT_EQ(received.size(), 2u);
+  EXPECT_TRUE(received[1].view() == payload);
+}
+
+TEST(Socket, NamesThePortInUse) {
+  Context context;
+  auto first = Socket::Bind(context, "127.0.0.1", 0);
+  const std::string endpoint = (*first)->endpoint();
+  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  auto second = Socket::Bind(context, "127.0.0.1", port);
+  ASSERT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(endpoint));
+}
+
+TEST(Socket, RefusesToListenOnAnAddressOfAnotherHost) {
+  Context context;
+  auto socket = Socket::Bind(context, "192.0.2.1", 0);
+  EXPECT_EQ(socket.status().code(), absl::StatusCode::kInvalidArgument)
+      << socket.status();
+}
+
+TEST(Socket, SendingToAPeerThatIsGoneIsAnErrorNotACrash) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  Frames frames;
+  frames.push_back(Frame::Copy("nobody"));
+  frames.push_back(Frame::Copy("hello"));
+  EXPECT_EQ((*router)->Send(std::move(frames)).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(Wait, EndsAtItsDeadline) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
+  EXPECT_TRUE(Wait({router->get()}, std::vector<int>{}, deadline).ok());
+  EXPECT_GE(absl::Now(), deadline);
+}
+
+TEST(Wait, EndsWithTheReasonWhenCancelled) {
+  Context context;
+  Cancellation cancellation;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  std::thread canceller([&] {
+    cancellation.Cancel(absl::AbortedError("worker 2 is gone"));
+    cancellation.Cancel(absl::AbortedError("too late"));
+  });
+  absl::Status status;
+  while (status.ok()) status = Wait({router->get()}, cancellation, Soon());
+  EXPECT_EQ(status.message(), "worker 2 is gone");
+  canceller.join();
+}
+
+}  // namespace
+}  // namespace psring
