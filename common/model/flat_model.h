@@ -2,8 +2,9 @@
 #ifndef PSRING_COMMON_MODEL_FLAT_MODEL_H_
 #define PSRING_COMMON_MODEL_FLAT_MODEL_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protos/cluster.pb.h"
 
@@ -38,7 +39,8 @@ class Layout {
  public:
   // Buckets are closed as soon as they hold at least `bucket_bytes`; a tensor
   // is never split over buckets. Errors: no tensor, a negative dimension, a
-  // name given twice, bucket_bytes < 1.
+  // name given twice, 2^40 elements or more, bucket_bytes < 1. Scalars (shape
+  // []) and tensors without elements are legal.
   static absl::StatusOr<Layout> Create(std::vector<proto::TensorShape> tensors,
                                        int64_t bucket_bytes);
 
@@ -61,6 +63,10 @@ class Layout {
 
  private:
   Layout() = default;
+
+  absl::Status PlaceTensors();
+  void CutBuckets(int64_t bucket_bytes);
+  void ComputeDigest();
 
   std::vector<proto::TensorShape> tensors_;
   std::vector<Range> tensor_ranges_;
@@ -85,7 +91,7 @@ struct Piece {
 };
 
 // The pieces of `shard`, bucket by bucket in backward order, each of at most
-// `max_elements` (a multiple of kAlignElements).
+// `max_elements` (a positive multiple of kAlignElements).
 std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,
                                  int64_t max_elements);
 

@@ -1,0 +1,66 @@
+#include "common/model/flat_model.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+constexpr size_t kAlignBytes = kAlignElements * sizeof(float);
+
+// malloc takes no more than ptrdiff_t's range, the rounding up included.
+constexpr int64_t kMaxElements =
+    (std::numeric_limits<ptrdiff_t>::max() - kAlignBytes) / sizeof(float);
+
+}  // namespace
+
+absl::StatusOr<FlatBuffer> FlatBuffer::Create(int64_t num_elements) {
+  if (num_elements < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a buffer of ", num_elements, " elements"));
+  }
+  FlatBuffer buffer;
+  if (num_elements == 0) return buffer;
+  void* memory = nullptr;
+  if (num_elements <= kMaxElements) {
+    const size_t bytes = num_elements * sizeof(float);
+    const size_t rounded =
+        (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+    memory = std::aligned_alloc(kAlignBytes, rounded);
+    if (memory != nullptr) std::memset(memory, 0, rounded);
+  }
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", num_elements, " float32 elements (",
+                     num_elements / (1 << 20) * sizeof(float), " MiB)"));
+  }
+  buffer.data_ = static_cast<float*>(memory);
+  buffer.size_ = num_elements;
+  return buffer;
+}
+
+FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+FlatBuffer::~FlatBuffer() { std::free(data_); }
+
+absl::StatusOr<FlatModel> FlatModel::Create(Layout layout) {
+  absl::StatusOr<FlatBuffer> parameters =
+      FlatBuffer::Create(layout.num_elements());
+  if (!parameters.ok()) return parameters.status();
+  absl::StatusOr<FlatBuffer> gradients =
+      FlatBuffer::Create(layout.num_elements());
+  if (!gradients.ok()) return gradients.status();
+  return FlatModel{std::move(layout), *std::move(parameters),
+                   *std::move(gradients)};
+}
+
+}  // namespace psring

@@ -1,0 +1,162 @@
+#include "common/model/layout.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace psring {
+namespace {
+
+// Models end below this; products of their sizes then fit in an int64_t.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+int64_t AlignUp(int64_t n) {
+  return (n + kAlignElements - 1) / kAlignElements * kAlignElements;
+}
+
+absl::StatusOr<int64_t> CountElements(const proto::TensorShape& tensor) {
+  int64_t count = 1;
+  bool too_large = false;
+  for (const int64_t dimension : tensor.shape()) {
+    if (dimension < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", tensor.name(), " has a negative dimension: [",
+                       absl::StrJoin(tensor.shape(), ","), "]"));
+    }
+    too_large |= __builtin_mul_overflow(count, dimension, &count);
+    too_large |= count >= kMaxElements;
+    if (dimension == 0) return 0;
+  }
+  if (too_large) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", tensor.name(), " of shape [",
+        absl::StrJoin(tensor.shape(), ","), "] has 2^40 elements or more"));
+  }
+  return count;
+}
+
+// FNV-1a, 64 bits, over numbers and length-prefixed strings.
+class Digest {
+ public:
+  void Add(uint64_t value) {
+    for (int i = 0; i < 8; ++i) AddByte(value >> (8 * i));
+  }
+  void Add(const std::string& text) {
+    Add(text.size());
+    for (const char c : text) AddByte(c);
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void AddByte(uint64_t byte) {
+    value_ = (value_ ^ (byte & 0xff)) * 0x100000001b3;
+  }
+
+  uint64_t value_ = 0xcbf29ce484222325;
+};
+
+}  // namespace
+
+Range Intersect(Range a, Range b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+absl::StatusOr<Layout> Layout::Create(std::vector<proto::TensorShape> tensors,
+                                      int64_t bucket_bytes) {
+  if (bucket_bytes < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a bucket of ", bucket_bytes, " bytes; it must be 1 or more"));
+  }
+  Layout layout;
+  layout.tensors_ = std::move(tensors);
+  if (absl::Status status = layout.PlaceTensors(); !status.ok()) return status;
+  layout.CutBuckets(bucket_bytes);
+  layout.ComputeDigest();
+  return layout;
+}
+
+absl::Status Layout::PlaceTensors() {
+  if (tensors_.empty()) {
+    return absl::InvalidArgumentError("the model has no parameters");
+  }
+  std::unordered_set<std::string> names;
+  for (const proto::TensorShape& tensor : tensors_) {
+    if (!names.insert(tensor.name()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two tensors are named ", tensor.name()));
+    }
+    absl::StatusOr<int64_t> count = CountElements(tensor);
+    if (!count.ok()) return count.status();
+    tensor_ranges_.push_back({num_elements_, num_elements_ + *count});
+    num_parameters_ += *count;
+    num_elements_ += AlignUp(*count);
+    if (num_elements_ >= kMaxElements) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the model has 2^40 elements or more up to tensor ", tensor.name()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Layout::CutBuckets(int64_t bucket_bytes) {
+  bucket_of_tensor_.resize(tensors_.size());
+  int64_t end = num_elements_;
+  for (int i = static_cast<int>(tensors_.size()) - 1; i >= 0; --i) {
+    bucket_of_tensor_[i] = num_buckets();
+    const int64_t begin = tensor_ranges_[i].begin;
+    const int64_t bytes = (end - begin) * static_cast<int64_t>(sizeof(float));
+    // Nothing lies before element 0: tensors without elements join the last
+    // bucket rather than make an empty one.
+    const bool full = begin > 0 && bytes >= bucket_bytes;
+    if (full || i == 0) {
+      buckets_.push_back({begin, end});
+      end = begin;
+    }
+  }
+}
+
+void Layout::ComputeDigest() {
+  Digest digest;
+  for (const proto::TensorShape& tensor : tensors_) {
+    digest.Add(tensor.name());
+    digest.Add(tensor.shape_size());
+    for (const int64_t dimension : tensor.shape()) digest.Add(dimension);
+  }
+  for (const Range& bucket : buckets_) {
+    digest.Add(bucket.begin);
+    digest.Add(bucket.end);
+  }
+  digest_ = digest.value();
+}
+
+Range NearEqualPart(Range whole, int n, int c) {
+  const int64_t blocks = AlignUp(whole.size()) / kAlignElements;
+  const auto bound = [&](int64_t part) {
+    const int64_t block = blocks / n * part + std::min(part, blocks % n);
+    return std::min(whole.end, whole.begin + block * kAlignElements);
+  };
+  return {bound(c), bound(c + 1)};
+}
+
+std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,
+                                 int64_t max_elements) {
+  std::vector<Piece> pieces;
+  for (int b = 0; b < layout.num_buckets(); ++b) {
+    const Range owned = Intersect(layout.bucket(b), shard);
+    for (int64_t begin = owned.begin; begin < owned.end;
+         begin += max_elements) {
+      const int64_t end = std::min(owned.end, begin + max_elements);
+      pieces.push_back({b, {begin, end}});
+    }
+  }
+  return pieces;
+}
+
+}  // namespace psring

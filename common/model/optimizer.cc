@@ -1,0 +1,139 @@
+#include "common/model/optimizer.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/optimizer_kernels.h"
+
+namespace psring {
+namespace {
+
+// Beyond float32 a factor would be infinite, and 0 * infinity is not 0.
+constexpr double kLargest = std::numeric_limits<float>::max();
+constexpr double kSmallest = std::numeric_limits<float>::min();
+
+absl::Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("optimizer: ", what));
+}
+
+absl::Status CheckRange(const char* name, double value) {
+  if (value >= 0 && value <= kLargest) return absl::OkStatus();
+  return Bad(
+      absl::StrCat(name, " must be in [0, ", kLargest, "], not ", value));
+}
+
+absl::Status CheckFraction(const char* name, double value) {
+  if (value >= 0 && value < 1) return absl::OkStatus();
+  return Bad(absl::StrCat(name, " must be in [0, 1), not ", value));
+}
+
+absl::Status CheckMomentum(const proto::OptimizerSettings& s) {
+  if (absl::Status status = CheckFraction("momentum", s.momentum());
+      !status.ok()) {
+    return status;
+  }
+  if (s.name() == "sgd" && s.momentum() != 0) {
+    return Bad(absl::StrCat("sgd has no momentum, but momentum is ",
+                            s.momentum(), "; use --optimizer=momentum"));
+  }
+  const bool needs = s.name() == "momentum" || s.name() == "nesterov";
+  if (needs && s.momentum() == 0) {
+    return Bad(absl::StrCat(s.name(), " needs momentum in (0, 1), not 0; ",
+                            "without momentum use --optimizer=sgd"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAdam(const proto::OptimizerSettings& s) {
+  absl::Status status = CheckFraction("beta1", s.beta1());
+  if (status.ok()) status = CheckFraction("beta2", s.beta2());
+  if (!status.ok()) return status;
+  if (s.epsilon() >= kSmallest && s.epsilon() <= kLargest) return status;
+  return Bad(absl::StrCat("epsilon must be in [", kSmallest, ", ", kLargest,
+                          "], not ", s.epsilon()));
+}
+
+AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
+                      int64_t update, double lr) {
+  AdamFactors f;
+  const double decay = s.weight_decay();
+  f.keep = static_cast<float>(decoupled ? 1 - lr * decay : 1);
+  f.weight_decay = static_cast<float>(decoupled ? 0 : decay);
+  f.beta1 = static_cast<float>(s.beta1());
+  f.one_minus_beta1 = static_cast<float>(1 - s.beta1());
+  f.beta2 = static_cast<float>(s.beta2());
+  f.one_minus_beta2 = static_cast<float>(1 - s.beta2());
+  const double count = static_cast<double>(update);
+  f.step_size = static_cast<float>(lr / (1 - std::pow(s.beta1(), count)));
+  f.sqrt_bias_correction2 =
+      static_cast<float>(std::sqrt(1 - std::pow(s.beta2(), count)));
+  f.epsilon = static_cast<float>(s.epsilon());
+  return f;
+}
+
+}  // namespace
+
+absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
+  Optimizer optimizer;
+  optimizer.settings_ = s;
+  if (s.name() == "sgd") {
+    optimizer.kind_ = Kind::kSgd;
+  } else if (s.name() == "momentum") {
+    optimizer.kind_ = Kind::kMomentum;
+  } else if (s.name() == "nesterov") {
+    optimizer.kind_ = Kind::kNesterov;
+  } else if (s.name() == "adam") {
+    optimizer.kind_ = Kind::kAdam;
+  } else if (s.name() == "adamw") {
+    optimizer.kind_ = Kind::kAdamW;
+  } else {
+    return Bad(absl::StrCat("unknown name \"", s.name(),
+                            "\"; choose sgd, momentum, nesterov, adam or "
+                            "adamw"));
+  }
+  absl::Status status = CheckRange("lr", s.lr());
+  if (status.ok()) status = CheckRange("weight_decay", s.weight_decay());
+  switch (optimizer.kind_) {
+    case Kind::kSgd:
+      if (status.ok()) status = CheckMomentum(s);
+      break;
+    case Kind::kMomentum:
+    case Kind::kNesterov:
+      if (status.ok()) status = CheckMomentum(s);
+      optimizer.slot_names_ = {"momentum_buffer"};
+      break;
+    case Kind::kAdam:
+    case Kind::kAdamW:
+      if (status.ok()) status = CheckAdam(s);
+      optimizer.slot_names_ = {"exp_avg", "exp_avg_sq"};
+      break;
+  }
+  if (!status.ok()) return status;
+  return optimizer;
+}
+
+void Optimizer::Update(int64_t update, double lr, const void* gradient,
+                       float* parameters, absl::Span<float* const> slots,
+                       int64_t num_elements) const {
+  const auto* g = static_cast<const UnalignedFloat*>(gradient);
+  const MomentumFactors f = {static_cast<float>(lr),
+                             static_cast<float>(settings_.momentum()),
+                             static_cast<float>(settings_.weight_decay())};
+  switch (kind_) {
+    case Kind::kSgd:
+      return SgdLoop(f.lr, f.weight_decay, g, parameters, num_elements);
+    case Kind::kMomentum:
+      return MomentumLoop(f, g, parameters, slots[0], num_elements);
+    case Kind::kNesterov:
+      return NesterovLoop(f, g, parameters, slots[0], num_elements);
+    case Kind::kAdam:
+    case Kind::kAdamW:
+      return AdamLoop(FactorsOf(settings_, kind_ == Kind::kAdamW, update, lr),
+                      g, parameters, slots[0], slots[1], num_elements);
+  }
+}
+
+}  // namespace psring
