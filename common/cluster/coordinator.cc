@@ -1,0 +1,90 @@
+#include "common/cluster/coordinator.h"
+
+#include <future>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+
+// Control messages are small; a model's tensor list is the largest.
+SocketOptions ControlOptions() {
+  SocketOptions options;
+  options.max_frame_bytes = 16 << 20;
+  options.linger = absl::Seconds(2);
+  return options;
+}
+
+void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
+  for (const auto& [peer, message] : messages) {
+    Frames frames;
+    frames.push_back(Frame::Copy(peer));
+    frames.push_back(Frame::Copy(message.SerializeAsString()));
+    // A peer that has gone is found by its silence.
+    socket.Send(std::move(frames)).IgnoreError();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    Context& context, const HostPort& address,
+    const MembershipOptions& options) {
+  auto host = Resolve(address.host);
+  if (!host.ok()) return host.status();
+  std::unique_ptr<Coordinator> coordinator(new Coordinator());
+  std::promise<absl::StatusOr<std::string>> bound;
+  auto endpoint = bound.get_future();
+  Coordinator* self = coordinator.get();
+  coordinator->thread_ = std::thread(
+      [self, &context, host = *host, port = address.port, options, &bound] {
+        auto socket = Socket::Bind(context, host, port, ControlOptions());
+        if (!socket.ok()) {
+          bound.set_value(socket.status());
+          return;
+        }
+        bound.set_value((*socket)->endpoint());
+        self->Run(**socket, options);
+      });
+  auto result = endpoint.get();
+  if (!result.ok()) return result.status();
+  coordinator->endpoint_ = *result;
+  return coordinator;
+}
+
+Coordinator::~Coordinator() {
+  stop_.Cancel(absl::CancelledError("the coordinator's process ends"));
+  if (thread_.joinable()) thread_.join();
+}
+
+void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
+  Membership membership(options, absl::Now());
+  absl::Time next_tick = absl::Now();
+  while (stop_.status().ok()) {
+    Wait({&socket}, stop_, next_tick).IgnoreError();
+    while (true) {
+      auto frames = socket.TryReceive();
+      if (!frames.ok() || !frames->has_value()) break;
+      proto::ControlMessage message;
+      if ((*frames)->size() != 2 ||
+          !message.ParseFromString(std::string((**frames)[1].view()))) {
+        spdlog::warn("coordinator: dropped a message that is not one of ours");
+        continue;
+      }
+      const std::string peer((**frames)[0].view());
+      SendAll(socket, membership.OnMessage(absl::Now(), peer, message));
+    }
+    if (absl::Now() < next_tick) continue;
+    next_tick = absl::Now() + kTick;
+    SendAll(socket, membership.OnTick(absl::Now()));
+  }
+  if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
+}
+
+}  // namespace psring

@@ -1,0 +1,45 @@
+// The loop that runs the membership, on a thread of its own inside one process
+// of the job.
+#ifndef PSRING_COMMON_CLUSTER_COORDINATOR_H_
+#define PSRING_COMMON_CLUSTER_COORDINATOR_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "common/cluster/membership.h"
+#include "common/net/address.h"
+#include "common/net/cancellation.h"
+#include "common/net/socket.h"
+
+namespace psring {
+
+class Coordinator {
+ public:
+  // Listens on `address` (its host must be one of this machine's; port 0: the
+  // system chooses) and begins to form the job. Does not block.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
+      Context& context, const HostPort& address,
+      const MembershipOptions& options);
+
+  // Stops once the job is over; if it is not, every process is told that its
+  // coordinator has gone. Joins the thread.
+  ~Coordinator();
+
+  // "tcp://10.0.0.1:7000", with the port that was chosen.
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  Coordinator() = default;
+  void Run(Socket& socket, const MembershipOptions& options);
+
+  std::string endpoint_;
+  Cancellation stop_;
+  std::thread thread_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_CLUSTER_COORDINATOR_H_

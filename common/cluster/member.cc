@@ -1,0 +1,260 @@
+#include "common/cluster/member.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+using proto::ControlMessage;
+
+SocketOptions ControlOptions() {
+  SocketOptions options;
+  options.linger = absl::Seconds(1);
+  return options;
+}
+
+}  // namespace
+
+Member::Member(Cancellation& cancellation, const MemberOptions& options)
+    : cancellation_(cancellation),
+      options_(options),
+      outbox_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+absl::StatusOr<std::unique_ptr<Member>> Member::Join(
+    Context& context, Cancellation& cancellation,
+    const MemberOptions& options) {
+  std::unique_ptr<Member> member(new Member(cancellation, options));
+  ControlMessage message;
+  *message.mutable_join() = options.join;
+  message.mutable_join()->set_protocol_version(
+      options.join.protocol_version() == 0 ? kProtocolVersion
+                                           : options.join.protocol_version());
+  member->Post(std::move(message));
+  Member* self = member.get();
+  member->thread_ = std::thread([self, &context] { self->Run(context); });
+
+  absl::MutexLock lock(&member->mutex_);
+  const auto settled = [self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
+    return self->arrived_.has_value() || !self->failure_.ok();
+  };
+  // The coordinator's own deadline comes first and says who is missing.
+  const bool in_time = member->mutex_.AwaitWithTimeout(
+      absl::Condition(&settled), options.join_timeout + absl::Seconds(5));
+  if (!in_time || !member->failure_.ok()) member->left_ = true;
+  if (!in_time) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the coordinator at ", options.coordinator,
+                     " has not completed the job within ",
+                     absl::FormatDuration(options.join_timeout)));
+  }
+  if (!member->failure_.ok()) return member->failure_;
+  member->welcome_ = *member->arrived_;
+  return member;
+}
+
+Member::~Member() {
+  if (!left_) {
+    Leave(absl::AbortedError("the process ended early"),
+          absl::Now() + absl::Seconds(1))
+        .IgnoreError();
+  }
+  wake_.Cancel(absl::CancelledError("the member ends"));
+  if (thread_.joinable()) thread_.join();
+  close(outbox_fd_);
+}
+
+absl::StatusOr<std::vector<std::string>> Member::Gather(
+    const std::string& name, const std::string& payload, absl::Time deadline) {
+  ControlMessage message;
+  message.mutable_gather()->set_name(name);
+  message.mutable_gather()->set_payload(payload);
+  Post(std::move(message));
+  absl::MutexLock lock(&mutex_);
+  const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return gathered_.contains(name) || !failure_.ok() || ended_;
+  };
+  if (!mutex_.AwaitWithDeadline(absl::Condition(&settled), deadline)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("not every worker has reached '", name, "' in time"));
+  }
+  if (!failure_.ok()) return failure_;
+  const auto found = gathered_.find(name);
+  if (found == gathered_.end()) {
+    return absl::AbortedError(
+        absl::StrCat("the job ended while waiting at '", name, "'"));
+  }
+  std::vector<std::string> payloads(found->second.payloads().begin(),
+                                    found->second.payloads().end());
+  gathered_.erase(found);
+  return payloads;
+}
+
+absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
+  left_ = true;
+  ControlMessage message;
+  message.mutable_leave()->set_error(std::string(result.message()));
+  Post(std::move(message));
+  absl::MutexLock lock(&mutex_);
+  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ended_ || !failure_.ok();
+  };
+  const bool in_time =
+      mutex_.AwaitWithDeadline(absl::Condition(&settled), deadline);
+  if (!result.ok()) return result;
+  if (!failure_.ok()) return failure_;
+  if (!in_time) {
+    return absl::DeadlineExceededError(
+        "this worker has finished, but the others have not in time");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::WaitForEnd() {
+  absl::MutexLock lock(&mutex_);
+  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ended_ || !failure_.ok();
+  };
+  mutex_.Await(absl::Condition(&settled));  // the coordinator's silence ends it
+  left_ = left_ || ended_;
+  return failure_;
+}
+
+void Member::Post(ControlMessage message) {
+  {
+    absl::MutexLock lock(&mutex_);
+    outbox_.push_back(std::move(message));
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(outbox_fd_, &one, sizeof(one));
+}
+
+void Member::Run(Context& context) {
+  auto socket =
+      Socket::Connect(context, options_.coordinator, ControlOptions());
+  if (!socket.ok()) return Fail(socket.status());
+  const absl::Time start = absl::Now();
+  last_heard_ = start;
+  absl::Time next_beat = start;
+  while (wake_.status().ok()) {
+    const bool cancelled = !cancellation_.status().ok();
+    const int fds[] = {outbox_fd_, wake_.fd(), cancellation_.fd()};
+    // A cancelled process's fd stays readable: it is no longer waited for.
+    Wait({socket->get()}, absl::MakeConstSpan(fds, cancelled ? 2 : 3),
+         next_beat)
+        .IgnoreError();
+    if (absl::Status why = cancellation_.status(); !why.ok()) Fail(why);
+    Receive(**socket);
+    const absl::Time now = absl::Now();
+    if (now >= next_beat) {
+      next_beat = now + kHeartbeatInterval;
+      ControlMessage beat;
+      beat.mutable_heartbeat()->set_step(step_.load());
+      Post(std::move(beat));
+    }
+    CheckCoordinator(now);
+    SendOutbox(**socket);
+  }
+  SendOutbox(**socket);
+}
+
+void Member::SendOutbox(Socket& socket) {
+  uint64_t count = 0;
+  [[maybe_unused]] ssize_t got = read(outbox_fd_, &count, sizeof(count));
+  std::deque<ControlMessage> messages;
+  {
+    absl::MutexLock lock(&mutex_);
+    messages.swap(outbox_);
+  }
+  for (const ControlMessage& message : messages) {
+    Frames frames;
+    frames.push_back(Frame::Copy(message.SerializeAsString()));
+    if (absl::Status s = socket.Send(std::move(frames)); !s.ok()) Fail(s);
+  }
+}
+
+void Member::Receive(Socket& socket) {
+  while (true) {
+    auto frames = socket.TryReceive();
+    if (!frames.ok()) return Fail(frames.status());
+    if (!frames->has_value()) return;
+    ControlMessage message;
+    if ((*frames)->size() != 1 ||
+        !message.ParseFromString(std::string((**frames)[0].view()))) {
+      return Fail(absl::InternalError(
+          absl::StrCat("what answers at ", options_.coordinator,
+                       " is not a psring coordinator of this version")));
+    }
+    last_heard_ = absl::Now();
+    ever_heard_ = true;
+    OnMessage(message);
+  }
+}
+
+void Member::OnMessage(const ControlMessage& message) {
+  if (message.has_refuse()) {
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("the coordinator at ", options_.coordinator,
+                     " refuses this process: ", message.refuse().reason())));
+  }
+  if (message.has_job_end() && !message.job_end().error().empty()) {
+    return Fail(absl::AbortedError(message.job_end().error()));
+  }
+  absl::MutexLock lock(&mutex_);
+  if (message.has_welcome()) arrived_ = message.welcome();
+  if (message.has_gathered()) {
+    gathered_[message.gathered().name()] = message.gathered();
+  }
+  if (message.has_job_end()) ended_ = true;
+}
+
+std::string Member::CoordinatorName() {
+  absl::MutexLock lock(&mutex_);
+  if (!arrived_) return "the coordinator";
+  for (const auto* list : {&arrived_->servers(), &arrived_->workers()}) {
+    for (const proto::Process& process : *list) {
+      if (process.hosts_coordinator()) {
+        return absl::StrCat(Describe(process), ", which hosts the coordinator");
+      }
+    }
+  }
+  return "the coordinator";
+}
+
+void Member::CheckCoordinator(absl::Time now) {
+  const absl::Duration silent = now - last_heard_;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || !failure_.ok()) return;
+  }
+  if (!ever_heard_) {
+    if (silent <= options_.join_timeout) return;
+    return Fail(absl::DeadlineExceededError(absl::StrCat(
+        "no coordinator has answered at ", options_.coordinator, " within ",
+        absl::FormatDuration(options_.join_timeout),
+        ". Is one started there (--host-coordinator), and is the address "
+        "reachable from this host?")));
+  }
+  if (silent <= options_.dead_after) return;
+  Fail(absl::UnavailableError(absl::StrCat(
+      "lost ", CoordinatorName(), " at ", options_.coordinator, ", at step ",
+      step_.load(), " of this process: last heard from ",
+      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))),
+      " ago")));
+}
+
+void Member::Fail(absl::Status why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!failure_.ok() || ended_) return;
+    failure_ = why;
+  }
+  cancellation_.Cancel(std::move(why));
+}
+
+}  // namespace psring

@@ -1,0 +1,107 @@
+// Every process's side of the job: join, heartbeat, gather, leave.
+//
+// A thread of its own owns the control socket, so that heartbeats go out while
+// the process computes. When the job fails anywhere, the process's Cancellation
+// says why, and whatever waits on it wakes.
+#ifndef PSRING_COMMON_CLUSTER_MEMBER_H_
+#define PSRING_COMMON_CLUSTER_MEMBER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/cluster/membership.h"
+#include "common/net/cancellation.h"
+#include "common/net/socket.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+struct MemberOptions {
+  std::string coordinator;  // "tcp://10.0.0.1:7000"
+  proto::Join join;         // its protocol version is filled in
+  absl::Duration join_timeout = absl::Seconds(60);
+  absl::Duration dead_after = kDeadAfter;
+};
+
+class Member {
+ public:
+  // Blocks until the job is complete. Errors: nobody answers at the
+  // coordinator's address, the coordinator's refusal, a job that does not form,
+  // a cancelled process. `cancellation` is cancelled when the job fails later.
+  static absl::StatusOr<std::unique_ptr<Member>> Join(
+      Context& context, Cancellation& cancellation,
+      const MemberOptions& options);
+
+  // Without Leave before it, tells the others that this process failed.
+  ~Member();
+
+  // Who takes part and this process's rank; fixed after Join.
+  const proto::Welcome& job() const { return welcome_; }
+
+  // Blocks until every process of this role has contributed under `name`;
+  // their payloads by rank. Every process makes the same gathers.
+  absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
+                                                  const std::string& payload,
+                                                  absl::Time deadline);
+
+  // Tells the next heartbeats how far this process is. Any thread.
+  void ReportStep(int64_t step) { step_.store(step); }
+
+  // A worker that has done its part (`result` OK), or a process that cannot go
+  // on. Blocks until the job has ended for all or the deadline; returns the
+  // job's result, or `result` itself where it is an error.
+  absl::Status Leave(const absl::Status& result, absl::Time deadline);
+
+  // A server's wait: blocks until the job has ended; its result.
+  absl::Status WaitForEnd();
+
+ private:
+  Member(Cancellation& cancellation, const MemberOptions& options);
+
+  void Run(Context& context);
+  void Receive(Socket& socket);
+  void OnMessage(const proto::ControlMessage& message);
+  void SendOutbox(Socket& socket);
+  void CheckCoordinator(absl::Time now);
+  void Post(proto::ControlMessage message);
+  void Fail(absl::Status why);
+  std::string CoordinatorName();
+
+  // Fixed after construction.
+  Cancellation& cancellation_;
+  const MemberOptions options_;
+  proto::Welcome welcome_;  // fixed after Join
+
+  // The thread's own.
+  absl::Time last_heard_ = absl::InfinitePast();
+  bool ever_heard_ = false;
+
+  std::atomic<int64_t> step_ = 0;
+  Cancellation wake_;  // its fd wakes the thread to stop
+  const int outbox_fd_;
+
+  absl::Mutex mutex_;
+  std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
+  std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+
+  bool left_ = false;  // the owner's thread
+  std::thread thread_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_CLUSTER_MEMBER_H_

@@ -1,0 +1,108 @@
+// Who belongs to the job: pure decisions, no clock, no socket.
+//
+// Every event comes with the time at which it happened; the answer is the list
+// of messages to send. A job goes forming -> running -> over. It forms until
+// every promised process has joined; it is over when all workers have left in
+// peace, or at the first failure, whose culprit every other process is told.
+#ifndef PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
+#define PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// Processes of different versions do not work together.
+inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
+inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
+
+struct MembershipOptions {
+  proto::Mode mode = proto::PARAMETER_SERVER;
+  int num_servers = 1;  // 0 in ring mode
+  int num_workers = 1;
+  absl::Duration join_timeout = absl::Seconds(60);
+  absl::Duration dead_after = kDeadAfter;
+  uint64_t job_epoch = 0;  // random, names the job
+};
+
+class Membership {
+ public:
+  struct Outgoing {
+    std::string peer;
+    proto::ControlMessage message;
+  };
+
+  Membership(const MembershipOptions& options, absl::Time now)
+      : options_(options), started_(now) {}
+
+  // A message of `peer`, which is a connection's identity.
+  std::vector<Outgoing> OnMessage(absl::Time now, const std::string& peer,
+                                  const proto::ControlMessage& message);
+  // Time has passed: who is missing, who is silent? Call it about every 100 ms.
+  std::vector<Outgoing> OnTick(absl::Time now);
+
+  // The coordinator's process ends before the job does.
+  std::vector<Outgoing> OnCoordinatorGone();
+
+  bool over() const { return state_ == State::kOver; }
+  // Once over: OK, or what ended the job.
+  const absl::Status& result() const { return result_; }
+
+ private:
+  enum class State { kForming, kRunning, kOver };
+
+  struct Member {
+    proto::Process process;  // its rank is -1 while forming
+    int wanted_rank = -1;
+    absl::Time last_heard;
+    int64_t step = 0;
+    bool left = false;
+  };
+
+  using Contributions = std::map<int, std::string>;  // by rank
+
+  std::vector<Outgoing> OnJoin(absl::Time now, const std::string& peer,
+                               const proto::Join& join);
+  std::vector<Outgoing> OnGather(const Member& member,
+                                 const proto::Gather& gather);
+  std::vector<Outgoing> OnLeave(Member& member, const proto::Leave& leave);
+  std::vector<Outgoing> End(absl::Status result);
+  std::vector<Outgoing> WelcomeAll();
+
+  // Why this process cannot take part, or nothing.
+  std::optional<std::string> Objection(const proto::Join& join) const;
+  std::optional<std::string> RankObjection(const proto::Join& join) const;
+  std::optional<std::string> SpecObjection(const proto::Join& join) const;
+  std::optional<std::string> AddressObjection(const proto::Join& join) const;
+
+  int Promised(proto::Role role) const;
+  int Joined(proto::Role role) const;
+  std::string Missing() const;
+  std::string MissingRanks(proto::Role role) const;
+  void AssignRanks(proto::Role role);
+
+  const MembershipOptions options_;
+  const absl::Time started_;
+  State state_ = State::kForming;
+  absl::Status result_;
+  std::map<std::string, Member> members_;  // by peer
+  std::vector<std::string> join_order_;    // peers
+  proto::JobSpec spec_;                    // the first worker's
+  std::map<std::pair<int, std::string>, Contributions> gathers_;
+};
+
+// "worker 3 (host b, pid 4711)".
+std::string Describe(const proto::Process& process);
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_CLUSTER_MEMBERSHIP_H_

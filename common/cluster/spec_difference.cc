@@ -1,0 +1,85 @@
+#include "common/cluster/spec_difference.h"
+
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::TextFormat;
+using google::protobuf::util::MessageDifferencer;
+
+std::string ValueOf(const Message& message, const FieldDescriptor* field,
+                    int index) {
+  if (field->is_repeated() &&
+      (index < 0 ||
+       index >= message.GetReflection()->FieldSize(message, field))) {
+    return "none";
+  }
+  std::string text;
+  TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  printer.PrintFieldValueToString(message, field,
+                                  field->is_repeated() ? index : -1, &text);
+  return text;
+}
+
+// Remembers the first difference only.
+class FirstDifference : public MessageDifferencer::Reporter {
+ public:
+  using Path = std::vector<MessageDifferencer::SpecificField>;
+
+  const std::string& text() const { return text_; }
+
+  void ReportAdded(const Message& here, const Message& job,
+                   const Path& path) override {
+    Report(here, job, path);
+  }
+  void ReportDeleted(const Message& here, const Message& job,
+                     const Path& path) override {
+    Report(here, job, path);
+  }
+  void ReportModified(const Message& here, const Message& job,
+                      const Path& path) override {
+    Report(here, job, path);
+  }
+
+ private:
+  // `here` and `job` are the messages that hold the path's last field.
+  void Report(const Message& here, const Message& job, const Path& path) {
+    if (!text_.empty()) return;
+    std::string name;
+    for (const auto& part : path) {
+      absl::StrAppend(&name, name.empty() ? "" : ".", part.field->name());
+      if (part.field->is_repeated()) {
+        absl::StrAppend(&name, "[", std::max(part.index, part.new_index), "]");
+      }
+    }
+    const auto& last = path.back();
+    text_ = absl::StrCat(name, ": ", ValueOf(here, last.field, last.index),
+                         " here, ", ValueOf(job, last.field, last.new_index),
+                         " in the job");
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::optional<std::string> SpecDifference(const proto::JobSpec& here,
+                                          const proto::JobSpec& job) {
+  FirstDifference reporter;
+  MessageDifferencer differencer;
+  differencer.ReportDifferencesTo(&reporter);
+  if (differencer.Compare(here, job)) return std::nullopt;
+  return reporter.text();
+}
+
+}  // namespace psring

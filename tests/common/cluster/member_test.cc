@@ -1,0 +1,133 @@
+#include "common/cluster/member.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/coordinator.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(20); }
+
+// One process of a job: what main would hold.
+struct Peer {
+  Context context;
+  Cancellation cancellation;
+  absl::StatusOr<std::unique_ptr<Member>> member;
+
+  void Join(const Coordinator& coordinator, proto::Role role) {
+    MemberOptions options;
+    options.coordinator = coordinator.endpoint();
+    options.join.set_role(role);
+    options.join.set_wanted_rank(-1);
+    options.join.set_host("h");
+    if (role == proto::WORKER) {
+      options.join.mutable_spec()->set_mode(proto::PARAMETER_SERVER);
+    }
+    options.join_timeout = absl::Seconds(10);
+    member = Member::Join(context, cancellation, options);
+  }
+};
+
+struct Job {
+  explicit Job(absl::Duration dead_after = kDeadAfter) {
+    MembershipOptions options;
+    options.num_workers = 2;
+    options.dead_after = dead_after;
+    options.join_timeout = absl::Seconds(10);
+    auto started = Coordinator::Start(context, {"127.0.0.1", 0}, options);
+    EXPECT_TRUE(started.ok()) << started.status();
+    coordinator = *std::move(started);
+    std::vector<std::thread> threads;
+    threads.emplace_back([this] { server.Join(*coordinator, proto::PS); });
+    for (Peer* w : {&a, &b}) {
+      threads.emplace_back([this, w] { w->Join(*coordinator, proto::WORKER); });
+    }
+    for (std::thread& t : threads) t.join();
+    for (Peer* p : {&server, &a, &b}) {
+      EXPECT_TRUE(p->member.ok()) << p->member.status();
+    }
+  }
+
+  Context context;
+  std::unique_ptr<Coordinator> coordinator;
+  Peer server, a, b;
+};
+
+TEST(Member, EverybodyLeavesInPeace) {
+  Job job;
+  std::thread other([&] {
+    EXPECT_TRUE((*job.a.member)->Leave(absl::OkStatus(), Soon()).ok());
+  });
+  EXPECT_TRUE((*job.b.member)->Leave(absl::OkStatus(), Soon()).ok());
+  other.join();
+  EXPECT_TRUE((*job.server.member)->WaitForEnd().ok());
+  EXPECT_TRUE(job.server.cancellation.status().ok());
+}
+
+TEST(Member, GatherGivesEverybodyAllPayloads) {
+  Job job;
+  auto gather = [](Peer& peer) {
+    const std::string mine = absl::StrCat("of ", (*peer.member)->job().rank());
+    auto all = (*peer.member)->Gather("eval 1", mine, Soon());
+    ASSERT_TRUE(all.ok()) << all.status();
+    EXPECT_THAT(*all, ::testing::ElementsAre("of 0", "of 1"));
+  };
+  std::thread other([&] { gather(job.a); });
+  gather(job.b);
+  other.join();
+}
+
+TEST(Member, AFailureReachesEverybodyWithItsCulprit) {
+  Job job;
+  EXPECT_FALSE(
+      (*job.a.member)->Leave(absl::InternalError("disk full"), Soon()).ok());
+  const absl::Status end = (*job.server.member)->WaitForEnd();
+  EXPECT_THAT(std::string(end.message()),
+              AllOf(HasSubstr("worker"), HasSubstr("disk full")));
+  EXPECT_FALSE((*job.b.member)->Gather("never", "", Soon()).ok());
+  EXPECT_FALSE(job.b.cancellation.status().ok());
+}
+
+TEST(Member, ACoordinatorThatGoesIsNamedByItsSilence) {
+  Job job;
+  job.coordinator.reset();  // says goodbye
+  const absl::Status end = (*job.server.member)->WaitForEnd();
+  EXPECT_THAT(std::string(end.message()), HasSubstr("coordinator"));
+}
+
+TEST(Member, NobodyAtTheCoordinatorsAddressIsAnErrorThatNamesIt) {
+  Peer peer;
+  MemberOptions options;
+  options.coordinator = "tcp://127.0.0.1:1";
+  options.join_timeout = absl::Milliseconds(200);
+  auto member = Member::Join(peer.context, peer.cancellation, options);
+  EXPECT_EQ(member.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(
+      std::string(member.status().message()),
+      AllOf(HasSubstr("tcp://127.0.0.1:1"), HasSubstr("--host-coordinator")));
+}
+
+TEST(Member, ACancelledProcessStopsWaitingToJoin) {
+  Context context;
+  MembershipOptions options;
+  options.num_workers = 2;
+  auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0}, options);
+  Peer peer;
+  std::thread interrupt(
+      [&] { peer.cancellation.Cancel(absl::CancelledError("interrupted")); });
+  peer.Join(**coordinator, proto::WORKER);
+  EXPECT_EQ(peer.member.status().message(), "interrupted");
+  interrupt.join();
+}
+
+}  // namespace
+}  // namespace psring
