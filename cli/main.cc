@@ -1,0 +1,50 @@
+// psring: one command with subcommands.
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+#include <string>
+
+#include "cli/flags.h"
+#include "cli/launch.h"
+#include "cli/usage.h"
+#include "cli/version.h"
+
+namespace psring {
+namespace {
+
+// The two processes are programs of their own. Returns only after an error.
+int Become(const std::string& program, const Args& args) {
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& arg : args) {
+    argv.push_back(const_cast<char*>(arg.c_str()));
+  }
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  std::cerr << "psring: cannot run " << program << ": " << strerror(errno)
+            << " (remedy: ./psring build)" << std::endl;
+  return kExitFailed;
+}
+
+int Main(const Args& all) {
+  const std::string subcommand = all.empty() ? "--help" : all[0];
+  const Args args(all.empty() ? all.end() : all.begin() + 1, all.end());
+  if (subcommand == "ps") return Become(Binaries().ps, args);
+  if (subcommand == "worker") return Become(Binaries().worker, args);
+  if (subcommand == "launch") return Launch(args);
+  if (subcommand == "--version") return PrintVersion();
+  if (subcommand == "--help" || subcommand == "-h" || subcommand == "help") {
+    std::cout << kUsage;
+    return 0;
+  }
+  std::cerr << "psring: unknown subcommand " << subcommand
+            << " (see psring --help)" << std::endl;
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace psring
+
+int main(int argc, char** argv) {
+  return psring::Main(psring::Args(argv + 1, argv + argc));
+}

@@ -1,0 +1,166 @@
+// The program itself, with a stand-in for the processes of a job.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "cli/supervisor.h"
+#include "tests/cli/run_psring.h"
+
+namespace psring {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string FileText(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(Launch, PrefixesEveryProcessAndEndsWithZero) {
+  const Ran ran = RunPsring({"launch", "--workers=2", "--servers=2"});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("[worker 0] pid "));
+  EXPECT_THAT(ran.output, HasSubstr("[worker 1] pid "));
+}
+
+TEST(Launch, KeepsEveryProcesssOutputInTheLogDir) {
+  const std::string dir = testing::TempDir() + "/new/logs";
+  const Ran ran =
+      RunPsring({"launch", "--mode=ring", "--workers=2", "--log-dir=" + dir});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(FileText(dir + "/worker-0.log"), HasSubstr("pid "));
+  EXPECT_THAT(FileText(dir + "/worker-1.log"), Not(HasSubstr("[")));
+}
+
+TEST(Launch, AnUnwritableLogDirIsNamedBeforeAnythingStarts) {
+  const Ran ran =
+      RunPsring({"launch", "--workers=2", "--log-dir=/dev/null/logs"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("--log-dir=/dev/null/logs"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("[worker")));
+}
+
+TEST(Launch, ReportsTheFailureLastAndEndsWithItsCode) {
+  const Ran ran = RunPsring({"launch", "--workers=2", "--",
+                             "--fake-fail-rank=1", "--fake-fail-code=7"});
+  EXPECT_EQ(ran.code, 7) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("psring launch: worker 1 (pid "));
+  EXPECT_THAT(ran.output, HasSubstr("failed: exit code 7; its last lines:"));
+  EXPECT_THAT(ran.output, testing::EndsWith("  something broke\n"));
+}
+
+TEST(Launch, AKilledProcessGives128AndTheSignal) {
+  const Ran ran = RunPsring({"launch", "--workers=2", "--",
+                             "--fake-fail-rank=0", "--fake-fail-signal=9"});
+  EXPECT_EQ(ran.code, 128 + SIGKILL) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
+  EXPECT_THAT(ran.output, HasSubstr("SIGKILL"));
+}
+
+// One wrong flag and what the one line about it must hold.
+struct WrongFlag {
+  std::vector<std::string> args;
+  std::vector<std::string> said;
+};
+
+TEST(Launch, AWrongFlagGetsOneLineWithItsValueAndRange) {
+  const WrongFlag kWrong[] = {
+      {{"--wrokers=2"}, {"--wrokers=2"}},
+      {{"--workers=0"}, {"--workers", "0", "1 to 1024"}},
+      {{"--servers=-1"}, {"--servers", "-1", "1 to 1024"}},
+      {{"--workers=two"}, {"--workers", "two"}},
+      {{"--mode=star"}, {"--mode", "star", "{ps,ring}"}},
+      {{"--mode=ring", "--servers=1"}, {"--servers", "ring"}},
+      {{"--", "--rank=3"}, {"--rank"}},
+  };
+  for (const WrongFlag& wrong : kWrong) {
+    std::vector<std::string> args = {"launch"};
+    args.insert(args.end(), wrong.args.begin(), wrong.args.end());
+    const Ran ran = RunPsring(args);
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    for (const std::string& part : wrong.said) {
+      EXPECT_THAT(ran.output, HasSubstr(part));
+    }
+  }
+}
+
+TEST(Launch, HelpHasAnExample) {
+  const Ran ran = RunPsring({"launch", "--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("Example"));
+}
+
+TEST(Psring, AnUnknownSubcommandIsNamed) {
+  const Ran ran = RunPsring({"lanch"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.output, HasSubstr("unknown subcommand lanch"));
+}
+
+// A launch whose worker 0 hangs, and that worker's pid.
+class HangingLaunch : public testing::Test {
+ protected:
+  HangingLaunch() : supervisor_(never_, Options()) {
+    EXPECT_TRUE(supervisor_
+                    .Start({"launch", PsringArgv({"launch", "--workers=1", "--",
+                                                  "--fake-hang-rank=0"})})
+                    .ok());
+    EXPECT_TRUE(supervisor_
+                    .RunUntil([this] { return worker_ > 0; },
+                              absl::Now() + absl::Seconds(30))
+                    .ok());
+  }
+
+  SupervisorOptions Options() {
+    SupervisorOptions options;
+    options.on_line = [this](const std::string&, absl::string_view line) {
+      const std::vector<std::string> words = absl::StrSplit(line, "pid ");
+      if (words.size() == 2) (void)absl::SimpleAtoi(words[1], &worker_);
+      output_ += std::string(line) + "\n";
+    };
+    return options;
+  }
+
+  // Whether the worker's process has ended. (As a zombie it may wait for init.)
+  bool WorkerIsGone() {
+    const std::string stat =
+        FileText("/proc/" + std::to_string(worker_) + "/stat");
+    return stat.empty() || stat.find(") Z") != std::string::npos;
+  }
+
+  const Cancellation never_;
+  Supervisor supervisor_;
+  int worker_ = 0;
+  std::string output_;
+};
+
+TEST_F(HangingLaunch, SigtermEndsEveryProcess) {
+  supervisor_.Stop();
+  supervisor_.Wait();
+  EXPECT_TRUE(WorkerIsGone());
+  EXPECT_EQ(supervisor_.first_failure()->ending.shell_code(), 128 + SIGTERM);
+  EXPECT_THAT(output_, HasSubstr("interrupted"));
+}
+
+TEST_F(HangingLaunch, KillingTheLauncherLeavesNoOrphan) {
+  supervisor_.SignalAll(SIGKILL);
+  supervisor_.Wait();
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!WorkerIsGone() && absl::Now() < deadline) {
+  }
+  EXPECT_TRUE(WorkerIsGone());
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,23 @@
+// Runs the program with a stand-in for the processes of a job.
+#ifndef PSRING_TESTS_CLI_RUN_PSRING_H_
+#define PSRING_TESTS_CLI_RUN_PSRING_H_
+
+#include <string>
+#include <vector>
+
+namespace psring {
+
+struct Ran {
+  int code = 0;        // as a shell gives it
+  std::string output;  // both streams
+};
+
+// The command line; the flags that name the stand-in come behind the
+// subcommand.
+std::vector<std::string> PsringArgv(const std::vector<std::string>& args);
+
+Ran RunPsring(const std::vector<std::string>& args);
+
+}  // namespace psring
+
+#endif  // PSRING_TESTS_CLI_RUN_PSRING_H_
