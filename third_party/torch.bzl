@@ -4,11 +4,18 @@ In this order: $PSRING_TORCH (a directory, `pip` or `system`); the torch of the
 active python3; the one in the repository's .venv; the system's libtorch-dev.
 """
 
-_ASK_PYTHON = "import os, torch; print(os.path.dirname(torch.__file__))"
+# Finds it without importing it, which takes seconds.
+_ASK_PYTHON = """
+import importlib.util
+print(importlib.util.find_spec("torch").submodule_search_locations[0])
+"""
 
 def _torch_of_python(ctx, python):
     result = ctx.execute([python, "-c", _ASK_PYTHON], quiet = True)
-    return result.stdout.strip() if result.return_code == 0 else None
+    root = result.stdout.strip()
+    if result.return_code != 0 or not ctx.path(root + "/include/torch").exists:
+        return None
+    return root
 
 def _find(ctx):
     wish = ctx.os.environ.get("PSRING_TORCH", "")
@@ -43,6 +50,8 @@ def _torch_repository_impl(ctx):
         linkopts = ["-L%s/lib" % root, "-Wl,-rpath,%s/lib" % root]
         location = root
     ctx.file("BUILD", """
+exports_files(["location.txt"])
+
 cc_library(
     name = "torch",
     hdrs = glob({headers}),

@@ -1,0 +1,69 @@
+# Sourced by ./psring: builds what has changed since the last build.
+
+PROGRAMS="//cli:psring //ps:ps //worker:worker"
+# What the programs are made of.
+SOURCES="BUILD WORKSPACE .bazelrc cli common protos ps ring third_party worker"
+
+# What a build depends on beside the sources.
+build_key() {
+  echo "torch=$torch python3=$(command -v python3 || true)" \
+    "commit=$(git -C "$root" rev-parse HEAD 2> /dev/null || true)"
+}
+
+is_built() {
+  [ -f "$state/built" ] && [ "$(cat "$state/built")" = "$(build_key)" ] || return 1
+  local program
+  for program in cli/psring ps/ps worker/worker; do
+    [ -x "$root/bazel-bin/$program" ] || return 1
+  done
+  [ -z "$(cd "$root" && find $SOURCES -newer "$state/built" -print -quit)" ]
+}
+
+# bazel COMMAND ARGS... in the repository, with the libtorch that was chosen.
+run_bazel() {
+  local flags=()
+  [ -z "$torch" ] || flags+=("--repo_env=PSRING_TORCH=$torch")
+  [ -t 2 ] || flags+=(--noshow_progress --color=no)
+  (cd "$root" && bazel "$1" ${flags[@]+"${flags[@]}"} "${@:2}")
+}
+
+build() {
+  set_up
+  mkdir -p "$state"
+  build_key > "$state/building"
+  say "builds (the first time takes some minutes)"
+  run_bazel build $PROGRAMS "$@" || die "the build failed; see above"
+  # As old as the start of the build: what changed meanwhile is newer.
+  mv "$state/building" "$state/built"
+}
+
+build_usage() {
+  cat << END
+Usage: ./psring build [--torch=pip|system|DIR|auto] [BAZEL FLAGS]
+
+Builds the programs. --torch says which libtorch, for this and later builds:
+  pip     $TORCH_PIP of the active python3, or of the repository's .venv
+  system  Debian's libtorch-dev
+  DIR     a directory with include/ and lib/
+  auto    \$PSRING_TORCH, else pip, else system: the first that works (default)
+
+Example: ./psring build --torch=system
+END
+}
+
+build_command() {
+  local wish=
+  case "${1:-}" in
+    -h | --help) build_usage; return ;;
+    --torch=?*) wish=${1#--torch=}; shift ;;
+    --torch*) say "--torch wants a value: --torch=pip|system|DIR|auto"; exit 2 ;;
+  esac
+  case "$wish" in
+    auto) wish=; rm -f "$state/torch" ;;
+    '' | pip | system) ;;
+    *) wish=$(readlink -f "$wish") ;;
+  esac
+  choose_torch "$wish"
+  build "$@"
+  [ -z "$wish" ] || remember_torch "$wish"
+}

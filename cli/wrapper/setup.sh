@@ -1,0 +1,129 @@
+# Sourced by ./psring: finds and installs what a build needs.
+# Uses root, state, may_install. Sets torch: what --torch, PSRING_TORCH or an
+# earlier --torch asked for (pip, system or a directory), or nothing.
+
+say() { echo "psring: $*" >&2; }
+die() { say "$@"; exit 1; }
+
+PACKAGES="g++ python3 git
+  libzmq3-dev cppzmq-dev libprotobuf-dev protobuf-compiler libabsl-dev
+  libspdlog-dev libgtest-dev libgmock-dev nlohmann-json3-dev libcli11-dev
+  zlib1g-dev libjs-chart.js"
+BAZEL_PACKAGES="bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms"
+TORCH_PIP="torch==2.13.0"
+
+choose_torch() {
+  torch=${1:-${PSRING_TORCH:-}}
+  if [ -z "$torch" ] && [ -f "$state/torch" ]; then
+    torch=$(cat "$state/torch")
+  fi
+}
+
+remember_torch() {
+  mkdir -p "$state"
+  echo "$1" > "$state/torch"
+}
+
+# Whether the python at $1 has a torch to build with. (To import it takes long.)
+has_torch() {
+  local dir
+  dir=$("$1" -c 'import importlib.util as u
+print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null) &&
+    [ -d "$dir/include/torch" ] && [ -e "$dir/lib/libtorch.so" ]
+}
+
+# Whether torch has still to come from pip, into the repository's .venv.
+needs_venv() {
+  case "$torch" in
+    '' | pip) ! has_torch python3 && ! has_torch "$root/.venv/bin/python3" ;;
+    system) return 1 ;;
+    *)
+      [ -d "$torch/include/torch" ] && [ -d "$torch/lib" ] ||
+        die "libtorch: $torch has no include/torch or no lib. It must be the directory of a libtorch."
+      return 1
+      ;;
+  esac
+}
+
+wanted_packages() {
+  echo $PACKAGES
+  # A Bazel of the user's own brings its rules along.
+  case "$(command -v bazel || true)" in
+    '' | /usr/bin/bazel) echo $BAZEL_PACKAGES ;;
+  esac
+  if [ "$torch" = system ]; then echo libtorch-dev; fi
+  if needs_venv && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    echo python3-venv
+  fi
+}
+
+missing_packages() {
+  local wanted installed package
+  wanted=$(wanted_packages)
+  installed=" $(dpkg-query -W -f='${db:Status-Status} ${Package}\n' $wanted 2>/dev/null |
+    sed -n 's/^installed //p' | tr '\n' ' ')"
+  for package in $wanted; do
+    case "$installed" in
+      *" $package "*) ;;
+      *) printf '%s ' "$package" ;;
+    esac
+  done
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Runs a command with its output in a log, and shows the end of it on failure.
+logged() {
+  mkdir -p "$state"
+  if ! "$@" > "$state/setup.log" 2>&1 < /dev/null; then
+    tail -n 20 "$state/setup.log" >&2
+    return 1
+  fi
+}
+
+install_packages() {
+  command -v apt-get > /dev/null ||
+    die "this system has no apt-get. Install the equivalents of these Debian packages, then run again: $*"
+  [ "$(id -u)" = 0 ] || command -v sudo > /dev/null ||
+    die "not root and no sudo. As root: apt-get update && apt-get install -y $*"
+  say "installs $* (log: $state/setup.log)"
+  logged as_root apt-get update ||
+    say "apt-get update failed; goes on with the package lists that are there"
+  logged as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "$@" ||
+    die "apt-get could not install: $*"
+}
+
+install_torch() {
+  say "installs $TORCH_PIP into $root/.venv (log: $state/setup.log)"
+  [ -x "$root/.venv/bin/python3" ] || logged python3 -m venv "$root/.venv" &&
+    logged "$root/.venv/bin/python3" -m pip install "$TORCH_PIP" &&
+    logged "$root/.venv/bin/python3" -c 'import torch'
+}
+
+# Says what is missing and how to get it, and installs nothing.
+refuse() {
+  say "missing, and --no-setup installs nothing. To install it:"
+  [ -z "$1" ] || say "  apt-get update && apt-get install -y $1"
+  if needs_venv; then
+    say "  python3 -m venv $root/.venv && $root/.venv/bin/python3 -m pip install $TORCH_PIP"
+  fi
+  exit 1
+}
+
+set_up() {
+  local packages
+  packages=$(missing_packages)
+  if [ -z "$packages" ] && ! needs_venv; then return; fi
+  [ "$may_install" = yes ] || refuse "${packages% }"
+  [ -z "$packages" ] || install_packages $packages
+  if ! needs_venv || install_torch; then return; fi
+  [ -z "$torch" ] || die "pip could not install $TORCH_PIP. Other ways: --torch=system or --torch=DIR"
+  say "pip could not install $TORCH_PIP (see above): takes Debian's libtorch-dev instead." \
+    "To try pip again: ./psring build --torch=pip"
+  torch=system
+  install_packages libtorch-dev
+  remember_torch system
+}
