@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,9 +12,8 @@ namespace {
 
 constexpr size_t kAlignBytes = kAlignElements * sizeof(float);
 
-// malloc takes no more than ptrdiff_t's range, the rounding up included.
-constexpr int64_t kMaxElements =
-    (std::numeric_limits<ptrdiff_t>::max() - kAlignBytes) / sizeof(float);
+// Layouts end below this, and it keeps sizes in bytes from overflowing.
+constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 }  // namespace
 

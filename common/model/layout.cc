@@ -20,25 +20,28 @@ int64_t AlignUp(int64_t n) {
   return (n + kAlignElements - 1) / kAlignElements * kAlignElements;
 }
 
+std::string Describe(const proto::TensorShape& tensor) {
+  return absl::StrCat("tensor ", tensor.name(), " of shape [",
+                      absl::StrJoin(tensor.shape(), ","), "]");
+}
+
 absl::StatusOr<int64_t> CountElements(const proto::TensorShape& tensor) {
   int64_t count = 1;
   bool too_large = false;
+  bool empty = false;
   for (const int64_t dimension : tensor.shape()) {
     if (dimension < 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", tensor.name(), " has a negative dimension: [",
-                       absl::StrJoin(tensor.shape(), ","), "]"));
+          absl::StrCat(Describe(tensor), " has a negative dimension"));
     }
+    empty |= dimension == 0;
     too_large |= __builtin_mul_overflow(count, dimension, &count);
     too_large |= count >= kMaxElements;
-    if (dimension == 0) return 0;
   }
-  if (too_large) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", tensor.name(), " of shape [",
-        absl::StrJoin(tensor.shape(), ","), "] has 2^40 elements or more"));
-  }
-  return count;
+  if (empty) return 0;
+  if (!too_large) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(tensor), " has 2^40 elements or more"));
 }
 
 // FNV-1a, 64 bits, over numbers and length-prefixed strings.

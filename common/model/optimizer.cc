@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,14 @@ absl::Status CheckAdam(const proto::OptimizerSettings& s) {
                           "], not ", s.epsilon()));
 }
 
+absl::Status CheckSettings(const proto::OptimizerSettings& s) {
+  absl::Status status = CheckRange("lr", s.lr());
+  if (status.ok()) status = CheckRange("weight_decay", s.weight_decay());
+  if (!status.ok()) return status;
+  const bool adam = s.name() == "adam" || s.name() == "adamw";
+  return adam ? CheckAdam(s) : CheckMomentum(s);
+}
+
 AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
                       int64_t update, double lr) {
   AdamFactors f;
@@ -77,42 +86,29 @@ AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
 }  // namespace
 
 absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
-  Optimizer optimizer;
-  optimizer.settings_ = s;
-  if (s.name() == "sgd") {
-    optimizer.kind_ = Kind::kSgd;
-  } else if (s.name() == "momentum") {
-    optimizer.kind_ = Kind::kMomentum;
-  } else if (s.name() == "nesterov") {
-    optimizer.kind_ = Kind::kNesterov;
-  } else if (s.name() == "adam") {
-    optimizer.kind_ = Kind::kAdam;
-  } else if (s.name() == "adamw") {
-    optimizer.kind_ = Kind::kAdamW;
-  } else {
-    return Bad(absl::StrCat("unknown name \"", s.name(),
-                            "\"; choose sgd, momentum, nesterov, adam or "
-                            "adamw"));
+  struct Definition {
+    const char* name;
+    Kind kind;
+    std::vector<std::string> slot_names;
+  };
+  const Definition definitions[] = {
+      {"sgd", Kind::kSgd, {}},
+      {"momentum", Kind::kMomentum, {"momentum_buffer"}},
+      {"nesterov", Kind::kNesterov, {"momentum_buffer"}},
+      {"adam", Kind::kAdam, {"exp_avg", "exp_avg_sq"}},
+      {"adamw", Kind::kAdamW, {"exp_avg", "exp_avg_sq"}},
+  };
+  for (const Definition& definition : definitions) {
+    if (s.name() != definition.name) continue;
+    if (absl::Status status = CheckSettings(s); !status.ok()) return status;
+    Optimizer optimizer;
+    optimizer.kind_ = definition.kind;
+    optimizer.settings_ = s;
+    optimizer.slot_names_ = definition.slot_names;
+    return optimizer;
   }
-  absl::Status status = CheckRange("lr", s.lr());
-  if (status.ok()) status = CheckRange("weight_decay", s.weight_decay());
-  switch (optimizer.kind_) {
-    case Kind::kSgd:
-      if (status.ok()) status = CheckMomentum(s);
-      break;
-    case Kind::kMomentum:
-    case Kind::kNesterov:
-      if (status.ok()) status = CheckMomentum(s);
-      optimizer.slot_names_ = {"momentum_buffer"};
-      break;
-    case Kind::kAdam:
-    case Kind::kAdamW:
-      if (status.ok()) status = CheckAdam(s);
-      optimizer.slot_names_ = {"exp_avg", "exp_avg_sq"};
-      break;
-  }
-  if (!status.ok()) return status;
-  return optimizer;
+  return Bad(absl::StrCat("unknown name \"", s.name(),
+                          "\"; choose sgd, momentum, nesterov, adam or adamw"));
 }
 
 void Optimizer::Update(int64_t update, double lr, const void* gradient,

@@ -50,8 +50,9 @@ absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
                              absl::Span<const float* const> slots);
 
 // Reads both files whole. `parameters` and `slots[i]` hold the flat model.
+// Tensors of the model's file that are not parameters are appended to `extras`.
 // Errors name the file and the tensor: missing, not float32, another shape, a
-// truncated file, a header that lies about sizes.
+// truncated file, a header that lies about sizes, state of another optimizer.
 absl::Status ReadStateFiles(const std::string& directory, const Layout& layout,
                             absl::Span<const std::string> slot_names,
                             float* parameters, absl::Span<float* const> slots,
