@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/cluster/spec_difference.h"
+#include "common/net/address.h"
 
 namespace psring {
 namespace {
@@ -24,13 +24,6 @@ const char* NameOf(proto::Mode mode) {
 std::string Seconds(absl::Duration d) {
   return absl::StrCat(
       static_cast<int64_t>(absl::ToDoubleSeconds(d) * 10) / 10.0, " s");
-}
-
-bool AnyLoopback(const google::protobuf::RepeatedPtrField<std::string>& list) {
-  return std::any_of(list.begin(), list.end(), [](const std::string& e) {
-    return absl::StartsWith(e, "tcp://127.") ||
-           absl::StartsWith(e, "tcp://[::1]");
-  });
 }
 
 }  // namespace
@@ -90,6 +83,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(absl::Time now,
   member.process.set_host(join.host());
   member.process.set_pid(join.pid());
   *member.process.mutable_endpoints() = join.endpoints();
+  member.process.set_address(join.address());
   member.process.set_hosts_coordinator(join.hosts_coordinator());
   member.wanted_rank = join.wanted_rank();
   member.last_heard = now;
@@ -172,16 +166,16 @@ std::optional<std::string> Membership::RankObjection(
 // A process that others cannot reach would hang them all.
 std::optional<std::string> Membership::AddressObjection(
     const proto::Join& join) const {
-  const bool loopback = AnyLoopback(join.endpoints());
+  const bool loopback = IsLoopback(join.address());
   for (const auto& [peer, member] : members_) {
-    if (AnyLoopback(member.process.endpoints()) == loopback) continue;
+    if (IsLoopback(member.process.address()) == loopback) continue;
     const std::string remedy =
         ". Give it an address that other hosts reach: --advertise or "
         "--interface, and a --coordinator that is not loopback";
     return absl::StrCat(loopback ? "this process" : Describe(member.process),
-                        " listens on a loopback address, but ",
+                        " has a loopback address, but ",
                         loopback ? Describe(member.process) : "this process",
-                        " listens on one that other hosts reach", remedy);
+                        " has one that other hosts reach", remedy);
   }
   return std::nullopt;
 }

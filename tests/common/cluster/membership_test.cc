@@ -22,7 +22,7 @@ ControlMessage JoinOf(proto::Role role, int wanted_rank = -1) {
   join.set_wanted_rank(wanted_rank);
   join.set_host("hostA");
   join.set_pid(4711);
-  join.add_endpoints("tcp://10.0.0.1:5000");
+  join.set_address("10.0.0.1");
   if (role == proto::WORKER) {
     join.mutable_spec()->set_mode(proto::PARAMETER_SERVER);
     join.mutable_spec()->mutable_optimizer()->set_lr(0.02);
@@ -161,9 +161,9 @@ TEST(Membership, RefusesLoopbackBesideOtherHosts) {
   Membership m(Options(1, 2), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
   ControlMessage loopback = JoinOf(proto::WORKER);
-  loopback.mutable_join()->set_endpoints(0, "tcp://127.0.0.1:5000");
+  loopback.mutable_join()->set_address("127.0.0.1");
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", loopback)),
-              AllOf(HasSubstr("this process listens on a loopback address"),
+              AllOf(HasSubstr("this process has a loopback address"),
                     HasSubstr("--advertise")));
 }
 

@@ -1,0 +1,102 @@
+#include "common/cluster/cluster_session.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+uint64_t RandomEpoch() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32) | random();
+}
+
+absl::Status WritePortFile(const std::string& path,
+                           const std::string& endpoint) {
+  const std::string temporary = absl::StrCat(path, ".", getpid());
+  std::ofstream(temporary) << endpoint.substr(endpoint.rfind(':') + 1) << "\n";
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--coordinator-port-file: cannot write ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
+    Context& context, Cancellation& cancellation,
+    const ClusterOptions& options) {
+  std::unique_ptr<ClusterSession> session(
+      new ClusterSession(context, cancellation, options));
+  const Placement& placement = options.placement;
+  auto address =
+      ChooseAdvertised({.advertise = options.advertise,
+                        .interface = options.interface,
+                        .coordinator_host = placement.coordinator.host});
+  if (!address.ok()) return address.status();
+  session->address_ = *address;
+  for (const std::string& warning : placement.warnings) {
+    spdlog::warn("{}", warning);
+  }
+  spdlog::info("{}; address {} ({})", placement.summary, address->address,
+               address->reason);
+  if (placement.hosts_coordinator) {
+    if (absl::Status s = session->HostCoordinator(); !s.ok()) return s;
+  } else {
+    auto host = Resolve(placement.coordinator.host);
+    if (!host.ok()) return host.status();
+    session->coordinator_endpoint_ = absl::StrCat(
+        "tcp://", ToString(HostPort{*host, placement.coordinator.port}));
+  }
+  return session;
+}
+
+absl::Status ClusterSession::HostCoordinator() {
+  const Placement& placement = options_.placement;
+  MembershipOptions membership;
+  membership.mode = options_.mode;
+  membership.num_servers = placement.num_servers;
+  membership.num_workers = placement.num_workers;
+  membership.join_timeout = options_.join_timeout;
+  membership.job_epoch = RandomEpoch();
+  auto coordinator =
+      Coordinator::Start(context_, placement.coordinator, membership);
+  if (!coordinator.ok()) return coordinator.status();
+  coordinator_ = *std::move(coordinator);
+  coordinator_endpoint_ = coordinator_->endpoint();
+  spdlog::info("coordinator listens on {}, waits for {} servers and {} workers",
+               coordinator_endpoint_, placement.num_servers,
+               placement.num_workers);
+  if (options_.coordinator_port_file.empty()) return absl::OkStatus();
+  return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
+}
+
+absl::Status ClusterSession::Join(proto::Join join) {
+  const Placement& placement = options_.placement;
+  join.set_role(placement.role);
+  join.set_wanted_rank(placement.rank);
+  join.set_host(HostName());
+  join.set_pid(getpid());
+  join.set_address(address());
+  join.set_hosts_coordinator(placement.hosts_coordinator);
+  join.set_num_servers(placement.num_servers);
+  join.set_num_workers(placement.num_workers);
+  MemberOptions member_options;
+  member_options.coordinator = coordinator_endpoint_;
+  member_options.join = std::move(join);
+  member_options.join_timeout = options_.join_timeout;
+  auto member = Member::Join(context_, cancellation_, member_options);
+  if (!member.ok()) return member.status();
+  member_ = *std::move(member);
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,68 @@
+// What a process needs to take part in a job: its address, the coordinator
+// where it hosts it, its membership. Used by servers and workers alike.
+#ifndef PSRING_COMMON_CLUSTER_CLUSTER_SESSION_H_
+#define PSRING_COMMON_CLUSTER_CLUSTER_SESSION_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/cluster/coordinator.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/member.h"
+#include "common/net/address.h"
+#include "common/net/cancellation.h"
+#include "common/net/socket.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+struct ClusterOptions {
+  Placement placement;
+  proto::Mode mode = proto::PARAMETER_SERVER;
+  std::string advertise;  // see AddressWish
+  std::string interface;
+  // Where a hosting process writes the port that its coordinator listens on,
+  // atomically; empty: nowhere.
+  std::string coordinator_port_file;
+  absl::Duration join_timeout = absl::Seconds(60);
+};
+
+class ClusterSession {
+ public:
+  // Chooses the advertised address and, where this process hosts it, starts the
+  // coordinator. `context` and `cancellation` outlive the session.
+  static absl::StatusOr<std::unique_ptr<ClusterSession>> Start(
+      Context& context, Cancellation& cancellation,
+      const ClusterOptions& options);
+
+  // The numeric address to listen on and to be reached at.
+  const std::string& address() const { return address_.address; }
+
+  // Joins the job; blocks until it is complete. `join` says role-specific
+  // things: endpoints, and a worker's spec.
+  absl::Status Join(proto::Join join);
+
+  // After Join.
+  Member& member() { return *member_; }
+
+ private:
+  ClusterSession(Context& context, Cancellation& cancellation,
+                 const ClusterOptions& options)
+      : context_(context), cancellation_(cancellation), options_(options) {}
+  absl::Status HostCoordinator();
+
+  Context& context_;
+  Cancellation& cancellation_;
+  const ClusterOptions options_;
+  AdvertisedAddress address_;
+  std::string coordinator_endpoint_;
+  std::unique_ptr<Coordinator> coordinator_;  // outlives the member
+  std::unique_ptr<Member> member_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_CLUSTER_CLUSTER_SESSION_H_

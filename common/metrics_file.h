@@ -1,0 +1,41 @@
+// A process's own record of its run: JSON lines, one object a line, appended
+// and flushed, so that a reader can follow along. Its lines:
+//   {"event":"start", "time", "role", "rank", "host", "pid", ...}
+//   {"event":"step", "step", "seconds", "loss", "images_per_second"}
+//   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
+//    "test_accuracy", "images_per_second"}
+//   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
+//    "peak_rss_bytes", and of servers "staleness_mean", "staleness_max"}
+#ifndef PSRING_COMMON_METRICS_FILE_H_
+#define PSRING_COMMON_METRICS_FILE_H_
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+class MetricsFile {
+ public:
+  // Writes DIRECTORY/worker-RANK.jsonl (or ps-RANK.jsonl), made anew, with a
+  // start line that carries `details` too. An empty directory: writes nothing.
+  static absl::StatusOr<MetricsFile> Create(const std::string& directory,
+                                            const proto::Process& process,
+                                            nlohmann::json details);
+
+  void Write(const nlohmann::json& line);
+
+ private:
+  std::ofstream file_;
+};
+
+// The most memory that this process has held at once, in bytes.
+int64_t PeakRssBytes();
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_METRICS_FILE_H_

@@ -1,0 +1,268 @@
+#include "ps/ps_exchange.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+
+using proto::WireHeader;
+
+absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
+    Context& context, const Cancellation& cancellation, Member& member,
+    FlatModel& model) {
+  std::unique_ptr<PsExchange> exchange(
+      new PsExchange(cancellation, member, model));
+  exchange->step_ = member.job().spec().first_step();
+  for (const ShardPlace& place : MapShards(model.layout, member.job())) {
+    auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
+    if (!socket.ok()) return socket.status();
+    Link link;
+    link.place = place;
+    link.socket = *std::move(socket);
+    link.pieces = PiecesOfShard(model.layout, place.range, kMaxPayloadElements);
+    exchange->sockets_.push_back(link.socket.get());
+    exchange->links_.push_back(std::move(link));
+  }
+  return exchange;
+}
+
+WireHeader PsExchange::HeaderOf(WireHeader::Kind kind,
+                                const Piece& piece) const {
+  WireHeader header;
+  header.set_kind(kind);
+  header.set_job_epoch(member_.job().job_epoch());
+  header.set_sender(static_cast<uint32_t>(member_.job().rank()));
+  header.set_step(step_);
+  header.set_bucket(static_cast<uint32_t>(piece.bucket));
+  header.set_offset(static_cast<uint64_t>(piece.range.begin));
+  header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
+  header.set_dtype(WireHeader::FLOAT32);
+  return header;
+}
+
+absl::Status PsExchange::SendInit(Link& link, int slot,
+                                  const FlatBuffer& values) {
+  for (const Piece& piece : link.pieces) {
+    DataMessage message;
+    message.header = HeaderOf(WireHeader::INIT, piece);
+    message.header.set_slot(static_cast<uint32_t>(slot));
+    message.payload = Frame::Copy(
+        {reinterpret_cast<const char*>(values.data() + piece.range.begin),
+         piece.range.size() * sizeof(float)});
+    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
+                              absl::Time deadline) {
+  const bool first = member_.job().rank() == 0;
+  for (Link& link : links_) {
+    for (size_t slot = 0; first && slot <= slots.size(); ++slot) {
+      const FlatBuffer& values =
+          slot == 0 ? model_.parameters : slots[slot - 1];
+      if (absl::Status s = SendInit(link, static_cast<int>(slot), values);
+          !s.ok()) {
+        return s;
+      }
+    }
+  }
+  return PullAll("the first parameters", deadline);
+}
+
+absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
+  awaited_step_ = -1;
+  for (Link& link : links_) {
+    for (const Piece& piece : link.pieces) {
+      DataMessage message;
+      message.header = HeaderOf(WireHeader::PULL, piece);
+      message.header.set_num_elements(0);
+      if (absl::Status s = SendData(*link.socket, std::move(message));
+          !s.ok()) {
+        return s;
+      }
+    }
+    link.answers_due = static_cast<int>(link.pieces.size());
+  }
+  return Await(what, deadline);
+}
+
+// Nobody is in a step between the two gathers, so all pull the same.
+absl::Status PsExchange::Synchronise(absl::Time deadline) {
+  const std::string name = absl::StrCat("synchronise ", gathers_++);
+  if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
+    return all.status();
+  }
+  if (member_.job().spec().sync() == proto::BSP) return absl::OkStatus();
+  if (absl::Status s = PullAll("all parameters", deadline); !s.ok()) return s;
+  return member_.Gather(name + " end", "", deadline).status();
+}
+
+absl::Status PsExchange::Submit(int bucket) {
+  for (Link& link : links_) {
+    for (const Piece& piece : link.pieces) {
+      if (piece.bucket != bucket) continue;
+      DataMessage message;
+      message.header = HeaderOf(WireHeader::PUSH, piece);
+      message.payload =
+          Frame::Borrow(model_.gradients.data() + piece.range.begin,
+                        piece.range.size() * sizeof(float));
+      if (absl::Status s = SendData(*link.socket, std::move(message));
+          !s.ok()) {
+        return s;
+      }
+      ++link.answers_due;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::Finish(absl::Time deadline) {
+  awaited_step_ = step_;
+  absl::Status status = Await(absl::StrCat("step ", step_), deadline);
+  ++step_;
+  return status;
+}
+
+absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
+  while (true) {
+    int due = 0;
+    for (Link& link : links_) {
+      if (link.answers_due > 0) {
+        if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
+      }
+      due += link.answers_due;
+    }
+    if (due == 0) return absl::OkStatus();
+    if (absl::Now() > deadline) return Late(what);
+    if (absl::Status s = Wait(sockets_, cancellation_, deadline); !s.ok()) {
+      return s;
+    }
+  }
+}
+
+absl::Status PsExchange::Late(const std::string& what) const {
+  std::vector<std::string> silent;
+  for (const Link& link : links_) {
+    if (link.answers_due == 0) continue;
+    silent.push_back(
+        absl::StrCat(Describe(member_.job().servers(link.place.server)), " (",
+                     link.answers_due, " pieces)"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
+}
+
+absl::Status PsExchange::ReceiveFrom(Link& link) {
+  while (link.answers_due > 0) {
+    auto frames = link.socket->TryReceive();
+    if (!frames.ok()) return frames.status();
+    if (!frames->has_value()) return absl::OkStatus();
+    auto message = ParseData(*std::move(*frames), /*at_router=*/false);
+    const absl::Status status =
+        message.ok() ? OnMessage(link, *message) : message.status();
+    if (!status.ok()) {
+      return absl::Status(
+          status.code(),
+          absl::StrCat(Describe(member_.job().servers(link.place.server)), ": ",
+                       std::string(status.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
+  const WireHeader& header = message.header;
+  if (header.job_epoch() != member_.job().job_epoch()) {
+    return absl::InvalidArgumentError("sent a message of another job");
+  }
+  if (header.kind() == WireHeader::DONE) {
+    --link.answers_due;
+    return message.payload.size() == 0
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(message.payload.view());
+  }
+  const int64_t begin = static_cast<int64_t>(header.offset());
+  const int64_t size = static_cast<int64_t>(header.num_elements());
+  if (header.kind() != WireHeader::PARAMS ||
+      header.dtype() != WireHeader::FLOAT32 || header.step() != awaited_step_ ||
+      begin < link.place.range.begin || begin > link.place.range.end ||
+      size > link.place.range.end - begin) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sent ", WireHeader::Kind_Name(header.kind()), " of step ",
+        header.step(), ", ", size, " elements from ", begin,
+        ", where parameters of step ", awaited_step_, " were due"));
+  }
+  std::memcpy(model_.parameters.data() + begin, message.payload.data(),
+              message.payload.size());
+  --link.answers_due;
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::SumOverWorkers(absl::Span<double> values,
+                                        absl::Time deadline) {
+  const std::string mine(reinterpret_cast<const char*>(values.data()),
+                         values.size() * sizeof(double));
+  auto all = member_.Gather(absl::StrCat("sum ", gathers_++), mine, deadline);
+  if (!all.ok()) return all.status();
+  for (double& value : values) value = 0.0;
+  for (const std::string& theirs : *all) {
+    if (theirs.size() != mine.size()) {
+      return absl::InvalidArgumentError(
+          "workers sum different numbers of values");
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      double value;
+      std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
+      values[i] += value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
+                                   const std::string& text,
+                                   absl::Time deadline) {
+  for (Link& link : links_) {
+    DataMessage message;
+    message.header = HeaderOf(kind, Piece());
+    message.header.set_dtype(WireHeader::BYTES);
+    message.header.set_num_elements(text.size());
+    message.payload = Frame::Copy(text);
+    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+      return s;
+    }
+    ++link.answers_due;
+  }
+  return Await(text, deadline);
+}
+
+absl::Status PsExchange::SaveState(const std::string& directory,
+                                   absl::Time deadline) {
+  return SendToAll(WireHeader::SAVE, directory, deadline);
+}
+
+absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
+                                            absl::Time deadline) {
+  return SendToAll(WireHeader::PROBE_DIR, directory, deadline);
+}
+
+int64_t PsExchange::bytes_sent() const {
+  int64_t total = 0;
+  for (const Socket* socket : sockets_) total += socket->bytes_sent();
+  return total;
+}
+
+int64_t PsExchange::bytes_received() const {
+  int64_t total = 0;
+  for (const Socket* socket : sockets_) total += socket->bytes_received();
+  return total;
+}
+
+}  // namespace psring

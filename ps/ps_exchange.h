@@ -1,0 +1,79 @@
+// The worker's side of the parameter server. Lives on the trainer's thread,
+// which owns its sockets: one DEALER a shard. ZeroMQ's own thread moves the
+// bytes while backward runs.
+#ifndef PSRING_PS_PS_EXCHANGE_H_
+#define PSRING_PS_PS_EXCHANGE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/cluster/member.h"
+#include "common/gradient_exchange.h"
+#include "common/net/cancellation.h"
+#include "common/net/frame.h"
+#include "common/net/socket.h"
+#include "ps/shard_map.h"
+
+namespace psring {
+
+class PsExchange : public GradientExchange {
+ public:
+  // Connects to every shard of the job. All references outlive the exchange;
+  // `model` outlives `context` too, as gradients are sent from where they lie.
+  static absl::StatusOr<std::unique_ptr<PsExchange>> Create(
+      Context& context, const Cancellation& cancellation, Member& member,
+      FlatModel& model);
+
+  absl::Status Join(std::vector<FlatBuffer> slots,
+                    absl::Time deadline) override;
+  absl::Status Submit(int bucket) override;
+  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status SumOverWorkers(absl::Span<double> values,
+                              absl::Time deadline) override;
+  absl::Status SaveState(const std::string& directory,
+                         absl::Time deadline) override;
+  absl::Status CheckSaveDirectory(const std::string& directory,
+                                  absl::Time deadline) override;
+  int64_t bytes_sent() const override;
+  int64_t bytes_received() const override;
+
+ private:
+  struct Link {
+    ShardPlace place;
+    std::unique_ptr<Socket> socket;
+    std::vector<Piece> pieces;
+    int answers_due = 0;  // of the exchange under way
+  };
+
+  PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model)
+      : cancellation_(cancellation), member_(member), model_(model) {}
+
+  proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
+                             const Piece& piece) const;
+  absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
+  absl::Status PullAll(const std::string& what, absl::Time deadline);
+  absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
+                         absl::Time deadline);
+  // Receives until no answer is due; `what` is for the deadline's error.
+  absl::Status Await(const std::string& what, absl::Time deadline);
+  absl::Status ReceiveFrom(Link& link);
+  absl::Status OnMessage(Link& link, const DataMessage& message);
+  absl::Status Late(const std::string& what) const;
+
+  const Cancellation& cancellation_;
+  Member& member_;
+  FlatModel& model_;
+  std::vector<Link> links_;
+  std::vector<Socket*> sockets_;
+  int64_t step_ = 0;          // the step whose gradients are being gathered
+  int64_t awaited_step_ = 0;  // of the answers that are due
+  int64_t gathers_ = 0;       // names the gathers
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_PS_EXCHANGE_H_

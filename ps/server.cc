@@ -1,0 +1,108 @@
+#include "ps/server.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/metrics_file.h"
+#include "ps/shard_map.h"
+#include "ps/shard_thread.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+using Shards = std::vector<std::unique_ptr<ShardThread>>;
+
+absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
+                              int count, Cancellation& cancellation) {
+  Shards shards;
+  for (int i = 0; i < count; ++i) {
+    auto shard = ShardThread::Start(context, address, cancellation);
+    if (!shard.ok()) return shard.status();
+    shards.push_back(*std::move(shard));
+  }
+  return shards;
+}
+
+absl::Status ServeAll(Shards& shards, const proto::Welcome& job,
+                      absl::Duration step_timeout) {
+  auto layout =
+      Layout::Create({job.spec().tensors().begin(), job.spec().tensors().end()},
+                     job.spec().bucket_bytes());
+  if (!layout.ok()) return layout.status();
+  size_t mine = 0;
+  for (const ShardPlace& place : MapShards(*layout, job)) {
+    if (place.server != job.rank()) continue;
+    shards[mine++]->Serve({{job, step_timeout}, *layout, place.range});
+  }
+  spdlog::info("ps {} serves {} parameters of {} to {} workers", job.rank(),
+               layout->num_parameters(), job.spec().model(),
+               job.workers_size());
+  return absl::OkStatus();
+}
+
+nlohmann::json StopAll(Shards& shards, absl::Time start) {
+  StalenessStats staleness;
+  int64_t sent = 0;
+  int64_t received = 0;
+  for (auto& shard : shards) {
+    const ShardThread::Result result = shard->Stop();
+    staleness.Add(result.staleness);
+    sent += result.bytes_sent;
+    received += result.bytes_received;
+  }
+  const double mean = staleness.updates == 0
+                          ? 0.0
+                          : static_cast<double>(staleness.sum) /
+                                static_cast<double>(staleness.updates);
+  return {{"event", "end"},
+          {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
+          {"bytes_sent", sent},
+          {"bytes_received", received},
+          {"peak_rss_bytes", PeakRssBytes()},
+          {"staleness_mean", mean},
+          {"staleness_max", staleness.max}};
+}
+
+}  // namespace
+
+absl::Status RunServer(const ServerOptions& options,
+                       Cancellation& cancellation) {
+  // What the shards send lies in them until the context has flushed it, so
+  // they are destroyed after it; their sockets are closed before, by StopAll.
+  Shards shards;
+  Context context;
+  auto session = ClusterSession::Start(context, cancellation, options.cluster);
+  if (!session.ok()) return session.status();
+  auto listening = Listen(context, (*session)->address(), options.shard_threads,
+                          cancellation);
+  if (!listening.ok()) return listening.status();
+  shards = *std::move(listening);
+  proto::Join join;
+  for (const auto& shard : shards) join.add_endpoints(shard->endpoint());
+  absl::Status status = (*session)->Join(std::move(join));
+  if (!status.ok()) {
+    StopAll(shards, absl::Now());
+    return status;
+  }
+  Member& member = (*session)->member();
+  const proto::Welcome& job = member.job();
+  const absl::Time start = absl::Now();
+  auto metrics =
+      MetricsFile::Create(options.metrics_dir, job.servers(job.rank()), {});
+  status = metrics.status();
+  if (status.ok()) status = ServeAll(shards, job, options.step_timeout);
+  if (status.ok()) status = member.WaitForEnd();
+  const nlohmann::json end = StopAll(shards, start);
+  if (metrics.ok()) metrics->Write(end);
+  if (status.ok()) {
+    spdlog::info("ps {}: the job has ended", job.rank());
+    return status;
+  }
+  return member.Leave(status, absl::Now() + absl::Seconds(2));
+}
+
+}  // namespace psring

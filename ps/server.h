@@ -1,0 +1,28 @@
+// A parameter server: a process's shards, each on a thread of its own.
+#ifndef PSRING_PS_SERVER_H_
+#define PSRING_PS_SERVER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/cluster/cluster_session.h"
+#include "common/net/cancellation.h"
+
+namespace psring {
+
+struct ServerOptions {
+  ClusterOptions cluster;
+  int shard_threads = 1;  // the server's range is cut among them
+  absl::Duration step_timeout = absl::Seconds(60);
+  std::string metrics_dir;  // empty: no metrics
+};
+
+// Joins the job, serves until it ends, and returns its result. Blocks. Errors
+// have been told to the coordinator; `cancellation` ends it early.
+absl::Status RunServer(const ServerOptions& options,
+                       Cancellation& cancellation);
+
+}  // namespace psring
+
+#endif  // PSRING_PS_SERVER_H_

@@ -1,0 +1,60 @@
+// A range of the flat model, its sum, its optimizer state. No socket, no lock:
+// one thread's own.
+#ifndef PSRING_PS_SHARD_H_
+#define PSRING_PS_SHARD_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/flat_model.h"
+#include "common/model/layout.h"
+#include "common/model/optimizer.h"
+
+namespace psring {
+
+class Shard {
+ public:
+  // Zeroed. RESOURCE_EXHAUSTED names the bytes that were asked for.
+  static absl::StatusOr<Shard> Create(Range range, Optimizer optimizer);
+
+  Range range() const { return range_; }
+  int num_slots() const { return optimizer_.num_slots(); }
+
+  // The parameters from flat element `begin` on; stays where it is.
+  const float* parameters(int64_t begin) const {
+    return parameters_.data() + (begin - range_.begin);
+  }
+
+  // Sets the parameters (slot 0) or the optimizer's slot-th state, from bytes
+  // of any alignment.
+  void Set(int slot, Range range, const void* values);
+
+  // One update of `range`, a part of `bucket`, with the canonical sum of all
+  // workers' gradients times `scale`. `update` counts from 1; see Optimizer.
+  void ApplySum(Range bucket, Range range,
+                absl::Span<const void* const> gradients, float scale,
+                int64_t update, double lr);
+
+  // The same with one worker's gradient alone.
+  void Apply(Range range, const void* gradient, int64_t update, double lr);
+
+  // Writes its range into a checkpoint's files (state_files.h).
+  absl::Status Save(const std::string& directory, const Layout& layout) const;
+
+ private:
+  explicit Shard(Optimizer optimizer) : optimizer_(std::move(optimizer)) {}
+  std::vector<float*> SlotsAt(int64_t begin);
+
+  Range range_;
+  Optimizer optimizer_;
+  FlatBuffer parameters_;
+  std::vector<FlatBuffer> slots_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_SHARD_H_

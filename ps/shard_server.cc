@@ -1,0 +1,330 @@
+#include "ps/shard_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/membership.h"
+#include "common/model/lr_schedule.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+using proto::WireHeader;
+
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+
+absl::Status TryToWrite(const std::string& directory) {
+  std::string path = directory + "/.psring-probe-XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write into ", directory, ": ", strerror(errno),
+                     ". Every server writes its part of a checkpoint: the "
+                     "directory must be one that all hosts share"));
+  }
+  close(fd);
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void StalenessStats::Add(const StalenessStats& other) {
+  updates += other.updates;
+  sum += other.sum;
+  max = std::max(max, other.max);
+}
+
+ShardServer::PieceState::PieceState(const Piece& piece, StepGate gate,
+                                    int num_workers)
+    : piece(piece),
+      gate(std::move(gate)),
+      gradients(num_workers),
+      peers(num_workers),
+      version_read(num_workers, 0) {}
+
+ShardServer::ShardServer(Socket& socket, const ShardServerOptions& options,
+                         const Layout& layout, Shard& shard)
+    : socket_(socket),
+      options_(options),
+      layout_(layout),
+      shard_(shard),
+      spec_(options_.job.spec()),
+      num_workers_(options_.job.workers_size()),
+      bsp_(spec_.sync() == proto::BSP),
+      plan_(PlanOf(spec_, num_workers_)),
+      last_message_(num_workers_, absl::Now()) {
+  const StepGate gate(spec_.sync(), spec_.staleness(), num_workers_,
+                      spec_.first_step());
+  for (const Piece& piece :
+       PiecesOfShard(layout, shard.range(), kMaxPayloadElements)) {
+    const int index = static_cast<int>(pieces_.size());
+    pieces_.emplace_back(piece, gate, num_workers_);
+    // What a resumed run has applied before; see Optimizer::Update.
+    pieces_.back().updates = spec_.first_step() * (bsp_ ? 1 : num_workers_);
+    piece_at_[piece.range.begin] = index;
+    const int last_slot = spec_.first_step() > 0 ? shard.num_slots() : 0;
+    for (int slot = 0; slot <= last_slot; ++slot) {
+      missing_init_.insert({slot, index});
+    }
+  }
+}
+
+absl::Status ShardServer::Run(const Cancellation& stop) {
+  absl::Time next_check = absl::Now() + kTick;
+  while (true) {
+    if (!Wait({&socket_}, stop, next_check).ok()) return absl::OkStatus();
+    while (true) {
+      auto frames = socket_.TryReceive();
+      if (!frames.ok()) return frames.status();
+      if (!frames->has_value()) break;
+      const std::string peer((**frames)[0].view());
+      if (dropped_.contains(peer)) continue;
+      auto message = ParseData(*std::move(*frames), /*at_router=*/true);
+      const absl::Status handled =
+          message.ok() ? Handle(*std::move(message)) : message.status();
+      if (!handled.ok()) Drop(peer, handled);
+    }
+    const absl::Time now = absl::Now();
+    if (now < next_check) continue;
+    next_check = now + kTick;
+    if (absl::Status late = CheckDeadlines(now); !late.ok()) return late;
+  }
+}
+
+void ShardServer::Drop(const std::string& peer, const absl::Status& why) {
+  ++malformed_;
+  dropped_.insert(peer);
+  spdlog::warn("dropped peer {} of {}: {}", absl::BytesToHexString(peer),
+               socket_.endpoint(), std::string(why.message()));
+}
+
+absl::Status ShardServer::Handle(DataMessage message) {
+  const WireHeader& header = message.header;
+  if (header.job_epoch() != options_.job.job_epoch()) {
+    return absl::InvalidArgumentError("a message of another job");
+  }
+  if (header.sender() >= static_cast<uint32_t>(num_workers_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker ", header.sender(), " of a job of ", num_workers_));
+  }
+  last_message_[header.sender()] = absl::Now();
+  switch (header.kind()) {
+    case WireHeader::INIT:
+      return OnInit(message);
+    case WireHeader::PULL:
+      return OnPull(message);
+    case WireHeader::PUSH:
+      return OnPush(std::move(message));
+    case WireHeader::PROBE_DIR:
+      return OnProbeDirectory(message);
+    case WireHeader::SAVE:
+      return OnSave(message);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          WireHeader::Kind_Name(header.kind()), " is not for a server"));
+  }
+}
+
+// A message names exactly one of our pieces, or it is wrong.
+absl::StatusOr<ShardServer::PieceState*> ShardServer::FindPiece(
+    const WireHeader& header) {
+  const auto found = piece_at_.find(static_cast<int64_t>(header.offset()));
+  const std::string what =
+      absl::StrCat("elements from ", header.offset(), " of bucket ",
+                   header.bucket(), " at step ", header.step());
+  if (found == piece_at_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": no piece of this shard begins there"));
+  }
+  PieceState& state = pieces_[found->second];
+  const bool has_payload = header.kind() != WireHeader::PULL;
+  if (header.bucket() != static_cast<uint32_t>(state.piece.bucket) ||
+      header.dtype() != WireHeader::FLOAT32 ||
+      (has_payload && header.num_elements() !=
+                          static_cast<uint64_t>(state.piece.range.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ": wrong bucket, type or size (", header.num_elements(),
+        " elements where the piece has ", state.piece.range.size(), ")"));
+  }
+  return &state;
+}
+
+absl::Status ShardServer::OnInit(const DataMessage& message) {
+  const WireHeader& header = message.header;
+  auto state = FindPiece(header);
+  if (!state.ok()) return state.status();
+  const int slot = static_cast<int>(header.slot());
+  if (header.sender() != 0 || slot < 0 || slot > shard_.num_slots()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "first state of slot ", slot, " from worker ", header.sender()));
+  }
+  const int index = piece_at_[(*state)->piece.range.begin];
+  if (missing_init_.erase({slot, index}) == 0) return absl::OkStatus();
+  shard_.Set(slot, (*state)->piece.range, message.payload.data());
+  if (!initialised()) return absl::OkStatus();
+  for (const DataMessage& pull : std::exchange(parked_pulls_, {})) {
+    if (absl::Status s = OnPull(pull); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardServer::OnPull(const DataMessage& message) {
+  auto state = FindPiece(message.header);
+  if (!state.ok()) return state.status();
+  if (!initialised()) {
+    DataMessage parked;
+    parked.peer = message.peer;
+    parked.header = message.header;
+    parked_pulls_.push_back(std::move(parked));
+    return absl::OkStatus();
+  }
+  ReplyParameters(**state, message.peer,
+                  static_cast<int>(message.header.sender()), -1);
+  return absl::OkStatus();
+}
+
+absl::Status ShardServer::OnPush(DataMessage message) {
+  const WireHeader header = message.header;
+  auto found = FindPiece(header);
+  if (!found.ok()) return found.status();
+  PieceState& state = **found;
+  const int worker = static_cast<int>(header.sender());
+  if (!initialised()) {
+    return absl::FailedPreconditionError("a push before the first parameters");
+  }
+  switch (state.gate.OnPush(worker, header.step())) {
+    case StepGate::Verdict::kTooEarly:
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", worker, " pushes step ", header.step(),
+                       " of bucket ", header.bucket(), " out of turn"));
+    case StepGate::Verdict::kRepeat:
+      // It has counted; if its answer has gone, it may have been lost.
+      if (!state.gate.waiting(worker)) {
+        ReplyParameters(state, message.peer, worker, header.step());
+      }
+      return absl::OkStatus();
+    case StepGate::Verdict::kAccept:
+      break;
+  }
+  state.peers[worker] = message.peer;
+  if (state.waiting_since == absl::InfiniteFuture()) {
+    state.waiting_since = absl::Now();
+  }
+  if (bsp_) {
+    state.gradients[worker] = std::move(message.payload);
+  } else {
+    ApplyOne(state, worker, message);
+  }
+  const std::vector<int> released = state.gate.Release();
+  if (bsp_ && !released.empty()) ApplyStep(state, header.step());
+  // Whoever stays behind has been waiting since now at the latest.
+  if (!released.empty()) {
+    state.waiting_since =
+        state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
+  }
+  for (int w : released) {
+    ReplyParameters(state, state.peers[w], w, state.gate.clock(w) - 1);
+  }
+  return absl::OkStatus();
+}
+
+double ShardServer::RateAt(int64_t step) const {
+  return LearningRate(plan_.optimizer.schedule(), plan_.optimizer.lr(), step);
+}
+
+void ShardServer::ApplyOne(PieceState& state, int worker,
+                           const DataMessage& message) {
+  const int64_t stale = state.updates - state.version_read[worker];
+  staleness_.Add({.updates = 1, .sum = stale, .max = stale});
+  shard_.Apply(state.piece.range, message.payload.data(), ++state.updates,
+               RateAt(message.header.step()));
+}
+
+void ShardServer::ApplyStep(PieceState& state, int64_t step) {
+  std::vector<const void*> gradients;
+  for (const Frame& frame : state.gradients) gradients.push_back(frame.data());
+  staleness_.Add({.updates = 1, .sum = 0, .max = 0});
+  shard_.ApplySum(layout_.bucket(state.piece.bucket), state.piece.range,
+                  gradients, 1.0f / static_cast<float>(num_workers_),
+                  ++state.updates, RateAt(step));
+  for (Frame& frame : state.gradients) frame = Frame();
+}
+
+void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,
+                                  int worker, int64_t step) {
+  state.version_read[worker] = state.updates;
+  DataMessage reply;
+  reply.peer = peer;
+  reply.header.set_kind(WireHeader::PARAMS);
+  reply.header.set_job_epoch(options_.job.job_epoch());
+  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  reply.header.set_step(step);
+  reply.header.set_bucket(static_cast<uint32_t>(state.piece.bucket));
+  reply.header.set_offset(static_cast<uint64_t>(state.piece.range.begin));
+  reply.header.set_num_elements(
+      static_cast<uint64_t>(state.piece.range.size()));
+  reply.header.set_dtype(WireHeader::FLOAT32);
+  const float* data = shard_.parameters(state.piece.range.begin);
+  const size_t bytes = state.piece.range.size() * sizeof(float);
+  // In bsp these parameters change only when every worker has pushed the next
+  // step, and a worker pushes only when all its answers are there: they can be
+  // sent from where they lie. Otherwise another push may change them at once.
+  reply.payload =
+      bsp_ ? Frame::Borrow(data, bytes)
+           : Frame::Copy({reinterpret_cast<const char*>(data), bytes});
+  // A worker that is gone is the coordinator's to notice.
+  SendData(socket_, std::move(reply)).IgnoreError();
+}
+
+void ShardServer::ReplyDone(const std::string& peer,
+                            const absl::Status& result) {
+  DataMessage reply;
+  reply.peer = peer;
+  reply.header.set_kind(WireHeader::DONE);
+  reply.header.set_job_epoch(options_.job.job_epoch());
+  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  reply.header.set_dtype(WireHeader::BYTES);
+  reply.header.set_num_elements(result.message().size());
+  reply.payload = Frame::Copy(result.message());
+  SendData(socket_, std::move(reply)).IgnoreError();
+}
+
+absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
+  ReplyDone(message.peer, TryToWrite(std::string(message.payload.view())));
+  return absl::OkStatus();
+}
+
+absl::Status ShardServer::OnSave(const DataMessage& message) {
+  if (!initialised()) {
+    return absl::FailedPreconditionError("SAVE before the first parameters");
+  }
+  ReplyDone(message.peer,
+            shard_.Save(std::string(message.payload.view()), layout_));
+  return absl::OkStatus();
+}
+
+absl::Status ShardServer::CheckDeadlines(absl::Time now) const {
+  for (const PieceState& state : pieces_) {
+    if (now - state.waiting_since <= options_.step_timeout) continue;
+    const int worker = state.gate.Awaited().front();
+    return absl::DeadlineExceededError(absl::StrCat(
+        Describe(options_.job.workers(worker)), " has not pushed step ",
+        state.gate.awaited_step(), ", bucket ", state.piece.bucket, " within ",
+        absl::FormatDuration(options_.step_timeout), "; its last message came ",
+        absl::FormatDuration(
+            absl::Trunc(now - last_message_[worker], absl::Milliseconds(100))),
+        " ago"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,112 @@
+// One shard's loop: its socket, its gate, its replies. Lives on one thread.
+//
+// A piece (layout.h) is the unit of everything: it is pushed, summed, updated
+// and answered by itself, so that the first pieces are on their way back while
+// the last ones are still computed. A push's answer is the new parameters.
+#ifndef PSRING_PS_SHARD_SERVER_H_
+#define PSRING_PS_SHARD_SERVER_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/model/job_plan.h"
+#include "common/model/layout.h"
+#include "common/net/cancellation.h"
+#include "common/net/frame.h"
+#include "common/net/socket.h"
+#include "protos/cluster.pb.h"
+#include "ps/shard.h"
+#include "ps/step_gate.h"
+
+namespace psring {
+
+struct ShardServerOptions {
+  proto::Welcome job;  // of this server
+  // A worker that holds others up for longer ends the job.
+  absl::Duration step_timeout = absl::Seconds(60);
+};
+
+// Staleness of an update: how many updates by other workers its piece has seen
+// since its worker's parameters were read. 0 in bsp.
+struct StalenessStats {
+  int64_t updates = 0;
+  int64_t sum = 0;
+  int64_t max = 0;
+
+  void Add(const StalenessStats& other);
+};
+
+class ShardServer {
+ public:
+  // `socket` is bound, `shard` zeroed; both are this thread's.
+  ShardServer(Socket& socket, const ShardServerOptions& options,
+              const Layout& layout, Shard& shard);
+
+  // Serves until `stop` (returns OK) or until a worker does not push in time
+  // (the error names it). Nothing that a peer sends is an error: malformed
+  // messages are logged and counted, and their sender is heard no more.
+  absl::Status Run(const Cancellation& stop);
+
+  const StalenessStats& staleness() const { return staleness_; }
+  int64_t malformed() const { return malformed_; }
+
+ private:
+  struct PieceState {
+    PieceState(const Piece& piece, StepGate gate, int num_workers);
+
+    Piece piece;
+    StepGate gate;
+    std::vector<Frame> gradients;       // bsp: of the step being gathered
+    std::vector<std::string> peers;     // whom to answer, by worker
+    std::vector<int64_t> version_read;  // `updates` when answered, by worker
+    int64_t updates = 0;                // applied so far
+    absl::Time waiting_since = absl::InfiniteFuture();
+  };
+
+  absl::Status Handle(DataMessage message);
+  absl::Status OnInit(const DataMessage& message);
+  absl::Status OnPull(const DataMessage& message);
+  absl::Status OnPush(DataMessage message);
+  absl::Status OnProbeDirectory(const DataMessage& message);
+  absl::Status OnSave(const DataMessage& message);
+
+  absl::StatusOr<PieceState*> FindPiece(const proto::WireHeader& header);
+  void ApplyOne(PieceState& state, int worker, const DataMessage& message);
+  void ApplyStep(PieceState& state, int64_t step);
+  void ReplyParameters(PieceState& state, const std::string& peer, int worker,
+                       int64_t step);
+  void ReplyDone(const std::string& peer, const absl::Status& result);
+  bool initialised() const { return missing_init_.empty(); }
+  absl::Status CheckDeadlines(absl::Time now) const;
+  void Drop(const std::string& peer, const absl::Status& why);
+  double RateAt(int64_t step) const;
+
+  Socket& socket_;
+  const ShardServerOptions options_;
+  const Layout& layout_;
+  Shard& shard_;
+  const proto::JobSpec& spec_;
+  const int num_workers_;
+  const bool bsp_;
+  const JobPlan plan_;
+
+  std::vector<PieceState> pieces_;
+  std::map<int64_t, int> piece_at_;  // first element -> index in pieces_
+  // (slot, piece) that worker 0 has yet to send before anyone can pull.
+  std::set<std::pair<int, int>> missing_init_;
+  std::vector<DataMessage> parked_pulls_;
+  std::vector<absl::Time> last_message_;  // by worker
+  std::set<std::string> dropped_;         // peers
+  StalenessStats staleness_;
+  int64_t malformed_ = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_SHARD_SERVER_H_

@@ -1,0 +1,65 @@
+#include "ps/shard_thread.h"
+
+#include <utility>
+
+namespace psring {
+
+absl::StatusOr<std::unique_ptr<ShardThread>> ShardThread::Start(
+    Context& context, const std::string& address, Cancellation& cancellation) {
+  std::unique_ptr<ShardThread> thread(new ShardThread(cancellation));
+  std::promise<absl::StatusOr<std::string>> bound;
+  auto endpoint = bound.get_future();
+  thread->thread_ = std::thread(
+      [self = thread.get(), &context, address, b = std::move(bound)]() mutable {
+        self->Run(context, address, std::move(b));
+      });
+  auto result = endpoint.get();
+  if (!result.ok()) return result.status();
+  thread->endpoint_ = *result;
+  return thread;
+}
+
+ShardThread::~ShardThread() { Stop(); }
+
+void ShardThread::Serve(Assignment assignment) {
+  assigned_ = true;
+  assignment_.set_value(std::make_unique<Assignment>(std::move(assignment)));
+}
+
+ShardThread::Result ShardThread::Stop() {
+  stop_.Cancel(absl::CancelledError("the server ends"));
+  if (!assigned_) {
+    assigned_ = true;
+    assignment_.set_value(nullptr);
+  }
+  if (thread_.joinable()) thread_.join();
+  return result_;
+}
+
+void ShardThread::Run(Context& context, const std::string& address,
+                      std::promise<absl::StatusOr<std::string>> bound) {
+  auto socket = Socket::Bind(context, address, 0, DataSocketOptions());
+  if (!socket.ok()) return bound.set_value(socket.status());
+  bound.set_value((*socket)->endpoint());
+  const auto assignment = assignment_.get_future().get();
+  if (assignment == nullptr) return;
+  result_.status = ServeOn(**socket, *assignment);
+  result_.bytes_sent = (*socket)->bytes_sent();
+  result_.bytes_received = (*socket)->bytes_received();
+  if (!result_.status.ok()) cancellation_.Cancel(result_.status);
+}
+
+absl::Status ShardThread::ServeOn(Socket& socket,
+                                  const Assignment& assignment) {
+  auto optimizer = Optimizer::Create(assignment.options.job.spec().optimizer());
+  if (!optimizer.ok()) return optimizer.status();
+  auto shard = Shard::Create(assignment.range, *std::move(optimizer));
+  if (!shard.ok()) return shard.status();
+  shard_ = std::make_unique<Shard>(*std::move(shard));
+  ShardServer server(socket, assignment.options, assignment.layout, *shard_);
+  const absl::Status status = server.Run(stop_);
+  result_.staleness = server.staleness();
+  return status;
+}
+
+}  // namespace psring

@@ -1,0 +1,51 @@
+// Collective operations among N ranks. Every rank makes the same calls in the
+// same order with the same sizes. Lives on one thread, which creates, uses and
+// destroys it. All calls block, at most until their deadline; an error names
+// the rank that was waited for, after it the communicator is of no more use.
+#ifndef PSRING_RING_COMMUNICATOR_H_
+#define PSRING_RING_COMMUNICATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace psring {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // data becomes scale * the canonical sum (common/model/reduce.h) of all
+  // ranks' data: the same bits on every rank. Any number of elements.
+  virtual absl::Status AllReduce(absl::Span<float> data, float scale,
+                                 absl::Time deadline) = 0;
+
+  // The same, but only this rank's slice of data (NearEqualPart) is defined
+  // afterwards.
+  virtual absl::Status ReduceScatter(absl::Span<float> data, float scale,
+                                     absl::Time deadline) = 0;
+
+  // Every rank brings its slice of data (NearEqualPart); all get all slices.
+  virtual absl::Status AllGather(absl::Span<float> data,
+                                 absl::Time deadline) = 0;
+
+  // data becomes root's data.
+  virtual absl::Status Broadcast(absl::Span<float> data, int root,
+                                 absl::Time deadline) = 0;
+
+  // Returns when every rank has called it.
+  absl::Status Barrier(absl::Time deadline);
+
+  // values[i] becomes the sum in float64, in rank order, of all ranks'
+  // values[i]: for metrics, where a few exact values matter more than speed.
+  absl::Status SumMetrics(absl::Span<double> values, absl::Time deadline);
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_COMMUNICATOR_H_

@@ -1,0 +1,176 @@
+#include "ring/ring_exchange.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/model/job_plan.h"
+#include "common/model/lr_schedule.h"
+#include "common/model/state_files.h"
+
+namespace psring {
+
+absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(
+    Context& context, const Cancellation& cancellation,
+    const std::string& address, FlatModel& model) {
+  std::unique_ptr<RingExchange> exchange(new RingExchange(model));
+  std::promise<absl::StatusOr<std::string>> bound;
+  auto endpoint = bound.get_future();
+  exchange->thread_ = std::thread([self = exchange.get(), &context,
+                                   &cancellation, address,
+                                   b = std::move(bound)]() mutable {
+    auto communicator = TcpCommunicator::Create(context, cancellation, address);
+    if (!communicator.ok()) return b.set_value(communicator.status());
+    b.set_value((*communicator)->endpoint());
+    self->Run(*std::move(communicator));
+  });
+  auto result = endpoint.get();
+  if (!result.ok()) return result.status();
+  exchange->endpoint_ = *result;
+  return exchange;
+}
+
+RingExchange::~RingExchange() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void RingExchange::Run(std::unique_ptr<TcpCommunicator> communicator) {
+  const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || !tasks_.empty();
+  };
+  while (true) {
+    Task task;
+    {
+      absl::MutexLock lock(&mutex_);
+      busy_ = false;
+      mutex_.Await(absl::Condition(&due));
+      if (stopping_) return;
+      busy_ = true;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+      if (!failure_.ok()) continue;  // the ring is broken: nothing more is run
+    }
+    const absl::Status status = task(*communicator);
+    bytes_sent_ = communicator->bytes_sent();
+    bytes_received_ = communicator->bytes_received();
+    absl::MutexLock lock(&mutex_);
+    failure_.Update(status);
+  }
+}
+
+void RingExchange::Post(Task task) {
+  absl::MutexLock lock(&mutex_);
+  tasks_.push_back(std::move(task));
+}
+
+// Every task has its own deadline, so this wait ends too.
+absl::Status RingExchange::Drain() {
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return tasks_.empty() && !busy_;
+  };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&idle));
+  return failure_;
+}
+
+absl::Status RingExchange::RunTask(Task task) {
+  Post(std::move(task));
+  return Drain();
+}
+
+absl::Status RingExchange::Connect(const proto::Welcome& job,
+                                   absl::Duration step_timeout) {
+  job_ = job;
+  step_ = job.spec().first_step();
+  step_timeout_ = step_timeout;
+  auto optimizer =
+      Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  optimizer_ = std::make_unique<Optimizer>(*std::move(optimizer));
+  return RunTask([this](TcpCommunicator& c) { return c.Connect(job_); });
+}
+
+absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
+                                absl::Time deadline) {
+  slots_ = std::move(slots);
+  while (static_cast<int>(slots_.size()) < optimizer_->num_slots()) {
+    auto slot = FlatBuffer::Create(model_.layout.num_elements());
+    if (!slot.ok()) return slot.status();
+    slots_.push_back(*std::move(slot));
+  }
+  return RunTask([&](TcpCommunicator& c) {
+    absl::Status status = c.Broadcast(model_.parameters.span(), 0, deadline);
+    for (FlatBuffer& slot : slots_) {
+      status.Update(c.Broadcast(slot.span(), 0, deadline));
+    }
+    return status;
+  });
+}
+
+absl::Status RingExchange::Submit(int bucket) {
+  submitted_.push_back(bucket);
+  Post([this, bucket, step = step_](TcpCommunicator& c) {
+    const Range range = model_.layout.bucket(bucket);
+    absl::Status status = c.AllReduce({model_.gradients.data() + range.begin,
+                                       static_cast<size_t>(range.size())},
+                                      1.0f / static_cast<float>(c.size()),
+                                      absl::Now() + step_timeout_);
+    if (status.ok()) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat("step ", step, ", bucket ", bucket, ": ",
+                                     std::string(status.message())));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status RingExchange::Finish(absl::Time deadline) {
+  if (absl::Status s = Drain(); !s.ok()) return s;
+  for (int bucket : submitted_) UpdateBucket(bucket);
+  submitted_.clear();
+  ++step_;
+  return absl::OkStatus();
+}
+
+void RingExchange::UpdateBucket(int bucket) {
+  const Range range = model_.layout.bucket(bucket);
+  std::vector<float*> slots;
+  for (FlatBuffer& slot : slots_) slots.push_back(slot.data() + range.begin);
+  const proto::OptimizerSettings& settings = optimizer_->settings();
+  optimizer_->Update(
+      step_ + 1, LearningRate(settings.schedule(), settings.lr(), step_),
+      model_.gradients.data() + range.begin,
+      model_.parameters.data() + range.begin, slots, range.size());
+}
+
+absl::Status RingExchange::Synchronise(absl::Time deadline) {
+  return RunTask([=](TcpCommunicator& c) { return c.Barrier(deadline); });
+}
+
+absl::Status RingExchange::SumOverWorkers(absl::Span<double> values,
+                                          absl::Time deadline) {
+  return RunTask([=](TcpCommunicator& c) mutable {
+    return c.SumMetrics(values, deadline);
+  });
+}
+
+absl::Status RingExchange::SaveState(const std::string& directory,
+                                     absl::Time deadline) {
+  std::vector<const float*> slots;
+  for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
+  return WriteStateRange(directory, model_.layout, optimizer_->slot_names(),
+                         {0, model_.layout.num_elements()},
+                         model_.parameters.data(), slots);
+}
+
+// Rank 0 itself has made the directory.
+absl::Status RingExchange::CheckSaveDirectory(const std::string& directory,
+                                              absl::Time deadline) {
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,101 @@
+// The worker's side of the ring: buckets are summed by allreduce, and every
+// worker applies the optimizer to all of the model.
+//
+// A thread of its own runs the collectives, since a ring's bytes move only
+// while every rank takes part, and the trainer's thread is busy with backward.
+// Tasks go to it through one queue; their results come back in order.
+#ifndef PSRING_RING_RING_EXCHANGE_H_
+#define PSRING_RING_RING_EXCHANGE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/gradient_exchange.h"
+#include "common/model/optimizer.h"
+#include "common/net/cancellation.h"
+#include "common/net/socket.h"
+#include "protos/cluster.pb.h"
+#include "ring/tcp_communicator.h"
+
+namespace psring {
+
+class RingExchange : public GradientExchange {
+ public:
+  // Starts the thread, which listens on `address`. All references outlive the
+  // exchange; `model` outlives `context` too.
+  static absl::StatusOr<std::unique_ptr<RingExchange>> Create(
+      Context& context, const Cancellation& cancellation,
+      const std::string& address, FlatModel& model);
+
+  // Stops and joins.
+  ~RingExchange() override;
+
+  // For the job's roster.
+  const std::string& endpoint() const { return endpoint_; }
+
+  // The job is complete. `step_timeout`: how long one collective may take.
+  absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout);
+
+  absl::Status Join(std::vector<FlatBuffer> slots,
+                    absl::Time deadline) override;
+  absl::Status Submit(int bucket) override;
+  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status SumOverWorkers(absl::Span<double> values,
+                              absl::Time deadline) override;
+  absl::Status SaveState(const std::string& directory,
+                         absl::Time deadline) override;
+  absl::Status CheckSaveDirectory(const std::string& directory,
+                                  absl::Time deadline) override;
+  int64_t bytes_sent() const override { return bytes_sent_; }
+  int64_t bytes_received() const override { return bytes_received_; }
+
+ private:
+  using Task = std::function<absl::Status(TcpCommunicator&)>;
+
+  explicit RingExchange(FlatModel& model) : model_(model) {}
+
+  void Run(std::unique_ptr<TcpCommunicator> communicator);
+  // Hands a task to the thread; does not block.
+  void Post(Task task);
+  // Blocks until every task that was posted is done; the first error.
+  absl::Status Drain();
+  absl::Status RunTask(Task task);
+  void UpdateBucket(int bucket);
+
+  // Fixed after Connect.
+  FlatModel& model_;
+  std::string endpoint_;
+  proto::Welcome job_;
+  absl::Duration step_timeout_ = absl::Seconds(60);
+
+  // The trainer's thread's own.
+  std::vector<FlatBuffer> slots_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<int> submitted_;  // buckets of this step
+  int64_t step_ = 0;
+
+  std::atomic<int64_t> bytes_sent_ = 0;
+  std::atomic<int64_t> bytes_received_ = 0;
+
+  absl::Mutex mutex_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_RING_EXCHANGE_H_

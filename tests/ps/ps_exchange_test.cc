@@ -1,0 +1,182 @@
+#include "ps/ps_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/local_job.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Finals = std::vector<std::vector<float>>;
+
+Finals Train(const LocalJobOptions& options, int steps) {
+  Finals finals(options.num_workers);
+  for (const absl::Status& s :
+       RunLocalJob(options, TrainBody(steps, &finals))) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  return finals;
+}
+
+LocalJobOptions Options(proto::Mode mode, proto::Sync sync, int workers,
+                        int servers = 1) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(mode, sync);
+  options.num_workers = workers;
+  options.num_servers = servers;
+  return options;
+}
+
+TEST(Topologies, BspAndRingEndWithTheSameBits) {
+  for (int workers : {1, 2, 3, 4}) {
+    const Finals ring = Train(Options(proto::RING, proto::BSP, workers), 6);
+    for (int servers : {1, 2, 3}) {
+      LocalJobOptions options =
+          Options(proto::PARAMETER_SERVER, proto::BSP, workers, servers);
+      options.shard_threads = servers == 2 ? 2 : 1;
+      const Finals ps = Train(options, 6);
+      for (int w = 0; w < workers; ++w) {
+        EXPECT_EQ(ring[0], ring[w]) << workers;
+        EXPECT_EQ(ring[0], ps[w]) << workers << " workers, " << servers;
+      }
+    }
+  }
+}
+
+TEST(PsExchange, StaleModesReachTheSameStepsWithoutEqualBits) {
+  for (proto::Sync sync : {proto::SSP, proto::ASYNC}) {
+    LocalJobOptions options = Options(proto::PARAMETER_SERVER, sync, 3, 2);
+    options.spec.set_staleness(1);
+    options.spec.mutable_optimizer()->set_name("sgd");
+    options.spec.mutable_optimizer()->set_momentum(0);
+    const Finals finals = Train(options, 20);
+    for (const auto& parameters : finals) {
+      for (float p : parameters) ASSERT_TRUE(std::isfinite(p));
+    }
+  }
+}
+
+// Plain sgd is linear: whatever the order, all workers' gradients add up. The
+// last worker to finish sees every update exactly once.
+TEST(PsExchange, AsyncAppliesEveryGradientExactlyOnce) {
+  LocalJobOptions options =
+      Options(proto::PARAMETER_SERVER, proto::ASYNC, 3, 2);
+  options.spec.mutable_optimizer()->set_name("sgd");
+  options.spec.mutable_optimizer()->set_momentum(0);
+  options.spec.mutable_optimizer()->set_lr(1.0);
+  Finals finals(3);
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    for (int step = 0; step < 10; ++step) {
+      for (float& g : worker.model.gradients.span()) g = -1.0f;
+      for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+        if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
+      }
+      if (absl::Status s = worker.exchange->Finish(Soon()); !s.ok()) return s;
+    }
+    finals[worker.rank].assign(
+        worker.model.parameters.data(),
+        worker.model.parameters.data() + worker.model.parameters.size());
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  for (size_t i = 0; i < finals[0].size(); ++i) {
+    const float last = std::max({finals[0][i], finals[1][i], finals[2][i]});
+    ASSERT_EQ(last, 30.0f) << "element " << i;
+  }
+}
+
+TEST(PsExchange, SumOverWorkersAddsInRankOrder) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 3);
+  const auto body = [](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    std::vector<double> values = {1.0 * worker.rank, 0.1, 1e300};
+    absl::Status s =
+        worker.exchange->SumOverWorkers(absl::MakeSpan(values), Soon());
+    EXPECT_EQ(values[0], 3.0);
+    EXPECT_EQ(values[1], 0.0 + 0.1 + 0.1 + 0.1);
+    return s;
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+TEST(PsExchange, AWorkerThatDoesNotPushIsNamed) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 2);
+  options.step_timeout = absl::Seconds(1);
+  const auto body = [](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    if (worker.rank == 1) {  // sits there until the job has failed
+      Socket* none = nullptr;
+      return Wait(absl::MakeSpan(&none, 0), worker.cancellation, Soon());
+    }
+    FillGradients(worker, 0);
+    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+      if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
+    }
+    return worker.exchange->Finish(Soon());
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_THAT(std::string(s.message()),
+                AllOf(HasSubstr("worker 1 (host localhost, pid 4711) has not "
+                                "pushed step 0, bucket "),
+                      HasSubstr("its last message came")));
+  }
+}
+
+// Strangers connect to a shard in the middle of training: garbage, another
+// job's epoch, wrong sizes, steps, buckets and types, a worker that is none.
+TEST(PsExchange, MalformedPeersDoNotDisturbTraining) {
+  const LocalJobOptions options =
+      Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2);
+  const Finals undisturbed = Train(options, 8);
+  Finals finals(2);
+  const auto train = TrainBody(8, &finals);
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (worker.rank == 0) {
+      const proto::Welcome& job = worker.member->job();
+      for (const proto::Process& server : job.servers()) {
+        for (int attack = 0; attack < 9; ++attack) {
+          auto socket = Socket::Connect(worker.context, server.endpoints(0));
+          if (!socket.ok()) return socket.status();
+          proto::WireHeader header;
+          header.set_kind(proto::WireHeader::PUSH);
+          header.set_job_epoch(attack == 1 ? 666 : job.job_epoch());
+          header.set_sender(attack == 2 ? 99 : 1);
+          header.set_step(attack == 3 ? 1000000 : 0);
+          header.set_bucket(attack == 4 ? 77 : 0);
+          header.set_offset(attack == 5 ? 3 : 0);
+          header.set_num_elements(attack == 6 ? uint64_t{1} << 62 : 2);
+          header.set_dtype(attack == 7 ? proto::WireHeader::BYTES
+                                       : proto::WireHeader::FLOAT32);
+          Frames frames;
+          frames.push_back(Frame::Copy(
+              attack == 0 ? "garbage" : header.SerializeAsString()));
+          frames.push_back(Frame::Copy("12345678"));
+          if (attack == 8) frames.push_back(Frame::Copy("one too many"));
+          if (absl::Status s = (*socket)->Send(std::move(frames)); !s.ok()) {
+            return s;
+          }
+        }
+      }
+    }
+    return train(worker);
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  EXPECT_EQ(finals, undisturbed);
+}
+
+}  // namespace
+}  // namespace psring
