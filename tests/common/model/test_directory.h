@@ -31,7 +31,8 @@ inline std::string ReadFile(const std::string& path) {
 }
 
 inline void WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::filesystem::remove(path);
+  std::ofstream file(path, std::ios::binary);
   file << bytes;
   EXPECT_TRUE(file.good()) << path;
 }
