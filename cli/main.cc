@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string>
 
+#include "cli/compare.h"
 #include "cli/flags.h"
 #include "cli/launch.h"
 #include "cli/usage.h"
@@ -32,6 +33,7 @@ int Main(const Args& all) {
   if (subcommand == "ps") return Become(Binaries().ps, args);
   if (subcommand == "worker") return Become(Binaries().worker, args);
   if (subcommand == "launch") return Launch(args);
+  if (subcommand == "compare") return RunCompare(args);
   if (subcommand == "--version") return PrintVersion();
   if (subcommand == "--help" || subcommand == "-h" || subcommand == "help") {
     std::cout << kUsage;

@@ -4,6 +4,11 @@ load("//third_party:torch.bzl", "torch_repository")
 
 def psring_repositories():
     torch_repository(name = "torch")
+    native.new_local_repository(
+        name = "chart_js",  # Debian's libjs-chart.js
+        path = "/usr/share/javascript/chart.js",
+        build_file_content = "exports_files([\"chart.min.js\"])",
+    )
 
     # Debian's bazel-bootstrap reports no version and carries none of the rule
     # sets that an upstream Bazel downloads by itself. Only there, they come

@@ -1,0 +1,85 @@
+// Reads the metrics that a process writes while it runs; see
+// common/metrics_file.h for the lines.
+#ifndef PSRING_CLI_METRICS_READER_H_
+#define PSRING_CLI_METRICS_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace psring {
+
+// Seconds count the training from its first step on, without evaluations. A
+// number that was not finite reads as NaN.
+struct StepSample {
+  int64_t step = 0;
+  double seconds = 0;
+  double loss = 0;
+  double images_per_second = 0;
+};
+
+struct EpochSample {
+  int64_t epoch = 0;  // from 1
+  int64_t step = 0;
+  double seconds = 0;
+  double train_loss = 0;
+  double test_loss = 0;
+  double test_accuracy = 0;
+  double images_per_second = 0;
+};
+
+struct ProcessEnd {
+  int64_t step = 0;
+  double seconds = 0;
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+  int64_t peak_rss_bytes = 0;
+  double staleness_mean = 0;  // servers only
+  int64_t staleness_max = 0;  // servers only
+};
+
+struct ProcessMetrics {
+  std::string role;  // "ps" or "worker"; empty until the first line
+  int64_t rank = 0;
+  int64_t num_parameters = 0;
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t global_batch = 0;
+  std::vector<StepSample> steps;
+  std::vector<EpochSample> epochs;
+  std::optional<ProcessEnd> end;
+};
+
+// Follows one file.
+class MetricsReader {
+ public:
+  // The file may come later.
+  explicit MetricsReader(std::string path) : path_(std::move(path)) {}
+
+  // Takes in what the file has got since the last call; a line without its
+  // newline waits for the next. DATA_LOSS names the file and the line.
+  absl::Status Read();
+
+  const ProcessMetrics& metrics() const { return metrics_; }
+
+ private:
+  absl::Status TakeLine(absl::string_view line);
+
+  const std::string path_;
+  int64_t offset_ = 0;
+  int64_t line_number_ = 0;
+  ProcessMetrics metrics_;
+};
+
+// Every process's, from the finished files of a job.
+absl::StatusOr<std::vector<ProcessMetrics>> ReadAllMetrics(
+    const std::string& directory);
+
+}  // namespace psring
+
+#endif  // PSRING_CLI_METRICS_READER_H_

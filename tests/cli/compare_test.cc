@@ -1,0 +1,111 @@
+// `psring compare` with a stand-in for the processes of its jobs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/cli/run_psring.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+// The compare with its report in a fresh folder.
+class CompareTest : public testing::Test {
+ protected:
+  CompareTest() { std::filesystem::remove_all(out_); }
+
+  Ran Compare(std::vector<std::string> args) {
+    args.insert(args.begin(), {"compare", "--out=" + out_});
+    return RunPsring(args);
+  }
+
+  std::string Report(const std::string& name) {
+    std::stringstream text;
+    text << std::ifstream(out_ + "/" + name).rdbuf();
+    return text.str();
+  }
+
+  const std::string out_ = testing::TempDir() + "out";
+};
+
+TEST_F(CompareTest, TrainsInFourWaysAndReports) {
+  const Ran ran = Compare({});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("ps-bsp     epoch 3/3: train loss"));
+  EXPECT_THAT(ran.output, HasSubstr("ps-bsp  ps-ssp:3  ps-async      ring"));
+  EXPECT_THAT(ran.output, HasSubstr("time to 94.89% accuracy"));
+  EXPECT_THAT(ran.output,
+              HasSubstr("ps-bsp and ring ended with identical weights"));
+  EXPECT_THAT(ran.output, HasSubstr("ring was the fastest"));
+  EXPECT_THAT(ran.output, HasSubstr("report: " + out_ + "/report.html"));
+  const json report = json::parse(Report("report.json"));
+  ASSERT_EQ(report["modes"].size(), 4u);
+  EXPECT_EQ(report["modes"][1]["staleness_max"], 2);
+  EXPECT_EQ(report["identical_weights"], true);
+  EXPECT_EQ(report["setup"]["libtorch"], "9.8.7");
+  EXPECT_THAT(Report("report.html"), HasSubstr("ps-async"));
+}
+
+TEST_F(CompareTest, TrainsOnlyInTheWaysAskedFor) {
+  const Ran ran = Compare({"--modes=ring", "--epochs=1"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, Not(HasSubstr("ps-bsp")));
+  const json report = json::parse(Report("report.json"));
+  EXPECT_EQ(report["modes"].size(), 1u);
+  EXPECT_TRUE(report["identical_weights"].is_null());
+}
+
+TEST_F(CompareTest, AFailureNamesModeAndProcessAndGivesItsCode) {
+  const Ran ran = Compare({"--", "--fake-fail-rank=0", "--fake-fail-code=9"});
+  EXPECT_EQ(ran.code, 9);
+  EXPECT_THAT(ran.output, HasSubstr("psring compare: ps-bsp: worker 0 (pid "));
+  EXPECT_THAT(ran.output, HasSubstr("exit code 9; its last lines:"));
+  EXPECT_THAT(ran.output, HasSubstr("  something broke"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + "/report.html"));
+}
+
+TEST_F(CompareTest, AnUnwritableReportPathIsFoundBeforeTraining) {
+  const Ran ran = RunPsring({"compare", "--out=/dev/null/reports"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("cannot write /dev/null/reports"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("epoch")));
+}
+
+TEST_F(CompareTest, AWrongFlagGetsOneLineWithItsValueAndRange) {
+  const std::pair<std::string, std::vector<std::string>> kWrong[] = {
+      {"--epocs=3", {"--epocs=3"}},
+      {"--epochs=0", {"--epochs", "0", "1 to 1000000"}},
+      {"--workers=0", {"--workers", "0", "1 to 1024"}},
+      {"--batch-size=-1", {"--batch-size", "-1", "1 to"}},
+      {"--momentum=2", {"--momentum", "2", "0 to 1"}},
+      {"--lr=fast", {"--lr", "fast"}},
+      {"--seed=x", {"--seed", "x"}},
+      {"--modes=ps", {"--modes", "\"ps\"", "ps-async"}},
+  };
+  for (const auto& [flag, said] : kWrong) {
+    const Ran ran = Compare({flag});
+    EXPECT_EQ(ran.code, 2) << flag;
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    for (const std::string& part : said) {
+      EXPECT_THAT(ran.output, HasSubstr(part));
+    }
+  }
+}
+
+TEST_F(CompareTest, HelpHasAnExample) {
+  const Ran ran = Compare({"--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("Example"));
+}
+
+}  // namespace
+}  // namespace psring
