@@ -70,7 +70,8 @@ void AddFlags(CLI::App& app, Plan& plan) {
   add("--momentum", setup.momentum, "of the optimizer")
       ->check(CLI::Range(0.0, 1.0));
   add("--optimizer", setup.optimizer, "see psring worker --help");
-  add("--seed", setup.seed, "of weights, batches and dropout");
+  add("--seed", setup.seed, "of weights, batches and dropout")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   add("--out", plan.out, "folder of the report");
   plan.binaries.AddFlags(app);
   app.footer(kExample);

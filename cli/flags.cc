@@ -42,8 +42,8 @@ Binaries::Binaries()
       worker(BinaryRoot() / "worker" / "worker") {}
 
 void Binaries::AddFlags(CLI::App& app) {
-  app.add_option("--ps-binary", ps)->group("");
-  app.add_option("--worker-binary", worker)->group("");
+  app.add_option("--ps-binary", ps)->group("")->take_last();
+  app.add_option("--worker-binary", worker)->group("")->take_last();
 }
 
 }  // namespace psring

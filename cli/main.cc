@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/compare.h"
+#include "cli/doctor.h"
 #include "cli/flags.h"
 #include "cli/launch.h"
 #include "cli/usage.h"
@@ -34,6 +35,7 @@ int Main(const Args& all) {
   if (subcommand == "worker") return Become(Binaries().worker, args);
   if (subcommand == "launch") return Launch(args);
   if (subcommand == "compare") return RunCompare(args);
+  if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "--version") return PrintVersion();
   if (subcommand == "--help" || subcommand == "-h" || subcommand == "help") {
     std::cout << kUsage;

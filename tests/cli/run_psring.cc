@@ -8,7 +8,7 @@ namespace psring {
 
 std::vector<std::string> PsringArgv(const std::vector<std::string>& args) {
   std::vector<std::string> argv = {"cli/psring", args[0]};
-  if (args[0] == "launch" || args[0] == "compare") {
+  if (args[0][0] != '-') {
     argv.push_back("--ps-binary=tests/cli/fake_process");
     argv.push_back("--worker-binary=tests/cli/fake_process");
   }

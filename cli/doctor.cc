@@ -1,0 +1,157 @@
+#include "cli/doctor.h"
+
+#include <google/protobuf/stubs/common.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "cli/findings.h"
+#include "cli/gpu_info.h"
+#include "cli/machine.h"
+#include "cli/summary.h"
+#include "cli/torch_location.h"
+#include "cli/version.h"
+#include "common/net/address.h"
+#include "common/net/zmq_info.h"
+
+namespace psring {
+namespace {
+
+using Kind = Finding::Kind;
+
+constexpr char kDescription[] =
+    "Prints what was found on this host: libraries, GPUs, cores, memory, and "
+    "the address that a process here would advertise. Ends with 1 when a "
+    "needed thing is missing.";
+
+constexpr char kExample[] =
+    "Example: which address would others reach this host at?\n"
+    "  psring doctor --coordinator=10.0.0.1:7000";
+
+constexpr char kRebuild[] = "./psring build";
+
+Finding Good(std::string subject, std::string what) {
+  return {Kind::kGood, std::move(subject), std::move(what), ""};
+}
+
+Finding Absent(std::string subject, std::string what) {
+  return {Kind::kAbsent, std::move(subject), std::move(what), ""};
+}
+
+struct DoctorFlags {
+  Binaries binaries;
+  std::string coordinator;
+  AddressWish wish;
+};
+
+Finding Torch(const std::string& worker_binary) {
+  std::string location(absl::StripSuffix(kTorchLocation, "\n"));
+  if (location[0] == '/' && !absl::StrContains(location, " (") &&
+      !std::filesystem::exists(location)) {
+    return {
+        Kind::kFault, "libtorch",
+        absl::StrCat("was built with the one in ", location, ", which is gone"),
+        kRebuild};
+  }
+  const auto version = LibtorchVersion(worker_binary);
+  if (!version.ok()) {
+    return {Kind::kFault, "libtorch", std::string(version.status().message()),
+            kRebuild};
+  }
+  return Good("libtorch", absl::StrCat(*version, " in ", location));
+}
+
+Finding Server(const std::string& ps_binary) {
+  if (access(ps_binary.c_str(), X_OK) == 0) {
+    return Good("psring", BuiltCommit());
+  }
+  return {Kind::kFault, "psring", absl::StrCat(ps_binary, " is missing"),
+          kRebuild};
+}
+
+Finding Zmq() {
+  return Good("ZeroMQ",
+              absl::StrCat(ZmqVersion(), ZmqHasCurve() ? ", with" : ", without",
+                           " CURVE (encryption)"));
+}
+
+Finding Protobuf() {
+  return Good("protobuf", google::protobuf::internal::VersionString(
+                              GOOGLE_PROTOBUF_VERSION));
+}
+
+Finding Cuda() {
+  const auto cuda = FindCuda();
+  if (!cuda) return Absent("CUDA", "no driver: trains on CPUs");
+  return Good(
+      "CUDA",
+      absl::StrCat("driver for ", cuda->driver_version, ", ", cuda->num_devices,
+                   " device(s); this build uses: ", CudaVersion()));
+}
+
+Finding Nccl() {
+  const auto nccl = FindNccl();
+  if (!nccl) return Absent("NCCL", "none");
+  return Good("NCCL", *nccl);
+}
+
+Finding Address(const DoctorFlags& flags) {
+  AddressWish wish = flags.wish;
+  if (!flags.coordinator.empty()) {
+    const auto coordinator = ParseHostPort(flags.coordinator);
+    if (!coordinator.ok()) {
+      return {Kind::kFault, "address",
+              std::string(coordinator.status().message()),
+              "--coordinator=HOST:PORT"};
+    }
+    wish.coordinator_host = coordinator->host;
+  }
+  const auto address = ChooseAdvertised(wish);
+  if (!address.ok()) {
+    return {Kind::kFault, "address", std::string(address.status().message()),
+            "--interface=NAME or --advertise=ADDRESS"};
+  }
+  return Good("address", absl::StrCat("would advertise ", address->address,
+                                      ": ", address->reason));
+}
+
+std::vector<Finding> Examine(const DoctorFlags& flags) {
+  const Machine machine = DescribeMachine();
+  return {
+      Server(flags.binaries.ps),
+      Torch(flags.binaries.worker),
+      Zmq(),
+      Protobuf(),
+      Cuda(),
+      Nccl(),
+      Good("cores", absl::StrCat(machine.cores, " (", machine.cpu, ")")),
+      Good("memory", FormatBytes(machine.memory_bytes)),
+      Address(flags),
+  };
+}
+
+}  // namespace
+
+int Doctor(const Args& args) {
+  CLI::App app(kDescription, "psring doctor");
+  DoctorFlags flags;
+  app.add_option("--coordinator", flags.coordinator,
+                 "HOST:PORT of a job's coordinator, to find the route to it");
+  app.add_option("--interface", flags.wish.interface,
+                 "advertise this network interface's address, e.g. eth0");
+  app.add_option("--advertise", flags.wish.advertise, "advertise this address");
+  flags.binaries.AddFlags(app);
+  app.footer(kExample);
+  if (auto code = ParseFlags(app, args)) return *code;
+  const std::vector<Finding> findings = Examine(flags);
+  std::cout << RenderFindings(findings) << std::flush;
+  return HasFault(findings) ? kExitFailed : 0;
+}
+
+}  // namespace psring

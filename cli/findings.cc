@@ -1,0 +1,47 @@
+#include "cli/findings.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace psring {
+namespace {
+
+const char* Mark(Finding::Kind kind) {
+  switch (kind) {
+    case Finding::Kind::kGood:
+      return "ok";
+    case Finding::Kind::kAbsent:
+      return "-";
+    case Finding::Kind::kFault:
+      return "FAULT";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string RenderFindings(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    absl::StrAppendFormat(&text, "%-5s  %-8s  %s\n", Mark(finding.kind),
+                          finding.subject, finding.what);
+    if (finding.kind == Finding::Kind::kFault) {
+      absl::StrAppendFormat(&text, "%17sremedy: %s\n", "", finding.remedy);
+    }
+  }
+  const auto faults = std::count_if(
+      findings.begin(), findings.end(),
+      [](const Finding& f) { return f.kind == Finding::Kind::kFault; });
+  if (faults == 0) return text + "All that is needed is here.\n";
+  absl::StrAppendFormat(&text, "%d fault%s.\n", faults, faults == 1 ? "" : "s");
+  return text;
+}
+
+bool HasFault(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.kind == Finding::Kind::kFault;
+  });
+}
+
+}  // namespace psring

@@ -1,0 +1,24 @@
+// Which CUDA driver and NCCL this host has. Neither is linked: both are looked
+// for while running.
+#ifndef PSRING_CLI_GPU_INFO_H_
+#define PSRING_CLI_GPU_INFO_H_
+
+#include <optional>
+#include <string>
+
+namespace psring {
+
+struct CudaInfo {
+  std::string driver_version;  // the CUDA version that the driver supports
+  int num_devices = 0;
+};
+
+// Nothing where there is no driver.
+std::optional<CudaInfo> FindCuda();
+
+// NCCL's version; nothing where there is none.
+std::optional<std::string> FindNccl();
+
+}  // namespace psring
+
+#endif  // PSRING_CLI_GPU_INFO_H_

@@ -1,0 +1,76 @@
+// `psring doctor` and `--version`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/findings.h"
+#include "tests/cli/run_psring.h"
+
+namespace psring {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST(RenderFindings, AFaultComesWithItsRemedy) {
+  const std::vector<Finding> findings = {
+      {Finding::Kind::kGood, "ZeroMQ", "4.3.4", ""},
+      {Finding::Kind::kAbsent, "CUDA", "no driver", ""},
+      {Finding::Kind::kFault, "libtorch", "is gone", "./psring build"},
+  };
+  EXPECT_TRUE(HasFault(findings));
+  EXPECT_EQ(RenderFindings(findings),
+            "ok     ZeroMQ    4.3.4\n"
+            "-      CUDA      no driver\n"
+            "FAULT  libtorch  is gone\n"
+            "                 remedy: ./psring build\n"
+            "1 fault.\n");
+}
+
+TEST(RenderFindings, WhatIsAbsentAndNotNeededIsNoFault) {
+  EXPECT_FALSE(HasFault({{Finding::Kind::kAbsent, "CUDA", "none", ""}}));
+}
+
+TEST(Doctor, NamesEverythingThatIsNeeded) {
+  const Ran ran = RunPsring({"doctor"});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("libtorch  9.8.7 in "));
+  EXPECT_THAT(ran.output, ContainsRegex("ZeroMQ    [0-9.]+, with(out)? CURVE"));
+  EXPECT_THAT(ran.output, ContainsRegex("protobuf  [0-9.]+"));
+  EXPECT_THAT(ran.output, HasSubstr("CUDA"));
+  EXPECT_THAT(ran.output, HasSubstr("NCCL"));
+  EXPECT_THAT(ran.output, ContainsRegex("cores     [0-9]+"));
+  EXPECT_THAT(ran.output, ContainsRegex("memory    [0-9.]+ GiB"));
+  EXPECT_THAT(ran.output, HasSubstr("would advertise"));
+}
+
+TEST(Doctor, SaysWhichAddressAndWhy) {
+  EXPECT_THAT(RunPsring({"doctor", "--advertise=10.1.2.3"}).output,
+              HasSubstr("would advertise 10.1.2.3: --advertise"));
+  EXPECT_THAT(RunPsring({"doctor", "--coordinator=127.0.0.1:7000"}).output,
+              HasSubstr("would advertise 127.0.0.1: the route to 127.0.0.1"));
+}
+
+TEST(Doctor, AMissingProgramIsAFaultWithARemedy) {
+  const Ran ran = RunPsring({"doctor", "--worker-binary=/no/such/worker"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("FAULT  libtorch  cannot start"));
+  EXPECT_THAT(ran.output, HasSubstr("remedy: ./psring build"));
+}
+
+TEST(Doctor, AWrongInterfaceIsAFault) {
+  const Ran ran = RunPsring({"doctor", "--interface=nosuch0"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("nosuch0"));
+}
+
+TEST(Version, NamesCommitAndLibraries) {
+  const Ran ran = RunPsring({"--version"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.output, ContainsRegex("psring ([0-9a-f]{12}|unknown)"));
+  EXPECT_THAT(ran.output, HasSubstr("libtorch "));
+  EXPECT_THAT(ran.output, ContainsRegex("ZeroMQ [0-9]+[.][0-9]+"));
+  EXPECT_THAT(ran.output, HasSubstr("CUDA none"));
+}
+
+}  // namespace
+}  // namespace psring
