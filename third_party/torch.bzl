@@ -44,7 +44,10 @@ def _torch_repository_impl(ctx):
         linkopts = []
         location = "/usr (libtorch-dev)"
     else:
-        ctx.symlink(root + "/include", "include")
+        # Not all of include/: pip's also carries another protobuf and fmt.
+        for part in ["ATen", "c10", "caffe2", "torch"]:
+            if ctx.path(root + "/include/" + part).exists:
+                ctx.symlink(root + "/include/" + part, "include/" + part)
         includes = ["include", "include/torch/csrc/api/include"]
         headers = ["include/**"]
         linkopts = ["-L%s/lib" % root, "-Wl,-rpath,%s/lib" % root]

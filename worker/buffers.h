@@ -1,0 +1,23 @@
+// A module's buffers (batch norm's running statistics) as bytes.
+#ifndef PSRING_WORKER_BUFFERS_H_
+#define PSRING_WORKER_BUFFERS_H_
+
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/model/state_files.h"
+
+namespace psring {
+
+// In the module's order, for a checkpoint or for other workers.
+std::vector<ExtraTensor> BuffersOf(const torch::nn::Module& module);
+
+// Errors name the buffer that is missing, or of another shape or type.
+absl::Status SetBuffers(torch::nn::Module& module,
+                        const std::vector<ExtraTensor>& values);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_BUFFERS_H_

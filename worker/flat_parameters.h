@@ -1,0 +1,58 @@
+// A module's parameters and gradients as views into a FlatModel, so that no
+// pass over memory copies in or out, and the moment at which each bucket's
+// gradients are ready.
+#ifndef PSRING_WORKER_FLAT_PARAMETERS_H_
+#define PSRING_WORKER_FLAT_PARAMETERS_H_
+
+#include <torch/csrc/autograd/variable.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "common/model/flat_model.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// Name and shape of every parameter, in the module's order.
+std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module);
+
+class FlatParameters {
+ public:
+  using OnBucketReady = std::function<void(int bucket)>;
+
+  // Moves the module's values into `model` (whose layout was made of ShapesOf)
+  // and makes its parameters and their .grad views of it. During backward,
+  // on_bucket_ready is called once a bucket, in the order in which buckets
+  // fill, on the thread that runs backward. `module` and `model` outlive this.
+  FlatParameters(torch::nn::Module& module, FlatModel& model,
+                 OnBucketReady on_bucket_ready);
+  ~FlatParameters();
+
+  // Before each forward pass.
+  void ZeroGradients();
+
+  // After each backward pass: reports the buckets of parameters that took no
+  // part in it; their gradient is zero.
+  void FinishBackward();
+
+ private:
+  void OnGradientReady(int tensor);
+
+  FlatModel& model_;
+  const OnBucketReady on_bucket_ready_;
+  // AccumulateGrad nodes, kept alive for their hooks. Their pointer's type
+  // differs between versions of libtorch.
+  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(
+      std::declval<const torch::Tensor&>()));
+  std::vector<Accumulator> accumulators_;
+  std::vector<uintptr_t> hooks_;
+  std::vector<int> tensors_in_bucket_;
+  std::vector<int> missing_;  // by bucket, of this backward pass
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_FLAT_PARAMETERS_H_

@@ -1,0 +1,245 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/model/optimizer.h"
+#include "spdlog/spdlog.h"
+#include "worker/buffers.h"
+#include "worker/sampler.h"
+
+namespace psring {
+namespace {
+
+constexpr int64_t kEvaluationBatch = 256;
+constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+
+// Splitmix64's finalizer (Steele et al. 2014): unrelated seeds from related
+// numbers.
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
+    : parts_(parts),
+      options_(options),
+      rank_(parts.member.job().rank()),
+      num_workers_(parts.member.job().workers_size()),
+      flat_(parts.model, parts.flat,
+            [this](int bucket) {
+              submit_status_.Update(parts_.exchange.Submit(bucket));
+            }),
+      step_(options.progress.step) {}
+
+absl::Time Trainer::StepDeadline() const {
+  // Whoever waits for a culprit names it first; this one is the backstop.
+  return absl::Now() + 2 * options_.step_timeout;
+}
+
+int64_t Trainer::epoch() const {
+  return (step_ - 1) / options_.plan.steps_per_epoch + 1;
+}
+
+double Trainer::ImagesPerSecond(int64_t steps, absl::Duration time) const {
+  const double seconds = std::max(absl::ToDoubleSeconds(time), 1e-9);
+  return static_cast<double>(steps * options_.batch_size * num_workers_) /
+         seconds;
+}
+
+// Dropout's randomness is a function of (seed, rank, step): the same in every
+// topology, and the same for a run that stopped and resumed.
+void Trainer::SeedDropout() {
+  torch::manual_seed(Mix(Mix(options_.seed + 1) ^
+                         Mix(static_cast<uint64_t>(step_)) ^
+                         (static_cast<uint64_t>(rank_) << 48)));
+}
+
+absl::Status Trainer::Run() {
+  const int64_t per_epoch = options_.plan.steps_per_epoch;
+  while (!finished()) {
+    const std::vector<int64_t> indices =
+        Indices({.dataset_size = parts_.data.train.size(),
+                 .num_replicas = num_workers_,
+                 .rank = rank_,
+                 .seed = options_.seed},
+                step_ / per_epoch);
+    const auto size = static_cast<int64_t>(indices.size());
+    for (int64_t i = step_ % per_epoch; i < per_epoch && !finished(); ++i) {
+      const int64_t begin = std::min(i * options_.batch_size, size);
+      const int64_t end = std::min(begin + options_.batch_size, size);
+      if (absl::Status s =
+              Step({indices.begin() + begin, indices.begin() + end});
+          !s.ok()) {
+        return s;
+      }
+      if (absl::Status s = AfterStep(); !s.ok()) return s;
+    }
+    if (absl::Status s = EndEpoch(); !s.ok()) return s;
+  }
+  return options_.checkpoint_dir.empty() ? absl::OkStatus() : Checkpoint();
+}
+
+absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
+  if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+  const absl::Time start = absl::Now();
+  SeedDropout();
+  parts_.model.train();
+  flat_.ZeroGradients();
+  torch::Tensor loss;
+  try {
+    const torch::Tensor output =
+        parts_.model.forward(parts_.data.train.BatchImages(batch));
+    loss = torch::nll_loss(output, parts_.data.train.BatchLabels(batch));
+    loss.backward();
+  } catch (const c10::Error& error) {
+    return absl::InternalError(
+        absl::StrCat("libtorch: ", error.what_without_backtrace()));
+  }
+  flat_.FinishBackward();
+  if (!submit_status_.ok()) return submit_status_;
+  last_loss_ = loss.item<double>();
+  if (!std::isfinite(last_loss_)) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the loss of step ", step_, " is ", last_loss_,
+        ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+  }
+  if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
+    return s;
+  }
+  ++step_;
+  parts_.member.ReportStep(step_);
+  const absl::Duration took = absl::Now() - start;
+  training_time_ += took;
+  epoch_time_ += took;
+  epoch_loss_ += last_loss_;
+  ++epoch_steps_;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::AfterStep() {
+  const absl::Time now = absl::Now();
+  if (now >= next_report_ || finished()) {
+    next_report_ = now + kReportInterval;
+    parts_.metrics.Write(
+        {{"event", "step"},
+         {"step", step_},
+         {"seconds", absl::ToDoubleSeconds(training_time_)},
+         {"loss", last_loss_},
+         {"images_per_second", ImagesPerSecond(epoch_steps_, epoch_time_)}});
+  }
+  const bool due = options_.checkpoint_every > 0 && !finished() &&
+                   step_ % options_.checkpoint_every == 0;
+  return due && !options_.checkpoint_dir.empty() ? Checkpoint()
+                                                 : absl::OkStatus();
+}
+
+absl::Status Trainer::EndEpoch() {
+  auto evaluation = Evaluate();
+  if (!evaluation.ok()) return evaluation.status();
+  std::vector<double> sums = {epoch_loss_, static_cast<double>(epoch_steps_)};
+  if (absl::Status s =
+          parts_.exchange.SumOverWorkers(absl::MakeSpan(sums), StepDeadline());
+      !s.ok()) {
+    return s;
+  }
+  const double train_loss = sums[0] / std::max(sums[1], 1.0);
+  const double rate = ImagesPerSecond(epoch_steps_, epoch_time_);
+  epoch_loss_ = 0;
+  epoch_steps_ = 0;
+  epoch_time_ = absl::ZeroDuration();
+  if (rank_ != 0) return absl::OkStatus();
+  parts_.metrics.Write({{"event", "epoch"},
+                        {"epoch", epoch()},
+                        {"step", step_},
+                        {"seconds", absl::ToDoubleSeconds(training_time_)},
+                        {"train_loss", train_loss},
+                        {"test_loss", evaluation->loss},
+                        {"test_accuracy", evaluation->accuracy},
+                        {"images_per_second", rate}});
+  spdlog::info(
+      "epoch {} step {}/{}: train loss {:.4f}, test loss {:.4f}, test accuracy "
+      "{:.4f}, {:.0f} images/s",
+      epoch(), step_, options_.plan.total_steps, train_loss, evaluation->loss,
+      evaluation->accuracy, rate);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
+  if (absl::Status s = parts_.exchange.Synchronise(StepDeadline()); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = BroadcastBuffers(); !s.ok()) return s;
+  const Dataset& test = parts_.data.test;
+  const std::vector<int64_t> mine =
+      EvaluationIndices(test.size(), num_workers_, rank_);
+  torch::NoGradGuard no_grad;
+  parts_.model.eval();
+  std::vector<double> sums(3, 0.0);  // loss, correct, samples
+  for (size_t begin = 0; begin < mine.size(); begin += kEvaluationBatch) {
+    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+    const size_t end = std::min<size_t>(begin + kEvaluationBatch, mine.size());
+    const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
+    const torch::Tensor labels = test.BatchLabels(batch);
+    const torch::Tensor output = parts_.model.forward(test.BatchImages(batch));
+    sums[0] += torch::nll_loss(output, labels, {}, torch::Reduction::Sum)
+                   .item<double>();
+    sums[1] += output.argmax(1).eq(labels).sum().item<double>();
+    sums[2] += static_cast<double>(end - begin);
+  }
+  if (absl::Status s =
+          parts_.exchange.SumOverWorkers(absl::MakeSpan(sums), StepDeadline());
+      !s.ok()) {
+    return s;
+  }
+  const double samples = std::max(sums[2], 1.0);
+  return Evaluation{sums[0] / samples, sums[1] / samples};
+}
+
+absl::Status Trainer::BroadcastBuffers() {
+  std::vector<ExtraTensor> buffers = BuffersOf(parts_.model);
+  if (buffers.empty()) return absl::OkStatus();
+  std::string mine;
+  for (const ExtraTensor& buffer : buffers) mine += buffer.bytes;
+  auto all = parts_.member.Gather(absl::StrCat("buffers ", evaluations_++),
+                                  rank_ == 0 ? mine : "", StepDeadline());
+  if (!all.ok()) return all.status();
+  const std::string& theirs = all->front();
+  if (theirs.size() != mine.size()) {
+    return absl::InternalError("rank 0 has buffers of another size");
+  }
+  size_t offset = 0;
+  for (ExtraTensor& buffer : buffers) {
+    buffer.bytes = theirs.substr(offset, buffer.bytes.size());
+    offset += buffer.bytes.size();
+  }
+  return SetBuffers(parts_.model, buffers);
+}
+
+absl::Status Trainer::Checkpoint() {
+  if (rank_ != 0) return absl::OkStatus();
+  auto optimizer = Optimizer::Create(options_.plan.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  CheckpointContents contents{.progress = options_.progress,
+                              .layout = parts_.flat.layout,
+                              .slot_names = optimizer->slot_names(),
+                              .extras = BuffersOf(parts_.model)};
+  contents.progress.step = step_;
+  const absl::Status status = WriteCheckpoint(
+      options_.checkpoint_dir, contents, [this](const std::string& directory) {
+        return parts_.exchange.SaveState(directory, StepDeadline());
+      });
+  if (status.ok()) {
+    spdlog::info("checkpoint of step {} in {}", step_, options_.checkpoint_dir);
+  }
+  return status;
+}
+
+}  // namespace psring

@@ -1,0 +1,96 @@
+// The training loop. It knows the seam, not the topology.
+#ifndef PSRING_WORKER_TRAINER_H_
+#define PSRING_WORKER_TRAINER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/cluster/member.h"
+#include "common/gradient_exchange.h"
+#include "common/metrics_file.h"
+#include "common/model/flat_model.h"
+#include "common/model/job_plan.h"
+#include "common/net/cancellation.h"
+#include "worker/checkpoint.h"
+#include "worker/dataset.h"
+#include "worker/flat_parameters.h"
+#include "worker/model.h"
+
+namespace psring {
+
+struct TrainerOptions {
+  JobPlan plan;
+  Progress progress;  // of a checkpoint; its step is where training begins
+  uint64_t seed = 0;
+  int64_t batch_size = 64;
+  absl::Duration step_timeout = absl::Seconds(60);
+  std::string checkpoint_dir;    // absolute; empty: no checkpoints
+  int64_t checkpoint_every = 0;  // steps; 0: only at the end
+};
+
+// What the trainer works with; all of it outlives the trainer.
+struct TrainerParts {
+  Classifier& model;
+  const DatasetPair& data;
+  FlatModel& flat;
+  GradientExchange& exchange;
+  Member& member;
+  MetricsFile& metrics;
+  const Cancellation& cancellation;
+};
+
+// Lives on one thread, the exchange's.
+class Trainer {
+ public:
+  Trainer(const TrainerParts& parts, const TrainerOptions& options);
+
+  // Trains to the end, evaluating after every epoch and after the last step.
+  // The exchange has been joined. Errors: the exchange's, a checkpoint that
+  // cannot be written, a cancelled process, a loss that is no number.
+  absl::Status Run();
+
+ private:
+  struct Evaluation {
+    double loss = 0;
+    double accuracy = 0;
+  };
+
+  absl::Status Step(const std::vector<int64_t>& batch);
+  absl::Status AfterStep();
+  absl::Status EndEpoch();
+  absl::StatusOr<Evaluation> Evaluate();
+  // All workers take rank 0's running statistics.
+  absl::Status BroadcastBuffers();
+  absl::Status Checkpoint();
+  void SeedDropout();
+  absl::Time StepDeadline() const;
+  int64_t epoch() const;
+  bool finished() const { return step_ >= options_.plan.total_steps; }
+  double ImagesPerSecond(int64_t steps, absl::Duration time) const;
+
+  // Fixed after construction.
+  const TrainerParts parts_;
+  const TrainerOptions options_;
+  const int rank_;
+  const int num_workers_;
+
+  FlatParameters flat_;
+  absl::Status submit_status_;  // of the hooks of this backward pass
+  int64_t step_;
+  absl::Duration training_time_;  // evaluation and checkpoints left out
+  absl::Time next_report_ = absl::InfinitePast();
+  double last_loss_ = 0;
+  // Of the epoch under way.
+  double epoch_loss_ = 0;
+  int64_t epoch_steps_ = 0;
+  absl::Duration epoch_time_;
+  int64_t evaluations_ = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_TRAINER_H_

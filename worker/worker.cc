@@ -1,0 +1,273 @@
+#include "worker/worker.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/metrics_file.h"
+#include "common/model/flat_model.h"
+#include "common/model/job_plan.h"
+#include "common/model/optimizer.h"
+#include "ps/ps_exchange.h"
+#include "ring/ring_exchange.h"
+#include "spdlog/spdlog.h"
+#include "worker/buffers.h"
+#include "worker/load_dataset.h"
+#include "worker/trainer.h"
+
+namespace psring {
+namespace {
+
+// One worker's run, in the order in which it happens. What is declared first is
+// destroyed last: gradients are sent from where they lie, so `flat` outlives
+// `context`.
+class WorkerRun {
+ public:
+  WorkerRun(const WorkerOptions& options, Cancellation& cancellation)
+      : options_(options), spec_(options.spec), cancellation_(cancellation) {}
+
+  absl::Status Load();
+  absl::Status Join();
+  // After Join: what the run ends with; the job is told.
+  absl::Status TrainAndLeave();
+
+ private:
+  bool ring() const { return spec_.mode() == proto::RING; }
+  const proto::Welcome& job() { return session_->member().job(); }
+  absl::Status FindCheckpoint();
+  absl::Status ConnectExchange();
+  absl::Status LoadState(std::vector<FlatBuffer>* slots);
+  absl::Status Train();
+  absl::Status Prepare();
+  void SetThreads();
+  absl::Time StepDeadline() const {
+    return absl::Now() + 2 * options_.step_timeout;
+  }
+
+  const WorkerOptions options_;
+  proto::JobSpec spec_;
+  Cancellation& cancellation_;
+  std::string checkpoint_dir_;  // absolute
+  std::string resumed_from_;
+  Progress progress_;
+  JobPlan plan_;
+  DatasetPair data_;
+  std::shared_ptr<Classifier> model_;
+  std::optional<FlatModel> flat_;
+  Context context_;
+  std::unique_ptr<ClusterSession> session_;
+  RingExchange* ring_ = nullptr;  // exchange_, in ring mode
+  std::unique_ptr<GradientExchange> exchange_;
+  std::optional<MetricsFile> metrics_;
+};
+
+absl::Status WorkerRun::Load() {
+  auto data = LoadDataset(options_.data);
+  if (!data.ok()) return data.status();
+  data_ = *std::move(data);
+  auto model = CreateModel(spec_.model(), data_.train.shape(),
+                           static_cast<uint64_t>(spec_.seed()));
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  for (const proto::TensorShape& shape : ShapesOf(*model_)) {
+    *spec_.add_tensors() = shape;
+  }
+  auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
+                               spec_.bucket_bytes());
+  if (!layout.ok()) return layout.status();
+  auto flat = FlatModel::Create(*std::move(layout));
+  if (!flat.ok()) return flat.status();
+  flat_ = *std::move(flat);
+  spec_.set_dataset_size(data_.train.size());
+  if (auto optimizer = Optimizer::Create(spec_.optimizer()); !optimizer.ok()) {
+    return optimizer.status();
+  }
+  return FindCheckpoint();
+}
+
+absl::Status WorkerRun::FindCheckpoint() {
+  if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+  checkpoint_dir_ = std::filesystem::absolute(options_.checkpoint_dir);
+  if (!options_.resume) return absl::OkStatus();
+  auto latest = LatestCheckpoint(checkpoint_dir_);
+  if (!latest.ok()) return latest.status();
+  resumed_from_ = *latest;
+  auto progress = VerifyCheckpoint(resumed_from_);
+  if (!progress.ok()) return progress.status();
+  const auto check = [&](const char* flag, const std::string& then,
+                         const std::string& now) {
+    return then == now ? absl::OkStatus()
+                       : absl::FailedPreconditionError(absl::StrCat(
+                             flag, ": ", resumed_from_, " was made with ", then,
+                             ", this run uses ", now));
+  };
+  absl::Status status = check("--model", progress->model, spec_.model());
+  status.Update(
+      check("--optimizer", progress->optimizer, spec_.optimizer().name()));
+  if (!status.ok()) return status;
+  if (progress->data != spec_.data() ||
+      progress->batch_size != spec_.batch_size() ||
+      progress->seed != spec_.seed()) {
+    spdlog::warn(
+        "{} was made with data {}, batch size {}, seed {}: this run goes on "
+        "with others, and differs from one that had not stopped",
+        resumed_from_, progress->data, progress->batch_size, progress->seed);
+  }
+  spec_.set_first_step(progress->step);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::Join() {
+  auto session =
+      ClusterSession::Start(context_, cancellation_, options_.cluster);
+  if (!session.ok()) return session.status();
+  session_ = *std::move(session);
+  proto::Join join;
+  if (ring()) {
+    auto exchange = RingExchange::Create(context_, cancellation_,
+                                         session_->address(), *flat_);
+    if (!exchange.ok()) return exchange.status();
+    ring_ = exchange->get();
+    join.add_endpoints(ring_->endpoint());
+    exchange_ = *std::move(exchange);
+  }
+  *join.mutable_spec() = spec_;
+  return session_->Join(std::move(join));
+}
+
+absl::Status WorkerRun::ConnectExchange() {
+  if (ring()) return ring_->Connect(job(), options_.step_timeout);
+  auto exchange =
+      PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+  if (!exchange.ok()) return exchange.status();
+  exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
+void WorkerRun::SetThreads() {
+  int local_workers = 0;
+  for (const proto::Process& worker : job().workers()) {
+    if (worker.host() == job().workers(job().rank()).host()) ++local_workers;
+  }
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = options_.threads > 0
+                          ? options_.threads
+                          : std::max(1, cores / std::max(local_workers, 1));
+  at::set_num_threads(threads);
+}
+
+// Everything that can be found out before training starts.
+absl::Status WorkerRun::Prepare() {
+  SetThreads();
+  plan_ = PlanOf(job().spec(), job().workers_size());
+  const proto::Process& self = job().workers(job().rank());
+  auto metrics = MetricsFile::Create(
+      options_.metrics_dir, self,
+      {{"mode", ring() ? "ring" : "ps"},
+       {"sync", spec_.sync() == proto::BSP   ? "bsp"
+                : spec_.sync() == proto::SSP ? "ssp"
+                                             : "async"},
+       {"num_parameters", flat_->layout.num_parameters()},
+       {"total_steps", plan_.total_steps},
+       {"steps_per_epoch", plan_.steps_per_epoch},
+       {"global_batch", spec_.batch_size() * job().workers_size()}});
+  if (!metrics.ok()) return metrics.status();
+  metrics_ = *std::move(metrics);
+  if (absl::Status s = ConnectExchange(); !s.ok()) return s;
+  progress_ = {.step = spec_.first_step(),
+               .num_workers = job().workers_size(),
+               .batch_size = spec_.batch_size(),
+               .seed = spec_.seed(),
+               .model = spec_.model(),
+               .data = spec_.data(),
+               .optimizer = spec_.optimizer().name()};
+  if (checkpoint_dir_.empty() || job().rank() != 0) return absl::OkStatus();
+  if (absl::Status s =
+          PrepareCheckpointDirectory(checkpoint_dir_, options_.resume);
+      !s.ok()) {
+    return s;
+  }
+  return exchange_->CheckSaveDirectory(checkpoint_dir_, StepDeadline());
+}
+
+// Rank 0 reads; everybody else gets it from there.
+absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
+  if (resumed_from_.empty() || job().rank() != 0) return absl::OkStatus();
+  auto optimizer = Optimizer::Create(plan_.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  std::vector<float*> pointers;
+  for (int i = 0; i < optimizer->num_slots(); ++i) {
+    auto slot = FlatBuffer::Create(flat_->layout.num_elements());
+    if (!slot.ok()) return slot.status();
+    slots->push_back(*std::move(slot));
+    pointers.push_back(slots->back().data());
+  }
+  std::vector<ExtraTensor> extras;
+  if (absl::Status s = ReadStateFiles(
+          resumed_from_, flat_->layout, optimizer->slot_names(),
+          flat_->parameters.data(), absl::MakeSpan(pointers), &extras);
+      !s.ok()) {
+    return s;
+  }
+  spdlog::info("resumes from {}", resumed_from_);
+  return SetBuffers(*model_, extras);
+}
+
+absl::Status WorkerRun::Train() {
+  if (absl::Status s = Prepare(); !s.ok()) return s;
+  Trainer trainer({*model_, data_, *flat_, *exchange_, session_->member(),
+                   *metrics_, cancellation_},
+                  {.plan = plan_,
+                   .progress = progress_,
+                   .seed = static_cast<uint64_t>(spec_.seed()),
+                   .batch_size = spec_.batch_size(),
+                   .step_timeout = options_.step_timeout,
+                   .checkpoint_dir = checkpoint_dir_,
+                   .checkpoint_every = options_.checkpoint_every});
+  std::vector<FlatBuffer> slots;
+  if (absl::Status s = LoadState(&slots); !s.ok()) return s;
+  if (absl::Status s = exchange_->Join(std::move(slots), StepDeadline());
+      !s.ok()) {
+    return s;
+  }
+  spdlog::info("worker {} of {} trains {} ({} parameters) on {}, {} steps",
+               job().rank(), job().workers_size(), spec_.model(),
+               flat_->layout.num_parameters(), spec_.data(),
+               plan_.total_steps - spec_.first_step());
+  return trainer.Run();
+}
+
+absl::Status WorkerRun::TrainAndLeave() {
+  const absl::Time start = absl::Now();
+  const absl::Status status = Train();
+  if (metrics_) {
+    metrics_->Write(
+        {{"event", "end"},
+         {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
+         {"bytes_sent", exchange_ ? exchange_->bytes_sent() : 0},
+         {"bytes_received", exchange_ ? exchange_->bytes_received() : 0},
+         {"peak_rss_bytes", PeakRssBytes()}});
+  }
+  // The others may have as much left to do as a slow step takes.
+  return session_->member().Leave(
+      status, absl::Now() +
+                  (status.ok() ? 2 * options_.step_timeout : absl::Seconds(2)));
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerOptions& options,
+                       Cancellation& cancellation) {
+  WorkerRun run(options, cancellation);
+  if (absl::Status s = run.Load(); !s.ok()) return s;
+  if (absl::Status s = run.Join(); !s.ok()) return s;
+  return run.TrainAndLeave();
+}
+
+}  // namespace psring

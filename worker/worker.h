@@ -1,0 +1,37 @@
+// A worker process: it loads, joins, trains, leaves.
+#ifndef PSRING_WORKER_WORKER_H_
+#define PSRING_WORKER_WORKER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/cluster/cluster_session.h"
+#include "common/net/cancellation.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+struct WorkerOptions {
+  ClusterOptions cluster;
+  // What all workers agree on; its dataset size, tensors and first step are
+  // filled in here.
+  proto::JobSpec spec;
+  std::string data = "digits";  // with its directory
+  int threads = 0;  // of libtorch; 0: this host's cores, shared by its workers
+  absl::Duration step_timeout = absl::Seconds(60);
+  std::string checkpoint_dir;    // empty: no checkpoints
+  int64_t checkpoint_every = 0;  // steps; 0: only at the end
+  bool resume = false;
+  std::string metrics_dir;  // empty: no metrics
+};
+
+// Blocks until the job has ended for all; its result. Errors have been told to
+// the coordinator. `cancellation` ends it early.
+absl::Status RunWorker(const WorkerOptions& options,
+                       Cancellation& cancellation);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_WORKER_H_

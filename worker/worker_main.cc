@@ -1,0 +1,246 @@
+// psring worker: one worker process, in either topology. Where a launcher
+// starts all processes of a job with the same command, the first ones become
+// servers.
+#include <torch/version.h>
+
+#include <cstdio>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/model/lr_schedule.h"
+#include "common/process_main.h"
+#include "ps/server.h"
+#include "worker/worker.h"
+
+namespace psring {
+namespace {
+
+// Flags as the user types them; Fill turns them into options.
+struct WorkerFlags {
+  ProcessFlags process;
+  std::string sync = "bsp";
+  int64_t staleness = -1;
+  std::string model = "lenet";
+  std::string data = "digits";
+  int64_t batch_size = 64;
+  int64_t epochs = 10;
+  int64_t steps = 0;
+  std::string optimizer = "sgd";
+  double lr = 0.01;
+  double momentum = 0;
+  double weight_decay = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  std::string lr_schedule = "constant";
+  double warmup_epochs = 0;
+  double lr_step_epochs = 30;
+  double lr_gamma = 0.1;
+  bool scale_lr = false;
+  int64_t seed = 0;
+  double bucket_mb = 25;
+  int shard_threads = 1;
+
+  void AddTo(CLI::App& app, WorkerOptions& options);
+  void AddTrainingFlags(CLI::App& app);
+  void AddOptimizerFlags(CLI::App& app);
+  absl::Status Fill(WorkerOptions& options) const;
+};
+
+void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
+  app.add_option("--mode", process.mode, "Topology")
+      ->check(CLI::IsMember({"ps", "ring"}))
+      ->capture_default_str();
+  app.add_option("--sync", sync,
+                 "ps mode's consistency: bsp (every worker, each step), ssp "
+                 "(--staleness), async")
+      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
+      ->capture_default_str();
+  app.add_option("--staleness", staleness,
+                 "ssp: steps that a worker may be ahead of the slowest")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  AddTrainingFlags(app);
+  AddOptimizerFlags(app);
+  process.AddTo(app);
+  app.add_option("--shard-threads", shard_threads,
+                 "Of a process that a launcher made a server")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->group("Cluster");
+  app.add_option("--threads", options.threads,
+                 "Compute threads; 0: the host's cores, shared by its workers")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  const char* group = "Checkpoints";
+  app.add_option("--checkpoint-dir", options.checkpoint_dir,
+                 "Folder for checkpoints, shared by all hosts")
+      ->group(group);
+  app.add_option("--checkpoint-every", options.checkpoint_every,
+                 "Steps between checkpoints; 0: only at the end")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--resume", options.resume,
+               "Go on from the newest checkpoint in --checkpoint-dir")
+      ->group(group);
+}
+
+void WorkerFlags::AddTrainingFlags(CLI::App& app) {
+  app.add_option("--model", model,
+                 "lenet, mlp:784-2048-2048-10, resnet18, resnet50")
+      ->capture_default_str();
+  app.add_option("--data", data, "digits (embedded), mnist:DIR, cifar10:DIR")
+      ->capture_default_str();
+  app.add_option("--batch-size", batch_size, "Samples a step, per worker")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str();
+  auto* epochs_option =
+      app.add_option("--epochs", epochs, "Passes over the training data")
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+          ->capture_default_str();
+  app.add_option("--steps", steps, "Steps, in place of --epochs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->excludes(epochs_option);
+  app.add_option("--seed", seed, "Of first weights, order of data, dropout")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--bucket-mb", bucket_mb,
+                 "Gradients are sent in buckets of so many MiB")
+      ->check(CLI::Range(0.001, 1024.0))
+      ->capture_default_str();
+}
+
+void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
+  const char* group = "Optimizer";
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)
+        ->capture_default_str()
+        ->group(group);
+  };
+  const CLI::Range any(0.0, 1e9);
+  add("--optimizer", optimizer, "sgd, momentum, nesterov, adam, adamw")
+      ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adam", "adamw"}));
+  add("--lr", lr, "Learning rate")->check(any);
+  add("--momentum", momentum,
+      "Of momentum and nesterov; with the default optimizer, selects momentum")
+      ->check(CLI::Range(0.0, 1.0));
+  add("--weight-decay", weight_decay, "L2 penalty; adamw: decoupled")
+      ->check(any);
+  add("--beta1", beta1, "Of adam and adamw")->check(CLI::Range(0.0, 1.0));
+  add("--beta2", beta2, "Of adam and adamw")->check(CLI::Range(0.0, 1.0));
+  add("--epsilon", epsilon, "Of adam and adamw")->check(any);
+  add("--lr-schedule", lr_schedule, "constant, step, cosine")
+      ->check(CLI::IsMember({"constant", "step", "cosine"}));
+  add("--warmup-epochs", warmup_epochs, "The rate climbs linearly over them")
+      ->check(any);
+  add("--lr-step-epochs", lr_step_epochs, "step: epochs between decays")
+      ->check(CLI::Range(1e-3, 1e9));
+  add("--lr-gamma", lr_gamma, "step: factor of each decay")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--scale-lr", scale_lr,
+               "Multiply the rate by the number of workers")
+      ->group(group);
+}
+
+// "mnist:/data/mnist" is "mnist" to the others: folders differ between hosts.
+std::string DataKind(const std::string& data) {
+  return absl::StartsWith(data, "digits") ? data
+                                          : data.substr(0, data.find(':'));
+}
+
+absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
+  if (sync == "ssp" && staleness < 0) {
+    return absl::InvalidArgumentError(
+        "--sync=ssp needs --staleness=K, the steps that a worker may be ahead");
+  }
+  if (sync != "ssp" && staleness >= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--staleness is for --sync=ssp, not for ", sync));
+  }
+  if (process.mode == "ring" && sync != "bsp") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
+  }
+  if (options.resume && options.checkpoint_dir.empty()) {
+    return absl::InvalidArgumentError("--resume needs --checkpoint-dir");
+  }
+  if (options.checkpoint_every > 0 && options.checkpoint_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--checkpoint-every needs --checkpoint-dir");
+  }
+  proto::JobSpec& spec = options.spec;
+  spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
+  spec.set_sync(sync == "bsp"   ? proto::BSP
+                : sync == "ssp" ? proto::SSP
+                                : proto::ASYNC);
+  spec.set_staleness(sync == "ssp" ? staleness : 0);
+  spec.set_model(model);
+  spec.set_data(DataKind(data));
+  spec.set_batch_size(batch_size);
+  spec.set_seed(seed);
+  spec.set_epochs(epochs);
+  spec.set_steps(steps);
+  spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));
+  spec.set_scale_lr(scale_lr);
+  spec.set_warmup_epochs(warmup_epochs);
+  proto::OptimizerSettings& settings = *spec.mutable_optimizer();
+  settings.set_name(optimizer == "sgd" && momentum > 0 ? "momentum"
+                                                       : optimizer);
+  settings.set_lr(lr);
+  settings.set_momentum(momentum);
+  settings.set_weight_decay(weight_decay);
+  settings.set_beta1(beta1);
+  settings.set_beta2(beta2);
+  settings.set_epsilon(epsilon);
+  settings.mutable_schedule()->set_kind(lr_schedule);
+  if (lr_schedule == "step") {
+    settings.mutable_schedule()->set_decay_factor(lr_gamma);
+    spec.set_decay_every_epochs(lr_step_epochs);
+  }
+  options.data = data;
+  options.step_timeout = process.step_timeout();
+  options.metrics_dir = process.metrics_dir;
+  return absl::OkStatus();
+}
+
+absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
+                 Cancellation& cancellation) {
+  if (absl::Status s = flags.Fill(options); !s.ok()) return s;
+  auto cluster = flags.process.Cluster(/*is_ps_process=*/false);
+  if (!cluster.ok()) return cluster.status();
+  options.cluster = *cluster;
+  if (cluster->placement.role == proto::PS) {
+    return RunServer({.cluster = *cluster,
+                      .shard_threads = flags.shard_threads,
+                      .step_timeout = options.step_timeout,
+                      .metrics_dir = options.metrics_dir},
+                     cancellation);
+  }
+  return RunWorker(options, cancellation);
+}
+
+}  // namespace
+}  // namespace psring
+
+int main(int argc, char** argv) {
+  using namespace psring;
+  CLI::App app("One worker process of a job.", "psring worker");
+  app.footer(
+      "Example, once a host:\n"
+      "  psring worker --coordinator=10.0.0.1:7000 --model=lenet "
+      "--data=mnist:/data/mnist --sync=bsp --epochs=10\n"
+      "and without servers, rank 0 hosting the coordinator:\n"
+      "  psring worker --mode=ring --coordinator=10.0.0.2:7000 --workers=4 "
+      "--rank=0 ...");
+  app.set_version_flag("--version", std::string("libtorch ") + TORCH_VERSION);
+  WorkerFlags flags;
+  WorkerOptions options;
+  flags.AddTo(app, options);
+  return ProcessMain(app, flags.process, argc, argv,
+                     [&](Cancellation& cancellation) {
+                       return Run(flags, options, cancellation);
+                     });
+}
