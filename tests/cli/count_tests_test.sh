@@ -55,6 +55,8 @@ expect 1 "2 passed, 1 failed, 1 skipped" "$dir/late.json=3"
 expect 1 "0 passed, 1 failed" "$dir/unbuilt.json=1"
 expect 0 "1 passed, 0 failed" "$dir/shell.json=0"
 expect 0 "1 passed, 0 failed" "$dir/flaky.json=0"
+cat "$dir/bad.json" "$dir/crash.json" "$dir/late.json" > "$dir/three.json"
+expect 1 "3 passed, 3 failed, 1 skipped" "$dir/three.json=3"
 # A build that broke without naming a target; a record that was never written.
 expect 1 "1 passed, 1 failed" "$dir/shell.json=1"
 expect 1 "0 passed, 1 failed" "$dir/missing.json=37"

@@ -79,6 +79,8 @@ TEST_F(MetricsReaderTest, AHalfWrittenLineWaitsForItsRest) {
   Append("\n" + step + "\n");
   ASSERT_TRUE(reader_.Read().ok());
   EXPECT_THAT(reader_.metrics().steps, SizeIs(2));
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_THAT(reader_.metrics().steps, SizeIs(2));
 }
 
 TEST_F(MetricsReaderTest, NullIsANumberThatIsNotFinite) {

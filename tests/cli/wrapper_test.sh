@@ -29,12 +29,15 @@ set_up_world() {
   write_stub python3 '
     case "$*" in
       *find_spec*) exit 1 ;;
+      *safetensors*) exit 1 ;;
       *ensurepip*) exit 0 ;;
       "-m venv"*) mkdir -p "$3/bin"; cp "$STUB/bin/venv-python3" "$3/bin/python3" ;;
     esac'
   write_stub venv-python3 '
     case "$*" in
       *find_spec*) [ -e "$STUB/torch" ] && echo "$STUB/torch" ;;
+      *"import numpy, safetensors"*) [ -e "$STUB/safetensors" ] ;;
+      "-m pip install safetensors"*) [ ! -e "$STUB/pip-fails" ] && touch "$STUB/safetensors" ;;
       "-m pip"*) [ ! -e "$STUB/pip-fails" ] || { echo "no network"; exit 1; }
         mkdir -p "$STUB/torch/include/torch" "$STUB/torch/lib"
         touch "$STUB/torch/lib/libtorch.so" ;;
@@ -184,6 +187,23 @@ test_a_failed_installation_shows_why_and_names_the_packages() {
   touch "$stub/apt-fails"
   run 1 doctor
   says "apt-get could not install: g++"
+}
+
+test_tests_get_the_packages_that_read_checkpoints() {
+  run 0 test --quick
+  asked "venv-python3 -m pip install safetensors numpy"
+  asked "bazel test"
+  forget
+  run 0 test --quick
+  not_asked "pip install"
+}
+
+test_tests_run_without_the_packages_that_read_checkpoints() {
+  run 0 doctor
+  touch "$stub/pip-fails"
+  run 0 test --quick
+  says "are skipped"
+  asked "bazel test"
 }
 
 test_help_needs_no_build() {
