@@ -15,6 +15,27 @@ Example: ./psring test --quick --test_filter='Layout.*'
 END
 }
 
+# Tests read checkpoints with these packages, and are skipped where no python
+# has them.
+PYTHON_PACKAGES="safetensors numpy"
+
+has_python_packages() {
+  "$1" -c 'import numpy, safetensors' > /dev/null 2>&1
+}
+
+set_up_python_packages() {
+  local python=$root/.venv/bin/python3
+  if has_python_packages "$python" || has_python_packages python3; then return; fi
+  if [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null; then
+    say "installs $PYTHON_PACKAGES into $root/.venv (log: $state/setup.log)"
+    if { [ -x "$python" ] || logged python3 -m venv "$root/.venv"; } &&
+      logged "$python" -m pip install $PYTHON_PACKAGES; then
+      return
+    fi
+  fi
+  say "no python has $PYTHON_PACKAGES: tests that read checkpoints with them are skipped"
+}
+
 # run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json.
 run_tests() {
   local name=$1 code=0
@@ -36,6 +57,7 @@ test_command() {
   choose_torch
   set_up
   mkdir -p "$state"
+  set_up_python_packages
   run_tests default "$@" //...
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
