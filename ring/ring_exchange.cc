@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(
 
 RingExchange::~RingExchange() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
   if (thread_.joinable()) thread_.join();
@@ -46,9 +46,9 @@ void RingExchange::Run(std::unique_ptr<TcpCommunicator> communicator) {
   while (true) {
     Task task;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       busy_ = false;
-      mutex_.Await(absl::Condition(&due));
+      mutex_.Await(due);
       if (stopping_) return;
       busy_ = true;
       task = std::move(tasks_.front());
@@ -58,13 +58,13 @@ void RingExchange::Run(std::unique_ptr<TcpCommunicator> communicator) {
     const absl::Status status = task(*communicator);
     bytes_sent_ = communicator->bytes_sent();
     bytes_received_ = communicator->bytes_received();
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     failure_.Update(status);
   }
 }
 
 void RingExchange::Post(Task task) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
@@ -73,8 +73,8 @@ absl::Status RingExchange::Drain() {
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return tasks_.empty() && !busy_;
   };
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&idle));
+  MutexLock lock(&mutex_);
+  mutex_.Await(idle);
   return failure_;
 }
 

@@ -18,9 +18,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/gradient_exchange.h"
 #include "common/model/optimizer.h"
+#include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
@@ -87,7 +87,7 @@ class RingExchange : public GradientExchange {
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<int64_t> bytes_received_ = 0;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

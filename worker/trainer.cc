@@ -48,10 +48,9 @@ int64_t Trainer::epoch() const {
   return (step_ - 1) / options_.plan.steps_per_epoch + 1;
 }
 
-double Trainer::ImagesPerSecond(int64_t steps, absl::Duration time) const {
-  const double seconds = std::max(absl::ToDoubleSeconds(time), 1e-9);
-  return static_cast<double>(steps * options_.batch_size * num_workers_) /
-         seconds;
+double Trainer::ImagesPerSecond() const {
+  return static_cast<double>(epoch_images_) /
+         std::max(absl::ToDoubleSeconds(epoch_time_), 1e-9);
 }
 
 // Dropout's randomness is a function of (seed, rank, step): the same in every
@@ -121,6 +120,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   epoch_time_ += took;
   epoch_loss_ += last_loss_;
   ++epoch_steps_;
+  epoch_images_ += static_cast<int64_t>(batch.size());
   return absl::OkStatus();
 }
 
@@ -133,7 +133,7 @@ absl::Status Trainer::AfterStep() {
          {"step", step_},
          {"seconds", absl::ToDoubleSeconds(training_time_)},
          {"loss", last_loss_},
-         {"images_per_second", ImagesPerSecond(epoch_steps_, epoch_time_)}});
+         {"images_per_second", ImagesPerSecond() * num_workers_}});
   }
   const bool due = options_.checkpoint_every > 0 && !finished() &&
                    step_ % options_.checkpoint_every == 0;
@@ -144,16 +144,18 @@ absl::Status Trainer::AfterStep() {
 absl::Status Trainer::EndEpoch() {
   auto evaluation = Evaluate();
   if (!evaluation.ok()) return evaluation.status();
-  std::vector<double> sums = {epoch_loss_, static_cast<double>(epoch_steps_)};
+  std::vector<double> sums = {epoch_loss_, static_cast<double>(epoch_steps_),
+                              ImagesPerSecond()};
   if (absl::Status s =
           parts_.exchange.SumOverWorkers(absl::MakeSpan(sums), StepDeadline());
       !s.ok()) {
     return s;
   }
   const double train_loss = sums[0] / std::max(sums[1], 1.0);
-  const double rate = ImagesPerSecond(epoch_steps_, epoch_time_);
+  const double rate = sums[2];
   epoch_loss_ = 0;
   epoch_steps_ = 0;
+  epoch_images_ = 0;
   epoch_time_ = absl::ZeroDuration();
   if (rank_ != 0) return absl::OkStatus();
   parts_.metrics.Write({{"event", "epoch"},

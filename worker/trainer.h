@@ -53,6 +53,10 @@ class Trainer {
   // cannot be written, a cancelled process, a loss that is no number.
   absl::Status Run();
 
+  int64_t step() const { return step_; }
+  // Since the first step began; evaluation and checkpoints left out.
+  absl::Duration training_time() const { return training_time_; }
+
  private:
   struct Evaluation {
     double loss = 0;
@@ -70,7 +74,8 @@ class Trainer {
   absl::Time StepDeadline() const;
   int64_t epoch() const;
   bool finished() const { return step_ >= options_.plan.total_steps; }
-  double ImagesPerSecond(int64_t steps, absl::Duration time) const;
+  // This worker's, in the epoch under way.
+  double ImagesPerSecond() const;
 
   // Fixed after construction.
   const TrainerParts parts_;
@@ -81,12 +86,13 @@ class Trainer {
   FlatParameters flat_;
   absl::Status submit_status_;  // of the hooks of this backward pass
   int64_t step_;
-  absl::Duration training_time_;  // evaluation and checkpoints left out
+  absl::Duration training_time_;
   absl::Time next_report_ = absl::InfinitePast();
   double last_loss_ = 0;
   // Of the epoch under way.
   double epoch_loss_ = 0;
   int64_t epoch_steps_ = 0;
+  int64_t epoch_images_ = 0;
   absl::Duration epoch_time_;
   int64_t evaluations_ = 0;
 };

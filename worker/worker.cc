@@ -240,20 +240,18 @@ absl::Status WorkerRun::Train() {
                job().rank(), job().workers_size(), spec_.model(),
                flat_->layout.num_parameters(), spec_.data(),
                plan_.total_steps - spec_.first_step());
-  return trainer.Run();
+  const absl::Status status = trainer.Run();
+  metrics_->Write({{"event", "end"},
+                   {"step", trainer.step()},
+                   {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
+                   {"bytes_sent", exchange_->bytes_sent()},
+                   {"bytes_received", exchange_->bytes_received()},
+                   {"peak_rss_bytes", PeakRssBytes()}});
+  return status;
 }
 
 absl::Status WorkerRun::TrainAndLeave() {
-  const absl::Time start = absl::Now();
   const absl::Status status = Train();
-  if (metrics_) {
-    metrics_->Write(
-        {{"event", "end"},
-         {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
-         {"bytes_sent", exchange_ ? exchange_->bytes_sent() : 0},
-         {"bytes_received", exchange_ ? exchange_->bytes_received() : 0},
-         {"peak_rss_bytes", PeakRssBytes()}});
-  }
   // The others may have as much left to do as a slow step takes.
   return session_->member().Leave(
       status, absl::Now() +

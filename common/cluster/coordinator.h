@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
 #include "common/cluster/membership.h"
 #include "common/net/address.h"
 #include "common/net/cancellation.h"

@@ -39,13 +39,13 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
   Member* self = member.get();
   member->thread_ = std::thread([self, &context] { self->Run(context); });
 
-  absl::MutexLock lock(&member->mutex_);
+  MutexLock lock(&member->mutex_);
   const auto settled = [self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
     return self->arrived_.has_value() || !self->failure_.ok();
   };
   // The coordinator's own deadline comes first and says who is missing.
-  const bool in_time = member->mutex_.AwaitWithTimeout(
-      absl::Condition(&settled), options.join_timeout + absl::Seconds(5));
+  const bool in_time = member->mutex_.AwaitUntil(
+      settled, absl::Now() + options.join_timeout + absl::Seconds(5));
   if (!in_time || !member->failure_.ok()) member->left_ = true;
   if (!in_time) {
     return absl::DeadlineExceededError(
@@ -75,11 +75,11 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
   message.mutable_gather()->set_name(name);
   message.mutable_gather()->set_payload(payload);
   Post(std::move(message));
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return gathered_.contains(name) || !failure_.ok() || ended_;
   };
-  if (!mutex_.AwaitWithDeadline(absl::Condition(&settled), deadline)) {
+  if (!mutex_.AwaitUntil(settled, deadline)) {
     return absl::DeadlineExceededError(
         absl::StrCat("not every worker has reached '", name, "' in time"));
   }
@@ -100,12 +100,11 @@ absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
   ControlMessage message;
   message.mutable_leave()->set_error(std::string(result.message()));
   Post(std::move(message));
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return ended_ || !failure_.ok();
   };
-  const bool in_time =
-      mutex_.AwaitWithDeadline(absl::Condition(&settled), deadline);
+  const bool in_time = mutex_.AwaitUntil(settled, deadline);
   if (!result.ok()) return result;
   if (!failure_.ok()) return failure_;
   if (!in_time) {
@@ -116,18 +115,18 @@ absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
 }
 
 absl::Status Member::WaitForEnd() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return ended_ || !failure_.ok();
   };
-  mutex_.Await(absl::Condition(&settled));  // the coordinator's silence ends it
+  mutex_.Await(settled);  // the coordinator's silence ends it
   left_ = left_ || ended_;
   return failure_;
 }
 
 void Member::Post(ControlMessage message) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     outbox_.push_back(std::move(message));
   }
   const uint64_t one = 1;
@@ -168,7 +167,7 @@ void Member::SendOutbox(Socket& socket) {
   [[maybe_unused]] ssize_t got = read(outbox_fd_, &count, sizeof(count));
   std::deque<ControlMessage> messages;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     messages.swap(outbox_);
   }
   for (const ControlMessage& message : messages) {
@@ -205,7 +204,7 @@ void Member::OnMessage(const ControlMessage& message) {
   if (message.has_job_end() && !message.job_end().error().empty()) {
     return Fail(absl::AbortedError(message.job_end().error()));
   }
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (message.has_welcome()) arrived_ = message.welcome();
   if (message.has_gathered()) {
     gathered_[message.gathered().name()] = message.gathered();
@@ -214,7 +213,7 @@ void Member::OnMessage(const ControlMessage& message) {
 }
 
 std::string Member::CoordinatorName() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!arrived_) return "the coordinator";
   for (const auto* list : {&arrived_->servers(), &arrived_->workers()}) {
     for (const proto::Process& process : *list) {
@@ -229,7 +228,7 @@ std::string Member::CoordinatorName() {
 void Member::CheckCoordinator(absl::Time now) {
   const absl::Duration silent = now - last_heard_;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (ended_ || !failure_.ok()) return;
   }
   if (!ever_heard_) {
@@ -248,13 +247,12 @@ void Member::CheckCoordinator(absl::Time now) {
       " ago")));
 }
 
+// Whoever wakes from a wait here finds the process cancelled already.
 void Member::Fail(absl::Status why) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!failure_.ok() || ended_) return;
-    failure_ = why;
-  }
-  cancellation_.Cancel(std::move(why));
+  MutexLock lock(&mutex_);
+  if (!failure_.ok() || ended_) return;
+  cancellation_.Cancel(why);
+  failure_ = std::move(why);
 }
 
 }  // namespace psring

@@ -18,9 +18,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/cluster/membership.h"
+#include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
@@ -91,7 +91,7 @@ class Member {
   Cancellation wake_;  // its fd wakes the thread to stop
   const int outbox_fd_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
   std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);

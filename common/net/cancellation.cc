@@ -13,7 +13,7 @@ Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 Cancellation::~Cancellation() { close(fd_); }
 
 void Cancellation::Cancel(absl::Status why) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!why_.ok()) return;
   why_ = std::move(why);
   const uint64_t one = 1;
@@ -22,7 +22,7 @@ void Cancellation::Cancel(absl::Status why) {
 }
 
 absl::Status Cancellation::status() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return why_;
 }
 

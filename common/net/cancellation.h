@@ -4,7 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
+#include "common/mutex.h"
 
 namespace psring {
 
@@ -28,7 +28,7 @@ class Cancellation {
 
  private:
   const int fd_;
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "common/model/reduce.h"
+#include "common/mutex.h"
 #include "ring/tcp_communicator.h"
 
 namespace psring {
@@ -33,7 +34,7 @@ void RunRing(int n, const Body& body) {
     job.mutable_workers(r)->set_host("h");
     job.mutable_workers(r)->set_role(proto::WORKER);
   }
-  absl::Mutex mutex;
+  Mutex mutex;
   int listening = 0;
   int done = 0;
   std::vector<std::thread> threads;
@@ -46,21 +47,21 @@ void RunRing(int n, const Body& body) {
       ASSERT_TRUE(communicator.ok()) << communicator.status();
       proto::Welcome mine;
       {
-        absl::MutexLock lock(&mutex);
+        MutexLock lock(&mutex);
         job.mutable_workers(r)->add_endpoints((*communicator)->endpoint());
         ++listening;
         const auto all = [&] { return listening == n; };
-        mutex.Await(absl::Condition(&all));
+        mutex.Await(all);
         mine = job;
       }
       mine.set_rank(r);
       ASSERT_TRUE((*communicator)->Connect(mine).ok());
       body(**communicator);
       // Nobody closes while another still works.
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       ++done;
       const auto all_done = [&] { return done == n; };
-      mutex.Await(absl::Condition(&all_done));
+      mutex.Await(all_done);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,0 +1,80 @@
+#include "ps/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "common/model/reduce.h"
+
+namespace psring {
+namespace {
+
+Optimizer Momentum() {
+  proto::OptimizerSettings settings;
+  settings.set_name("momentum");
+  settings.set_lr(0.1);
+  settings.set_momentum(0.9);
+  return *Optimizer::Create(settings);
+}
+
+std::vector<float> RandomValues(int seed, int64_t n) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& v : values) v = normal(random);
+  return values;
+}
+
+// The fused, tiled update must give the bits of a plain sum followed by a plain
+// update, wherever a server's range cuts the bucket.
+TEST(Shard, ApplySumIsTheCanonicalSumThenTheOptimizer) {
+  const Range bucket{32, 32 + 10000};
+  std::vector<std::vector<float>> gradients;
+  for (int w = 0; w < 3; ++w) gradients.push_back(RandomValues(w, 10000));
+  for (const Range range : {bucket, Range{48, 9000}, Range{4128, 4144}}) {
+    auto shard = Shard::Create(range, Momentum());
+    ASSERT_TRUE(shard.ok());
+    const std::vector<float> first = RandomValues(9, range.size());
+    shard->Set(0, range, first.data());
+    std::vector<float> parameters = first;
+    std::vector<float> momentum(range.size(), 0.0f);
+    for (int64_t step = 1; step <= 3; ++step) {
+      std::vector<const void*> inputs;
+      for (const auto& g : gradients) {
+        inputs.push_back(g.data() + (range.begin - bucket.begin));
+      }
+      shard->ApplySum(bucket, range, inputs, 1.0f / 3, step, 0.1);
+      std::vector<float> sum(range.size());
+      CanonicalSum(bucket, range, inputs, 1.0f / 3, sum.data());
+      float* slots[] = {momentum.data()};
+      Momentum().Update(step, 0.1, sum.data(), parameters.data(), slots,
+                        range.size());
+    }
+    for (int64_t i = 0; i < range.size(); ++i) {
+      ASSERT_EQ(shard->parameters(range.begin)[i], parameters[i]);
+    }
+  }
+}
+
+TEST(Shard, KeepsToTheRangeThatItIsGiven) {
+  const Range all{0, 4096};
+  auto shard = Shard::Create(all, Momentum());
+  const std::vector<float> ones(4096, 1.0f);
+  shard->Apply({64, 128}, ones.data(), 1, 0.5);
+  for (int64_t i = 0; i < 4096; ++i) {
+    ASSERT_EQ(shard->parameters(0)[i], i >= 64 && i < 128 ? -0.5f : 0.0f);
+  }
+}
+
+TEST(Shard, TakesUpHandedInOptimizerState) {
+  auto shard = Shard::Create({0, 16}, Momentum());
+  const std::vector<float> momentum(16, 2.0f);
+  const std::vector<float> zero(16, 0.0f);
+  shard->Set(1, {0, 16}, momentum.data());
+  shard->Apply({0, 16}, zero.data(), 1, 1.0);
+  EXPECT_EQ(shard->parameters(0)[3], -0.9f * 2.0f);
+}
+
+}  // namespace
+}  // namespace psring
