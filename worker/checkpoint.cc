@@ -60,6 +60,8 @@ absl::Status SyncPath(const fs::path& path) {
                                                ": ", strerror(error)));
 }
 
+std::string TextOf(const json& manifest) { return manifest.dump(2) + "\n"; }
+
 uint32_t CrcOf(const json& manifest) {
   const std::string text = manifest.dump();
   return static_cast<uint32_t>(
@@ -86,7 +88,7 @@ absl::Status WriteManifest(const fs::path& directory,
                    {"files", files}};
   manifest["crc32"] = CrcOf(manifest);
   std::ofstream out(directory / kManifest);
-  out << manifest.dump(2) << "\n";
+  out << TextOf(manifest);
   out.close();
   if (!out) {
     return absl::ResourceExhaustedError(
@@ -106,7 +108,8 @@ absl::StatusOr<json> ReadManifest(const fs::path& path) {
   };
   if (!file) return damaged("cannot be read");
   if (!manifest.is_object() || !manifest.contains("crc32") ||
-      !manifest["crc32"].is_number_unsigned()) {
+      !manifest["crc32"].is_number_unsigned() ||
+      text.str() != TextOf(manifest)) {
     return damaged("is damaged");
   }
   const json crc = manifest["crc32"];
