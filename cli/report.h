@@ -16,7 +16,7 @@ struct ReportSetup {
   std::string data = "digits";
   int workers = 2;
   int servers = 1;
-  int epochs = 3;
+  int epochs = 10;
   int batch_size = 64;  // of each worker
   std::string optimizer = "momentum";
   double lr = 0.02;

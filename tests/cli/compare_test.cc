@@ -37,7 +37,7 @@ class CompareTest : public testing::Test {
 };
 
 TEST_F(CompareTest, TrainsInFourWaysAndReports) {
-  const Ran ran = Compare({});
+  const Ran ran = Compare({"--epochs=3"});
   ASSERT_EQ(ran.code, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("ps-bsp     epoch 3/3: train loss"));
   EXPECT_THAT(ran.output, HasSubstr("ps-bsp  ps-ssp:3  ps-async      ring"));
