@@ -1,10 +1,12 @@
 #include "common/cluster/coordinator.h"
 
 #include <future>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "spdlog/spdlog.h"
 
@@ -12,6 +14,8 @@ namespace psring {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+// How long the last word of the coordinator's own process may be on its way.
+constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 
 // Control messages are small; a model's tensor list is the largest.
 SocketOptions ControlOptions() {
@@ -28,6 +32,27 @@ void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
     frames.push_back(Frame::Copy(message.SerializeAsString()));
     // A peer that has gone is found by its silence.
     socket.Send(std::move(frames)).IgnoreError();
+  }
+}
+
+// Hands every message that is there to the membership. A peer that sends
+// anything else is named once, and heard no more.
+void Serve(Socket& socket, Membership& membership,
+           std::set<std::string>& dropped) {
+  while (true) {
+    auto frames = socket.TryReceive();
+    if (!frames.ok() || !frames->has_value()) return;
+    const std::string peer((**frames)[0].view());
+    if (dropped.contains(peer)) continue;
+    proto::ControlMessage message;
+    if ((*frames)->size() != 2 ||
+        !message.ParseFromString(std::string((**frames)[1].view()))) {
+      dropped.insert(peer);
+      spdlog::warn("dropped peer {} of {}: not a control message",
+                   absl::BytesToHexString(peer), socket.endpoint());
+      continue;
+    }
+    SendAll(socket, membership.OnMessage(absl::Now(), peer, message));
   }
 }
 
@@ -65,24 +90,19 @@ Coordinator::~Coordinator() {
 
 void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
   Membership membership(options, absl::Now());
+  std::set<std::string> dropped;
   absl::Time next_tick = absl::Now();
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    while (true) {
-      auto frames = socket.TryReceive();
-      if (!frames.ok() || !frames->has_value()) break;
-      proto::ControlMessage message;
-      if ((*frames)->size() != 2 ||
-          !message.ParseFromString(std::string((**frames)[1].view()))) {
-        spdlog::warn("coordinator: dropped a message that is not one of ours");
-        continue;
-      }
-      const std::string peer((**frames)[0].view());
-      SendAll(socket, membership.OnMessage(absl::Now(), peer, message));
-    }
+    Serve(socket, membership, dropped);
     if (absl::Now() < next_tick) continue;
     next_tick = absl::Now() + kTick;
     SendAll(socket, membership.OnTick(absl::Now()));
+  }
+  const absl::Time end = absl::Now() + kLastWord;
+  while (!membership.over() && absl::Now() < end) {
+    Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
+    Serve(socket, membership, dropped);
   }
   if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
 }

@@ -313,6 +313,12 @@ std::vector<Membership::Outgoing> Membership::OnTick(absl::Time now) {
 }
 
 std::vector<Membership::Outgoing> Membership::OnCoordinatorGone() {
+  for (const auto& [peer, member] : members_) {
+    if (!member.process.hosts_coordinator()) continue;
+    return End(absl::AbortedError(absl::StrCat(
+        Describe(member.process), ", which hosts the coordinator, has ended",
+        " at step ", member.step)));
+  }
   return End(absl::AbortedError("the coordinator's process has ended"));
 }
 

@@ -31,7 +31,8 @@ std::string ValueOf(const Message& message, const FieldDescriptor* field,
   return text;
 }
 
-// Remembers the first difference only.
+// Remembers the first difference only, one of the tensors only where there is
+// no other: they follow from the model, which the user has named.
 class FirstDifference : public MessageDifferencer::Reporter {
  public:
   using Path = std::vector<MessageDifferencer::SpecificField>;
@@ -54,7 +55,9 @@ class FirstDifference : public MessageDifferencer::Reporter {
  private:
   // `here` and `job` are the messages that hold the path's last field.
   void Report(const Message& here, const Message& job, const Path& path) {
-    if (!text_.empty()) return;
+    const bool of_tensors = path.front().field->name() == "tensors";
+    if (!text_.empty() && (of_tensors || !of_tensors_)) return;
+    of_tensors_ = of_tensors;
     std::string name;
     for (const auto& part : path) {
       absl::StrAppend(&name, name.empty() ? "" : ".", part.field->name());
@@ -69,6 +72,7 @@ class FirstDifference : public MessageDifferencer::Reporter {
   }
 
   std::string text_;
+  bool of_tensors_ = false;
 };
 
 }  // namespace
