@@ -1,0 +1,168 @@
+// Runs that stop, or are killed, and go on.
+#include "worker/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/common/model/test_directory.h"
+#include "tests/integration/launched_job.h"
+
+namespace psring {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TestDirectory;
+
+const LaunchedJob kRing = {.mode = "ring", .workers = 2};
+const LaunchedJob kPs = {.mode = "ps", .workers = 2, .servers = 2};
+
+// Dropout, and an epoch of 16 steps.
+const std::vector<std::string> kLeNet = {
+    "--model=lenet", "--data=digits:train=256,test=8", "--batch-size=8",
+    "--momentum=0.5", "--bucket-mb=0.02"};
+// Batch norm, with its running statistics.
+const std::vector<std::string> kResNet = {"--model=resnet18",
+                                          "--data=digits:train=32,test=4",
+                                          "--batch-size=4", "--momentum=0.5"};
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  static LaunchedJob Job(LaunchedJob job, const std::vector<std::string>& flags,
+                         const std::string& dir, int steps,
+                         const std::vector<std::string>& more = {}) {
+    job.worker_flags = flags;
+    job.worker_flags.push_back("--checkpoint-dir=" + dir);
+    job.worker_flags.push_back(absl::StrCat("--steps=", steps));
+    job.worker_flags.insert(job.worker_flags.end(), more.begin(), more.end());
+    return job;
+  }
+
+  static void Train(const LaunchedJob& job) {
+    const Ran ran = RunLaunch(job);
+    ASSERT_EQ(ran.code, 0) << ran.output;
+  }
+
+  // A run that stopped half way and went on equals one that did not stop.
+  void ExpectSameBits(const LaunchedJob& before, const LaunchedJob& after,
+                      const std::vector<std::string>& flags, int steps) {
+    const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
+    Train(Job(before, flags, whole, steps));
+    Train(Job(before, flags, parts, steps / 2));
+    Train(Job(after, flags, parts, steps, {"--resume"}));
+    EXPECT_EQ(CheckpointDifference(CheckpointAt(whole, steps),
+                                   CheckpointAt(parts, steps)),
+              "");
+  }
+
+  const std::string folder_ = TestDirectory();
+};
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Stops within the second epoch, and ends within the third.
+TEST_F(CheckpointTest, AResumedRingEndsAsOneThatDidNotStop) {
+  ExpectSameBits(kRing, kRing, kLeNet, 40);
+}
+
+TEST_F(CheckpointTest, ResumedServersEndAsOnesThatDidNotStop) {
+  ExpectSameBits(kPs, kPs, kLeNet, 40);
+}
+
+TEST_F(CheckpointTest, ServersResumeWhatARingWrote) {
+  ExpectSameBits(kRing, kPs, kLeNet, 40);
+}
+
+TEST_F(CheckpointTest, ARingResumesWhatServersWrote) {
+  ExpectSameBits(kPs, kRing, kLeNet, 40);
+}
+
+TEST_F(CheckpointTest, AdamsStateAndScheduleGoOn) {
+  std::vector<std::string> flags(kLeNet);
+  *std::find(flags.begin(), flags.end(), "--momentum=0.5") = "--lr=0.001";
+  flags.insert(flags.end(), {"--optimizer=adam", "--lr-schedule=step",
+                             "--lr-step-epochs=1", "--warmup-epochs=0.5"});
+  ExpectSameBits(kPs, kRing, flags, 40);
+}
+
+TEST_F(CheckpointTest, BatchNormsStatisticsGoOn) {
+  ExpectSameBits(kRing, kPs, kResNet, 4);
+}
+
+TEST_F(CheckpointTest, WritesOneEverySoManySteps) {
+  const std::string often = folder_ + "/often", once = folder_ + "/once";
+  Train(Job(kPs, kLeNet, often, 10, {"--checkpoint-every=4"}));
+  EXPECT_EQ(NamesIn(often),
+            (std::vector<std::string>{"step-00000004", "step-00000008",
+                                      "step-00000010"}));
+  Train(Job(kPs, kLeNet, once, 8));
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(often, 8), CheckpointAt(once, 8)),
+            "");
+}
+
+TEST_F(CheckpointTest, ResumesOneThatHasNothingLeftToDo) {
+  Train(Job(kRing, kLeNet, folder_, 4));
+  Train(Job(kPs, kLeNet, folder_, 4, {"--resume"}));
+  EXPECT_EQ(NamesIn(folder_), std::vector<std::string>{"step-00000004"});
+}
+
+// Killed while it writes checkpoint after checkpoint, of a size that takes its
+// time: whatever stands under a checkpoint's name is whole.
+class KilledJobTest : public CheckpointTest,
+                      public ::testing::WithParamInterface<const char*> {
+ protected:
+  void ExpectOnlyWholeCheckpoints() {
+    for (const std::string& name : NamesIn(folder_)) {
+      if (name.rfind(".incomplete-", 0) == 0) continue;
+      const auto progress = VerifyCheckpoint(folder_ + "/" + name);
+      EXPECT_TRUE(progress.ok()) << progress.status();
+    }
+  }
+};
+
+TEST_P(KilledJobTest, LeavesWholeCheckpointsAndGoesOnFromTheLast) {
+  const LaunchedJob& base = GetParam() == std::string("ring") ? kRing : kPs;
+  const std::vector<std::string> flags = {"--model=mlp:784-512-10",
+                                          "--data=digits:train=64,test=4",
+                                          "--batch-size=1", "--momentum=0.5"};
+  int64_t step = 0;
+  for (int round = 0; round < 3; ++round) {
+    const LaunchedJob job =
+        Job(base, flags, folder_, 1000000,
+            {"--checkpoint-every=1", round > 0 ? "--resume" : "--seed=0"});
+    auto process = Process::Start(LaunchArgv(job));
+    ASSERT_TRUE(process.ok()) << process.status();
+    ASSERT_TRUE(process->WaitForOutput(
+        absl::StrCat("checkpoint of step ", step + 2, " in"),
+        absl::Now() + absl::Minutes(5)))
+        << process->Output();
+    process->Signal(SIGKILL);
+    EXPECT_EQ(process->Wait(absl::Now() + absl::Minutes(1)), 128 + SIGKILL);
+    ExpectOnlyWholeCheckpoints();
+    const auto progress = VerifyCheckpoint(*LatestCheckpoint(folder_));
+    ASSERT_TRUE(progress.ok()) << progress.status();
+    EXPECT_GE(progress->step, step + 2);
+    step = progress->step;
+  }
+  Train(Job(base, flags, folder_, step + 2, {"--resume"}));
+  EXPECT_TRUE(VerifyCheckpoint(CheckpointAt(folder_, step + 2)).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KilledJobTest, ::testing::Values("ring", "ps"),
+                         [](const auto& info) {
+                           return std::string(info.param);
+                         });
+
+}  // namespace
+}  // namespace psring
