@@ -27,8 +27,9 @@ absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
   return shards;
 }
 
-absl::Status ServeAll(Shards& shards, const proto::Welcome& job,
+absl::Status ServeAll(Shards& shards, Member& member,
                       absl::Duration step_timeout) {
+  const proto::Welcome& job = member.job();
   auto layout =
       Layout::Create({job.spec().tensors().begin(), job.spec().tensors().end()},
                      job.spec().bucket_bytes());
@@ -36,7 +37,11 @@ absl::Status ServeAll(Shards& shards, const proto::Welcome& job,
   size_t mine = 0;
   for (const ShardPlace& place : MapShards(*layout, job)) {
     if (place.server != job.rank()) continue;
-    shards[mine++]->Serve({{job, step_timeout}, *layout, place.range});
+    shards[mine++]->Serve(
+        {{job, step_timeout,
+          [&member](int64_t step) { member.ReportStep(step); }},
+         *layout,
+         place.range});
   }
   spdlog::info("ps {} serves {} parameters of {} to {} workers", job.rank(),
                layout->num_parameters(), job.spec().model(),
@@ -94,7 +99,7 @@ absl::Status RunServer(const ServerOptions& options,
   auto metrics =
       MetricsFile::Create(options.metrics_dir, job.servers(job.rank()), {});
   status = metrics.status();
-  if (status.ok()) status = ServeAll(shards, job, options.step_timeout);
+  if (status.ok()) status = ServeAll(shards, member, options.step_timeout);
   if (status.ok()) status = member.WaitForEnd();
   const nlohmann::json end = StopAll(shards, start);
   if (metrics.ok()) metrics->Write(end);

@@ -215,6 +215,9 @@ absl::Status ShardServer::OnPush(DataMessage message) {
     case StepGate::Verdict::kAccept:
       break;
   }
+  if (options_.on_step && header.step() > step_) {
+    options_.on_step(step_ = header.step());
+  }
   state.peers[worker] = message.peer;
   if (state.waiting_since == absl::InfiniteFuture()) {
     state.waiting_since = absl::Now();

@@ -7,6 +7,7 @@
 #define PSRING_PS_SHARD_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -30,6 +31,9 @@ struct ShardServerOptions {
   proto::Welcome job;  // of this server
   // A worker that holds others up for longer ends the job.
   absl::Duration step_timeout = absl::Seconds(60);
+  // Told the number of each step whose first gradient has come; on the shard's
+  // thread. May be empty.
+  std::function<void(int64_t step)> on_step = nullptr;
 };
 
 // Staleness of an update: how many updates by other workers its piece has seen
@@ -103,6 +107,7 @@ class ShardServer {
   std::vector<DataMessage> parked_pulls_;
   std::vector<absl::Time> last_message_;  // by worker
   std::set<std::string> dropped_;         // peers
+  int64_t step_ = -1;                     // the furthest that has begun
   StalenessStats staleness_;
   int64_t malformed_ = 0;
 };
