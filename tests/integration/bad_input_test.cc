@@ -1,0 +1,199 @@
+// What a user can get wrong on a command line: one clear line, a non-zero exit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/common/model/test_directory.h"
+#include "tests/integration/hand_job.h"
+#include "tests/worker/data_files.h"
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct WrongUse {
+  Flags argv;
+  Flags said;  // in the one line
+};
+
+std::ostream& operator<<(std::ostream& out, const WrongUse& use) {
+  for (const std::string& arg : use.argv) out << arg << " ";
+  return out;
+}
+
+void ExpectUsageError(const WrongUse& use) {
+  SCOPED_TRACE(::testing::PrintToString(use));
+  Flags argv = {PsringBinary()};
+  argv.insert(argv.end(), use.argv.begin(), use.argv.end());
+  const Ran ran = RunProcess(argv, Patience());
+  EXPECT_EQ(ran.code, 2) << ran.output;
+  EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+      << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr(absl::StrCat("psring ", use.argv[0])));
+  for (const std::string& part : use.said) {
+    EXPECT_THAT(ran.output, HasSubstr(part));
+  }
+}
+
+TEST(WrongFlag, OfPsIsNamedWithItsRange) {
+  const WrongUse kWrong[] = {
+      {{"ps", "--serverz=2"}, {"--serverz", "--help"}},
+      {{"ps", "--servers=4097"}, {"--servers", "4097", "4096"}},
+      {{"ps", "--workers=0"}, {"--workers", "0", "1 to 4096"}},
+      {{"ps", "--workers=two"}, {"--workers", "two"}},
+      {{"ps", "--shard-threads=0"}, {"--shard-threads", "1 to 64"}},
+      {{"ps", "--join-timeout=0.5"}, {"--join-timeout", "0.5"}},
+      {{"ps", "--log-level=loud"}, {"--log-level", "loud", "debug"}},
+      {{"ps"}, {"--coordinator=HOST:PORT is missing"}},
+      {{"ps", "--coordinator=here"}, {"--coordinator", "here", "HOST:PORT"}},
+      {{"ps", "--coordinator=127.0.0.1:70000"}, {"--coordinator", "70000"}},
+      {{"ps", "--coordinator=127.0.0.1:0", "--host-coordinator"},
+       {"--workers=N is missing"}},
+      {{"ps", "--coordinator=127.0.0.1:0", "--host-coordinator", "--workers=1",
+        "--servers=2", "--rank=2"},
+       {"ps 2", "--servers=2"}},
+  };
+  for (const WrongUse& use : kWrong) ExpectUsageError(use);
+}
+
+TEST(WrongFlag, OfWorkerIsNamedWithItsRange) {
+  const WrongUse kWrong[] = {
+      {{"worker", "--epoch=2"}, {"--epoch=2"}},
+      {{"worker", "--mode=star"}, {"--mode", "star", "ring"}},
+      {{"worker", "--batch-size=0"}, {"--batch-size", "0"}},
+      {{"worker", "--lr=-1"}, {"--lr", "-1"}},
+      {{"worker", "--momentum=2"}, {"--momentum", "2"}},
+      {{"worker", "--optimizer=sdg"}, {"--optimizer", "sdg", "adamw"}},
+      {{"worker", "--seed=-1"}, {"--seed", "-1"}},
+      {{"worker", "--steps=0"}, {"--steps", "0"}},
+      {{"worker", "--bucket-mb=0"}, {"--bucket-mb", "0"}},
+  };
+  for (const WrongUse& use : kWrong) ExpectUsageError(use);
+}
+
+TEST(WrongFlag, ThatContradictsAnotherIsNamedWithIt) {
+  const WrongUse kWrong[] = {
+      {{"worker", "--sync=ssp"}, {"--sync=ssp needs --staleness"}},
+      {{"worker", "--sync=bsp", "--staleness=2"},
+       {"--staleness is for --sync=ssp, not for bsp"}},
+      {{"worker", "--staleness=2"},
+       {"--staleness is for --sync=ssp, not for bsp"}},
+      {{"worker", "--mode=ring", "--sync=async"},
+       {"--mode=ring is synchronous", "--sync=async"}},
+      {{"worker", "--resume"}, {"--resume needs --checkpoint-dir"}},
+      {{"worker", "--checkpoint-every=5"},
+       {"--checkpoint-every needs --checkpoint-dir"}},
+      {{"worker", "--steps=5", "--epochs=2"}, {"--steps", "--epochs"}},
+      {{"launch", "--mode=ring", "--servers=1"}, {"--servers", "ring"}},
+      {{"launch", "--", "--mode=ring"}, {"--mode", "--"}},
+  };
+  for (const WrongUse& use : kWrong) ExpectUsageError(use);
+}
+
+TEST(WrongFlag, OfLaunchAndCompareIsNamedWithItsRange) {
+  const WrongUse kWrong[] = {
+      {{"launch", "--wrokers=2"}, {"--wrokers=2"}},
+      {{"launch", "--workers=0"}, {"--workers", "0"}},
+      {{"launch", "--servers=x"}, {"--servers", "x"}},
+      {{"compare", "--modes=ps-bsp,rign"}, {"rign"}},
+      {{"compare", "--modes=ps-ssp:-1"}, {"ps-ssp:-1"}},
+      {{"compare", "--epochs=0"}, {"--epochs", "0"}},
+      {{"compare", "--lr=-1"}, {"--lr", "-1"}},
+      {{"compare", "--", "--workers=2"}, {"--workers"}},
+  };
+  for (const WrongUse& use : kWrong) ExpectUsageError(use);
+}
+
+TEST(WrongFlag, BehindTheDashesEndsTheJobWithTheWorkersLine) {
+  const Ran ran = RunProcess({PsringBinary(), "launch", "--mode=ring",
+                              "--workers=1", "--", "--epoch=2"},
+                             Patience());
+  EXPECT_EQ(ran.code, 2) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
+  EXPECT_THAT(LastLine(ran.output), HasSubstr("--epoch=2"));
+}
+
+TEST(WrongName, OfAModelOrDataSetIsNamedWithThoseThatExist) {
+  const Flags alone = {"worker", "--mode=ring", "--workers=1", "--threads=1"};
+  WrongUse model = {alone, {"lennet", "lenet", "mlp", "resnet18"}};
+  model.argv.insert(model.argv.end(),
+                    {"--model=lennet", "--data=digits:train=8,test=8"});
+  ExpectUsageError(model);
+  WrongUse data = {alone, {"minst", "mnist:DIR", "digits"}};
+  data.argv.push_back("--data=minst:/tmp");
+  ExpectUsageError(data);
+}
+
+// One worker alone, on what a test has made of a tiny MNIST.
+class WrongData : public ::testing::Test {
+ protected:
+  WrongData() { testing::WriteTinyMnist(folder_); }
+
+  std::string Path(const std::string& name) { return folder_ + "/" + name; }
+
+  void ExpectError(const Flags& said) {
+    const Ran ran =
+        RunProcess({WorkerBinary(), "--mode=ring", "--workers=1", "--threads=1",
+                    "--model=mlp:6-10", "--steps=1", "--data=mnist:" + folder_},
+                   Patience());
+    EXPECT_GT(ran.code, 0) << ran.output;
+    EXPECT_LT(ran.code, 128) << ran.output;
+    for (const std::string& part : said) {
+      EXPECT_THAT(LastLine(ran.output), HasSubstr(part));
+    }
+    EXPECT_THAT(ran.output, Not(HasSubstr("trains")));
+  }
+
+  const std::string folder_ = testing::TestDirectory();
+};
+
+TEST_F(WrongData, MissingFileIsNamed) {
+  std::filesystem::remove(Path("t10k-labels-idx1-ubyte"));
+  ExpectError({"no data file", Path("t10k-labels-idx1-ubyte"), ".gz"});
+}
+
+TEST_F(WrongData, TruncatedFileIsNamedWithItsSizes) {
+  const std::string path = Path("train-images-idx3-ubyte");
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  ExpectError({path, "promises 3 items of 6 bytes, but 17 bytes follow",
+               "download it again"});
+}
+
+TEST_F(WrongData, TruncatedHeaderIsNamed) {
+  const std::string path = Path("train-labels-idx1-ubyte");
+  std::filesystem::resize_file(path, 5);
+  ExpectError({path, "holds 5 bytes", "Download the file again"});
+}
+
+TEST_F(WrongData, WrongMagicIsNamedWithTheRightOne) {
+  testing::WriteFile(Path("train-images-idx3-ubyte"),
+                     testing::Idx(0x801, {3, 2, 3}, std::string(18, '\0')));
+  ExpectError({Path("train-images-idx3-ubyte"), "magic number 0x00000801",
+               "expected 0x00000803", "right file?"});
+}
+
+TEST_F(WrongData, ImagesAndLabelsThatDifferInNumberAreBothNamed) {
+  testing::WriteFile(Path("train-labels-idx1-ubyte"),
+                     testing::Idx(0x801, {2}, std::string("\1\2", 2)));
+  ExpectError({Path("train-images-idx3-ubyte"), "3 images",
+               Path("train-labels-idx1-ubyte"), "2 labels"});
+}
+
+TEST_F(WrongData, EndsALaunchedJob) {
+  const Ran ran = RunProcess(
+      {PsringBinary(), "launch", "--workers=2", "--", "--data=mnist:/nowhere"},
+      Patience());
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(LastLine(ran.output), HasSubstr("/nowhere/train-images"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,85 @@
+// Strangers at every port of a job that trains: it goes on, and ends with the
+// weights that it would have ended with.
+#include "tests/integration/intruder.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/common/model/test_directory.h"
+#include "tests/integration/hand_job.h"
+#include "tests/integration/launched_job.h"
+#include "tests/testing/proc_fs.h"
+
+namespace psring {
+namespace {
+
+constexpr int kSteps = 3000;
+
+Flags LongTraining(const std::string& checkpoint_dir) {
+  Flags flags = SmallTraining();
+  flags.back() = absl::StrCat("--steps=", kSteps);
+  flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoint_dir));
+  return flags;
+}
+
+// What a job without visitors ends with. In bsp the topology does not matter.
+std::string UndisturbedCheckpoint() {
+  const std::string dir = testing::TestDirectory("-undisturbed");
+  HandJob job({.mode = "ring", .worker_flags = LongTraining(dir)});
+  job.StartAll();
+  job.ExpectAllEndWell();
+  return CheckpointAt(dir, kSteps);
+}
+
+class IntruderTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  IntruderTest()
+      : job_({.mode = GetParam(),
+              .servers = 2,
+              .worker_flags = LongTraining(dir_)}) {}
+
+  // The coordinator's port is the first process's.
+  std::map<std::string, size_t> ExpectedPorts() const {
+    if (GetParam() == "ring") return {{"worker 0", 2}, {"worker 1", 1}};
+    return {{"ps 0", 2}, {"ps 1", 1}, {"worker 0", 0}, {"worker 1", 0}};
+  }
+
+  // Said while the training goes on: "dropped peer 00c8 of tcp://...: why".
+  static void ExpectDropped(Process& process, int port) {
+    EXPECT_TRUE(process.WaitForOutput(
+        absl::StrCat(" of tcp://127.0.0.1:", port, ": "), Patience()))
+        << "Was the training over too soon?\n"
+        << process.Output();
+  }
+
+  const std::string dir_ = testing::TestDirectory();
+  HandJob job_;
+};
+
+TEST_P(IntruderTest, DisturbsNothing) {
+  job_.StartAll();
+  job_.TrainFor(absl::ZeroDuration());
+  Intruder intruder;
+  for (const auto& [name, num_ports] : ExpectedPorts()) {
+    const std::vector<int> ports = ListeningPorts(job_[name].pid());
+    EXPECT_EQ(ports.size(), num_ports) << name;
+    for (int port : ports) {
+      intruder.VisitWithRawBytes(port);
+      intruder.VisitWithFrames(port);
+    }
+    for (int port : ports) ExpectDropped(job_[name], port);
+  }
+  job_.ExpectAllEndWell();
+  EXPECT_EQ(
+      CheckpointDifference(CheckpointAt(dir_, kSteps), UndisturbedCheckpoint()),
+      "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, IntruderTest, ::testing::Values("ps", "ring"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace psring

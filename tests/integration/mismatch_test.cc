@@ -1,0 +1,133 @@
+// Processes that do not fit together: the one who disagrees is refused at once,
+// with both values; those who agree train.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/cluster/membership.h"
+#include "tests/integration/control_peer.h"
+#include "tests/integration/hand_job.h"
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+// SmallTraining with `flag`, in place of what it says of it.
+Flags With(const std::string& flag) {
+  const std::string name = flag.substr(0, flag.find('=') + 1);
+  Flags flags;
+  for (const std::string& other : SmallTraining()) {
+    if (!absl::StartsWith(other, name)) flags.push_back(other);
+  }
+  flags.push_back(flag);
+  return flags;
+}
+
+void ExpectRefused(Process& process, const Flags& parts) {
+  EXPECT_EQ(process.Wait(Patience()), 1) << process.Output();
+  const std::string line = LastLine(process.Output());
+  EXPECT_THAT(line, HasSubstr("refuses this process: "));
+  for (const std::string& part : parts) EXPECT_THAT(line, HasSubstr(part));
+}
+
+struct Disagreement {
+  std::string flag;
+  std::string said;
+};
+
+TEST(Mismatch, IsRefusedAtTheOneWhoDisagreesAndTheOthersTrain) {
+  HandJob job({.mode = "ring"});
+  job.Start("worker 0");
+  AwaitFirstRingWorker(job.port());
+  const Disagreement kDisagreements[] = {
+      {"--model=mlp:784-8-10",
+       "model: \"mlp:784-8-10\" here, \"mlp:784-16-10\" in the job"},
+      {"--lr=0.5", "optimizer.lr: 0.5 here, 0.01 in the job"},
+      {"--optimizer=adam", "optimizer.name: \"adam\" here, \"sgd\" in the job"},
+      {"--seed=7", "seed: 7 here, 0 in the job"},
+      {"--batch-size=16", "batch_size: 16 here, 8 in the job"},
+      {"--bucket-mb=1", "bucket_bytes: 1048576 here, 26214400 in the job"},
+      {"--data=digits:train=128,test=64", "digits:train=128,test=64"},
+  };
+  for (const auto& [flag, said] : kDisagreements) {
+    SCOPED_TRACE(flag);
+    ExpectRefused(job.Start("worker 1", With(flag)), {said});
+  }
+  job.Start("worker 1");
+  job.ExpectAllEndWell();
+}
+
+TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {
+  HandJob ps({.mode = "ps"});
+  ps.Start("ps 0");
+  const Ran worker =
+      RunProcess({WorkerBinary(), "--mode=ring", "--rank=1", "--workers=2",
+                  "--coordinator=" + ps.address(), "--data=digits:train=8"},
+                 Patience());
+  EXPECT_EQ(worker.code, 1) << worker.output;
+  EXPECT_THAT(LastLine(worker.output),
+              HasSubstr("--mode: ring here, ps in the job"));
+  HandJob ring({.mode = "ring"});
+  ring.Start("worker 0");
+  const Ran server =
+      RunProcess({PsBinary(), "--coordinator=" + ring.address()}, Patience());
+  EXPECT_EQ(server.code, 1) << server.output;
+  EXPECT_THAT(LastLine(server.output),
+              HasSubstr("--mode: ps here, ring in the job"));
+}
+
+// Both workers at once: whoever comes second is refused.
+TEST(Mismatch, OfSyncIsRefusedAndTheOthersEndWithTheHost) {
+  HandJob job({});
+  job.Start("ps 0");
+  job.Start("worker 0", With("--sync=bsp"));
+  job.Start("worker 1", With("--sync=async"));
+  int refused = -1;
+  const absl::Time deadline = Patience();
+  while (refused < 0 && absl::Now() < deadline) {
+    for (int i : {0, 1}) {
+      const absl::Time soon = absl::Now() + absl::Milliseconds(10);
+      if (job[absl::StrCat("worker ", i)].Wait(soon) != -1) refused = i;
+    }
+  }
+  ASSERT_GE(refused, 0);
+  ExpectRefused(job[absl::StrCat("worker ", refused)],
+                {refused == 0 ? "sync: BSP here, ASYNC in the job"
+                              : "sync: ASYNC here, BSP in the job"});
+  job["ps 0"].Signal(SIGINT);
+  EXPECT_EQ(job["ps 0"].Wait(Patience()), 128 + SIGINT);
+  Process& other = job[absl::StrCat("worker ", 1 - refused)];
+  EXPECT_EQ(other.Wait(Patience()), 1) << other.Output();
+}
+
+TEST(Mismatch, OfTheJobsSizeIsRefused) {
+  HandJob job({.mode = "ring"});
+  job.Start("worker 0");
+  Flags flags = SmallTraining();
+  flags.push_back("--workers=3");
+  ExpectRefused(job.Start("worker 1", flags),
+                {"--workers: 3 here, 2 in the job"});
+}
+
+TEST(Mismatch, OfTheProtocolIsRefusedAndTheJobGoesOn) {
+  HandJob job({.mode = "ring"});
+  job.Start("worker 0");
+  proto::Join join;
+  join.set_protocol_version(kProtocolVersion + 1);
+  join.set_role(proto::WORKER);
+  join.set_wanted_rank(1);
+  EXPECT_THAT(RefusalOf(job.port(), join),
+              HasSubstr(absl::StrCat("protocol version: ", kProtocolVersion + 1,
+                                     " here, ", kProtocolVersion,
+                                     " in the job. Run the same build")));
+  job.Start("worker 1");
+  job.ExpectAllEndWell();
+}
+
+}  // namespace
+}  // namespace psring

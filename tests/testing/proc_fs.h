@@ -1,0 +1,27 @@
+// What /proc tells of processes that a test has not started itself, and of
+// their ports.
+#ifndef PSRING_TESTS_TESTING_PROC_FS_H_
+#define PSRING_TESTS_TESTING_PROC_FS_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace psring {
+
+// The TCP ports (IPv4 or IPv6) that the process listens on, ascending.
+std::vector<int> ListeningPorts(pid_t pid);
+
+// The processes that `pid` has started and that live.
+std::vector<pid_t> ChildrenOf(pid_t pid);
+
+// "worker/worker --rank=1 ..."; empty when there is no such process.
+std::string CommandLine(pid_t pid);
+
+// False for a zombie too: its parent may not have asked for it yet.
+bool IsAlive(pid_t pid);
+
+}  // namespace psring
+
+#endif  // PSRING_TESTS_TESTING_PROC_FS_H_
