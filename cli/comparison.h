@@ -26,7 +26,7 @@ struct ModeResult {
   double server_bytes_per_step = 0;
   int64_t worker_peak_bytes = 0;
   int64_t server_peak_bytes = 0;
-  // In steps, over the servers; a ring's is 0.
+  // In updates by other workers that a gradient missed; a ring's is 0.
   double staleness_mean = 0;
   int64_t staleness_max = 0;
   uint32_t weights_crc32 = 0;

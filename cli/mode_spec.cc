@@ -53,23 +53,26 @@ std::string Explain(const ModeSpec& spec) {
            "together.";
   }
   if (spec.sync == "bsp") {
-    return "Bulk synchronous: servers hold the model. In each step they wait "
+    return "Bulk synchronous. Servers hold the model. In each step they wait "
            "for every worker's gradient, sum them, update once and answer with "
            "the new parameters. Nobody is ever behind; everybody waits for the "
            "slowest.";
   }
+  const std::string every_gradient =
+      "Servers apply each worker's gradient as an update of its own, in full, "
+      "as it comes: N workers make N updates in the time of one, so the model "
+      "moves faster, and diverges sooner. ";
   if (spec.sync == "ssp") {
     return absl::StrCat(
-        "Stale synchronous: servers apply each gradient as it comes, and a "
-        "worker may run at most ",
+        "Stale synchronous. ", every_gradient, "A worker may run at most ",
         spec.staleness, " step", spec.staleness == 1 ? "" : "s",
-        " ahead of the slowest one. Short "
-        "delays cost nothing; a gradient may be computed on parameters that "
-        "are a little old.");
+        " ahead of the slowest one: short delays cost nothing, and a gradient "
+        "may be computed on parameters that are a little old.");
   }
-  return "Asynchronous: servers apply each gradient as it comes and nobody "
-         "waits for anybody. The fastest pace, but gradients may be computed "
-         "on parameters of any age.";
+  return absl::StrCat(
+      "Asynchronous. ", every_gradient,
+      "Nobody waits for anybody: the fastest pace, but a gradient may be "
+      "computed on parameters of any age.");
 }
 
 }  // namespace psring

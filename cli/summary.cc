@@ -99,8 +99,8 @@ void AddStaleness(const Comparison& comparison,
   for (const ModeResult& mode : comparison.modes) {
     if (mode.spec.sync != "ssp" && mode.spec.sync != "async") continue;
     verdicts->push_back(absl::StrFormat(
-        "With %s a gradient was %.2f steps old on average and %d at worst; the "
-        "final accuracy was %s.",
+        "With %s a gradient missed %.2f updates by other workers on average "
+        "and %d at worst; the final accuracy was %s.",
         mode.spec.name, mode.staleness_mean, mode.staleness_max,
         FormatPercent(mode.test_accuracy)));
   }
