@@ -23,7 +23,7 @@ is_built() {
 run_bazel() {
   local flags=()
   [ -z "$torch" ] || flags+=("--repo_env=PSRING_TORCH=$torch")
-  [ -t 2 ] || flags+=(--noshow_progress --color=no)
+  [ -t 2 ] || flags+=(--color=no --curses=no --show_progress_rate_limit=60)
   (cd "$root" && bazel "$1" ${flags[@]+"${flags[@]}"} "${@:2}")
 }
 
