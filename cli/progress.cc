@@ -13,7 +13,7 @@
 namespace psring {
 namespace {
 
-constexpr int kBarWidth = 20;
+constexpr int kBarWidth = 12;  // the whole fits 80 columns
 constexpr int kNameWidth = 10;
 
 int64_t NumEpochs(const ProcessMetrics& worker) {

@@ -9,7 +9,7 @@
 
 namespace psring {
 
-// "ps-bsp  [#####.....] epoch 2/3  loss 0.1234  8,000 images/s  ETA 0:12".
+// "ps-bsp  [######......] epoch 2/3  loss 0.1234  8,000 images/s  ETA 0:12".
 std::string ProgressBar(const std::string& name, const ProcessMetrics& worker0);
 
 // "ps-bsp  epoch 2/3: train loss 0.12, test loss 0.13, accuracy 96.10%, ...".

@@ -38,8 +38,15 @@ std::string Printed(int columns, const Show& show) {
 
 TEST(ProgressBar, ShowsEpochLossRateAndTimeLeft) {
   EXPECT_EQ(ProgressBar("ring", HalfWay()),
-            "ring       [##########..........] epoch 2/4  loss 0.5000  1,234 "
+            "ring       [######......] epoch 2/4  loss 0.5000  1,234 "
             "images/s  ETA 0:30");
+}
+
+TEST(ProgressBar, FitsAnOrdinaryTerminal) {
+  ProcessMetrics worker = HalfWay();
+  worker.total_steps = 1000;
+  worker.steps[0] = {999, 1000, 12.3456, 123456};
+  EXPECT_LT(ProgressBar("ps-ssp:3", worker).size(), 80u);
 }
 
 TEST(ProgressBar, WaitsForTheFirstStep) {
@@ -50,7 +57,7 @@ TEST(ProgressBar, AtTheEndItIsFull) {
   ProcessMetrics worker = HalfWay();
   worker.steps.push_back({200, 60, 0.1, 1234});
   EXPECT_THAT(ProgressBar("ring", worker),
-              HasSubstr("[####################] epoch 4/4"));
+              HasSubstr("[############] epoch 4/4"));
   EXPECT_THAT(ProgressBar("ring", worker), HasSubstr("ETA 0:00"));
 }
 
@@ -81,7 +88,7 @@ TEST(Progress, OnATerminalOneLineIsRedrawnWhenSomethingIsNew) {
 TEST(Progress, TheLineFitsTheTerminal) {
   const std::string printed =
       Printed(20, [](Progress& progress) { progress.Show(HalfWay()); });
-  EXPECT_EQ(printed, "\rring       [#######\033[K");
+  EXPECT_EQ(printed, "\rring       [######.\033[K");
 }
 
 }  // namespace
