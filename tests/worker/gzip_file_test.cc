@@ -66,10 +66,13 @@ TEST_F(GzipFileTest, ReportsADamagedByte) {
   EXPECT_THAT(read.status().message(), HasSubstr("damaged"));
 }
 
-TEST_F(GzipFileTest, StopsBeforeASmallFileUnpacksToTooMuch) {
-  const auto read = Read(Gzip(std::string(50 << 20, '\0')), 1 << 20);
-  EXPECT_EQ(read.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(read.status().message(), HasSubstr(path_));
+TEST_F(GzipFileTest, StopsAtAFileThatHoldsOrUnpacksToTooMuch) {
+  const std::string zeros(50 << 20, '\0');
+  for (const std::string& bytes : {zeros, Gzip(zeros)}) {
+    const auto read = Read(bytes, 1 << 20);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(read.status().message(), HasSubstr(path_));
+  }
 }
 
 TEST_F(GzipFileTest, ReportsAFolder) {

@@ -107,8 +107,8 @@ TEST_F(ModelTest, ResNetsHaveTorchvisionsParameters) {
 TEST_F(ModelTest, ResNetsDrawTheVarianceThatKeepsGradients) {
   const auto model = Created("resnet18", kCifar10);
   const at::Tensor weight =
-      model->named_parameters()["layer4.1.conv1.weight"].detach();
-  // fan-out: 512 filters of 3x3.
+      model->named_parameters()["layer4.0.conv1.weight"].detach();
+  // Fan-out: 512 filters of 3x3; 256 channels come in.
   EXPECT_NEAR(weight.std().item<double>(), std::sqrt(2.0 / (512 * 9)), 1e-4);
   EXPECT_NEAR(weight.mean().item<double>(), 0, 1e-4);
 }
@@ -175,6 +175,7 @@ TEST_F(ModelTest, AnErrorNamesThePartAtFault) {
       {"lenet:5", kMnist, "Known: lenet"},
       {"resnet", kMnist, "Known: lenet"},
       {"lenet", {1, 15, 28, 10}, "at least 16x16 pixels, these are 1x15x28"},
+      {"lenet", {1, 28, 15, 10}, "at least 16x16 pixels, these are 1x28x15"},
       {"lenet", {1, 28, 0, 10}, "1x28x0"},
       {"resnet18", {3, 8, 8, 0}, "0 classes"},
       {"mlp:784--10", kMnist, "size 2 is ''"},
