@@ -10,6 +10,7 @@
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/sampler.h"
+#include "worker/split_mix.h"
 
 namespace psring {
 namespace {
@@ -17,14 +18,8 @@ namespace {
 constexpr int64_t kEvaluationBatch = 256;
 constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
-// Splitmix64's finalizer (Steele et al. 2014): unrelated seeds from related
-// numbers.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+// Unrelated seeds from related numbers.
+uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
 
 }  // namespace
 

@@ -3,14 +3,11 @@
 // servers.
 #include <torch/version.h>
 
-#include <cstdio>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/model/lr_schedule.h"
 #include "common/process_main.h"
 #include "ps/server.h"
 #include "worker/worker.h"
