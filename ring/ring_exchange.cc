@@ -158,6 +158,13 @@ absl::Status RingExchange::SumOverWorkers(absl::Span<double> values,
   });
 }
 
+absl::Status RingExchange::AllReduce(absl::Span<float> data, float scale,
+                                     absl::Time deadline) {
+  return RunTask([=](TcpCommunicator& c) {
+    return c.AllReduce(data, scale, deadline);
+  });
+}
+
 absl::Status RingExchange::SaveState(const std::string& directory,
                                      absl::Time deadline) {
   std::vector<const float*> slots;

@@ -56,6 +56,11 @@ class RingExchange : public GradientExchange {
                          absl::Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   absl::Time deadline) override;
+
+  // One allreduce by itself, between steps; see Communicator. Blocks.
+  absl::Status AllReduce(absl::Span<float> data, float scale,
+                         absl::Time deadline);
+
   int64_t bytes_sent() const override { return bytes_sent_; }
   int64_t bytes_received() const override { return bytes_received_; }
 
