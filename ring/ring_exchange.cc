@@ -160,9 +160,8 @@ absl::Status RingExchange::SumOverWorkers(absl::Span<double> values,
 
 absl::Status RingExchange::AllReduce(absl::Span<float> data, float scale,
                                      absl::Time deadline) {
-  return RunTask([=](TcpCommunicator& c) {
-    return c.AllReduce(data, scale, deadline);
-  });
+  return RunTask(
+      [=](TcpCommunicator& c) { return c.AllReduce(data, scale, deadline); });
 }
 
 absl::Status RingExchange::SaveState(const std::string& directory,

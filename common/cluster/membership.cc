@@ -83,6 +83,9 @@ std::vector<Membership::Outgoing> Membership::OnJoin(absl::Time now,
   member.process.set_host(join.host());
   member.process.set_pid(join.pid());
   *member.process.mutable_endpoints() = join.endpoints();
+  if (join.has_shared_memory()) {
+    *member.process.mutable_shared_memory() = join.shared_memory();
+  }
   member.process.set_address(join.address());
   member.process.set_hosts_coordinator(join.hosts_coordinator());
   member.wanted_rank = join.wanted_rank();

@@ -39,25 +39,45 @@ absl::StatusOr<FlatBuffer> FlatBuffer::Create(int64_t num_elements) {
   }
   buffer.data_ = static_cast<float*>(memory);
   buffer.size_ = num_elements;
+  buffer.owned_ = true;
+  return buffer;
+}
+
+FlatBuffer FlatBuffer::Borrow(float* data, int64_t num_elements) {
+  FlatBuffer buffer;
+  buffer.data_ = data;
+  buffer.size_ = num_elements;
   return buffer;
 }
 
 FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(owned_, other.owned_);
   return *this;
 }
 
-FlatBuffer::~FlatBuffer() { std::free(data_); }
+FlatBuffer::~FlatBuffer() {
+  if (owned_) std::free(data_);
+}
 
-absl::StatusOr<FlatModel> FlatModel::Create(Layout layout) {
+absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host) {
+  if (same_host == SameHost::kAuto) {
+    auto arena = WorkerArena::Create(layout);
+    if (!arena.ok()) return arena.status();
+    const int64_t n = layout.num_elements();
+    FlatBuffer parameters = FlatBuffer::Borrow((*arena)->parameters(), n);
+    FlatBuffer gradients = FlatBuffer::Borrow((*arena)->gradients(), n);
+    return FlatModel{std::move(layout), *std::move(arena),
+                     std::move(parameters), std::move(gradients)};
+  }
   absl::StatusOr<FlatBuffer> parameters =
       FlatBuffer::Create(layout.num_elements());
   if (!parameters.ok()) return parameters.status();
   absl::StatusOr<FlatBuffer> gradients =
       FlatBuffer::Create(layout.num_elements());
   if (!gradients.ok()) return gradients.status();
-  return FlatModel{std::move(layout), *std::move(parameters),
+  return FlatModel{std::move(layout), nullptr, *std::move(parameters),
                    *std::move(gradients)};
 }
 

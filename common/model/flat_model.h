@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
+#include "common/model/worker_arena.h"
 
 namespace psring {
 
@@ -17,6 +19,8 @@ class FlatBuffer {
  public:
   // RESOURCE_EXHAUSTED, with the size, when there is no memory.
   static absl::StatusOr<FlatBuffer> Create(int64_t num_elements);
+  // Memory of somebody else, who outlives the buffer.
+  static FlatBuffer Borrow(float* data, int64_t num_elements);
 
   FlatBuffer() = default;
   FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
@@ -31,14 +35,21 @@ class FlatBuffer {
  private:
   float* data_ = nullptr;
   int64_t size_ = 0;
+  bool owned_ = false;
 };
+
+// Where a worker's model lies: in memory of its own, or in an arena that the
+// processes of its host can map.
+enum class SameHost { kOff, kAuto };
 
 // A worker's parameters and gradients. Owned by the trainer's thread, which
 // lends the gradients of submitted buckets to the exchange until Finish.
 struct FlatModel {
-  static absl::StatusOr<FlatModel> Create(Layout layout);
+  static absl::StatusOr<FlatModel> Create(Layout layout,
+                                          SameHost same_host = SameHost::kOff);
 
   Layout layout;
+  std::unique_ptr<WorkerArena> arena;  // of both; null with kOff
   FlatBuffer parameters;
   FlatBuffer gradients;
 };

@@ -1,15 +1,17 @@
 #include "common/model/reduce.h"
 
-#include <algorithm>
-
+#include "absl/container/inlined_vector.h"
 #include "common/model/target_clones.h"
 
 namespace psring {
 namespace {
 
-// A tile's sum (16 KiB) stays in the first-level cache while the ranks' inputs
-// stream past it.
-constexpr int64_t kTileElements = 4096;
+UnalignedFloat* At(void* data, int64_t offset) {
+  return static_cast<UnalignedFloat*>(data) + offset;
+}
+const UnalignedFloat* At(const void* data, int64_t offset) {
+  return static_cast<const UnalignedFloat*>(data) + offset;
+}
 
 // All loops are elementwise: memory that is the same float is no dependency
 // between iterations, which "ivdep" says. Buffers are equal or disjoint.
@@ -22,43 +24,41 @@ void AddLoop(UnalignedFloat* out, const UnalignedFloat* a,
 }
 
 PSRING_TARGET_CLONES
-void AddScaleLoop(UnalignedFloat* out, const UnalignedFloat* a,
-                  const UnalignedFloat* b, float scale, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = (a[i] + b[i]) * scale;
-}
-
-PSRING_TARGET_CLONES
 void ScaleLoop(UnalignedFloat* out, const UnalignedFloat* a, float scale,
                int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] * scale;
 }
 
-UnalignedFloat* At(void* data, int64_t offset) {
-  return static_cast<UnalignedFloat*>(data) + offset;
-}
-const UnalignedFloat* At(const void* data, int64_t offset) {
-  return static_cast<const UnalignedFloat*>(data) + offset;
-}
+// 64 bytes: a cache line, and a register of the widest instruction set.
+// Narrower ones take several registers for it.
+constexpr int64_t kLine = 16;
+typedef float Line
+    __attribute__((vector_size(kLine * sizeof(float)), aligned(1), may_alias));
 
-// out[i] = scale * sum of inputs[first], inputs[first + 1], ... (mod N) over n
-// <= kTileElements elements from `offset` on. All inputs are read before `out`,
-// which may be one of them, is written.
-void SumTile(absl::Span<const void* const> inputs, size_t first, int64_t offset,
-             int64_t n, float scale, float* out) {
-  const auto input = [&](size_t i) {
-    return At(inputs[(first + i) % inputs.size()], offset);
-  };
-  const size_t last = inputs.size() - 1;
-  if (last == 0) return ScaleLoop(At(out, offset), input(0), scale, n);
-  UnalignedFloat tile[kTileElements];
-  const UnalignedFloat* sum = input(0);
-  for (size_t i = 1; i < last; ++i) {
-    AddLoop(tile, sum, input(i), n);
-    sum = tile;
+// outs[j][i] = scale * (inputs[0][i] + inputs[1][i] + ...), line by line: a
+// line of every input is in registers when the first output is written, so that
+// everything passes through the core once.
+PSRING_TARGET_CLONES
+void SumLoop(const void* const* inputs, int num_inputs, float scale,
+             void* const* outs, int num_outs, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLine <= n; i += kLine) {
+    Line sum = *reinterpret_cast<const Line*>(At(inputs[0], i));
+    for (int k = 1; k < num_inputs; ++k) {
+      sum += *reinterpret_cast<const Line*>(At(inputs[k], i));
+    }
+    sum *= scale;
+    for (int k = 0; k < num_outs; ++k) {
+      *reinterpret_cast<Line*>(At(outs[k], i)) = sum;
+    }
   }
-  AddScaleLoop(At(out, offset), sum, input(last), scale, n);
+  for (; i < n; ++i) {
+    float sum = *At(inputs[0], i);
+    for (int k = 1; k < num_inputs; ++k) sum += *At(inputs[k], i);
+    sum *= scale;
+    for (int k = 0; k < num_outs; ++k) *At(outs[k], i) = sum;
+  }
 }
 
 }  // namespace
@@ -74,13 +74,23 @@ void Scale(void* data, float scale, int64_t num_elements) {
 void CanonicalSum(Range bucket, Range range,
                   absl::Span<const void* const> inputs, float scale,
                   float* out) {
+  CanonicalSumToAll(bucket, range, inputs, scale, {&out, 1});
+}
+
+void CanonicalSumToAll(Range bucket, Range range,
+                       absl::Span<const void* const> inputs, float scale,
+                       absl::Span<float* const> outs) {
   const int n = static_cast<int>(inputs.size());
+  absl::InlinedVector<const void*, 16> from(inputs.size());
+  absl::InlinedVector<void*, 16> to(outs.size());
   for (int c = 0; c < n; ++c) {
     const Range part = Intersect(NearEqualPart(bucket, n, c), range);
-    for (int64_t begin = part.begin; begin < part.end; begin += kTileElements) {
-      const int64_t size = std::min(kTileElements, part.end - begin);
-      SumTile(inputs, c + 1, begin - range.begin, size, scale, out);
-    }
+    if (part.empty()) continue;
+    const int64_t offset = part.begin - range.begin;
+    for (int i = 0; i < n; ++i) from[i] = At(inputs[(c + 1 + i) % n], offset);
+    for (size_t i = 0; i < outs.size(); ++i) to[i] = At(outs[i], offset);
+    SumLoop(from.data(), n, scale, to.data(), static_cast<int>(to.size()),
+            part.size());
   }
 }
 

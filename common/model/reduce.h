@@ -30,6 +30,14 @@ void CanonicalSum(Range bucket, Range range,
                   absl::Span<const void* const> inputs, float scale,
                   float* out);
 
+// The same, written to every one of `outs`, each of which holds `range`: one
+// pass over memory. The outs may be the inputs, which are read before they are
+// written, element by element; that is why the stores are plain ones: a store
+// past the caches saves only the read of a line that has not been read.
+void CanonicalSumToAll(Range bucket, Range range,
+                       absl::Span<const void* const> inputs, float scale,
+                       absl::Span<float* const> outs);
+
 }  // namespace psring
 
 #endif  // PSRING_COMMON_MODEL_REDUCE_H_

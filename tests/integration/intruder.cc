@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/cluster/membership.h"
 #include "protos/cluster.pb.h"
 #include "protos/wire.pb.h"
 
@@ -55,7 +56,7 @@ std::string StrangersJobEnd() {
 
 std::string RoleOfNobody() {
   proto::ControlMessage message;
-  message.mutable_join()->set_protocol_version(1);
+  message.mutable_join()->set_protocol_version(kProtocolVersion);
   message.mutable_join()->set_pid(-1);
   return message.SerializeAsString();
 }

@@ -1,0 +1,59 @@
+#include "common/model/worker_arena.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+constexpr int64_t kPageElements = 4096 / sizeof(float);
+
+int64_t RoundToPage(int64_t elements) {
+  return (elements + kPageElements - 1) / kPageElements * kPageElements;
+}
+
+constexpr int64_t ElementsOf(int64_t bytes) {
+  return (bytes + sizeof(float) - 1) / sizeof(float);
+}
+
+}  // namespace
+
+WorkerArena::WorkerArena(const Layout& layout) {
+  const int64_t words = sizeof(std::atomic<int64_t>) * layout.num_buckets();
+  staging_ = RoundToPage(ElementsOf(sizeof(Block) + words));
+  parameters_ = staging_ + 2 * kStagingElements;
+  gradients_ = parameters_ + RoundToPage(layout.num_elements());
+  end_ = gradients_ + RoundToPage(layout.num_elements());
+}
+
+absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Create(
+    const Layout& layout) {
+  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout));
+  auto memory = ShmArena::Create(arena->end_ * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  arena->arena_ = *std::move(memory);
+  return arena;
+}
+
+absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Map(
+    const Layout& layout, const proto::SharedMemory& address) {
+  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout));
+  if (address.size_bytes() !=
+      arena->end_ * static_cast<int64_t>(sizeof(float))) {
+    return absl::UnavailableError(absl::StrCat(
+        "process ", address.pid(), " shares ", address.size_bytes(),
+        " bytes where the model takes ", arena->end_ * sizeof(float)));
+  }
+  auto memory = ShmArena::Map(address);
+  if (!memory.ok()) return memory.status();
+  arena->arena_ = *std::move(memory);
+  return arena;
+}
+
+std::atomic<int64_t>& WorkerArena::pushed(int bucket) {
+  return reinterpret_cast<std::atomic<int64_t>*>(arena_->data() +
+                                                 sizeof(Block))[bucket];
+}
+
+}  // namespace psring

@@ -1,0 +1,96 @@
+// What a worker shares with the processes of its host: its flat parameters and
+// gradients, and the words by which they tell each other what is ready.
+//
+// Every process derives the same offsets from the same layout; nothing that a
+// peer writes is ever taken for an address or a size.
+#ifndef PSRING_COMMON_MODEL_WORKER_ARENA_H_
+#define PSRING_COMMON_MODEL_WORKER_ARENA_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/model/layout.h"
+#include "common/net/shared_counter.h"
+#include "common/net/shm_arena.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// Of a collective among the workers of a host; see ring/local_group.h.
+struct alignas(64) CollectiveCall {
+  std::atomic<int64_t> offset;  // of its data, in elements of the arena; -1:
+                                // staged
+  std::atomic<int64_t> num_elements;
+};
+
+// What a shard of a server on this host tells this worker.
+struct alignas(64) ShardSignals {
+  std::atomic<uint32_t> attached;  // 1: the shard reads this arena
+  std::atomic<int64_t> answers;    // pieces answered since the start
+};
+
+class WorkerArena {
+ public:
+  // Shards beyond them are served by messages.
+  static constexpr int kMaxShards = 1024;
+  // Data that lies elsewhere passes through two such windows.
+  static constexpr int64_t kStagingElements = 64 * 1024;
+
+  // This worker's. RESOURCE_EXHAUSTED as ShmArena's.
+  static absl::StatusOr<std::unique_ptr<WorkerArena>> Create(
+      const Layout& layout);
+  // A peer's, of the same layout; UNAVAILABLE as ShmArena's, and where its size
+  // is not that layout's.
+  static absl::StatusOr<std::unique_ptr<WorkerArena>> Map(
+      const Layout& layout, const proto::SharedMemory& address);
+
+  const proto::SharedMemory& address() const { return arena_->address(); }
+
+  // layout.num_elements() each, page-aligned.
+  float* parameters() { return At(parameters_); }
+  float* gradients() { return At(gradients_); }
+
+  // Elements of the arena, in which offsets of collectives count.
+  float* floats() { return At(0); }
+  int64_t num_floats() const {
+    return arena_->size_bytes() / static_cast<int64_t>(sizeof(float));
+  }
+  // kStagingElements; `window` is 0 or 1.
+  float* staging(int window) {
+    return At(staging_ + window * kStagingElements);
+  }
+
+  SharedCounter& ready() { return block().ready; }
+  SharedCounter& done() { return block().done; }
+  CollectiveCall& call(int parity) { return block().calls[parity]; }
+  ShardSignals& shard(int index) { return block().shards[index]; }
+  // Steps whose gradients of this bucket have been pushed: step + 1, or 0.
+  std::atomic<int64_t>& pushed(int bucket);
+
+ private:
+  struct Block {
+    SharedCounter ready;
+    SharedCounter done;
+    CollectiveCall calls[2];
+    ShardSignals shards[kMaxShards];
+  };
+
+  explicit WorkerArena(const Layout& layout);
+  Block& block() { return *reinterpret_cast<Block*>(arena_->data()); }
+  float* At(int64_t element) {
+    return reinterpret_cast<float*>(arena_->data()) + element;
+  }
+
+  // In elements.
+  int64_t staging_ = 0;
+  int64_t parameters_ = 0;
+  int64_t gradients_ = 0;
+  int64_t end_ = 0;
+  std::unique_ptr<ShmArena> arena_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_MODEL_WORKER_ARENA_H_

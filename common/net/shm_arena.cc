@@ -1,0 +1,144 @@
+#include "common/net/shm_arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+// What the header page begins with.
+struct Header {
+  char magic[16];
+  uint64_t nonce;
+};
+constexpr char kMagic[16] = "psring arena 1";
+
+// The seals of every arena; F_SEAL_SEAL keeps them.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+int64_t MiB(int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
+// MemAvailable, or no bound where the kernel does not say.
+int64_t AvailableBytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  int64_t kib = 0;
+  while (meminfo >> key >> kib) {
+    if (key == "MemAvailable:") return kib << 10;
+    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+absl::Status NoMemory(int64_t bytes, const std::string& why) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("shared memory of ", MiB(bytes), " MiB: ", why,
+                   ". Free memory, use a smaller model, or --same-host=off, "
+                   "which takes ordinary memory"));
+}
+
+absl::Status NotHere(const proto::SharedMemory& address,
+                     const std::string& why) {
+  return absl::UnavailableError(
+      absl::StrCat("process ", address.pid(), ": ", why));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 46;
+  const int64_t available = AvailableBytes();
+  if (size_bytes < 0 || size_bytes > kMaxBytes || size_bytes > available) {
+    return NoMemory(size_bytes,
+                    absl::StrCat(MiB(available), " MiB are available"));
+  }
+  const int fd = memfd_create("psring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("shared memory: memfd_create: ", std::strerror(errno)));
+  }
+  std::unique_ptr<ShmArena> arena(new ShmArena(fd));
+  arena->address_.set_size_bytes(size_bytes);
+  const int64_t file_bytes = kHeaderBytes + size_bytes;
+  // posix_fallocate gives its error instead of setting errno.
+  int error = fchmod(fd, 0600) != 0 ? errno : 0;
+  if (error == 0) error = posix_fallocate(fd, 0, file_bytes);
+  if (error == EFBIG) {
+    return NoMemory(size_bytes,
+                    "the limit of a file's size (ulimit -f) is smaller");
+  }
+  if (error != 0) return NoMemory(size_bytes, std::strerror(error));
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot seal shared memory: ", std::strerror(errno)));
+  }
+  if (absl::Status s = arena->MapFile(); !s.ok()) return s;
+  std::random_device random;
+  Header header;
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.nonce = (static_cast<uint64_t>(random()) << 32) | random();
+  std::memcpy(arena->base_, &header, sizeof(header));
+  arena->address_.set_pid(getpid());
+  arena->address_.set_fd(fd);
+  arena->address_.set_nonce(header.nonce);
+  return arena;
+}
+
+// What is opened may be anything: another process can have that number here.
+absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Map(
+    const proto::SharedMemory& address) {
+  const std::string path =
+      absl::StrCat("/proc/", address.pid(), "/fd/", address.fd());
+  struct stat before;
+  if (stat(path.c_str(), &before) != 0) {
+    return NotHere(address, std::strerror(errno));
+  }
+  if (!S_ISREG(before.st_mode)) return NotHere(address, "it is not that file");
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return NotHere(address, std::strerror(errno));
+  std::unique_ptr<ShmArena> arena(new ShmArena(fd));
+  arena->address_ = address;
+  arena->address_.clear_doorbell_fds();
+  struct stat file;
+  if (fcntl(fd, F_GET_SEALS) != kSeals || fstat(fd, &file) != 0 ||
+      file.st_size != kHeaderBytes + address.size_bytes()) {
+    return NotHere(address, "it is not that memory");
+  }
+  if (absl::Status s = arena->MapFile(); !s.ok()) return s;
+  Header header;
+  std::memcpy(&header, arena->base_, sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 ||
+      header.nonce != address.nonce()) {
+    return NotHere(address, "its memory holds another number");
+  }
+  return arena;
+}
+
+absl::Status ShmArena::MapFile() {
+  void* memory = mmap(nullptr, kHeaderBytes + size_bytes(),
+                      PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (memory == MAP_FAILED) {
+    return NoMemory(size_bytes(), absl::StrCat("mmap: ", std::strerror(errno)));
+  }
+  base_ = static_cast<char*>(memory);
+  return absl::OkStatus();
+}
+
+ShmArena::~ShmArena() {
+  if (base_ != nullptr) munmap(base_, kHeaderBytes + size_bytes());
+  close(fd_);
+}
+
+}  // namespace psring

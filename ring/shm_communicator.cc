@@ -1,0 +1,121 @@
+#include "ring/shm_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "common/model/reduce.h"
+
+namespace psring {
+namespace {
+
+// Up to here every rank sums everything.
+constexpr size_t kSmallElements = 2048;
+
+using Pointers = absl::InlinedVector<float*, 16>;
+
+}  // namespace
+
+ShmCommunicator::ShmCommunicator(std::unique_ptr<LocalGroup> group, int threads)
+    : group_(std::move(group)), team_(threads) {}
+
+absl::Status ShmCommunicator::Staged(absl::Span<float> data,
+                                     absl::Time deadline,
+                                     absl::FunctionRef<void(Range)> use) {
+  const int64_t end = static_cast<int64_t>(data.size());
+  // Data without elements is a collective too.
+  for (int64_t begin = 0; begin == 0 || begin < end;
+       begin += WorkerArena::kStagingElements) {
+    const Range range{begin,
+                      std::min(begin + WorkerArena::kStagingElements, end)};
+    if (!range.empty()) {
+      std::memcpy(group_->NextWindow(), data.data() + range.begin,
+                  range.size() * sizeof(float));
+    }
+    if (absl::Status s = group_->EnterStaged(range.size(), deadline); !s.ok()) {
+      return s;
+    }
+    use(range);
+  }
+  return absl::OkStatus();
+}
+
+void ShmCommunicator::SumInto(Range whole, Range range, int64_t base,
+                              float scale, absl::Span<float* const> outs) {
+  team_.Run([&](int part) {
+    const Range mine = NearEqualPart(range, team_.size(), part);
+    if (mine.empty()) return;
+    absl::InlinedVector<const void*, 16> inputs;
+    for (int r = 0; r < size(); ++r) {
+      inputs.push_back(group_->data(r) + (mine.begin - base));
+    }
+    Pointers to;
+    for (float* out : outs) to.push_back(out + mine.begin);
+    CanonicalSumToAll(whole, mine, inputs, scale, to);
+  });
+}
+
+absl::Status ShmCommunicator::Reduce(absl::Span<float> data, float scale,
+                                     bool to_all, absl::Time deadline) {
+  const Range whole{0, static_cast<int64_t>(data.size())};
+  const Range slice = NearEqualPart(whole, size(), rank());
+  if (data.size() <= kSmallElements || !group_->Shares(data)) {
+    float* const out = data.data();
+    return Staged(data, deadline, [&](Range range) {
+      SumInto(whole, to_all ? range : Intersect(range, slice), range.begin,
+              scale, {&out, 1});
+    });
+  }
+  if (absl::Status s = group_->EnterShared(data, deadline); !s.ok()) return s;
+  Pointers outs;
+  for (int r = 0; r < size(); ++r) {
+    if (to_all || r == rank()) outs.push_back(group_->data(r));
+  }
+  SumInto(whole, slice, 0, scale, outs);
+  return group_->Leave(deadline);
+}
+
+absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
+                                        absl::Time deadline) {
+  return Reduce(data, scale, /*to_all=*/true, deadline);
+}
+
+absl::Status ShmCommunicator::ReduceScatter(absl::Span<float> data, float scale,
+                                            absl::Time deadline) {
+  return Reduce(data, scale, /*to_all=*/false, deadline);
+}
+
+absl::Status ShmCommunicator::AllGather(absl::Span<float> data,
+                                        absl::Time deadline) {
+  const Range whole{0, static_cast<int64_t>(data.size())};
+  // Copies the others' slices, as far as they lie in `range`.
+  const auto copy = [&](Range range) {
+    for (int r = 0; r < size(); ++r) {
+      const Range part = Intersect(NearEqualPart(whole, size(), r), range);
+      if (r == rank() || part.empty()) continue;
+      std::memcpy(data.data() + part.begin,
+                  group_->data(r) + (part.begin - range.begin),
+                  part.size() * sizeof(float));
+    }
+  };
+  if (!group_->Shares(data)) return Staged(data, deadline, copy);
+  if (absl::Status s = group_->EnterShared(data, deadline); !s.ok()) return s;
+  copy(whole);
+  return group_->Leave(deadline);
+}
+
+absl::Status ShmCommunicator::Broadcast(absl::Span<float> data, int root,
+                                        absl::Time deadline) {
+  const auto copy = [&](Range range) {
+    if (rank() == root || range.empty()) return;
+    std::memcpy(data.data() + range.begin, group_->data(root),
+                range.size() * sizeof(float));
+  };
+  if (!group_->Shares(data)) return Staged(data, deadline, copy);
+  if (absl::Status s = group_->EnterShared(data, deadline); !s.ok()) return s;
+  copy({0, static_cast<int64_t>(data.size())});
+  return group_->Leave(deadline);
+}
+
+}  // namespace psring
