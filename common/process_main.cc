@@ -1,5 +1,6 @@
 #include "common/process_main.h"
 
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
@@ -34,6 +35,12 @@ void ProcessFlags::AddTo(CLI::App& app) {
       ->group(cluster);
   app.add_option("--interface", interface,
                  "Network interface whose address is advertised")
+      ->group(cluster);
+  app.add_option("--same-host", same_host,
+                 "auto: processes of one host share memory; off: they send "
+                 "messages")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str()
       ->group(cluster);
   app.add_option("--join-timeout", join_timeout_s,
                  "Seconds until every process must have joined")
@@ -90,6 +97,8 @@ int ProcessMain(CLI::App& app, const ProcessFlags& flags, int argc, char** argv,
                  error.what());
     return 2;
   }
+  // A limit of file sizes is an error of ftruncate, not the process's end.
+  std::signal(SIGXFSZ, SIG_IGN);
   auto log = spdlog::stderr_color_mt("psring");
   log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
   log->set_level(spdlog::level::from_str(flags.log_level));

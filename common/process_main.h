@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/cluster/cluster_session.h"
+#include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 
 namespace psring {
@@ -26,6 +27,7 @@ struct ProcessFlags {
   std::string mode = "ps";  // of `psring worker`
   std::string advertise;
   std::string interface;
+  std::string same_host = "auto";
   double join_timeout_s = 60;
   double step_timeout_s = 60;
   std::string metrics_dir;
@@ -34,6 +36,9 @@ struct ProcessFlags {
   void AddTo(CLI::App& app);
   // What the flags and the launcher's environment say together.
   absl::StatusOr<ClusterOptions> Cluster(bool is_ps_process) const;
+  SameHost SameHostWish() const {
+    return same_host == "off" ? SameHost::kOff : SameHost::kAuto;
+  }
   absl::Duration step_timeout() const { return absl::Seconds(step_timeout_s); }
 };
 

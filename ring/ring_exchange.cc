@@ -1,5 +1,6 @@
 #include "ring/ring_exchange.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -8,13 +9,15 @@
 #include "common/model/job_plan.h"
 #include "common/model/lr_schedule.h"
 #include "common/model/state_files.h"
+#include "spdlog/spdlog.h"
 
 namespace psring {
 
 absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(
     Context& context, const Cancellation& cancellation,
-    const std::string& address, FlatModel& model) {
-  std::unique_ptr<RingExchange> exchange(new RingExchange(model));
+    const std::string& address, FlatModel& model, RingOptions options) {
+  std::unique_ptr<RingExchange> exchange(
+      new RingExchange(cancellation, model, options));
   std::promise<absl::StatusOr<std::string>> bound;
   auto endpoint = bound.get_future();
   exchange->thread_ = std::thread([self = exchange.get(), &context,
@@ -22,8 +25,9 @@ absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(
                                    b = std::move(bound)]() mutable {
     auto communicator = TcpCommunicator::Create(context, cancellation, address);
     if (!communicator.ok()) return b.set_value(communicator.status());
+    self->tcp_ = communicator->get();
     b.set_value((*communicator)->endpoint());
-    self->Run(*std::move(communicator));
+    self->Run(**communicator);
   });
   auto result = endpoint.get();
   if (!result.ok()) return result.status();
@@ -39,7 +43,7 @@ RingExchange::~RingExchange() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RingExchange::Run(std::unique_ptr<TcpCommunicator> communicator) {
+void RingExchange::Run(TcpCommunicator& tcp) {
   const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !tasks_.empty();
   };
@@ -55,21 +59,29 @@ void RingExchange::Run(std::unique_ptr<TcpCommunicator> communicator) {
       tasks_.pop_front();
       if (!failure_.ok()) continue;  // the ring is broken: nothing more is run
     }
-    const absl::Status status = task(*communicator);
-    bytes_sent_ = communicator->bytes_sent();
-    bytes_received_ = communicator->bytes_received();
+    const absl::Status status = shm_ != nullptr ? task(*shm_) : task(tcp);
+    bytes_sent_ = tcp.bytes_sent();
+    bytes_received_ = tcp.bytes_received();
     MutexLock lock(&mutex_);
     failure_.Update(status);
   }
 }
 
 void RingExchange::Post(Task task) {
+  if (inline_) return deferred_.push_back(std::move(task));
   MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
 }
 
 // Every task has its own deadline, so this wait ends too.
 absl::Status RingExchange::Drain() {
+  if (inline_) {
+    absl::Status status;
+    for (Task& task : std::exchange(deferred_, {})) {
+      if (status.ok()) status = task(*shm_);
+    }
+    return status;
+  }
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return tasks_.empty() && !busy_;
   };
@@ -92,7 +104,74 @@ absl::Status RingExchange::Connect(const proto::Welcome& job,
       Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::make_unique<Optimizer>(*std::move(optimizer));
-  return RunTask([this](TcpCommunicator& c) { return c.Connect(job_); });
+  return FindNodes(absl::Now() + step_timeout);
+}
+
+// Nobody relies on what only one side sees: ranks share memory when both have
+// mapped the other.
+absl::Status RingExchange::FindNodes(absl::Time deadline) {
+  const int n = job_.workers_size();
+  peers_.resize(n);
+  std::vector<float> reach(n * n, 0.0f);
+  if (model_.arena != nullptr) reach[job_.rank() * (n + 1)] = 1.0f;
+  for (int r = 0; r < n && model_.arena != nullptr; ++r) {
+    const proto::Process& peer = job_.workers(r);
+    if (r == job_.rank() || !peer.has_shared_memory()) continue;
+    auto arena = WorkerArena::Map(model_.layout, peer.shared_memory());
+    if (arena.ok()) {
+      peers_[r] = *std::move(arena);
+      reach[job_.rank() * n + r] = 1.0f;
+    } else {
+      spdlog::debug("worker {} is not on this host: {}", r,
+                    std::string(arena.status().message()));
+    }
+  }
+  absl::Status status = RunTask([&](Communicator&) {
+    tcp_->Connect(job_);
+    return tcp_->AllReduce(absl::MakeSpan(reach), 1.0f, deadline);
+  });
+  if (!status.ok()) return status;
+  nodes_ = NodesOf(n, reach);
+  UseSharedMemory();
+  return absl::OkStatus();
+}
+
+void RingExchange::UseSharedMemory() {
+  const int n = job_.workers_size();
+  if (static_cast<int>(nodes_.size()) == n && n > 1) return;
+  if (model_.arena == nullptr && n == 1) return;
+  const Node node = nodes_[NodeOfRank(nodes_, n, job_.rank())];
+  std::vector<int> ranks;
+  std::vector<WorkerArena*> arenas;
+  for (int i = 0; i < node.size; ++i) {
+    const int rank = (node.first + i) % n;
+    ranks.push_back(rank);
+    arenas.push_back(rank == job_.rank() ? model_.arena.get()
+                                         : peers_[rank].get());
+  }
+  std::unique_ptr<LocalGroup> group;
+  if (model_.arena != nullptr) {
+    group = std::make_unique<LocalGroup>(cancellation_, job_, std::move(ranks),
+                                         std::move(arenas));
+  }
+  if (nodes_.size() > 1) {
+    spdlog::info("ring of {} nodes; {} ranks share this one's memory",
+                 nodes_.size(), node.size);
+    RunTask([&](Communicator&) {
+      tcp_->UseNodes(nodes_, std::move(group));
+      return absl::OkStatus();
+    }).IgnoreError();  // cannot fail
+    return;
+  }
+  spdlog::info("all {} ranks share memory", n);
+  shm_ = std::make_unique<ShmCommunicator>(std::move(group), CommThreads(n));
+  inline_ = n >= static_cast<int>(std::thread::hardware_concurrency());
+}
+
+int RingExchange::CommThreads(int local_ranks) const {
+  if (options_.comm_threads > 0) return options_.comm_threads;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(cores / local_ranks, 1, 4);
 }
 
 absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
@@ -103,7 +182,7 @@ absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
     if (!slot.ok()) return slot.status();
     slots_.push_back(*std::move(slot));
   }
-  return RunTask([&](TcpCommunicator& c) {
+  return RunTask([&](Communicator& c) {
     absl::Status status = c.Broadcast(model_.parameters.span(), 0, deadline);
     for (FlatBuffer& slot : slots_) {
       status.Update(c.Broadcast(slot.span(), 0, deadline));
@@ -114,7 +193,7 @@ absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
 
 absl::Status RingExchange::Submit(int bucket) {
   submitted_.push_back(bucket);
-  Post([this, bucket, step = step_](TcpCommunicator& c) {
+  Post([this, bucket, step = step_](Communicator& c) {
     const Range range = model_.layout.bucket(bucket);
     absl::Status status = c.AllReduce({model_.gradients.data() + range.begin,
                                        static_cast<size_t>(range.size())},
@@ -148,20 +227,19 @@ void RingExchange::UpdateBucket(int bucket) {
 }
 
 absl::Status RingExchange::Synchronise(absl::Time deadline) {
-  return RunTask([=](TcpCommunicator& c) { return c.Barrier(deadline); });
+  return RunTask([=](Communicator& c) { return c.Barrier(deadline); });
 }
 
 absl::Status RingExchange::SumOverWorkers(absl::Span<double> values,
                                           absl::Time deadline) {
-  return RunTask([=](TcpCommunicator& c) mutable {
-    return c.SumMetrics(values, deadline);
-  });
+  return RunTask(
+      [=](Communicator& c) mutable { return c.SumMetrics(values, deadline); });
 }
 
 absl::Status RingExchange::AllReduce(absl::Span<float> data, float scale,
                                      absl::Time deadline) {
   return RunTask(
-      [=](TcpCommunicator& c) { return c.AllReduce(data, scale, deadline); });
+      [=](Communicator& c) { return c.AllReduce(data, scale, deadline); });
 }
 
 absl::Status RingExchange::SaveState(const std::string& directory,

@@ -3,7 +3,10 @@
 //
 // A thread of its own runs the collectives, since a ring's bytes move only
 // while every rank takes part, and the trainer's thread is busy with backward.
-// Tasks go to it through one queue; their results come back in order.
+// Tasks go to it through one queue; their results come back in order. Where all
+// ranks are on this host and it has no core for that thread, the collectives
+// run in Finish on the trainer's: a sum takes the same cores then as backward
+// does, and taking turns costs less than getting into each other's way.
 #ifndef PSRING_RING_RING_EXCHANGE_H_
 #define PSRING_RING_RING_EXCHANGE_H_
 
@@ -24,9 +27,16 @@
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
+#include "ring/shm_communicator.h"
 #include "ring/tcp_communicator.h"
 
 namespace psring {
+
+struct RingOptions {
+  // Threads that share a rank's part of a sum in shared memory; 0: this host's
+  // cores, shared by its ranks, at most 4.
+  int comm_threads = 0;
+};
 
 class RingExchange : public GradientExchange {
  public:
@@ -34,7 +44,7 @@ class RingExchange : public GradientExchange {
   // exchange; `model` outlives `context` too.
   static absl::StatusOr<std::unique_ptr<RingExchange>> Create(
       Context& context, const Cancellation& cancellation,
-      const std::string& address, FlatModel& model);
+      const std::string& address, FlatModel& model, RingOptions options = {});
 
   // Stops and joins.
   ~RingExchange() override;
@@ -43,6 +53,7 @@ class RingExchange : public GradientExchange {
   const std::string& endpoint() const { return endpoint_; }
 
   // The job is complete. `step_timeout`: how long one collective may take.
+  // Blocks until all ranks know who shares memory with whom.
   absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout);
 
   absl::Status Join(std::vector<FlatBuffer> slots,
@@ -65,11 +76,19 @@ class RingExchange : public GradientExchange {
   int64_t bytes_received() const override { return bytes_received_; }
 
  private:
-  using Task = std::function<absl::Status(TcpCommunicator&)>;
+  using Task = std::function<absl::Status(Communicator&)>;
 
-  explicit RingExchange(FlatModel& model) : model_(model) {}
+  RingExchange(const Cancellation& cancellation, FlatModel& model,
+               RingOptions options)
+      : cancellation_(cancellation), model_(model), options_(options) {}
 
-  void Run(std::unique_ptr<TcpCommunicator> communicator);
+  // Maps the arenas of the ranks that are on this host and learns from all
+  // others whom they have mapped.
+  absl::Status FindNodes(absl::Time deadline);
+  void UseSharedMemory();
+  int CommThreads(int local_ranks) const;
+
+  void Run(TcpCommunicator& tcp);
   // Hands a task to the thread; does not block.
   void Post(Task task);
   // Blocks until every task that was posted is done; the first error.
@@ -78,16 +97,24 @@ class RingExchange : public GradientExchange {
   void UpdateBucket(int bucket);
 
   // Fixed after Connect.
+  const Cancellation& cancellation_;
   FlatModel& model_;
+  const RingOptions options_;
   std::string endpoint_;
   proto::Welcome job_;
   absl::Duration step_timeout_ = absl::Seconds(60);
+  std::vector<std::unique_ptr<WorkerArena>> peers_;  // by rank; null: not
+                                                     // here, or this one
+  std::vector<Node> nodes_;
+  std::unique_ptr<ShmCommunicator> shm_;  // in place of the thread's own
+  bool inline_ = false;  // collectives run on the trainer's thread
 
   // The trainer's thread's own.
   std::vector<FlatBuffer> slots_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<int> submitted_;  // buckets of this step
   int64_t step_ = 0;
+  std::deque<Task> deferred_;  // inline_: until Drain
 
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<int64_t> bytes_received_ = 0;
@@ -98,6 +125,7 @@ class RingExchange : public GradientExchange {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
+  TcpCommunicator* tcp_ = nullptr;  // the thread's own
   std::thread thread_;
 };
 

@@ -58,6 +58,7 @@ void ShmCommunicator::SumInto(Range whole, Range range, int64_t base,
 
 absl::Status ShmCommunicator::Reduce(absl::Span<float> data, float scale,
                                      bool to_all, absl::Time deadline) {
+  if (size() == 1 && scale == 1.0f) return absl::OkStatus();
   const Range whole{0, static_cast<int64_t>(data.size())};
   const Range slice = NearEqualPart(whole, size(), rank());
   if (data.size() <= kSmallElements || !group_->Shares(data)) {

@@ -1,5 +1,6 @@
 #include "ring/tcp_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,14 @@ using proto::WireHeader;
 // hops of a 25 MB bucket are busy at once.
 constexpr int64_t kSegmentElements = 64 * 1024;
 
+// A peer that has done its part may be some collectives ahead.
+constexpr uint64_t kMaxAhead = 64;
+
+absl::string_view BytesOf(const float* data, Range range) {
+  return {reinterpret_cast<const char*>(data + range.begin),
+          range.size() * sizeof(float)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
@@ -32,197 +41,231 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   return communicator;
 }
 
-absl::Status TcpCommunicator::Connect(const proto::Welcome& job) {
-  job_ = job;
-  const proto::Process& next = job.workers((rank() + 1) % size());
-  if (next.endpoints_size() != 1) {
+void TcpCommunicator::Connect(const proto::Welcome& job) { job_ = job; }
+
+void TcpCommunicator::UseNodes(std::vector<Node> nodes,
+                               std::unique_ptr<LocalGroup> group) {
+  nodes_ = std::move(nodes);
+  group_ = std::move(group);
+}
+
+absl::StatusOr<Socket*> TcpCommunicator::SocketTo(int rank) {
+  std::unique_ptr<Socket>& socket = next_[rank];
+  if (socket != nullptr) return socket.get();
+  const proto::Process& peer = job_.workers(rank);
+  if (peer.endpoints_size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Describe(next), " has published no address"));
+        absl::StrCat(Describe(peer), " has published no address"));
   }
-  auto socket =
-      Socket::Connect(context_, next.endpoints(0), DataSocketOptions());
-  if (!socket.ok()) return socket.status();
-  next_ = *std::move(socket);
-  return absl::OkStatus();
+  auto connected =
+      Socket::Connect(context_, peer.endpoints(0), DataSocketOptions());
+  if (!connected.ok()) return connected.status();
+  socket = *std::move(connected);
+  return socket.get();
+}
+
+absl::Status TcpCommunicator::RunFlat(RoutePhase phase, absl::Span<float> data,
+                                      float scale, absl::Time deadline) {
+  return Run({.data = data,
+              .scale = scale,
+              .routes = RoutesOf(SingleNodes(size()), size(), phase,
+                                 static_cast<int64_t>(data.size())),
+              .comes_back = phase == RoutePhase::kAllReduce,
+              .deadline = deadline,
+              .inflows = {}});
 }
 
 absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
                                         absl::Time deadline) {
+  if (nodes_.empty()) {
+    return RunFlat(RoutePhase::kAllReduce, data, scale, deadline);
+  }
+  if (group_ != nullptr && !group_->Shares(data)) {
+    return absl::InvalidArgumentError(
+        "an allreduce of data that lies outside of the arena");
+  }
   return Run({.data = data,
               .scale = scale,
-              .reduces = true,
-              .gathers = true,
+              .routes = RoutesOf(nodes_, size(), RoutePhase::kAllReduce,
+                                 static_cast<int64_t>(data.size())),
+              .grouped = group_ != nullptr,
+              .comes_back = true,
               .deadline = deadline,
-              .stages = {}});
+              .inflows = {}});
 }
 
 absl::Status TcpCommunicator::ReduceScatter(absl::Span<float> data, float scale,
                                             absl::Time deadline) {
-  return Run({.data = data,
-              .scale = scale,
-              .reduces = true,
-              .gathers = false,
-              .deadline = deadline,
-              .stages = {}});
+  return RunFlat(RoutePhase::kReduceScatter, data, scale, deadline);
 }
 
 absl::Status TcpCommunicator::AllGather(absl::Span<float> data,
                                         absl::Time deadline) {
+  return RunFlat(RoutePhase::kAllGather, data, 1.0f, deadline);
+}
+
+absl::Status TcpCommunicator::Broadcast(absl::Span<float> data, int root,
+                                        absl::Time deadline) {
   return Run({.data = data,
-              .scale = 1.0f,
-              .reduces = false,
-              .gathers = true,
+              .routes = {BroadcastRoute(size(), root,
+                                        static_cast<int64_t>(data.size()))},
               .deadline = deadline,
-              .stages = {}});
+              .inflows = {}});
 }
 
-std::vector<Range> TcpCommunicator::SegmentsOfSlice(const Collective& c,
-                                                    int slice) const {
-  const Range all{0, static_cast<int64_t>(c.data.size())};
-  return SegmentsOf(NearEqualPart(all, size(), slice), kSegmentElements);
-}
-
-void TcpCommunicator::AddStages(Collective& c, RingPhase phase) {
-  for (int hop = 0; hop < num_hops(); ++hop) {
-    const int slice = SliceReceived(phase, rank(), size(), hop);
-    c.stages.push_back({SegmentsOfSlice(c, slice), 0});
-    c.segments_due += static_cast<int64_t>(c.stages.back().segments.size());
-  }
-}
-
-// Stages count the hops of both phases: 0 to N-2 reduce (or, in an allgather
-// alone, gather), N-1 to 2N-3 gather.
 absl::Status TcpCommunicator::Run(Collective c) {
   ++sequence_;
-  if (size() == 1) {
-    if (c.reduces) Scale(c.data.data(), c.scale, c.data.size());
-    return absl::OkStatus();
+  for (int r = 0; r < static_cast<int>(c.routes.size()); ++r) {
+    const Route& route = c.routes[r];
+    for (int v = 1; v < static_cast<int>(route.visits.size()); ++v) {
+      if (route.visits[v].agent != rank()) continue;
+      Inflow& inflow = c.inflows[{r, v}];
+      inflow.segments = SegmentsOf(route.range, kSegmentElements);
+      c.segments_due += static_cast<int64_t>(inflow.segments.size());
+    }
   }
-  if (c.reduces) AddStages(c, RingPhase::kReduceScatter);
-  if (c.gathers) AddStages(c, RingPhase::kAllGather);
-  const RingPhase first =
-      c.reduces ? RingPhase::kReduceScatter : RingPhase::kAllGather;
-  if (absl::Status s = SendFirst(c, first); !s.ok()) return s;
-  return ReceiveAll(c);
+  if (c.grouped) {
+    if (absl::Status s = group_->EnterShared(c.data, c.deadline); !s.ok()) {
+      return s;
+    }
+  }
+  for (int r = 0; r < static_cast<int>(c.routes.size()); ++r) {
+    if (c.routes[r].visits.front().agent != rank()) continue;
+    if (absl::Status s = SendFirst(c, r); !s.ok()) return s;
+  }
+  while (c.segments_due > 0) {
+    if (absl::Status s = Receive(c); !s.ok()) return s;
+  }
+  return c.grouped ? group_->Leave(c.deadline) : absl::OkStatus();
 }
 
-// In an allreduce our bytes can be sent from where they lie: they are
-// overwritten only by their own sums, which come back after they have gone.
-// Nothing comes back in the others, whose caller may free its data at once.
-absl::Status TcpCommunicator::SendFirst(const Collective& c, RingPhase phase) {
-  const int slice = FirstSliceSent(phase, rank(), size());
-  const bool comes_back = c.reduces && c.gathers;
-  for (const Range& range : SegmentsOfSlice(c, slice)) {
-    const float* data = c.data.data() + range.begin;
-    const size_t bytes = range.size() * sizeof(float);
-    Frame payload =
-        comes_back ? Frame::Borrow(data, bytes)
-                   : Frame::Copy({reinterpret_cast<const char*>(data), bytes});
-    if (absl::Status s = SendSegment(0, range, std::move(payload)); !s.ok()) {
+float* TcpCommunicator::DataOf(const Collective& c, int rank) const {
+  if (!c.grouped) return c.data.data();
+  const Node& node = nodes_[NodeOfRank(nodes_, size(), rank)];
+  return group_->data((rank - node.first + size()) % size());
+}
+
+absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
+  const Visit& visit = c.routes[route].visits.front();
+  if (c.routes[route].visits.size() == 1) {  // one rank alone
+    Scale(c.data.data(), c.scale, static_cast<int64_t>(c.data.size()));
+    return absl::OkStatus();
+  }
+  for (const Range& range :
+       SegmentsOf(c.routes[route].range, kSegmentElements)) {
+    if (absl::Status s =
+            SendSegment(c, route, 1, range, FirstPayload(c, visit, range));
+        !s.ok()) {
       return s;
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::SendSegment(int stage, Range range,
+// In an allreduce this rank's values can be sent from where they lie: they are
+// overwritten only by their own sums, which come back after they have gone.
+// Nothing comes back in the others, whose caller may free its data at once.
+Frame TcpCommunicator::FirstPayload(const Collective& c, const Visit& visit,
+                                    Range range) {
+  const int first = visit.num_ranks == 0 ? visit.agent : visit.first_rank;
+  const absl::string_view bytes = BytesOf(DataOf(c, first), range);
+  if (c.comes_back && visit.num_ranks == 1 && first == rank()) {
+    return Frame::Borrow(bytes.data(), bytes.size());
+  }
+  Frame payload = Frame::Copy(bytes);
+  for (int i = 1; i < visit.num_ranks; ++i) {
+    AddInto(payload.data(), DataOf(c, (first + i) % size()) + range.begin,
+            range.size());
+  }
+  return payload;
+}
+
+absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
+                                          int visit, Range range,
                                           Frame payload) {
+  auto socket = SocketTo(c.routes[route].visits[visit].agent);
+  if (!socket.ok()) return socket.status();
   DataMessage message;
   message.header.set_kind(WireHeader::SEGMENT);
   message.header.set_job_epoch(job_.job_epoch());
   message.header.set_sender(static_cast<uint32_t>(rank()));
   message.header.set_sequence(sequence_);
-  message.header.set_hop(static_cast<uint32_t>(stage));
+  message.header.set_bucket(static_cast<uint32_t>(route));
+  message.header.set_hop(static_cast<uint32_t>(visit));
   message.header.set_offset(static_cast<uint64_t>(range.begin));
   message.header.set_num_elements(static_cast<uint64_t>(range.size()));
   message.header.set_dtype(WireHeader::FLOAT32);
   message.payload = std::move(payload);
-  return SendData(*next_, std::move(message));
+  return SendData(**socket, std::move(message));
 }
 
 absl::Status TcpCommunicator::Receive(Collective& c) {
-  auto message =
-      NextMessage(absl::StrCat("collective ", sequence_), c.deadline);
+  auto message = NextMessage(c);
   if (!message.ok()) return message.status();
   const WireHeader& header = message->header;
-  const size_t stage = header.hop();
+  const int route = static_cast<int>(header.bucket());
+  const int visit = static_cast<int>(header.hop());
   const Range range{static_cast<int64_t>(header.offset()),
                     static_cast<int64_t>(header.offset()) +
                         static_cast<int64_t>(header.num_elements())};
-  if (stage >= c.stages.size() ||
-      c.stages[stage].received == c.stages[stage].segments.size() ||
-      !(c.stages[stage].segments[c.stages[stage].received] == range)) {
+  const auto found = c.inflows.find({route, visit});
+  if (found == c.inflows.end() ||
+      c.routes[route].visits[visit - 1].agent !=
+          static_cast<int>(header.sender()) ||
+      found->second.received == found->second.segments.size() ||
+      !(found->second.segments[found->second.received] == range)) {
     Drop(message->peer,
          absl::InvalidArgumentError(absl::StrCat(
-             "hop ", stage, ", elements ", range.begin, " to ", range.end,
+             "from rank ", header.sender(), ": slice ", route, ", hop ", visit,
+             ", elements ", range.begin, " to ", range.end,
              ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
-  ++c.stages[stage].received;
+  ++found->second.received;
   --c.segments_due;
-  return OnSegment(c, static_cast<int>(stage), range,
-                   std::move(message->payload));
+  return OnSegment(c, route, visit, range, std::move(message->payload));
 }
 
-absl::Status TcpCommunicator::OnSegment(Collective& c, int stage, Range range,
-                                        Frame payload) {
-  float* mine = c.data.data() + range.begin;
-  const size_t bytes = range.size() * sizeof(float);
-  const int last_stage = static_cast<int>(c.stages.size()) - 1;
-  const bool reducing = c.reduces && stage < num_hops();
-  if (reducing) {
-    AddInto(payload.data(), mine, range.size());
-    if (stage == num_hops() - 1) {
-      Scale(payload.data(), c.scale, range.size());
-    }
+absl::Status TcpCommunicator::OnSegment(Collective& c, int route, int visit,
+                                        Range range, Frame payload) {
+  const std::vector<Visit>& visits = c.routes[route].visits;
+  const Visit& here = visits[visit];
+  for (int i = 0; i < here.num_ranks; ++i) {
+    const int rank = (here.first_rank + i) % size();
+    AddInto(payload.data(), DataOf(c, rank) + range.begin, range.size());
   }
-  if (!reducing || stage == num_hops() - 1) {
-    std::memcpy(mine, payload.data(), bytes);
+  if (here.complete && here.num_ranks > 0) {
+    Scale(payload.data(), c.scale, range.size());
   }
-  if (stage == last_stage) return absl::OkStatus();
-  return SendSegment(stage + 1, range, std::move(payload));
+  if (here.complete) WriteToMembers(c, range, payload.data());
+  if (visit + 1 == static_cast<int>(visits.size())) return absl::OkStatus();
+  return SendSegment(c, route, visit + 1, range, std::move(payload));
 }
 
-// The root's segments go round until the rank before it: its neighbour gets
-// them in stage 0, the next in stage 1, and so on.
-absl::Status TcpCommunicator::Broadcast(absl::Span<float> data, int root,
-                                        absl::Time deadline) {
-  ++sequence_;
-  const int distance = (rank() - root + size()) % size();
-  const Range all{0, static_cast<int64_t>(data.size())};
-  Collective c{.data = data, .deadline = deadline, .stages = {}};
-  if (distance == 0 && size() > 1) {
-    for (const Range& range : SegmentsOf(all, kSegmentElements)) {
-      Frame payload =
-          Frame::Copy({reinterpret_cast<const char*>(data.data() + range.begin),
-                       range.size() * sizeof(float)});
-      if (absl::Status s = SendSegment(0, range, std::move(payload)); !s.ok()) {
-        return s;
-      }
-    }
+void TcpCommunicator::WriteToMembers(const Collective& c, Range range,
+                                     const void* values) {
+  const int members = c.grouped ? group_->size() : 1;
+  for (int i = 0; i < members; ++i) {
+    float* data = c.grouped ? group_->data(i) : c.data.data();
+    std::memcpy(data + range.begin, values, range.size() * sizeof(float));
   }
-  if (distance == 0) return absl::OkStatus();
-  c.stages.resize(num_hops());
-  c.stages[distance - 1].segments = SegmentsOf(all, kSegmentElements);
-  c.segments_due = static_cast<int64_t>(c.stages[distance - 1].segments.size());
-  return ReceiveAll(c);
 }
 
-absl::Status TcpCommunicator::ReceiveAll(Collective& c) {
-  while (c.segments_due > 0) {
-    if (absl::Status s = Receive(c); !s.ok()) return s;
+absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
+  const auto due = std::find_if(
+      early_.begin(), early_.end(),
+      [&](const DataMessage& m) { return m.header.sequence() == sequence_; });
+  if (due != early_.end()) {
+    DataMessage message = std::move(*due);
+    early_.erase(due);
+    return message;
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(
-    const std::string& what, absl::Time deadline) {
   while (true) {
     auto frames = listener_->TryReceive();
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) {
-      if (absl::Now() > deadline) return Late(what);
-      if (absl::Status s = Wait({listener_.get()}, cancellation_, deadline);
+      if (absl::Now() > c.deadline) return Late(c);
+      if (absl::Status s = Wait({listener_.get()}, cancellation_, c.deadline);
           !s.ok()) {
         return s;
       }
@@ -233,13 +276,17 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(
     auto message = ParseData(*std::move(*frames), /*at_router=*/true);
     const absl::Status status =
         message.ok() ? CheckHeader(message->header) : message.status();
-    if (status.ok()) return message;
-    Drop(peer, status);
+    if (!status.ok()) {
+      Drop(peer, status);
+    } else if (message->header.sequence() == sequence_) {
+      return message;
+    } else {
+      early_.push_back(*std::move(message));
+    }
   }
 }
 
 absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
-  const int previous = (rank() - 1 + size()) % size();
   if (header.kind() != WireHeader::SEGMENT ||
       header.dtype() != WireHeader::FLOAT32) {
     return absl::InvalidArgumentError("not a float32 segment");
@@ -247,11 +294,8 @@ absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
   if (header.job_epoch() != job_.job_epoch()) {
     return absl::InvalidArgumentError("a message of another job");
   }
-  if (header.sender() != static_cast<uint32_t>(previous)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "from rank ", header.sender(), ", but the one before is ", previous));
-  }
-  if (header.sequence() != sequence_) {
+  if (header.sequence() < sequence_ ||
+      header.sequence() > sequence_ + kMaxAhead) {
     return absl::InvalidArgumentError(absl::StrCat("collective ",
                                                    header.sequence(), ", but ",
                                                    sequence_, " is under way"));
@@ -266,18 +310,22 @@ void TcpCommunicator::Drop(const std::string& peer, const absl::Status& why) {
                endpoint(), std::string(why.message()));
 }
 
-absl::Status TcpCommunicator::Late(const std::string& what) const {
-  const proto::Process& previous = job_.workers((rank() - 1 + size()) % size());
-  return absl::DeadlineExceededError(
-      absl::StrCat(Describe(previous), " has sent nothing in time for ", what));
+absl::Status TcpCommunicator::Late(const Collective& c) const {
+  for (const auto& [place, inflow] : c.inflows) {
+    if (inflow.received == inflow.segments.size()) continue;
+    const auto [route, visit] = place;
+    const int previous = c.routes[route].visits[visit - 1].agent;
+    return absl::DeadlineExceededError(
+        absl::StrCat(Describe(job_.workers(previous)),
+                     " has sent nothing in time for collective ", sequence_));
+  }
+  return absl::InternalError("late without a missing segment");
 }
 
 int64_t TcpCommunicator::bytes_sent() const {
-  return next_ ? next_->bytes_sent() : 0;
-}
-
-int64_t TcpCommunicator::bytes_received() const {
-  return listener_->bytes_received();
+  int64_t bytes = 0;
+  for (const auto& [rank, socket] : next_) bytes += socket->bytes_sent();
+  return bytes;
 }
 
 }  // namespace psring

@@ -1,4 +1,6 @@
-// A ring over ZeroMQ: a socket that hears rank-1, a socket to rank+1.
+// A ring over ZeroMQ: a socket that hears the node before, sockets to the
+// agents of the next one (routes.h). Without shared memory every rank is a
+// node.
 //
 // A received segment is summed into where it arrived and sent on from there:
 // between its first and its last hop no byte is copied.
@@ -6,9 +8,12 @@
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,7 +23,8 @@
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
-#include "ring/segments.h"
+#include "ring/local_group.h"
+#include "ring/routes.h"
 
 namespace psring {
 
@@ -33,8 +39,13 @@ class TcpCommunicator : public Communicator {
 
   const std::string& endpoint() const { return listener_->endpoint(); }
 
-  // Connects to the next worker of the job; before any collective.
-  absl::Status Connect(const proto::Welcome& job);
+  // The job is complete; before any collective.
+  void Connect(const proto::Welcome& job);
+
+  // From now on allreduces go through `nodes`, more than one, the same on every
+  // rank. `group`: this rank's node, or null where it is alone. Data of an
+  // allreduce then has to lie in the group's arenas.
+  void UseNodes(std::vector<Node> nodes, std::unique_ptr<LocalGroup> group);
 
   int rank() const override { return job_.rank(); }
   int size() const override { return job_.workers_size(); }
@@ -47,55 +58,64 @@ class TcpCommunicator : public Communicator {
                          absl::Time deadline) override;
 
   int64_t bytes_sent() const;
-  int64_t bytes_received() const;
+  int64_t bytes_received() const { return listener_->bytes_received(); }
   // Messages that were not ours and were dropped.
   int64_t malformed() const { return malformed_; }
 
  private:
+  // What is still to come to this rank at one visit of one route: segments, in
+  // order.
+  struct Inflow {
+    std::vector<Range> segments;
+    size_t received = 0;
+  };
   // One collective under way.
   struct Collective {
     absl::Span<float> data;
     float scale = 1.0f;
-    bool reduces = false;
-    bool gathers = false;
+    std::vector<Route> routes;
+    bool grouped = false;  // peers of this node are read and written too
+    bool comes_back =
+        false;  // every rank's slices are overwritten by their sum
     absl::Time deadline;
-    // What is still to come, by stage (a hop of a phase): the segments of that
-    // stage's slice in order, and how many have come.
-    struct Stage {
-      std::vector<Range> segments;
-      size_t received = 0;
-    };
-    std::vector<Stage> stages;
+    std::map<std::pair<int, int>, Inflow> inflows;  // by route and visit
     int64_t segments_due = 0;
   };
 
   TcpCommunicator(Context& context, const Cancellation& cancellation)
       : context_(context), cancellation_(cancellation) {}
 
-  int num_hops() const { return size() - 1; }
-  absl::Status Run(Collective collective);
-  std::vector<Range> SegmentsOfSlice(const Collective& c, int slice) const;
-  void AddStages(Collective& c, RingPhase phase);
-  absl::Status SendFirst(const Collective& c, RingPhase phase);
-  absl::Status SendSegment(int stage, Range range, Frame payload);
-  absl::Status ReceiveAll(Collective& c);
-  // Receives one valid segment and does what its stage wants done.
+  absl::Status RunFlat(RoutePhase phase, absl::Span<float> data, float scale,
+                       absl::Time deadline);
+  absl::Status Run(Collective c);
+  // `rank`, a member of this node, has its data there.
+  float* DataOf(const Collective& c, int rank) const;
+  absl::Status SendFirst(const Collective& c, int route);
+  Frame FirstPayload(const Collective& c, const Visit& visit, Range range);
+  absl::Status SendSegment(const Collective& c, int route, int visit,
+                           Range range, Frame payload);
+  absl::StatusOr<Socket*> SocketTo(int rank);
+  // Receives one valid segment and does what its visit wants done.
   absl::Status Receive(Collective& c);
-  absl::Status OnSegment(Collective& c, int stage, Range range, Frame payload);
-  // A valid message from the previous rank, or nothing: what is not valid is
-  // dropped, logged and counted.
-  absl::StatusOr<DataMessage> NextMessage(const std::string& what,
-                                          absl::Time deadline);
+  absl::Status OnSegment(Collective& c, int route, int visit, Range range,
+                         Frame payload);
+  void WriteToMembers(const Collective& c, Range range, const void* values);
+  // A valid message of this collective: what is not valid is dropped, logged
+  // and counted; what comes too early is kept.
+  absl::StatusOr<DataMessage> NextMessage(const Collective& c);
   absl::Status CheckHeader(const proto::WireHeader& header) const;
   void Drop(const std::string& peer, const absl::Status& why);
-  absl::Status Late(const std::string& what) const;
+  absl::Status Late(const Collective& c) const;
 
   Context& context_;
   const Cancellation& cancellation_;
   proto::Welcome job_;
+  std::vector<Node> nodes_;
+  std::unique_ptr<LocalGroup> group_;
   std::unique_ptr<Socket> listener_;
-  std::unique_ptr<Socket> next_;
-  uint64_t sequence_ = 0;  // of the collective under way
+  std::map<int, std::unique_ptr<Socket>> next_;  // by rank
+  uint64_t sequence_ = 0;                        // of the collective under way
+  std::deque<DataMessage> early_;
   std::set<std::string> dropped_;
   int64_t malformed_ = 0;
 };

@@ -81,7 +81,7 @@ absl::Status WorkerRun::Load() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto flat = FlatModel::Create(*std::move(layout));
+  auto flat = FlatModel::Create(*std::move(layout), options_.same_host);
   if (!flat.ok()) return flat.status();
   flat_ = *std::move(flat);
   spec_.set_dataset_size(data_.train.size());
@@ -129,9 +129,12 @@ absl::Status WorkerRun::Join() {
   if (!session.ok()) return session.status();
   session_ = *std::move(session);
   proto::Join join;
+  if (flat_->arena != nullptr) {
+    *join.mutable_shared_memory() = flat_->arena->address();
+  }
   if (ring()) {
-    auto exchange = RingExchange::Create(context_, cancellation_,
-                                         session_->address(), *flat_);
+    auto exchange = RingExchange::Create(
+        context_, cancellation_, session_->address(), *flat_, options_.ring);
     if (!exchange.ok()) return exchange.status();
     ring_ = exchange->get();
     join.add_endpoints(ring_->endpoint());

@@ -8,8 +8,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/cluster/cluster_session.h"
+#include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
+#include "ring/ring_exchange.h"
 
 namespace psring {
 
@@ -20,6 +22,8 @@ struct WorkerOptions {
   proto::JobSpec spec;
   std::string data = "digits";  // with its directory
   int threads = 0;  // of libtorch; 0: this host's cores, shared by its workers
+  RingOptions ring;
+  SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end

@@ -71,6 +71,11 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
                  "Compute threads; 0: the host's cores, shared by its workers")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  app.add_option("--comm-threads", options.ring.comm_threads,
+                 "Threads of a sum in shared memory (ring); 0: the host's "
+                 "cores, shared by its workers, at most 4")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
   const char* group = "Checkpoints";
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
                  "Folder for checkpoints, shared by all hosts")
@@ -198,6 +203,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     spec.set_decay_every_epochs(lr_step_epochs);
   }
   options.data = data;
+  options.same_host = process.SameHostWish();
   options.step_timeout = process.step_timeout();
   options.metrics_dir = process.metrics_dir;
   return absl::OkStatus();

@@ -4,68 +4,184 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/model/reduce.h"
+#include "common/model/worker_arena.h"
 #include "common/mutex.h"
+#include "ring/shm_communicator.h"
 #include "ring/tcp_communicator.h"
 
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 
-using Body = std::function<void(TcpCommunicator&)>;
+// How the ranks reach each other.
+enum class Path {
+  kTcp,         // messages alone
+  kShm,         // all ranks share memory, and so does the data
+  kShmStaged,   // the same, with data that lies elsewhere
+  kMixed,       // two hosts, one half of the ranks each
+  kMixedRound,  // the same, a host's ranks around the end of the ring
+};
 
-// Runs `body` once a rank, each rank a thread with its own context.
-void RunRing(int n, const Body& body) {
-  proto::Welcome job;
-  job.set_job_epoch(99);
-  for (int r = 0; r < n; ++r) {
-    job.add_workers()->set_rank(r);
-    job.mutable_workers(r)->set_host("h");
-    job.mutable_workers(r)->set_role(proto::WORKER);
+constexpr int64_t kMaxElements = 300001;
+
+// One rank of a test's ring.
+struct Rank {
+  Communicator& c;
+  TcpCommunicator* tcp;  // null: not in use
+  WorkerArena* arena;    // null: data lies elsewhere
+  std::vector<float> elsewhere;
+
+  // The data of a collective: the same memory in each.
+  absl::Span<float> Place(const std::vector<float>& values) {
+    if (arena == nullptr) {
+      elsewhere = values;
+      return absl::MakeSpan(elsewhere);
+    }
+    std::copy(values.begin(), values.end(), arena->gradients());
+    return {arena->gradients(), values.size()};
   }
-  Mutex mutex;
-  int listening = 0;
-  int done = 0;
-  std::vector<std::thread> threads;
-  for (int r = 0; r < n; ++r) {
-    threads.emplace_back([&, r] {
-      Context context;
-      Cancellation cancellation;
-      auto communicator =
-          TcpCommunicator::Create(context, cancellation, "127.0.0.1");
-      ASSERT_TRUE(communicator.ok()) << communicator.status();
-      proto::Welcome mine;
-      {
-        MutexLock lock(&mutex);
-        job.mutable_workers(r)->add_endpoints((*communicator)->endpoint());
-        ++listening;
-        const auto all = [&] { return listening == n; };
-        mutex.Await(all);
-        mine = job;
-      }
-      mine.set_rank(r);
-      ASSERT_TRUE((*communicator)->Connect(mine).ok());
-      body(**communicator);
-      // Nobody closes while another still works.
-      MutexLock lock(&mutex);
-      ++done;
-      const auto all_done = [&] { return done == n; };
-      mutex.Await(all_done);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+};
+
+using Body = std::function<void(Rank&)>;
+
+std::vector<float> VectorOf(absl::Span<const float> data) {
+  return {data.begin(), data.end()};
 }
+
+std::vector<int> HostsOf(Path path, int n) {
+  std::vector<int> hosts(n, 0);
+  for (int r = 0; r < n; ++r) {
+    if (path == Path::kTcp) hosts[r] = r;
+    if (path == Path::kMixed) hosts[r] = r < (n + 1) / 2 ? 0 : 1;
+    if (path == Path::kMixedRound) hosts[r] = (r + 1) % n < (n + 1) / 2 ? 0 : 1;
+  }
+  return hosts;
+}
+
+// A job of n ranks: what they publish of themselves.
+class TestJob {
+ public:
+  TestJob(int n, Path path) : n_(n), path_(path), hosts_(HostsOf(path, n)) {
+    welcome_.set_job_epoch(99);
+    for (int r = 0; r < n; ++r) {
+      welcome_.add_workers()->set_rank(r);
+      welcome_.mutable_workers(r)->set_host("h");
+      welcome_.mutable_workers(r)->set_role(proto::WORKER);
+    }
+    proto::TensorShape tensor;
+    tensor.set_name("all");
+    tensor.add_shape(kMaxElements);
+    layout_ = *Layout::Create({tensor}, 1 << 30);
+  }
+
+  void Run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n_; ++r) {
+      threads.emplace_back([&, r] { RunRank(r, body); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  void AwaitAll(int& count) {
+    MutexLock lock(&mutex_);
+    ++count;
+    const auto all = [&] { return count == n_; };
+    mutex_.Await(all);
+  }
+
+  std::unique_ptr<LocalGroup> GroupOf(int r, const Node& node) {
+    std::vector<int> ranks;
+    std::vector<WorkerArena*> arenas;
+    for (int i = 0; i < node.size; ++i) {
+      ranks.push_back((node.first + i) % n_);
+      if (ranks.back() == r) {
+        arenas.push_back(arenas_[r].get());
+        continue;
+      }
+      auto mapped =
+          WorkerArena::Map(*layout_, arenas_[ranks.back()]->address());
+      EXPECT_TRUE(mapped.ok()) << mapped.status();
+      arenas.push_back(mapped->get());
+      MutexLock lock(&mutex_);
+      mapped_.push_back(*std::move(mapped));
+    }
+    return std::make_unique<LocalGroup>(cancellation_, welcomes_[r],
+                                        std::move(ranks), std::move(arenas));
+  }
+
+  void RunRank(int r, const Body& body) {
+    Context context;
+    auto tcp = TcpCommunicator::Create(context, cancellation_, "127.0.0.1");
+    ASSERT_TRUE(tcp.ok()) << tcp.status();
+    auto arena = WorkerArena::Create(*layout_);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    {
+      MutexLock lock(&mutex_);
+      welcome_.mutable_workers(r)->add_endpoints((*tcp)->endpoint());
+      arenas_[r] = *std::move(arena);
+    }
+    AwaitAll(listening_);
+    {
+      MutexLock lock(&mutex_);
+      welcomes_[r] = welcome_;
+      welcomes_[r].set_rank(r);
+    }
+    (*tcp)->Connect(welcomes_[r]);
+    std::vector<float> reach;
+    for (int a : hosts_) {
+      for (int b : hosts_) reach.push_back(a == b ? 1.0f : 0.0f);
+    }
+    const std::vector<Node> nodes = NodesOf(n_, reach);
+    std::unique_ptr<ShmCommunicator> shm;
+    auto group = GroupOf(r, nodes[NodeOfRank(nodes, n_, r)]);
+    if (nodes.size() == 1 && path_ != Path::kTcp) {
+      shm = std::make_unique<ShmCommunicator>(std::move(group), 1 + r % 2);
+    } else if (path_ != Path::kTcp) {
+      (*tcp)->UseNodes(nodes, std::move(group));
+    }
+    const bool elsewhere = path_ == Path::kTcp || path_ == Path::kShmStaged;
+    Rank rank{shm != nullptr ? static_cast<Communicator&>(*shm) : **tcp,
+              shm != nullptr ? nullptr : tcp->get(),
+              elsewhere ? nullptr : arenas_[r].get(),
+              {}};
+    body(rank);
+    AwaitAll(done_);  // nobody closes while another still works
+  }
+
+  const int n_;
+  const Path path_;
+  const std::vector<int> hosts_;
+  std::optional<Layout> layout_;
+  Cancellation cancellation_;
+  Mutex mutex_;
+  proto::Welcome welcome_;
+  proto::Welcome welcomes_[16];
+  std::unique_ptr<WorkerArena> arenas_[16];
+  std::vector<std::unique_ptr<WorkerArena>> mapped_;
+  int listening_ = 0;
+  int done_ = 0;
+};
+
+void RunRing(int n, Path path, const Body& body) { TestJob(n, path).Run(body); }
 
 // Rank r's data; irregular, so that the order of a sum shows in its bits.
 std::vector<float> DataOf(int rank, int64_t elements) {
@@ -86,30 +202,40 @@ std::vector<float> CanonicalSumOf(int n, int64_t elements, float scale) {
   return sum;
 }
 
-const std::vector<int64_t> kSizes = {0, 1, 7, 15, 16, 17, 100, 4097, 300001};
+const std::vector<int64_t> kSizes = {0,  1,   7,    15,    16,
+                                     17, 100, 4097, 70001, kMaxElements};
 
-class CommunicatorTest : public ::testing::TestWithParam<int> {};
+class CommunicatorTest
+    : public ::testing::TestWithParam<std::tuple<int, Path>> {
+ protected:
+  int n() const { return std::get<0>(GetParam()); }
+  void RunRanks(const Body& body) {
+    RunRing(n(), std::get<1>(GetParam()), body);
+  }
+};
 
 TEST_P(CommunicatorTest, AllReduceGivesEveryRankTheCanonicalBits) {
-  const int n = GetParam();
-  const float scale = 1.0f / static_cast<float>(n);
-  RunRing(n, [&](Communicator& c) {
+  const float scale = 1.0f / static_cast<float>(n());
+  RunRanks([&](Rank& rank) {
     for (int64_t elements : kSizes) {
-      std::vector<float> data = DataOf(c.rank(), elements);
-      ASSERT_TRUE(c.AllReduce(absl::MakeSpan(data), scale, Soon()).ok());
-      ASSERT_EQ(data, CanonicalSumOf(n, elements, scale)) << elements;
+      const absl::Span<float> data =
+          rank.Place(DataOf(rank.c.rank(), elements));
+      const absl::Status status = rank.c.AllReduce(data, scale, Soon());
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(VectorOf(data), CanonicalSumOf(n(), elements, scale))
+          << elements;
     }
   });
 }
 
 TEST_P(CommunicatorTest, ReduceScatterThenAllGatherIsAllReduce) {
-  const int n = GetParam();
-  RunRing(n, [&](Communicator& c) {
+  RunRanks([&](Rank& rank) {
     for (int64_t elements : kSizes) {
-      const std::vector<float> sum = CanonicalSumOf(n, elements, 1.0f);
-      std::vector<float> data = DataOf(c.rank(), elements);
-      ASSERT_TRUE(c.ReduceScatter(absl::MakeSpan(data), 1.0f, Soon()).ok());
-      const Range mine = NearEqualPart({0, elements}, n, c.rank());
+      const std::vector<float> sum = CanonicalSumOf(n(), elements, 1.0f);
+      const absl::Span<float> data =
+          rank.Place(DataOf(rank.c.rank(), elements));
+      ASSERT_TRUE(rank.c.ReduceScatter(data, 1.0f, Soon()).ok());
+      const Range mine = NearEqualPart({0, elements}, n(), rank.c.rank());
       for (int64_t i = 0; i < elements; ++i) {
         if (i >= mine.begin && i < mine.end) {
           ASSERT_EQ(data[i], sum[i]);
@@ -117,79 +243,117 @@ TEST_P(CommunicatorTest, ReduceScatterThenAllGatherIsAllReduce) {
           data[i] = -1.0f;  // only its own slice counts
         }
       }
-      ASSERT_TRUE(c.AllGather(absl::MakeSpan(data), Soon()).ok());
-      ASSERT_EQ(data, sum) << elements;
+      ASSERT_TRUE(rank.c.AllGather(data, Soon()).ok());
+      ASSERT_EQ(VectorOf(data), sum) << elements;
     }
   });
 }
 
 TEST_P(CommunicatorTest, BroadcastReachesAllFromAnyRoot) {
-  const int n = GetParam();
-  RunRing(n, [&](Communicator& c) {
-    for (int root = 0; root < n; ++root) {
+  RunRanks([&](Rank& rank) {
+    for (int root = 0; root < n(); ++root) {
       for (int64_t elements : kSizes) {
-        std::vector<float> data = DataOf(c.rank(), elements);
-        ASSERT_TRUE(c.Broadcast(absl::MakeSpan(data), root, Soon()).ok());
-        ASSERT_EQ(data, DataOf(root, elements));
+        const absl::Span<float> data =
+            rank.Place(DataOf(rank.c.rank(), elements));
+        ASSERT_TRUE(rank.c.Broadcast(data, root, Soon()).ok());
+        ASSERT_EQ(VectorOf(data), DataOf(root, elements));
       }
     }
   });
 }
 
 TEST_P(CommunicatorTest, BarrierHoldsUntilEverybodyIsThere) {
-  const int n = GetParam();
   std::atomic<int> arrived = 0;
-  RunRing(n, [&](Communicator& c) {
+  RunRanks([&](Rank& rank) {
     for (int round = 1; round <= 20; ++round) {
       ++arrived;
-      ASSERT_TRUE(c.Barrier(Soon()).ok());
-      ASSERT_GE(arrived.load(), n * round);
+      ASSERT_TRUE(rank.c.Barrier(Soon()).ok());
+      ASSERT_GE(arrived.load(), n() * round);
     }
   });
 }
 
 TEST_P(CommunicatorTest, SumMetricsAddsDoublesInRankOrder) {
-  const int n = GetParam();
-  RunRing(n, [&](Communicator& c) {
+  RunRanks([&](Rank& rank) {
     std::vector<double> values(9, 0.1);
-    values[8] = c.rank();
+    values[8] = rank.c.rank();
     double expected = 0.0;
-    for (int r = 0; r < n; ++r) expected += 0.1;
-    ASSERT_TRUE(c.SumMetrics(absl::MakeSpan(values), Soon()).ok());
+    for (int r = 0; r < n(); ++r) expected += 0.1;
+    ASSERT_TRUE(rank.c.SumMetrics(absl::MakeSpan(values), Soon()).ok());
     EXPECT_EQ(values[0], expected);
-    EXPECT_EQ(values[8], n * (n - 1) / 2);
+    EXPECT_EQ(values[8], n() * (n() - 1) / 2);
   });
 }
 
+// Of all kinds and of sizes on both sides of every threshold.
 TEST_P(CommunicatorTest, ManyCollectivesInARowDoNotMix) {
-  const int n = GetParam();
-  RunRing(n, [&](Communicator& c) {
+  RunRanks([&](Rank& rank) {
     for (int i = 0; i < 200; ++i) {
-      std::vector<float> data(33, static_cast<float>(i));
-      ASSERT_TRUE(c.AllReduce(absl::MakeSpan(data), 1.0f, Soon()).ok());
-      ASSERT_EQ(data, std::vector<float>(33, static_cast<float>(i * n)));
+      const std::vector<float> values(i % 3 == 0 ? 5000 : 33,
+                                      static_cast<float>(i));
+      const absl::Span<float> data = rank.Place(values);
+      ASSERT_TRUE(rank.c.AllReduce(data, 1.0f, Soon()).ok());
+      ASSERT_EQ(VectorOf(data),
+                std::vector<float>(values.size(), static_cast<float>(i * n())));
+      if (i % 5 == 0) {
+        ASSERT_TRUE(rank.c.Broadcast(data, i % n(), Soon()).ok());
+      }
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CommunicatorTest,
-                         ::testing::Values(1, 2, 3, 4, 5, 8));
+std::string NameOf(
+    const ::testing::TestParamInfo<std::tuple<int, Path>>& info) {
+  constexpr const char* kNames[] = {"tcp", "shm", "staged", "mixed",
+                                    "mixed_round"};
+  return absl::StrCat(kNames[static_cast<int>(std::get<1>(info.param))], "_",
+                      std::get<0>(info.param));
+}
 
-TEST(TcpCommunicator, NamesTheRankThatSendsNothing) {
-  RunRing(3, [](Communicator& c) {
-    if (c.rank() == 1) return;
-    std::vector<float> data(100, 1.0f);
-    const absl::Status status = c.AllReduce(
-        absl::MakeSpan(data), 1.0f, absl::Now() + absl::Milliseconds(300));
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, CommunicatorTest,
+    ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 6, 7, 8),
+                       ::testing::Values(Path::kTcp, Path::kShm,
+                                         Path::kShmStaged)),
+    NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    TwoHosts, CommunicatorTest,
+    ::testing::Combine(::testing::Values(3, 4, 5, 8),
+                       ::testing::Values(Path::kMixed, Path::kMixedRound)),
+    NameOf);
+
+class MissingRankTest : public ::testing::TestWithParam<Path> {};
+
+TEST_P(MissingRankTest, IsNamed) {
+  RunRing(3, GetParam(), [](Rank& rank) {
+    if (rank.c.rank() == 1) return;
+    const absl::Span<float> data = rank.Place(std::vector<float>(5000, 1.0f));
+    const absl::Status status =
+        rank.c.AllReduce(data, 1.0f, absl::Now() + absl::Milliseconds(300));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-    if (c.rank() == 2) {
+    if (rank.c.rank() == 2) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
     }
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Paths, MissingRankTest,
+                         ::testing::Values(Path::kTcp, Path::kShm));
+
+TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {
+  RunRing(2, Path::kShm, [](Rank& rank) {
+    const absl::Span<float> data =
+        rank.Place(std::vector<float>(rank.c.rank() == 0 ? 5000 : 6000, 1.0f));
+    const absl::Status status = rank.c.AllReduce(data, 1.0f, Soon());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("5000"), HasSubstr("6000")));
+  });
+}
+
 TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
-  RunRing(2, [](TcpCommunicator& c) {
+  RunRing(2, Path::kTcp, [](Rank& rank) {
+    TcpCommunicator& c = *rank.tcp;
     Context context;
     for (int attack = 0; attack < 4; ++attack) {
       auto socket = Socket::Connect(context, c.endpoint());
@@ -199,6 +363,7 @@ TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
       header.set_job_epoch(attack == 1 ? 1 : 99);
       header.set_sender(attack == 2 ? c.rank() : 1 - c.rank());
       header.set_sequence(attack == 3 ? 77 : 1);
+      header.set_hop(1);
       header.set_offset(1);
       header.set_num_elements(2);
       Frames frames;
@@ -211,10 +376,11 @@ TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
                       .ok());
     }
     for (int i = 0; i < 50; ++i) {
-      std::vector<float> data(1000, 1.0f);
-      ASSERT_TRUE(c.AllReduce(absl::MakeSpan(data), 1.0f, Soon()).ok());
-      ASSERT_EQ(data, std::vector<float>(1000, 2.0f));
+      const absl::Span<float> data = rank.Place(std::vector<float>(1000, 1.0f));
+      ASSERT_TRUE(c.AllReduce(data, 1.0f, Soon()).ok());
+      ASSERT_EQ(VectorOf(data), std::vector<float>(1000, 2.0f));
     }
+    EXPECT_GE(c.malformed(), 4);
   });
 }
 

@@ -60,13 +60,19 @@ absl::Status RunTestServer(const Coordinator& coordinator,
 }
 
 absl::Status RunTestWorker(
-    const Coordinator& coordinator, const LocalJobOptions& options,
+    const Coordinator& coordinator, const LocalJobOptions& options, int index,
     const std::function<absl::Status(LocalWorker&)>& body) {
-  auto model = FlatModel::Create(LayoutOf(options.spec));
+  auto model = FlatModel::Create(
+      LayoutOf(options.spec),
+      options.same_host_of ? options.same_host_of(index) : options.same_host);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
   MemberOptions member_options = MemberOptionsOf(coordinator, proto::WORKER);
   *member_options.join.mutable_spec() = options.spec;
+  if (worker.model.arena != nullptr) {
+    *member_options.join.mutable_shared_memory() =
+        worker.model.arena->address();
+  }
   RingExchange* ring = nullptr;
   if (options.spec.mode() == proto::RING) {
     auto exchange = RingExchange::Create(worker.context, worker.cancellation,
@@ -132,8 +138,11 @@ std::vector<absl::Status> RunLocalJob(
   for (size_t i = 0; i < results.size(); ++i) {
     const bool server = static_cast<int>(i) < membership.num_servers;
     threads.emplace_back([&, i, server] {
-      results[i] = server ? RunTestServer(**coordinator, options)
-                          : RunTestWorker(**coordinator, options, body);
+      results[i] =
+          server ? RunTestServer(**coordinator, options)
+                 : RunTestWorker(**coordinator, options,
+                                 static_cast<int>(i) - membership.num_servers,
+                                 body);
     });
   }
   for (std::thread& thread : threads) thread.join();

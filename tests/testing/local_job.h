@@ -26,6 +26,9 @@ struct LocalJobOptions {
   int num_workers = 1;
   int num_servers = 1;
   int shard_threads = 1;
+  SameHost same_host = SameHost::kAuto;
+  // Of a worker by its turn to start, where it differs.
+  std::function<SameHost(int index)> same_host_of = nullptr;
   absl::Duration step_timeout = absl::Seconds(60);
 };
 

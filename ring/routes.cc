@@ -1,0 +1,119 @@
+#include "ring/routes.h"
+
+#include <algorithm>
+
+namespace psring {
+namespace {
+
+bool Has(const Node& node, int n, int rank) {
+  return (rank - node.first + n) % n < node.size;
+}
+
+// From rank c+1 round to rank c, node by node.
+void AddReduceVisits(absl::Span<const Node> nodes, int n, int slice,
+                     std::vector<Visit>& visits) {
+  for (int done = 0; done < n;) {
+    const int rank = (slice + 1 + done) % n;
+    const int node = NodeOfRank(nodes, n, rank);
+    const int before = (rank - nodes[node].first + n) % n;
+    const int count = std::min(nodes[node].size - before, n - done);
+    done += count;
+    visits.push_back({.node = node,
+                      .agent = 0,
+                      .first_rank = rank,
+                      .num_ranks = count,
+                      .complete = done == n});
+  }
+}
+
+}  // namespace
+
+std::vector<Node> SingleNodes(int n) {
+  std::vector<Node> nodes;
+  for (int rank = 0; rank < n; ++rank) nodes.push_back({rank, 1});
+  return nodes;
+}
+
+std::vector<Node> NodesOf(int n, absl::Span<const float> reach) {
+  const auto together = [&](int a, int b) {
+    return a == b || (reach[a * n + b] != 0 && reach[b * n + a] != 0);
+  };
+  // A node may wrap around: begin where two neighbours are apart.
+  int start = 0;
+  for (int rank = 0; rank < n; ++rank) {
+    if (!together((rank + n - 1) % n, rank)) start = rank;
+  }
+  std::vector<Node> nodes;
+  for (int i = 0; i < n; ++i) {
+    const int rank = (start + i) % n;
+    bool joins = !nodes.empty();
+    for (int k = 0; joins && k < nodes.back().size; ++k) {
+      joins = together((nodes.back().first + k) % n, rank);
+    }
+    if (joins) {
+      ++nodes.back().size;
+    } else {
+      nodes.push_back({rank, 1});
+    }
+  }
+  return nodes;
+}
+
+int NodeOfRank(absl::Span<const Node> nodes, int n, int rank) {
+  const auto found =
+      std::find_if(nodes.begin(), nodes.end(),
+                   [&](const Node& node) { return Has(node, n, rank); });
+  return static_cast<int>(found - nodes.begin());
+}
+
+// A node's members take turns as agents.
+std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
+                            RoutePhase phase, int64_t num_elements) {
+  const int num_nodes = static_cast<int>(nodes.size());
+  std::vector<Route> routes(n);
+  for (int slice = 0; slice < n; ++slice) {
+    Route& route = routes[slice];
+    route.range = NearEqualPart({0, num_elements}, n, slice);
+    if (phase != RoutePhase::kAllGather) {
+      AddReduceVisits(nodes, n, slice, route.visits);
+    }
+    const int last = NodeOfRank(nodes, n, slice);
+    const int first_hop = phase == RoutePhase::kAllGather ? 0 : 1;
+    const int hops = phase == RoutePhase::kReduceScatter ? 0 : num_nodes;
+    for (int hop = first_hop; hop < hops; ++hop) {
+      route.visits.push_back({.node = (last + hop) % num_nodes,
+                              .agent = 0,
+                              .first_rank = 0,
+                              .num_ranks = 0,
+                              .complete = true});
+    }
+    for (Visit& visit : route.visits) {
+      const Node& node = nodes[visit.node];
+      visit.agent = (node.first + slice % node.size) % n;
+    }
+  }
+  return routes;
+}
+
+Route BroadcastRoute(int n, int root, int64_t num_elements) {
+  Route route{{0, num_elements}, {}};
+  for (int hop = 0; hop < n; ++hop) {
+    const int rank = (root + hop) % n;
+    route.visits.push_back({.node = rank,
+                            .agent = rank,
+                            .first_rank = 0,
+                            .num_ranks = 0,
+                            .complete = true});
+  }
+  return route;
+}
+
+std::vector<Range> SegmentsOf(Range range, int64_t max_elements) {
+  std::vector<Range> segments;
+  for (int64_t begin = range.begin; begin < range.end; begin += max_elements) {
+    segments.push_back({begin, std::min(begin + max_elements, range.end)});
+  }
+  return segments;
+}
+
+}  // namespace psring

@@ -1,0 +1,117 @@
+#include "ring/routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace psring {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Ranks on the hosts that `hosts` gives reach each other.
+std::vector<float> ReachOf(const std::vector<int>& hosts) {
+  std::vector<float> reach;
+  for (int a : hosts) {
+    for (int b : hosts) reach.push_back(a == b ? 1.0f : 0.0f);
+  }
+  return reach;
+}
+
+std::vector<Node> NodesOn(const std::vector<int>& hosts) {
+  return NodesOf(static_cast<int>(hosts.size()), ReachOf(hosts));
+}
+
+const std::vector<std::vector<int>> kPlacements = {
+    {0, 1},       {0, 0, 1, 1},    {0, 1, 1, 0},       {0, 1, 0, 1},
+    {0, 0, 0, 1}, {0, 0, 1, 2, 2}, {0, 0, 1, 1, 2, 2}, {1, 0, 0, 0, 0, 2, 2, 1},
+};
+
+TEST(Routes, SegmentsCoverTheSliceInOrder) {
+  EXPECT_THAT(SegmentsOf({10, 20}, 4),
+              ElementsAre(Range{10, 14}, Range{14, 18}, Range{18, 20}));
+  EXPECT_TRUE(SegmentsOf({10, 10}, 4).empty());
+}
+
+TEST(Routes, NodesAreTheLongestRunsOfRanksThatReachEachOther) {
+  EXPECT_THAT(NodesOn({0, 0, 0}), ElementsAre(Node{0, 3}));
+  EXPECT_THAT(NodesOn({0, 0, 1, 1}), ElementsAre(Node{2, 2}, Node{0, 2}));
+  EXPECT_THAT(NodesOn({0, 1, 1, 0}), ElementsAre(Node{3, 2}, Node{1, 2}));
+  EXPECT_EQ(NodesOn({0, 1, 0, 1}).size(), 4);
+  EXPECT_EQ(NodesOf(1, {0.0f}).size(), 1);
+}
+
+// A rank that maps another but is not mapped by it goes alone.
+TEST(Routes, ReachThatIsNotMutualMakesNoNode) {
+  std::vector<float> reach = ReachOf({0, 0, 0});
+  reach[0 * 3 + 1] = 0;
+  const std::vector<Node> nodes = NodesOf(3, reach);
+  for (const Node& node : nodes) {
+    for (int i = 0; i < node.size; ++i) {
+      for (int k = 0; k < node.size; ++k) {
+        const int a = (node.first + i) % 3;
+        const int b = (node.first + k) % 3;
+        EXPECT_FALSE(a + b == 1 && a != b) << a << b;
+      }
+    }
+  }
+}
+
+// The canonical order of common/model/reduce.h.
+TEST(Routes, ASliceMeetsEveryRankOnceFromTheOneBehindItsOwner) {
+  for (const std::vector<int>& hosts : kPlacements) {
+    const int n = static_cast<int>(hosts.size());
+    const std::vector<Node> nodes = NodesOn(hosts);
+    const auto routes = RoutesOf(nodes, n, RoutePhase::kReduceScatter, 1000);
+    for (int slice = 0; slice < n; ++slice) {
+      std::vector<int> met;
+      for (const Visit& visit : routes[slice].visits) {
+        for (int i = 0; i < visit.num_ranks; ++i) {
+          met.push_back((visit.first_rank + i) % n);
+          EXPECT_EQ(NodeOfRank(nodes, n, met.back()), visit.node);
+        }
+      }
+      ASSERT_EQ(met.size(), n);
+      for (int i = 0; i < n; ++i) EXPECT_EQ(met[i], (slice + 1 + i) % n);
+      EXPECT_TRUE(routes[slice].visits.back().complete);
+    }
+  }
+}
+
+TEST(Routes, ASumReachesEveryNodeOnce) {
+  for (const std::vector<int>& hosts : kPlacements) {
+    const int n = static_cast<int>(hosts.size());
+    const std::vector<Node> nodes = NodesOn(hosts);
+    for (const Route& route :
+         RoutesOf(nodes, n, RoutePhase::kAllReduce, 1000)) {
+      std::multiset<int> complete_at;
+      for (const Visit& visit : route.visits) {
+        EXPECT_EQ(NodeOfRank(nodes, n, visit.agent), visit.node);
+        if (visit.complete) complete_at.insert(visit.node);
+      }
+      EXPECT_EQ(complete_at.size(), nodes.size());
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        EXPECT_EQ(complete_at.count(static_cast<int>(i)), 1);
+      }
+    }
+  }
+}
+
+TEST(Routes, EachHopGoesToTheNextNode) {
+  for (const std::vector<int>& hosts : kPlacements) {
+    const int n = static_cast<int>(hosts.size());
+    const std::vector<Node> nodes = NodesOn(hosts);
+    for (const Route& route :
+         RoutesOf(nodes, n, RoutePhase::kAllReduce, 1000)) {
+      for (size_t v = 1; v < route.visits.size(); ++v) {
+        EXPECT_EQ(route.visits[v].node, (route.visits[v - 1].node + 1) %
+                                            static_cast<int>(nodes.size()));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace psring
