@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "spdlog/spdlog.h"
 
 namespace psring {
 
@@ -23,7 +24,7 @@ absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     Link link;
     link.place = place;
     link.socket = *std::move(socket);
-    link.pieces = PiecesOfShard(model.layout, place.range, kMaxPayloadElements);
+    link.pieces = PiecesOfShard(model.layout, place.range, kPieceElements);
     exchange->sockets_.push_back(link.socket.get());
     exchange->links_.push_back(std::move(link));
   }
@@ -73,7 +74,38 @@ absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
       }
     }
   }
-  return PullAll("the first parameters", deadline);
+  if (absl::Status s = PullAll("the first parameters", deadline); !s.ok()) {
+    return s;
+  }
+  FindHostShards();
+  return absl::OkStatus();
+}
+
+// A shard that has answered has attached before, where it could. Both sides
+// have to reach each other.
+void PsExchange::FindHostShards() {
+  if (model_.arena == nullptr) return;
+  const proto::Welcome& job = member_.job();
+  std::vector<int> shards_of(job.servers_size(), 0);
+  int found = 0;
+  for (size_t i = 0; i < links_.size() && i < WorkerArena::kMaxShards; ++i) {
+    const int server = links_[i].place.server;
+    const int index = shards_of[server]++;
+    const proto::SharedMemory& memory = job.servers(server).shared_memory();
+    ShardSignals& signals = model_.arena->shard(static_cast<int>(i));
+    if (signals.attached.load(std::memory_order_acquire) == 0 ||
+        index >= memory.doorbell_fds_size() || !ShmArena::Map(memory).ok()) {
+      continue;
+    }
+    auto button =
+        DoorbellButton::Open(memory.pid(), memory.doorbell_fds(index));
+    if (!button.ok()) continue;
+    links_[i].button = *std::move(button);
+    links_[i].signals = &signals;
+    ++found;
+  }
+  spdlog::info("{} of {} shards share this host's memory", found,
+               links_.size());
 }
 
 absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
@@ -105,9 +137,17 @@ absl::Status PsExchange::Synchronise(absl::Time deadline) {
 }
 
 absl::Status PsExchange::Submit(int bucket) {
+  if (model_.arena != nullptr) {
+    model_.arena->pushed(bucket).store(step_ + 1, std::memory_order_release);
+  }
   for (Link& link : links_) {
+    int64_t in_arena = 0;
     for (const Piece& piece : link.pieces) {
       if (piece.bucket != bucket) continue;
+      if (link.signals != nullptr) {
+        ++in_arena;
+        continue;
+      }
       DataMessage message;
       message.header = HeaderOf(WireHeader::PUSH, piece);
       message.payload =
@@ -119,6 +159,8 @@ absl::Status PsExchange::Submit(int bucket) {
       }
       ++link.answers_due;
     }
+    link.answers_awaited += in_arena;
+    if (in_arena > 0) link.button->Ring();
   }
   return absl::OkStatus();
 }
@@ -131,29 +173,31 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
 }
 
 absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
+  std::vector<int> fds = {cancellation_.fd()};
+  if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
   while (true) {
-    int due = 0;
+    if (model_.arena != nullptr) model_.arena->doorbell().Clear();
+    int64_t due = 0;
     for (Link& link : links_) {
       if (link.answers_due > 0) {
         if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
       }
-      due += link.answers_due;
+      due += link.due();
     }
     if (due == 0) return absl::OkStatus();
     if (absl::Now() > deadline) return Late(what);
-    if (absl::Status s = Wait(sockets_, cancellation_, deadline); !s.ok()) {
-      return s;
-    }
+    if (absl::Status s = Wait(sockets_, fds, deadline); !s.ok()) return s;
+    if (absl::Status s = cancellation_.status(); !s.ok()) return s;
   }
 }
 
 absl::Status PsExchange::Late(const std::string& what) const {
   std::vector<std::string> silent;
   for (const Link& link : links_) {
-    if (link.answers_due == 0) continue;
+    if (link.due() == 0) continue;
     silent.push_back(
         absl::StrCat(Describe(member_.job().servers(link.place.server)), " (",
-                     link.answers_due, " pieces)"));
+                     link.due(), " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));

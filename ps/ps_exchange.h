@@ -1,6 +1,7 @@
 // The worker's side of the parameter server. Lives on the trainer's thread,
 // which owns its sockets: one DEALER a shard. ZeroMQ's own thread moves the
-// bytes while backward runs.
+// bytes while backward runs. A shard on this host reads the gradients and
+// writes the parameters in this worker's arena instead; see host_workers.h.
 #ifndef PSRING_PS_PS_EXCHANGE_H_
 #define PSRING_PS_PS_EXCHANGE_H_
 
@@ -13,6 +14,7 @@
 #include "common/cluster/member.h"
 #include "common/gradient_exchange.h"
 #include "common/net/cancellation.h"
+#include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
 #include "ps/shard_map.h"
@@ -46,7 +48,19 @@ class PsExchange : public GradientExchange {
     ShardPlace place;
     std::unique_ptr<Socket> socket;
     std::vector<Piece> pieces;
-    int answers_due = 0;  // of the exchange under way
+    int answers_due = 0;  // of the exchange under way, by message
+    // Of a shard on this host that reads our arena, from Join on.
+    std::unique_ptr<DoorbellButton> button;
+    ShardSignals* signals = nullptr;
+    int64_t answers_awaited = 0;  // in the arena, since the start
+
+    int64_t due() const {
+      return answers_due +
+             (signals == nullptr
+                  ? 0
+                  : answers_awaited -
+                        signals->answers.load(std::memory_order_acquire));
+    }
   };
 
   PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model)
@@ -55,6 +69,7 @@ class PsExchange : public GradientExchange {
   proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
                              const Piece& piece) const;
   absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
+  void FindHostShards();
   absl::Status PullAll(const std::string& what, absl::Time deadline);
   absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
                          absl::Time deadline);

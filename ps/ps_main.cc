@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
     auto cluster = flags.Cluster(/*is_ps_process=*/true);
     if (!cluster.ok()) return cluster.status();
     options.cluster = *cluster;
+    options.same_host = flags.SameHostWish();
     options.step_timeout = flags.step_timeout();
     options.metrics_dir = flags.metrics_dir;
     return RunServer(options, cancellation);

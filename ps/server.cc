@@ -27,21 +27,30 @@ absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
   return shards;
 }
 
+// Fills `host_workers`, which outlive the shards.
 absl::Status ServeAll(Shards& shards, Member& member,
-                      absl::Duration step_timeout) {
+                      const ServerOptions& options,
+                      std::vector<HostWorker>& host_workers) {
   const proto::Welcome& job = member.job();
   auto layout =
       Layout::Create({job.spec().tensors().begin(), job.spec().tensors().end()},
                      job.spec().bucket_bytes());
   if (!layout.ok()) return layout.status();
+  if (options.same_host == SameHost::kAuto) {
+    host_workers = FindHostWorkers(*layout, job);
+  }
+  const std::vector<ShardPlace> places = MapShards(*layout, job);
   size_t mine = 0;
-  for (const ShardPlace& place : MapShards(*layout, job)) {
-    if (place.server != job.rank()) continue;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].server != job.rank()) continue;
     shards[mine++]->Serve(
-        {{job, step_timeout,
-          [&member](int64_t step) { member.ReportStep(step); }},
+        {{.job = job,
+          .shard = static_cast<int>(i),
+          .host_workers = host_workers,
+          .step_timeout = options.step_timeout,
+          .on_step = [&member](int64_t step) { member.ReportStep(step); }},
          *layout,
-         place.range});
+         places[i].range});
   }
   spdlog::info("ps {} serves {} parameters of {} to {} workers", job.rank(),
                layout->num_parameters(), job.spec().model(),
@@ -78,6 +87,7 @@ absl::Status RunServer(const ServerOptions& options,
                        Cancellation& cancellation) {
   // What the shards send lies in them until the context has flushed it, so
   // they are destroyed after it; their sockets are closed before, by StopAll.
+  std::vector<HostWorker> host_workers;
   Shards shards;
   Context context;
   auto session = ClusterSession::Start(context, cancellation, options.cluster);
@@ -88,6 +98,16 @@ absl::Status RunServer(const ServerOptions& options,
   shards = *std::move(listening);
   proto::Join join;
   for (const auto& shard : shards) join.add_endpoints(shard->endpoint());
+  std::unique_ptr<ShmArena> proof;  // that a worker is on this host
+  if (options.same_host == SameHost::kAuto) {
+    auto arena = ShmArena::Create(0);
+    if (!arena.ok()) return arena.status();
+    proof = *std::move(arena);
+    *join.mutable_shared_memory() = proof->address();
+    for (const auto& shard : shards) {
+      join.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
+    }
+  }
   absl::Status status = (*session)->Join(std::move(join));
   if (!status.ok()) {
     StopAll(shards, absl::Now());
@@ -99,7 +119,7 @@ absl::Status RunServer(const ServerOptions& options,
   auto metrics =
       MetricsFile::Create(options.metrics_dir, job.servers(job.rank()), {});
   status = metrics.status();
-  if (status.ok()) status = ServeAll(shards, member, options.step_timeout);
+  if (status.ok()) status = ServeAll(shards, member, options, host_workers);
   if (status.ok()) status = member.WaitForEnd();
   const nlohmann::json end = StopAll(shards, start);
   if (metrics.ok()) metrics->Write(end);

@@ -7,13 +7,15 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/cluster/cluster_session.h"
+#include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 
 namespace psring {
 
 struct ServerOptions {
   ClusterOptions cluster;
-  int shard_threads = 1;  // the server's range is cut among them
+  int shard_threads = 1;                 // the server's range is cut among them
+  SameHost same_host = SameHost::kAuto;  // share memory with workers?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string metrics_dir;  // empty: no metrics
 };

@@ -39,11 +39,12 @@ std::vector<float*> Shard::SlotsAt(int64_t begin) {
   return slots;
 }
 
-// Sum and update go tile by tile, so that the sum is still in the cache when
-// the optimizer reads it: one pass over the gradients and the state.
+// Sum, update and copies go tile by tile, so that what one leaves is still in
+// the cache when the next reads it: one pass over the gradients and the state.
 void Shard::ApplySum(Range bucket, Range range,
                      absl::Span<const void* const> gradients, float scale,
-                     int64_t update, double lr) {
+                     int64_t update, double lr,
+                     absl::Span<float* const> copies) {
   constexpr int64_t kTile = 4096;
   alignas(64) std::array<float, kTile> sum;
   absl::InlinedVector<const void*, 16> tile_gradients(gradients.size());
@@ -60,6 +61,9 @@ void Shard::ApplySum(Range bucket, Range range,
     optimizer_.Update(update, lr, sum.data(), parameters + done, slots,
                       tile.size());
     for (float*& slot : slots) slot += tile.size();
+    for (float* copy : copies) {
+      std::memcpy(copy + done, parameters + done, tile.size() * sizeof(float));
+    }
   }
 }
 

@@ -35,9 +35,11 @@ class Shard {
 
   // One update of `range`, a part of `bucket`, with the canonical sum of all
   // workers' gradients times `scale`. `update` counts from 1; see Optimizer.
+  // The new parameters are written to every one of `copies` too, each of which
+  // holds `range`.
   void ApplySum(Range bucket, Range range,
                 absl::Span<const void* const> gradients, float scale,
-                int64_t update, double lr);
+                int64_t update, double lr, absl::Span<float* const> copies);
 
   // The same with one worker's gradient alone.
   void Apply(Range range, const void* gradient, int64_t update, double lr);

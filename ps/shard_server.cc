@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -47,13 +48,14 @@ ShardServer::PieceState::PieceState(const Piece& piece, StepGate gate,
                                     int num_workers)
     : piece(piece),
       gate(std::move(gate)),
-      gradients(num_workers),
-      peers(num_workers),
+      pushes(num_workers),
       version_read(num_workers, 0) {}
 
-ShardServer::ShardServer(Socket& socket, const ShardServerOptions& options,
+ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
+                         const ShardServerOptions& options,
                          const Layout& layout, Shard& shard)
     : socket_(socket),
+      doorbell_(doorbell),
       options_(options),
       layout_(layout),
       shard_(shard),
@@ -65,12 +67,13 @@ ShardServer::ShardServer(Socket& socket, const ShardServerOptions& options,
   const StepGate gate(spec_.sync(), spec_.staleness(), num_workers_,
                       spec_.first_step());
   for (const Piece& piece :
-       PiecesOfShard(layout, shard.range(), kMaxPayloadElements)) {
+       PiecesOfShard(layout, shard.range(), kPieceElements)) {
     const int index = static_cast<int>(pieces_.size());
     pieces_.emplace_back(piece, gate, num_workers_);
     // What a resumed run has applied before; see Optimizer::Update.
     pieces_.back().updates = spec_.first_step() * (bsp_ ? 1 : num_workers_);
     piece_at_[piece.range.begin] = index;
+    pieces_of_bucket_[piece.bucket].push_back(index);
     const int last_slot = spec_.first_step() > 0 ? shard.num_slots() : 0;
     for (int slot = 0; slot <= last_slot; ++slot) {
       missing_init_.insert({slot, index});
@@ -79,25 +82,60 @@ ShardServer::ShardServer(Socket& socket, const ShardServerOptions& options,
 }
 
 absl::Status ShardServer::Run(const Cancellation& stop) {
+  std::vector<int> buckets;
+  for (const auto& [bucket, pieces] : pieces_of_bucket_) {
+    buckets.push_back(bucket);
+  }
+  host_.emplace(options_.host_workers, options_.shard, std::move(buckets));
   absl::Time next_check = absl::Now() + kTick;
+  Socket* const sockets[] = {&socket_};
+  const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
-    if (!Wait({&socket_}, stop, next_check).ok()) return absl::OkStatus();
-    while (true) {
-      auto frames = socket_.TryReceive();
-      if (!frames.ok()) return frames.status();
-      if (!frames->has_value()) break;
-      const std::string peer((**frames)[0].view());
-      if (dropped_.contains(peer)) continue;
-      auto message = ParseData(*std::move(*frames), /*at_router=*/true);
-      const absl::Status handled =
-          message.ok() ? Handle(*std::move(message)) : message.status();
-      if (!handled.ok()) Drop(peer, handled);
-    }
+    if (absl::Status s = Wait(sockets, fds, next_check); !s.ok()) return s;
+    if (!stop.status().ok()) return absl::OkStatus();
+    if (absl::Status s = HandleMessages(); !s.ok()) return s;
+    doorbell_.Clear();
+    host_->Poll([this](int worker, int bucket, int64_t step) {
+      return OnArenaPush(worker, bucket, step);
+    });
+    host_->RingAnswered();
     const absl::Time now = absl::Now();
     if (now < next_check) continue;
     next_check = now + kTick;
     if (absl::Status late = CheckDeadlines(now); !late.ok()) return late;
   }
+}
+
+absl::Status ShardServer::HandleMessages() {
+  while (true) {
+    auto frames = socket_.TryReceive();
+    if (!frames.ok()) return frames.status();
+    if (!frames->has_value()) return absl::OkStatus();
+    const std::string peer((**frames)[0].view());
+    if (dropped_.contains(peer)) continue;
+    auto message = ParseData(*std::move(*frames), /*at_router=*/true);
+    const absl::Status handled =
+        message.ok() ? Handle(*std::move(message)) : message.status();
+    if (!handled.ok()) Drop(peer, handled);
+  }
+}
+
+// A worker of this host has pushed its gradients of a bucket.
+bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
+  last_message_[worker] = absl::Now();
+  for (int index : pieces_of_bucket_[bucket]) {
+    PieceState& state = pieces_[index];
+    Push push;
+    push.gradient = host_->gradients(worker, state.piece.range.begin);
+    push.in_arena = true;
+    absl::Status status = Accept(state, worker, step, std::move(push));
+    if (status.ok()) continue;
+    ++malformed_;
+    spdlog::warn("hears {} no more: {}", Describe(options_.job.workers(worker)),
+                 std::string(status.message()));
+    return false;
+  }
+  return true;
 }
 
 void ShardServer::Drop(const std::string& peer, const absl::Status& why) {
@@ -193,50 +231,50 @@ absl::Status ShardServer::OnPull(const DataMessage& message) {
 }
 
 absl::Status ShardServer::OnPush(DataMessage message) {
-  const WireHeader header = message.header;
-  auto found = FindPiece(header);
+  auto found = FindPiece(message.header);
   if (!found.ok()) return found.status();
-  PieceState& state = **found;
-  const int worker = static_cast<int>(header.sender());
+  Push push;
+  push.peer = std::move(message.peer);
+  push.payload = std::move(message.payload);
+  push.gradient = push.payload.data();
+  return Accept(**found, static_cast<int>(message.header.sender()),
+                message.header.step(), std::move(push));
+}
+
+absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
+                                 Push push) {
   if (!initialised()) {
     return absl::FailedPreconditionError("a push before the first parameters");
   }
-  switch (state.gate.OnPush(worker, header.step())) {
+  switch (state.gate.OnPush(worker, step)) {
     case StepGate::Verdict::kTooEarly:
       return absl::InvalidArgumentError(
-          absl::StrCat("worker ", worker, " pushes step ", header.step(),
-                       " of bucket ", header.bucket(), " out of turn"));
+          absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
+                       state.piece.bucket, " out of turn"));
     case StepGate::Verdict::kRepeat:
-      // It has counted; if its answer has gone, it may have been lost.
-      if (!state.gate.waiting(worker)) {
-        ReplyParameters(state, message.peer, worker, header.step());
+      // It has counted; if its answer has gone, it may have been lost. Nothing
+      // is lost in an arena.
+      if (!state.gate.waiting(worker) && !push.in_arena) {
+        ReplyParameters(state, push.peer, worker, step);
       }
       return absl::OkStatus();
     case StepGate::Verdict::kAccept:
       break;
   }
-  if (options_.on_step && header.step() > step_) {
-    options_.on_step(step_ = header.step());
-  }
-  state.peers[worker] = message.peer;
+  if (options_.on_step && step > step_) options_.on_step(step_ = step);
+  state.pushes[worker] = std::move(push);
   if (state.waiting_since == absl::InfiniteFuture()) {
     state.waiting_since = absl::Now();
   }
-  if (bsp_) {
-    state.gradients[worker] = std::move(message.payload);
-  } else {
-    ApplyOne(state, worker, message);
-  }
+  if (!bsp_) ApplyOne(state, worker, step);
   const std::vector<int> released = state.gate.Release();
-  if (bsp_ && !released.empty()) ApplyStep(state, header.step());
+  if (bsp_ && !released.empty()) ApplyStep(state, step);
   // Whoever stays behind has been waiting since now at the latest.
   if (!released.empty()) {
     state.waiting_since =
         state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
   }
-  for (int w : released) {
-    ReplyParameters(state, state.peers[w], w, state.gate.clock(w) - 1);
-  }
+  for (int w : released) Answer(state, w);
   return absl::OkStatus();
 }
 
@@ -244,22 +282,46 @@ double ShardServer::RateAt(int64_t step) const {
   return LearningRate(plan_.optimizer.schedule(), plan_.optimizer.lr(), step);
 }
 
-void ShardServer::ApplyOne(PieceState& state, int worker,
-                           const DataMessage& message) {
+void ShardServer::ApplyOne(PieceState& state, int worker, int64_t step) {
   const int64_t stale = state.updates - state.version_read[worker];
   staleness_.Add({.updates = 1, .sum = stale, .max = stale});
-  shard_.Apply(state.piece.range, message.payload.data(), ++state.updates,
-               RateAt(message.header.step()));
+  Push& push = state.pushes[worker];
+  shard_.Apply(state.piece.range, push.gradient, ++state.updates, RateAt(step));
+  push.payload = Frame();
 }
 
+// All workers are released by it, so those of this host get their parameters
+// in the same pass.
 void ShardServer::ApplyStep(PieceState& state, int64_t step) {
   std::vector<const void*> gradients;
-  for (const Frame& frame : state.gradients) gradients.push_back(frame.data());
+  std::vector<float*> copies;
+  for (int w = 0; w < num_workers_; ++w) {
+    gradients.push_back(state.pushes[w].gradient);
+    if (!state.pushes[w].in_arena) continue;
+    copies.push_back(host_->parameters(w, state.piece.range.begin));
+  }
   staleness_.Add({.updates = 1, .sum = 0, .max = 0});
   shard_.ApplySum(layout_.bucket(state.piece.bucket), state.piece.range,
                   gradients, 1.0f / static_cast<float>(num_workers_),
-                  ++state.updates, RateAt(step));
-  for (Frame& frame : state.gradients) frame = Frame();
+                  ++state.updates, RateAt(step), copies);
+  for (Push& push : state.pushes) push.payload = Frame();
+}
+
+// The worker that waits gets the parameters: into its arena, where nobody uses
+// them until all of its answers are there, or by message.
+void ShardServer::Answer(PieceState& state, int worker) {
+  const Push& push = state.pushes[worker];
+  if (!push.in_arena) {
+    ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);
+    return;
+  }
+  state.version_read[worker] = state.updates;
+  if (!bsp_) {
+    const Range range = state.piece.range;
+    std::memcpy(host_->parameters(worker, range.begin),
+                shard_.parameters(range.begin), range.size() * sizeof(float));
+  }
+  host_->Answer(worker);
 }
 
 void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,9 +20,11 @@
 #include "common/model/job_plan.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
+#include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
+#include "ps/host_workers.h"
 #include "ps/shard.h"
 #include "ps/step_gate.h"
 
@@ -29,6 +32,9 @@ namespace psring {
 
 struct ShardServerOptions {
   proto::Welcome job;  // of this server
+  int shard = 0;       // its place in MapShards
+  // By rank, outliving the server; empty: all are served by messages.
+  absl::Span<const HostWorker> host_workers;
   // A worker that holds others up for longer ends the job.
   absl::Duration step_timeout = absl::Seconds(60);
   // Told the number of each step whose first gradient has come; on the shard's
@@ -48,9 +54,11 @@ struct StalenessStats {
 
 class ShardServer {
  public:
-  // `socket` is bound, `shard` zeroed; both are this thread's.
-  ShardServer(Socket& socket, const ShardServerOptions& options,
-              const Layout& layout, Shard& shard);
+  // `socket` is bound, `shard` zeroed; both are this thread's, as is
+  // `doorbell`, which the workers of this host ring.
+  ShardServer(Socket& socket, Doorbell& doorbell,
+              const ShardServerOptions& options, const Layout& layout,
+              Shard& shard);
 
   // Serves until `stop` (returns OK) or until a worker does not push in time
   // (the error names it). Nothing that a peer sends is an error: malformed
@@ -61,19 +69,27 @@ class ShardServer {
   int64_t malformed() const { return malformed_; }
 
  private:
+  // How a worker's gradient of a piece came, and so where its answer goes.
+  struct Push {
+    std::string peer;                // by message: whom to answer
+    Frame payload;                   // by message: the gradient
+    const void* gradient = nullptr;  // where it lies
+    bool in_arena = false;
+  };
   struct PieceState {
     PieceState(const Piece& piece, StepGate gate, int num_workers);
 
     Piece piece;
     StepGate gate;
-    std::vector<Frame> gradients;       // bsp: of the step being gathered
-    std::vector<std::string> peers;     // whom to answer, by worker
+    std::vector<Push> pushes;           // the last of each worker
     std::vector<int64_t> version_read;  // `updates` when answered, by worker
     int64_t updates = 0;                // applied so far
     absl::Time waiting_since = absl::InfiniteFuture();
   };
 
+  absl::Status HandleMessages();
   absl::Status Handle(DataMessage message);
+  bool OnArenaPush(int worker, int bucket, int64_t step);
   absl::Status OnInit(const DataMessage& message);
   absl::Status OnPull(const DataMessage& message);
   absl::Status OnPush(DataMessage message);
@@ -81,8 +97,10 @@ class ShardServer {
   absl::Status OnSave(const DataMessage& message);
 
   absl::StatusOr<PieceState*> FindPiece(const proto::WireHeader& header);
-  void ApplyOne(PieceState& state, int worker, const DataMessage& message);
+  absl::Status Accept(PieceState& state, int worker, int64_t step, Push push);
+  void ApplyOne(PieceState& state, int worker, int64_t step);
   void ApplyStep(PieceState& state, int64_t step);
+  void Answer(PieceState& state, int worker);
   void ReplyParameters(PieceState& state, const std::string& peer, int worker,
                        int64_t step);
   void ReplyDone(const std::string& peer, const absl::Status& result);
@@ -92,6 +110,7 @@ class ShardServer {
   double RateAt(int64_t step) const;
 
   Socket& socket_;
+  Doorbell& doorbell_;
   const ShardServerOptions options_;
   const Layout& layout_;
   Shard& shard_;
@@ -102,6 +121,8 @@ class ShardServer {
 
   std::vector<PieceState> pieces_;
   std::map<int64_t, int> piece_at_;  // first element -> index in pieces_
+  std::map<int, std::vector<int>> pieces_of_bucket_;  // indices in pieces_
+  std::optional<HostLink> host_;
   // (slot, piece) that worker 0 has yet to send before anyone can pull.
   std::set<std::pair<int, int>> missing_init_;
   std::vector<DataMessage> parked_pulls_;

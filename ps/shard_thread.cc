@@ -7,6 +7,9 @@ namespace psring {
 absl::StatusOr<std::unique_ptr<ShardThread>> ShardThread::Start(
     Context& context, const std::string& address, Cancellation& cancellation) {
   std::unique_ptr<ShardThread> thread(new ShardThread(cancellation));
+  auto doorbell = Doorbell::Create();
+  if (!doorbell.ok()) return doorbell.status();
+  thread->doorbell_ = *std::move(doorbell);
   std::promise<absl::StatusOr<std::string>> bound;
   auto endpoint = bound.get_future();
   thread->thread_ = std::thread(
@@ -56,7 +59,8 @@ absl::Status ShardThread::ServeOn(Socket& socket,
   auto shard = Shard::Create(assignment.range, *std::move(optimizer));
   if (!shard.ok()) return shard.status();
   shard_ = std::make_unique<Shard>(*std::move(shard));
-  ShardServer server(socket, assignment.options, assignment.layout, *shard_);
+  ShardServer server(socket, *doorbell_, assignment.options, assignment.layout,
+                     *shard_);
   const absl::Status status = server.Run(stop_);
   result_.staleness = server.staleness();
   return status;

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
+#include "common/net/doorbell.h"
 #include "common/net/socket.h"
 #include "ps/shard_server.h"
 
@@ -41,6 +42,8 @@ class ShardThread {
   ~ShardThread();
 
   const std::string& endpoint() const { return endpoint_; }
+  // For the job's roster: where workers of this host ring.
+  int doorbell_fd() const { return doorbell_->write_fd(); }
 
   // Begins to serve. Call it once.
   void Serve(Assignment assignment);
@@ -57,6 +60,7 @@ class ShardThread {
 
   Cancellation& cancellation_;
   std::string endpoint_;
+  std::unique_ptr<Doorbell> doorbell_;  // the thread's own after Start
   Cancellation stop_;
   std::promise<std::unique_ptr<Assignment>> assignment_;
   bool assigned_ = false;

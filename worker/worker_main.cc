@@ -218,6 +218,7 @@ absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
   if (cluster->placement.role == proto::PS) {
     return RunServer({.cluster = *cluster,
                       .shard_threads = flags.shard_threads,
+                      .same_host = options.same_host,
                       .step_timeout = options.step_timeout,
                       .metrics_dir = options.metrics_dir},
                      cancellation);

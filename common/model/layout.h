@@ -82,6 +82,10 @@ class Layout {
 // the servers' shards. Some are empty where `whole` is small.
 Range NearEqualPart(Range whole, int n, int c);
 
+// The most elements of a piece (512 KiB): a message's cost vanishes in it, and
+// the last answer, which leaves when the last push has come, takes little time.
+inline constexpr int64_t kPieceElements = 128 * 1024;
+
 // What one push carries: a run of one bucket's elements that one shard owns.
 struct Piece {
   int bucket = 0;

@@ -33,7 +33,17 @@ absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Create(
   auto memory = ShmArena::Create(arena->end_ * sizeof(float));
   if (!memory.ok()) return memory.status();
   arena->arena_ = *std::move(memory);
+  auto doorbell = Doorbell::Create();
+  if (!doorbell.ok()) return doorbell.status();
+  arena->doorbell_ = *std::move(doorbell);
   return arena;
+}
+
+proto::SharedMemory WorkerArena::address() const {
+  proto::SharedMemory address = arena_->address();
+  address.clear_doorbell_fds();
+  if (doorbell_ != nullptr) address.add_doorbell_fds(doorbell_->write_fd());
+  return address;
 }
 
 absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Map(

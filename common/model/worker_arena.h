@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/layout.h"
+#include "common/net/doorbell.h"
 #include "common/net/shared_counter.h"
 #include "common/net/shm_arena.h"
 #include "protos/cluster.pb.h"
@@ -46,7 +47,11 @@ class WorkerArena {
   static absl::StatusOr<std::unique_ptr<WorkerArena>> Map(
       const Layout& layout, const proto::SharedMemory& address);
 
-  const proto::SharedMemory& address() const { return arena_->address(); }
+  // For the job's roster.
+  proto::SharedMemory address() const;
+
+  // Of this worker's own arena: rung by the servers of this host.
+  Doorbell& doorbell() { return *doorbell_; }
 
   // layout.num_elements() each, page-aligned.
   float* parameters() { return At(parameters_); }
@@ -89,6 +94,7 @@ class WorkerArena {
   int64_t gradients_ = 0;
   int64_t end_ = 0;
   std::unique_ptr<ShmArena> arena_;
+  std::unique_ptr<Doorbell> doorbell_;  // null in a peer's
 };
 
 }  // namespace psring

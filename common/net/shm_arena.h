@@ -36,7 +36,7 @@ class ShmArena {
   ShmArena(const ShmArena&) = delete;
   ShmArena& operator=(const ShmArena&) = delete;
 
-  // For the job's roster, without doorbells.
+  // Where peers find it.
   const proto::SharedMemory& address() const { return address_; }
 
   // Page-aligned; size_bytes() of them.

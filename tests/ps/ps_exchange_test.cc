@@ -34,25 +34,54 @@ LocalJobOptions Options(proto::Mode mode, proto::Sync sync, int workers,
   return options;
 }
 
-TEST(Topologies, BspAndRingEndWithTheSameBits) {
+// Whose memory is shared, and whose payload travels in messages.
+enum class Placement { kMessages, kSharedMemory, kMixed };
+constexpr Placement kPlacements[] = {
+    Placement::kMessages, Placement::kSharedMemory, Placement::kMixed};
+
+LocalJobOptions Placed(LocalJobOptions options, Placement placement) {
+  options.same_host =
+      placement == Placement::kMessages ? SameHost::kOff : SameHost::kAuto;
+  if (placement == Placement::kMixed) {
+    options.same_host_of = [](int index) {
+      return index == 1 ? SameHost::kOff : SameHost::kAuto;
+    };
+  }
+  return options;
+}
+
+class PlacementTest : public ::testing::TestWithParam<Placement> {};
+INSTANTIATE_TEST_SUITE_P(All, PlacementTest, ::testing::ValuesIn(kPlacements));
+
+TEST(Topologies, BspAndRingEndWithTheSameBitsHoweverTheyArePlaced) {
   for (int workers : {1, 2, 3, 4}) {
-    const Finals ring = Train(Options(proto::RING, proto::BSP, workers), 6);
-    for (int servers : {1, 2, 3}) {
-      LocalJobOptions options =
-          Options(proto::PARAMETER_SERVER, proto::BSP, workers, servers);
-      options.shard_threads = servers == 2 ? 2 : 1;
-      const Finals ps = Train(options, 6);
-      for (int w = 0; w < workers; ++w) {
-        EXPECT_EQ(ring[0], ring[w]) << workers;
-        EXPECT_EQ(ring[0], ps[w]) << workers << " workers, " << servers;
+    const Finals reference = Train(
+        Placed(Options(proto::RING, proto::BSP, workers), Placement::kMessages),
+        6);
+    for (Placement placement : kPlacements) {
+      const Finals ring = Train(
+          Placed(Options(proto::RING, proto::BSP, workers), placement), 6);
+      for (int w = 0; w < workers; ++w) EXPECT_EQ(reference[0], ring[w]);
+      for (int servers : {1, 2, 3}) {
+        LocalJobOptions options = Placed(
+            Options(proto::PARAMETER_SERVER, proto::BSP, workers, servers),
+            placement);
+        options.shard_threads = servers == 2 ? 2 : 1;
+        const Finals ps = Train(options, 6);
+        for (int w = 0; w < workers; ++w) {
+          EXPECT_EQ(reference[0], ps[w])
+              << workers << " workers, " << servers << " servers, placement "
+              << static_cast<int>(placement);
+        }
       }
     }
   }
 }
 
-TEST(PsExchange, StaleModesReachTheSameStepsWithoutEqualBits) {
+TEST_P(PlacementTest, StaleModesReachTheSameStepsWithoutEqualBits) {
   for (proto::Sync sync : {proto::SSP, proto::ASYNC}) {
-    LocalJobOptions options = Options(proto::PARAMETER_SERVER, sync, 3, 2);
+    LocalJobOptions options =
+        Placed(Options(proto::PARAMETER_SERVER, sync, 3, 2), GetParam());
     options.spec.set_staleness(1);
     options.spec.mutable_optimizer()->set_name("sgd");
     options.spec.mutable_optimizer()->set_momentum(0);
@@ -65,9 +94,9 @@ TEST(PsExchange, StaleModesReachTheSameStepsWithoutEqualBits) {
 
 // Plain sgd is linear: whatever the order, all workers' gradients add up. The
 // last worker to finish sees every update exactly once.
-TEST(PsExchange, AsyncAppliesEveryGradientExactlyOnce) {
+TEST_P(PlacementTest, AsyncAppliesEveryGradientExactlyOnce) {
   LocalJobOptions options =
-      Options(proto::PARAMETER_SERVER, proto::ASYNC, 3, 2);
+      Placed(Options(proto::PARAMETER_SERVER, proto::ASYNC, 3, 2), GetParam());
   options.spec.mutable_optimizer()->set_name("sgd");
   options.spec.mutable_optimizer()->set_momentum(0);
   options.spec.mutable_optimizer()->set_lr(1.0);
@@ -111,8 +140,9 @@ TEST(PsExchange, SumOverWorkersAddsInRankOrder) {
   }
 }
 
-TEST(PsExchange, AWorkerThatDoesNotPushIsNamed) {
-  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 2);
+TEST_P(PlacementTest, AWorkerThatDoesNotPushIsNamed) {
+  LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2), GetParam());
   options.step_timeout = absl::Seconds(1);
   const auto body = [](LocalWorker& worker) -> absl::Status {
     if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;

@@ -39,12 +39,15 @@ TEST(Shard, ApplySumIsTheCanonicalSumThenTheOptimizer) {
     shard->Set(0, range, first.data());
     std::vector<float> parameters = first;
     std::vector<float> momentum(range.size(), 0.0f);
+    std::vector<float> first_copy(range.size());
+    std::vector<float> second_copy(range.size());
+    const std::vector<float*> copies = {first_copy.data(), second_copy.data()};
     for (int64_t step = 1; step <= 3; ++step) {
       std::vector<const void*> inputs;
       for (const auto& g : gradients) {
         inputs.push_back(g.data() + (range.begin - bucket.begin));
       }
-      shard->ApplySum(bucket, range, inputs, 1.0f / 3, step, 0.1);
+      shard->ApplySum(bucket, range, inputs, 1.0f / 3, step, 0.1, copies);
       std::vector<float> sum(range.size());
       CanonicalSum(bucket, range, inputs, 1.0f / 3, sum.data());
       float* slots[] = {momentum.data()};
@@ -54,6 +57,8 @@ TEST(Shard, ApplySumIsTheCanonicalSumThenTheOptimizer) {
     for (int64_t i = 0; i < range.size(); ++i) {
       ASSERT_EQ(shard->parameters(range.begin)[i], parameters[i]);
     }
+    EXPECT_EQ(first_copy, parameters);
+    EXPECT_EQ(second_copy, parameters);
   }
 }
 

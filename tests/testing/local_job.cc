@@ -33,6 +33,7 @@ MemberOptions MemberOptionsOf(const Coordinator& coordinator,
 
 absl::Status RunTestServer(const Coordinator& coordinator,
                            const LocalJobOptions& options) {
+  std::vector<HostWorker> host_workers;              // outlive the shards
   std::vector<std::unique_ptr<ShardThread>> shards;  // outlive the context
   Context context;
   Cancellation cancellation;
@@ -43,15 +44,33 @@ absl::Status RunTestServer(const Coordinator& coordinator,
     member_options.join.add_endpoints((*shard)->endpoint());
     shards.push_back(*std::move(shard));
   }
+  auto proof = ShmArena::Create(0);
+  if (!proof.ok()) return proof.status();
+  if (options.same_host == SameHost::kAuto) {
+    *member_options.join.mutable_shared_memory() = (*proof)->address();
+    for (const auto& shard : shards) {
+      member_options.join.mutable_shared_memory()->add_doorbell_fds(
+          shard->doorbell_fd());
+    }
+  }
   auto member = Member::Join(context, cancellation, member_options);
   absl::Status status = member.status();
   if (status.ok()) {
     const proto::Welcome& job = (*member)->job();
     const Layout layout = LayoutOf(job.spec());
+    if (options.same_host == SameHost::kAuto) {
+      host_workers = FindHostWorkers(layout, job);
+    }
+    const std::vector<ShardPlace> places = MapShards(layout, job);
     size_t mine = 0;
-    for (const ShardPlace& place : MapShards(layout, job)) {
-      if (place.server != job.rank()) continue;
-      shards[mine++]->Serve({{job, options.step_timeout}, layout, place.range});
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i].server != job.rank()) continue;
+      shards[mine++]->Serve({{.job = job,
+                              .shard = static_cast<int>(i),
+                              .host_workers = host_workers,
+                              .step_timeout = options.step_timeout},
+                             layout,
+                             places[i].range});
     }
     status = (*member)->WaitForEnd();
   }

@@ -120,7 +120,8 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
   ControlMessage version = JoinOf(proto::WORKER);
   version.mutable_join()->set_protocol_version(99);
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", version)),
-              HasSubstr("protocol version: 99 here, 1 in the job"));
+              HasSubstr(absl::StrCat("protocol version: 99 here, ", kProtocolVersion,
+                                     " in the job")));
 
   ControlMessage mode = JoinOf(proto::WORKER);
   mode.mutable_join()->mutable_spec()->set_mode(proto::RING);
