@@ -39,11 +39,13 @@ int UsageError(const CLI::App& app, const std::string& what) {
 
 Binaries::Binaries()
     : ps(BinaryRoot() / "ps" / "ps"),
-      worker(BinaryRoot() / "worker" / "worker") {}
+      worker(BinaryRoot() / "worker" / "worker"),
+      rank(BinaryRoot() / "bench" / "rank") {}
 
 void Binaries::AddFlags(CLI::App& app) {
   app.add_option("--ps-binary", ps)->group("")->take_last();
   app.add_option("--worker-binary", worker)->group("")->take_last();
+  app.add_option("--rank-binary", rank)->group("")->take_last();
 }
 
 }  // namespace psring

@@ -23,14 +23,16 @@ std::optional<int> ParseFlags(CLI::App& app, const Args& args);
 // The line that ParseFlags prints, for errors that it cannot see.
 int UsageError(const CLI::App& app, const std::string& what);
 
-// Where the two processes' programs are: beside this one, unless the hidden
-// flags --ps-binary and --worker-binary, which tests use, say otherwise.
+// Where the processes' programs are: beside this one, unless the hidden flags
+// --ps-binary, --worker-binary and --rank-binary, which tests use, say
+// otherwise.
 struct Binaries {
   Binaries();
   void AddFlags(CLI::App& app);
 
   std::string ps;
   std::string worker;
+  std::string rank;  // of `psring bench`
 };
 
 }  // namespace psring

@@ -26,10 +26,21 @@ bool Contains(const std::vector<std::string>& args, const std::string& flag) {
                      [&](const std::string& arg) { return IsFlag(arg, flag); });
 }
 
+// A command line that begins with what leads to its process's host.
+Command StartOf(const std::string& name, const std::string& binary,
+                const std::vector<std::vector<std::string>>& prefixes,
+                int rank) {
+  Command command = {name, {}};
+  if (!prefixes.empty()) command.argv = prefixes[rank];
+  command.argv.push_back(binary);
+  return command;
+}
+
 // What every process is told.
 void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
                        std::vector<std::string>* argv) {
-  argv->push_back(absl::StrCat("--coordinator=127.0.0.1:", coordinator_port));
+  argv->push_back(absl::StrCat("--coordinator=", job.coordinator_address, ":",
+                               coordinator_port));
   argv->push_back(absl::StrCat("--rank=", rank));
   argv->push_back(absl::StrCat("--workers=", job.workers));
   if (job.mode == "ps") {
@@ -41,7 +52,8 @@ void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
 }
 
 Command ServerCommand(const Job& job, int rank, int coordinator_port) {
-  Command command = {absl::StrCat("ps ", rank), {job.ps_binary}};
+  Command command = StartOf(absl::StrCat("ps ", rank), job.ps_binary,
+                            job.server_prefixes, rank);
   AppendCommonFlags(job, rank, coordinator_port, &command.argv);
   command.argv.insert(command.argv.end(), job.server_flags.begin(),
                       job.server_flags.end());
@@ -49,10 +61,11 @@ Command ServerCommand(const Job& job, int rank, int coordinator_port) {
 }
 
 Command WorkerCommand(const Job& job, int rank, int coordinator_port) {
-  Command command = {absl::StrCat("worker ", rank), {job.worker_binary}};
+  Command command = StartOf(absl::StrCat("worker ", rank), job.worker_binary,
+                            job.worker_prefixes, rank);
   command.argv.push_back(absl::StrCat("--mode=", job.mode));
   AppendCommonFlags(job, rank, coordinator_port, &command.argv);
-  if (!Contains(job.worker_flags, "--threads")) {
+  if (job.threads_per_worker >= 0 && !Contains(job.worker_flags, "--threads")) {
     const int threads = job.threads_per_worker > 0
                             ? job.threads_per_worker
                             : std::max(1, NumCores() / job.workers);

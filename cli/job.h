@@ -17,12 +17,19 @@ struct Job {
   std::string mode = "ps";  // or "ring"
   int servers = 1;          // "ps" only
   int workers = 2;
-  int threads_per_worker = 0;  // 0: this host's cores shared out
+  // 0: this host's cores shared out; -1: the workers' program decides.
+  int threads_per_worker = 0;
   std::string ps_binary;
   std::string worker_binary;
   std::string metrics_dir;  // of every process; empty: no metrics
   std::vector<std::string> worker_flags;
   std::vector<std::string> server_flags;
+
+  // On hosts of their own (namespaces): where the coordinator's host is reached
+  // by the others, and, by rank, what goes before a process's command line.
+  std::string coordinator_address = "127.0.0.1";
+  std::vector<std::vector<std::string>> server_prefixes;
+  std::vector<std::vector<std::string>> worker_prefixes;
 };
 
 // INVALID_ARGUMENT when a flag after `--` is one that the launcher itself

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <string>
 
+#include "cli/bench.h"
 #include "cli/compare.h"
 #include "cli/doctor.h"
 #include "cli/flags.h"
@@ -35,6 +36,7 @@ int Main(const Args& all) {
   if (subcommand == "worker") return Become(Binaries().worker, args);
   if (subcommand == "launch") return Launch(args);
   if (subcommand == "compare") return RunCompare(args);
+  if (subcommand == "bench") return RunBench(args);
   if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "--version") return PrintVersion();
   if (subcommand == "--help" || subcommand == "-h" || subcommand == "help") {

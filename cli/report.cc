@@ -6,20 +6,17 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "cli/chart_js.h"
+#include "cli/chart_tools.h"
 #include "cli/html.h"
 #include "cli/report_charts.h"
 #include "cli/report_json.h"
+#include "cli/report_parts.h"
+#include "cli/report_style.h"
 #include "cli/report_template.h"
 #include "cli/summary.h"
 
 namespace psring {
 namespace {
-
-// Inside a script element: no character that HTML could take for markup.
-std::string EscapeScript(absl::string_view json) {
-  return absl::StrReplaceAll(
-      json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
-}
 
 // "1 worker", "2 workers".
 std::string Number(int number, absl::string_view noun) {
@@ -43,10 +40,7 @@ Terms SetupTerms(const ReportSetup& setup, const Comparison& comparison) {
                     setup.batch_size, " a worker, seed ", setup.seed)},
       {"Optimizer", absl::StrCat(setup.optimizer, ", learning rate ", setup.lr,
                                  ", momentum ", setup.momentum)},
-      {"Machine",
-       absl::StrCat(setup.machine.cpu, ", ", setup.machine.cores, " cores, ",
-                    FormatBytes(setup.machine.memory_bytes), " memory, ",
-                    setup.machine.system)},
+      {"Machine", MachineText(setup.machine)},
       {"Software", absl::StrCat("psring ", setup.commit, ", libtorch ",
                                 setup.libtorch, ", ZeroMQ ", setup.zeromq)},
       {"Made", setup.created},
@@ -97,7 +91,9 @@ std::string RenderHtml(const ReportSetup& setup, const Comparison& comparison) {
           {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
           {"{{DATA}}", EscapeScript(data)},
+          {"{{STYLE}}", kReportStyle},
           {"{{CHART_JS}}", kChartJs},
+          {"{{CHART_TOOLS}}", kChartTools},
           {"{{CHARTS}}", kReportCharts},
       });
 }

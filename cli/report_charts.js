@@ -4,10 +4,7 @@
   const data = JSON.parse(document.getElementById('data').textContent);
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
   const SHAPES = ['circle', 'rect', 'triangle', 'rectRot'];
-  const NUM_COLOURS = 8;
-
-  const colour = (name) =>
-    getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const {colour, seriesColour, axis, keepDrawn} = chartTools;
 
   const finite = (points) =>
     points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
@@ -25,8 +22,8 @@
   // a dashed one that hides it.
   const look = (i) => ({
     order: data.modes.length - i,
-    borderColor: colour('--c' + (i % NUM_COLOURS)),
-    backgroundColor: colour('--c' + (i % NUM_COLOURS)),
+    borderColor: seriesColour(i),
+    backgroundColor: seriesColour(i),
     borderDash: DASHES[i % DASHES.length],
     pointStyle: SHAPES[i % SHAPES.length],
     borderWidth: DASHES[i % DASHES.length].length ? 2 : 4,
@@ -64,16 +61,6 @@
       }
     });
     chart.update();
-  }
-
-  function axis(title, more) {
-    return {
-      type: 'linear',
-      title: {display: true, text: title, color: colour('--faint')},
-      ticks: {color: colour('--faint'), maxRotation: 0},
-      grid: {color: colour('--grid'), borderColor: colour('--line')},
-      ...more,
-    };
   }
 
   function draw(id, datasets, x, y) {
@@ -120,9 +107,5 @@
     });
   }
 
-  let charts = drawAll();
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    charts.forEach((chart) => chart.destroy());
-    charts = drawAll();
-  });
+  keepDrawn(drawAll);
 })();

@@ -21,11 +21,12 @@ absl::Status CannotWrite(const fs::path& path, const std::string& why) {
 
 }  // namespace
 
-absl::Status CheckReportPath(const std::string& directory) {
+absl::Status CheckReportPath(const std::string& directory,
+                             const std::vector<std::string>& names) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) return CannotWrite(directory, error.message());
-  for (const char* name : {kReportHtml, kReportJson}) {
+  for (const std::string& name : names) {
     if (fs::is_directory(fs::path(directory) / name, error)) {
       return CannotWrite(fs::path(directory) / name, "it is a folder");
     }

@@ -3,6 +3,7 @@
 #define PSRING_CLI_REPORT_FILES_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -12,9 +13,11 @@ namespace psring {
 inline constexpr char kReportHtml[] = "report.html";
 inline constexpr char kReportJson[] = "report.json";
 
-// Makes `directory` where it is missing and tries whether the report can be
-// written there. PERMISSION_DENIED says why not.
-absl::Status CheckReportPath(const std::string& directory);
+// Makes `directory` where it is missing and tries whether the report's files,
+// of these names, can be written there. PERMISSION_DENIED says why not.
+absl::Status CheckReportPath(const std::string& directory,
+                             const std::vector<std::string>& names = {
+                                 kReportHtml, kReportJson});
 
 // Replaces DIRECTORY/NAME as a whole.
 absl::Status WriteReportFile(const std::string& directory,

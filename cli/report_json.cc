@@ -1,6 +1,7 @@
 #include "cli/report_json.h"
 
 #include "absl/strings/str_format.h"
+#include "cli/report_parts.h"
 #include "cli/summary.h"
 
 namespace psring {
@@ -26,15 +27,6 @@ json SetupJson(const ReportSetup& setup) {
       {"commit", setup.commit},
       {"libtorch", setup.libtorch},
       {"zeromq", setup.zeromq},
-  };
-}
-
-json MachineJson(const Machine& machine) {
-  return {
-      {"cores", machine.cores},
-      {"cpu", machine.cpu},
-      {"memory_bytes", machine.memory_bytes},
-      {"system", machine.system},
   };
 }
 
@@ -101,11 +93,6 @@ json ToJson(const ReportSetup& setup, const Comparison& comparison) {
       {"verdicts", Verdicts(comparison)},
       {"modes", std::move(modes)},
   };
-}
-
-std::string DumpJson(const json& value, int indent) {
-  return value.dump(indent, ' ', /*ensure_ascii=*/true,
-                    json::error_handler_t::replace);
 }
 
 }  // namespace psring

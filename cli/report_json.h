@@ -12,9 +12,6 @@ namespace psring {
 // A number that is not finite becomes null.
 nlohmann::json ToJson(const ReportSetup& setup, const Comparison& comparison);
 
-// ASCII only; bytes that are not UTF-8 become U+FFFD.
-std::string DumpJson(const nlohmann::json& value, int indent);
-
 }  // namespace psring
 
 #endif  // PSRING_CLI_REPORT_JSON_H_

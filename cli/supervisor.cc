@@ -134,6 +134,13 @@ void Supervisor::SignalAll(int signal) {
   for (Member& member : members_) member.child->Signal(signal);
 }
 
+pid_t Supervisor::PidOf(const std::string& name) const {
+  for (const Member& member : members_) {
+    if (member.child->name() == name) return member.child->pid();
+  }
+  return 0;
+}
+
 bool Supervisor::AllEnded() const {
   return std::all_of(
       members_.begin(), members_.end(),

@@ -68,6 +68,8 @@ class Supervisor {
   void SignalAll(int signal);
 
   bool AllEnded() const;
+  // Of the process of that name; 0 when there is none.
+  pid_t PidOf(const std::string& name) const;
   const std::optional<Failure>& first_failure() const { return failure_; }
 
  private:

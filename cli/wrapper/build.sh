@@ -1,8 +1,8 @@
 # Sourced by ./psring: builds what has changed since the last build.
 
-PROGRAMS="//cli:psring //ps:ps //worker:worker"
+PROGRAMS="//cli:psring //ps:ps //worker:worker //bench:rank"
 # What the programs are made of.
-SOURCES="BUILD WORKSPACE .bazelrc cli common protos ps ring third_party worker"
+SOURCES="BUILD WORKSPACE .bazelrc bench cli common protos ps ring third_party worker"
 
 # What a build depends on beside the sources.
 build_key() {
@@ -13,7 +13,7 @@ build_key() {
 is_built() {
   [ -f "$state/built" ] && [ "$(cat "$state/built")" = "$(build_key)" ] || return 1
   local program
-  for program in cli/psring ps/ps worker/worker; do
+  for program in cli/psring ps/ps worker/worker bench/rank; do
     [ -x "$root/bazel-bin/$program" ] || return 1
   done
   [ -z "$(cd "$root" && find $SOURCES -newer "$state/built" -print -quit)" ]

@@ -44,7 +44,7 @@ set_up_world() {
     esac'
   write_stub bazel '
     [ ! -e "$STUB/build-fails" ] || exit 1
-    for p in cli/psring ps/ps worker/worker; do
+    for p in cli/psring ps/ps worker/worker bench/rank; do
       mkdir -p "bazel-bin/${p%/*}"
       printf "#!/bin/sh\necho ran \$PWD \$*\n" > "bazel-bin/$p"
       chmod +x "bazel-bin/$p"

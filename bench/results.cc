@@ -1,0 +1,62 @@
+#include "bench/results.h"
+
+#include "bench/statistics.h"
+
+namespace psring {
+namespace {
+
+std::vector<double> Rates(const Link& link) {
+  std::vector<double> rates;
+  for (size_t i = 0; i < link.seconds.size(); ++i) {
+    rates.push_back(link.bytes[i] * 8 / link.seconds[i]);
+  }
+  return rates;
+}
+
+}  // namespace
+
+double MedianSeconds(const Measurement& measurement) {
+  return Median(measurement.seconds);
+}
+
+double AlgorithmBandwidth(const Point& point, const Measurement& measurement) {
+  return static_cast<double>(point.size_bytes) / MedianSeconds(measurement);
+}
+
+double BusBandwidth(const Point& point, const Measurement& measurement) {
+  return AlgorithmBandwidth(point, measurement) * point.link_load;
+}
+
+double TimesLimit(const Point& point, const Measurement& measurement) {
+  return MedianSeconds(measurement) / point.limit_seconds;
+}
+
+double CpuSecondsPerGb(const Point& point, const Measurement& measurement) {
+  const double bytes = static_cast<double>(point.size_bytes) * point.ranks *
+                       static_cast<double>(measurement.seconds.size());
+  return measurement.cpu_seconds / (bytes / 1e9);
+}
+
+double TimesPsring(const Point& point, const Measurement& measurement) {
+  return MedianSeconds(measurement) / MedianSeconds(point.measurements.front());
+}
+
+double LinkRate(const Link& link) { return Median(Rates(link)); }
+
+double LinkRatePercentile(const Link& link, double percent) {
+  return Percentile(Rates(link), percent);
+}
+
+const Training* FindTraining(const BenchResults& results,
+                             const std::string& model,
+                             const std::string& contender, int workers) {
+  for (const Training& training : results.trainings) {
+    if (training.model == model && training.contender == contender &&
+        training.workers == workers) {
+      return &training;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace psring

@@ -1,0 +1,27 @@
+// What all reports are put together from.
+#ifndef PSRING_CLI_REPORT_PARTS_H_
+#define PSRING_CLI_REPORT_PARTS_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "cli/machine.h"
+
+namespace psring {
+
+// ASCII only; bytes that are not UTF-8 become U+FFFD.
+std::string DumpJson(const nlohmann::json& value, int indent);
+
+nlohmann::json MachineJson(const Machine& machine);
+
+// For people: "AMD EPYC, 2 cores, 8.0 GiB memory, Linux 6.1.0, x86_64".
+std::string MachineText(const Machine& machine);
+
+// JSON for inside a script element: no character that HTML could take for
+// markup.
+std::string EscapeScript(absl::string_view json);
+
+}  // namespace psring
+
+#endif  // PSRING_CLI_REPORT_PARTS_H_
