@@ -61,7 +61,7 @@ absl::Status RankJob::CreateModel() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto model = FlatModel::Create(*std::move(layout));
+  auto model = FlatModel::Create(*std::move(layout), options_.same_host);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   return absl::OkStatus();
@@ -73,9 +73,13 @@ absl::Status RankJob::JoinCluster() {
   if (!session.ok()) return session.status();
   session_ = *std::move(session);
   proto::Join join;
+  if (model_->arena != nullptr) {
+    *join.mutable_shared_memory() = model_->arena->address();
+  }
   if (options_.cluster.mode == proto::RING) {
     auto exchange = RingExchange::Create(context_, cancellation_,
-                                         session_->address(), *model_);
+                                         session_->address(), *model_,
+                                         options_.ring);
     if (!exchange.ok()) return exchange.status();
     ring_ = exchange->get();
     join.add_endpoints(ring_->endpoint());

@@ -23,6 +23,8 @@ namespace psring {
 
 struct RankJobOptions {
   ClusterOptions cluster;
+  SameHost same_host = SameHost::kAuto;
+  RingOptions ring;
   absl::Duration step_timeout = absl::Seconds(60);
   std::string name;          // of the benchmark, which all ranks agree on
   int64_t num_elements = 1;  // of the model

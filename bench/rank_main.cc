@@ -103,6 +103,8 @@ absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {
   const bool buffers = flags.op == "allreduce" || flags.op == "pushpull";
   auto job = RankJob::Join(
       {.cluster = *cluster,
+       .same_host = flags.process.SameHostWish(),
+       .ring = {},
        .step_timeout = flags.process.step_timeout(),
        .name = absl::StrCat("bench ", flags.op, " ", flags.size_bytes),
        .num_elements = buffers ? flags.num_elements() : 1,
