@@ -14,14 +14,15 @@ namespace {
 // How long a member sleeps before it looks at deadline and cancellation.
 constexpr absl::Duration kSlice = absl::Milliseconds(50);
 
-// With a core for everybody, a peer that has nothing else to do is there within
-// a memory access or two: some 20 us of looking cover that and cost little
-// where it is not. With fewer cores than members whoever is awaited may need
-// this one.
+// With a core for everybody, a peer that has nothing else to do comes within
+// the time that a megabyte takes: looking for some 100 us covers that and saves
+// the kernel's sleep and wake-up, which take as long. Then others may have the
+// core, and then the kernel. With fewer cores than members whoever is awaited
+// may need this one at once.
 SpinPolicy PolicyFor(int members) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return members <= cores ? SpinPolicy{.spins = 1000, .yields = 0}
-                          : SpinPolicy{.spins = 20, .yields = 20};
+  return members <= cores ? SpinPolicy{.spins = 4000, .yields = 1000}
+                          : SpinPolicy{.spins = 0, .yields = 200};
 }
 
 }  // namespace

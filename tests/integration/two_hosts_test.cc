@@ -1,6 +1,4 @@
 // A job over a network, by the recipe for several hosts.
-#include "tests/testing/two_hosts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,7 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/hosts.h"
+#include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
+#include "tests/integration/launched_job.h"
 
 namespace psring {
 namespace {
@@ -21,19 +22,21 @@ using ::testing::HasSubstr;
 class TwoHostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto hosts = TwoHosts::Create();
+    auto hosts = Hosts::Create(2, 1e9);
     if (!hosts.ok()) GTEST_SKIP() << hosts.status();
-    hosts_ = std::make_unique<TwoHosts>(*std::move(hosts));
+    hosts_ = *std::move(hosts);
   }
 
   // The namespaces are this test's own, and so is every port in them.
   std::string Coordinator() const {
-    return absl::StrCat("--coordinator=", TwoHosts::AddressOf(0), ":7000");
+    return absl::StrCat("--coordinator=", Hosts::AddressOf(0), ":7000");
   }
 
   Process Start(int host, Flags argv) {
     argv.push_back(Coordinator());
-    auto process = Process::Start(hosts_->On(host, argv));
+    Flags prefixed = hosts_->PrefixOf(host);
+    prefixed.insert(prefixed.end(), argv.begin(), argv.end());
+    auto process = Process::Start(prefixed);
     EXPECT_TRUE(process.ok()) << process.status();
     return *std::move(process);
   }
@@ -49,10 +52,10 @@ class TwoHostsTest : public ::testing::Test {
     EXPECT_EQ(process.Wait(Patience()), 0) << process.Output();
     EXPECT_THAT(process.Output(),
                 HasSubstr(absl::StrCat("address ", address, " (the route to ",
-                                       TwoHosts::AddressOf(0), ")")));
+                                       Hosts::AddressOf(0), ")")));
   }
 
-  std::unique_ptr<TwoHosts> hosts_;
+  std::unique_ptr<Hosts> hosts_;
 };
 
 TEST_F(TwoHostsTest, TrainWithServersOnBoth) {
@@ -62,17 +65,75 @@ TEST_F(TwoHostsTest, TrainWithServersOnBoth) {
   second.push_back(Start(1, {PsBinary()}));
   first.push_back(Start(0, Worker()));
   second.push_back(Start(1, Worker()));
-  for (Process& process : first) ExpectTrained(process, TwoHosts::AddressOf(0));
+  for (Process& process : first) ExpectTrained(process, Hosts::AddressOf(0));
   for (Process& process : second) {
-    ExpectTrained(process, TwoHosts::AddressOf(1));
+    ExpectTrained(process, Hosts::AddressOf(1));
   }
 }
 
 TEST_F(TwoHostsTest, TrainInARing) {
   Process first = Start(0, Worker({"--mode=ring", "--workers=2", "--rank=0"}));
   Process second = Start(1, Worker({"--mode=ring", "--workers=2"}));
-  ExpectTrained(first, TwoHosts::AddressOf(0));
-  ExpectTrained(second, TwoHosts::AddressOf(1));
+  ExpectTrained(first, Hosts::AddressOf(0));
+  ExpectTrained(second, Hosts::AddressOf(1));
+}
+
+// Two workers and a server on each host: some of the payload crosses the link,
+// some lies in shared memory. The bits are those of a job on one host whose
+// processes send messages, and of one whose processes share memory.
+TEST_F(TwoHostsTest, EveryPlacementGivesTheSameBits) {
+  const std::string folder = testing::TestDirectory();
+  const Flags training = {"--model=lenet",    "--data=digits:train=512,test=8",
+                          "--batch-size=8",   "--steps=30",
+                          "--bucket-mb=0.05", "--momentum=0.9"};
+  const auto on_one_host = [&](const std::string& name, const std::string& mode,
+                               const std::string& same_host) {
+    LaunchedJob job{.mode = mode, .workers = 4, .servers = 2};
+    job.launch_flags = {"--server-flag=--same-host=" + same_host};
+    job.worker_flags = training;
+    job.worker_flags.push_back("--same-host=" + same_host);
+    job.worker_flags.push_back(
+        absl::StrCat("--checkpoint-dir=", folder, "/", name));
+    if (mode == "ring") job.launch_flags.clear();
+    const Ran ran = RunLaunch(job);
+    EXPECT_EQ(ran.code, 0) << ran.output;
+    return CheckpointAt(absl::StrCat(folder, "/", name), 30);
+  };
+  const std::string reference = on_one_host("messages", "ring", "off");
+  const auto on_two_hosts = [&](const std::string& name,
+                                const std::string& mode) {
+    std::vector<Process> processes;
+    if (mode == "ps") {
+      processes.push_back(Start(
+          0, {PsBinary(), "--host-coordinator", "--servers=2", "--workers=4"}));
+      processes.push_back(Start(1, {PsBinary()}));
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      Flags argv = {WorkerBinary(), "--mode=" + mode,
+                    absl::StrCat("--rank=", rank), "--threads=1",
+                    absl::StrCat("--checkpoint-dir=", folder, "/", name)};
+      if (mode == "ring") argv.push_back("--workers=4");
+      argv.insert(argv.end(), training.begin(), training.end());
+      processes.push_back(Start(rank / 2, argv));
+    }
+    bool shared = false;
+    for (Process& process : processes) {
+      EXPECT_EQ(process.Wait(Patience()), 0) << process.Output();
+      shared |= process.Output().find(mode == "ring"
+                                          ? "ring of 2 nodes; 2 ranks share"
+                                          : "1 of 2 shards share") !=
+                std::string::npos;
+    }
+    EXPECT_TRUE(shared) << mode << ": no memory was shared";
+    return CheckpointAt(absl::StrCat(folder, "/", name), 30);
+  };
+  EXPECT_EQ(CheckpointDifference(reference, on_one_host("a", "ring", "auto")),
+            "");
+  EXPECT_EQ(CheckpointDifference(reference, on_one_host("b", "ps", "off")), "");
+  EXPECT_EQ(CheckpointDifference(reference, on_one_host("c", "ps", "auto")),
+            "");
+  EXPECT_EQ(CheckpointDifference(reference, on_two_hosts("d", "ring")), "");
+  EXPECT_EQ(CheckpointDifference(reference, on_two_hosts("e", "ps")), "");
 }
 
 TEST_F(TwoHostsTest, LoopbackAddressIsRefusedWithTheRemedy) {
@@ -81,13 +142,12 @@ TEST_F(TwoHostsTest, LoopbackAddressIsRefusedWithTheRemedy) {
   ASSERT_TRUE(server.WaitForOutput("coordinator listens on", Patience()));
   Process worker = Start(1, Worker({"--advertise=127.0.0.1"}));
   EXPECT_EQ(worker.Wait(Patience()), 1) << worker.Output();
-  EXPECT_THAT(
-      LastLine(worker.Output()),
-      HasSubstr("this process has a loopback address, but ps (host "));
+  EXPECT_THAT(LastLine(worker.Output()),
+              HasSubstr("this process has a loopback address, but ps (host "));
   EXPECT_THAT(LastLine(worker.Output()),
               HasSubstr("Give it an address that other hosts reach: "
                         "--advertise or --interface"));
-  server.Signal(SIGINT);
+  kill(-server.pid(), SIGINT);  // to the group: the server is nsenter's child
   EXPECT_EQ(server.Wait(Patience()), 128 + SIGINT) << server.Output();
 }
 

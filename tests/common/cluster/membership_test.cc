@@ -120,8 +120,8 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
   ControlMessage version = JoinOf(proto::WORKER);
   version.mutable_join()->set_protocol_version(99);
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", version)),
-              HasSubstr(absl::StrCat("protocol version: 99 here, ", kProtocolVersion,
-                                     " in the job")));
+              HasSubstr(absl::StrCat("protocol version: 99 here, ",
+                                     kProtocolVersion, " in the job")));
 
   ControlMessage mode = JoinOf(proto::WORKER);
   mode.mutable_join()->mutable_spec()->set_mode(proto::RING);

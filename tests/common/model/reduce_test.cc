@@ -165,5 +165,24 @@ TEST(AddIntoTest, EqualsAScalarLoopBitForBitAtAnyAlignment) {
   }
 }
 
+// As ranks on one host do: the results replace the inputs.
+TEST(CanonicalSumToAll, WritesTheSameBitsEverywhereInPlace) {
+  std::mt19937 random(5);
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    for (int64_t size : {1, 15, 16, 1000, 5003}) {
+      std::vector<Floats> data = RandomInputs(ranks, size, random);
+      const Floats expected = RingSum(data, 0.25f);
+      std::vector<const void*> inputs;
+      std::vector<float*> outs;
+      for (Floats& d : data) {
+        inputs.push_back(d.data());
+        outs.push_back(d.data());
+      }
+      CanonicalSumToAll({0, size}, {0, size}, inputs, 0.25f, outs);
+      for (const Floats& d : data) ASSERT_EQ(d, expected) << ranks;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace psring

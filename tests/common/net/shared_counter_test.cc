@@ -1,0 +1,71 @@
+#include "common/net/shared_counter.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+// Two counters that two processes share.
+SharedCounter* MakeShared() {
+  void* memory =
+      mmap(nullptr, 2 * sizeof(SharedCounter), PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return static_cast<SharedCounter*>(memory);
+}
+
+class PolicyTest : public ::testing::TestWithParam<SpinPolicy> {};
+
+// Each waits for the other, thousands of times: a lost wake-up would take all
+// of its limit.
+TEST_P(PolicyTest, ProcessesPassTheTurnToEachOther) {
+  constexpr uint32_t kTurns = 5000;
+  SharedCounter* counters = MakeShared();
+  const pid_t child = fork();
+  SharedCounter& mine = counters[child == 0 ? 1 : 0];
+  SharedCounter& theirs = counters[child == 0 ? 0 : 1];
+  bool all = true;
+  for (uint32_t i = 1; i <= kTurns && all; ++i) {
+    if (child == 0) {
+      all = theirs.Await(i, GetParam(), absl::Seconds(30));
+      mine.Set(i);
+    } else {
+      mine.Set(i);
+      all = theirs.Await(i, GetParam(), absl::Seconds(30));
+    }
+  }
+  if (child == 0) _exit(all ? 0 : 1);
+  EXPECT_TRUE(all);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(mine.sleepers.load() + theirs.sleepers.load(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PolicyTest,
+                         ::testing::Values(SpinPolicy{0, 0}, SpinPolicy{100, 0},
+                                           SpinPolicy{10, 10}));
+
+TEST(SharedCounter, AWaitEndsWithItsLimit) {
+  SharedCounter* counter = MakeShared();
+  EXPECT_FALSE(counter->Await(1, {}, absl::Milliseconds(5)));
+  counter->Set(1);
+  EXPECT_TRUE(counter->Await(1, {}, absl::Milliseconds(5)));
+}
+
+TEST(SharedCounter, CountsWrap) {
+  SharedCounter* counter = MakeShared();
+  counter->Set(0xffffffffu);
+  EXPECT_TRUE(counter->Reached(0xfffffff0u));
+  EXPECT_FALSE(counter->Reached(2));
+  counter->Set(2);
+  EXPECT_TRUE(counter->Reached(0xffffffffu));
+  EXPECT_TRUE(counter->Reached(2));
+}
+
+}  // namespace
+}  // namespace psring
