@@ -114,7 +114,7 @@ class Sweep {
 int64_t IterationsFor(int64_t size_bytes, int64_t iterations) {
   constexpr int64_t kAsMuchAs = 10'000'000;
   const int64_t factor =
-      std::clamp<int64_t>(kAsMuchAs / std::max<int64_t>(size_bytes, 1), 1, 50);
+      std::clamp<int64_t>(kAsMuchAs / std::max<int64_t>(size_bytes, 1), 1, 10);
   return iterations * factor;
 }
 
