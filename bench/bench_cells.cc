@@ -86,7 +86,8 @@ std::vector<std::string> Notes(const BenchResults& results) {
   if (!results.points.empty()) {
     notes.push_back(
         "Every result of every iteration was verified. An iteration's time is "
-        "its slowest rank's; buffers are written anew before each, untimed.");
+        "from the instant that all ranks start at to the end of the slowest; "
+        "buffers are written anew before each, untimed.");
     notes.push_back(
         "algbw: size / median. busbw: what goes through the busiest link each "
         "way (allreduce: algbw x 2(n-1)/n; pushpull: algbw x max(1, n/S), or "
@@ -102,7 +103,9 @@ std::vector<std::string> Notes(const BenchResults& results) {
                   "avoided (allreduce: n reads and n writes of the size; "
                   "pushpull: n+1 of each, one more of each with momentum), "
                   "timed in this run as n concurrent non-temporal copies (",
-                  results.copy_kind, ")."));
+                  results.copy_kind,
+                  "); with more ranks than cores: their CPU "
+                  "time, shared by the cores."));
   }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(

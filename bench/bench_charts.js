@@ -73,6 +73,13 @@
     label: (item) => item.dataset.label + ': ' + time(item.parsed.y),
   }};
 
+  // The standard labels, their boxes drawn as the lines' dashes go.
+  const linesOf = (chart) =>
+    Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label) => ({
+      ...label,
+      lineDash: chart.data.datasets[label.datasetIndex].borderDash || [],
+    }));
+
   const canvases = [...groups].map(([title, group]) => {
     const figure = document.createElement('figure');
     const heading = document.createElement('h3');
@@ -99,8 +106,11 @@
                y: logarithmic('median time', time)},
       plugins: {
         tooltip,
-        legend: {position: 'bottom',
-                 labels: {color: colour('--text'), boxWidth: 40, boxHeight: 0}},
+        legend: {
+          position: 'bottom',
+          labels: {color: colour('--text'), boxWidth: 32, boxHeight: 0,
+                   generateLabels: linesOf},
+        },
       },
     },
   })));

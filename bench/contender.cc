@@ -44,25 +44,28 @@ absl::Status RunToEnd(const Stage& stage,
 
 absl::StatusOr<Samples> ReadSamples(const std::string& directory, int ranks,
                                     int64_t iterations) {
+  const size_t size = static_cast<size_t>(iterations);
   Samples samples;
-  samples.seconds.assign(iterations, 0.0);
+  samples.seconds.assign(size, 0.0);
+  samples.cpu_seconds.assign(size, 0.0);
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = absl::StrCat(directory, "/rank-", rank, ".json");
     std::ifstream file(path);
     const auto json = nlohmann::json::parse(file, nullptr, false);
-    if (!json.is_object() || !json.contains("seconds") ||
-        !json["seconds"].is_array() || !json.contains("cpu_seconds") ||
-        !json["cpu_seconds"].is_number() ||
-        json["seconds"].size() != static_cast<size_t>(iterations)) {
-      return absl::DataLossError(absl::StrCat("rank ", rank,
-                                              " has not written ", iterations,
-                                              " times into ", path));
+    std::vector<double> seconds, cpu_seconds;
+    try {
+      seconds = json.at("seconds").get<std::vector<double>>();
+      cpu_seconds = json.at("cpu_seconds").get<std::vector<double>>();
+    } catch (const nlohmann::json::exception&) {
     }
-    for (int64_t i = 0; i < iterations; ++i) {
-      samples.seconds[i] =
-          std::max(samples.seconds[i], json["seconds"][i].get<double>());
+    if (seconds.size() != size || cpu_seconds.size() != size) {
+      return absl::DataLossError(absl::StrCat(
+          "rank ", rank, " has not written ", size, " times into ", path));
     }
-    samples.cpu_seconds += json["cpu_seconds"].get<double>();
+    for (size_t i = 0; i < size; ++i) {
+      samples.seconds[i] = std::max(samples.seconds[i], seconds[i]);
+      samples.cpu_seconds[i] += cpu_seconds[i];
+    }
   }
   return samples;
 }

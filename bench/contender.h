@@ -29,8 +29,10 @@ struct Shape {
 };
 
 struct Samples {
-  std::vector<double> seconds;  // of each iteration, the slowest rank's
-  double cpu_seconds = 0;       // of all processes, in the timed parts
+  // Of each iteration.
+  std::vector<double> seconds;      // the slowest rank's
+  std::vector<double> cpu_seconds;  // of all ranks
+  double server_cpu_seconds = 0;    // of all iterations and servers
 };
 
 // Where and with what runs are made. `cancellation` and `hosts` outlive it.

@@ -16,13 +16,11 @@
 namespace psring {
 namespace {
 
-// Of tbf: what may go out at once (at least a packet of 64 KiB, and what the
-// rate gives in a millisecond), and how long a packet may wait for its turn
-// before it is dropped.
-int64_t BurstBytes(double bits_per_s) {
-  return std::max<int64_t>(128 * 1024,
-                           static_cast<int64_t>(bits_per_s / 8 * 1e-3));
-}
+// Of tbf: what may go out at once, and how long a packet may wait for its turn
+// before it is dropped. The burst is a head start on the rate, so it is short;
+// at 1 Gbit/s it still takes a packet of 64 KiB, which need not be cut then.
+constexpr double kBurstSeconds = 0.55e-3;
+constexpr int64_t kLeastBurstBytes = 4096;
 constexpr char kQueue[] = "50ms";
 
 std::string NamespaceOf(const Child& holder, const std::string& kind) {
@@ -117,9 +115,10 @@ absl::Status Hosts::Start(int count) {
 // The rate holds for what leaves the host and for what leaves the switch
 // towards it, as a full-duplex cable's does.
 absl::Status Hosts::Connect(double bits_per_s) {
-  const std::string shape =
-      absl::StrFormat("root tbf rate %.0fbit burst %d latency %s", bits_per_s,
-                      BurstBytes(bits_per_s), kQueue);
+  const int64_t burst = std::max(
+      kLeastBurstBytes, static_cast<int64_t>(bits_per_s / 8 * kBurstSeconds));
+  const std::string shape = absl::StrFormat(
+      "root tbf rate %.0fbit burst %d latency %s", bits_per_s, burst, kQueue);
   absl::Status status =
       RunIn(*switch_, "ip link add sw type bridge forward_delay 0");
   status.Update(RunIn(*switch_, "ip link set sw up"));

@@ -4,6 +4,10 @@
 
 namespace psring {
 
+double CopySeconds(double seconds, double cpu_seconds, int ranks, int cores) {
+  return ranks <= cores ? seconds : std::min(seconds, cpu_seconds / cores);
+}
+
 double AllReduceMemoryLimit(double copy_seconds) { return copy_seconds; }
 
 double PushPullMemoryLimit(double copy_seconds, int ranks, int slots) {

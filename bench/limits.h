@@ -11,7 +11,12 @@ namespace psring {
 // On one host, where memory is the limit. `copy_seconds` is what n processes
 // need to copy M bytes each at once, measured in the same run: n*M read and n*M
 // written, without reading what is overwritten.
-//
+
+// One such measurement, from the time until the last process was done and the
+// CPU time of all. Where they outnumber the cores they had to wait for one,
+// which is no limit of memory: then it is the CPU time shared by the cores.
+double CopySeconds(double seconds, double cpu_seconds, int ranks, int cores);
+
 // An allreduce must read every rank's input once and write every rank's output
 // once, which is just that.
 double AllReduceMemoryLimit(double copy_seconds);

@@ -53,7 +53,7 @@ class PsringContender : public Contender {
         });
     if (!status.ok()) return status;
     auto samples = ReadSamples(dir->path(), shape.ranks, shape.iterations);
-    if (samples.ok()) samples->cpu_seconds += server_seconds;
+    if (samples.ok()) samples->server_cpu_seconds = server_seconds;
     return samples;
   }
 

@@ -97,7 +97,7 @@ absl::Status RankJob::JoinCluster() {
   return absl::OkStatus();
 }
 
-absl::Status RankJob::AwaitStart() {
+absl::StatusOr<double> RankJob::AwaitStart() {
   std::vector<double> arrivals(num_ranks(), 0.0);
   arrivals[rank()] = MonotonicSeconds();
   if (absl::Status s =
@@ -110,7 +110,7 @@ absl::Status RankJob::AwaitStart() {
   const double asleep = start - kAwakeSeconds - MonotonicSeconds();
   if (asleep > 0) absl::SleepFor(absl::Seconds(asleep));
   while (MonotonicSeconds() < start) sched_yield();
-  return absl::OkStatus();
+  return start;
 }
 
 absl::Status RankJob::Leave(const absl::Status& result) {

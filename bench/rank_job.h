@@ -51,10 +51,11 @@ class RankJob {
   RingExchange* ring() { return ring_; }
   absl::Time Deadline() const { return absl::Now() + options_.step_timeout; }
 
-  // Returns on all ranks at the same instant of the monotonic clock, which the
-  // ranks of a benchmark share as they run on one machine: a barrier's own
-  // skew would be as long as a small exchange.
-  absl::Status AwaitStart();
+  // Returns on all ranks at one instant of the monotonic clock, which the ranks
+  // of a benchmark share as they run on one machine: a barrier's own skew would
+  // be as long as a small exchange. That instant is what it returns, and times
+  // count from it: where ranks share cores, one may come back late.
+  absl::StatusOr<double> AwaitStart();
 
   // As Member::Leave.
   absl::Status Leave(const absl::Status& result);

@@ -82,9 +82,10 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job) {
     const bool timed = i >= flags.warmup;
     absl::Status status = (*operation)->Prepare(i);
     if (i == flags.warmup) Announce(job, "measuring");
-    if (status.ok()) status = job.AwaitStart();
     if (!status.ok()) return status;
-    if (timed) stopwatch.Start();
+    const auto start = job.AwaitStart();
+    if (!start.ok()) return start.status();
+    if (timed) stopwatch.Start(*start);
     status = (*operation)->Run();
     if (timed) stopwatch.Stop();
     if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");

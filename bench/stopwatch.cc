@@ -23,14 +23,14 @@ double MonotonicSeconds() { return Read(CLOCK_MONOTONIC); }
 
 double ProcessCpuSeconds() { return Read(CLOCK_PROCESS_CPUTIME_ID); }
 
-void Stopwatch::Start() {
+void Stopwatch::Start(double start) {
   cpu_start_ = ProcessCpuSeconds();
-  start_ = MonotonicSeconds();
+  start_ = start;
 }
 
 void Stopwatch::Stop() {
   seconds_.push_back(MonotonicSeconds() - start_);
-  cpu_seconds_ += ProcessCpuSeconds() - cpu_start_;
+  cpu_seconds_.push_back(ProcessCpuSeconds() - cpu_start_);
 }
 
 absl::Status Stopwatch::Write(const std::string& directory, int rank) const {

@@ -15,21 +15,22 @@ double MonotonicSeconds();
 // That all threads of this process have computed.
 double ProcessCpuSeconds();
 
-// Adds up what lies between Start and Stop. One thread's own.
+// Collects times. One thread's own.
 class Stopwatch {
  public:
-  void Start();
+  // What is timed begins; it should have at `start`, of MonotonicSeconds.
+  void Start(double start);
   void Stop();
 
   // As a file of its own, DIRECTORY/rank-RANK.json:
-  //   {"rank": 0, "seconds": [one per Start and Stop], "cpu_seconds": of all}
+  //   {"rank": 0, "seconds": [one per Start], "cpu_seconds": [likewise]}
   absl::Status Write(const std::string& directory, int rank) const;
 
  private:
   double start_ = 0;
   double cpu_start_ = 0;
-  double cpu_seconds_ = 0;
   std::vector<double> seconds_;
+  std::vector<double> cpu_seconds_;
 };
 
 }  // namespace psring

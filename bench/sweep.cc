@@ -1,12 +1,14 @@
 #include "bench/sweep.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/limits.h"
 #include "bench/statistics.h"
 #include "bench/units.h"
+#include "cli/machine.h"
 
 namespace psring {
 namespace {
@@ -49,7 +51,11 @@ class Sweep {
     if (stage_.hosts == nullptr) {
       auto samples = Run(*copy_, "the copy", shape);
       if (!samples.ok()) return samples.status();
-      Append(samples->seconds, &point->copy_seconds);
+      for (size_t i = 0; i < samples->seconds.size(); ++i) {
+        point->copy_seconds.push_back(CopySeconds(samples->seconds[i],
+                                                  samples->cpu_seconds[i],
+                                                  point->ranks, NumCores()));
+      }
     }
     if (absl::Status s = RunContender(*psring_, shape, point); !s.ok()) {
       return s;
@@ -72,8 +78,11 @@ class Sweep {
     if (found == all.end()) {
       found = all.insert(all.end(), Measurement{contender.name(), {}, 0});
     }
-    Append(samples->seconds, &found->seconds);
-    found->cpu_seconds += samples->cpu_seconds;
+    found->seconds.insert(found->seconds.end(), samples->seconds.begin(),
+                          samples->seconds.end());
+    found->cpu_seconds += samples->server_cpu_seconds +
+                          std::accumulate(samples->cpu_seconds.begin(),
+                                          samples->cpu_seconds.end(), 0.0);
     return absl::OkStatus();
   }
 
@@ -86,10 +95,6 @@ class Sweep {
         absl::StrCat(options_.operation, " of ", FormatSize(shape.size_bytes),
                      " on ", shape.ranks, " ranks, ", name, ": ",
                      std::string(samples.status().message())));
-  }
-
-  static void Append(const std::vector<double>& from, std::vector<double>* to) {
-    to->insert(to->end(), from.begin(), from.end());
   }
 
   double LimitOf(const Point& point) const {
@@ -114,7 +119,7 @@ class Sweep {
 int64_t IterationsFor(int64_t size_bytes, int64_t iterations) {
   constexpr int64_t kAsMuchAs = 10'000'000;
   const int64_t factor =
-      std::clamp<int64_t>(kAsMuchAs / std::max<int64_t>(size_bytes, 1), 1, 50);
+      std::clamp<int64_t>(kAsMuchAs / std::max<int64_t>(size_bytes, 1), 1, 10);
   return iterations * factor;
 }
 

@@ -31,7 +31,7 @@ struct SweepOptions {
 };
 
 // Small sizes get more iterations than large ones: as many as move what
-// `iterations` of 10 MB do, but at most 50 times as many.
+// `iterations` of 10 MB do, but at most 10 times as many.
 int64_t IterationsFor(int64_t size_bytes, int64_t iterations);
 
 // An error names the contender and the point.

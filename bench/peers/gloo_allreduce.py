@@ -43,22 +43,22 @@ def await_start(torch, dist):
         time.sleep(asleep)
     while time.monotonic() < start:
         os.sched_yield()
+    return start
 
 
 def measure(args, torch, dist):
     data = torch.empty(args.size // 4)
     seconds = []
-    cpu_seconds = 0.0
+    cpu_seconds = []
     for i in range(args.warmup + args.iterations):
         pattern(torch, args.rank + 1, i, 0, data)
-        await_start(torch, dist)
+        start = await_start(torch, dist)
         cpu_start = time.process_time()
-        start = time.perf_counter()
         dist.all_reduce(data)
-        took = time.perf_counter() - start
+        took = time.monotonic() - start
         if i >= args.warmup:
             seconds.append(took)
-            cpu_seconds += time.process_time() - cpu_start
+            cpu_seconds.append(time.process_time() - cpu_start)
         if not is_sum(torch, args.ranks, i, data):
             sys.exit(f'gloo_allreduce: iteration {i}: wrong sum')
     return {'rank': args.rank, 'cpu_seconds': cpu_seconds, 'seconds': seconds}

@@ -24,7 +24,7 @@ static float Pattern(float factor, int64_t iteration, int64_t element) {
 }
 
 /* As RankJob::AwaitStart. */
-static void AwaitStart(void) {
+static double AwaitStart(void) {
   double start = Read(CLOCK_MONOTONIC);
   MPI_Allreduce(MPI_IN_PLACE, &start, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   start += 2e-3;
@@ -34,6 +34,7 @@ static void AwaitStart(void) {
     nanosleep(&time, NULL);
   }
   while (Read(CLOCK_MONOTONIC) < start) sched_yield();
+  return start;
 }
 
 static void Fail(const char* what, int64_t number) {
@@ -41,8 +42,17 @@ static void Fail(const char* what, int64_t number) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+static void WriteList(FILE* file, const char* name, const double* values,
+                      int64_t size) {
+  fprintf(file, ",\"%s\":[", name);
+  for (int64_t i = 0; i < size; ++i) {
+    fprintf(file, "%s%.9f", i == 0 ? "" : ",", values[i]);
+  }
+  fprintf(file, "]");
+}
+
 static void WriteTimes(const char* out, int rank, const double* seconds,
-                       int64_t iterations, double cpu_seconds) {
+                       const double* cpu_seconds, int64_t iterations) {
   char path[4096];
   snprintf(path, sizeof(path), "%s/rank-%d.json", out, rank);
   FILE* file = fopen(path, "w");
@@ -50,12 +60,10 @@ static void WriteTimes(const char* out, int rank, const double* seconds,
     Fail("cannot write the times of rank", rank);
     return;
   }
-  fprintf(file, "{\"rank\":%d,\"cpu_seconds\":%.9f,\"seconds\":[", rank,
-          cpu_seconds);
-  for (int64_t i = 0; i < iterations; ++i) {
-    fprintf(file, "%s%.9f", i == 0 ? "" : ",", seconds[i]);
-  }
-  fprintf(file, "]}\n");
+  fprintf(file, "{\"rank\":%d", rank);
+  WriteList(file, "seconds", seconds, iterations);
+  WriteList(file, "cpu_seconds", cpu_seconds, iterations);
+  fprintf(file, "}\n");
   if (fclose(file) != 0) Fail("cannot write the times of rank", rank);
 }
 
@@ -70,26 +78,28 @@ int main(int argc, char** argv) {
   const float factor = (float)((int64_t)ranks * (ranks + 1) / 2);
   float* data = aligned_alloc(64, (size_t)(size * 4 + 63) / 64 * 64);
   double* seconds = malloc((size_t)iterations * sizeof(double));
-  if (data == NULL || seconds == NULL) Fail("no memory for bytes", size * 4);
-  double cpu_seconds = 0;
+  double* cpu_seconds = malloc((size_t)iterations * sizeof(double));
+  if (data == NULL || seconds == NULL || cpu_seconds == NULL) {
+    Fail("no memory for bytes", size * 4);
+  }
   for (int64_t i = 0; i < warmup + iterations; ++i) {
     for (int64_t e = 0; e < size; ++e) {
       data[e] = Pattern((float)(rank + 1), i, e);
     }
-    AwaitStart();
+    const double start = AwaitStart();
     const double cpu_start = Read(CLOCK_PROCESS_CPUTIME_ID);
-    const double start = Read(CLOCK_MONOTONIC);
     MPI_Allreduce(MPI_IN_PLACE, data, (int)size, MPI_FLOAT, MPI_SUM,
                   MPI_COMM_WORLD);
     if (i >= warmup) {
       seconds[i - warmup] = Read(CLOCK_MONOTONIC) - start;
-      cpu_seconds += Read(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;
+      cpu_seconds[i - warmup] = Read(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;
     }
     for (int64_t e = 0; e < size; ++e) {
       if (data[e] != Pattern(factor, i, e)) Fail("wrong sum at element", e);
     }
   }
-  WriteTimes(argv[4], rank, seconds, iterations, cpu_seconds);
+  WriteTimes(argv[4], rank, seconds, cpu_seconds, iterations);
+  free(cpu_seconds);
   free(seconds);
   free(data);
   MPI_Finalize();

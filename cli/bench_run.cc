@@ -1,0 +1,146 @@
+#include "cli/bench_run.h"
+
+#include <iostream>
+#include <iterator>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/bench_cells.h"
+#include "bench/link_bench.h"
+#include "bench/sweep.h"
+#include "bench/train_bench.h"
+#include "cli/temp_dir.h"
+
+namespace psring {
+
+BenchRun::BenchRun(const BenchFlags& flags, BenchPlan plan,
+                   const Cancellation& cancellation)
+    : flags_(flags),
+      plan_(std::move(plan)),
+      stage_{.cancellation = cancellation,
+             .placement = plan_.placement,
+             .ps_binary = flags.binaries.ps,
+             .worker_binary = flags.binaries.worker,
+             .rank_binary = flags.binaries.rank,
+             .optimizer = flags.optimizer,
+             .timeout = absl::Seconds(flags.timeout_s)} {}
+
+absl::Status BenchRun::Measure(BenchResults* results) {
+  auto dir = TempDir::Create();
+  if (!dir.ok()) return dir.status();
+  if (absl::Status s = MakeHosts(results); !s.ok()) return s;
+  if (Wants("allreduce") || Wants("train")) FindPeers(dir->path(), results);
+  if (absl::Status s = MeasureLinks(results); !s.ok()) return s;
+  for (const char* operation : {"allreduce", "pushpull"}) {
+    if (!Wants(operation)) continue;
+    if (absl::Status s = Sweep(operation, results); !s.ok()) return s;
+  }
+  return Wants("train") ? Train(results) : absl::OkStatus();
+}
+
+bool BenchRun::Wants(const char* operation) const {
+  return absl::c_linear_search(flags_.operations, operation);
+}
+
+bool BenchRun::WantsPeer(const char* name) const {
+  const std::vector<std::string> peers = absl::StrSplit(flags_.peers, ',');
+  return flags_.peers == "auto" || absl::c_linear_search(peers, name);
+}
+
+absl::Status BenchRun::MakeHosts(BenchResults* results) {
+  if (flags_.hosts == 0) return absl::OkStatus();
+  auto hosts =
+      Hosts::Create(flags_.hosts + plan_.server_hosts, plan_.link_bits_per_s);
+  if (!hosts.ok()) return hosts.status();
+  hosts_ = *std::move(hosts);
+  stage_.hosts = hosts_.get();
+  results->hosts = hosts_->count();
+  results->link_bits_per_s = plan_.link_bits_per_s;
+  return absl::OkStatus();
+}
+
+void BenchRun::FindPeers(const std::string& directory, BenchResults* results) {
+  if (WantsPeer(kOpenMpi) && Wants("allreduce")) {
+    std::string version;
+    auto openmpi = stage_.hosts == nullptr
+                       ? MakeOpenMpi(stage_, directory, &version)
+                       : absl::NotFoundError("it is not measured with --hosts");
+    AddPeer(kOpenMpi, std::move(openmpi), version, results);
+  }
+  if (!WantsPeer(kGloo)) return;
+  const auto python = FindGlooPython();
+  if (!python.ok()) {
+    return AddPeer(kGloo, python.status(), "", results);
+  }
+  python_ = *python;
+  AddPeer(kGloo, MakeGloo(stage_, *python, directory),
+          absl::StrCat("torch ", python->torch_version, " of ", python->python),
+          results);
+}
+
+void BenchRun::AddPeer(const char* name,
+                       absl::StatusOr<std::unique_ptr<Contender>> peer,
+                       const std::string& detail, BenchResults* results) {
+  results->peers.push_back(
+      {name, peer.ok(),
+       peer.ok() ? detail : std::string(peer.status().message())});
+  if (peer.ok()) peers_.push_back(*std::move(peer));
+}
+
+// Limits on several hosts need them too.
+absl::Status BenchRun::MeasureLinks(BenchResults* results) {
+  if (!Wants("links") && stage_.hosts == nullptr) return absl::OkStatus();
+  auto links = RunLinks(stage_, plan_.ranks.back(), flags_.iterations);
+  if (!links.ok()) {
+    return absl::Status(
+        links.status().code(),
+        absl::StrCat("links: ", std::string(links.status().message())));
+  }
+  results->links = *std::move(links);
+  return absl::OkStatus();
+}
+
+absl::Status BenchRun::Sweep(const std::string& operation,
+                             BenchResults* results) {
+  SweepOptions options;
+  options.operation = operation;
+  options.ranks = plan_.ranks;
+  options.sizes = plan_.sizes;
+  options.servers = plan_.servers;
+  options.iterations = flags_.iterations;
+  options.warmup = flags_.warmup;
+  options.rounds = flags_.rounds;
+  options.link_bits_per_s =
+      stage_.hosts == nullptr ? 0 : SlowestLink(results->links);
+  options.on_point = [](const Point& point) {
+    std::cerr << Describe(point) << std::endl;
+  };
+  for (const auto& peer : peers_) {
+    if (operation == "allreduce") options.peers.push_back(peer.get());
+  }
+  auto points = RunSweep(stage_, options);
+  if (!points.ok()) return points.status();
+  absl::c_move(*points, std::back_inserter(results->points));
+  return absl::OkStatus();
+}
+
+absl::Status BenchRun::Train(BenchResults* results) {
+  TrainOptions options;
+  options.models = plan_.models;
+  options.workers = plan_.workers;
+  options.servers = plan_.servers;
+  options.steps = flags_.steps;
+  options.repetitions = flags_.repetitions;
+  options.python = python_;
+  options.on_training = [](const Training& training) {
+    std::cerr << Describe(training) << std::endl;
+  };
+  auto trainings = RunTrain(stage_, options);
+  if (!trainings.ok()) return trainings.status();
+  results->trainings = *std::move(trainings);
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,131 @@
+// `psring bench` with real processes. Nothing here looks at how long anything
+// takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/testing/process.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class BenchTest : public testing::Test {
+ protected:
+  BenchTest() { std::filesystem::remove_all(out_); }
+
+  Ran Bench(std::vector<std::string> args) {
+    args.insert(args.begin(), {PsringBinary(), "bench", "--out=" + out_});
+    return RunProcess(args, absl::Now() + absl::Minutes(4));
+  }
+
+  json Report() {
+    std::ifstream file(out_ + "/bench.json");
+    return json::parse(file, nullptr, false);
+  }
+
+  static void ExpectMeasured(const json& point) {
+    EXPECT_GT(point["limit_s"], 0);
+    ASSERT_EQ(point["measurements"].size(), 1u);
+    const json& ours = point["measurements"][0];
+    EXPECT_EQ(ours["contender"], "psring");
+    EXPECT_EQ(ours["verified"], true);
+    EXPECT_GE(ours["iterations"], 20);
+    EXPECT_EQ(ours["iterations"], ours["seconds"].size());
+    EXPECT_GT(ours["median_s"], 0);
+    EXPECT_GE(ours["p99_s"], ours["median_s"]);
+    EXPECT_GT(ours["times_limit"], 0);
+    EXPECT_GT(ours["cpu_s"], 0);
+  }
+
+  const std::string out_ = testing::TempDir() + "bench";
+};
+
+TEST_F(BenchTest, MeasuresAllReduceAndPushPull) {
+  const Ran ran = Bench({"allreduce", "pushpull", "--sizes=1KB,100KB",
+                         "--ranks=2", "--iterations=20", "--peers=none"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("allreduce psring"));
+  EXPECT_THAT(ran.output, HasSubstr("pushpull psring"));
+  EXPECT_THAT(ran.output, HasSubstr("report: " + out_ + "/bench.html"));
+  const json report = Report();
+  ASSERT_EQ(report["points"].size(), 4u);
+  for (const json& point : report["points"]) ExpectMeasured(point);
+  EXPECT_EQ(report["points"][1]["size_bytes"], 100000);
+  EXPECT_EQ(report["points"][2]["operation"], "pushpull");
+  EXPECT_EQ(report["flags"]["ranks"], "2");
+  EXPECT_GT(report["machine"]["cores"], 0);
+  EXPECT_TRUE(report["peers"].empty());
+  EXPECT_TRUE(std::filesystem::exists(out_ + "/bench.html"));
+}
+
+TEST_F(BenchTest, MeasuresMomentumOnSeveralServers) {
+  const Ran ran = Bench({"pushpull", "--sizes=300KB", "--ranks=3",
+                         "--servers=2", "--optimizer=momentum", "--rounds=1"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  ExpectMeasured(Report()["points"][0]);
+}
+
+TEST_F(BenchTest, MeasuresLinks) {
+  const Ran ran = Bench({"links", "--ranks=2"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const json report = Report();
+  ASSERT_EQ(report["links"].size(), 2u);
+  EXPECT_GT(report["links"][0]["median_bits_per_s"], 0);
+  EXPECT_GE(report["links"][0]["seconds"].size(), 20u);
+}
+
+TEST_F(BenchTest, AFailedRankNamesItselfAndTheSize) {
+  const Ran ran = Bench(
+      {"allreduce", "--sizes=1KB", "--peers=none", "--rank-binary=/bin/false"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("allreduce of 1 KB on 2 ranks"));
+  EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
+  EXPECT_FALSE(std::filesystem::exists(out_ + "/bench.html"));
+}
+
+TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
+  const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
+      {
+          {{}, {"operation"}},
+          {{"broadcast"}, {"broadcast"}},
+          {{"links", "--sizes=1XB"}, {"--sizes", "\"1XB\"", "KB"}},
+          {{"links", "--ranks=1"}, {"--ranks", "\"1\"", "from 2"}},
+          {{"links", "--iterations=19"}, {"--iterations", "19", "20 to"}},
+          {{"links", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
+          {{"links", "--hosts=2", "--link=fast"}, {"--link", "\"fast\""}},
+          {{"links", "--link=1gbit"}, {"--link", "--hosts"}},
+          {{"train", "--hosts=2"}, {"train", "--hosts"}},
+          {{"links", "--hosts=2", "--ranks=4"}, {"--ranks", "4"}},
+          {{"pushpull", "--hosts=2", "--servers=1"}, {"--servers", "separate"}},
+          {{"links", "--hosts=2", "--placement=x"}, {"--placement", "x"}},
+      };
+  for (const auto& [flags, said] : kWrong) {
+    const Ran ran = Bench(flags);
+    EXPECT_EQ(ran.code, 2) << ran.output;
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    for (const std::string& part : said) {
+      EXPECT_THAT(ran.output, HasSubstr(part));
+    }
+  }
+}
+
+TEST_F(BenchTest, HelpHasAnExample) {
+  const Ran ran = Bench({"--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("--hosts=4 --link=1gbit"));
+}
+
+}  // namespace
+}  // namespace psring
