@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "bench/stopwatch.h"
+#include "common/model/optimizer.h"
 #include "ps/ps_exchange.h"
 
 namespace psring {
@@ -61,7 +62,11 @@ absl::Status RankJob::CreateModel() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto model = FlatModel::Create(*std::move(layout), options_.same_host);
+  auto optimizer = Optimizer::Create(spec_.optimizer());
+  if (!optimizer.ok()) return optimizer.status();
+  const bool ring = options_.cluster.mode == proto::RING;
+  auto model = FlatModel::Create(*std::move(layout), options_.same_host,
+                                 ring ? optimizer->num_slots() : 0);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   return absl::OkStatus();
@@ -77,9 +82,8 @@ absl::Status RankJob::JoinCluster() {
     *join.mutable_shared_memory() = model_->arena->address();
   }
   if (options_.cluster.mode == proto::RING) {
-    auto exchange = RingExchange::Create(context_, cancellation_,
-                                         session_->address(), *model_,
-                                         options_.ring);
+    auto exchange = RingExchange::Create(
+        context_, cancellation_, session_->address(), *model_, options_.ring);
     if (!exchange.ok()) return exchange.status();
     ring_ = exchange->get();
     join.add_endpoints(ring_->endpoint());

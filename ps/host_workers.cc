@@ -13,7 +13,7 @@ std::vector<HostWorker> FindHostWorkers(const Layout& layout,
   for (int w = 0; w < job.workers_size(); ++w) {
     const proto::SharedMemory& address = job.workers(w).shared_memory();
     if (address.doorbell_fds_size() != 1) continue;
-    auto arena = WorkerArena::Map(layout, address);
+    auto arena = WorkerArena::Map(layout, /*num_slots=*/0, address);
     if (!arena.ok()) {
       spdlog::debug("worker {} is not on this host: {}", w,
                     std::string(arena.status().message()));

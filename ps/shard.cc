@@ -1,12 +1,9 @@
 #include "ps/shard.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
-#include "common/model/reduce.h"
+#include "common/model/fused_update.h"
 #include "common/model/state_files.h"
 
 namespace psring {
@@ -39,32 +36,13 @@ std::vector<float*> Shard::SlotsAt(int64_t begin) {
   return slots;
 }
 
-// Sum, update and copies go tile by tile, so that what one leaves is still in
-// the cache when the next reads it: one pass over the gradients and the state.
 void Shard::ApplySum(Range bucket, Range range,
                      absl::Span<const void* const> gradients, float scale,
                      int64_t update, double lr,
                      absl::Span<float* const> copies) {
-  constexpr int64_t kTile = 4096;
-  alignas(64) std::array<float, kTile> sum;
-  absl::InlinedVector<const void*, 16> tile_gradients(gradients.size());
-  std::vector<float*> slots = SlotsAt(range.begin);
-  float* parameters = parameters_.data() + (range.begin - range_.begin);
-  for (int64_t done = 0; done < range.size(); done += kTile) {
-    const Range tile{range.begin + done,
-                     std::min(range.begin + done + kTile, range.end)};
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      tile_gradients[i] =
-          static_cast<const char*>(gradients[i]) + done * sizeof(float);
-    }
-    CanonicalSum(bucket, tile, tile_gradients, scale, sum.data());
-    optimizer_.Update(update, lr, sum.data(), parameters + done, slots,
-                      tile.size());
-    for (float*& slot : slots) slot += tile.size();
-    for (float* copy : copies) {
-      std::memcpy(copy + done, parameters + done, tile.size() * sizeof(float));
-    }
-  }
+  SumAndUpdate(optimizer_, bucket, range, gradients, scale, update, lr,
+               parameters_.data() + (range.begin - range_.begin),
+               SlotsAt(range.begin), copies);
 }
 
 void Shard::Apply(Range range, const void* gradient, int64_t update,

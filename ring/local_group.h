@@ -48,6 +48,10 @@ class LocalGroup {
   float* NextWindow() { return Window(self_, calls_ + 1); }
   // Member i's data of the call under way.
   float* data(int i) const { return data_[i]; }
+  // What lies in member i's arena where `mine` lies in this process's.
+  float* Counterpart(int i, float* mine) const {
+    return arenas_[i]->floats() + (mine - arenas_[self_]->floats());
+  }
 
   // Blocks until every member is here: nobody reads or writes this process's
   // data any more. A staged call needs none.

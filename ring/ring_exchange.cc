@@ -104,6 +104,13 @@ absl::Status RingExchange::Connect(const proto::Welcome& job,
       Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::make_unique<Optimizer>(*std::move(optimizer));
+  if (model_.arena != nullptr &&
+      model_.arena->num_slots() < optimizer_->num_slots()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an arena with room for ", model_.arena->num_slots(),
+                     " optimizer slots; ", job.spec().optimizer().name(),
+                     " has ", optimizer_->num_slots()));
+  }
   return FindNodes(absl::Now() + step_timeout);
 }
 
@@ -117,7 +124,8 @@ absl::Status RingExchange::FindNodes(absl::Time deadline) {
   for (int r = 0; r < n && model_.arena != nullptr; ++r) {
     const proto::Process& peer = job_.workers(r);
     if (r == job_.rank() || !peer.has_shared_memory()) continue;
-    auto arena = WorkerArena::Map(model_.layout, peer.shared_memory());
+    auto arena = WorkerArena::Map(model_.layout, model_.arena->num_slots(),
+                                  peer.shared_memory());
     if (arena.ok()) {
       peers_[r] = *std::move(arena);
       reach[job_.rank() * n + r] = 1.0f;
@@ -176,11 +184,21 @@ int RingExchange::CommThreads(int local_ranks) const {
 
 absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
                                 absl::Time deadline) {
-  slots_ = std::move(slots);
-  while (static_cast<int>(slots_.size()) < optimizer_->num_slots()) {
-    auto slot = FlatBuffer::Create(model_.layout.num_elements());
-    if (!slot.ok()) return slot.status();
-    slots_.push_back(*std::move(slot));
+  for (int i = 0; i < optimizer_->num_slots(); ++i) {
+    const bool given = i < static_cast<int>(slots.size());
+    if (model_.arena != nullptr && i < model_.arena->num_slots()) {
+      slots_.push_back(FlatBuffer::Borrow(model_.arena->slot(i),
+                                          model_.layout.num_elements()));
+      if (given) {
+        std::copy_n(slots[i].data(), slots[i].size(), slots_[i].data());
+      }
+    } else if (given) {
+      slots_.push_back(std::move(slots[i]));
+    } else {
+      auto slot = FlatBuffer::Create(model_.layout.num_elements());
+      if (!slot.ok()) return slot.status();
+      slots_.push_back(*std::move(slot));
+    }
   }
   return RunTask([&](Communicator& c) {
     absl::Status status = c.Broadcast(model_.parameters.span(), 0, deadline);
@@ -194,11 +212,7 @@ absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
 absl::Status RingExchange::Submit(int bucket) {
   submitted_.push_back(bucket);
   Post([this, bucket, step = step_](Communicator& c) {
-    const Range range = model_.layout.bucket(bucket);
-    absl::Status status = c.AllReduce({model_.gradients.data() + range.begin,
-                                       static_cast<size_t>(range.size())},
-                                      1.0f / static_cast<float>(c.size()),
-                                      absl::Now() + step_timeout_);
+    const absl::Status status = ReduceBucket(c, bucket, step);
     if (status.ok()) return status;
     return absl::Status(status.code(),
                         absl::StrCat("step ", step, ", bucket ", bucket, ": ",
@@ -207,23 +221,45 @@ absl::Status RingExchange::Submit(int bucket) {
   return absl::OkStatus();
 }
 
+absl::Status RingExchange::ReduceBucket(Communicator& c, int bucket,
+                                        int64_t step) {
+  const Range range = model_.layout.bucket(bucket);
+  const absl::Span<float> gradients(model_.gradients.data() + range.begin,
+                                    static_cast<size_t>(range.size()));
+  const float scale = 1.0f / static_cast<float>(c.size());
+  const absl::Time deadline = absl::Now() + step_timeout_;
+  if (shm_ == nullptr) return c.AllReduce(gradients, scale, deadline);
+  const proto::OptimizerSettings& settings = optimizer_->settings();
+  return shm_->ReduceAndUpdate(
+      gradients, scale, *optimizer_, step + 1,
+      LearningRate(settings.schedule(), settings.lr(), step),
+      model_.parameters.data() + range.begin, SlotsAt(range.begin), deadline);
+}
+
 absl::Status RingExchange::Finish(absl::Time deadline) {
   if (absl::Status s = Drain(); !s.ok()) return s;
-  for (int bucket : submitted_) UpdateBucket(bucket);
+  for (int bucket : submitted_) {
+    if (shm_ == nullptr) UpdateBucket(bucket);
+  }
   submitted_.clear();
   ++step_;
   return absl::OkStatus();
 }
 
+std::vector<float*> RingExchange::SlotsAt(int64_t begin) {
+  std::vector<float*> slots;
+  for (FlatBuffer& slot : slots_) slots.push_back(slot.data() + begin);
+  return slots;
+}
+
 void RingExchange::UpdateBucket(int bucket) {
   const Range range = model_.layout.bucket(bucket);
-  std::vector<float*> slots;
-  for (FlatBuffer& slot : slots_) slots.push_back(slot.data() + range.begin);
   const proto::OptimizerSettings& settings = optimizer_->settings();
-  optimizer_->Update(
-      step_ + 1, LearningRate(settings.schedule(), settings.lr(), step_),
-      model_.gradients.data() + range.begin,
-      model_.parameters.data() + range.begin, slots, range.size());
+  optimizer_->Update(step_ + 1,
+                     LearningRate(settings.schedule(), settings.lr(), step_),
+                     model_.gradients.data() + range.begin,
+                     model_.parameters.data() + range.begin,
+                     SlotsAt(range.begin), range.size());
 }
 
 absl::Status RingExchange::Synchronise(absl::Time deadline) {
@@ -244,11 +280,27 @@ absl::Status RingExchange::AllReduce(absl::Span<float> data, float scale,
 
 absl::Status RingExchange::SaveState(const std::string& directory,
                                      absl::Time deadline) {
+  CollectSlots();
   std::vector<const float*> slots;
   for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
   return WriteStateRange(directory, model_.layout, optimizer_->slot_names(),
                          {0, model_.layout.num_elements()},
                          model_.parameters.data(), slots);
+}
+
+// Between steps: nobody changes its state before all, this rank among them,
+// have entered the next one.
+void RingExchange::CollectSlots() {
+  const int n = job_.workers_size();
+  for (int b = 0; shm_ != nullptr && b < model_.layout.num_buckets(); ++b) {
+    for (int r = 0; r < n; ++r) {
+      const Range slice = NearEqualPart(model_.layout.bucket(b), n, r);
+      for (size_t i = 0; r != job_.rank() && i < slots_.size(); ++i) {
+        std::copy_n(peers_[r]->slot(static_cast<int>(i)) + slice.begin,
+                    slice.size(), slots_[i].data() + slice.begin);
+      }
+    }
+  }
 }
 
 // Rank 0 itself has made the directory.

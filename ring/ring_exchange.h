@@ -1,5 +1,7 @@
 // The worker's side of the ring: buckets are summed by allreduce, and every
-// worker applies the optimizer to all of the model.
+// worker applies the optimizer to all of the model. Where all ranks share
+// memory each applies it to its own slices while it sums them, and writes the
+// new parameters to all: the same bits for an N-th of the work.
 //
 // A thread of its own runs the collectives, since a ring's bytes move only
 // while every rank takes part, and the trainer's thread is busy with backward.
@@ -94,7 +96,12 @@ class RingExchange : public GradientExchange {
   // Blocks until every task that was posted is done; the first error.
   absl::Status Drain();
   absl::Status RunTask(Task task);
+  // Sums a submitted bucket; on one host updates it too.
+  absl::Status ReduceBucket(Communicator& c, int bucket, int64_t step);
   void UpdateBucket(int bucket);
+  std::vector<float*> SlotsAt(int64_t begin);
+  // Optimizer state that the other ranks of this host keep.
+  void CollectSlots();
 
   // Fixed after Connect.
   const Cancellation& cancellation_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "common/model/fused_update.h"
 #include "common/model/reduce.h"
 
 namespace psring {
@@ -85,6 +86,33 @@ absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
 absl::Status ShmCommunicator::ReduceScatter(absl::Span<float> data, float scale,
                                             absl::Time deadline) {
   return Reduce(data, scale, /*to_all=*/false, deadline);
+}
+
+absl::Status ShmCommunicator::ReduceAndUpdate(
+    absl::Span<float> gradients, float scale, const Optimizer& optimizer,
+    int64_t count, double lr, float* parameters, absl::Span<float* const> slots,
+    absl::Time deadline) {
+  if (absl::Status s = group_->EnterShared(gradients, deadline); !s.ok()) {
+    return s;
+  }
+  const Range bucket{0, static_cast<int64_t>(gradients.size())};
+  const Range slice = NearEqualPart(bucket, size(), rank());
+  team_.Run([&](int part) {
+    const Range mine = NearEqualPart(slice, team_.size(), part);
+    if (mine.empty()) return;
+    absl::InlinedVector<const void*, 16> inputs;
+    Pointers copies;
+    for (int r = 0; r < size(); ++r) {
+      inputs.push_back(group_->data(r) + mine.begin);
+      if (r == rank()) continue;
+      copies.push_back(group_->Counterpart(r, parameters) + mine.begin);
+    }
+    Pointers state;
+    for (float* slot : slots) state.push_back(slot + mine.begin);
+    SumAndUpdate(optimizer, bucket, mine, inputs, scale, count, lr,
+                 parameters + mine.begin, state, copies);
+  });
+  return group_->Leave(deadline);
 }
 
 absl::Status ShmCommunicator::AllGather(absl::Span<float> data,

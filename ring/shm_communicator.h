@@ -16,6 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/model/layout.h"
+#include "common/model/optimizer.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"
 #include "ring/thread_team.h"
@@ -37,6 +38,17 @@ class ShmCommunicator : public Communicator {
   absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
                          absl::Time deadline) override;
+
+  // One step of a bucket without a second pass: this rank sums its slice of
+  // everybody's gradients, applies the optimizer to it (its state of other
+  // slices falls behind) and writes the new parameters to every rank. All three
+  // lie in the arena, at the same place on every rank; pointers are to the
+  // bucket's first element. See SumAndUpdate (common/model/fused_update.h).
+  absl::Status ReduceAndUpdate(absl::Span<float> gradients, float scale,
+                               const Optimizer& optimizer, int64_t count,
+                               double lr, float* parameters,
+                               absl::Span<float* const> slots,
+                               absl::Time deadline);
 
  private:
   // Passes `data` through the windows: calls `use` with each range of it, while

@@ -81,13 +81,13 @@ absl::Status WorkerRun::Load() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto flat = FlatModel::Create(*std::move(layout), options_.same_host);
+  auto optimizer = Optimizer::Create(spec_.optimizer());
+  if (!optimizer.ok()) return optimizer.status();
+  auto flat = FlatModel::Create(*std::move(layout), options_.same_host,
+                                ring() ? optimizer->num_slots() : 0);
   if (!flat.ok()) return flat.status();
   flat_ = *std::move(flat);
   spec_.set_dataset_size(data_.train.size());
-  if (auto optimizer = Optimizer::Create(spec_.optimizer()); !optimizer.ok()) {
-    return optimizer.status();
-  }
   return FindCheckpoint();
 }
 

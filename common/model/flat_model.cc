@@ -61,9 +61,10 @@ FlatBuffer::~FlatBuffer() {
   if (owned_) std::free(data_);
 }
 
-absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host) {
+absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host,
+                                            int num_slots) {
   if (same_host == SameHost::kAuto) {
-    auto arena = WorkerArena::Create(layout);
+    auto arena = WorkerArena::Create(layout, num_slots);
     if (!arena.ok()) return arena.status();
     const int64_t n = layout.num_elements();
     FlatBuffer parameters = FlatBuffer::Borrow((*arena)->parameters(), n);

@@ -45,8 +45,10 @@ enum class SameHost { kOff, kAuto };
 // A worker's parameters and gradients. Owned by the trainer's thread, which
 // lends the gradients of submitted buckets to the exchange until Finish.
 struct FlatModel {
+  // `num_slots`: of the optimizer's state, which the arena has room for.
   static absl::StatusOr<FlatModel> Create(Layout layout,
-                                          SameHost same_host = SameHost::kOff);
+                                          SameHost same_host = SameHost::kOff,
+                                          int num_slots = 0);
 
   Layout layout;
   std::unique_ptr<WorkerArena> arena;  // of both; null with kOff

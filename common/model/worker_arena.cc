@@ -19,17 +19,19 @@ constexpr int64_t ElementsOf(int64_t bytes) {
 
 }  // namespace
 
-WorkerArena::WorkerArena(const Layout& layout) {
+WorkerArena::WorkerArena(const Layout& layout, int num_slots)
+    : num_slots_(num_slots) {
   const int64_t words = sizeof(std::atomic<int64_t>) * layout.num_buckets();
   staging_ = RoundToPage(ElementsOf(sizeof(Block) + words));
   parameters_ = staging_ + 2 * kStagingElements;
   gradients_ = parameters_ + RoundToPage(layout.num_elements());
-  end_ = gradients_ + RoundToPage(layout.num_elements());
+  slots_ = gradients_ + RoundToPage(layout.num_elements());
+  end_ = slots_ + num_slots * RoundToPage(layout.num_elements());
 }
 
 absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Create(
-    const Layout& layout) {
-  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout));
+    const Layout& layout, int num_slots) {
+  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout, num_slots));
   auto memory = ShmArena::Create(arena->end_ * sizeof(float));
   if (!memory.ok()) return memory.status();
   arena->arena_ = *std::move(memory);
@@ -47,8 +49,8 @@ proto::SharedMemory WorkerArena::address() const {
 }
 
 absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Map(
-    const Layout& layout, const proto::SharedMemory& address) {
-  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout));
+    const Layout& layout, int num_slots, const proto::SharedMemory& address) {
+  std::unique_ptr<WorkerArena> arena(new WorkerArena(layout, num_slots));
   if (address.size_bytes() !=
       arena->end_ * static_cast<int64_t>(sizeof(float))) {
     return absl::UnavailableError(absl::StrCat(

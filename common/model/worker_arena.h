@@ -1,5 +1,6 @@
-// What a worker shares with the processes of its host: its flat parameters and
-// gradients, and the words by which they tell each other what is ready.
+// What a worker shares with the processes of its host: its flat parameters,
+// gradients and optimizer state (a ring's), and the words by which they tell
+// each other what is ready.
 //
 // Every process derives the same offsets from the same layout; nothing that a
 // peer writes is ever taken for an address or a size.
@@ -41,11 +42,11 @@ class WorkerArena {
 
   // This worker's. RESOURCE_EXHAUSTED as ShmArena's.
   static absl::StatusOr<std::unique_ptr<WorkerArena>> Create(
-      const Layout& layout);
-  // A peer's, of the same layout; UNAVAILABLE as ShmArena's, and where its size
-  // is not that layout's.
+      const Layout& layout, int num_slots = 0);
+  // A peer's, of the same layout and slots; UNAVAILABLE as ShmArena's, and
+  // where its size is not that layout's.
   static absl::StatusOr<std::unique_ptr<WorkerArena>> Map(
-      const Layout& layout, const proto::SharedMemory& address);
+      const Layout& layout, int num_slots, const proto::SharedMemory& address);
 
   // For the job's roster.
   proto::SharedMemory address() const;
@@ -56,6 +57,9 @@ class WorkerArena {
   // layout.num_elements() each, page-aligned.
   float* parameters() { return At(parameters_); }
   float* gradients() { return At(gradients_); }
+  // The optimizer's state, as many as Create was told.
+  int num_slots() const { return num_slots_; }
+  float* slot(int i) { return At(slots_ + i * (gradients_ - parameters_)); }
 
   // Elements of the arena, in which offsets of collectives count.
   float* floats() { return At(0); }
@@ -82,16 +86,18 @@ class WorkerArena {
     ShardSignals shards[kMaxShards];
   };
 
-  explicit WorkerArena(const Layout& layout);
+  WorkerArena(const Layout& layout, int num_slots);
   Block& block() { return *reinterpret_cast<Block*>(arena_->data()); }
   float* At(int64_t element) {
     return reinterpret_cast<float*>(arena_->data()) + element;
   }
 
+  const int num_slots_;
   // In elements.
   int64_t staging_ = 0;
   int64_t parameters_ = 0;
   int64_t gradients_ = 0;
+  int64_t slots_ = 0;
   int64_t end_ = 0;
   std::unique_ptr<ShmArena> arena_;
   std::unique_ptr<Doorbell> doorbell_;  // null in a peer's

@@ -118,7 +118,7 @@ class TestJob {
         continue;
       }
       auto mapped =
-          WorkerArena::Map(*layout_, arenas_[ranks.back()]->address());
+          WorkerArena::Map(*layout_, 0, arenas_[ranks.back()]->address());
       EXPECT_TRUE(mapped.ok()) << mapped.status();
       arenas.push_back(mapped->get());
       MutexLock lock(&mutex_);

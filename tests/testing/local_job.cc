@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/model/optimizer.h"
 #include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
 #include "ps/shard_thread.h"
@@ -81,9 +82,13 @@ absl::Status RunTestServer(const Coordinator& coordinator,
 absl::Status RunTestWorker(
     const Coordinator& coordinator, const LocalJobOptions& options, int index,
     const std::function<absl::Status(LocalWorker&)>& body) {
-  auto model = FlatModel::Create(
-      LayoutOf(options.spec),
-      options.same_host_of ? options.same_host_of(index) : options.same_host);
+  const SameHost same_host =
+      options.same_host_of ? options.same_host_of(index) : options.same_host;
+  const int num_slots =
+      options.spec.mode() == proto::RING
+          ? Optimizer::Create(options.spec.optimizer())->num_slots()
+          : 0;
+  auto model = FlatModel::Create(LayoutOf(options.spec), same_host, num_slots);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
   MemberOptions member_options = MemberOptionsOf(coordinator, proto::WORKER);

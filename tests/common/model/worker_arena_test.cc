@@ -24,7 +24,7 @@ Layout LayoutOf(std::vector<int64_t> sizes, int64_t bucket_bytes = 4) {
 
 TEST(WorkerArena, ItsPartsDoNotOverlap) {
   const Layout layout = LayoutOf({100, 5000, 17});
-  auto arena = WorkerArena::Create(layout);
+  auto arena = WorkerArena::Create(layout, 2);
   ASSERT_TRUE(arena.ok()) << arena.status();
   WorkerArena& a = **arena;
   const char* pushed_end =
@@ -40,9 +40,9 @@ TEST(WorkerArena, ItsPartsDoNotOverlap) {
 
 TEST(WorkerArena, APeerFindsTheSameParts) {
   const Layout layout = LayoutOf({100, 5000, 17});
-  auto model = FlatModel::Create(layout, SameHost::kAuto);
+  auto model = FlatModel::Create(layout, SameHost::kAuto, 2);
   ASSERT_TRUE(model.ok()) << model.status();
-  auto peer = WorkerArena::Map(layout, model->arena->address());
+  auto peer = WorkerArena::Map(layout, 2, model->arena->address());
   ASSERT_TRUE(peer.ok()) << peer.status();
   model->gradients.data()[5099] = 3.0f;
   model->arena->pushed(2).store(7);
@@ -56,10 +56,13 @@ TEST(WorkerArena, APeerFindsTheSameParts) {
 
 TEST(WorkerArena, AnotherModelIsNotMapped) {
   auto arena = WorkerArena::Create(LayoutOf({100}));
-  EXPECT_EQ(WorkerArena::Map(LayoutOf({1000000}), (*arena)->address())
+  EXPECT_EQ(WorkerArena::Map(LayoutOf({1000000}), 0, (*arena)->address())
                 .status()
                 .code(),
             absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      WorkerArena::Map(LayoutOf({100}), 1, (*arena)->address()).status().code(),
+      absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
