@@ -104,8 +104,7 @@ std::vector<std::string> Notes(const BenchResults& results) {
                   "pushpull: n+1 of each, one more of each with momentum), "
                   "timed in this run as n concurrent non-temporal copies (",
                   results.copy_kind,
-                  "); with more ranks than cores: their CPU "
-                  "time, shared by the cores."));
+                  "), without what these waited for a core."));
   }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(

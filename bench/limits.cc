@@ -5,7 +5,7 @@
 namespace psring {
 
 double CopySeconds(double seconds, double cpu_seconds, int ranks, int cores) {
-  return ranks <= cores ? seconds : std::min(seconds, cpu_seconds / cores);
+  return std::min(seconds, cpu_seconds / std::min(ranks, cores));
 }
 
 double AllReduceMemoryLimit(double copy_seconds) { return copy_seconds; }

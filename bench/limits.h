@@ -13,8 +13,9 @@ namespace psring {
 // written, without reading what is overwritten.
 
 // One such measurement, from the time until the last process was done and the
-// CPU time of all. Where they outnumber the cores they had to wait for one,
-// which is no limit of memory: then it is the CPU time shared by the cores.
+// CPU time of all. To wait for a core, where processes outnumber the cores or
+// somebody else uses them, is no limit of memory: the CPU time, shared by the
+// cores that they can use, is left where it is less.
 double CopySeconds(double seconds, double cpu_seconds, int ranks, int cores);
 
 // An allreduce must read every rank's input once and write every rank's output

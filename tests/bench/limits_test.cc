@@ -6,7 +6,8 @@ namespace psring {
 namespace {
 
 TEST(CopySeconds, LeavesOutTheWaitForACore) {
-  EXPECT_DOUBLE_EQ(CopySeconds(0.5, 0.9, 2, 2), 0.5);
+  EXPECT_DOUBLE_EQ(CopySeconds(0.5, 1.0, 2, 4), 0.5);
+  EXPECT_DOUBLE_EQ(CopySeconds(0.5, 0.9, 2, 4), 0.45);
   EXPECT_DOUBLE_EQ(CopySeconds(0.5, 0.8, 4, 2), 0.4);
   EXPECT_DOUBLE_EQ(CopySeconds(0.5, 1.8, 4, 2), 0.5);
 }
