@@ -30,19 +30,21 @@ struct Received {
   int64_t total = 0;
 };
 
+// Until the receiver says that it has enough.
 absl::StatusOr<int64_t> Send(const std::string& address, int port,
-                             const LinkOptions& options, absl::Time deadline) {
+                             absl::Time deadline) {
   auto stream = TcpStream::Connect(address, port, deadline);
   if (!stream.ok()) return stream.status();
   const std::string chunk = MakeChunk();
   int64_t sent = 0;
-  // A few windows more than are wanted: each may take longer than it should.
-  const absl::Time end =
-      absl::Now() + options.warmup + (options.windows + 10) * options.window;
-  while (absl::Now() < end) {
+  while (!stream->HasInput()) {
     if (absl::Status s = stream->Send(chunk, deadline); !s.ok()) return s;
     sent += kChunkBytes;
   }
+  // To close a socket with unread input would reset the stream.
+  std::vector<char> word(16);
+  auto size = stream->Receive(absl::MakeSpan(word), deadline);
+  if (!size.ok()) return size.status();
   return sent;
 }
 
@@ -81,19 +83,25 @@ absl::StatusOr<Received> Receive(TcpListener& listener,
   const double window = absl::ToDoubleSeconds(options.window);
   double start = MonotonicSeconds();
   int64_t bytes = 0;
+  bool enough = false;
   while (true) {
     auto size = stream->Receive(absl::MakeSpan(buffer), deadline);
     if (!size.ok()) return size.status();
-    if (*size == 0) return received;
+    if (*size == 0) break;
     bytes += *size;
     received.total += *size;
     const double now = MonotonicSeconds();
-    if (now - start < window) continue;
+    if (enough || now - start < window) continue;
     received.seconds.push_back(now - start);
     received.bytes.push_back(bytes);
     start = now;
     bytes = 0;
+    enough = static_cast<int>(received.seconds.size()) == options.windows;
+    if (!enough) continue;
+    if (absl::Status s = stream->Send(".", deadline); !s.ok()) return s;
   }
+  if (enough) return received;
+  return absl::UnavailableError("the stream ended early");
 }
 
 absl::Status Write(const Received& received, int from, int to,
@@ -139,8 +147,8 @@ absl::Status MeasureLinks(RankJob& job, const LinkOptions& options) {
         return absl::InternalError(
             absl::StrCat("rank ", to, " listens on ", (*ports)[to]));
       }
-      auto sent = Send(job.member().job().workers(to).address(), port, options,
-                       job.Deadline());
+      auto sent =
+          Send(job.member().job().workers(to).address(), port, job.Deadline());
       if (!sent.ok()) return sent.status();
       total = *sent;
     } else if (job.rank() == to) {

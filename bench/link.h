@@ -20,8 +20,8 @@ struct LinkOptions {
 // Rank after rank streams to the next one (the last to the first), while the
 // others are idle; with two ranks both directions are measured that way. The
 // receiver compares what comes during the warm-up with what must come, times
-// windows afterwards, and at the end holds its number of bytes against the
-// sender's. Writes OUT/link-FROM.json from the receiving rank:
+// windows afterwards, says when it has enough, and holds its number of bytes
+// against the sender's. Writes OUT/link-FROM.json from the receiving rank:
 //   {"from": 0, "to": 1, "seconds": [...], "bytes": [...]}
 absl::Status MeasureLinks(RankJob& job, const LinkOptions& options);
 

@@ -84,6 +84,11 @@ absl::Status TcpStream::Send(absl::string_view bytes, absl::Time deadline) {
   return absl::OkStatus();
 }
 
+bool TcpStream::HasInput() const {
+  pollfd poller = {fd_, POLLIN, 0};
+  return poll(&poller, 1, 0) > 0;
+}
+
 absl::StatusOr<int64_t> TcpStream::Receive(absl::Span<char> bytes,
                                            absl::Time deadline) {
   while (true) {

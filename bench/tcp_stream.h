@@ -28,6 +28,8 @@ class TcpStream {
 
   // All of it.
   absl::Status Send(absl::string_view bytes, absl::Time deadline);
+  // Whether Receive would not have to wait.
+  bool HasInput() const;
   // At least one byte; 0 at the end of the stream.
   absl::StatusOr<int64_t> Receive(absl::Span<char> bytes, absl::Time deadline);
 
