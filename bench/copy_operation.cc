@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/operation.h"
 #include "bench/pattern.h"
-#include "bench/stream_copy.h"
+#include "common/model/stream_copy.h"
 
 namespace psring {
 namespace {

@@ -12,7 +12,7 @@
 #include "bench/bench_cells.h"
 #include "bench/bench_html.h"
 #include "bench/bench_json.h"
-#include "bench/stream_copy.h"
+#include "common/model/stream_copy.h"
 #include "cli/bench_plan.h"
 #include "cli/bench_run.h"
 #include "cli/machine.h"

@@ -15,8 +15,9 @@ int main(int argc, char** argv) {
   ServerOptions options;
   flags.AddTo(app);
   app.add_option("--shard-threads", options.shard_threads,
-                 "Threads that share this server's part of the model")
-      ->check(CLI::Range(1, 64))
+                 "Threads that share this server's part of the model; 0: this "
+                 "host's cores, at most 4")
+      ->check(CLI::Range(0, 64))
       ->capture_default_str();
   return ProcessMain(app, flags, argc, argv, [&](Cancellation& cancellation) {
     auto cluster = flags.Cluster(/*is_ps_process=*/true);

@@ -1,6 +1,8 @@
 #include "ps/server.h"
 
+#include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,11 @@ namespace psring {
 namespace {
 
 using Shards = std::vector<std::unique_ptr<ShardThread>>;
+
+int NumShards(int wish) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return wish > 0 ? wish : std::clamp(cores, 1, 4);
+}
 
 absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
                               int count, Cancellation& cancellation) {
@@ -92,8 +99,8 @@ absl::Status RunServer(const ServerOptions& options,
   Context context;
   auto session = ClusterSession::Start(context, cancellation, options.cluster);
   if (!session.ok()) return session.status();
-  auto listening = Listen(context, (*session)->address(), options.shard_threads,
-                          cancellation);
+  auto listening = Listen(context, (*session)->address(),
+                          NumShards(options.shard_threads), cancellation);
   if (!listening.ok()) return listening.status();
   shards = *std::move(listening);
   proto::Join join;

@@ -14,7 +14,9 @@ namespace psring {
 
 struct ServerOptions {
   ClusterOptions cluster;
-  int shard_threads = 1;                 // the server's range is cut among them
+  // The server's range is cut among them; 0: this host's cores, at most 4, as a
+  // sum uses them while workers that share the host wait for it.
+  int shard_threads = 0;
   SameHost same_host = SameHost::kAuto;  // share memory with workers?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string metrics_dir;  // empty: no metrics

@@ -39,7 +39,7 @@ struct WorkerFlags {
   bool scale_lr = false;
   int64_t seed = 0;
   double bucket_mb = 25;
-  int shard_threads = 1;
+  int shard_threads = 0;
 
   void AddTo(CLI::App& app, WorkerOptions& options);
   void AddTrainingFlags(CLI::App& app);
@@ -62,9 +62,10 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   AddTrainingFlags(app);
   AddOptimizerFlags(app);
   process.AddTo(app);
-  app.add_option("--shard-threads", shard_threads,
-                 "Of a process that a launcher made a server")
-      ->check(CLI::Range(1, 64))
+  app.add_option(
+         "--shard-threads", shard_threads,
+         "Of a process that a launcher made a server; 0: its cores, at most 4")
+      ->check(CLI::Range(0, 64))
       ->capture_default_str()
       ->group("Cluster");
   app.add_option("--threads", options.threads,

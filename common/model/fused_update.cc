@@ -6,8 +6,16 @@
 
 #include "absl/container/inlined_vector.h"
 #include "common/model/reduce.h"
+#include "common/model/stream_copy.h"
 
 namespace psring {
+namespace {
+
+// From 4 MiB on a bucket's copies go past the caches: they are not read before
+// the next forward pass has gone through all that the caches could hold.
+constexpr int64_t kStreamElements = 1 << 20;
+
+}  // namespace
 
 void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
                   absl::Span<const void* const> gradients, float scale,
@@ -15,6 +23,7 @@ void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
                   absl::Span<float* const> slots,
                   absl::Span<float* const> copies) {
   constexpr int64_t kTile = 4096;
+  const bool stream = bucket.size() >= kStreamElements;
   alignas(64) std::array<float, kTile> sum;
   absl::InlinedVector<const void*, 16> tile_gradients(gradients.size());
   absl::InlinedVector<float*, 2> tile_slots(slots.begin(), slots.end());
@@ -30,7 +39,12 @@ void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
                      tile.size());
     for (float*& slot : tile_slots) slot += tile.size();
     for (float* copy : copies) {
-      std::memcpy(copy + done, parameters + done, tile.size() * sizeof(float));
+      if (stream) {
+        StreamCopy(copy + done, parameters + done, tile.size());
+      } else {
+        std::memcpy(copy + done, parameters + done,
+                    tile.size() * sizeof(float));
+      }
     }
   }
 }

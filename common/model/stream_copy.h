@@ -1,7 +1,8 @@
-// The fastest copy that memory allows: what a benchmark on one host is held
-// against.
-#ifndef PSRING_BENCH_STREAM_COPY_H_
-#define PSRING_BENCH_STREAM_COPY_H_
+// The fastest copy to memory that has not been read and is not soon: it leaves
+// out the reading of what is overwritten. It is also what benchmarks on one
+// host are held against.
+#ifndef PSRING_COMMON_MODEL_STREAM_COPY_H_
+#define PSRING_COMMON_MODEL_STREAM_COPY_H_
 
 #include <cstdint>
 #include <string>
@@ -18,4 +19,4 @@ std::string StreamCopyKind();
 
 }  // namespace psring
 
-#endif  // PSRING_BENCH_STREAM_COPY_H_
+#endif  // PSRING_COMMON_MODEL_STREAM_COPY_H_

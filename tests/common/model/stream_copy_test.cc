@@ -1,4 +1,4 @@
-#include "bench/stream_copy.h"
+#include "common/model/stream_copy.h"
 
 #include <gtest/gtest.h>
 
