@@ -89,6 +89,8 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job) {
     status = (*operation)->Run();
     if (timed) stopwatch.Stop();
     if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
+    // Nobody verifies while another, for want of a core, is still at it.
+    if (status.ok()) status = job.exchange().Synchronise(job.Deadline());
     if (status.ok()) status = (*operation)->Verify(i);
     if (!status.ok()) return status;
   }
