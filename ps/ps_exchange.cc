@@ -1,6 +1,7 @@
 #include "ps/ps_exchange.h"
 
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,19 @@
 namespace psring {
 
 using proto::WireHeader;
+
+namespace {
+
+// How many pieces the pushes of a link may be ahead of their answers: 512 KiB,
+// some 4 ms of a 1 Gbit/s link. More lets workers drift apart; less leaves the
+// link idle where a push and its answer take long.
+constexpr int kWindowPieces = 4;
+constexpr int kNoWindow = std::numeric_limits<int>::max();
+
+// Buckets that come closer together than this wait for nothing but the window.
+constexpr absl::Duration kPatience = absl::Milliseconds(2);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     Context& context, const Cancellation& cancellation, Member& member,
@@ -140,27 +154,41 @@ absl::Status PsExchange::Submit(int bucket) {
   if (model_.arena != nullptr) {
     model_.arena->pushed(bucket).store(step_ + 1, std::memory_order_release);
   }
+  const absl::Time now = absl::Now();
+  const bool computing = now - last_submit_ > kPatience;
+  last_submit_ = now;
   for (Link& link : links_) {
+    if (computing) {
+      if (absl::Status s = SendPushes(link, kNoWindow); !s.ok()) return s;
+    }
     int64_t in_arena = 0;
     for (const Piece& piece : link.pieces) {
       if (piece.bucket != bucket) continue;
       if (link.signals != nullptr) {
         ++in_arena;
-        continue;
+      } else {
+        link.unsent.push_back(piece);
       }
-      DataMessage message;
-      message.header = HeaderOf(WireHeader::PUSH, piece);
-      message.payload =
-          Frame::Borrow(model_.gradients.data() + piece.range.begin,
-                        piece.range.size() * sizeof(float));
-      if (absl::Status s = SendData(*link.socket, std::move(message));
-          !s.ok()) {
-        return s;
-      }
-      ++link.answers_due;
     }
     link.answers_awaited += in_arena;
     if (in_arena > 0) link.button->Ring();
+    if (absl::Status s = SendPushes(link, kWindowPieces); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsExchange::SendPushes(Link& link, int window) {
+  while (!link.unsent.empty() && link.answers_due < window) {
+    const Piece piece = link.unsent.front();
+    link.unsent.pop_front();
+    DataMessage message;
+    message.header = HeaderOf(WireHeader::PUSH, piece);
+    message.payload = Frame::Borrow(model_.gradients.data() + piece.range.begin,
+                                    piece.range.size() * sizeof(float));
+    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+      return s;
+    }
+    ++link.answers_due;
   }
   return absl::OkStatus();
 }
@@ -182,6 +210,7 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
       if (link.answers_due > 0) {
         if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
       }
+      if (absl::Status s = SendPushes(link, kWindowPieces); !s.ok()) return s;
       due += link.due();
     }
     if (due == 0) return absl::OkStatus();

@@ -2,9 +2,16 @@
 // which owns its sockets: one DEALER a shard. ZeroMQ's own thread moves the
 // bytes while backward runs. A shard on this host reads the gradients and
 // writes the parameters in this worker's arena instead; see host_workers.h.
+//
+// By message a worker is at most a few pieces ahead of its answers: left alone,
+// TCP would let one worker's pushes overtake another's, all answers would wait
+// for the last, and the link would be idle in one direction, then in the other.
+// Answers are only looked at in Submit and Finish, so what the window holds
+// back while backward runs goes out with the next bucket.
 #ifndef PSRING_PS_PS_EXCHANGE_H_
 #define PSRING_PS_PS_EXCHANGE_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -48,14 +55,15 @@ class PsExchange : public GradientExchange {
     ShardPlace place;
     std::unique_ptr<Socket> socket;
     std::vector<Piece> pieces;
-    int answers_due = 0;  // of the exchange under way, by message
+    int answers_due = 0;       // of the exchange under way, by message
+    std::deque<Piece> unsent;  // submitted, and held back by the window
     // Of a shard on this host that reads our arena, from Join on.
     std::unique_ptr<DoorbellButton> button;
     ShardSignals* signals = nullptr;
     int64_t answers_awaited = 0;  // in the arena, since the start
 
     int64_t due() const {
-      return answers_due +
+      return answers_due + static_cast<int64_t>(unsent.size()) +
              (signals == nullptr
                   ? 0
                   : answers_awaited -
@@ -70,6 +78,8 @@ class PsExchange : public GradientExchange {
                              const Piece& piece) const;
   absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
   void FindHostShards();
+  // Sends what has been submitted, as far as the window allows.
+  absl::Status SendPushes(Link& link, int window);
   absl::Status PullAll(const std::string& what, absl::Time deadline);
   absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
                          absl::Time deadline);
@@ -84,6 +94,7 @@ class PsExchange : public GradientExchange {
   FlatModel& model_;
   std::vector<Link> links_;
   std::vector<Socket*> sockets_;
+  absl::Time last_submit_ = absl::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due
   int64_t gathers_ = 0;       // names the gathers

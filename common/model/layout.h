@@ -82,9 +82,10 @@ class Layout {
 // the servers' shards. Some are empty where `whole` is small.
 Range NearEqualPart(Range whole, int n, int c);
 
-// The most elements of a piece (512 KiB): a message's cost vanishes in it, and
-// the last answer, which leaves when the last push has come, takes little time.
-inline constexpr int64_t kPieceElements = 128 * 1024;
+// The most elements of a piece (128 KiB): small enough that the answers to the
+// last pushes, which leave when those have come from everybody, take little
+// time, and large enough that the cost of a message is small beside it.
+inline constexpr int64_t kPieceElements = 32 * 1024;
 
 // What one push carries: a run of one bucket's elements that one shard owns.
 struct Piece {
