@@ -104,9 +104,10 @@ TEST_F(TwoHostsTest, EveryPlacementGivesTheSameBits) {
                                 const std::string& mode) {
     std::vector<Process> processes;
     if (mode == "ps") {
-      processes.push_back(Start(
-          0, {PsBinary(), "--host-coordinator", "--servers=2", "--workers=4"}));
-      processes.push_back(Start(1, {PsBinary()}));
+      processes.push_back(
+          Start(0, {PsBinary(), "--host-coordinator", "--servers=2",
+                    "--workers=4", "--shard-threads=1"}));
+      processes.push_back(Start(1, {PsBinary(), "--shard-threads=1"}));
     }
     for (int rank = 0; rank < 4; ++rank) {
       Flags argv = {WorkerBinary(), "--mode=" + mode,
