@@ -20,7 +20,7 @@ void TakeServer(const ProcessMetrics& server, ModeResult* result) {
   result->server_bytes_per_step =
       std::max(result->server_bytes_per_step, end.bytes_sent / steps);
   result->server_peak_bytes =
-      std::max(result->server_peak_bytes, end.peak_rss_bytes);
+      std::max(result->server_peak_bytes, end.peak_memory_bytes);
   result->staleness_mean = std::max(result->staleness_mean, end.staleness_mean);
   result->staleness_max = std::max(result->staleness_max, end.staleness_max);
 }
@@ -33,7 +33,7 @@ void TakeWorker(const ProcessMetrics& worker, ModeResult* result) {
   result->worker_bytes_per_step =
       std::max(result->worker_bytes_per_step, end.bytes_sent / steps);
   result->worker_peak_bytes =
-      std::max(result->worker_peak_bytes, end.peak_rss_bytes);
+      std::max(result->worker_peak_bytes, end.peak_memory_bytes);
 }
 
 const ProcessMetrics* FindWorkerZero(const std::vector<ProcessMetrics>& all) {

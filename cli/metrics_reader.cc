@@ -48,7 +48,7 @@ ProcessEnd ToEnd(const json& event) {
           event.value("seconds", 0.0),
           event.at("bytes_sent").get<int64_t>(),
           event.at("bytes_received").get<int64_t>(),
-          event.at("peak_rss_bytes").get<int64_t>(),
+          event.at("peak_memory_bytes").get<int64_t>(),
           event.value("staleness_mean", 0.0),
           event.value("staleness_max", int64_t{0})};
 }

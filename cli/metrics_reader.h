@@ -38,7 +38,7 @@ struct ProcessEnd {
   double seconds = 0;
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t peak_rss_bytes = 0;
+  int64_t peak_memory_bytes = 0;
   double staleness_mean = 0;  // servers only
   int64_t staleness_max = 0;  // servers only
 };

@@ -3,9 +3,13 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -42,10 +46,17 @@ void MetricsFile::Write(const nlohmann::json& line) {
   file_ << line.dump() << std::endl;
 }
 
-int64_t PeakRssBytes() {
+int64_t PeakMemoryBytes(int64_t shared_bytes) {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+  int64_t mapped_kib = 0;  // of shared memory, this process's and others'
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!absl::StartsWith(line, "RssShmem:")) continue;
+    std::istringstream(line.substr(line.find(':') + 1)) >> mapped_kib;
+  }
+  return (static_cast<int64_t>(usage.ru_maxrss) - mapped_kib) * 1024 +
+         shared_bytes;
 }
 
 }  // namespace psring

@@ -5,7 +5,7 @@
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
-//    "peak_rss_bytes", and of servers "staleness_mean", "staleness_max"}
+//    "peak_memory_bytes", and of servers "staleness_mean", "staleness_max"}
 #ifndef PSRING_COMMON_METRICS_FILE_H_
 #define PSRING_COMMON_METRICS_FILE_H_
 
@@ -33,8 +33,10 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-// The most memory that this process has held at once, in bytes.
-int64_t PeakRssBytes();
+// The most memory that this process has held at once, in bytes. Shared memory
+// counts where it belongs: `shared_bytes` of this process's own, and none of
+// what it has mapped of others'.
+int64_t PeakMemoryBytes(int64_t shared_bytes);
 
 }  // namespace psring
 

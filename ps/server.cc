@@ -83,7 +83,7 @@ nlohmann::json StopAll(Shards& shards, absl::Time start) {
           {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
           {"bytes_sent", sent},
           {"bytes_received", received},
-          {"peak_rss_bytes", PeakRssBytes()},
+          {"peak_memory_bytes", PeakMemoryBytes(/*shared_bytes=*/0)},
           {"staleness_mean", mean},
           {"staleness_max", staleness.max}};
 }

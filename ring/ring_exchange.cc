@@ -25,9 +25,10 @@ absl::StatusOr<std::unique_ptr<RingExchange>> RingExchange::Create(
                                    b = std::move(bound)]() mutable {
     auto communicator = TcpCommunicator::Create(context, cancellation, address);
     if (!communicator.ok()) return b.set_value(communicator.status());
-    self->tcp_ = communicator->get();
-    b.set_value((*communicator)->endpoint());
-    self->Run(**communicator);
+    self->tcp_ = *std::move(communicator);
+    b.set_value(self->tcp_->endpoint());
+    self->Run();
+    self->tcp_.reset();
   });
   auto result = endpoint.get();
   if (!result.ok()) return result.status();
@@ -43,7 +44,7 @@ RingExchange::~RingExchange() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RingExchange::Run(TcpCommunicator& tcp) {
+void RingExchange::Run() {
   const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !tasks_.empty();
   };
@@ -59,9 +60,11 @@ void RingExchange::Run(TcpCommunicator& tcp) {
       tasks_.pop_front();
       if (!failure_.ok()) continue;  // the ring is broken: nothing more is run
     }
-    const absl::Status status = shm_ != nullptr ? task(*shm_) : task(tcp);
-    bytes_sent_ = tcp.bytes_sent();
-    bytes_received_ = tcp.bytes_received();
+    const absl::Status status = shm_ != nullptr ? task(*shm_) : task(*tcp_);
+    if (tcp_ != nullptr) {
+      bytes_sent_ = tcp_->bytes_sent();
+      bytes_received_ = tcp_->bytes_received();
+    }
     MutexLock lock(&mutex_);
     failure_.Update(status);
   }
@@ -173,6 +176,10 @@ void RingExchange::UseSharedMemory() {
   }
   spdlog::info("all {} ranks share memory", n);
   shm_ = std::make_unique<ShmCommunicator>(std::move(group), CommThreads(n));
+  RunTask([this](Communicator&) {
+    tcp_.reset();
+    return absl::OkStatus();
+  }).IgnoreError();  // cannot fail
   inline_ = n >= static_cast<int>(std::thread::hardware_concurrency());
 }
 

@@ -90,7 +90,7 @@ class RingExchange : public GradientExchange {
   void UseSharedMemory();
   int CommThreads(int local_ranks) const;
 
-  void Run(TcpCommunicator& tcp);
+  void Run();
   // Hands a task to the thread; does not block.
   void Post(Task task);
   // Blocks until every task that was posted is done; the first error.
@@ -132,7 +132,8 @@ class RingExchange : public GradientExchange {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
-  TcpCommunicator* tcp_ = nullptr;  // the thread's own
+  // The thread's own; null once all ranks share memory: then nobody listens.
+  std::unique_ptr<TcpCommunicator> tcp_;
   std::thread thread_;
 };
 

@@ -244,12 +244,14 @@ absl::Status WorkerRun::Train() {
                flat_->layout.num_parameters(), spec_.data(),
                plan_.total_steps - spec_.first_step());
   const absl::Status status = trainer.Run();
+  const int64_t shared =
+      flat_->arena == nullptr ? 0 : flat_->arena->address().size_bytes();
   metrics_->Write({{"event", "end"},
                    {"step", trainer.step()},
                    {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
                    {"bytes_sent", exchange_->bytes_sent()},
                    {"bytes_received", exchange_->bytes_received()},
-                   {"peak_rss_bytes", PeakRssBytes()}});
+                   {"peak_memory_bytes", PeakMemoryBytes(shared)}});
   return status;
 }
 

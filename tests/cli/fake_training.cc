@@ -44,7 +44,7 @@ json Start(const FakeTraining& training, const std::string& role) {
 json End(int step, double seconds, int64_t bytes_sent) {
   return {{"event", "end"},         {"step", step},
           {"seconds", seconds},     {"bytes_sent", bytes_sent},
-          {"bytes_received", 1000}, {"peak_rss_bytes", 200 << 20}};
+          {"bytes_received", 1000}, {"peak_memory_bytes", 200 << 20}};
 }
 
 void WriteCheckpoint(const FakeTraining& training) {

@@ -26,7 +26,7 @@ constexpr char kEpoch[] =
     R"("test_loss":0.3,"test_accuracy":0.91,"images_per_second":8000})";
 constexpr char kEnd[] =
     R"({"event":"end","step":375,"seconds":6.1,"bytes_sent":123,)"
-    R"("bytes_received":124,"peak_rss_bytes":125,"staleness_mean":0.5,)"
+    R"("bytes_received":124,"peak_memory_bytes":125,"staleness_mean":0.5,)"
     R"("staleness_max":3})";
 
 class MetricsReaderTest : public testing::Test {
@@ -64,7 +64,7 @@ TEST_F(MetricsReaderTest, TakesInEveryEvent) {
   EXPECT_EQ(metrics.epochs[0].test_accuracy, 0.91);
   ASSERT_TRUE(metrics.end);
   EXPECT_EQ(metrics.end->bytes_sent, 123);
-  EXPECT_EQ(metrics.end->peak_rss_bytes, 125);
+  EXPECT_EQ(metrics.end->peak_memory_bytes, 125);
   EXPECT_EQ(metrics.end->staleness_max, 3);
 }
 

@@ -49,7 +49,7 @@ TEST(WrongFlag, OfPsIsNamedWithItsRange) {
       {{"ps", "--servers=4097"}, {"--servers", "4097", "4096"}},
       {{"ps", "--workers=0"}, {"--workers", "0", "1 to 4096"}},
       {{"ps", "--workers=two"}, {"--workers", "two"}},
-      {{"ps", "--shard-threads=0"}, {"--shard-threads", "1 to 64"}},
+      {{"ps", "--shard-threads=65"}, {"--shard-threads", "0 to 64"}},
       {{"ps", "--join-timeout=0.5"}, {"--join-timeout", "0.5"}},
       {{"ps", "--log-level=loud"}, {"--log-level", "loud", "debug"}},
       {{"ps"}, {"--coordinator=HOST:PORT is missing"}},

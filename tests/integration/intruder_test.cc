@@ -25,10 +25,15 @@ Flags LongTraining(const std::string& checkpoint_dir) {
   return flags;
 }
 
+// The payload goes through the ports, one a server.
+const Flags kMessages = {"--same-host=off", "--shard-threads=1"};
+
 // What a job without visitors ends with. In bsp the topology does not matter.
 std::string UndisturbedCheckpoint() {
   const std::string dir = testing::TestDirectory("-undisturbed");
-  HandJob job({.mode = "ring", .worker_flags = LongTraining(dir)});
+  HandJob job({.mode = "ring",
+               .worker_flags = LongTraining(dir),
+               .cluster_flags = kMessages});
   job.StartAll();
   job.ExpectAllEndWell();
   return CheckpointAt(dir, kSteps);
@@ -39,7 +44,8 @@ class IntruderTest : public ::testing::TestWithParam<std::string> {
   IntruderTest()
       : job_({.mode = GetParam(),
               .servers = 2,
-              .worker_flags = LongTraining(dir_)}) {}
+              .worker_flags = LongTraining(dir_),
+              .cluster_flags = kMessages}) {}
 
   // The coordinator's port is the first process's.
   std::map<std::string, size_t> ExpectedPorts() const {
@@ -76,6 +82,15 @@ TEST_P(IntruderTest, DisturbsNothing) {
   EXPECT_EQ(
       CheckpointDifference(CheckpointAt(dir_, kSteps), UndisturbedCheckpoint()),
       "");
+}
+
+// Ranks that share memory have no use for a port that strangers could fill.
+TEST(SharedMemoryTest, OfARingOnOneHostNobodyListens) {
+  HandJob job({.mode = "ring", .worker_flags = EndlessTraining()});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  EXPECT_EQ(ListeningPorts(job["worker 0"].pid()).size(), 1);  // coordinator
+  EXPECT_EQ(ListeningPorts(job["worker 1"].pid()).size(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, IntruderTest, ::testing::Values("ps", "ring"),
