@@ -104,7 +104,8 @@ std::vector<std::string> Notes(const BenchResults& results) {
                   "pushpull: n+1 of each, one more of each with momentum), "
                   "timed in this run as n concurrent non-temporal copies (",
                   results.copy_kind,
-                  "), without what these waited for a core."));
+                  "), without what these waited for a core. In place and in "
+                  "caches it can be less than 1."));
   }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(

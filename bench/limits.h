@@ -1,4 +1,4 @@
-// What cannot be beaten, and what bandwidths mean: pure arithmetic.
+// What results are held against, and what bandwidths mean: pure arithmetic.
 //
 // M is the buffer of each of n ranks, in bytes; S the number of servers.
 #ifndef PSRING_BENCH_LIMITS_H_
@@ -10,7 +10,9 @@ namespace psring {
 
 // On one host, where memory is the limit. `copy_seconds` is what n processes
 // need to copy M bytes each at once, measured in the same run: n*M read and n*M
-// written, without reading what is overwritten.
+// written, without reading what is overwritten. It is a yardstick that says
+// what main memory gives: a sum in place, whose outputs lie where its inputs
+// were read, can be somewhat faster where caches are large.
 
 // One such measurement, from the time until the last process was done and the
 // CPU time of all. To wait for a core, where processes outnumber the cores or

@@ -35,7 +35,8 @@ class GradientExchange {
                             absl::Time deadline) = 0;
 
   // This bucket's gradients are ready and stay as they are until Finish. Never
-  // blocks. Buckets may come in any order, each once a step.
+  // blocks. Buckets come in any order, the same on every worker, each once a
+  // step.
   virtual absl::Status Submit(int bucket) = 0;
 
   // Blocks until the parameters hold the new step. Every bucket must have been

@@ -50,12 +50,17 @@ void HostLink::Poll(
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
       WorkerArena* arena = ArenaOf(w);
-      if (arena == nullptr) continue;
+      if (arena == nullptr ||
+          arena->shard(shard_).used.load(std::memory_order_acquire) == 0) {
+        continue;
+      }
       const int64_t pushed =
           arena->pushed(buckets_[b]).load(std::memory_order_acquire);
       if (pushed == seen_[w][b]) continue;
       seen_[w][b] = pushed;
-      if (!on_push(w, buckets_[b], pushed - 1)) deaf_[w] = true;
+      if (pushed <= 0 || !on_push(w, buckets_[b], pushed - 1)) {
+        deaf_[w] = true;
+      }
     }
   }
 }

@@ -116,6 +116,7 @@ void PsExchange::FindHostShards() {
     if (!button.ok()) continue;
     links_[i].button = *std::move(button);
     links_[i].signals = &signals;
+    signals.used.store(1, std::memory_order_release);
     ++found;
   }
   spdlog::info("{} of {} shards share this host's memory", found,
@@ -211,6 +212,11 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
         if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
       }
       if (absl::Status s = SendPushes(link, kWindowPieces); !s.ok()) return s;
+      if (link.due() < 0) {
+        return absl::InternalError(
+            absl::StrCat(Describe(member_.job().servers(link.place.server)),
+                         " has answered more than was pushed"));
+      }
       due += link.due();
     }
     if (due == 0) return absl::OkStatus();

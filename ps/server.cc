@@ -99,21 +99,22 @@ absl::Status RunServer(const ServerOptions& options,
   Context context;
   auto session = ClusterSession::Start(context, cancellation, options.cluster);
   if (!session.ok()) return session.status();
-  auto listening = Listen(context, (*session)->address(),
-                          NumShards(options.shard_threads), cancellation);
-  if (!listening.ok()) return listening.status();
-  shards = *std::move(listening);
-  proto::Join join;
-  for (const auto& shard : shards) join.add_endpoints(shard->endpoint());
   std::unique_ptr<ShmArena> proof;  // that a worker is on this host
   if (options.same_host == SameHost::kAuto) {
     auto arena = ShmArena::Create(0);
     if (!arena.ok()) return arena.status();
     proof = *std::move(arena);
-    *join.mutable_shared_memory() = proof->address();
-    for (const auto& shard : shards) {
-      join.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
-    }
+  }
+  auto listening = Listen(context, (*session)->address(),
+                          NumShards(options.shard_threads), cancellation);
+  if (!listening.ok()) return listening.status();
+  shards = *std::move(listening);
+  proto::Join join;
+  if (proof != nullptr) *join.mutable_shared_memory() = proof->address();
+  for (const auto& shard : shards) {
+    join.add_endpoints(shard->endpoint());
+    if (proof == nullptr) continue;
+    join.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
   }
   absl::Status status = (*session)->Join(std::move(join));
   if (!status.ok()) {

@@ -122,8 +122,11 @@ absl::Status RingExchange::Connect(const proto::Welcome& job,
 absl::Status RingExchange::FindNodes(absl::Time deadline) {
   const int n = job_.workers_size();
   peers_.resize(n);
-  std::vector<float> reach(n * n, 0.0f);
-  if (model_.arena != nullptr) reach[job_.rank() * (n + 1)] = 1.0f;
+  // One row a rank, as long as makes it that rank's slice of an allgather.
+  const int row = (n + kAlignElements - 1) / kAlignElements * kAlignElements;
+  std::vector<float> rows(n * row, 0.0f);
+  float* const mine = rows.data() + job_.rank() * row;
+  if (model_.arena != nullptr) mine[job_.rank()] = 1.0f;
   for (int r = 0; r < n && model_.arena != nullptr; ++r) {
     const proto::Process& peer = job_.workers(r);
     if (r == job_.rank() || !peer.has_shared_memory()) continue;
@@ -131,7 +134,7 @@ absl::Status RingExchange::FindNodes(absl::Time deadline) {
                                   peer.shared_memory());
     if (arena.ok()) {
       peers_[r] = *std::move(arena);
-      reach[job_.rank() * n + r] = 1.0f;
+      mine[r] = 1.0f;
     } else {
       spdlog::debug("worker {} is not on this host: {}", r,
                     std::string(arena.status().message()));
@@ -139,9 +142,14 @@ absl::Status RingExchange::FindNodes(absl::Time deadline) {
   }
   absl::Status status = RunTask([&](Communicator&) {
     tcp_->Connect(job_);
-    return tcp_->AllReduce(absl::MakeSpan(reach), 1.0f, deadline);
+    return tcp_->AllGather(absl::MakeSpan(rows), deadline);
   });
   if (!status.ok()) return status;
+  std::vector<float> reach;
+  for (int r = 0; r < n; ++r) {
+    reach.insert(reach.end(), rows.begin() + r * row,
+                 rows.begin() + r * row + n);
+  }
   nodes_ = NodesOf(n, reach);
   UseSharedMemory();
   return absl::OkStatus();

@@ -291,6 +291,9 @@ absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
       header.dtype() != WireHeader::FLOAT32) {
     return absl::InvalidArgumentError("not a float32 segment");
   }
+  if (header.offset() > uint64_t{1} << 40) {
+    return absl::InvalidArgumentError("an offset beyond any model");
+  }
   if (header.job_epoch() != job_.job_epoch()) {
     return absl::InvalidArgumentError("a message of another job");
   }

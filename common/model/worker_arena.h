@@ -27,9 +27,11 @@ struct alignas(64) CollectiveCall {
   std::atomic<int64_t> num_elements;
 };
 
-// What a shard of a server on this host tells this worker.
+// Between this worker and a shard of a server on its host. The arena carries
+// the payload when both words are 1: each has reached the other.
 struct alignas(64) ShardSignals {
-  std::atomic<uint32_t> attached;  // 1: the shard reads this arena
+  std::atomic<uint32_t> attached;  // the shard's: 1, it can read this arena
+  std::atomic<uint32_t> used;      // the worker's: 1, it pushes through it
   std::atomic<int64_t> answers;    // pieces answered since the start
 };
 

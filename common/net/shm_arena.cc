@@ -67,14 +67,19 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   const int fd = memfd_create("psring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("shared memory: memfd_create: ", std::strerror(errno)));
+        absl::StrCat("shared memory: memfd_create: ", std::strerror(errno),
+                     ". --same-host=off does without"));
   }
   std::unique_ptr<ShmArena> arena(new ShmArena(fd));
   arena->address_.set_size_bytes(size_bytes);
   const int64_t file_bytes = kHeaderBytes + size_bytes;
   // posix_fallocate gives its error instead of setting errno.
   int error = fchmod(fd, 0600) != 0 ? errno : 0;
-  if (error == 0) error = posix_fallocate(fd, 0, file_bytes);
+  if (error == 0) {
+    do {
+      error = posix_fallocate(fd, 0, file_bytes);
+    } while (error == EINTR);
+  }
   if (error == EFBIG) {
     return NoMemory(size_bytes,
                     "the limit of a file's size (ulimit -f) is smaller");
@@ -82,7 +87,8 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   if (error != 0) return NoMemory(size_bytes, std::strerror(error));
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
     return absl::InternalError(
-        absl::StrCat("cannot seal shared memory: ", std::strerror(errno)));
+        absl::StrCat("cannot seal shared memory: ", std::strerror(errno),
+                     ". --same-host=off does without"));
   }
   if (absl::Status s = arena->MapFile(); !s.ok()) return s;
   std::random_device random;
@@ -112,7 +118,9 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Map(
   arena->address_ = address;
   arena->address_.clear_doorbell_fds();
   struct stat file;
-  if (fcntl(fd, F_GET_SEALS) != kSeals || fstat(fd, &file) != 0 ||
+  // The kernel may have added seals of its own.
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd, &file) != 0 ||
       file.st_size != kHeaderBytes + address.size_bytes()) {
     return NotHere(address, "it is not that memory");
   }

@@ -101,7 +101,8 @@ TEST_P(Shutdown, OfALaunchedJobByCtrlCLeavesNothing) {
   for (pid_t child : children) {
     for (int port : ListeningPorts(child)) ports.push_back(port);
   }
-  EXPECT_GE(ports.size(), 2u);
+  // Ranks of a ring on one host share memory: only the coordinator listens.
+  EXPECT_GE(ports.size(), GetParam() == "ring" ? 1u : 2u);
   launch->Signal(SIGINT);
   EXPECT_EQ(launch->Wait(Patience()), 128 + SIGINT) << launch->Output();
   EXPECT_EQ(LastLine(launch->Output()),

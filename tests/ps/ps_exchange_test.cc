@@ -35,13 +35,20 @@ LocalJobOptions Options(proto::Mode mode, proto::Sync sync, int workers,
 }
 
 // Whose memory is shared, and whose payload travels in messages.
-enum class Placement { kMessages, kSharedMemory, kMixed };
-constexpr Placement kPlacements[] = {
-    Placement::kMessages, Placement::kSharedMemory, Placement::kMixed};
+enum class Placement {
+  kMessages,
+  kSharedMemory,
+  kMixed,     // one worker sends messages
+  kOneSided,  // servers reach the workers, but not the other way round
+};
+constexpr Placement kPlacements[] = {Placement::kMessages,
+                                     Placement::kSharedMemory,
+                                     Placement::kMixed, Placement::kOneSided};
 
 LocalJobOptions Placed(LocalJobOptions options, Placement placement) {
   options.same_host =
       placement == Placement::kMessages ? SameHost::kOff : SameHost::kAuto;
+  options.servers_publish = placement != Placement::kOneSided;
   if (placement == Placement::kMixed) {
     options.same_host_of = [](int index) {
       return index == 1 ? SameHost::kOff : SameHost::kAuto;

@@ -47,7 +47,7 @@ absl::Status RunTestServer(const Coordinator& coordinator,
   }
   auto proof = ShmArena::Create(0);
   if (!proof.ok()) return proof.status();
-  if (options.same_host == SameHost::kAuto) {
+  if (options.same_host == SameHost::kAuto && options.servers_publish) {
     *member_options.join.mutable_shared_memory() = (*proof)->address();
     for (const auto& shard : shards) {
       member_options.join.mutable_shared_memory()->add_doorbell_fds(

@@ -27,6 +27,8 @@ struct LocalJobOptions {
   int num_servers = 1;
   int shard_threads = 1;
   SameHost same_host = SameHost::kAuto;
+  // Whether servers let themselves be reached; they map workers all the same.
+  bool servers_publish = true;
   // Of a worker by its turn to start, where it differs.
   std::function<SameHost(int index)> same_host_of = nullptr;
   absl::Duration step_timeout = absl::Seconds(60);
