@@ -1,0 +1,70 @@
+// The functions of NCCL that psring calls, as a table: the real one is filled
+// from libnccl.so.2 while running, so that binaries start where there is none;
+// a fake one shows on any machine what happens when NCCL hangs.
+//
+// Types and numbers are those of nccl.h (2.28 or newer); nccl_library.cc, which
+// includes it, asserts that.
+#ifndef PSRING_RING_NCCL_API_H_
+#define PSRING_RING_NCCL_API_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace psring {
+
+using NcclComm = void*;  // ncclComm_t
+using NcclResult = int;  // ncclResult_t
+
+inline constexpr NcclResult kNcclSuccess = 0;
+inline constexpr NcclResult kNcclRemoteError = 6;
+inline constexpr NcclResult kNcclInProgress = 7;
+
+struct NcclId {  // ncclUniqueId
+  char bytes[128];
+};
+
+// All of float32, with the sum; streams are cudaStream_t. A communicator does
+// not block: a call may return kNcclInProgress, and `async_error` says when it
+// is through.
+struct NcclApi {
+  std::function<NcclResult(int* version)> version;  // 23203: 2.32.3
+  std::function<std::string(NcclResult)> error_string;
+  std::function<std::string(NcclComm)> last_error;
+  std::function<NcclResult(NcclId*)> unique_id;
+  // ncclCommInitRankConfig with blocking = 0.
+  std::function<NcclResult(NcclComm*, int num_ranks, const NcclId&, int rank)>
+      init_rank;
+  std::function<NcclResult(NcclComm, NcclResult* state)> async_error;
+  std::function<NcclResult(NcclComm)> finalize;
+  std::function<NcclResult(NcclComm)> destroy;
+  std::function<NcclResult(NcclComm)> abort;
+  std::function<NcclResult()> group_start;
+  std::function<NcclResult()> group_end;
+  std::function<NcclResult(const float* in, float* out, size_t count, NcclComm,
+                           void* stream)>
+      all_reduce;
+  std::function<NcclResult(const float* in, float* out, size_t count, int root,
+                           NcclComm, void* stream)>
+      reduce;
+  std::function<NcclResult(const float* in, float* out, size_t count, int root,
+                           NcclComm, void* stream)>
+      broadcast;
+  // ncclCommRegister and ncclCommDeregister.
+  std::function<NcclResult(NcclComm, void* data, size_t size_bytes,
+                           void** handle)>
+      register_buffer;
+  std::function<NcclResult(NcclComm, void* handle)> deregister_buffer;
+};
+
+// From libnccl.so.2, which stays loaded. UNIMPLEMENTED: psring was built
+// without CUDA; NOT_FOUND: there is no such library, or it is older than 2.28.
+// Both say what to do.
+absl::StatusOr<NcclApi> LoadNccl();
+
+}  // namespace psring
+
+#endif  // PSRING_RING_NCCL_API_H_
