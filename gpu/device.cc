@@ -1,0 +1,25 @@
+#include "gpu/device.h"
+
+#include "absl/time/clock.h"
+
+namespace psring {
+
+// What is waited for takes longer than this; shorter would only heat a core
+// that computes.
+constexpr absl::Duration kLookAgain = absl::Microseconds(50);
+
+absl::Status Await(Device& device, Event event, absl::Time deadline,
+                   const Cancellation& cancellation) {
+  while (true) {
+    const absl::StatusOr<bool> done = device.IsDone(event);
+    if (!done.ok()) return done.status();
+    if (*done) return absl::OkStatus();
+    if (absl::Status why = cancellation.status(); !why.ok()) return why;
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError("the GPU has not done it in time");
+    }
+    absl::SleepFor(kLookAgain);
+  }
+}
+
+}  // namespace psring

@@ -1,0 +1,96 @@
+// A GPU made of host memory: what goes to a stream really runs behind the
+// caller's back, on a thread a stream, so that an order that was forgotten
+// shows (and the thread sanitizer names it). Its memory can be read and written
+// directly by whoever knows that no stream does.
+#ifndef PSRING_TESTS_TESTING_FAKE_DEVICE_H_
+#define PSRING_TESTS_TESTING_FAKE_DEVICE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "common/model/flat_model.h"
+#include "common/mutex.h"
+#include "gpu/device.h"
+
+namespace psring {
+
+class FakeDevice : public Device {
+ public:
+  using Work = std::function<absl::Status()>;
+
+  // As device `index` of its host, with so much memory.
+  explicit FakeDevice(int index = 0, int64_t memory_bytes = int64_t{1} << 32);
+  // Ends what Stall keeps busy, drops what has not begun, joins.
+  ~FakeDevice() override;
+
+  // Runs `work` in its turn. Its error breaks the device: nothing more is run,
+  // and every event answers with it.
+  void Enqueue(Stream stream, Work work);
+  // Work that does not end before Release.
+  void Stall(Stream stream);
+  void Release();
+
+  int64_t allocated_bytes() const;
+  int num_registered() const;
+
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<void*> Allocate(int64_t size_bytes) override;
+  void Free(void* data) override;
+  absl::Status RegisterHost(void* data, int64_t size_bytes) override;
+  void UnregisterHost(void* data) override;
+  absl::StatusOr<Stream> CreateStream() override;
+  absl::StatusOr<Event> CreateEvent() override;
+  absl::Status Record(Event event, Stream stream) override;
+  absl::Status WaitFor(Stream stream, Event event) override;
+  absl::StatusOr<bool> IsDone(Event event) override;
+  // INVALID_ARGUMENT where memory is neither the device's nor registered.
+  absl::Status Copy(void* to, const void* from, int64_t size_bytes,
+                    Stream stream) override;
+  absl::Status Zero(void* data, int64_t size_bytes, Stream stream) override;
+  absl::Status Scale(float* data, float scale, int64_t num_elements,
+                     Stream stream) override;
+  absl::Status Update(const Optimizer& optimizer, int64_t update, double lr,
+                      const float* gradient, float scale, float* parameters,
+                      absl::Span<float* const> slots, int64_t num_elements,
+                      Stream stream) override;
+
+ private:
+  struct Queue {
+    std::deque<Work> work;
+    int64_t num_queued = 0;
+    int64_t num_done = 0;
+    std::thread thread;
+  };
+  // Done when `queue` has done `ticket` works.
+  struct Mark {
+    const Queue* queue = nullptr;
+    int64_t ticket = 0;
+  };
+
+  void Run(Queue& queue);
+  Queue& QueueOf(Stream stream);
+  Queue* AddQueue();
+  // Is it memory of this device (or, with `host`, registered)?
+  absl::Status Check(const void* data, int64_t size_bytes, bool host) const;
+
+  const DeviceInfo info_;
+
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<Queue>> queues_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Mark>> events_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, FlatBuffer> allocated_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, int64_t> registered_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_releases_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace psring
+
+#endif  // PSRING_TESTS_TESTING_FAKE_DEVICE_H_

@@ -1,0 +1,74 @@
+#include "tests/testing/fake_device.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+
+TEST(FakeDevice, AStreamWaitsForAnEventAndNotForWhatComesAfterIt) {
+  FakeDevice device;
+  const Cancellation cancellation;
+  float* const data = static_cast<float*>(*device.Allocate(64));
+  const Stream side = *device.CreateStream();
+  const Event computed = *device.CreateEvent();
+  const Event scaled = *device.CreateEvent();
+  device.Enqueue(kComputeStream, [=] {
+    data[0] = 3.0f;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(device.Record(computed, kComputeStream).ok());
+  device.Stall(kComputeStream);
+  ASSERT_TRUE(device.WaitFor(side, computed).ok());
+  ASSERT_TRUE(device.Record(computed, kComputeStream).ok());  // never done
+  ASSERT_TRUE(device.Scale(data, 2.0f, 1, side).ok());
+  ASSERT_TRUE(device.Record(scaled, side).ok());
+  ASSERT_TRUE(Await(device, scaled, Soon(), cancellation).ok());
+  EXPECT_EQ(data[0], 6.0f);
+  EXPECT_FALSE(*device.IsDone(computed));
+  device.Release();
+  EXPECT_TRUE(Await(device, computed, Soon(), cancellation).ok());
+}
+
+TEST(FakeDevice, AnErrorBreaksWhatComesAfterIt) {
+  FakeDevice device;
+  const Event event = *device.CreateEvent();
+  device.Enqueue(kComputeStream,
+                 [] { return absl::InternalError("illegal address"); });
+  ASSERT_TRUE(device.Record(event, kComputeStream).ok());
+  EXPECT_EQ(Await(device, event, Soon(), Cancellation()).message(),
+            "illegal address");
+}
+
+TEST(FakeDevice, RefusesMemoryThatItCannotReach) {
+  FakeDevice device(0, /*memory_bytes=*/128);
+  std::vector<float> host(16);
+  void* const data = *device.Allocate(64);
+  EXPECT_FALSE(device.Copy(data, host.data(), 64, kComputeStream).ok());
+  ASSERT_TRUE(device.RegisterHost(host.data(), 64).ok());
+  EXPECT_TRUE(device.Copy(data, host.data(), 64, kComputeStream).ok());
+  EXPECT_FALSE(device.Zero(host.data(), 64, kComputeStream).ok());
+  EXPECT_EQ(device.Allocate(65).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  device.Free(data);
+  EXPECT_EQ(device.allocated_bytes(), 0);
+}
+
+TEST(Await, EndsAtItsDeadlineAndWhenTheProcessIsCancelled) {
+  FakeDevice device;
+  Cancellation cancellation;
+  const Event event = *device.CreateEvent();
+  device.Stall(kComputeStream);
+  ASSERT_TRUE(device.Record(event, kComputeStream).ok());
+  EXPECT_EQ(Await(device, event, absl::Now(), cancellation).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  cancellation.Cancel(absl::UnavailableError("lost worker 1"));
+  EXPECT_EQ(Await(device, event, Soon(), cancellation).message(),
+            "lost worker 1");
+}
+
+}  // namespace
+}  // namespace psring
