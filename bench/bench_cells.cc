@@ -33,7 +33,7 @@ std::string RateRatio(const Training* a, const Training* b) {
 
 Cells PointCells(const BenchResults& results) {
   Cells cells = {{"what", "ranks", "size", "median", "p99", "algbw", "busbw",
-                  "x limit", "CPU s/GB", "x psring"}};
+                  "x limit", "CPU s/GB", "x psring", "server"}};
   for (const Point& point : results.points) {
     for (const Measurement& m : point.measurements) {
       const bool ours = &m == &point.measurements.front();
@@ -44,7 +44,12 @@ Cells PointCells(const BenchResults& results) {
            FormatBandwidth(AlgorithmBandwidth(point, m)),
            FormatBandwidth(BusBandwidth(point, m)), Ratio(TimesLimit(point, m)),
            absl::StrFormat("%.3f", CpuSecondsPerGb(point, m)),
-           ours ? kNone : Ratio(TimesPsring(point, m))});
+           ours ? kNone : Ratio(TimesPsring(point, m)),
+           m.server_peak_bytes == 0
+               ? kNone
+               : absl::StrFormat(
+                     "%.0f MB",
+                     static_cast<double>(m.server_peak_bytes) / 1e6)});
     }
   }
   return cells;
@@ -93,7 +98,8 @@ std::vector<std::string> Notes(const BenchResults& results) {
         "way (allreduce: algbw x 2(n-1)/n; pushpull: algbw x max(1, n/S), or "
         "2(n-1)/n with servers on the workers' hosts). CPU s/GB: of all "
         "processes, per GB that the ranks handed in. x psring: a peer's median "
-        "over psring's.");
+        "over psring's. server: memory of its own that the largest server held "
+        "at its peak.");
     notes.push_back(
         results.hosts > 0
             ? "x limit: median over what the busiest link needs at the rate "

@@ -21,6 +21,7 @@ json MeasurementJson(const Point& point, const Measurement& m) {
       {"cpu_s_per_gb", CpuSecondsPerGb(point, m)},
       {"times_psring", TimesPsring(point, m)},
       {"cpu_s", m.cpu_seconds},
+      {"server_peak_bytes", m.server_peak_bytes},
       {"seconds", m.seconds},
   };
 }

@@ -33,6 +33,7 @@ struct Samples {
   std::vector<double> seconds;      // the slowest rank's
   std::vector<double> cpu_seconds;  // of all ranks
   double server_cpu_seconds = 0;    // of all iterations and servers
+  int64_t server_peak_bytes = 0;    // of the server that held most; 0: none
 };
 
 // Where and with what runs are made. `cancellation` and `hosts` outlive it.

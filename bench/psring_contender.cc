@@ -1,11 +1,13 @@
 #include <time.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/contender.h"
 #include "cli/job.h"
+#include "cli/metrics_reader.h"
 #include "cli/temp_dir.h"
 
 namespace psring {
@@ -53,7 +55,15 @@ class PsringContender : public Contender {
         });
     if (!status.ok()) return status;
     auto samples = ReadSamples(dir->path(), shape.ranks, shape.iterations);
-    if (samples.ok()) samples->server_cpu_seconds = server_seconds;
+    if (!samples.ok()) return samples;
+    samples->server_cpu_seconds = server_seconds;
+    auto servers = ReadAllMetrics(dir->path());
+    if (!servers.ok()) return servers.status();
+    for (const ProcessMetrics& server : *servers) {
+      if (!server.end.has_value()) continue;
+      samples->server_peak_bytes =
+          std::max(samples->server_peak_bytes, server.end->peak_memory_bytes);
+    }
     return samples;
   }
 
@@ -68,7 +78,8 @@ class PsringContender : public Contender {
     job.threads_per_worker = -1;
     job.ps_binary = stage_.ps_binary;
     job.worker_binary = stage_.rank_binary;
-    job.server_flags = {"--log-level=warn", patience};
+    job.server_flags = {"--log-level=warn", patience,
+                        absl::StrCat("--metrics-dir=", out)};
     job.worker_flags = {
         "--log-level=warn",
         patience,

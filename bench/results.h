@@ -15,9 +15,10 @@ namespace psring {
 // One contender's times at one point. Every iteration's result was verified, or
 // there would be no measurement.
 struct Measurement {
-  std::string contender;        // "psring", "openmpi", "gloo"
-  std::vector<double> seconds;  // of each iteration, the slowest rank's
-  double cpu_seconds = 0;       // of all processes, in all iterations
+  std::string contender;          // "psring", "openmpi", "gloo"
+  std::vector<double> seconds;    // of each iteration, the slowest rank's
+  double cpu_seconds = 0;         // of all processes, in all iterations
+  int64_t server_peak_bytes = 0;  // of the server that held most; 0: none
 };
 
 // One operation of so many ranks on so many bytes: measured side by side.

@@ -76,10 +76,12 @@ class Sweep {
           return measurement.contender == contender.name();
         });
     if (found == all.end()) {
-      found = all.insert(all.end(), Measurement{contender.name(), {}, 0});
+      found = all.insert(all.end(), Measurement{contender.name(), {}, 0, 0});
     }
     found->seconds.insert(found->seconds.end(), samples->seconds.begin(),
                           samples->seconds.end());
+    found->server_peak_bytes =
+        std::max(found->server_peak_bytes, samples->server_peak_bytes);
     found->cpu_seconds += samples->server_cpu_seconds +
                           std::accumulate(samples->cpu_seconds.begin(),
                                           samples->cpu_seconds.end(), 0.0);

@@ -84,8 +84,7 @@ class Device {
   // formulas without fused multiply-adds, hence the same bits as the host's.
   virtual absl::Status Update(const Optimizer& optimizer, int64_t update,
                               double lr, const float* gradient, float scale,
-                              float* parameters,
-                              absl::Span<float* const> slots,
+                              float* parameters, absl::Span<float* const> slots,
                               int64_t num_elements, Stream stream) = 0;
 };
 

@@ -1,13 +1,12 @@
 #include "ps/server.h"
 
-#include <algorithm>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_cores.h"
 #include "common/metrics_file.h"
 #include "ps/shard_map.h"
 #include "ps/shard_thread.h"
@@ -18,10 +17,7 @@ namespace {
 
 using Shards = std::vector<std::unique_ptr<ShardThread>>;
 
-int NumShards(int wish) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return wish > 0 ? wish : std::clamp(cores, 1, 4);
-}
+int NumShards(int wish) { return wish > 0 ? wish : ThreadsFor(1); }
 
 absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
                               int count, Cancellation& cancellation) {

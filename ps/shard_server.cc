@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
-#include "common/model/lr_schedule.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -281,15 +280,12 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
   return absl::OkStatus();
 }
 
-double ShardServer::RateAt(int64_t step) const {
-  return LearningRate(plan_.optimizer.schedule(), plan_.optimizer.lr(), step);
-}
-
 void ShardServer::ApplyOne(PieceState& state, int worker, int64_t step) {
   const int64_t stale = state.updates - state.version_read[worker];
   staleness_.Add({.updates = 1, .sum = stale, .max = stale});
   Push& push = state.pushes[worker];
-  shard_.Apply(state.piece.range, push.gradient, ++state.updates, RateAt(step));
+  shard_.Apply(state.piece.range, push.gradient, ++state.updates,
+               plan_.RateAt(step));
   push.payload = Frame();
 }
 
@@ -306,7 +302,7 @@ void ShardServer::ApplyStep(PieceState& state, int64_t step) {
   staleness_.Add({.updates = 1, .sum = 0, .max = 0});
   shard_.ApplySum(layout_.bucket(state.piece.bucket), state.piece.range,
                   gradients, 1.0f / static_cast<float>(num_workers_),
-                  ++state.updates, RateAt(step), copies);
+                  ++state.updates, plan_.RateAt(step), copies);
   for (Push& push : state.pushes) push.payload = Frame();
 }
 

@@ -107,7 +107,6 @@ class ShardServer {
   bool initialised() const { return missing_init_.empty(); }
   absl::Status CheckDeadlines(absl::Time now) const;
   void Drop(const std::string& peer, const absl::Status& why);
-  double RateAt(int64_t step) const;
 
   Socket& socket_;
   Doorbell& doorbell_;

@@ -1,12 +1,12 @@
 #include "ring/local_group.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
+#include "common/host_cores.h"
 
 namespace psring {
 namespace {
@@ -20,9 +20,8 @@ constexpr absl::Duration kSlice = absl::Milliseconds(50);
 // core, and then the kernel. With fewer cores than members whoever is awaited
 // may need this one at once.
 SpinPolicy PolicyFor(int members) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return members <= cores ? SpinPolicy{.spins = 4000, .yields = 1000}
-                          : SpinPolicy{.spins = 0, .yields = 200};
+  return members <= HostCores() ? SpinPolicy{.spins = 4000, .yields = 1000}
+                                : SpinPolicy{.spins = 0, .yields = 200};
 }
 
 }  // namespace

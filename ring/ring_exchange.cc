@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/model/job_plan.h"
-#include "common/model/lr_schedule.h"
+#include "common/host_cores.h"
 #include "common/model/state_files.h"
 #include "spdlog/spdlog.h"
 
@@ -103,8 +102,8 @@ absl::Status RingExchange::Connect(const proto::Welcome& job,
   job_ = job;
   step_ = job.spec().first_step();
   step_timeout_ = step_timeout;
-  auto optimizer =
-      Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
+  plan_ = PlanOf(job.spec(), job.workers_size());
+  auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::make_unique<Optimizer>(*std::move(optimizer));
   if (model_.arena != nullptr &&
@@ -188,20 +187,19 @@ void RingExchange::UseSharedMemory() {
     tcp_.reset();
     return absl::OkStatus();
   }).IgnoreError();  // cannot fail
-  inline_ = n >= static_cast<int>(std::thread::hardware_concurrency());
+  inline_ = n >= HostCores();
 }
 
 int RingExchange::CommThreads(int local_ranks) const {
   if (options_.comm_threads > 0) return options_.comm_threads;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(cores / local_ranks, 1, 4);
+  return ThreadsFor(local_ranks);
 }
 
 absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
                                 absl::Time deadline) {
   for (int i = 0; i < optimizer_->num_slots(); ++i) {
     const bool given = i < static_cast<int>(slots.size());
-    if (model_.arena != nullptr && i < model_.arena->num_slots()) {
+    if (model_.arena != nullptr) {
       slots_.push_back(FlatBuffer::Borrow(model_.arena->slot(i),
                                           model_.layout.num_elements()));
       if (given) {
@@ -244,10 +242,8 @@ absl::Status RingExchange::ReduceBucket(Communicator& c, int bucket,
   const float scale = 1.0f / static_cast<float>(c.size());
   const absl::Time deadline = absl::Now() + step_timeout_;
   if (shm_ == nullptr) return c.AllReduce(gradients, scale, deadline);
-  const proto::OptimizerSettings& settings = optimizer_->settings();
   return shm_->ReduceAndUpdate(
-      gradients, scale, *optimizer_, step + 1,
-      LearningRate(settings.schedule(), settings.lr(), step),
+      gradients, scale, *optimizer_, step + 1, plan_.RateAt(step),
       model_.parameters.data() + range.begin, SlotsAt(range.begin), deadline);
 }
 
@@ -269,9 +265,7 @@ std::vector<float*> RingExchange::SlotsAt(int64_t begin) {
 
 void RingExchange::UpdateBucket(int bucket) {
   const Range range = model_.layout.bucket(bucket);
-  const proto::OptimizerSettings& settings = optimizer_->settings();
-  optimizer_->Update(step_ + 1,
-                     LearningRate(settings.schedule(), settings.lr(), step_),
+  optimizer_->Update(step_ + 1, plan_.RateAt(step_),
                      model_.gradients.data() + range.begin,
                      model_.parameters.data() + range.begin,
                      SlotsAt(range.begin), range.size());

@@ -24,6 +24,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/gradient_exchange.h"
+#include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
@@ -109,6 +110,7 @@ class RingExchange : public GradientExchange {
   const RingOptions options_;
   std::string endpoint_;
   proto::Welcome job_;
+  JobPlan plan_;
   absl::Duration step_timeout_ = absl::Seconds(60);
   std::vector<std::unique_ptr<WorkerArena>> peers_;  // by rank; null: not
                                                      // here, or this one

@@ -2,8 +2,6 @@
 
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -22,20 +20,18 @@ std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module) {
 
 FlatParameters::FlatParameters(torch::nn::Module& module, FlatModel& model,
                                OnBucketReady on_bucket_ready)
-    : model_(model),
-      on_bucket_ready_(std::move(on_bucket_ready)),
-      tensors_in_bucket_(model.layout.num_buckets(), 0) {
+    : model_(model), on_bucket_ready_(std::move(on_bucket_ready)) {
   torch::NoGradGuard no_grad;
   int index = 0;
   for (torch::Tensor& parameter : module.parameters()) {
-    const Range range = model_.layout.tensor(index);
+    const Range range = model.layout.tensor(index);
     const torch::Tensor view = torch::from_blob(
-        model_.parameters.data() + range.begin, parameter.sizes());
+        model.parameters.data() + range.begin, parameter.sizes());
     view.copy_(parameter);
     parameter.set_data(view);
-    parameter.mutable_grad() = torch::from_blob(
-        model_.gradients.data() + range.begin, parameter.sizes());
-    ++tensors_in_bucket_[model_.layout.bucket_of_tensor(index)];
+    tensors_.push_back(
+        {parameter, torch::from_blob(model.gradients.data() + range.begin,
+                                     parameter.sizes())});
     auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
     hooks_.push_back(accumulator->add_post_hook(
         std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -47,7 +43,7 @@ FlatParameters::FlatParameters(torch::nn::Module& module, FlatModel& model,
     accumulators_.push_back(std::move(accumulator));
     ++index;
   }
-  missing_ = tensors_in_bucket_;
+  Expect();
 }
 
 FlatParameters::~FlatParameters() {
@@ -56,22 +52,34 @@ FlatParameters::~FlatParameters() {
   }
 }
 
-void FlatParameters::ZeroGradients() {
-  missing_ = tensors_in_bucket_;
-  std::memset(model_.gradients.data(), 0,
-              model_.gradients.size() * sizeof(float));
+void FlatParameters::Expect() {
+  missing_.assign(model_.layout.num_buckets(), 0);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i].ready = false;
+    ++missing_[model_.layout.bucket_of_tensor(static_cast<int>(i))];
+  }
 }
 
-void FlatParameters::OnGradientReady(int tensor) {
-  const int bucket = model_.layout.bucket_of_tensor(tensor);
+void FlatParameters::OnGradientReady(int index) {
+  torch::NoGradGuard no_grad;
+  Tensor& tensor = tensors_[index];
+  torch::Tensor& gradient = tensor.parameter.mutable_grad();
+  if (!gradient.defined()) return;
+  tensor.gradient.copy_(gradient);
+  gradient.reset();  // the next pass hands over its own again
+  tensor.ready = true;
+  const int bucket = model_.layout.bucket_of_tensor(index);
   if (--missing_[bucket] == 0) on_bucket_ready_(bucket);
 }
 
 void FlatParameters::FinishBackward() {
+  for (Tensor& tensor : tensors_) {
+    if (!tensor.ready) tensor.gradient.zero_();
+  }
   for (size_t bucket = 0; bucket < missing_.size(); ++bucket) {
     if (missing_[bucket] > 0) on_bucket_ready_(static_cast<int>(bucket));
-    missing_[bucket] = 0;
   }
+  Expect();
 }
 
 }  // namespace psring

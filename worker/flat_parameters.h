@@ -1,6 +1,8 @@
-// A module's parameters and gradients as views into a FlatModel, so that no
-// pass over memory copies in or out, and the moment at which each bucket's
-// gradients are ready.
+// A module's parameters as views into a FlatModel, its gradients copied there
+// as backward makes them, and the moment at which each bucket's are ready.
+//
+// .grad as a view of the flat gradients would cost more than the copy: backward
+// adds to what is there, which has to be zeroed before and read again.
 #ifndef PSRING_WORKER_FLAT_PARAMETERS_H_
 #define PSRING_WORKER_FLAT_PARAMETERS_H_
 
@@ -24,24 +26,29 @@ class FlatParameters {
   using OnBucketReady = std::function<void(int bucket)>;
 
   // Moves the module's values into `model` (whose layout was made of ShapesOf)
-  // and makes its parameters and their .grad views of it. During backward,
-  // on_bucket_ready is called once a bucket, in the order in which buckets
-  // fill, on the thread that runs backward. `module` and `model` outlive this.
+  // and makes its parameters views of it. During backward, on_bucket_ready is
+  // called once a bucket, in the order in which buckets fill, on the thread
+  // that runs backward. `module` and `model` outlive this.
   FlatParameters(torch::nn::Module& module, FlatModel& model,
                  OnBucketReady on_bucket_ready);
   ~FlatParameters();
 
-  // Before each forward pass.
-  void ZeroGradients();
-
-  // After each backward pass: reports the buckets of parameters that took no
-  // part in it; their gradient is zero.
+  // After each backward pass: the gradient of parameters that took no part in
+  // it is zero; reports their buckets.
   void FinishBackward();
 
  private:
   void OnGradientReady(int tensor);
 
-  FlatModel& model_;
+  struct Tensor {
+    torch::Tensor parameter;
+    torch::Tensor gradient;  // view
+    bool ready = false;      // in this backward pass
+  };
+
+  void Expect();
+
+  const FlatModel& model_;
   const OnBucketReady on_bucket_ready_;
   // AccumulateGrad nodes, kept alive for their hooks. Their pointer's type
   // differs between versions of libtorch.
@@ -49,7 +56,7 @@ class FlatParameters {
       std::declval<const torch::Tensor&>()));
   std::vector<Accumulator> accumulators_;
   std::vector<uintptr_t> hooks_;
-  std::vector<int> tensors_in_bucket_;
+  std::vector<Tensor> tensors_;
   std::vector<int> missing_;  // by bucket, of this backward pass
 };
 

@@ -86,7 +86,6 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   const absl::Time start = absl::Now();
   SeedDropout();
   parts_.model.train();
-  flat_.ZeroGradients();
   torch::Tensor loss;
   try {
     const torch::Tensor output =

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_cores.h"
 #include "common/metrics_file.h"
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
@@ -158,10 +158,10 @@ void WorkerRun::SetThreads() {
   for (const proto::Process& worker : job().workers()) {
     if (worker.host() == job().workers(job().rank()).host()) ++local_workers;
   }
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = options_.threads > 0
-                          ? options_.threads
-                          : std::max(1, cores / std::max(local_workers, 1));
+  const int threads =
+      options_.threads > 0
+          ? options_.threads
+          : std::max(1, HostCores() / std::max(local_workers, 1));
   at::set_num_threads(threads);
 }
 

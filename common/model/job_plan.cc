@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/model/lr_schedule.h"
+
 namespace psring {
 namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
+
+double JobPlan::RateAt(int64_t step) const {
+  return LearningRate(optimizer.schedule(), optimizer.lr(), step);
+}
 
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;

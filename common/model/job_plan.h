@@ -10,6 +10,9 @@
 namespace psring {
 
 struct JobPlan {
+  // The learning rate of `step` (from 0).
+  double RateAt(int64_t step) const;
+
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 0;
   // With the learning rate that counts, and its schedule in steps.

@@ -46,14 +46,30 @@ TEST(FlatParameters, GradientsLandInTheFlatModel) {
   FlatModel flat = FlatOf(net, 1 << 20);
   FlatParameters parameters(net, flat, [](int) {});
   const torch::Tensor input = torch::rand({2, 3});
-  for (int pass = 0; pass < 2; ++pass) {  // the second adds to zero again
-    parameters.ZeroGradients();
+  for (int pass = 0; pass < 2;
+       ++pass) {  // the second adds nothing to the first
     net.forward(input).sum().backward();
     parameters.FinishBackward();
     // d sum / d bias of the last layer: the batch size.
     const Range bias = flat.layout.tensor(4);
     ASSERT_EQ(flat.layout.tensors()[4].name(), "second.bias");
     EXPECT_EQ(flat.gradients.data()[bias.begin], 2.0f);
+  }
+}
+
+TEST(FlatParameters, TheGradientOfWhatTookNoPartIsZero) {
+  Net net;
+  FlatModel flat = FlatOf(net, 1 << 20);
+  FlatParameters parameters(net, flat, [](int) {});
+  const torch::Tensor input = torch::rand({2, 3});
+  const Range unused = flat.layout.tensor(0);
+  ASSERT_EQ(flat.layout.tensors()[0].name(), "unused");
+  for (const bool used : {true, false}) {
+    torch::Tensor loss = net.forward(input).sum();
+    if (used) loss = loss + net.unused.sum();
+    loss.backward();
+    parameters.FinishBackward();
+    EXPECT_EQ(flat.gradients.data()[unused.begin], used ? 1.0f : 0.0f);
   }
 }
 
@@ -64,7 +80,6 @@ TEST(FlatParameters, ReportsEachBucketOnceInBackwardOrder) {
   FlatParameters parameters(net, flat, [&](int b) { ready.push_back(b); });
   for (int pass = 0; pass < 2; ++pass) {
     ready.clear();
-    parameters.ZeroGradients();
     net.forward(torch::rand({2, 3})).sum().backward();
     const auto during_backward = ready.size();
     parameters.FinishBackward();
