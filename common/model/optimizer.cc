@@ -88,15 +88,15 @@ AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
 absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
   struct Definition {
     const char* name;
-    Kind kind;
+    OptimizerKind kind;
     std::vector<std::string> slot_names;
   };
   const Definition definitions[] = {
-      {"sgd", Kind::kSgd, {}},
-      {"momentum", Kind::kMomentum, {"momentum_buffer"}},
-      {"nesterov", Kind::kNesterov, {"momentum_buffer"}},
-      {"adam", Kind::kAdam, {"exp_avg", "exp_avg_sq"}},
-      {"adamw", Kind::kAdamW, {"exp_avg", "exp_avg_sq"}},
+      {"sgd", OptimizerKind::kSgd, {}},
+      {"momentum", OptimizerKind::kMomentum, {"momentum_buffer"}},
+      {"nesterov", OptimizerKind::kNesterov, {"momentum_buffer"}},
+      {"adam", OptimizerKind::kAdam, {"exp_avg", "exp_avg_sq"}},
+      {"adamw", OptimizerKind::kAdamW, {"exp_avg", "exp_avg_sq"}},
   };
   for (const Definition& definition : definitions) {
     if (s.name() != definition.name) continue;
@@ -111,24 +111,35 @@ absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
                           "\"; choose sgd, momentum, nesterov, adam or adamw"));
 }
 
+UpdateFactors Optimizer::Factors(int64_t update, double lr) const {
+  UpdateFactors factors = {};
+  factors.kind = kind_;
+  if (kind_ == OptimizerKind::kAdam || kind_ == OptimizerKind::kAdamW) {
+    factors.adam =
+        FactorsOf(settings_, kind_ == OptimizerKind::kAdamW, update, lr);
+  } else {
+    factors.momentum = {static_cast<float>(lr),
+                        static_cast<float>(settings_.momentum()),
+                        static_cast<float>(settings_.weight_decay())};
+  }
+  return factors;
+}
+
 void Optimizer::Update(int64_t update, double lr, const void* gradient,
                        float* parameters, absl::Span<float* const> slots,
                        int64_t num_elements) const {
   const auto* g = static_cast<const UnalignedFloat*>(gradient);
-  const MomentumFactors f = {static_cast<float>(lr),
-                             static_cast<float>(settings_.momentum()),
-                             static_cast<float>(settings_.weight_decay())};
+  const UpdateFactors f = Factors(update, lr);
   switch (kind_) {
-    case Kind::kSgd:
-      return SgdLoop(f.lr, f.weight_decay, g, parameters, num_elements);
-    case Kind::kMomentum:
-      return MomentumLoop(f, g, parameters, slots[0], num_elements);
-    case Kind::kNesterov:
-      return NesterovLoop(f, g, parameters, slots[0], num_elements);
-    case Kind::kAdam:
-    case Kind::kAdamW:
-      return AdamLoop(FactorsOf(settings_, kind_ == Kind::kAdamW, update, lr),
-                      g, parameters, slots[0], slots[1], num_elements);
+    case OptimizerKind::kSgd:
+      return SgdLoop(f.momentum, g, parameters, num_elements);
+    case OptimizerKind::kMomentum:
+      return MomentumLoop(f.momentum, g, parameters, slots[0], num_elements);
+    case OptimizerKind::kNesterov:
+      return NesterovLoop(f.momentum, g, parameters, slots[0], num_elements);
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return AdamLoop(f.adam, g, parameters, slots[0], slots[1], num_elements);
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/model/optimizer_formulas.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -39,14 +40,15 @@ class Optimizer {
               float* parameters, absl::Span<float* const> slots,
               int64_t num_elements) const;
 
+  // The scalars of that update's formula (optimizer_formulas.h).
+  UpdateFactors Factors(int64_t update, double lr) const;
+
   const proto::OptimizerSettings& settings() const { return settings_; }
 
  private:
-  enum class Kind { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
-
   Optimizer() = default;
 
-  Kind kind_ = Kind::kSgd;
+  OptimizerKind kind_ = OptimizerKind::kSgd;
   proto::OptimizerSettings settings_;
   std::vector<std::string> slot_names_;
 };
