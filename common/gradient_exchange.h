@@ -14,6 +14,7 @@
 #define PSRING_COMMON_GRADIENT_EXCHANGE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,11 @@ class GradientExchange {
   // Rank 0 only: can everybody who would write there write into `directory`?
   virtual absl::Status CheckSaveDirectory(const std::string& directory,
                                           absl::Time deadline) = 0;
+
+  // Asks to be told, in Join, Finish and Synchronise, of each range of the
+  // parameters that is new before the call returns. An exchange may leave
+  // ranges out: what was not told is new when the call returns.
+  virtual void OnParameters(std::function<void(Range)> arrived) {}
 
   // Data-plane bytes, headers included, since the start.
   virtual int64_t bytes_sent() const = 0;

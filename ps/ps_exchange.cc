@@ -204,10 +204,12 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
 absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
   std::vector<int> fds = {cancellation_.fd()};
   if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
+  std::vector<bool> told(links_.size(), on_parameters_ == nullptr);
   while (true) {
     if (model_.arena != nullptr) model_.arena->doorbell().Clear();
     int64_t due = 0;
-    for (Link& link : links_) {
+    for (size_t i = 0; i < links_.size(); ++i) {
+      Link& link = links_[i];
       if (link.answers_due > 0) {
         if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
       }
@@ -216,6 +218,10 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
         return absl::InternalError(
             absl::StrCat(Describe(member_.job().servers(link.place.server)),
                          " has answered more than was pushed"));
+      }
+      if (!told[i] && link.due() == 0) {
+        told[i] = true;
+        on_parameters_(link.place.range);
       }
       due += link.due();
     }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -47,6 +48,10 @@ class PsExchange : public GradientExchange {
                          absl::Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   absl::Time deadline) override;
+  // Tells of a shard's range when the shard has answered for all of it.
+  void OnParameters(std::function<void(Range)> arrived) override {
+    on_parameters_ = std::move(arrived);
+  }
   int64_t bytes_sent() const override;
   int64_t bytes_received() const override;
 
@@ -94,6 +99,7 @@ class PsExchange : public GradientExchange {
   FlatModel& model_;
   std::vector<Link> links_;
   std::vector<Socket*> sockets_;
+  std::function<void(Range)> on_parameters_;
   absl::Time last_submit_ = absl::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due

@@ -1,8 +1,10 @@
 """Where the build finds what it does not contain. Nothing is downloaded."""
 
+load("//third_party:cuda.bzl", "cuda_repository")
 load("//third_party:torch.bzl", "torch_repository")
 
 def psring_repositories():
+    cuda_repository(name = "cuda")
     torch_repository(name = "torch")
     native.new_local_repository(
         name = "chart_js",  # Debian's libjs-chart.js

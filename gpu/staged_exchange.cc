@@ -1,0 +1,142 @@
+#include "gpu/staged_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+
+absl::StatusOr<std::unique_ptr<StagedExchange>> StagedExchange::Create(
+    Device& device, DeviceModel& model, FlatModel& host,
+    std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation) {
+  std::unique_ptr<StagedExchange> exchange(
+      new StagedExchange(device, model, host, std::move(inner), cancellation));
+  if (absl::Status s = exchange->Prepare(); !s.ok()) return s;
+  return exchange;
+}
+
+absl::Status StagedExchange::Prepare() {
+  for (FlatBuffer* buffer : {&host_.parameters, &host_.gradients}) {
+    const int64_t size = buffer->size() * static_cast<int64_t>(sizeof(float));
+    if (absl::Status s = device_.RegisterHost(buffer->data(), size); !s.ok()) {
+      return s;
+    }
+    registered_.push_back(buffer->data());
+  }
+  for (Stream* stream : {&leaving_, &returning_}) {
+    auto created = device_.CreateStream();
+    if (!created.ok()) return created.status();
+    *stream = *created;
+  }
+  filled_.resize(host_.layout.num_buckets());
+  left_.resize(host_.layout.num_buckets());
+  std::vector<Event*> events = {&backward_done_, &returned_};
+  for (Event& event : filled_) events.push_back(&event);
+  for (Event& event : left_) events.push_back(&event);
+  for (Event* event : events) {
+    auto created = device_.CreateEvent();
+    if (!created.ok()) return created.status();
+    *event = *created;
+  }
+  inner_->OnParameters([this](Range range) {
+    failure_.Update(Return(range));
+    returned_ranges_.push_back(range);
+  });
+  return absl::OkStatus();
+}
+
+StagedExchange::~StagedExchange() {
+  // Copies may still be under way after a failure; nothing can be done for one
+  // that never ends but to leave its memory locked.
+  for (void* data : registered_) device_.UnregisterHost(data);
+}
+
+absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
+                                  absl::Time deadline) {
+  returned_ranges_.clear();
+  if (absl::Status s = inner_->Join(std::move(slots), deadline); !s.ok()) {
+    return s;
+  }
+  return FinishReturn();
+}
+
+absl::Status StagedExchange::Submit(int bucket) {
+  const Range range = host_.layout.bucket(bucket);
+  absl::Status status = device_.Record(filled_[bucket], kComputeStream);
+  status.Update(device_.WaitFor(leaving_, filled_[bucket]));
+  status.Update(device_.Copy(
+      host_.gradients.data() + range.begin, model_.gradients.data() + range.begin,
+      range.size() * static_cast<int64_t>(sizeof(float)), leaving_));
+  status.Update(device_.Record(left_[bucket], leaving_));
+  submitted_.push_back(bucket);
+  return status;
+}
+
+absl::Status StagedExchange::Finish(absl::Time deadline) {
+  // Backward reads the parameters that are about to be overwritten.
+  absl::Status status = device_.Record(backward_done_, kComputeStream);
+  status.Update(device_.WaitFor(returning_, backward_done_));
+  if (!status.ok()) return status;
+  for (int bucket : std::exchange(submitted_, {})) {
+    status = Await(device_, left_[bucket], deadline, cancellation_);
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("gradients of bucket ", bucket,
+                                       " on GPU ", device_.info().index, ": ",
+                                       std::string(status.message())));
+    }
+    if (absl::Status s = inner_->Submit(bucket); !s.ok()) return s;
+  }
+  returned_ranges_.clear();
+  if (absl::Status s = inner_->Finish(deadline); !s.ok()) return s;
+  return FinishReturn();
+}
+
+absl::Status StagedExchange::Return(Range range) {
+  return device_.Copy(
+      model_.parameters.data() + range.begin, host_.parameters.data() + range.begin,
+      range.size() * static_cast<int64_t>(sizeof(float)), returning_);
+}
+
+// The host's copy is overwritten only after the next step's gradients have
+// left, which the compute stream makes behind this: nobody has to wait here.
+absl::Status StagedExchange::FinishReturn() {
+  absl::Status status = std::exchange(failure_, absl::OkStatus());
+  // What was not told range by range returns now.
+  std::vector<Range> told = std::exchange(returned_ranges_, {});
+  std::sort(told.begin(), told.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  told.push_back({host_.layout.num_elements(), host_.layout.num_elements()});
+  int64_t begin = 0;
+  for (const Range& range : told) {
+    if (range.begin > begin) status.Update(Return({begin, range.begin}));
+    begin = std::max(begin, range.end);
+  }
+  status.Update(device_.Record(returned_, returning_));
+  status.Update(device_.WaitFor(kComputeStream, returned_));
+  return status;
+}
+
+absl::Status StagedExchange::Synchronise(absl::Time deadline) {
+  returned_ranges_.clear();
+  if (absl::Status s = inner_->Synchronise(deadline); !s.ok()) return s;
+  return FinishReturn();
+}
+
+absl::Status StagedExchange::SumOverWorkers(absl::Span<double> values,
+                                            absl::Time deadline) {
+  return inner_->SumOverWorkers(values, deadline);
+}
+
+absl::Status StagedExchange::SaveState(const std::string& directory,
+                                       absl::Time deadline) {
+  return inner_->SaveState(directory, deadline);
+}
+
+absl::Status StagedExchange::CheckSaveDirectory(const std::string& directory,
+                                                absl::Time deadline) {
+  return inner_->CheckSaveDirectory(directory, deadline);
+}
+
+}  // namespace psring

@@ -1,0 +1,90 @@
+// Trains a model that lies in a GPU's memory through an exchange that works on
+// host memory: a parameter server's, or the ring of CPUs.
+//
+// Gradients leave through page-locked host memory, the model's own, which is
+// the arena where processes share a host: nothing is copied twice. A bucket's
+// copy starts on a stream of its own as soon as backward has filled it; the
+// inner exchange gets it when it has arrived. New parameters return on another
+// stream as they come, range by range, while later gradients still leave. The
+// compute stream waits for them; the processor does not.
+#ifndef PSRING_GPU_STAGED_EXCHANGE_H_
+#define PSRING_GPU_STAGED_EXCHANGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/gradient_exchange.h"
+#include "common/model/flat_model.h"
+#include "common/net/cancellation.h"
+#include "gpu/device.h"
+#include "gpu/device_model.h"
+
+namespace psring {
+
+class StagedExchange : public GradientExchange {
+ public:
+  // Page-locks `host`, which `inner` works on. All references outlive the
+  // exchange. RESOURCE_EXHAUSTED as Device::RegisterHost.
+  static absl::StatusOr<std::unique_ptr<StagedExchange>> Create(
+      Device& device, DeviceModel& model, FlatModel& host,
+      std::unique_ptr<GradientExchange> inner,
+      const Cancellation& cancellation);
+  ~StagedExchange() override;
+
+  absl::Status Join(std::vector<FlatBuffer> slots,
+                    absl::Time deadline) override;
+  // On the thread that runs backward: that is not the trainer's.
+  absl::Status Submit(int bucket) override;
+  // The parameters hold the new step for whatever the compute stream gets from
+  // now on.
+  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status SumOverWorkers(absl::Span<double> values,
+                              absl::Time deadline) override;
+  absl::Status SaveState(const std::string& directory,
+                         absl::Time deadline) override;
+  absl::Status CheckSaveDirectory(const std::string& directory,
+                                  absl::Time deadline) override;
+  int64_t bytes_sent() const override { return inner_->bytes_sent(); }
+  int64_t bytes_received() const override { return inner_->bytes_received(); }
+
+ private:
+  StagedExchange(Device& device, DeviceModel& model, FlatModel& host,
+                 std::unique_ptr<GradientExchange> inner,
+                 const Cancellation& cancellation)
+      : device_(device),
+        model_(model),
+        host_(host),
+        inner_(std::move(inner)),
+        cancellation_(cancellation) {}
+
+  absl::Status Prepare();
+  // New parameters of this range are in host memory.
+  absl::Status Return(Range range);
+  // What the compute stream gets from now on finds all that has returned.
+  absl::Status FinishReturn();
+
+  Device& device_;
+  DeviceModel& model_;
+  FlatModel& host_;
+  const std::unique_ptr<GradientExchange> inner_;
+  const Cancellation& cancellation_;
+  std::vector<void*> registered_;
+  Stream leaving_;
+  Stream returning_;
+  std::vector<Event> filled_;  // by bucket: backward has
+  std::vector<Event> left_;    // by bucket: its gradients are in host memory
+  Event backward_done_;
+  Event returned_;
+  std::vector<int> submitted_;  // of this step
+  std::vector<Range> returned_ranges_;
+  absl::Status failure_;  // of a Return that the inner exchange called
+};
+
+}  // namespace psring
+
+#endif  // PSRING_GPU_STAGED_EXCHANGE_H_

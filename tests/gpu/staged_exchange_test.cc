@@ -1,0 +1,178 @@
+// Real exchanges under a GPU made of host memory, whose streams run behind
+// everybody's back.
+#include "gpu/staged_exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/testing/fake_device.h"
+#include "tests/testing/local_job.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Finals = std::vector<std::vector<float>>;
+constexpr int kSteps = 4;
+
+// A worker with a GPU: its exchange is staged.
+struct GpuWorker {
+  explicit GpuWorker(LocalWorker& worker)
+      : device(worker.rank),
+        model(*DeviceModel::Create(device, worker.model.layout, 0)) {
+    auto staged =
+        StagedExchange::Create(device, model, worker.model,
+                               std::move(worker.exchange), worker.cancellation);
+    EXPECT_TRUE(staged.ok()) << staged.status();
+    exchange = *std::move(staged);
+  }
+
+  FakeDevice device;
+  DeviceModel model;
+  std::unique_ptr<GradientExchange> exchange;
+};
+
+// What backward does: on the compute stream, gradients that depend on the
+// parameters which are there when its turn comes.
+void ComputeGradients(GpuWorker& gpu, const std::vector<float>& given) {
+  gpu.device.Enqueue(kComputeStream, [&gpu, given] {
+    for (size_t i = 0; i < given.size(); ++i) {
+      gpu.model.gradients.data()[i] =
+          given[i] + 0.01f * gpu.model.parameters.data()[i];
+    }
+    return absl::OkStatus();
+  });
+}
+
+std::vector<float> Copy(FlatBuffer& buffer) {
+  return {buffer.data(), buffer.data() + buffer.size()};
+}
+
+absl::Status Await(GpuWorker& gpu, LocalWorker& worker) {
+  auto event = gpu.device.CreateEvent();
+  absl::Status status = gpu.device.Record(*event, kComputeStream);
+  if (!status.ok()) return status;
+  return psring::Await(gpu.device, *event, Soon(), worker.cancellation);
+}
+
+absl::Status TrainOnGpu(LocalWorker& worker, Finals& finals) {
+  GpuWorker gpu(worker);
+  const auto n = static_cast<size_t>(worker.model.parameters.size());
+  std::fill_n(worker.model.parameters.data(), n,
+              static_cast<float>(worker.rank + 1));
+  if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+  for (int step = 0; step < kSteps; ++step) {
+    FillGradients(worker, step);
+    ComputeGradients(gpu, Copy(worker.model.gradients));
+    for (int b = worker.model.layout.num_buckets(); b-- > 0;) {
+      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+    }
+    if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+  }
+  if (auto s = gpu.exchange->Synchronise(Soon()); !s.ok()) return s;
+  if (auto s = Await(gpu, worker); !s.ok()) return s;
+  finals[worker.rank].assign(gpu.model.parameters.data(),
+                             gpu.model.parameters.data() + n);
+  worker.exchange = std::move(gpu.exchange);
+  worker.exchange.reset();
+  return absl::OkStatus();
+}
+
+// The same without a GPU.
+absl::Status TrainOnHost(LocalWorker& worker, Finals& finals) {
+  std::fill_n(worker.model.parameters.data(), worker.model.parameters.size(),
+              static_cast<float>(worker.rank + 1));
+  if (auto s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+  for (int step = 0; step < kSteps; ++step) {
+    FillGradients(worker, step);
+    for (int64_t i = 0; i < worker.model.gradients.size(); ++i) {
+      worker.model.gradients.data()[i] +=
+          0.01f * worker.model.parameters.data()[i];
+    }
+    for (int b = worker.model.layout.num_buckets(); b-- > 0;) {
+      if (auto s = worker.exchange->Submit(b); !s.ok()) return s;
+    }
+    if (auto s = worker.exchange->Finish(Soon()); !s.ok()) return s;
+  }
+  finals[worker.rank] = Copy(worker.model.parameters);
+  return absl::OkStatus();
+}
+
+using Train = absl::Status(LocalWorker&, Finals&);
+
+Finals RunJob(proto::Mode mode, SameHost same_host, Train* train) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(mode, proto::BSP);
+  options.num_workers = 2;
+  options.num_servers = mode == proto::RING ? 0 : 2;
+  options.same_host = same_host;
+  Finals finals(options.num_workers);
+  for (const absl::Status& s :
+       RunLocalJob(options, [&](LocalWorker& w) { return train(w, finals); })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  return finals;
+}
+
+class Staged
+    : public ::testing::TestWithParam<std::pair<proto::Mode, SameHost>> {};
+
+TEST_P(Staged, TrainsToTheSameBitsAsOnTheHost) {
+  const auto& [mode, same_host] = GetParam();
+  const Finals host = RunJob(mode, same_host, TrainOnHost);
+  EXPECT_NE(host[0][0], 1.0f);
+  EXPECT_EQ(RunJob(mode, same_host, TrainOnGpu), host);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Staged,
+    ::testing::Values(std::pair(proto::PARAMETER_SERVER, SameHost::kAuto),
+                      std::pair(proto::PARAMETER_SERVER, SameHost::kOff),
+                      std::pair(proto::RING, SameHost::kAuto),
+                      std::pair(proto::RING, SameHost::kOff)));
+
+TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  absl::Status finished;
+  RunLocalJob(options, [&](LocalWorker& worker) {
+    GpuWorker gpu(worker);
+    if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+    gpu.device.Stall(kComputeStream);
+    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+    }
+    finished = gpu.exchange->Finish(absl::Now());
+    gpu.device.Release();
+    gpu.exchange.reset();
+    return finished;
+  });
+  EXPECT_EQ(finished.code(), absl::StatusCode::kDeadlineExceeded) << finished;
+  EXPECT_THAT(std::string(finished.message()),
+              AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
+}
+
+TEST(StagedExchange, UnlocksTheHostsMemory) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         GpuWorker gpu(worker);
+         EXPECT_EQ(gpu.device.num_registered(), 2);
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         gpu.exchange.reset();
+         EXPECT_EQ(gpu.device.num_registered(), 0);
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+}  // namespace
+}  // namespace psring

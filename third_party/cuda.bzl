@@ -1,0 +1,80 @@
+"""Finds CUDA and NCCL: nvcc, the runtime's headers and static library, nccl.h.
+
+Looks in $CUDA_HOME, /usr/local/cuda, and the nvidia-* wheels of the active
+python3 and of the repository's .venv; each part wherever it is found first.
+Where one is missing, `available` is False and nothing here can be built.
+"""
+
+_ASK_PYTHON = """
+import importlib.util
+spec = importlib.util.find_spec("nvidia")
+print("\\n".join(spec.submodule_search_locations if spec else []))
+"""
+
+def _wheels_of(ctx, python):
+    result = ctx.execute([python, "-c", _ASK_PYTHON], quiet = True)
+    roots = []
+    for nvidia in result.stdout.split("\n"):
+        path = nvidia and ctx.path(nvidia)
+        if path and path.exists:
+            roots += [str(part) for part in path.readdir()]
+    return roots
+
+def _roots(ctx):
+    roots = []
+    if ctx.os.environ.get("CUDA_HOME", ""):
+        roots.append(ctx.os.environ["CUDA_HOME"])
+    roots.append("/usr/local/cuda")
+    venv = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python3")
+    for python in [ctx.which("python3"), venv if venv.exists else None]:
+        if python:
+            roots += _wheels_of(ctx, python)
+    return roots
+
+def _find(ctx, roots, places):
+    for root in roots:
+        for place in places:
+            path = ctx.path(root + "/" + place)
+            if path.exists:
+                return path
+    return None
+
+def _cuda_repository_impl(ctx):
+    roots = _roots(ctx)
+    nvcc = _find(ctx, roots, ["bin/nvcc"])
+    runtime = _find(ctx, roots, ["include/cuda_runtime_api.h"])
+    library = _find(ctx, roots, ["lib64/libcudart_static.a", "lib/libcudart_static.a"])
+    nccl = _find(ctx, roots, ["include/nccl.h"])
+    available = bool(nvcc and runtime and library and nccl)
+    ctx.file("found.bzl", "NVCC = %r\n" % (str(nvcc) if available else ""))
+    if not available:
+        ctx.file("BUILD", "")
+        return
+    ctx.symlink(runtime.dirname, "include")
+    ctx.symlink(nccl, "nccl/nccl.h")
+    ctx.symlink(library, "libcudart_static.a")
+    ctx.file("BUILD", """
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "runtime",
+    srcs = ["libcudart_static.a"],
+    hdrs = glob(["include/**"]),
+    includes = ["include"],
+    linkopts = ["-ldl", "-lrt", "-lpthread"],
+)
+
+# Its headers alone: the library is looked for while running.
+cc_library(
+    name = "nccl",
+    hdrs = ["nccl/nccl.h"],
+    includes = ["nccl"],
+    deps = [":runtime"],
+)
+""")
+
+cuda_repository = repository_rule(
+    implementation = _cuda_repository_impl,
+    environ = ["CUDA_HOME", "PATH"],
+    local = True,
+)
