@@ -1,8 +1,9 @@
 """Finds CUDA and NCCL: nvcc, the runtime's headers and static library, nccl.h.
 
-Looks in $CUDA_HOME, /usr/local/cuda, and the nvidia-* wheels of the active
-python3 and of the repository's .venv; each part wherever it is found first.
-Where one is missing, `available` is False and nothing here can be built.
+Looks in $CUDA_HOME (else /usr/local/cuda) and in the nvidia-* wheels of the
+active python3 and of the repository's .venv; each part wherever it is found
+first.
+Where one is missing, nothing here can be built.
 """
 
 _ASK_PYTHON = """
@@ -21,10 +22,7 @@ def _wheels_of(ctx, python):
     return roots
 
 def _roots(ctx):
-    roots = []
-    if ctx.os.environ.get("CUDA_HOME", ""):
-        roots.append(ctx.os.environ["CUDA_HOME"])
-    roots.append("/usr/local/cuda")
+    roots = [ctx.os.environ.get("CUDA_HOME", "") or "/usr/local/cuda"]
     venv = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python3")
     for python in [ctx.which("python3"), venv if venv.exists else None]:
         if python:
@@ -41,6 +39,7 @@ def _find(ctx, roots, places):
 
 def _cuda_repository_impl(ctx):
     roots = _roots(ctx)
+    roots = [root for root in roots if root.startswith("/")]
     nvcc = _find(ctx, roots, ["bin/nvcc"])
     runtime = _find(ctx, roots, ["include/cuda_runtime_api.h"])
     library = _find(ctx, roots, ["lib64/libcudart_static.a", "lib/libcudart_static.a"])

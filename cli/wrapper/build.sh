@@ -2,11 +2,12 @@
 
 PROGRAMS="//cli:psring //ps:ps //worker:worker //bench:rank"
 # What the programs are made of.
-SOURCES="BUILD WORKSPACE .bazelrc bench cli common protos ps ring third_party worker"
+SOURCES="BUILD WORKSPACE .bazelrc bench cli common gpu protos ps ring third_party worker"
 
 # What a build depends on beside the sources.
 build_key() {
   echo "torch=$torch python3=$(command -v python3 || true)" \
+    "cuda_home=${CUDA_HOME:-}" \
     "commit=$(git -C "$root" rev-parse HEAD 2> /dev/null || true)"
 }
 
@@ -23,6 +24,7 @@ is_built() {
 run_bazel() {
   local flags=()
   [ -z "$torch" ] || flags+=("--repo_env=PSRING_TORCH=$torch")
+  ! has_cuda || flags+=(--config=cuda)
   [ -t 2 ] || flags+=(--color=no --curses=no --show_progress_rate_limit=60)
   (cd "$root" && bazel "$1" ${flags[@]+"${flags[@]}"} "${@:2}")
 }
@@ -46,6 +48,9 @@ Builds the programs. --torch says which libtorch, for this and later builds:
   system  Debian's libtorch-dev
   DIR     a directory with include/ and lib/
   auto    \$PSRING_TORCH, else pip, else system: the first that works (default)
+
+With support for GPUs where nvcc and nccl.h are found: in \$CUDA_HOME (else
+/usr/local/cuda) or in the nvidia-* wheels of python3. CUDA_HOME=none: without.
 
 Example: ./psring build --torch=system
 END

@@ -45,6 +45,50 @@ needs_venv() {
   esac
 }
 
+# Where CUDA's parts may be: third_party/cuda.bzl looks in the same places.
+cuda_roots() {
+  echo "${CUDA_HOME:-/usr/local/cuda}"
+  local python
+  for python in python3 "$root/.venv/bin/python3"; do
+    "$python" -c 'import importlib.util as u, os
+for d in u.find_spec("nvidia").submodule_search_locations:
+  for part in os.listdir(d): print(os.path.join(d, part))' 2> /dev/null || true
+  done
+}
+
+# The first of these files that a root has.
+find_in_cuda() {
+  local dir file
+  cuda_roots | while read -r dir; do
+    for file in "$@"; do
+      if [ -e "$dir/$file" ]; then echo "$dir/$file"; return; fi
+    done
+  done | head -n 1
+}
+
+has_cuda() {
+  [ -n "$(find_in_cuda bin/nvcc)" ] && [ -n "$(find_in_cuda include/nccl.h)" ] &&
+    [ -n "$(find_in_cuda include/cuda_runtime_api.h)" ] &&
+    [ -n "$(find_in_cuda lib64/libcudart_static.a lib/libcudart_static.a)" ]
+}
+
+# The wheel that brings what a host with nvcc lacks; nothing where it lacks none.
+missing_nccl() {
+  local nvcc major
+  nvcc=$(find_in_cuda bin/nvcc)
+  [ -n "$nvcc" ] && [ -z "$(find_in_cuda include/nccl.h)" ] || return 0
+  major=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
+  echo "nvidia-nccl-cu$major"
+}
+
+# A build without it works, on CPUs.
+install_nccl() {
+  say "nvcc, but no nccl.h: installs $1 into $root/.venv (log: $state/setup.log)"
+  { [ -x "$root/.venv/bin/python3" ] || logged python3 -m venv "$root/.venv"; } &&
+    logged "$root/.venv/bin/python3" -m pip install "$1" ||
+    say "pip could not install $1: builds without CUDA"
+}
+
 wanted_packages() {
   echo $PACKAGES
   # A Bazel of the user's own brings its rules along.
@@ -114,8 +158,10 @@ refuse() {
 }
 
 set_up() {
-  local packages
+  local packages nccl
   packages=$(missing_packages)
+  nccl=$(missing_nccl)
+  if [ -n "$nccl" ] && [ "$may_install" = yes ]; then install_nccl "$nccl"; fi
   if [ -z "$packages" ] && ! needs_venv; then return; fi
   [ "$may_install" = yes ] || refuse "${packages% }"
   [ -z "$packages" ] || install_packages $packages

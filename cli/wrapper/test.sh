@@ -63,7 +63,7 @@ test_command() {
     for sanitizer in asan tsan; do
       # Their outputs must not hide the programs in bazel-bin.
       run_tests $sanitizer --config=$sanitizer --symlink_prefix="$state/$sanitizer-" \
-        --build_tests_only --test_tag_filters=-no-sanitizer "$@" $SANITIZED
+        --build_tests_only --define=cuda=no --test_tag_filters=-no-sanitizer "$@" $SANITIZED
     done
   fi
   python3 "$root/cli/wrapper/count_tests.py" "${records[@]}"

@@ -14,11 +14,12 @@ set_up_world() {
   cp -L "$source_root/psring" "$repo/"
   cp -rL "$source_root/cli/wrapper" "$source_root/cli/usage.txt" "$repo/cli/"
   touch "$repo/WORKSPACE" "$repo/BUILD" "$repo/.bazelrc"
-  mkdir "$repo/common" "$repo/protos" "$repo/ps" "$repo/ring" \
+  mkdir "$repo/common" "$repo/gpu" "$repo/protos" "$repo/ps" "$repo/ring" \
     "$repo/third_party" "$repo/worker"
   : > "$stub/log"
   : > "$stub/installed"
   unset PSRING_TORCH
+  export CUDA_HOME=$world/no-cuda
 
   write_stub dpkg-query 'cat "$STUB/installed"'
   write_stub apt-get '
@@ -187,6 +188,45 @@ test_a_failed_installation_shows_why_and_names_the_packages() {
   touch "$stub/apt-fails"
   run 1 doctor
   says "apt-get could not install: g++"
+}
+
+has_nvcc() {
+  mkdir -p "$CUDA_HOME/bin" "$CUDA_HOME/include" "$CUDA_HOME/lib64"
+  touch "$CUDA_HOME/include/cuda_runtime_api.h" "$CUDA_HOME/lib64/libcudart_static.a"
+  printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' > "$CUDA_HOME/bin/nvcc"
+  chmod +x "$CUDA_HOME/bin/nvcc"
+}
+
+test_without_nvcc_it_builds_for_cpus() {
+  run 0 doctor
+  asked "bazel build"
+  not_asked "config=cuda|nccl"
+}
+
+test_with_nvcc_and_nccl_it_builds_for_gpus() {
+  has_nvcc
+  touch "$CUDA_HOME/include/nccl.h"
+  run 0 doctor
+  asked "bazel build --config=cuda"
+  not_asked "pip install nvidia"
+}
+
+test_with_nvcc_alone_it_fetches_nccl() {
+  has_nvcc
+  run 0 doctor
+  says "nvcc, but no nccl.h"
+  asked "venv-python3 -m pip install nvidia-nccl-cu13"
+}
+
+test_where_nccl_cannot_be_had_it_builds_for_cpus() {
+  has_nvcc
+  mkdir -p "$stub/torch/include/torch" "$stub/torch/lib"
+  touch "$stub/torch/lib/libtorch.so" "$stub/pip-fails"
+  export PSRING_TORCH=$stub/torch
+  run 0 doctor
+  says "builds without CUDA"
+  asked "bazel build"
+  not_asked "config=cuda"
 }
 
 test_tests_get_the_packages_that_read_checkpoints() {

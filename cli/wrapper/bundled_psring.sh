@@ -1,0 +1,25 @@
+#!/bin/sh
+# psring, from a bundle: finds libtorch on this host, then runs the program.
+here=$(dirname "$(readlink -f "$0")")
+
+if [ -n "${PSRING_TORCH:-}" ]; then
+  torch=$PSRING_TORCH
+  if [ ! -e "$torch/lib/libtorch.so" ]; then
+    echo "psring: PSRING_TORCH=$torch has no lib/libtorch.so" >&2
+    exit 1
+  fi
+else
+  torch=$(python3 -c 'import importlib.util as u
+print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null)
+fi
+wanted=$(sed 's/.* //; s/+.*//' "$here/libtorch-version")
+if [ -z "$torch" ]; then
+  echo "psring: no libtorch here: workers cannot start. Install torch $wanted for python3, or set PSRING_TORCH." >&2
+elif [ -f "$torch/version.py" ]; then
+  found=$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$torch/version.py")
+  [ "$wanted" = "$found" ] ||
+    echo "psring: built with libtorch $wanted, found $found in $torch: workers may not start" >&2
+fi
+LD_LIBRARY_PATH=$here/lib${torch:+:$torch/lib}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+exec "$here/bin/cli/psring" "$@"
