@@ -18,7 +18,7 @@ const char* DTypeName(torch::ScalarType type) {
 std::vector<ExtraTensor> BuffersOf(const torch::nn::Module& module) {
   std::vector<ExtraTensor> buffers;
   for (const auto& item : module.named_buffers()) {
-    const torch::Tensor value = item.value().contiguous();
+    const torch::Tensor value = item.value().cpu().contiguous();
     ExtraTensor buffer;
     buffer.name = item.key();
     buffer.dtype = DTypeName(value.scalar_type());
@@ -45,8 +45,9 @@ absl::Status SetBuffers(torch::nn::Module& module,
       return absl::InvalidArgumentError(absl::StrCat(
           "buffer ", item.key(), " is missing, or of another shape or type"));
     }
-    std::memcpy(buffer.data_ptr(), found->second->bytes.data(),
-                buffer.nbytes());
+    torch::Tensor value = torch::empty_like(buffer, torch::kCPU);
+    std::memcpy(value.data_ptr(), found->second->bytes.data(), value.nbytes());
+    buffer.copy_(value);
   }
   return absl::OkStatus();
 }

@@ -18,20 +18,27 @@ std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module) {
   return shapes;
 }
 
-FlatParameters::FlatParameters(torch::nn::Module& module, FlatModel& model,
+FlatMemory MemoryOf(FlatModel& model) {
+  return {torch::kCPU, model.parameters.data(), model.gradients.data()};
+}
+
+FlatParameters::FlatParameters(torch::nn::Module& module, const Layout& layout,
+                               const FlatMemory& memory,
                                OnBucketReady on_bucket_ready)
-    : model_(model), on_bucket_ready_(std::move(on_bucket_ready)) {
+    : layout_(layout), on_bucket_ready_(std::move(on_bucket_ready)) {
   torch::NoGradGuard no_grad;
+  module.to(memory.device);
+  const auto options = torch::TensorOptions().device(memory.device);
   int index = 0;
   for (torch::Tensor& parameter : module.parameters()) {
-    const Range range = model.layout.tensor(index);
-    const torch::Tensor view = torch::from_blob(
-        model.parameters.data() + range.begin, parameter.sizes());
+    const Range range = layout.tensor(index);
+    const torch::Tensor view = torch::from_blob(memory.parameters + range.begin,
+                                                parameter.sizes(), options);
     view.copy_(parameter);
     parameter.set_data(view);
     tensors_.push_back(
-        {parameter, torch::from_blob(model.gradients.data() + range.begin,
-                                     parameter.sizes())});
+        {parameter, torch::from_blob(memory.gradients + range.begin,
+                                     parameter.sizes(), options)});
     auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
     hooks_.push_back(accumulator->add_post_hook(
         std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -53,10 +60,10 @@ FlatParameters::~FlatParameters() {
 }
 
 void FlatParameters::Expect() {
-  missing_.assign(model_.layout.num_buckets(), 0);
+  missing_.assign(layout_.num_buckets(), 0);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     tensors_[i].ready = false;
-    ++missing_[model_.layout.bucket_of_tensor(static_cast<int>(i))];
+    ++missing_[layout_.bucket_of_tensor(static_cast<int>(i))];
   }
 }
 
@@ -68,7 +75,7 @@ void FlatParameters::OnGradientReady(int index) {
   tensor.gradient.copy_(gradient);
   gradient.reset();  // the next pass hands over its own again
   tensor.ready = true;
-  const int bucket = model_.layout.bucket_of_tensor(index);
+  const int bucket = layout_.bucket_of_tensor(index);
   if (--missing_[bucket] == 0) on_bucket_ready_(bucket);
 }
 

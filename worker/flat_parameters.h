@@ -21,16 +21,28 @@ namespace psring {
 // Name and shape of every parameter, in the module's order.
 std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module);
 
+// Where the flat buffers lie that a module's tensors are views of.
+struct FlatMemory {
+  torch::Device device;
+  float* parameters;
+  float* gradients;
+};
+
+// The host's own.
+FlatMemory MemoryOf(FlatModel& model);
+
 class FlatParameters {
  public:
   using OnBucketReady = std::function<void(int bucket)>;
 
-  // Moves the module's values into `model` (whose layout was made of ShapesOf)
-  // and makes its parameters views of it. During backward, on_bucket_ready is
-  // called once a bucket, in the order in which buckets fill, on the thread
-  // that runs backward. `module` and `model` outlive this.
-  FlatParameters(torch::nn::Module& module, FlatModel& model,
-                 OnBucketReady on_bucket_ready);
+  // Moves the module's values into `memory`, which `layout` (made of ShapesOf)
+  // describes, and makes its parameters views of it; its other tensors move to
+  // that device too. During backward, on_bucket_ready is called once a bucket,
+  // in the order in which buckets fill, on the thread that runs backward. On a
+  // GPU a bucket is ready in the order of the compute stream. `module`,
+  // `layout` and the memory outlive this.
+  FlatParameters(torch::nn::Module& module, const Layout& layout,
+                 const FlatMemory& memory, OnBucketReady on_bucket_ready);
   ~FlatParameters();
 
   // After each backward pass: the gradient of parameters that took no part in
@@ -48,7 +60,7 @@ class FlatParameters {
 
   void Expect();
 
-  const FlatModel& model_;
+  const Layout& layout_;
   const OnBucketReady on_bucket_ready_;
   // AccumulateGrad nodes, kept alive for their hooks. Their pointer's type
   // differs between versions of libtorch.

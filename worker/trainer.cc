@@ -28,7 +28,7 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
       options_(options),
       rank_(parts.member.job().rank()),
       num_workers_(parts.member.job().workers_size()),
-      flat_(parts.model, parts.flat,
+      flat_(parts.model, parts.flat.layout, parts.memory,
             [this](int bucket) {
               submit_status_.Update(parts_.exchange.Submit(bucket));
             }),
@@ -88,9 +88,10 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   parts_.model.train();
   torch::Tensor loss;
   try {
-    const torch::Tensor output =
-        parts_.model.forward(parts_.data.train.BatchImages(batch));
-    loss = torch::nll_loss(output, parts_.data.train.BatchLabels(batch));
+    const torch::Tensor output = parts_.model.forward(
+        parts_.data.train.BatchImages(batch).to(parts_.memory.device));
+    loss = torch::nll_loss(
+        output, parts_.data.train.BatchLabels(batch).to(parts_.memory.device));
     loss.backward();
   } catch (const c10::Error& error) {
     return absl::InternalError(
@@ -98,14 +99,15 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   }
   flat_.FinishBackward();
   if (!submit_status_.ok()) return submit_status_;
+  if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
+    return s;
+  }
+  // Of a GPU, this waits for the whole step.
   last_loss_ = loss.item<double>();
   if (!std::isfinite(last_loss_)) {
     return absl::OutOfRangeError(absl::StrCat(
         "the loss of step ", step_, " is ", last_loss_,
         ": training has diverged. A smaller --lr or --warmup-epochs may help"));
-  }
-  if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
-    return s;
   }
   ++step_;
   parts_.member.ReportStep(step_);
@@ -183,8 +185,10 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     const size_t end = std::min<size_t>(begin + kEvaluationBatch, mine.size());
     const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
-    const torch::Tensor labels = test.BatchLabels(batch);
-    const torch::Tensor output = parts_.model.forward(test.BatchImages(batch));
+    const torch::Device device = parts_.memory.device;
+    const torch::Tensor labels = test.BatchLabels(batch).to(device);
+    const torch::Tensor output =
+        parts_.model.forward(test.BatchImages(batch).to(device));
     sums[0] += torch::nll_loss(output, labels, {}, torch::Reduction::Sum)
                    .item<double>();
     sums[1] += output.argmax(1).eq(labels).sum().item<double>();

@@ -37,6 +37,7 @@ struct TrainerParts {
   Classifier& model;
   const DatasetPair& data;
   FlatModel& flat;
+  FlatMemory memory;  // what the model computes on: flat's, or a GPU's
   GradientExchange& exchange;
   Member& member;
   MetricsFile& metrics;

@@ -14,12 +14,16 @@
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
+#include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
+#include "ring/nccl_exchange.h"
 #include "ring/ring_exchange.h"
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/load_dataset.h"
+#include "worker/torch_device.h"
 #include "worker/trainer.h"
+#include "worker/worker_gpu.h"
 
 namespace psring {
 namespace {
@@ -39,9 +43,14 @@ class WorkerRun {
 
  private:
   bool ring() const { return spec_.mode() == proto::RING; }
+  bool nccl() const { return ring() && spec_.ring_backend() == "nccl"; }
   const proto::Welcome& job() { return session_->member().job(); }
+  // Whether to compute on a GPU, and what sums in ring mode.
+  absl::Status ChooseBackend();
   absl::Status FindCheckpoint();
+  absl::Status OpenGpu();
   absl::Status ConnectExchange();
+  absl::Status ConnectNccl();
   absl::Status LoadState(std::vector<FlatBuffer>* slots);
   absl::Status Train();
   absl::Status Prepare();
@@ -60,9 +69,13 @@ class WorkerRun {
   DatasetPair data_;
   std::shared_ptr<Classifier> model_;
   std::optional<FlatModel> flat_;
+  bool on_gpu_ = false;
+  std::optional<NcclApi> nccl_;
+  int num_slots_ = 0;  // of the optimizer's state
   Context context_;
   std::unique_ptr<ClusterSession> session_;
-  RingExchange* ring_ = nullptr;  // exchange_, in ring mode
+  std::unique_ptr<WorkerGpu> gpu_;  // null: none
+  RingExchange* ring_ = nullptr;    // the host's, in exchange_
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
 };
@@ -83,12 +96,39 @@ absl::Status WorkerRun::Load() {
   if (!layout.ok()) return layout.status();
   auto optimizer = Optimizer::Create(spec_.optimizer());
   if (!optimizer.ok()) return optimizer.status();
-  auto flat = FlatModel::Create(*std::move(layout), options_.same_host,
-                                ring() ? optimizer->num_slots() : 0);
+  num_slots_ = optimizer->num_slots();
+  if (absl::Status s = ChooseBackend(); !s.ok()) return s;
+  auto flat = FlatModel::Create(*std::move(layout),
+                                nccl() ? SameHost::kOff : options_.same_host,
+                                ring() ? num_slots_ : 0);
   if (!flat.ok()) return flat.status();
   flat_ = *std::move(flat);
   spec_.set_dataset_size(data_.train.size());
   return FindCheckpoint();
+}
+
+absl::Status WorkerRun::ChooseBackend() {
+  const auto wants_gpu = WantsGpu(options_.device);
+  if (!wants_gpu.ok()) return wants_gpu.status();
+  on_gpu_ = *wants_gpu;
+  if (!ring()) return absl::OkStatus();
+  spec_.set_ring_backend("host");
+  const bool must = options_.ring_backend == "nccl";
+  if (must && !on_gpu_) {
+    return absl::InvalidArgumentError(
+        "--ring-backend=nccl needs a GPU: --device=cuda says what is missing");
+  }
+  if (!on_gpu_ || options_.ring_backend == "host") return absl::OkStatus();
+  auto nccl = LoadNccl();
+  if (nccl.ok()) {
+    nccl_ = *std::move(nccl);
+    spec_.set_ring_backend("nccl");
+    return absl::OkStatus();
+  }
+  if (must) return nccl.status();
+  spdlog::warn("sums on the host, from GPU memory: {}",
+               std::string(nccl.status().message()));
+  return absl::OkStatus();
 }
 
 absl::Status WorkerRun::FindCheckpoint() {
@@ -132,7 +172,7 @@ absl::Status WorkerRun::Join() {
   if (flat_->arena != nullptr) {
     *join.mutable_shared_memory() = flat_->arena->address();
   }
-  if (ring()) {
+  if (ring() && !nccl()) {
     auto exchange = RingExchange::Create(
         context_, cancellation_, session_->address(), *flat_, options_.ring);
     if (!exchange.ok()) return exchange.status();
@@ -144,12 +184,48 @@ absl::Status WorkerRun::Join() {
   return session_->Join(std::move(join));
 }
 
-absl::Status WorkerRun::ConnectExchange() {
-  if (ring()) return ring_->Connect(job(), options_.step_timeout);
-  auto exchange =
-      PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+absl::Status WorkerRun::OpenGpu() {
+  auto gpu = WorkerGpu::Open(options_.device, options_.allow_shared_gpu,
+                             session_->member(), flat_->layout,
+                             nccl() ? num_slots_ : 0, StepDeadline());
+  if (!gpu.ok()) return gpu.status();
+  gpu_ = *std::move(gpu);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::ConnectNccl() {
+  NcclOptions options;
+  options.gather = [this](const std::string& name, const std::string& payload,
+                          absl::Time deadline) {
+    return session_->member().Gather(name, payload, deadline);
+  };
+  options.allow_shared_gpu = options_.allow_shared_gpu;
+  auto exchange = NcclExchange::Create(
+      *std::move(nccl_), gpu_->device(), cancellation_, gpu_->model(), job(),
+      std::move(options), options_.step_timeout);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::ConnectExchange() {
+  if (nccl()) return ConnectNccl();
+  if (ring()) {
+    if (absl::Status s = ring_->Connect(job(), options_.step_timeout);
+        !s.ok()) {
+      return s;
+    }
+  } else {
+    auto exchange =
+        PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+  }
+  if (gpu_ == nullptr) return absl::OkStatus();
+  auto staged = StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
+                                       std::move(exchange_), cancellation_);
+  if (!staged.ok()) return staged.status();
+  exchange_ = *std::move(staged);
   return absl::OkStatus();
 }
 
@@ -176,12 +252,16 @@ absl::Status WorkerRun::Prepare() {
        {"sync", spec_.sync() == proto::BSP   ? "bsp"
                 : spec_.sync() == proto::SSP ? "ssp"
                                              : "async"},
+       {"device", on_gpu_ ? "cuda" : "cpu"},
        {"num_parameters", flat_->layout.num_parameters()},
        {"total_steps", plan_.total_steps},
        {"steps_per_epoch", plan_.steps_per_epoch},
        {"global_batch", spec_.batch_size() * job().workers_size()}});
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
+  if (on_gpu_) {
+    if (absl::Status s = OpenGpu(); !s.ok()) return s;
+  }
   if (absl::Status s = ConnectExchange(); !s.ok()) return s;
   progress_ = {.step = spec_.first_step(),
                .num_workers = job().workers_size(),
@@ -224,8 +304,9 @@ absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
 
 absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
-  Trainer trainer({*model_, data_, *flat_, *exchange_, session_->member(),
-                   *metrics_, cancellation_},
+  const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
+  Trainer trainer({*model_, data_, *flat_, memory, *exchange_,
+                   session_->member(), *metrics_, cancellation_},
                   {.plan = plan_,
                    .progress = progress_,
                    .seed = static_cast<uint64_t>(spec_.seed()),
@@ -234,7 +315,9 @@ absl::Status WorkerRun::Train() {
                    .checkpoint_dir = checkpoint_dir_,
                    .checkpoint_every = options_.checkpoint_every});
   std::vector<FlatBuffer> slots;
+  if (gpu_ != nullptr) gpu_->Download(*flat_);
   if (absl::Status s = LoadState(&slots); !s.ok()) return s;
+  if (gpu_ != nullptr) gpu_->Upload(*flat_);
   if (absl::Status s = exchange_->Join(std::move(slots), StepDeadline());
       !s.ok()) {
     return s;

@@ -12,6 +12,7 @@
 #include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
 #include "ring/ring_exchange.h"
+#include "worker/gpu_choice.h"
 
 namespace psring {
 
@@ -23,6 +24,10 @@ struct WorkerOptions {
   std::string data = "digits";  // with its directory
   int threads = 0;  // of libtorch; 0: this host's cores, shared by its workers
   RingOptions ring;
+  DeviceWish device;
+  bool allow_shared_gpu = false;
+  // What sums in ring mode: "host", "nccl", or "auto": nccl on a GPU.
+  std::string ring_backend = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // empty: no checkpoints

@@ -40,6 +40,7 @@ struct WorkerFlags {
   int64_t seed = 0;
   double bucket_mb = 25;
   int shard_threads = 0;
+  std::string device = "auto";
 
   void AddTo(CLI::App& app, WorkerOptions& options);
   void AddTrainingFlags(CLI::App& app);
@@ -71,6 +72,17 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_option("--threads", options.threads,
                  "Compute threads; 0: the host's cores, shared by its workers")
       ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--device", device,
+                 "auto (a GPU where there is one), cpu, cuda (the GPU of this "
+                 "worker's place on its host), cuda:INDEX")
+      ->capture_default_str();
+  app.add_flag("--allow-shared-gpu", options.allow_shared_gpu,
+               "Workers may share a GPU: for trying things out, not for speed");
+  app.add_option("--ring-backend", options.ring_backend,
+                 "What sums in ring mode: nccl (GPUs), host (memory and "
+                 "network), auto: nccl on a GPU")
+      ->check(CLI::IsMember({"auto", "host", "nccl"}))
       ->capture_default_str();
   app.add_option("--comm-threads", options.ring.comm_threads,
                  "Threads of a sum in shared memory (ring); 0: the host's "
@@ -174,6 +186,9 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
+  auto wish = ParseDevice(device);
+  if (!wish.ok()) return wish.status();
+  options.device = *wish;
   proto::JobSpec& spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
   spec.set_sync(sync == "bsp"   ? proto::BSP

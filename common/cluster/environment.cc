@@ -185,6 +185,12 @@ Variables ReadVariables() {
   return variables;
 }
 
+void SetVariables(const Variables& variables) {
+  for (const auto& [name, value] : variables) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+  }
+}
+
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(
     const Variables& variables) {
   Reader reader(variables);

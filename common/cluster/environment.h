@@ -17,6 +17,10 @@ using Variables = std::map<std::string, std::string>;
 // This process's environment; nothing else in the product reads it.
 Variables ReadVariables();
 
+// Sets those that are not set, for libraries that read them. Before other
+// threads read the environment.
+void SetVariables(const Variables& variables);
+
 // What a launcher told this process.
 struct LaunchEnvironment {
   std::string source;  // "torchrun", "Slurm", "Open MPI"; empty: by hand

@@ -33,7 +33,7 @@ TEST(FlatParameters, AreViewsThatKeepTheModelsValues) {
   const torch::Tensor input = torch::rand({2, 3});
   const torch::Tensor before = net.forward(input);
   FlatModel flat = FlatOf(net, 1 << 20);
-  FlatParameters parameters(net, flat, [](int) {});
+  FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
   EXPECT_TRUE(torch::equal(net.forward(input), before));
   // What is written into the flat model is what the module computes with.
   for (float& p : flat.parameters.span()) p = 0.0f;
@@ -44,7 +44,7 @@ TEST(FlatParameters, GradientsLandInTheFlatModel) {
   torch::manual_seed(1);
   Net net;
   FlatModel flat = FlatOf(net, 1 << 20);
-  FlatParameters parameters(net, flat, [](int) {});
+  FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
   const torch::Tensor input = torch::rand({2, 3});
   for (int pass = 0; pass < 2;
        ++pass) {  // the second adds nothing to the first
@@ -60,7 +60,7 @@ TEST(FlatParameters, GradientsLandInTheFlatModel) {
 TEST(FlatParameters, TheGradientOfWhatTookNoPartIsZero) {
   Net net;
   FlatModel flat = FlatOf(net, 1 << 20);
-  FlatParameters parameters(net, flat, [](int) {});
+  FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
   const torch::Tensor input = torch::rand({2, 3});
   const Range unused = flat.layout.tensor(0);
   ASSERT_EQ(flat.layout.tensors()[0].name(), "unused");
@@ -77,7 +77,7 @@ TEST(FlatParameters, ReportsEachBucketOnceInBackwardOrder) {
   Net net;
   FlatModel flat = FlatOf(net, 1);  // a bucket a tensor
   std::vector<int> ready;
-  FlatParameters parameters(net, flat, [&](int b) { ready.push_back(b); });
+  FlatParameters parameters(net, flat.layout, MemoryOf(flat), [&](int b) { ready.push_back(b); });
   for (int pass = 0; pass < 2; ++pass) {
     ready.clear();
     net.forward(torch::rand({2, 3})).sum().backward();

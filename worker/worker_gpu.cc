@@ -1,0 +1,87 @@
+#include "worker/worker_gpu.h"
+
+#include <torch/torch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/cluster/environment.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+// NCCL refuses two ranks on one GPU of one host: it has to believe in as many
+// hosts, and to talk to them by the loopback device.
+void LetNcclShare(int rank) {
+  SetVariables({{"NCCL_HOSTID", absl::StrCat("psring-", rank)},
+                {"NCCL_NET", "Socket"},
+                {"NCCL_IB_DISABLE", "1"},
+                {"NCCL_SOCKET_IFNAME", "lo"},
+                {"NCCL_MAX_CTAS", "1"}});
+}
+
+absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
+                                                   bool may_share,
+                                                   Member& member,
+                                                   absl::Time deadline) {
+  const proto::Welcome& job = member.job();
+  const auto all = ListCudaDevices();
+  if (!all.ok()) return all.status();
+  const auto index = ChooseGpu(wish, PlaceOnHost(job, job.rank()),
+                               static_cast<int>(all->size()), may_share);
+  if (!index.ok()) return index.status();
+  auto device = OpenCudaDevice(*index);
+  if (!device.ok()) return device.status();
+  const DeviceInfo& info = (*device)->info();
+  const auto gpus = member.Gather(
+      "gpus",
+      absl::StrCat("host ", job.workers(job.rank()).host(), ", ", info.bus_id),
+      deadline);
+  if (!gpus.ok()) return gpus.status();
+  if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
+  if (!CheckNotShared(*gpus, false).ok()) LetNcclShare(job.rank());
+  spdlog::info("worker {} computes on GPU {}, {}", job.rank(), info.index,
+               info.name);
+  return device;
+}
+
+torch::Tensor TensorOf(const FlatMemory& memory, int64_t size) {
+  return torch::from_blob(memory.parameters, {size},
+                          torch::TensorOptions().device(memory.device));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
+    const DeviceWish& wish, bool may_share, Member& member,
+    const Layout& layout, int num_slots, absl::Time deadline) {
+  auto device = OpenChosen(wish, may_share, member, deadline);
+  if (!device.ok()) return device.status();
+  std::unique_ptr<WorkerGpu> gpu(new WorkerGpu);
+  gpu->device_ = *std::move(device);
+  auto model = DeviceModel::Create(*gpu->device_, layout, num_slots);
+  if (!model.ok()) return model.status();
+  gpu->model_.emplace(*std::move(model));
+  return gpu;
+}
+
+FlatMemory WorkerGpu::memory() {
+  return {torch::Device(torch::kCUDA,
+                        static_cast<torch::DeviceIndex>(device_->info().index)),
+          model_->parameters.data(), model_->gradients.data()};
+}
+
+void WorkerGpu::Download(FlatModel& host) {
+  const int64_t size = host.parameters.size();
+  TensorOf(MemoryOf(host), size).copy_(TensorOf(memory(), size));
+}
+
+void WorkerGpu::Upload(FlatModel& host) {
+  const int64_t size = host.parameters.size();
+  TensorOf(memory(), size).copy_(TensorOf(MemoryOf(host), size));
+}
+
+}  // namespace psring

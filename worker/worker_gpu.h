@@ -1,0 +1,48 @@
+// The GPU that a worker computes on, and what of its run belongs to it.
+#ifndef PSRING_WORKER_WORKER_GPU_H_
+#define PSRING_WORKER_WORKER_GPU_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/cluster/member.h"
+#include "common/gradient_exchange.h"
+#include "common/model/flat_model.h"
+#include "common/net/cancellation.h"
+#include "gpu/device.h"
+#include "gpu/device_model.h"
+#include "worker/flat_parameters.h"
+#include "worker/gpu_choice.h"
+
+namespace psring {
+
+// Lives on the trainer's thread, and longer than the exchange that it gives.
+class WorkerGpu {
+ public:
+  // Chooses and opens this worker's GPU, makes sure that no other worker has
+  // the same (unless `may_share`), and allocates the model there. `num_slots`:
+  // of the optimizer's state. Blocks until all workers have chosen theirs.
+  static absl::StatusOr<std::unique_ptr<WorkerGpu>> Open(
+      const DeviceWish& wish, bool may_share, Member& member,
+      const Layout& layout, int num_slots, absl::Time deadline);
+
+  Device& device() { return *device_; }
+  DeviceModel& model() { return *model_; }
+  FlatMemory memory();
+
+  // Moves parameters between the host's model and the GPU's. Block.
+  void Download(FlatModel& host);
+  void Upload(FlatModel& host);
+
+ private:
+  WorkerGpu() = default;
+
+  std::unique_ptr<Device> device_;
+  std::optional<DeviceModel> model_;  // lies on device_
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_WORKER_GPU_H_
