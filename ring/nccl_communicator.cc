@@ -347,9 +347,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::Close() {
   if (absl::Status s = Look(); !s.ok()) return s;
-  if (!watchdog_->idle()) {
-    return absl::AbortedError("NCCL is ended while work is in flight");
-  }
+  if (absl::Status s = Drain(absl::Now() + kCloseTimeout); !s.ok()) return s;
   for (void* buffer : registered_) {
     absl::Status s = handle_.Call([&](const NcclApi& api, NcclComm comm) {
       return api.deregister_buffer(comm, buffer);

@@ -51,8 +51,8 @@ class NcclCommunicator : public Communicator {
       NcclApi api, Device& device, Cancellation& cancellation,
       const proto::Welcome& job, NcclOptions options, absl::Time deadline);
 
-  // Ends it with the other ranks, or alone where it has failed or work is in
-  // flight. Blocks 5 s at most.
+  // Ends it with the other ranks; alone where it has failed or they do not end
+  // it too within some seconds.
   ~NcclCommunicator() override;
 
   int rank() const override { return job_.rank(); }
@@ -75,6 +75,8 @@ class NcclCommunicator : public Communicator {
                               absl::Time deadline);
 
   Stream stream() const { return stream_; }
+  // Of the last collective: the same on every rank that has made as many.
+  int64_t sequence() const { return sequence_; }
 
   // An event recorded behind what is in the compute stream now.
   absl::StatusOr<Event> RecordReady();

@@ -93,11 +93,6 @@ absl::Status NcclWatchdog::Abort(absl::Status why) {
   return failure_;
 }
 
-bool NcclWatchdog::idle() {
-  MutexLock lock(&mutex_);
-  return in_flight_.empty();
-}
-
 absl::Status NcclWatchdog::Look() {
   MutexLock lock(&mutex_);
   if (!failure_.ok()) return failure_;

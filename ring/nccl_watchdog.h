@@ -88,9 +88,6 @@ class NcclWatchdog {
   // The caller has found a failure. Returns the first one.
   absl::Status Abort(absl::Status why);
 
-  // Nothing is in flight.
-  bool idle();
-
  private:
   struct InFlight {
     WatchedCollective collective;
