@@ -21,7 +21,8 @@ class Communicator {
   virtual int size() const = 0;
 
   // data becomes scale * the canonical sum (common/model/reduce.h) of all
-  // ranks' data: the same bits on every rank. Any number of elements.
+  // ranks' data: the same bits on every rank. Any number of elements. (NCCL
+  // has an order of its own: see nccl_communicator.h.)
   virtual absl::Status AllReduce(absl::Span<float> data, float scale,
                                  absl::Time deadline) = 0;
 
@@ -39,11 +40,12 @@ class Communicator {
                                  absl::Time deadline) = 0;
 
   // Returns when every rank has called it.
-  absl::Status Barrier(absl::Time deadline);
+  virtual absl::Status Barrier(absl::Time deadline);
 
   // values[i] becomes the sum in float64, in rank order, of all ranks'
   // values[i]: for metrics, where a few exact values matter more than speed.
-  absl::Status SumMetrics(absl::Span<double> values, absl::Time deadline);
+  virtual absl::Status SumMetrics(absl::Span<double> values,
+                                  absl::Time deadline);
 };
 
 }  // namespace psring

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace psring {
 
@@ -29,11 +30,12 @@ struct NcclId {  // ncclUniqueId
 
 // All of float32, with the sum; streams are cudaStream_t. A communicator does
 // not block: a call may return kNcclInProgress, and `async_error` says when it
-// is through.
+// is through; before that, nothing is in the stream. One call at a time for a
+// communicator, `async_error` included (ring/nccl_handle.h).
 struct NcclApi {
   std::function<NcclResult(int* version)> version;  // 23203: 2.32.3
   std::function<std::string(NcclResult)> error_string;
-  std::function<std::string(NcclComm)> last_error;
+  std::function<std::string()> last_error;  // more of it, of any communicator
   std::function<NcclResult(NcclId*)> unique_id;
   // ncclCommInitRankConfig with blocking = 0.
   std::function<NcclResult(NcclComm*, int num_ranks, const NcclId&, int rank)>
@@ -60,10 +62,16 @@ struct NcclApi {
   std::function<NcclResult(NcclComm, void* handle)> deregister_buffer;
 };
 
-// From libnccl.so.2, which stays loaded. UNIMPLEMENTED: psring was built
-// without CUDA; NOT_FOUND: there is no such library, or it is older than 2.28.
-// Both say what to do.
-absl::StatusOr<NcclApi> LoadNccl();
+// "2.32.3".
+std::string NcclVersionName(int version);
+
+// From libnccl.so.2, which stays loaded: the one that this process has loaded
+// already or the system knows, else the first in `directories`. UNIMPLEMENTED:
+// psring was built without CUDA; NOT_FOUND: there is no such library, with
+// where it was looked for; FAILED_PRECONDITION: it is older than 2.28. All say
+// what to do.
+absl::StatusOr<NcclApi> LoadNccl(
+    absl::Span<const std::string> directories = {});
 
 }  // namespace psring
 

@@ -1,4 +1,5 @@
-// What every communicator promises, for 1 to 8 ranks as threads.
+// What every communicator promises, for 1 to 8 ranks as threads. (NCCL and its
+// GPUs are fakes, which sum in the canonical order.)
 #include "ring/communicator.h"
 
 #include <gmock/gmock.h>
@@ -22,6 +23,7 @@
 #include "common/mutex.h"
 #include "ring/shm_communicator.h"
 #include "ring/tcp_communicator.h"
+#include "tests/testing/nccl_job.h"
 
 namespace psring {
 namespace {
@@ -38,6 +40,7 @@ enum class Path {
   kShmStaged,   // the same, with data that lies elsewhere
   kMixed,       // two hosts, one half of the ranks each
   kMixedRound,  // the same, a host's ranks around the end of the ring
+  kNccl,        // the data on a GPU
 };
 
 constexpr int64_t kMaxElements = 300001;
@@ -48,9 +51,14 @@ struct Rank {
   TcpCommunicator* tcp;  // null: not in use
   WorkerArena* arena;    // null: data lies elsewhere
   std::vector<float> elsewhere;
+  float* on_gpu = nullptr;
 
   // The data of a collective: the same memory in each.
   absl::Span<float> Place(const std::vector<float>& values) {
+    if (on_gpu != nullptr) {
+      std::copy(values.begin(), values.end(), on_gpu);
+      return {on_gpu, values.size()};
+    }
     if (arena == nullptr) {
       elsewhere = values;
       return absl::MakeSpan(elsewhere);
@@ -181,7 +189,19 @@ class TestJob {
   int done_ = 0;
 };
 
-void RunRing(int n, Path path, const Body& body) { TestJob(n, path).Run(body); }
+void RunNccl(int n, const Body& body) {
+  NcclJob(n).RunConnected([&](NcclRank& rank, NcclCommunicator& c) {
+    Rank r{c, nullptr, nullptr, {}};
+    r.on_gpu = static_cast<float*>(
+        *rank.device.Allocate(kMaxElements * sizeof(float)));
+    body(r);
+  });
+}
+
+void RunRing(int n, Path path, const Body& body) {
+  if (path == Path::kNccl) return RunNccl(n, body);
+  TestJob(n, path).Run(body);
+}
 
 // Rank r's data; irregular, so that the order of a sum shows in its bits.
 std::vector<float> DataOf(int rank, int64_t elements) {
@@ -304,8 +324,8 @@ TEST_P(CommunicatorTest, ManyCollectivesInARowDoNotMix) {
 
 std::string NameOf(
     const ::testing::TestParamInfo<std::tuple<int, Path>>& info) {
-  constexpr const char* kNames[] = {"tcp", "shm", "staged", "mixed",
-                                    "mixed_round"};
+  constexpr const char* kNames[] = {"tcp",   "shm",         "staged",
+                                    "mixed", "mixed_round", "nccl"};
   return absl::StrCat(kNames[static_cast<int>(std::get<1>(info.param))], "_",
                       std::get<0>(info.param));
 }
@@ -321,6 +341,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(3, 4, 5, 8),
                        ::testing::Values(Path::kMixed, Path::kMixedRound)),
     NameOf);
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CommunicatorTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::Values(Path::kNccl)),
+                         NameOf);
 
 class MissingRankTest : public ::testing::TestWithParam<Path> {};
 
@@ -338,7 +363,8 @@ TEST_P(MissingRankTest, IsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, MissingRankTest,
-                         ::testing::Values(Path::kTcp, Path::kShm));
+                         ::testing::Values(Path::kTcp, Path::kShm,
+                                           Path::kNccl));
 
 TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {
   RunRing(2, Path::kShm, [](Rank& rank) {

@@ -1,0 +1,78 @@
+#include "ring/collective_plan.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/cluster/membership.h"
+
+namespace psring {
+namespace {
+
+constexpr char kNoMore[] = "nothing more";
+
+// FNV-1a, 64 bits, of the names and places of the bucket's tensors.
+uint64_t DigestOf(const Layout& layout, int bucket) {
+  uint64_t digest = 0xcbf29ce484222325;
+  const auto add = [&](absl::string_view text) {
+    for (const char c : text) {
+      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    }
+  };
+  for (size_t t = 0; t < layout.tensors().size(); ++t) {
+    const int i = static_cast<int>(t);
+    if (layout.bucket_of_tensor(i) != bucket) continue;
+    const Range place = layout.tensor(i);
+    add(absl::StrCat(place.begin, "-", place.end, " ",
+                     layout.tensors()[t].name(), "\n"));
+  }
+  return digest;
+}
+
+using Lines = std::vector<std::string>;
+
+// The first line of `a` that `b` lacks. All lines of a plan differ.
+std::string FirstLacking(const Lines& a, const Lines& b) {
+  for (const std::string& line : a) {
+    if (std::find(b.begin(), b.end(), line) == b.end()) return line;
+  }
+  return kNoMore;
+}
+
+}  // namespace
+
+std::string PlanText(const Layout& layout, absl::Span<const int> buckets,
+                     int64_t sequence) {
+  std::string text = absl::StrCat("collectives from number ", sequence, " on");
+  for (const int bucket : buckets) {
+    absl::StrAppend(&text, "\nallreduce of bucket ", bucket, ": ",
+                    layout.bucket(bucket).size(), " x float32, digest ",
+                    absl::Hex(DigestOf(layout, bucket)));
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<int>> AgreeOnPlan(
+    absl::Span<const std::string> plans, int self, const proto::Welcome& job) {
+  const Lines first = absl::StrSplit(plans[0], '\n');
+  for (int r = 1; r < static_cast<int>(plans.size()); ++r) {
+    const Lines other = absl::StrSplit(plans[r], '\n');
+    const std::string theirs = FirstLacking(other, first);
+    const std::string ours = FirstLacking(first, other);
+    if (theirs == kNoMore && ours == kNoMore) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "workers are about to launch different collectives, which would hang: ",
+        Describe(job.workers(0)), ": ", ours, "; ", Describe(job.workers(r)),
+        ": ", theirs, "; start all with one build of psring"));
+  }
+  const Lines own = absl::StrSplit(plans[self], '\n');
+  std::vector<int> order;
+  for (size_t i = 1; i < first.size(); ++i) {
+    const auto place = std::find(own.begin(), own.end(), first[i]);
+    order.push_back(static_cast<int>(place - own.begin()) - 1);
+  }
+  return order;
+}
+
+}  // namespace psring
