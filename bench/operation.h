@@ -27,6 +27,11 @@ class Operation {
 // reduced, in one allreduce.
 std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements);
 
+// The same in the memory of a GPU, by NCCL: rank r takes this host's GPU r,
+// modulo their number. UNIMPLEMENTED and UNAVAILABLE as OpenCudaDevice.
+absl::StatusOr<std::unique_ptr<Operation>> MakeGpuAllReduce(
+    RankJob& job, Cancellation& cancellation, int64_t num_elements);
+
 // One step through parameter servers: push all buckets, let them be summed and
 // the optimizer applied, pull all parameters. Blocks for the job's first
 // parameters.

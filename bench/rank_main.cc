@@ -35,7 +35,8 @@ void RankFlags::AddTo(CLI::App& app) {
   app.add_option("--mode", process.mode, "Topology")
       ->check(CLI::IsMember({"ps", "ring"}));
   app.add_option("--op", op, "What to measure")
-      ->check(CLI::IsMember({"allreduce", "pushpull", "copy", "link"}));
+      ->check(CLI::IsMember(
+          {"allreduce", "gpu-allreduce", "pushpull", "copy", "link"}));
   app.add_option("--size", size_bytes, "Bytes of each rank's buffer")
       ->check(CLI::Range(int64_t{4}, int64_t{1} << 40));
   app.add_option("--iterations", iterations, "That are timed")
@@ -58,8 +59,11 @@ proto::OptimizerSettings OptimizerOf(const std::string& name) {
   return settings;
 }
 
-absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const RankFlags& flags,
-                                                         RankJob& job) {
+absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(
+    const RankFlags& flags, RankJob& job, Cancellation& cancellation) {
+  if (flags.op == "gpu-allreduce") {
+    return MakeGpuAllReduce(job, cancellation, flags.num_elements());
+  }
   if (flags.op == "pushpull") {
     return MakePushPull(job, OptimizerOf(flags.optimizer));
   }
@@ -74,8 +78,9 @@ void Announce(RankJob& job, const char* what) {
   std::fflush(stdout);
 }
 
-absl::Status Iterate(const RankFlags& flags, RankJob& job) {
-  auto operation = MakeOperation(flags, job);
+absl::Status Iterate(const RankFlags& flags, RankJob& job,
+                     Cancellation& cancellation) {
+  auto operation = MakeOperation(flags, job, cancellation);
   if (!operation.ok()) return operation.status();
   Stopwatch stopwatch;
   for (int64_t i = 0; i < flags.warmup + flags.iterations; ++i) {
@@ -103,7 +108,7 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job) {
 absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {
   auto cluster = flags.process.Cluster(/*is_ps_process=*/false);
   if (!cluster.ok()) return cluster.status();
-  const bool buffers = flags.op == "allreduce" || flags.op == "pushpull";
+  const bool buffers = flags.op != "copy" && flags.op != "link";
   auto job = RankJob::Join(
       {.cluster = *cluster,
        .same_host = flags.process.SameHostWish(),
@@ -119,7 +124,7 @@ absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {
       flags.op == "link"
           ? MeasureLinks(**job, {.windows = static_cast<int>(flags.iterations),
                                  .out = flags.out})
-          : Iterate(flags, **job);
+          : Iterate(flags, **job, cancellation);
   return (*job)->Leave(status);
 }
 

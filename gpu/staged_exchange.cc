@@ -65,9 +65,10 @@ absl::Status StagedExchange::Submit(int bucket) {
   const Range range = host_.layout.bucket(bucket);
   absl::Status status = device_.Record(filled_[bucket], kComputeStream);
   status.Update(device_.WaitFor(leaving_, filled_[bucket]));
-  status.Update(device_.Copy(
-      host_.gradients.data() + range.begin, model_.gradients.data() + range.begin,
-      range.size() * static_cast<int64_t>(sizeof(float)), leaving_));
+  status.Update(device_.Copy(host_.gradients.data() + range.begin,
+                             model_.gradients.data() + range.begin,
+                             range.size() * static_cast<int64_t>(sizeof(float)),
+                             leaving_));
   status.Update(device_.Record(left_[bucket], leaving_));
   submitted_.push_back(bucket);
   return status;
@@ -94,9 +95,10 @@ absl::Status StagedExchange::Finish(absl::Time deadline) {
 }
 
 absl::Status StagedExchange::Return(Range range) {
-  return device_.Copy(
-      model_.parameters.data() + range.begin, host_.parameters.data() + range.begin,
-      range.size() * static_cast<int64_t>(sizeof(float)), returning_);
+  return device_.Copy(model_.parameters.data() + range.begin,
+                      host_.parameters.data() + range.begin,
+                      range.size() * static_cast<int64_t>(sizeof(float)),
+                      returning_);
 }
 
 // The host's copy is overwritten only after the next step's gradients have

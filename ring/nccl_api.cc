@@ -9,4 +9,12 @@ std::string NcclVersionName(int version) {
                       version % 100);
 }
 
+std::map<std::string, std::string> SharedGpuVariables(int rank) {
+  return {{"NCCL_HOSTID", absl::StrCat("psring-", rank)},
+          {"NCCL_NET", "Socket"},
+          {"NCCL_IB_DISABLE", "1"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_MAX_CTAS", "1"}};
+}
+
 }  // namespace psring

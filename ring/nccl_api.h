@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -64,6 +65,11 @@ struct NcclApi {
 
 // "2.32.3".
 std::string NcclVersionName(int version);
+
+// What NCCL has to find in the environment before it lets rank `rank` share a
+// GPU: it refuses two ranks on one GPU of one host, so it has to believe in as
+// many hosts, and to reach them by the loopback device. Never for speed.
+std::map<std::string, std::string> SharedGpuVariables(int rank);
 
 // From libnccl.so.2, which stays loaded: the one that this process has loaded
 // already or the system knows, else the first in `directories`. UNIMPLEMENTED:

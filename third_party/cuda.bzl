@@ -68,9 +68,10 @@ cc_library(
     name = "nccl",
     hdrs = ["nccl/nccl.h"],
     includes = ["nccl"],
+    linkopts = ["-Wl,-rpath,%s"],
     deps = [":runtime"],
 )
-""")
+""" % nccl.dirname.dirname.get_child("lib"))
 
 cuda_repository = repository_rule(
     implementation = _cuda_repository_impl,

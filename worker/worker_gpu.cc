@@ -8,20 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
+#include "ring/nccl_api.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
-
-// NCCL refuses two ranks on one GPU of one host: it has to believe in as many
-// hosts, and to talk to them by the loopback device.
-void LetNcclShare(int rank) {
-  SetVariables({{"NCCL_HOSTID", absl::StrCat("psring-", rank)},
-                {"NCCL_NET", "Socket"},
-                {"NCCL_IB_DISABLE", "1"},
-                {"NCCL_SOCKET_IFNAME", "lo"},
-                {"NCCL_MAX_CTAS", "1"}});
-}
 
 absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
                                                    bool may_share,
@@ -42,7 +33,9 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
       deadline);
   if (!gpus.ok()) return gpus.status();
   if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
-  if (!CheckNotShared(*gpus, false).ok()) LetNcclShare(job.rank());
+  if (!CheckNotShared(*gpus, false).ok()) {
+    SetVariables(SharedGpuVariables(job.rank()));
+  }
   spdlog::info("worker {} computes on GPU {}, {}", job.rank(), info.index,
                info.name);
   return device;

@@ -1,0 +1,34 @@
+// `psring gpu-check` where there is nothing to check.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/gpu_info.h"
+#include "tests/cli/run_psring.h"
+
+namespace psring {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+TEST(GpuCheck, WithoutAGpuSaysWhatIsMissingAndEndsWith3) {
+  const auto cuda = FindCuda();
+  if (cuda.has_value() && cuda->num_devices > 0) GTEST_SKIP() << "has a GPU";
+  const Ran ran = RunPsring({"gpu-check"});
+  EXPECT_EQ(ran.code, 3) << ran.output;
+  EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1);
+  EXPECT_THAT(ran.output, AnyOf(HasSubstr("built without CUDA"),
+                                HasSubstr("no CUDA driver works on this host"),
+                                HasSubstr("no GPU that CUDA can use")));
+}
+
+TEST(GpuCheck, AWrongSizeIsNamed) {
+  const Ran ran = RunPsring({"gpu-check", "--size=big"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.output, HasSubstr("--size: \"big\""));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,73 @@
+// Of the checks themselves on a GPU of host memory, and of this host's GPUs
+// where it has any.
+#include "gpu/device_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tests/testing/fake_device.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
+
+// A GPU whose kernels forget the scale.
+class WrongDevice : public FakeDevice {
+ public:
+  absl::Status Update(const Optimizer& optimizer, int64_t update, double lr,
+                      const float* gradient, float scale, float* parameters,
+                      absl::Span<float* const> slots, int64_t num_elements,
+                      Stream stream) override {
+    return FakeDevice::Update(optimizer, update, lr, gradient, 1.0f, parameters,
+                              slots, num_elements, stream);
+  }
+};
+
+TEST(CheckOptimizers, PassesWhatComputesAsTheHostDoes) {
+  FakeDevice device;
+  const absl::Status status =
+      CheckOptimizers(device, 1000, Soon(), Cancellation());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CheckOptimizers, NamesTheOptimizerAndTheElement) {
+  WrongDevice device;
+  const absl::Status status =
+      CheckOptimizers(device, 1000, Soon(), Cancellation());
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("sgd"), HasSubstr("parameter 0")));
+}
+
+TEST(MeasureCopies, GivesRatesAndLeavesNothingLocked) {
+  FakeDevice device;
+  const auto rates = MeasureCopies(device, 1 << 20, Soon(), Cancellation());
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_GT(rates->to_device, 0);
+  EXPECT_GT(rates->to_host, 0);
+  EXPECT_GT(rates->both, 0);
+  EXPECT_EQ(device.num_registered(), 0);
+  EXPECT_EQ(device.allocated_bytes(), 0);
+}
+
+TEST(ThisHostsGpus, ComputeAsTheHostDoes) {
+  const auto all = ListCudaDevices();
+  if (!all.ok()) GTEST_SKIP() << all.status().message();
+  for (const DeviceInfo& info : *all) {
+    auto device = OpenCudaDevice(info.index);
+    ASSERT_TRUE(device.ok()) << device.status();
+    const absl::Status status =
+        CheckOptimizers(**device, 1000003, Soon(), Cancellation());
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+}  // namespace
+}  // namespace psring
