@@ -6,12 +6,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 
 namespace psring {
 namespace {
 
 using proto::ControlMessage;
+
+// For the coordinator's answer to a question.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 
 SocketOptions ControlOptions() {
   SocketOptions options;
@@ -74,25 +78,48 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
   ControlMessage message;
   message.mutable_gather()->set_name(name);
   message.mutable_gather()->set_payload(payload);
-  Post(std::move(message));
-  MutexLock lock(&mutex_);
+  Post(message);
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return gathered_.contains(name) || !failure_.ok() || ended_;
   };
-  if (!mutex_.AwaitUntil(settled, deadline)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("not every worker has reached '", name, "' in time"));
+  bool in_time = false;
+  {
+    MutexLock lock(&mutex_);
+    in_time = mutex_.AwaitUntil(settled, deadline);
   }
+  if (!in_time) Post(std::move(message));  // a repeat: who is missing?
+  MutexLock lock(&mutex_);
+  mutex_.AwaitUntil(settled, absl::Now() + kAnswerTimeout);
   if (!failure_.ok()) return failure_;
-  const auto found = gathered_.find(name);
-  if (found == gathered_.end()) {
+  proto::Gathered answer;
+  if (const auto found = gathered_.find(name); found != gathered_.end()) {
+    answer = std::move(found->second);
+    gathered_.erase(found);
+  } else if (ended_) {
     return absl::AbortedError(
         absl::StrCat("the job ended while waiting at '", name, "'"));
   }
-  std::vector<std::string> payloads(found->second.payloads().begin(),
-                                    found->second.payloads().end());
-  gathered_.erase(found);
-  return payloads;
+  answer.set_name(name);
+  if (answer.payloads().empty()) return LateGather(answer);
+  return std::vector<std::string>(answer.payloads().begin(),
+                                  answer.payloads().end());
+}
+
+absl::Status Member::LateGather(const proto::Gathered& answer) const {
+  const bool worker = options_.join.role() == proto::WORKER;
+  const auto& processes = worker ? welcome_.workers() : welcome_.servers();
+  std::vector<std::string> missing;
+  for (const int rank : answer.missing()) {
+    if (rank < 0 || rank >= processes.size()) continue;
+    missing.push_back(Describe(processes[rank]));
+  }
+  const std::string who =
+      missing.empty()
+          ? absl::StrCat("not every ", worker ? "worker" : "server", " has")
+          : absl::StrCat(absl::StrJoin(missing, ", "),
+                         missing.size() == 1 ? " has" : " have", " not");
+  return absl::DeadlineExceededError(
+      absl::StrCat(who, " reached '", answer.name(), "' in time"));
 }
 
 absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {

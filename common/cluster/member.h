@@ -50,7 +50,9 @@ class Member {
   const proto::Welcome& job() const { return welcome_; }
 
   // Blocks until every process of this role has contributed under `name`;
-  // their payloads by rank. Every process makes the same gathers.
+  // their payloads by rank. Every process makes the same gathers. Callable from
+  // any thread. DEADLINE_EXCEEDED names who has not contributed, which may take
+  // a second more.
   absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
                                                   const std::string& payload,
                                                   absl::Time deadline);
@@ -75,6 +77,8 @@ class Member {
   void SendOutbox(Socket& socket);
   void CheckCoordinator(absl::Time now);
   void Post(proto::ControlMessage message);
+  // The error of a gather that was not complete in time.
+  absl::Status LateGather(const proto::Gathered& answer) const;
   void Fail(absl::Status why);
   std::string CoordinatorName();
 

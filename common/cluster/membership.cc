@@ -60,7 +60,7 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
       return {{peer, ack}};
     }
     case ControlMessage::kGather:
-      return OnGather(member, message.gather());
+      return OnGather(peer, member, message.gather());
     case ControlMessage::kLeave:
       return OnLeave(member, message.leave());
     default:
@@ -225,16 +225,25 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
 }
 
 std::vector<Membership::Outgoing> Membership::OnGather(
-    const Member& member, const proto::Gather& gather) {
+    const std::string& peer, const Member& member,
+    const proto::Gather& gather) {
   if (state_ != State::kRunning) return {};
   const proto::Role role = member.process.role();
   const auto key = std::make_pair(static_cast<int>(role), gather.name());
   Contributions& contributions = gathers_[key];
   // A repeat changes nothing.
-  contributions.emplace(member.process.rank(), gather.payload());
-  if (static_cast<int>(contributions.size()) < Promised(role)) return {};
+  const bool is_new =
+      contributions.emplace(member.process.rank(), gather.payload()).second;
   ControlMessage message;
   message.mutable_gathered()->set_name(gather.name());
+  if (static_cast<int>(contributions.size()) < Promised(role)) {
+    if (is_new) return {};
+    for (int r = 0; r < Promised(role); ++r) {
+      if (!contributions.contains(r))
+        message.mutable_gathered()->add_missing(r);
+    }
+    return {{peer, std::move(message)}};
+  }
   for (const auto& [rank, payload] : contributions) {
     message.mutable_gathered()->add_payloads(payload);
   }

@@ -72,7 +72,7 @@ class Membership {
 
   std::vector<Outgoing> OnJoin(absl::Time now, const std::string& peer,
                                const proto::Join& join);
-  std::vector<Outgoing> OnGather(const Member& member,
+  std::vector<Outgoing> OnGather(const std::string& peer, const Member& member,
                                  const proto::Gather& gather);
   std::vector<Outgoing> OnLeave(Member& member, const proto::Leave& leave);
   std::vector<Outgoing> End(absl::Status result);

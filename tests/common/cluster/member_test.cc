@@ -86,6 +86,18 @@ TEST(Member, GatherGivesEverybodyAllPayloads) {
   other.join();
 }
 
+TEST(Member, AGatherThatIsLateNamesWhoIsMissing) {
+  Job job;
+  const int missing = (*job.b.member)->job().rank();
+  const auto all =
+      (*job.a.member)
+          ->Gather("eval 1", "", absl::Now() + absl::Milliseconds(1));
+  EXPECT_EQ(all.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(all.status().message()),
+              AllOf(HasSubstr(absl::StrCat("worker ", missing, " (host h")),
+                    HasSubstr("has not reached 'eval 1' in time")));
+}
+
 TEST(Member, AFailureReachesEverybodyWithItsCulprit) {
   Job job;
   EXPECT_FALSE(

@@ -227,7 +227,11 @@ TEST(Membership, AServerThatLeavesEarlyIsAFailure) {
 TEST(Membership, GathersPayloadsByRankOfOneRole) {
   Membership m = Running();
   EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "B")).empty());
-  EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "again")).empty());
+  const auto who = m.OnMessage(kStart, "b", GatherOf("eval", "again"));
+  ASSERT_EQ(who.size(), 1u);
+  EXPECT_EQ(who[0].peer, "b");
+  EXPECT_THAT(who[0].message.gathered().missing(), ::testing::ElementsAre(0));
+  EXPECT_TRUE(who[0].message.gathered().payloads().empty());
   EXPECT_TRUE(m.OnMessage(kStart, "a", GatherOf("other", "x")).empty());
   const auto out = m.OnMessage(kStart, "a", GatherOf("eval", "A"));
   ASSERT_EQ(out.size(), 2u);
