@@ -63,6 +63,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
                      *shard_);
   const absl::Status status = server.Run(stop_);
   result_.staleness = server.staleness();
+  result_.late_gradients = server.late_gradients();
   return status;
 }
 

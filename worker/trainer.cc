@@ -66,15 +66,18 @@ absl::Status Trainer::Run() {
                  .seed = options_.seed},
                 step_ / per_epoch);
     const auto size = static_cast<int64_t>(indices.size());
-    for (int64_t i = step_ % per_epoch; i < per_epoch && !finished(); ++i) {
-      const int64_t begin = std::min(i * options_.batch_size, size);
+    const int64_t first = step_ / per_epoch * per_epoch;
+    while (step_ < first + per_epoch && !finished()) {
+      const int64_t before = step_;
+      const int64_t begin =
+          std::min((step_ - first) * options_.batch_size, size);
       const int64_t end = std::min(begin + options_.batch_size, size);
       if (absl::Status s =
               Step({indices.begin() + begin, indices.begin() + end});
           !s.ok()) {
         return s;
       }
-      if (absl::Status s = AfterStep(); !s.ok()) return s;
+      if (absl::Status s = AfterStep(before); !s.ok()) return s;
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
@@ -108,7 +111,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
     return s;
   }
-  ++step_;
+  step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
   const absl::Duration took = absl::Now() - start;
   training_time_ += took;
@@ -119,7 +122,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::AfterStep() {
+absl::Status Trainer::AfterStep(int64_t before) {
   const absl::Time now = absl::Now();
   if (now >= next_report_ || finished()) {
     next_report_ = now + kReportInterval;
@@ -130,8 +133,8 @@ absl::Status Trainer::AfterStep() {
          {"loss", last_loss_},
          {"images_per_second", ImagesPerSecond() * num_workers_}});
   }
-  const bool due = options_.checkpoint_every > 0 && !finished() &&
-                   step_ % options_.checkpoint_every == 0;
+  const int64_t every = options_.checkpoint_every;
+  const bool due = every > 0 && !finished() && step_ / every > before / every;
   return due && !options_.checkpoint_dir.empty() ? Checkpoint()
                                                  : absl::OkStatus();
 }

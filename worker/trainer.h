@@ -64,7 +64,8 @@ class Trainer {
   };
 
   absl::Status Step(const std::vector<int64_t>& batch);
-  absl::Status AfterStep();
+  // `before`: the step that has been made.
+  absl::Status AfterStep(int64_t before);
   absl::Status EndEpoch();
   absl::StatusOr<Evaluation> Evaluate();
   // All workers take rank 0's running statistics.

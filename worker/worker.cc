@@ -14,6 +14,7 @@
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
+#include "common/model/policies.h"
 #include "ps/ps_exchange.h"
 #include "ring/ring_exchange.h"
 #include "spdlog/spdlog.h"
@@ -168,6 +169,10 @@ void WorkerRun::SetThreads() {
 // Everything that can be found out before training starts.
 absl::Status WorkerRun::Prepare() {
   SetThreads();
+  if (absl::Status s = CheckPolicies(job().spec(), job().workers_size());
+      !s.ok()) {
+    return s;
+  }
   plan_ = PlanOf(job().spec(), job().workers_size());
   const proto::Process& self = job().workers(job().rank());
   auto metrics = MetricsFile::Create(

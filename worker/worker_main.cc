@@ -3,11 +3,13 @@
 // servers.
 #include <torch/version.h>
 
+#include <algorithm>
 #include <string>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/policies.h"
 #include "common/process_main.h"
 #include "ps/server.h"
 #include "worker/worker.h"
@@ -20,6 +22,7 @@ struct WorkerFlags {
   ProcessFlags process;
   std::string sync = "bsp";
   int64_t staleness = -1;
+  int32_t backup_workers = 0;
   std::string model = "lenet";
   std::string data = "digits";
   int64_t batch_size = 64;
@@ -59,6 +62,11 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_option("--staleness", staleness,
                  "ssp: steps that a worker may be ahead of the slowest")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  app.add_option("--backup-workers", backup_workers,
+                 "bsp: a step closes without the last so many gradients of "
+                 "each piece; those are dropped (Chen et al. 2016)")
+      ->check(CLI::Range(0, 4095))
+      ->capture_default_str();
   AddTrainingFlags(app);
   AddOptimizerFlags(app);
   process.AddTo(app);
@@ -180,6 +188,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
                 : sync == "ssp" ? proto::SSP
                                 : proto::ASYNC);
   spec.set_staleness(sync == "ssp" ? staleness : 0);
+  spec.set_backup_workers(backup_workers);
   spec.set_model(model);
   spec.set_data(DataKind(data));
   spec.set_batch_size(batch_size);
@@ -202,6 +211,10 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   if (lr_schedule == "step") {
     settings.mutable_schedule()->set_decay_factor(lr_gamma);
     spec.set_decay_every_epochs(lr_step_epochs);
+  }
+  if (absl::Status s = CheckPolicies(spec, std::max(process.workers, 0));
+      !s.ok()) {
+    return s;
   }
   options.data = data;
   options.same_host = process.SameHostWish();

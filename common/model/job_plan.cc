@@ -20,7 +20,8 @@ JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
       spec.steps() > 0 ? spec.steps() : spec.epochs() * plan.steps_per_epoch;
   plan.optimizer = spec.optimizer();
   if (spec.scale_lr()) {
-    plan.optimizer.set_lr(plan.optimizer.lr() * num_workers);
+    plan.optimizer.set_lr(plan.optimizer.lr() *
+                          (num_workers - spec.backup_workers()));
   }
   proto::LrSchedule& schedule = *plan.optimizer.mutable_schedule();
   const auto steps = [&](double epochs) {

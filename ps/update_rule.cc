@@ -1,0 +1,63 @@
+#include "ps/update_rule.h"
+
+#include <algorithm>
+
+#include "common/model/lr_schedule.h"
+
+namespace psring {
+
+void StalenessStats::Add(const StalenessStats& other) {
+  updates += other.updates;
+  sum += other.sum;
+  max = std::max(max, other.max);
+}
+
+UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
+                       const Layout& layout, const PieceTable& pieces,
+                       Shard& shard)
+    : plan_(PlanOf(spec, num_workers)),
+      layout_(layout),
+      pieces_(pieces),
+      shard_(shard) {
+  // What a resumed run has applied before; see Optimizer::Update.
+  const int64_t updates =
+      spec.first_step() * (spec.sync() == proto::BSP ? 1 : num_workers);
+  versions_.resize(pieces.size(),
+                   {updates, std::vector<int64_t>(num_workers, updates)});
+}
+
+void UpdateRule::OnRead(int piece, int worker) {
+  versions_[piece].read[worker] = versions_[piece].updates;
+}
+
+void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
+  RecordStaleness(piece, contribution.worker);
+  shard_.Apply(pieces_[piece].range, contribution.gradient,
+               ++versions_[piece].updates, RateAt(step));
+}
+
+void UpdateRule::ApplyMean(int piece, int64_t step,
+                           absl::Span<const Contribution> contributions,
+                           absl::Span<float* const> copies) {
+  std::vector<const void*> gradients;
+  for (const Contribution& contribution : contributions) {
+    RecordStaleness(piece, contribution.worker);
+    gradients.push_back(contribution.gradient);
+  }
+  shard_.ApplySum(layout_.bucket(pieces_[piece].bucket), pieces_[piece].range,
+                  gradients, 1.0f / static_cast<float>(gradients.size()),
+                  ++versions_[piece].updates, RateAt(step), copies);
+}
+
+double UpdateRule::RateAt(int64_t step) const {
+  return LearningRate(plan_.optimizer.schedule(), plan_.optimizer.lr(), step);
+}
+
+int64_t UpdateRule::RecordStaleness(int piece, int worker) {
+  const int64_t stale =
+      versions_[piece].updates - versions_[piece].read[worker];
+  staleness_.Add({.updates = 1, .sum = stale, .max = stale});
+  return stale;
+}
+
+}  // namespace psring

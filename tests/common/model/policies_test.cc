@@ -1,0 +1,50 @@
+#include "common/model/policies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+proto::JobSpec Spec(proto::Mode mode, proto::Sync sync) {
+  proto::JobSpec spec;
+  spec.set_mode(mode);
+  spec.set_sync(sync);
+  return spec;
+}
+
+const proto::JobSpec kBsp = Spec(proto::PARAMETER_SERVER, proto::BSP);
+const proto::JobSpec kSsp = Spec(proto::PARAMETER_SERVER, proto::SSP);
+const proto::JobSpec kAsync = Spec(proto::PARAMETER_SERVER, proto::ASYNC);
+const proto::JobSpec kRing = Spec(proto::RING, proto::BSP);
+
+std::string ErrorOf(const proto::JobSpec& spec, int num_workers = 0) {
+  return std::string(CheckPolicies(spec, num_workers).message());
+}
+
+TEST(Policies, EveryPlainModeIsLegal) {
+  for (const proto::JobSpec& spec : {kBsp, kSsp, kAsync, kRing}) {
+    EXPECT_EQ(ErrorOf(spec, 3), "");
+  }
+}
+
+TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {
+  proto::JobSpec spec = kBsp;
+  spec.set_backup_workers(2);
+  EXPECT_EQ(ErrorOf(spec), "");
+  EXPECT_EQ(ErrorOf(spec, 3), "");
+  EXPECT_THAT(ErrorOf(spec, 2),
+              AllOf(HasSubstr("--backup-workers=2 of 2 workers"),
+                    HasSubstr("from 0 to 1")));
+  for (proto::JobSpec other : {kSsp, kAsync, kRing}) {
+    other.set_backup_workers(1);
+    EXPECT_THAT(ErrorOf(other),
+                HasSubstr("--backup-workers is for --mode=ps --sync=bsp"));
+  }
+}
+
+}  // namespace
+}  // namespace psring
