@@ -56,7 +56,10 @@ absl::Status ShardThread::ServeOn(Socket& socket,
                                   const Assignment& assignment) {
   auto optimizer = Optimizer::Create(assignment.options.job.spec().optimizer());
   if (!optimizer.ok()) return optimizer.status();
-  auto shard = Shard::Create(assignment.range, *std::move(optimizer));
+  const proto::Welcome& job = assignment.options.job;
+  auto shard = Shard::Create(
+      assignment.range, *std::move(optimizer),
+      job.spec().delay_compensation() > 0 ? job.workers_size() : 0);
   if (!shard.ok()) return shard.status();
   shard_ = std::make_unique<Shard>(*std::move(shard));
   ShardServer server(socket, *doorbell_, assignment.options, assignment.layout,

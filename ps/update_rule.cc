@@ -16,6 +16,8 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
                        const Layout& layout, const PieceTable& pieces,
                        Shard& shard)
     : plan_(PlanOf(spec, num_workers)),
+      staleness_lr_(spec.staleness_lr()),
+      lambda_(static_cast<float>(spec.delay_compensation())),
       layout_(layout),
       pieces_(pieces),
       shard_(shard) {
@@ -28,12 +30,21 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
 
 void UpdateRule::OnRead(int piece, int worker) {
   versions_[piece].read[worker] = versions_[piece].updates;
+  if (lambda_ > 0) shard_.TakeSnapshot(worker, pieces_[piece].range);
 }
 
 void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
-  RecordStaleness(piece, contribution.worker);
-  shard_.Apply(pieces_[piece].range, contribution.gradient,
-               ++versions_[piece].updates, RateAt(step));
+  const int64_t stale = RecordStaleness(piece, contribution.worker);
+  const int64_t update = ++versions_[piece].updates;
+  double rate = RateAt(step);
+  if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
+  const Range range = pieces_[piece].range;
+  if (lambda_ > 0) {
+    shard_.ApplyCompensated(range, contribution.gradient, contribution.worker,
+                            lambda_, update, rate);
+  } else {
+    shard_.Apply(range, contribution.gradient, update, rate);
+  }
 }
 
 void UpdateRule::ApplyMean(int piece, int64_t step,

@@ -1,6 +1,13 @@
 // What a gradient does to a shard. It knows, of every piece, how many updates
 // it has seen and how many of them each worker's parameters had in them; the
 // difference is a gradient's staleness. One thread's own, as the shard is.
+//
+// Cures of staleness, in ssp and async:
+//   --staleness-lr        the rate over the staleness, where that is above 1
+//                         (staleness-aware async-SGD, Zhang et al. 2016)
+//   --delay-compensation  the gradient is corrected by what has happened to the
+//                         parameters since its worker read them (DC-ASGD with a
+//                         constant lambda, Zheng et al. 2017)
 #ifndef PSRING_PS_UPDATE_RULE_H_
 #define PSRING_PS_UPDATE_RULE_H_
 
@@ -40,7 +47,7 @@ class UpdateRule {
   // That worker gets the piece's parameters as they are now.
   void OnRead(int piece, int worker);
 
-  // The gradient is an update of its own.
+  // The gradient is an update of its own; cures apply.
   void ApplyOne(int piece, int64_t step, Contribution contribution);
 
   // The mean of these gradients, given in rank order, is one update: their
@@ -63,6 +70,8 @@ class UpdateRule {
   int64_t RecordStaleness(int piece, int worker);
 
   const JobPlan plan_;
+  const bool staleness_lr_;
+  const float lambda_;  // of delay compensation; 0: none
   const Layout& layout_;
   const PieceTable& pieces_;
   Shard& shard_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/model/gradient_clip.h"
 #include "common/model/optimizer.h"
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
@@ -29,9 +30,7 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
       rank_(parts.member.job().rank()),
       num_workers_(parts.member.job().workers_size()),
       flat_(parts.model, parts.flat,
-            [this](int bucket) {
-              submit_status_.Update(parts_.exchange.Submit(bucket));
-            }),
+            [this](int bucket) { OnBucketReady(bucket); }),
       step_(options.progress.step) {}
 
 absl::Time Trainer::StepDeadline() const {
@@ -84,6 +83,26 @@ absl::Status Trainer::Run() {
   return options_.checkpoint_dir.empty() ? absl::OkStatus() : Checkpoint();
 }
 
+void Trainer::OnBucketReady(int bucket) {
+  if (options_.clip_norm > 0) return unclipped_.push_back(bucket);
+  submit_status_.Update(parts_.exchange.Submit(bucket));
+}
+
+absl::Status Trainer::SubmitClipped() {
+  const double norm =
+      ClipToNorm(options_.clip_norm, parts_.flat.gradients.span());
+  if (!std::isfinite(norm)) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the norm of step ", step_, "'s gradient is ", norm,
+        ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+  }
+  for (int bucket : unclipped_) {
+    if (absl::Status s = parts_.exchange.Submit(bucket); !s.ok()) return s;
+  }
+  unclipped_.clear();
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
   const absl::Time start = absl::Now();
@@ -107,6 +126,9 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
     return absl::OutOfRangeError(absl::StrCat(
         "the loss of step ", step_, " is ", last_loss_,
         ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+  }
+  if (options_.clip_norm > 0) {
+    if (absl::Status s = SubmitClipped(); !s.ok()) return s;
   }
   if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
     return s;

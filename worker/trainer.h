@@ -27,6 +27,7 @@ struct TrainerOptions {
   Progress progress;  // of a checkpoint; its step is where training begins
   uint64_t seed = 0;
   int64_t batch_size = 64;
+  double clip_norm = 0;  // of this worker's gradient; 0: no clipping
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
@@ -63,6 +64,9 @@ class Trainer {
     double accuracy = 0;
   };
 
+  void OnBucketReady(int bucket);
+  // After backward: clips the gradient by its global norm and submits it.
+  absl::Status SubmitClipped();
   absl::Status Step(const std::vector<int64_t>& batch);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);
@@ -86,6 +90,7 @@ class Trainer {
 
   FlatParameters flat_;
   absl::Status submit_status_;  // of the hooks of this backward pass
+  std::vector<int> unclipped_;  // buckets of this step, with clip_norm
   int64_t step_;
   absl::Duration training_time_;
   absl::Time next_report_ = absl::InfinitePast();

@@ -235,6 +235,7 @@ absl::Status WorkerRun::Train() {
                    .progress = progress_,
                    .seed = static_cast<uint64_t>(spec_.seed()),
                    .batch_size = spec_.batch_size(),
+                   .clip_norm = spec_.clip_norm(),
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = checkpoint_dir_,
                    .checkpoint_every = options_.checkpoint_every});

@@ -23,6 +23,9 @@ struct WorkerFlags {
   std::string sync = "bsp";
   int64_t staleness = -1;
   int32_t backup_workers = 0;
+  bool staleness_lr = false;
+  double delay_compensation = 0;
+  double clip_norm = 0;
   std::string model = "lenet";
   std::string data = "digits";
   int64_t batch_size = 64;
@@ -45,6 +48,7 @@ struct WorkerFlags {
   int shard_threads = 0;
 
   void AddTo(CLI::App& app, WorkerOptions& options);
+  void AddConsistencyFlags(CLI::App& app);
   void AddTrainingFlags(CLI::App& app);
   void AddOptimizerFlags(CLI::App& app);
   absl::Status Fill(WorkerOptions& options) const;
@@ -54,19 +58,7 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_option("--mode", process.mode, "Topology")
       ->check(CLI::IsMember({"ps", "ring"}))
       ->capture_default_str();
-  app.add_option("--sync", sync,
-                 "ps mode's consistency: bsp (every worker, each step), ssp "
-                 "(--staleness), async")
-      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
-      ->capture_default_str();
-  app.add_option("--staleness", staleness,
-                 "ssp: steps that a worker may be ahead of the slowest")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
-  app.add_option("--backup-workers", backup_workers,
-                 "bsp: a step closes without the last so many gradients of "
-                 "each piece; those are dropped (Chen et al. 2016)")
-      ->check(CLI::Range(0, 4095))
-      ->capture_default_str();
+  AddConsistencyFlags(app);
   AddTrainingFlags(app);
   AddOptimizerFlags(app);
   process.AddTo(app);
@@ -97,6 +89,32 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_flag("--resume", options.resume,
                "Go on from the newest checkpoint in --checkpoint-dir")
       ->group(group);
+}
+
+void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
+  app.add_option("--sync", sync,
+                 "ps mode's consistency: bsp (every worker, each step), ssp "
+                 "(--staleness), async")
+      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
+      ->capture_default_str();
+  app.add_option("--staleness", staleness,
+                 "ssp: steps that a worker may be ahead of the slowest")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  app.add_option("--backup-workers", backup_workers,
+                 "bsp: a step closes without the last so many gradients of "
+                 "each piece; those are dropped (Chen et al. 2016)")
+      ->check(CLI::Range(0, 4095))
+      ->capture_default_str();
+  app.add_flag("--staleness-lr", staleness_lr,
+               "ssp, async: an update's rate is divided by its staleness "
+               "(Zhang et al. 2016)");
+  app.add_option(
+         "--delay-compensation", delay_compensation,
+         "ssp, async: gradients are corrected by lambda * g * g * (w - "
+         "w when read) (Zheng et al. 2017). Costs the servers a copy of "
+         "the parameters for each worker; 0: none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
 }
 
 void WorkerFlags::AddTrainingFlags(CLI::App& app) {
@@ -145,6 +163,11 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
   add("--epsilon", epsilon, "Of adam and adamw")->check(any);
   add("--lr-schedule", lr_schedule, "constant, step, cosine")
       ->check(CLI::IsMember({"constant", "step", "cosine"}));
+  add("--clip-norm", clip_norm,
+      "Each worker's own gradient is clipped to this global norm before it "
+      "leaves (in every mode; the mean of all is not). Nothing leaves while "
+      "backward runs then. 0: no clipping")
+      ->check(any);
   add("--warmup-epochs", warmup_epochs, "The rate climbs linearly over them")
       ->check(any);
   add("--lr-step-epochs", lr_step_epochs, "step: epochs between decays")
@@ -189,6 +212,9 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
                                 : proto::ASYNC);
   spec.set_staleness(sync == "ssp" ? staleness : 0);
   spec.set_backup_workers(backup_workers);
+  spec.set_staleness_lr(staleness_lr);
+  spec.set_delay_compensation(delay_compensation);
+  spec.set_clip_norm(clip_norm);
   spec.set_model(model);
   spec.set_data(DataKind(data));
   spec.set_batch_size(batch_size);

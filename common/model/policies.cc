@@ -1,5 +1,6 @@
 #include "common/model/policies.h"
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -34,10 +35,40 @@ absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCures(const proto::JobSpec& spec) {
+  const char* flag = spec.staleness_lr()                ? "--staleness-lr"
+                     : spec.delay_compensation() != 0.0 ? "--delay-compensation"
+                                                        : nullptr;
+  if (flag == nullptr) return absl::OkStatus();
+  if (spec.mode() == proto::RING || spec.sync() == proto::BSP) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is for --sync=ssp and async, not for ",
+                     ModeOf(spec), ", where no gradient is stale"));
+  }
+  if (!(spec.delay_compensation() >= 0) ||
+      !std::isfinite(spec.delay_compensation())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--delay-compensation must be 0 or more, not ",
+                     spec.delay_compensation()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckClipNorm(const proto::JobSpec& spec) {
+  if (spec.clip_norm() >= 0 && std::isfinite(spec.clip_norm())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--clip-norm must be above 0, or 0 for none, not ", spec.clip_norm()));
+}
+
 }  // namespace
 
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
-  return CheckBackupWorkers(spec, num_workers);
+  absl::Status status = CheckBackupWorkers(spec, num_workers);
+  status.Update(CheckCures(spec));
+  status.Update(CheckClipNorm(spec));
+  return status;
 }
 
 }  // namespace psring

@@ -46,5 +46,33 @@ TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {
   }
 }
 
+TEST(Policies, CuresOfStalenessAreForStaleModes) {
+  for (proto::JobSpec spec : {kSsp, kAsync}) {
+    spec.set_staleness_lr(true);
+    spec.set_delay_compensation(0.04);
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_delay_compensation(0.04);
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--delay-compensation is for --sync=ssp and async"));
+    spec.set_staleness_lr(true);
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--staleness-lr is for --sync=ssp and async"));
+  }
+  proto::JobSpec spec = kAsync;
+  spec.set_delay_compensation(-1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("--delay-compensation must be 0"));
+}
+
+TEST(Policies, ClippingIsForEveryMode) {
+  for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
+    spec.set_clip_norm(1);
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_clip_norm(-1);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--clip-norm"));
+  }
+}
+
 }  // namespace
 }  // namespace psring
