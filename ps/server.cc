@@ -88,6 +88,10 @@ nlohmann::json StopAll(Shards& shards, absl::Time start) {
                           ? 0.0
                           : static_cast<double>(staleness.sum) /
                                 static_cast<double>(staleness.updates);
+  nlohmann::json histogram = nlohmann::json::object();
+  for (size_t w = 0; w < staleness.histograms.size(); ++w) {
+    histogram[absl::StrCat(w)] = staleness.histograms[w];
+  }
   return {{"event", "end"},
           {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
           {"bytes_sent", sent},
@@ -95,6 +99,7 @@ nlohmann::json StopAll(Shards& shards, absl::Time start) {
           {"peak_memory_bytes", PeakMemoryBytes(/*shared_bytes=*/0)},
           {"staleness_mean", mean},
           {"staleness_max", staleness.max},
+          {"staleness_histogram", histogram},
           {"late_gradients", late}};
 }
 

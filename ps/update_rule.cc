@@ -1,16 +1,8 @@
 #include "ps/update_rule.h"
 
-#include <algorithm>
-
 #include "common/model/lr_schedule.h"
 
 namespace psring {
-
-void StalenessStats::Add(const StalenessStats& other) {
-  updates += other.updates;
-  sum += other.sum;
-  max = std::max(max, other.max);
-}
 
 UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
                        const Layout& layout, const PieceTable& pieces,
@@ -20,7 +12,8 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
       lambda_(static_cast<float>(spec.delay_compensation())),
       layout_(layout),
       pieces_(pieces),
-      shard_(shard) {
+      shard_(shard),
+      staleness_(num_workers) {
   // What a resumed run has applied before; see Optimizer::Update.
   const int64_t updates =
       spec.first_step() * (spec.sync() == proto::BSP ? 1 : num_workers);
@@ -67,7 +60,7 @@ double UpdateRule::RateAt(int64_t step) const {
 int64_t UpdateRule::RecordStaleness(int piece, int worker) {
   const int64_t stale =
       versions_[piece].updates - versions_[piece].read[worker];
-  staleness_.Add({.updates = 1, .sum = stale, .max = stale});
+  staleness_.Record(worker, stale);
   return stale;
 }
 

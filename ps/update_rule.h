@@ -20,18 +20,9 @@
 #include "protos/cluster.pb.h"
 #include "ps/piece_table.h"
 #include "ps/shard.h"
+#include "ps/staleness_stats.h"
 
 namespace psring {
-
-// Staleness of a gradient: how many updates by other workers its piece has seen
-// since its worker's parameters were read. 0 in bsp.
-struct StalenessStats {
-  int64_t updates = 0;
-  int64_t sum = 0;
-  int64_t max = 0;
-
-  void Add(const StalenessStats& other);
-};
 
 class UpdateRule {
  public:
