@@ -1,9 +1,6 @@
 #include "ps/shard_server.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
+#include "ps/directory_probe.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -20,20 +18,6 @@ using proto::WireHeader;
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
-
-absl::Status TryToWrite(const std::string& directory) {
-  std::string path = directory + "/.psring-probe-XXXXXX";
-  const int fd = mkstemp(path.data());
-  if (fd < 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write into ", directory, ": ", strerror(errno),
-                     ". Every server writes its part of a checkpoint: the "
-                     "directory must be one that all hosts share"));
-  }
-  close(fd);
-  unlink(path.c_str());
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -81,6 +65,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
       return OnArenaPush(worker, bucket, step);
     });
     host_->RingAnswered();
+    if (!failure_.ok()) return failure_;
     const absl::Time now = absl::Now();
     if (now < next_check) continue;
     next_check = now + kTick;
@@ -214,7 +199,45 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
   if (!initialised()) {
     return absl::FailedPreconditionError("a push before the first parameters");
   }
-  switch (state.gate.OnPush(worker, step)) {
+  if (options_.replay == nullptr || step < state.gate.clock(worker)) {
+    return Take(state, worker, step, std::move(push));
+  }
+  absl::Status held =
+      options_.replay->Hold(state.index, {worker, step}, std::move(push));
+  if (!held.ok()) return held;
+  StartWaiting(state);
+  failure_.Update(TakeRecorded(state));
+  return absl::OkStatus();
+}
+
+// Takes what has been held back, as far as the recording goes on with it.
+absl::Status ShardServer::TakeRecorded(PieceState& state) {
+  while (true) {
+    auto next = options_.replay->TakeNext(state.index);
+    if (!next.ok()) return next.status();
+    if (!next->has_value()) return absl::OkStatus();
+    const UpdateTurn turn = (*next)->turn;
+    state.waiting_since = absl::InfiniteFuture();
+    absl::Status taken =
+        Take(state, turn.worker, turn.step, std::move((*next)->push));
+    if (!taken.ok()) return taken;
+    if (options_.replay->holds_any(state.index)) StartWaiting(state);
+  }
+}
+
+void ShardServer::StartWaiting(PieceState& state) {
+  state.waiting_since = std::min(state.waiting_since, absl::Now());
+}
+
+absl::Status ShardServer::Take(PieceState& state, int worker, int64_t step,
+                               Push push) {
+  const StepGate::Verdict verdict = state.gate.OnPush(worker, step);
+  const bool taken = verdict == StepGate::Verdict::kAccept ||
+                     verdict == StepGate::Verdict::kLate;
+  if (taken && options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, step}));
+  }
+  switch (verdict) {
     case StepGate::Verdict::kTooEarly:
       return absl::InvalidArgumentError(
           absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
@@ -236,9 +259,7 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
   }
   if (options_.on_step && step > step_) options_.on_step(step_ = step);
   state.pushes[worker] = std::move(push);
-  if (state.waiting_since == absl::InfiniteFuture()) {
-    state.waiting_since = absl::Now();
-  }
+  StartWaiting(state);
   if (!bsp_) ApplyOne(state, worker, step);
   ReleaseWorkers(state);
   return absl::OkStatus();
@@ -345,7 +366,7 @@ void ShardServer::ReplyDone(const std::string& peer,
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
-  ReplyDone(message.peer, TryToWrite(std::string(message.payload.view())));
+  ReplyDone(message.peer, ProbeDirectory(std::string(message.payload.view())));
   return absl::OkStatus();
 }
 
@@ -358,19 +379,30 @@ absl::Status ShardServer::OnSave(const DataMessage& message) {
   return absl::OkStatus();
 }
 
+// Whom the workers that wait for an answer wait for.
+std::optional<UpdateTurn> ShardServer::AwaitedOf(
+    const PieceState& state) const {
+  if (options_.replay != nullptr && options_.replay->holds_any(state.index)) {
+    return options_.replay->awaited(state.index);
+  }
+  const std::vector<int> workers = state.gate.Awaited();
+  if (workers.empty()) return std::nullopt;
+  return UpdateTurn{workers.front(), state.gate.awaited_step()};
+}
+
 absl::Status ShardServer::CheckDeadlines(absl::Time now) const {
   for (const PieceState& state : states_) {
     if (now - state.waiting_since <= options_.step_timeout) continue;
-    const std::vector<int> awaited = state.gate.Awaited();
-    if (awaited.empty()) {  // workers that skip steps which nobody has closed
+    const std::optional<UpdateTurn> awaited = AwaitedOf(state);
+    if (!awaited.has_value()) {  // workers skip steps that nobody has closed
       return absl::InternalError(absl::StrCat(
           "all workers have left out step ", state.gate.awaited_step(),
           " of bucket ", state.piece.bucket));
     }
-    const int worker = awaited.front();
+    const int worker = awaited->worker;
     return absl::DeadlineExceededError(absl::StrCat(
         Describe(options_.job.workers(worker)), " has not pushed step ",
-        state.gate.awaited_step(), ", bucket ", state.piece.bucket, " within ",
+        awaited->step, ", bucket ", state.piece.bucket, " within ",
         absl::FormatDuration(options_.step_timeout), "; its last message came ",
         absl::FormatDuration(
             absl::Trunc(now - last_message_[worker], absl::Milliseconds(100))),

@@ -24,8 +24,11 @@
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
 #include "ps/piece_table.h"
+#include "ps/push.h"
+#include "ps/replay.h"
 #include "ps/shard.h"
 #include "ps/step_gate.h"
+#include "ps/update_log.h"
 #include "ps/update_rule.h"
 
 namespace psring {
@@ -40,6 +43,9 @@ struct ShardServerOptions {
   // Told the number of each step whose first gradient has come; on the shard's
   // thread. May be empty.
   std::function<void(int64_t step)> on_step = nullptr;
+  // The order of updates is written to one and taken from the other; null: not.
+  UpdateLogWriter* record = nullptr;
+  Replay* replay = nullptr;
 };
 
 class ShardServer {
@@ -50,8 +56,9 @@ class ShardServer {
               const ShardServerOptions& options, const Layout& layout,
               Shard& shard);
 
-  // Serves until `stop` (returns OK) or until a worker does not push in time
-  // (the error names it). Nothing that a peer sends is an error: malformed
+  // Serves until `stop` (returns OK), until a worker does not push in time (the
+  // error names it) or until an order of updates can be neither written nor
+  // repeated. Nothing that a peer sends is an error: malformed
   // messages are logged and counted, and their sender is heard no more.
   absl::Status Run(const Cancellation& stop);
 
@@ -61,13 +68,6 @@ class ShardServer {
   int64_t malformed() const { return malformed_; }
 
  private:
-  // How a worker's gradient of a piece came, and so where its answer goes.
-  struct Push {
-    std::string peer;                // by message: whom to answer
-    Frame payload;                   // by message: the gradient
-    const void* gradient = nullptr;  // where it lies
-    bool in_arena = false;
-  };
   struct PieceState {
     PieceState(int index, const Piece& piece, StepGate gate, int num_workers);
 
@@ -88,7 +88,11 @@ class ShardServer {
   absl::Status OnSave(const DataMessage& message);
 
   absl::StatusOr<PieceState*> FindPiece(const proto::WireHeader& header);
+  // A gradient has come: it is taken at once or, in a replay, in its turn.
   absl::Status Accept(PieceState& state, int worker, int64_t step, Push push);
+  absl::Status Take(PieceState& state, int worker, int64_t step, Push push);
+  absl::Status TakeRecorded(PieceState& state);
+  void StartWaiting(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);
   void ApplyStep(PieceState& state, const std::vector<int>& workers);
   void ReleaseWorkers(PieceState& state);
@@ -98,6 +102,7 @@ class ShardServer {
                        int64_t step);
   void ReplyDone(const std::string& peer, const absl::Status& result);
   bool initialised() const { return missing_init_.empty(); }
+  std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
   absl::Status CheckDeadlines(absl::Time now) const;
   void Drop(const std::string& peer, const absl::Status& why);
 
@@ -122,6 +127,7 @@ class ShardServer {
   std::set<std::string> dropped_;         // peers
   int64_t step_ = -1;                     // the furthest that has begun
   int64_t malformed_ = 0;
+  absl::Status failure_;  // of recording or replaying
 };
 
 }  // namespace psring

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -25,6 +26,8 @@ struct WorkerFlags {
   int32_t backup_workers = 0;
   bool staleness_lr = false;
   double delay_compensation = 0;
+  std::string record;
+  std::string replay;
   double clip_norm = 0;
   std::string model = "lenet";
   std::string data = "digits";
@@ -115,6 +118,12 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
          "the parameters for each worker; 0: none")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
+  app.add_option("--record", record,
+                 "ssp, async, backup workers: folder into which the servers "
+                 "record the order of updates, each on its own host");
+  app.add_option("--replay", replay,
+                 "A folder of --record: the same job applies its updates in "
+                 "the recorded order, and ends with the same bits");
 }
 
 void WorkerFlags::AddTrainingFlags(CLI::App& app) {
@@ -185,6 +194,10 @@ std::string DataKind(const std::string& data) {
                                           : data.substr(0, data.find(':'));
 }
 
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
+}
+
 absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   if (sync == "ssp" && staleness < 0) {
     return absl::InvalidArgumentError(
@@ -214,6 +227,8 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);
+  spec.set_record_dir(Absolute(record));
+  spec.set_replay_dir(Absolute(replay));
   spec.set_clip_norm(clip_norm);
   spec.set_model(model);
   spec.set_data(DataKind(data));

@@ -54,6 +54,21 @@ absl::Status CheckCures(const proto::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// An order of updates matters where chance decides on it.
+absl::Status CheckRecording(const proto::JobSpec& spec) {
+  const char* flag = !spec.record_dir().empty()   ? "--record"
+                     : !spec.replay_dir().empty() ? "--replay"
+                                                  : nullptr;
+  if (flag == nullptr) return absl::OkStatus();
+  if (spec.mode() == proto::RING ||
+      (spec.sync() == proto::BSP && spec.backup_workers() == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for --sync=ssp, async and --backup-workers, not for ",
+        ModeOf(spec), ", which ends with the same bits every time"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckClipNorm(const proto::JobSpec& spec) {
   if (spec.clip_norm() >= 0 && std::isfinite(spec.clip_norm())) {
     return absl::OkStatus();
@@ -67,6 +82,7 @@ absl::Status CheckClipNorm(const proto::JobSpec& spec) {
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   absl::Status status = CheckBackupWorkers(spec, num_workers);
   status.Update(CheckCures(spec));
+  status.Update(CheckRecording(spec));
   status.Update(CheckClipNorm(spec));
   return status;
 }

@@ -65,6 +65,22 @@ TEST(Policies, CuresOfStalenessAreForStaleModes) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("--delay-compensation must be 0"));
 }
 
+TEST(Policies, RecordingIsForModesInWhichChanceDecides) {
+  proto::JobSpec backup = kBsp;
+  backup.set_backup_workers(1);
+  for (proto::JobSpec spec : {kSsp, kAsync, backup}) {
+    spec.set_record_dir("/a");
+    spec.set_replay_dir("/b");
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_replay_dir("/a");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--replay is for --sync=ssp, async"));
+    spec.set_record_dir("/b");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--record is for --sync=ssp, async"));
+  }
+}
+
 TEST(Policies, ClippingIsForEveryMode) {
   for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
     spec.set_clip_norm(1);
