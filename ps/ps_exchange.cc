@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/model/job_plan.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -32,7 +33,7 @@ absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     FlatModel& model) {
   std::unique_ptr<PsExchange> exchange(
       new PsExchange(cancellation, member, model));
-  exchange->step_ = member.job().spec().first_step();
+  exchange->step_ = FirstExchange(member.job().spec());
   for (const ShardPlace& place : MapShards(model.layout, member.job())) {
     auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
     if (!socket.ok()) return socket.status();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
+#include "common/model/job_plan.h"
 #include "ps/directory_probe.h"
 #include "spdlog/spdlog.h"
 
@@ -20,10 +21,6 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
 
 }  // namespace
-
-ShardServer::PieceState::PieceState(int index, const Piece& piece,
-                                    StepGate gate, int num_workers)
-    : index(index), piece(piece), gate(std::move(gate)), pushes(num_workers) {}
 
 ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
                          const ShardServerOptions& options,
@@ -41,10 +38,10 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       late_gradients_(num_workers_, 0),
       last_message_(num_workers_, absl::Now()) {
   const StepGate gate(spec_.sync(), spec_.staleness(), num_workers_,
-                      spec_.first_step(), spec_.backup_workers());
+                      FirstExchange(spec_), spec_.backup_workers());
   for (int i = 0; i < pieces_.size(); ++i) {
-    states_.emplace_back(i, pieces_[i], gate, num_workers_);
-    const int last_slot = spec_.first_step() > 0 ? shard.num_slots() : 0;
+    states_.push_back({i, pieces_[i], gate, std::vector<Push>(num_workers_)});
+    const int last_slot = FirstExchange(spec_) > 0 ? shard.num_slots() : 0;
     for (int slot = 0; slot <= last_slot; ++slot) {
       missing_init_.insert({slot, i});
     }
@@ -324,21 +321,27 @@ void ShardServer::Answer(PieceState& state, int worker, bool in_place) {
   host_->Answer(worker, state.gate.next_step(worker));
 }
 
+DataMessage ShardServer::ReplyTo(const std::string& peer, WireHeader::Kind kind,
+                                 WireHeader::DType dtype) const {
+  DataMessage reply;
+  reply.peer = peer;
+  reply.header.set_kind(kind);
+  reply.header.set_job_epoch(options_.job.job_epoch());
+  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  reply.header.set_dtype(dtype);
+  return reply;
+}
+
 void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,
                                   int worker, int64_t step) {
   rule_.OnRead(state.index, worker);
-  DataMessage reply;
-  reply.peer = peer;
-  reply.header.set_kind(WireHeader::PARAMS);
-  reply.header.set_job_epoch(options_.job.job_epoch());
-  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  DataMessage reply = ReplyTo(peer, WireHeader::PARAMS, WireHeader::FLOAT32);
   reply.header.set_step(step);
   reply.header.set_next_step(state.gate.next_step(worker));
   reply.header.set_bucket(static_cast<uint32_t>(state.piece.bucket));
   reply.header.set_offset(static_cast<uint64_t>(state.piece.range.begin));
   reply.header.set_num_elements(
       static_cast<uint64_t>(state.piece.range.size()));
-  reply.header.set_dtype(WireHeader::FLOAT32);
   const float* data = shard_.parameters(state.piece.range.begin);
   const size_t bytes = state.piece.range.size() * sizeof(float);
   // In bsp these parameters change only when every worker has pushed the next
@@ -354,12 +357,7 @@ void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,
 
 void ShardServer::ReplyDone(const std::string& peer,
                             const absl::Status& result) {
-  DataMessage reply;
-  reply.peer = peer;
-  reply.header.set_kind(WireHeader::DONE);
-  reply.header.set_job_epoch(options_.job.job_epoch());
-  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
-  reply.header.set_dtype(WireHeader::BYTES);
+  DataMessage reply = ReplyTo(peer, WireHeader::DONE, WireHeader::BYTES);
   reply.header.set_num_elements(result.message().size());
   reply.payload = Frame::Copy(result.message());
   SendData(socket_, std::move(reply)).IgnoreError();

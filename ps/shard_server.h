@@ -69,8 +69,6 @@ class ShardServer {
 
  private:
   struct PieceState {
-    PieceState(int index, const Piece& piece, StepGate gate, int num_workers);
-
     int index;  // in pieces_
     Piece piece;
     StepGate gate;
@@ -98,6 +96,8 @@ class ShardServer {
   void ReleaseWorkers(PieceState& state);
   void Answer(PieceState& state, int worker, bool in_place);
   void AnswerLate(PieceState& state, int worker);
+  DataMessage ReplyTo(const std::string& peer, proto::WireHeader::Kind kind,
+                      proto::WireHeader::DType dtype) const;
   void ReplyParameters(PieceState& state, const std::string& peer, int worker,
                        int64_t step);
   void ReplyDone(const std::string& peer, const absl::Status& result);

@@ -55,9 +55,10 @@ void ShardThread::Run(Context& context, const std::string& address,
 
 absl::Status ShardThread::ServeOn(Socket& socket,
                                   const Assignment& assignment) {
-  auto optimizer = Optimizer::Create(assignment.options.job.spec().optimizer());
-  if (!optimizer.ok()) return optimizer.status();
   const proto::Welcome& job = assignment.options.job;
+  auto optimizer =
+      Optimizer::ForMean(job.spec().optimizer(), job.spec().local_steps());
+  if (!optimizer.ok()) return optimizer.status();
   auto shard = Shard::Create(
       assignment.range, *std::move(optimizer),
       job.spec().delay_compensation() > 0 ? job.workers_size() : 0);

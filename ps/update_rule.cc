@@ -16,7 +16,7 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
       staleness_(num_workers) {
   // What a resumed run has applied before; see Optimizer::Update.
   const int64_t updates =
-      spec.first_step() * (spec.sync() == proto::BSP ? 1 : num_workers);
+      FirstExchange(spec) * (spec.sync() == proto::BSP ? 1 : num_workers);
   versions_.resize(pieces.size(),
                    {updates, std::vector<int64_t>(num_workers, updates)});
 }

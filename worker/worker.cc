@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/local_steps.h"
 #include "common/metrics_file.h"
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
@@ -40,6 +41,7 @@ class WorkerRun {
 
  private:
   bool ring() const { return spec_.mode() == proto::RING; }
+  bool takes_local_steps() const { return spec_.local_steps() > 1; }
   const proto::Welcome& job() { return session_->member().job(); }
   absl::Status FindCheckpoint();
   absl::Status ConnectExchange();
@@ -63,7 +65,7 @@ class WorkerRun {
   std::optional<FlatModel> flat_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
-  RingExchange* ring_ = nullptr;  // exchange_, in ring mode
+  RingExchange* ring_ = nullptr;  // in ring mode; exchange_ owns it
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
 };
@@ -82,7 +84,7 @@ absl::Status WorkerRun::Load() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto optimizer = Optimizer::Create(spec_.optimizer());
+  auto optimizer = Optimizer::ForMean(spec_.optimizer(), spec_.local_steps());
   if (!optimizer.ok()) return optimizer.status();
   auto flat = FlatModel::Create(*std::move(layout), options_.same_host,
                                 ring() ? optimizer->num_slots() : 0);
@@ -146,11 +148,20 @@ absl::Status WorkerRun::Join() {
 }
 
 absl::Status WorkerRun::ConnectExchange() {
-  if (ring()) return ring_->Connect(job(), options_.step_timeout);
-  auto exchange =
-      PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
-  if (!exchange.ok()) return exchange.status();
-  exchange_ = *std::move(exchange);
+  if (ring()) {
+    absl::Status s = ring_->Connect(job(), options_.step_timeout);
+    if (!s.ok()) return s;
+  } else {
+    auto exchange =
+        PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+  }
+  if (!takes_local_steps()) return absl::OkStatus();
+  auto local = LocalSteps::Create(std::move(exchange_), job().spec(),
+                                  plan_.optimizer, *flat_);
+  if (!local.ok()) return local.status();
+  exchange_ = *std::move(local);
   return absl::OkStatus();
 }
 
@@ -204,9 +215,12 @@ absl::Status WorkerRun::Prepare() {
   return exchange_->CheckSaveDirectory(checkpoint_dir_, StepDeadline());
 }
 
-// Rank 0 reads; everybody else gets it from there.
+// Rank 0 reads; everybody else gets it from there. With local steps, where the
+// optimizer's state is every worker's own, all go on with what rank 0 has
+// saved.
 absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
-  if (resumed_from_.empty() || job().rank() != 0) return absl::OkStatus();
+  const bool reads = job().rank() == 0 || takes_local_steps();
+  if (resumed_from_.empty() || !reads) return absl::OkStatus();
   auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   std::vector<float*> pointers;

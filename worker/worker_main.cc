@@ -26,6 +26,7 @@ struct WorkerFlags {
   int32_t backup_workers = 0;
   bool staleness_lr = false;
   double delay_compensation = 0;
+  int64_t local_steps = 1;
   std::string record;
   std::string replay;
   double clip_norm = 0;
@@ -117,6 +118,13 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
          "w when read) (Zheng et al. 2017). Costs the servers a copy of "
          "the parameters for each worker; 0: none")
       ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--local-steps", local_steps,
+                 "ring, bsp: every worker takes so many optimizer steps on its "
+                 "own before all average their parameters (Stich 2019). The "
+                 "optimizer's state is not averaged; a checkpoint holds rank "
+                 "0's")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--record", record,
                  "ssp, async, backup workers: folder into which the servers "
@@ -218,6 +226,12 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
+  if (options.checkpoint_every % local_steps != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--checkpoint-every=", options.checkpoint_every,
+        " is not a multiple of --local-steps=", local_steps,
+        ": between averagings every worker has parameters of its own"));
+  }
   proto::JobSpec& spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
   spec.set_sync(sync == "bsp"   ? proto::BSP
@@ -227,6 +241,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);
+  spec.set_local_steps(local_steps);
   spec.set_record_dir(Absolute(record));
   spec.set_replay_dir(Absolute(replay));
   spec.set_clip_norm(clip_norm);

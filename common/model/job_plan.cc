@@ -10,6 +10,10 @@ int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+int64_t FirstExchange(const proto::JobSpec& spec) {
+  return spec.local_steps() > 1 ? 0 : spec.first_step();
+}
+
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;
   const int64_t samples =

@@ -1,6 +1,7 @@
 #include "common/model/optimizer.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -111,6 +112,15 @@ absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
                           "\"; choose sgd, momentum, nesterov, adam or adamw"));
 }
 
+absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
+                                             int64_t local_steps) {
+  auto optimizer = Create(s);
+  if (!optimizer.ok() || local_steps <= 1) return optimizer;
+  optimizer->kind_ = Kind::kAssign;
+  optimizer->slot_names_.clear();
+  return optimizer;
+}
+
 void Optimizer::Update(int64_t update, double lr, const void* gradient,
                        float* parameters, absl::Span<float* const> slots,
                        int64_t num_elements) const {
@@ -129,6 +139,9 @@ void Optimizer::Update(int64_t update, double lr, const void* gradient,
     case Kind::kAdamW:
       return AdamLoop(FactorsOf(settings_, kind_ == Kind::kAdamW, update, lr),
                       g, parameters, slots[0], slots[1], num_elements);
+    case Kind::kAssign:
+      std::memcpy(parameters, gradient, num_elements * sizeof(float));
+      return;
   }
 }
 

@@ -69,6 +69,17 @@ absl::Status CheckRecording(const proto::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLocalSteps(const proto::JobSpec& spec) {
+  if (spec.local_steps() <= 1) return absl::OkStatus();
+  if (spec.sync() == proto::BSP && spec.backup_workers() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--local-steps averages all workers' parameters: it is for --mode=ring "
+      "and --sync=bsp, not for ",
+      spec.backup_workers() > 0 ? "--backup-workers" : ModeOf(spec)));
+}
+
 absl::Status CheckClipNorm(const proto::JobSpec& spec) {
   if (spec.clip_norm() >= 0 && std::isfinite(spec.clip_norm())) {
     return absl::OkStatus();
@@ -83,6 +94,7 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   absl::Status status = CheckBackupWorkers(spec, num_workers);
   status.Update(CheckCures(spec));
   status.Update(CheckRecording(spec));
+  status.Update(CheckLocalSteps(spec));
   status.Update(CheckClipNorm(spec));
   return status;
 }

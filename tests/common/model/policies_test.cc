@@ -81,6 +81,21 @@ TEST(Policies, RecordingIsForModesInWhichChanceDecides) {
   }
 }
 
+TEST(Policies, LocalStepsAreForSynchronousModes) {
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_local_steps(4);
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  proto::JobSpec backup = kBsp;
+  backup.set_backup_workers(1);
+  for (proto::JobSpec spec : {kSsp, kAsync, backup}) {
+    spec.set_local_steps(1);  // is none
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_local_steps(2);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--local-steps averages"));
+  }
+}
+
 TEST(Policies, ClippingIsForEveryMode) {
   for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
     spec.set_clip_norm(1);
