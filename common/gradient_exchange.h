@@ -44,6 +44,11 @@ class GradientExchange {
   // submitted. DEADLINE_EXCEEDED names who holds the step up.
   virtual absl::Status Finish(absl::Time deadline) = 0;
 
+  // The step whose gradients come next. One more after every Finish; a worker
+  // that was late for a step (backup workers) leaves out those that the others
+  // have closed meanwhile, never beyond the next Synchronise or the last step.
+  virtual int64_t step() const = 0;
+
   // Blocks until every worker is here and all hold the same parameters: those
   // of the last step, with every gradient in them. For evaluation.
   virtual absl::Status Synchronise(absl::Time deadline) = 0;

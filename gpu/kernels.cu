@@ -77,6 +77,11 @@ cudaError_t LaunchUpdate(const UpdateFactors& factors, float scale,
         AdamMoments(a, e.g, e.p, o.slots[0][i], o.slots[1][i]);
         AdamStep(a, o.slots[0][i], __fsqrt_rn(o.slots[1][i]), e.p);
       });
+    case OptimizerKind::kAssign:
+      return Launch(n, stream, [=] __device__(int64_t i) {
+        Element e(o, scale, i);
+        e.p = e.g;
+      });
   }
   return cudaErrorInvalidValue;
 }

@@ -42,6 +42,7 @@ class StagedExchange : public GradientExchange {
   // The parameters hold the new step for whatever the compute stream gets from
   // now on.
   absl::Status Finish(absl::Time deadline) override;
+  int64_t step() const override { return inner_->step(); }
   absl::Status Synchronise(absl::Time deadline) override;
   absl::Status SumOverWorkers(absl::Span<double> values,
                               absl::Time deadline) override;

@@ -65,8 +65,12 @@ void HostLink::Poll(
   }
 }
 
-void HostLink::Answer(int worker) {
-  std::atomic<int64_t>& answers = workers_[worker].arena->shard(shard_).answers;
+void HostLink::Answer(int worker, int64_t next_step) {
+  ShardSignals& signals = workers_[worker].arena->shard(shard_);
+  if (next_step > signals.next_step.load(std::memory_order_relaxed)) {
+    signals.next_step.store(next_step, std::memory_order_relaxed);
+  }
+  std::atomic<int64_t>& answers = signals.answers;
   answers.store(answers.load(std::memory_order_relaxed) + 1,
                 std::memory_order_release);
   answered_[worker] = true;

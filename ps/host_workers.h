@@ -49,9 +49,10 @@ class HostLink {
     return workers_[worker].arena->parameters() + begin;
   }
 
-  // One more piece of that worker's parameters is in place. It wakes with the
-  // next RingAnswered.
-  void Answer(int worker);
+  // One more piece of that worker's parameters is in place; it goes on with
+  // `next_step`, or what another piece tells it if that is later. It wakes with
+  // the next RingAnswered.
+  void Answer(int worker, int64_t next_step);
   void RingAnswered();
 
  private:

@@ -1,5 +1,6 @@
 #include "ps/ps_exchange.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/model/job_plan.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -31,7 +33,7 @@ absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     FlatModel& model) {
   std::unique_ptr<PsExchange> exchange(
       new PsExchange(cancellation, member, model));
-  exchange->step_ = member.job().spec().first_step();
+  exchange->step_ = FirstExchange(member.job().spec());
   for (const ShardPlace& place : MapShards(model.layout, member.job())) {
     auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
     if (!socket.ok()) return socket.status();
@@ -146,7 +148,10 @@ absl::Status PsExchange::Synchronise(absl::Time deadline) {
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
     return all.status();
   }
-  if (member_.job().spec().sync() == proto::BSP) return absl::OkStatus();
+  const proto::JobSpec& spec = member_.job().spec();
+  if (spec.sync() == proto::BSP && spec.backup_workers() == 0) {
+    return absl::OkStatus();
+  }
   if (absl::Status s = PullAll("all parameters", deadline); !s.ok()) return s;
   return member_.Gather(name + " end", "", deadline).status();
 }
@@ -196,9 +201,17 @@ absl::Status PsExchange::SendPushes(Link& link, int window) {
 
 absl::Status PsExchange::Finish(absl::Time deadline) {
   awaited_step_ = step_;
-  absl::Status status = Await(absl::StrCat("step ", step_), deadline);
-  ++step_;
-  return status;
+  next_step_ = std::max(next_step_, step_ + 1);
+  if (absl::Status s = Await(absl::StrCat("step ", step_), deadline); !s.ok()) {
+    return s;
+  }
+  for (const Link& link : links_) {
+    if (link.signals == nullptr) continue;
+    next_step_ = std::max(
+        next_step_, link.signals->next_step.load(std::memory_order_acquire));
+  }
+  step_ = next_step_;
+  return absl::OkStatus();
 }
 
 absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
@@ -286,6 +299,7 @@ absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
   }
   std::memcpy(model_.parameters.data() + begin, message.payload.data(),
               message.payload.size());
+  next_step_ = std::max(next_step_, header.next_step());
   --link.answers_due;
   return absl::OkStatus();
 }

@@ -41,6 +41,7 @@ class PsExchange : public GradientExchange {
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   absl::Status Finish(absl::Time deadline) override;
+  int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
   absl::Status SumOverWorkers(absl::Span<double> values,
                               absl::Time deadline) override;
@@ -103,6 +104,7 @@ class PsExchange : public GradientExchange {
   absl::Time last_submit_ = absl::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due
+  int64_t next_step_ = 0;     // the furthest that an answer has told
   int64_t gathers_ = 0;       // names the gathers
 };
 

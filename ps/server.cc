@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "common/host_cores.h"
 #include "common/metrics_file.h"
+#include "common/model/policies.h"
 #include "ps/shard_map.h"
 #include "ps/shard_thread.h"
 #include "spdlog/spdlog.h"
@@ -35,6 +36,9 @@ absl::Status ServeAll(Shards& shards, Member& member,
                       const ServerOptions& options,
                       std::vector<HostWorker>& host_workers) {
   const proto::Welcome& job = member.job();
+  if (absl::Status s = CheckPolicies(job.spec(), job.workers_size()); !s.ok()) {
+    return s;
+  }
   auto layout =
       Layout::Create({job.spec().tensors().begin(), job.spec().tensors().end()},
                      job.spec().bucket_bytes());
@@ -63,11 +67,16 @@ absl::Status ServeAll(Shards& shards, Member& member,
 
 nlohmann::json StopAll(Shards& shards, absl::Time start) {
   StalenessStats staleness;
+  std::vector<int64_t> late;
   int64_t sent = 0;
   int64_t received = 0;
   for (auto& shard : shards) {
     const ShardThread::Result result = shard->Stop();
     staleness.Add(result.staleness);
+    late.resize(std::max(late.size(), result.late_gradients.size()), 0);
+    for (size_t w = 0; w < result.late_gradients.size(); ++w) {
+      late[w] += result.late_gradients[w];
+    }
     sent += result.bytes_sent;
     received += result.bytes_received;
   }
@@ -75,13 +84,19 @@ nlohmann::json StopAll(Shards& shards, absl::Time start) {
                           ? 0.0
                           : static_cast<double>(staleness.sum) /
                                 static_cast<double>(staleness.updates);
+  nlohmann::json histogram = nlohmann::json::object();
+  for (size_t w = 0; w < staleness.histograms.size(); ++w) {
+    histogram[absl::StrCat(w)] = staleness.histograms[w];
+  }
   return {{"event", "end"},
           {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
           {"bytes_sent", sent},
           {"bytes_received", received},
           {"peak_memory_bytes", PeakMemoryBytes(/*shared_bytes=*/0)},
           {"staleness_mean", mean},
-          {"staleness_max", staleness.max}};
+          {"staleness_max", staleness.max},
+          {"staleness_histogram", histogram},
+          {"late_gradients", late}};
 }
 
 }  // namespace

@@ -1,14 +1,19 @@
 #include "ps/shard.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/model/delay_compensation.h"
 #include "common/model/fused_update.h"
 #include "common/model/state_files.h"
 
 namespace psring {
 
-absl::StatusOr<Shard> Shard::Create(Range range, Optimizer optimizer) {
+absl::StatusOr<Shard> Shard::Create(Range range, Optimizer optimizer,
+                                    int num_snapshots) {
   Shard shard(std::move(optimizer));
   shard.range_ = range;
   auto parameters = FlatBuffer::Create(range.size());
@@ -19,6 +24,16 @@ absl::StatusOr<Shard> Shard::Create(Range range, Optimizer optimizer) {
     if (!slot.ok()) return slot.status();
     shard.slots_.push_back(*std::move(slot));
   }
+  auto snapshots = FlatBuffer::Create(num_snapshots * range.size());
+  if (!snapshots.ok()) {
+    return absl::Status(
+        snapshots.status().code(),
+        absl::StrCat(std::string(snapshots.status().message()),
+                     ": --delay-compensation keeps a copy of a server's part "
+                     "of the parameters for each of ",
+                     num_snapshots, " workers. More servers share it"));
+  }
+  shard.snapshots_ = *std::move(snapshots);
   return shard;
 }
 
@@ -50,6 +65,27 @@ void Shard::Apply(Range range, const void* gradient, int64_t update,
   optimizer_.Update(update, lr, gradient,
                     parameters_.data() + (range.begin - range_.begin),
                     SlotsAt(range.begin), range.size());
+}
+
+void Shard::TakeSnapshot(int snapshot, Range range) {
+  std::memcpy(SnapshotAt(snapshot, range.begin), parameters(range.begin),
+              range.size() * sizeof(float));
+}
+
+// Tile by tile, so that the compensated gradient stays in the cache.
+void Shard::ApplyCompensated(Range range, const void* gradient, int snapshot,
+                             float lambda, int64_t update, double lr) {
+  constexpr int64_t kTile = 4096;
+  alignas(64) std::array<float, kTile> compensated;
+  for (int64_t begin = range.begin; begin < range.end; begin += kTile) {
+    const Range tile{begin, std::min(begin + kTile, range.end)};
+    CompensateDelay(lambda,
+                    static_cast<const char*>(gradient) +
+                        (begin - range.begin) * sizeof(float),
+                    parameters(begin), SnapshotAt(snapshot, begin),
+                    compensated.data(), tile.size());
+    Apply(tile, compensated.data(), update, lr);
+  }
 }
 
 absl::Status Shard::Save(const std::string& directory,

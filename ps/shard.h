@@ -19,7 +19,10 @@ namespace psring {
 class Shard {
  public:
   // Zeroed. RESOURCE_EXHAUSTED names the bytes that were asked for.
-  static absl::StatusOr<Shard> Create(Range range, Optimizer optimizer);
+  // `num_snapshots` copies of the parameters, for ApplyCompensated, are
+  // allocated with it.
+  static absl::StatusOr<Shard> Create(Range range, Optimizer optimizer,
+                                      int num_snapshots = 0);
 
   Range range() const { return range_; }
   int num_slots() const { return optimizer_.num_slots(); }
@@ -44,17 +47,29 @@ class Shard {
   // The same with one worker's gradient alone.
   void Apply(Range range, const void* gradient, int64_t update, double lr);
 
+  // The same with a gradient that was computed on snapshot `snapshot`, the
+  // parameters of `range` as they were at its last TakeSnapshot; see
+  // CompensateDelay.
+  void ApplyCompensated(Range range, const void* gradient, int snapshot,
+                        float lambda, int64_t update, double lr);
+  void TakeSnapshot(int snapshot, Range range);
+
   // Writes its range into a checkpoint's files (state_files.h).
   absl::Status Save(const std::string& directory, const Layout& layout) const;
 
  private:
   explicit Shard(Optimizer optimizer) : optimizer_(std::move(optimizer)) {}
   std::vector<float*> SlotsAt(int64_t begin);
+  float* SnapshotAt(int snapshot, int64_t begin) {
+    return snapshots_.data() + snapshot * range_.size() +
+           (begin - range_.begin);
+  }
 
   Range range_;
   Optimizer optimizer_;
   FlatBuffer parameters_;
   std::vector<FlatBuffer> slots_;
+  FlatBuffer snapshots_;  // one after the other
 };
 
 }  // namespace psring

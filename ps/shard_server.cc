@@ -1,9 +1,5 @@
 #include "ps/shard_server.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
+#include "common/model/job_plan.h"
+#include "ps/directory_probe.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -22,34 +20,7 @@ using proto::WireHeader;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
 
-absl::Status TryToWrite(const std::string& directory) {
-  std::string path = directory + "/.psring-probe-XXXXXX";
-  const int fd = mkstemp(path.data());
-  if (fd < 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write into ", directory, ": ", strerror(errno),
-                     ". Every server writes its part of a checkpoint: the "
-                     "directory must be one that all hosts share"));
-  }
-  close(fd);
-  unlink(path.c_str());
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-void StalenessStats::Add(const StalenessStats& other) {
-  updates += other.updates;
-  sum += other.sum;
-  max = std::max(max, other.max);
-}
-
-ShardServer::PieceState::PieceState(const Piece& piece, StepGate gate,
-                                    int num_workers)
-    : piece(piece),
-      gate(std::move(gate)),
-      pushes(num_workers),
-      version_read(num_workers, 0) {}
 
 ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
                          const ShardServerOptions& options,
@@ -62,31 +33,23 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       spec_(options_.job.spec()),
       num_workers_(options_.job.workers_size()),
       bsp_(spec_.sync() == proto::BSP),
-      plan_(PlanOf(spec_, num_workers_)),
+      pieces_(layout, shard.range()),
+      rule_(spec_, num_workers_, layout, pieces_, shard),
+      late_gradients_(num_workers_, 0),
       last_message_(num_workers_, absl::Now()) {
   const StepGate gate(spec_.sync(), spec_.staleness(), num_workers_,
-                      spec_.first_step());
-  for (const Piece& piece :
-       PiecesOfShard(layout, shard.range(), kPieceElements)) {
-    const int index = static_cast<int>(pieces_.size());
-    pieces_.emplace_back(piece, gate, num_workers_);
-    // What a resumed run has applied before; see Optimizer::Update.
-    pieces_.back().updates = spec_.first_step() * (bsp_ ? 1 : num_workers_);
-    piece_at_[piece.range.begin] = index;
-    pieces_of_bucket_[piece.bucket].push_back(index);
-    const int last_slot = spec_.first_step() > 0 ? shard.num_slots() : 0;
+                      FirstExchange(spec_), spec_.backup_workers());
+  for (int i = 0; i < pieces_.size(); ++i) {
+    states_.push_back({i, pieces_[i], gate, std::vector<Push>(num_workers_)});
+    const int last_slot = FirstExchange(spec_) > 0 ? shard.num_slots() : 0;
     for (int slot = 0; slot <= last_slot; ++slot) {
-      missing_init_.insert({slot, index});
+      missing_init_.insert({slot, i});
     }
   }
 }
 
 absl::Status ShardServer::Run(const Cancellation& stop) {
-  std::vector<int> buckets;
-  for (const auto& [bucket, pieces] : pieces_of_bucket_) {
-    buckets.push_back(bucket);
-  }
-  host_.emplace(options_.host_workers, options_.shard, std::move(buckets));
+  host_.emplace(options_.host_workers, options_.shard, pieces_.buckets());
   absl::Time next_check = absl::Now() + kTick;
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
@@ -99,6 +62,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
       return OnArenaPush(worker, bucket, step);
     });
     host_->RingAnswered();
+    if (!failure_.ok()) return failure_;
     const absl::Time now = absl::Now();
     if (now < next_check) continue;
     next_check = now + kTick;
@@ -125,8 +89,8 @@ absl::Status ShardServer::HandleMessages() {
 // A worker of this host has pushed its gradients of a bucket.
 bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
   last_message_[worker] = absl::Now();
-  for (int index : pieces_of_bucket_[bucket]) {
-    PieceState& state = pieces_[index];
+  for (int index : pieces_.of_bucket(bucket)) {
+    PieceState& state = states_[index];
     Push push;
     push.gradient = host_->gradients(worker, state.piece.range.begin);
     push.in_arena = true;
@@ -174,28 +138,11 @@ absl::Status ShardServer::Handle(DataMessage message) {
   }
 }
 
-// A message names exactly one of our pieces, or it is wrong.
 absl::StatusOr<ShardServer::PieceState*> ShardServer::FindPiece(
     const WireHeader& header) {
-  const auto found = piece_at_.find(static_cast<int64_t>(header.offset()));
-  const std::string what =
-      absl::StrCat("elements from ", header.offset(), " of bucket ",
-                   header.bucket(), " at step ", header.step());
-  if (found == piece_at_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": no piece of this shard begins there"));
-  }
-  PieceState& state = pieces_[found->second];
-  const bool has_payload = header.kind() != WireHeader::PULL;
-  if (header.bucket() != static_cast<uint32_t>(state.piece.bucket) ||
-      header.dtype() != WireHeader::FLOAT32 ||
-      (has_payload && header.num_elements() !=
-                          static_cast<uint64_t>(state.piece.range.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, ": wrong bucket, type or size (", header.num_elements(),
-        " elements where the piece has ", state.piece.range.size(), ")"));
-  }
-  return &state;
+  auto index = pieces_.Find(header);
+  if (!index.ok()) return index.status();
+  return &states_[*index];
 }
 
 absl::Status ShardServer::OnInit(const DataMessage& message) {
@@ -207,8 +154,9 @@ absl::Status ShardServer::OnInit(const DataMessage& message) {
     return absl::InvalidArgumentError(absl::StrCat(
         "first state of slot ", slot, " from worker ", header.sender()));
   }
-  const int index = piece_at_[(*state)->piece.range.begin];
-  if (missing_init_.erase({slot, index}) == 0) return absl::OkStatus();
+  if (missing_init_.erase({slot, (*state)->index}) == 0) {
+    return absl::OkStatus();
+  }
   shard_.Set(slot, (*state)->piece.range, message.payload.data());
   if (!initialised()) return absl::OkStatus();
   for (const DataMessage& pull : std::exchange(parked_pulls_, {})) {
@@ -248,7 +196,45 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
   if (!initialised()) {
     return absl::FailedPreconditionError("a push before the first parameters");
   }
-  switch (state.gate.OnPush(worker, step)) {
+  if (options_.replay == nullptr || step < state.gate.clock(worker)) {
+    return Take(state, worker, step, std::move(push));
+  }
+  absl::Status held =
+      options_.replay->Hold(state.index, {worker, step}, std::move(push));
+  if (!held.ok()) return held;
+  StartWaiting(state);
+  failure_.Update(TakeRecorded(state));
+  return absl::OkStatus();
+}
+
+// Takes what has been held back, as far as the recording goes on with it.
+absl::Status ShardServer::TakeRecorded(PieceState& state) {
+  while (true) {
+    auto next = options_.replay->TakeNext(state.index);
+    if (!next.ok()) return next.status();
+    if (!next->has_value()) return absl::OkStatus();
+    const UpdateTurn turn = (*next)->turn;
+    state.waiting_since = absl::InfiniteFuture();
+    absl::Status taken =
+        Take(state, turn.worker, turn.step, std::move((*next)->push));
+    if (!taken.ok()) return taken;
+    if (options_.replay->holds_any(state.index)) StartWaiting(state);
+  }
+}
+
+void ShardServer::StartWaiting(PieceState& state) {
+  state.waiting_since = std::min(state.waiting_since, absl::Now());
+}
+
+absl::Status ShardServer::Take(PieceState& state, int worker, int64_t step,
+                               Push push) {
+  const StepGate::Verdict verdict = state.gate.OnPush(worker, step);
+  const bool taken = verdict == StepGate::Verdict::kAccept ||
+                     verdict == StepGate::Verdict::kLate;
+  if (taken && options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, step}));
+  }
+  switch (verdict) {
     case StepGate::Verdict::kTooEarly:
       return absl::InvalidArgumentError(
           absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
@@ -260,110 +246,125 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
         ReplyParameters(state, push.peer, worker, step);
       }
       return absl::OkStatus();
+    case StepGate::Verdict::kLate:
+      push.payload = Frame();
+      state.pushes[worker] = std::move(push);
+      AnswerLate(state, worker);
+      return absl::OkStatus();
     case StepGate::Verdict::kAccept:
       break;
   }
   if (options_.on_step && step > step_) options_.on_step(step_ = step);
   state.pushes[worker] = std::move(push);
-  if (state.waiting_since == absl::InfiniteFuture()) {
-    state.waiting_since = absl::Now();
-  }
+  StartWaiting(state);
   if (!bsp_) ApplyOne(state, worker, step);
-  const std::vector<int> released = state.gate.Release();
-  if (bsp_ && !released.empty()) ApplyStep(state, step);
-  // Whoever stays behind has been waiting since now at the latest.
-  if (!released.empty()) {
-    state.waiting_since =
-        state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
-  }
-  for (int w : released) Answer(state, w);
+  ReleaseWorkers(state);
   return absl::OkStatus();
 }
 
+void ShardServer::ReleaseWorkers(PieceState& state) {
+  while (true) {
+    const std::vector<int> released = state.gate.Release();
+    if (released.empty()) return;
+    if (bsp_) ApplyStep(state, released);
+    for (int w : released) Answer(state, w, /*in_place=*/bsp_);
+    for (int w : state.gate.ReleaseLate()) AnswerLate(state, w);
+    // Whoever stays behind has been waiting since now at the latest.
+    state.waiting_since =
+        state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
+  }
+}
+
 void ShardServer::ApplyOne(PieceState& state, int worker, int64_t step) {
-  const int64_t stale = state.updates - state.version_read[worker];
-  staleness_.Add({.updates = 1, .sum = stale, .max = stale});
   Push& push = state.pushes[worker];
-  shard_.Apply(state.piece.range, push.gradient, ++state.updates,
-               plan_.RateAt(step));
+  rule_.ApplyOne(state.index, step, {worker, push.gradient});
   push.payload = Frame();
 }
 
-// All workers are released by it, so those of this host get their parameters
-// in the same pass.
-void ShardServer::ApplyStep(PieceState& state, int64_t step) {
-  std::vector<const void*> gradients;
+// These workers' gradients close the step. They are released by it, so those of
+// this host get their parameters in the same pass.
+void ShardServer::ApplyStep(PieceState& state,
+                            const std::vector<int>& workers) {
+  std::vector<UpdateRule::Contribution> contributions;
   std::vector<float*> copies;
-  for (int w = 0; w < num_workers_; ++w) {
-    gradients.push_back(state.pushes[w].gradient);
+  for (int w : workers) {
+    contributions.push_back({w, state.pushes[w].gradient});
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(host_->parameters(w, state.piece.range.begin));
   }
-  staleness_.Add({.updates = 1, .sum = 0, .max = 0});
-  shard_.ApplySum(layout_.bucket(state.piece.bucket), state.piece.range,
-                  gradients, 1.0f / static_cast<float>(num_workers_),
-                  ++state.updates, plan_.RateAt(step), copies);
-  for (Push& push : state.pushes) push.payload = Frame();
+  rule_.ApplyMean(state.index, state.gate.clock(workers[0]) - 1, contributions,
+                  copies);
+  for (int w : workers) state.pushes[w].payload = Frame();
+}
+
+void ShardServer::AnswerLate(PieceState& state, int worker) {
+  ++late_gradients_[worker];
+  state.pushes[worker].payload = Frame();
+  Answer(state, worker, /*in_place=*/false);
 }
 
 // The worker that waits gets the parameters: into its arena, where nobody uses
-// them until all of its answers are there, or by message.
-void ShardServer::Answer(PieceState& state, int worker) {
+// them until all of its answers are there, or by message. `in_place`: they are
+// in its arena already.
+void ShardServer::Answer(PieceState& state, int worker, bool in_place) {
   const Push& push = state.pushes[worker];
   if (!push.in_arena) {
     ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);
     return;
   }
-  state.version_read[worker] = state.updates;
-  if (!bsp_) {
-    const Range range = state.piece.range;
+  rule_.OnRead(state.index, worker);
+  const Range range = state.piece.range;
+  if (!in_place) {
     std::memcpy(host_->parameters(worker, range.begin),
                 shard_.parameters(range.begin), range.size() * sizeof(float));
   }
-  host_->Answer(worker);
+  host_->Answer(worker, state.gate.next_step(worker));
+}
+
+DataMessage ShardServer::ReplyTo(const std::string& peer, WireHeader::Kind kind,
+                                 WireHeader::DType dtype) const {
+  DataMessage reply;
+  reply.peer = peer;
+  reply.header.set_kind(kind);
+  reply.header.set_job_epoch(options_.job.job_epoch());
+  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  reply.header.set_dtype(dtype);
+  return reply;
 }
 
 void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,
                                   int worker, int64_t step) {
-  state.version_read[worker] = state.updates;
-  DataMessage reply;
-  reply.peer = peer;
-  reply.header.set_kind(WireHeader::PARAMS);
-  reply.header.set_job_epoch(options_.job.job_epoch());
-  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
+  rule_.OnRead(state.index, worker);
+  DataMessage reply = ReplyTo(peer, WireHeader::PARAMS, WireHeader::FLOAT32);
   reply.header.set_step(step);
+  reply.header.set_next_step(state.gate.next_step(worker));
   reply.header.set_bucket(static_cast<uint32_t>(state.piece.bucket));
   reply.header.set_offset(static_cast<uint64_t>(state.piece.range.begin));
   reply.header.set_num_elements(
       static_cast<uint64_t>(state.piece.range.size()));
-  reply.header.set_dtype(WireHeader::FLOAT32);
   const float* data = shard_.parameters(state.piece.range.begin);
   const size_t bytes = state.piece.range.size() * sizeof(float);
   // In bsp these parameters change only when every worker has pushed the next
   // step, and a worker pushes only when all its answers are there: they can be
-  // sent from where they lie. Otherwise another push may change them at once.
+  // sent from where they lie. Otherwise others may change them at once.
   reply.payload =
-      bsp_ ? Frame::Borrow(data, bytes)
-           : Frame::Copy({reinterpret_cast<const char*>(data), bytes});
+      bsp_ && spec_.backup_workers() == 0
+          ? Frame::Borrow(data, bytes)
+          : Frame::Copy({reinterpret_cast<const char*>(data), bytes});
   // A worker that is gone is the coordinator's to notice.
   SendData(socket_, std::move(reply)).IgnoreError();
 }
 
 void ShardServer::ReplyDone(const std::string& peer,
                             const absl::Status& result) {
-  DataMessage reply;
-  reply.peer = peer;
-  reply.header.set_kind(WireHeader::DONE);
-  reply.header.set_job_epoch(options_.job.job_epoch());
-  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
-  reply.header.set_dtype(WireHeader::BYTES);
+  DataMessage reply = ReplyTo(peer, WireHeader::DONE, WireHeader::BYTES);
   reply.header.set_num_elements(result.message().size());
   reply.payload = Frame::Copy(result.message());
   SendData(socket_, std::move(reply)).IgnoreError();
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
-  ReplyDone(message.peer, TryToWrite(std::string(message.payload.view())));
+  ReplyDone(message.peer, ProbeDirectory(std::string(message.payload.view())));
   return absl::OkStatus();
 }
 
@@ -376,13 +377,30 @@ absl::Status ShardServer::OnSave(const DataMessage& message) {
   return absl::OkStatus();
 }
 
+// Whom the workers that wait for an answer wait for.
+std::optional<UpdateTurn> ShardServer::AwaitedOf(
+    const PieceState& state) const {
+  if (options_.replay != nullptr && options_.replay->holds_any(state.index)) {
+    return options_.replay->awaited(state.index);
+  }
+  const std::vector<int> workers = state.gate.Awaited();
+  if (workers.empty()) return std::nullopt;
+  return UpdateTurn{workers.front(), state.gate.awaited_step()};
+}
+
 absl::Status ShardServer::CheckDeadlines(absl::Time now) const {
-  for (const PieceState& state : pieces_) {
+  for (const PieceState& state : states_) {
     if (now - state.waiting_since <= options_.step_timeout) continue;
-    const int worker = state.gate.Awaited().front();
+    const std::optional<UpdateTurn> awaited = AwaitedOf(state);
+    if (!awaited.has_value()) {  // workers skip steps that nobody has closed
+      return absl::InternalError(absl::StrCat(
+          "all workers have left out step ", state.gate.awaited_step(),
+          " of bucket ", state.piece.bucket));
+    }
+    const int worker = awaited->worker;
     return absl::DeadlineExceededError(absl::StrCat(
         Describe(options_.job.workers(worker)), " has not pushed step ",
-        state.gate.awaited_step(), ", bucket ", state.piece.bucket, " within ",
+        awaited->step, ", bucket ", state.piece.bucket, " within ",
         absl::FormatDuration(options_.step_timeout), "; its last message came ",
         absl::FormatDuration(
             absl::Trunc(now - last_message_[worker], absl::Milliseconds(100))),

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/model/job_plan.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
@@ -25,8 +23,13 @@
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
+#include "ps/piece_table.h"
+#include "ps/push.h"
+#include "ps/replay.h"
 #include "ps/shard.h"
 #include "ps/step_gate.h"
+#include "ps/update_log.h"
+#include "ps/update_rule.h"
 
 namespace psring {
 
@@ -40,16 +43,9 @@ struct ShardServerOptions {
   // Told the number of each step whose first gradient has come; on the shard's
   // thread. May be empty.
   std::function<void(int64_t step)> on_step = nullptr;
-};
-
-// Staleness of an update: how many updates by other workers its piece has seen
-// since its worker's parameters were read. 0 in bsp.
-struct StalenessStats {
-  int64_t updates = 0;
-  int64_t sum = 0;
-  int64_t max = 0;
-
-  void Add(const StalenessStats& other);
+  // The order of updates is written to one and taken from the other; null: not.
+  UpdateLogWriter* record = nullptr;
+  Replay* replay = nullptr;
 };
 
 class ShardServer {
@@ -60,30 +56,23 @@ class ShardServer {
               const ShardServerOptions& options, const Layout& layout,
               Shard& shard);
 
-  // Serves until `stop` (returns OK) or until a worker does not push in time
-  // (the error names it). Nothing that a peer sends is an error: malformed
+  // Serves until `stop` (returns OK), until a worker does not push in time (the
+  // error names it) or until an order of updates can be neither written nor
+  // repeated. Nothing that a peer sends is an error: malformed
   // messages are logged and counted, and their sender is heard no more.
   absl::Status Run(const Cancellation& stop);
 
-  const StalenessStats& staleness() const { return staleness_; }
+  const StalenessStats& staleness() const { return rule_.staleness(); }
+  // By worker: gradients of pieces that came after their step had closed.
+  const std::vector<int64_t>& late_gradients() const { return late_gradients_; }
   int64_t malformed() const { return malformed_; }
 
  private:
-  // How a worker's gradient of a piece came, and so where its answer goes.
-  struct Push {
-    std::string peer;                // by message: whom to answer
-    Frame payload;                   // by message: the gradient
-    const void* gradient = nullptr;  // where it lies
-    bool in_arena = false;
-  };
   struct PieceState {
-    PieceState(const Piece& piece, StepGate gate, int num_workers);
-
+    int index;  // in pieces_
     Piece piece;
     StepGate gate;
-    std::vector<Push> pushes;           // the last of each worker
-    std::vector<int64_t> version_read;  // `updates` when answered, by worker
-    int64_t updates = 0;                // applied so far
+    std::vector<Push> pushes;  // the last of each worker
     absl::Time waiting_since = absl::InfiniteFuture();
   };
 
@@ -97,14 +86,23 @@ class ShardServer {
   absl::Status OnSave(const DataMessage& message);
 
   absl::StatusOr<PieceState*> FindPiece(const proto::WireHeader& header);
+  // A gradient has come: it is taken at once or, in a replay, in its turn.
   absl::Status Accept(PieceState& state, int worker, int64_t step, Push push);
+  absl::Status Take(PieceState& state, int worker, int64_t step, Push push);
+  absl::Status TakeRecorded(PieceState& state);
+  void StartWaiting(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);
-  void ApplyStep(PieceState& state, int64_t step);
-  void Answer(PieceState& state, int worker);
+  void ApplyStep(PieceState& state, const std::vector<int>& workers);
+  void ReleaseWorkers(PieceState& state);
+  void Answer(PieceState& state, int worker, bool in_place);
+  void AnswerLate(PieceState& state, int worker);
+  DataMessage ReplyTo(const std::string& peer, proto::WireHeader::Kind kind,
+                      proto::WireHeader::DType dtype) const;
   void ReplyParameters(PieceState& state, const std::string& peer, int worker,
                        int64_t step);
   void ReplyDone(const std::string& peer, const absl::Status& result);
   bool initialised() const { return missing_init_.empty(); }
+  std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
   absl::Status CheckDeadlines(absl::Time now) const;
   void Drop(const std::string& peer, const absl::Status& why);
 
@@ -116,20 +114,20 @@ class ShardServer {
   const proto::JobSpec& spec_;
   const int num_workers_;
   const bool bsp_;
-  const JobPlan plan_;
+  const PieceTable pieces_;
 
-  std::vector<PieceState> pieces_;
-  std::map<int64_t, int> piece_at_;  // first element -> index in pieces_
-  std::map<int, std::vector<int>> pieces_of_bucket_;  // indices in pieces_
+  std::vector<PieceState> states_;  // by piece
+  UpdateRule rule_;
   std::optional<HostLink> host_;
   // (slot, piece) that worker 0 has yet to send before anyone can pull.
   std::set<std::pair<int, int>> missing_init_;
   std::vector<DataMessage> parked_pulls_;
+  std::vector<int64_t> late_gradients_;   // by worker
   std::vector<absl::Time> last_message_;  // by worker
   std::set<std::string> dropped_;         // peers
   int64_t step_ = -1;                     // the furthest that has begun
-  StalenessStats staleness_;
   int64_t malformed_ = 0;
+  absl::Status failure_;  // of recording or replaying
 };
 
 }  // namespace psring

@@ -1,5 +1,6 @@
 #include "ps/shard_thread.h"
 
+#include <optional>
 #include <utility>
 
 namespace psring {
@@ -54,15 +55,35 @@ void ShardThread::Run(Context& context, const std::string& address,
 
 absl::Status ShardThread::ServeOn(Socket& socket,
                                   const Assignment& assignment) {
-  auto optimizer = Optimizer::Create(assignment.options.job.spec().optimizer());
+  const proto::Welcome& job = assignment.options.job;
+  auto optimizer =
+      Optimizer::ForMean(job.spec().optimizer(), job.spec().local_steps());
   if (!optimizer.ok()) return optimizer.status();
-  auto shard = Shard::Create(assignment.range, *std::move(optimizer));
+  auto shard = Shard::Create(
+      assignment.range, *std::move(optimizer),
+      job.spec().delay_compensation() > 0 ? job.workers_size() : 0);
   if (!shard.ok()) return shard.status();
   shard_ = std::make_unique<Shard>(*std::move(shard));
-  ShardServer server(socket, *doorbell_, assignment.options, assignment.layout,
-                     *shard_);
-  const absl::Status status = server.Run(stop_);
+  ShardServerOptions options = assignment.options;
+  const auto header = UpdateLogHeaderOf(job, options.shard);
+  std::optional<Replay> replay;
+  if (!job.spec().replay_dir().empty()) {
+    const PieceTable pieces(assignment.layout, assignment.range);
+    auto turns = ReadUpdateLog(job.spec().replay_dir(), header, pieces.size());
+    if (!turns.ok()) return turns.status();
+    options.replay = &replay.emplace(*std::move(turns), job.workers_size());
+  }
+  std::optional<UpdateLogWriter> record;
+  if (!job.spec().record_dir().empty()) {
+    auto writer = UpdateLogWriter::Create(job.spec().record_dir(), header);
+    if (!writer.ok()) return writer.status();
+    options.record = &record.emplace(*std::move(writer));
+  }
+  ShardServer server(socket, *doorbell_, options, assignment.layout, *shard_);
+  absl::Status status = server.Run(stop_);
+  if (status.ok() && record.has_value()) status = record->Finish();
   result_.staleness = server.staleness();
+  result_.late_gradients = server.late_gradients();
   return status;
 }
 

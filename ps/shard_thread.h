@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/model/layout.h"
@@ -29,6 +30,7 @@ class ShardThread {
   struct Result {
     absl::Status status;
     StalenessStats staleness;
+    std::vector<int64_t> late_gradients;  // by worker; see ShardServer
     int64_t bytes_sent = 0;
     int64_t bytes_received = 0;
   };

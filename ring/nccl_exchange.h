@@ -45,6 +45,7 @@ class NcclExchange : public GradientExchange {
   absl::Status Submit(int bucket) override;
   // Blocks in the first step alone.
   absl::Status Finish(absl::Time deadline) override;
+  int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
   absl::Status SumOverWorkers(absl::Span<double> values,
                               absl::Time deadline) override;

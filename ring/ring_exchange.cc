@@ -100,10 +100,11 @@ absl::Status RingExchange::RunTask(Task task) {
 absl::Status RingExchange::Connect(const proto::Welcome& job,
                                    absl::Duration step_timeout) {
   job_ = job;
-  step_ = job.spec().first_step();
+  step_ = FirstExchange(job.spec());
   step_timeout_ = step_timeout;
   plan_ = PlanOf(job.spec(), job.workers_size());
-  auto optimizer = Optimizer::Create(plan_.optimizer);
+  auto optimizer =
+      Optimizer::ForMean(plan_.optimizer, job.spec().local_steps());
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = std::make_unique<Optimizer>(*std::move(optimizer));
   if (model_.arena != nullptr &&

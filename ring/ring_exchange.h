@@ -63,6 +63,7 @@ class RingExchange : public GradientExchange {
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   absl::Status Finish(absl::Time deadline) override;
+  int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
   absl::Status SumOverWorkers(absl::Span<double> values,
                               absl::Time deadline) override;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/model/gradient_clip.h"
 #include "common/model/optimizer.h"
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
@@ -29,9 +30,7 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
       rank_(parts.member.job().rank()),
       num_workers_(parts.member.job().workers_size()),
       flat_(parts.model, parts.flat.layout, parts.memory,
-            [this](int bucket) {
-              submit_status_.Update(parts_.exchange.Submit(bucket));
-            }),
+            [this](int bucket) { OnBucketReady(bucket); }),
       step_(options.progress.step) {}
 
 absl::Time Trainer::StepDeadline() const {
@@ -66,24 +65,69 @@ absl::Status Trainer::Run() {
                  .seed = options_.seed},
                 step_ / per_epoch);
     const auto size = static_cast<int64_t>(indices.size());
-    for (int64_t i = step_ % per_epoch; i < per_epoch && !finished(); ++i) {
-      const int64_t begin = std::min(i * options_.batch_size, size);
+    const int64_t first = step_ / per_epoch * per_epoch;
+    while (step_ < first + per_epoch && !finished()) {
+      const int64_t before = step_;
+      const int64_t begin =
+          std::min((step_ - first) * options_.batch_size, size);
       const int64_t end = std::min(begin + options_.batch_size, size);
       if (absl::Status s =
               Step({indices.begin() + begin, indices.begin() + end});
           !s.ok()) {
         return s;
       }
-      if (absl::Status s = AfterStep(); !s.ok()) return s;
+      if (absl::Status s = AfterStep(before); !s.ok()) return s;
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
   return options_.checkpoint_dir.empty() ? absl::OkStatus() : Checkpoint();
 }
 
+void Trainer::OnBucketReady(int bucket) {
+  if (options_.clip_norm > 0) return unclipped_.push_back(bucket);
+  submit_status_.Update(parts_.exchange.Submit(bucket));
+}
+
+double Trainer::Clip() {
+  const FlatMemory& memory = parts_.memory;
+  if (memory.device.is_cpu()) {
+    return ClipToNorm(options_.clip_norm, parts_.flat.gradients.span());
+  }
+  torch::NoGradGuard no_grad;
+  torch::Tensor gradients =
+      torch::from_blob(memory.gradients, {parts_.flat.gradients.size()},
+                       torch::TensorOptions().device(memory.device));
+  const auto norm = gradients.norm().item<double>();
+  const double factor = options_.clip_norm / (norm + 1e-6);
+  if (factor < 1) gradients.mul_(factor);
+  return norm;
+}
+
+absl::Status Trainer::SlowDown() {
+  const double factor = options_.slowdown.FactorOf(rank_, step_);
+  return parts_.cancellation.SleepUntil(absl::Now() +
+                                        (factor - 1) * compute_time_);
+}
+
+absl::Status Trainer::SubmitClipped() {
+  const double norm = Clip();
+  if (!std::isfinite(norm)) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the norm of step ", step_, "'s gradient is ", norm,
+        ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+  }
+  for (int bucket : unclipped_) {
+    if (absl::Status s = parts_.exchange.Submit(bucket); !s.ok()) return s;
+  }
+  unclipped_.clear();
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
   const absl::Time start = absl::Now();
+  if (absl::Status s = SlowDown(); !s.ok()) return s;
+  const absl::Time begin = absl::Now();
   SeedDropout();
   parts_.model.train();
   torch::Tensor loss;
@@ -98,7 +142,11 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
         absl::StrCat("libtorch: ", error.what_without_backtrace()));
   }
   flat_.FinishBackward();
+  compute_time_ = absl::Now() - begin;
   if (!submit_status_.ok()) return submit_status_;
+  if (options_.clip_norm > 0) {
+    if (absl::Status s = SubmitClipped(); !s.ok()) return s;
+  }
   if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
     return s;
   }
@@ -109,7 +157,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
         "the loss of step ", step_, " is ", last_loss_,
         ": training has diverged. A smaller --lr or --warmup-epochs may help"));
   }
-  ++step_;
+  step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
   const absl::Duration took = absl::Now() - start;
   training_time_ += took;
@@ -120,7 +168,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::AfterStep() {
+absl::Status Trainer::AfterStep(int64_t before) {
   const absl::Time now = absl::Now();
   if (now >= next_report_ || finished()) {
     next_report_ = now + kReportInterval;
@@ -131,8 +179,8 @@ absl::Status Trainer::AfterStep() {
          {"loss", last_loss_},
          {"images_per_second", ImagesPerSecond() * num_workers_}});
   }
-  const bool due = options_.checkpoint_every > 0 && !finished() &&
-                   step_ % options_.checkpoint_every == 0;
+  const int64_t every = options_.checkpoint_every;
+  const bool due = every > 0 && !finished() && step_ / every > before / every;
   return due && !options_.checkpoint_dir.empty() ? Checkpoint()
                                                  : absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "worker/dataset.h"
 #include "worker/flat_parameters.h"
 #include "worker/model.h"
+#include "worker/slowdown.h"
 
 namespace psring {
 
@@ -27,6 +28,8 @@ struct TrainerOptions {
   Progress progress;  // of a checkpoint; its step is where training begins
   uint64_t seed = 0;
   int64_t batch_size = 64;
+  double clip_norm = 0;  // of this worker's gradient; 0: no clipping
+  Slowdown slowdown;     // none
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
@@ -64,8 +67,16 @@ class Trainer {
     double accuracy = 0;
   };
 
+  void OnBucketReady(int bucket);
+  // After backward: clips the gradient by its global norm and submits it.
+  absl::Status SubmitClipped();
+  // Clips the gradients in place; their norm before.
+  double Clip();
+  // Waits for as long as an injected fault makes this step longer.
+  absl::Status SlowDown();
   absl::Status Step(const std::vector<int64_t>& batch);
-  absl::Status AfterStep();
+  // `before`: the step that has been made.
+  absl::Status AfterStep(int64_t before);
   absl::Status EndEpoch();
   absl::StatusOr<Evaluation> Evaluate();
   // All workers take rank 0's running statistics.
@@ -86,8 +97,10 @@ class Trainer {
 
   FlatParameters flat_;
   absl::Status submit_status_;  // of the hooks of this backward pass
+  std::vector<int> unclipped_;  // buckets of this step, with clip_norm
   int64_t step_;
   absl::Duration training_time_;
+  absl::Duration compute_time_;  // of the last step, without what slows it
   absl::Time next_report_ = absl::InfinitePast();
   double last_loss_ = 0;
   // Of the epoch under way.

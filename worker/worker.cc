@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/host_cores.h"
+#include "common/local_steps.h"
 #include "common/metrics_file.h"
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
+#include "common/model/policies.h"
 #include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
 #include "ring/nccl_exchange.h"
@@ -44,6 +46,7 @@ class WorkerRun {
  private:
   bool ring() const { return spec_.mode() == proto::RING; }
   bool nccl() const { return ring() && spec_.ring_backend() == "nccl"; }
+  bool takes_local_steps() const { return spec_.local_steps() > 1; }
   const proto::Welcome& job() { return session_->member().job(); }
   // Whether to compute on a GPU, and what sums in ring mode.
   absl::Status ChooseBackend();
@@ -72,10 +75,11 @@ class WorkerRun {
   bool on_gpu_ = false;
   std::optional<NcclApi> nccl_;
   int num_slots_ = 0;  // of the optimizer's state
+  Slowdown slowdown_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
   std::unique_ptr<WorkerGpu> gpu_;  // null: none
-  RingExchange* ring_ = nullptr;    // the host's, in exchange_
+  RingExchange* ring_ = nullptr;    // the host's, in ring mode; in exchange_
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
 };
@@ -94,9 +98,13 @@ absl::Status WorkerRun::Load() {
   auto layout = Layout::Create({spec_.tensors().begin(), spec_.tensors().end()},
                                spec_.bucket_bytes());
   if (!layout.ok()) return layout.status();
-  auto optimizer = Optimizer::Create(spec_.optimizer());
+  auto optimizer = Optimizer::ForMean(spec_.optimizer(), spec_.local_steps());
   if (!optimizer.ok()) return optimizer.status();
   num_slots_ = optimizer->num_slots();
+  auto slowdown = Slowdown::Create({spec_.slow().begin(), spec_.slow().end()},
+                                   static_cast<uint64_t>(spec_.seed()));
+  if (!slowdown.ok()) return slowdown.status();
+  slowdown_ = *std::move(slowdown);
   if (absl::Status s = ChooseBackend(); !s.ok()) return s;
   auto flat = FlatModel::Create(*std::move(layout),
                                 nccl() ? SameHost::kOff : options_.same_host,
@@ -118,7 +126,13 @@ absl::Status WorkerRun::ChooseBackend() {
     return absl::InvalidArgumentError(
         "--ring-backend=nccl needs a GPU: --device=cuda says what is missing");
   }
-  if (!on_gpu_ || options_.ring_backend == "host") return absl::OkStatus();
+  if (must && takes_local_steps()) {
+    return absl::InvalidArgumentError(
+        "--local-steps averages on the host: use --ring-backend=host");
+  }
+  if (!on_gpu_ || options_.ring_backend == "host" || takes_local_steps()) {
+    return absl::OkStatus();
+  }
   auto nccl = LoadNccl();
   if (nccl.ok()) {
     nccl_ = *std::move(nccl);
@@ -221,6 +235,12 @@ absl::Status WorkerRun::ConnectExchange() {
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
   }
+  if (takes_local_steps()) {
+    auto local = LocalSteps::Create(std::move(exchange_), job().spec(),
+                                    plan_.optimizer, *flat_);
+    if (!local.ok()) return local.status();
+    exchange_ = *std::move(local);
+  }
   if (gpu_ == nullptr) return absl::OkStatus();
   auto staged = StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
                                        std::move(exchange_), cancellation_);
@@ -244,6 +264,13 @@ void WorkerRun::SetThreads() {
 // Everything that can be found out before training starts.
 absl::Status WorkerRun::Prepare() {
   SetThreads();
+  if (absl::Status s = CheckPolicies(job().spec(), job().workers_size());
+      !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = slowdown_.CheckWorkers(job().workers_size()); !s.ok()) {
+    return s;
+  }
   plan_ = PlanOf(job().spec(), job().workers_size());
   const proto::Process& self = job().workers(job().rank());
   auto metrics = MetricsFile::Create(
@@ -279,9 +306,12 @@ absl::Status WorkerRun::Prepare() {
   return exchange_->CheckSaveDirectory(checkpoint_dir_, StepDeadline());
 }
 
-// Rank 0 reads; everybody else gets it from there.
+// Rank 0 reads; everybody else gets it from there. With local steps, where the
+// optimizer's state is every worker's own, all go on with what rank 0 has
+// saved.
 absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
-  if (resumed_from_.empty() || job().rank() != 0) return absl::OkStatus();
+  const bool reads = job().rank() == 0 || takes_local_steps();
+  if (resumed_from_.empty() || !reads) return absl::OkStatus();
   auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   std::vector<float*> pointers;
@@ -311,6 +341,8 @@ absl::Status WorkerRun::Train() {
                    .progress = progress_,
                    .seed = static_cast<uint64_t>(spec_.seed()),
                    .batch_size = spec_.batch_size(),
+                   .clip_norm = spec_.clip_norm(),
+                   .slowdown = slowdown_,
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = checkpoint_dir_,
                    .checkpoint_every = options_.checkpoint_every});

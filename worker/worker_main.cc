@@ -3,11 +3,15 @@
 // servers.
 #include <torch/version.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/policies.h"
 #include "common/process_main.h"
 #include "ps/server.h"
 #include "worker/worker.h"
@@ -20,6 +24,13 @@ struct WorkerFlags {
   ProcessFlags process;
   std::string sync = "bsp";
   int64_t staleness = -1;
+  int32_t backup_workers = 0;
+  bool staleness_lr = false;
+  double delay_compensation = 0;
+  int64_t local_steps = 1;
+  std::string record;
+  std::string replay;
+  double clip_norm = 0;
   std::string model = "lenet";
   std::string data = "digits";
   int64_t batch_size = 64;
@@ -41,8 +52,10 @@ struct WorkerFlags {
   double bucket_mb = 25;
   int shard_threads = 0;
   std::string device = "auto";
+  std::vector<std::string> slow;
 
   void AddTo(CLI::App& app, WorkerOptions& options);
+  void AddConsistencyFlags(CLI::App& app);
   void AddTrainingFlags(CLI::App& app);
   void AddOptimizerFlags(CLI::App& app);
   absl::Status Fill(WorkerOptions& options) const;
@@ -52,14 +65,7 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_option("--mode", process.mode, "Topology")
       ->check(CLI::IsMember({"ps", "ring"}))
       ->capture_default_str();
-  app.add_option("--sync", sync,
-                 "ps mode's consistency: bsp (every worker, each step), ssp "
-                 "(--staleness), async")
-      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
-      ->capture_default_str();
-  app.add_option("--staleness", staleness,
-                 "ssp: steps that a worker may be ahead of the slowest")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  AddConsistencyFlags(app);
   AddTrainingFlags(app);
   AddOptimizerFlags(app);
   process.AddTo(app);
@@ -73,6 +79,11 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
                  "Compute threads; 0: the host's cores, shared by its workers")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  app.add_option("--slow", slow,
+                 "Injects a fault of speed: worker:RANK:xFACTOR or "
+                 "random:p=PROBABILITY:xFACTOR; may be repeated")
+      ->allow_extra_args(false)
+      ->group("Faults");
   app.add_option("--device", device,
                  "auto (a GPU where there is one), cpu, cuda (the GPU of this "
                  "worker's place on its host), cuda:INDEX")
@@ -101,6 +112,45 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   app.add_flag("--resume", options.resume,
                "Go on from the newest checkpoint in --checkpoint-dir")
       ->group(group);
+}
+
+void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
+  app.add_option("--sync", sync,
+                 "ps mode's consistency: bsp (every worker, each step), ssp "
+                 "(--staleness), async")
+      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
+      ->capture_default_str();
+  app.add_option("--staleness", staleness,
+                 "ssp: steps that a worker may be ahead of the slowest")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  app.add_option("--backup-workers", backup_workers,
+                 "bsp: a step closes without the last so many gradients of "
+                 "each piece; those are dropped (Chen et al. 2016)")
+      ->check(CLI::Range(0, 4095))
+      ->capture_default_str();
+  app.add_flag("--staleness-lr", staleness_lr,
+               "ssp, async: an update's rate is divided by its staleness "
+               "(Zhang et al. 2016)");
+  app.add_option(
+         "--delay-compensation", delay_compensation,
+         "ssp, async: gradients are corrected by lambda * g * g * (w - "
+         "w when read) (Zheng et al. 2017). Costs the servers a copy of "
+         "the parameters for each worker; 0: none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--local-steps", local_steps,
+                 "ring, bsp: every worker takes so many optimizer steps on its "
+                 "own before all average their parameters (Stich 2019). The "
+                 "optimizer's state is not averaged; a checkpoint holds rank "
+                 "0's")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--record", record,
+                 "ssp, async, backup workers: folder into which the servers "
+                 "record the order of updates, each on its own host");
+  app.add_option("--replay", replay,
+                 "A folder of --record: the same job applies its updates in "
+                 "the recorded order, and ends with the same bits");
 }
 
 void WorkerFlags::AddTrainingFlags(CLI::App& app) {
@@ -149,6 +199,11 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
   add("--epsilon", epsilon, "Of adam and adamw")->check(any);
   add("--lr-schedule", lr_schedule, "constant, step, cosine")
       ->check(CLI::IsMember({"constant", "step", "cosine"}));
+  add("--clip-norm", clip_norm,
+      "Each worker's own gradient is clipped to this global norm before it "
+      "leaves (in every mode; the mean of all is not). Nothing leaves while "
+      "backward runs then. 0: no clipping")
+      ->check(any);
   add("--warmup-epochs", warmup_epochs, "The rate climbs linearly over them")
       ->check(any);
   add("--lr-step-epochs", lr_step_epochs, "step: epochs between decays")
@@ -164,6 +219,10 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
 std::string DataKind(const std::string& data) {
   return absl::StartsWith(data, "digits") ? data
                                           : data.substr(0, data.find(':'));
+}
+
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
 absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
@@ -189,12 +248,26 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   auto wish = ParseDevice(device);
   if (!wish.ok()) return wish.status();
   options.device = *wish;
+  if (options.checkpoint_every % local_steps != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--checkpoint-every=", options.checkpoint_every,
+        " is not a multiple of --local-steps=", local_steps,
+        ": between averagings every worker has parameters of its own"));
+  }
   proto::JobSpec& spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
+  for (const std::string& fault : slow) spec.add_slow(fault);
   spec.set_sync(sync == "bsp"   ? proto::BSP
                 : sync == "ssp" ? proto::SSP
                                 : proto::ASYNC);
   spec.set_staleness(sync == "ssp" ? staleness : 0);
+  spec.set_backup_workers(backup_workers);
+  spec.set_staleness_lr(staleness_lr);
+  spec.set_delay_compensation(delay_compensation);
+  spec.set_local_steps(local_steps);
+  spec.set_record_dir(Absolute(record));
+  spec.set_replay_dir(Absolute(replay));
+  spec.set_clip_norm(clip_norm);
   spec.set_model(model);
   spec.set_data(DataKind(data));
   spec.set_batch_size(batch_size);
@@ -217,6 +290,10 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   if (lr_schedule == "step") {
     settings.mutable_schedule()->set_decay_factor(lr_gamma);
     spec.set_decay_every_epochs(lr_step_epochs);
+  }
+  if (absl::Status s = CheckPolicies(spec, std::max(process.workers, 0));
+      !s.ok()) {
+    return s;
   }
   options.data = data;
   options.same_host = process.SameHostWish();

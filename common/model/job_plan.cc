@@ -16,6 +16,10 @@ double JobPlan::RateAt(int64_t step) const {
   return LearningRate(optimizer.schedule(), optimizer.lr(), step);
 }
 
+int64_t FirstExchange(const proto::JobSpec& spec) {
+  return spec.local_steps() > 1 ? 0 : spec.first_step();
+}
+
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;
   const int64_t samples =
@@ -26,7 +30,8 @@ JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
       spec.steps() > 0 ? spec.steps() : spec.epochs() * plan.steps_per_epoch;
   plan.optimizer = spec.optimizer();
   if (spec.scale_lr()) {
-    plan.optimizer.set_lr(plan.optimizer.lr() * num_workers);
+    plan.optimizer.set_lr(plan.optimizer.lr() *
+                          (num_workers - spec.backup_workers()));
   }
   proto::LrSchedule& schedule = *plan.optimizer.mutable_schedule();
   const auto steps = [&](double epochs) {

@@ -19,6 +19,10 @@ struct JobPlan {
   proto::OptimizerSettings optimizer;
 };
 
+// The number of an exchange's first step: the job's; with local steps, which
+// exchange parameters now and then, these are counted from 0 on.
+int64_t FirstExchange(const proto::JobSpec& spec);
+
 // An epoch gives every worker ceil(dataset_size / num_workers) samples, in
 // batches of batch_size of which the last may be smaller.
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers);

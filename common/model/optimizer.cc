@@ -1,6 +1,7 @@
 #include "common/model/optimizer.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -125,6 +126,15 @@ UpdateFactors Optimizer::Factors(int64_t update, double lr) const {
   return factors;
 }
 
+absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
+                                             int64_t local_steps) {
+  auto optimizer = Create(s);
+  if (!optimizer.ok() || local_steps <= 1) return optimizer;
+  optimizer->kind_ = OptimizerKind::kAssign;
+  optimizer->slot_names_.clear();
+  return optimizer;
+}
+
 void Optimizer::Update(int64_t update, double lr, const void* gradient,
                        float* parameters, absl::Span<float* const> slots,
                        int64_t num_elements) const {
@@ -140,6 +150,9 @@ void Optimizer::Update(int64_t update, double lr, const void* gradient,
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       return AdamLoop(f.adam, g, parameters, slots[0], slots[1], num_elements);
+    case OptimizerKind::kAssign:
+      std::memcpy(parameters, gradient, num_elements * sizeof(float));
+      return;
   }
 }
 

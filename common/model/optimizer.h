@@ -27,6 +27,12 @@ class Optimizer {
   // Errors: an unknown name; a setting out of its range, named with the range.
   static absl::StatusOr<Optimizer> Create(const proto::OptimizerSettings& s);
 
+  // What an exchange applies to the mean of what all workers bring: the same,
+  // or, where that is parameters (common/local_steps.h), an assignment without
+  // state, whatever the rate.
+  static absl::StatusOr<Optimizer> ForMean(const proto::OptimizerSettings& s,
+                                           int64_t local_steps);
+
   // torch's names of the state kept per parameter, e.g. {"momentum_buffer"}.
   // Each is a span as large as the parameters, zero at the start.
   const std::vector<std::string>& slot_names() const { return slot_names_; }

@@ -7,7 +7,8 @@
 
 namespace psring {
 
-enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
+// kAssign takes what it is given for the parameters themselves (local SGD).
+enum class OptimizerKind { kSgd, kMomentum, kNesterov, kAdam, kAdamW, kAssign };
 
 struct MomentumFactors {
   float lr;

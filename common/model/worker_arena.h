@@ -33,6 +33,7 @@ struct alignas(64) ShardSignals {
   std::atomic<uint32_t> attached;  // the shard's: 1, it can read this arena
   std::atomic<uint32_t> used;      // the worker's: 1, it pushes through it
   std::atomic<int64_t> answers;    // pieces answered since the start
+  std::atomic<int64_t> next_step;  // the furthest that they have told
 };
 
 class WorkerArena {

@@ -1,10 +1,13 @@
 #include "common/net/cancellation.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <utility>
+
+#include "absl/time/clock.h"
 
 namespace psring {
 
@@ -19,6 +22,16 @@ void Cancellation::Cancel(absl::Status why) {
   const uint64_t one = 1;
   // The counter starts at 0 and is never read: this cannot fail.
   [[maybe_unused]] ssize_t written = write(fd_, &one, sizeof(one));
+}
+
+absl::Status Cancellation::SleepUntil(absl::Time time) const {
+  while (true) {
+    const absl::Duration left = time - absl::Now();
+    if (left <= absl::ZeroDuration()) return status();
+    const timespec timeout = absl::ToTimespec(left);
+    pollfd cancelled = {fd_, POLLIN, 0};
+    if (ppoll(&cancelled, 1, &timeout, nullptr) > 0) return status();
+  }
 }
 
 absl::Status Cancellation::status() const {

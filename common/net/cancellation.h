@@ -4,6 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/mutex.h"
 
 namespace psring {
@@ -22,6 +23,9 @@ class Cancellation {
 
   // OK until cancelled.
   absl::Status status() const;
+
+  // Blocks until then, or until cancelled; status().
+  absl::Status SleepUntil(absl::Time time) const;
 
   // Readable from the first Cancel on, for ever.
   int fd() const { return fd_; }

@@ -40,6 +40,11 @@ Training WithOptimizer(const std::string& optimizer,
   return training;
 }
 
+Training Named(const std::string& name, Training training) {
+  training.name = name;
+  return training;
+}
+
 class IdentityTest : public ::testing::Test {
  protected:
   // Trains, and gives the last checkpoint's folder.
@@ -107,7 +112,11 @@ INSTANTIATE_TEST_SUITE_P(
         WithOptimizer("momentum", {"--momentum=0.9", "--weight-decay=1e-4"}),
         WithOptimizer("nesterov", {"--momentum=0.9"}),
         WithOptimizer("adam", {"--lr=0.001"}),
-        WithOptimizer("adamw", {"--lr=0.001", "--weight-decay=0.01"})),
+        WithOptimizer("adamw", {"--lr=0.001", "--weight-decay=0.01"}),
+        Named("clipped",
+              WithOptimizer("momentum", {"--momentum=0.9", "--clip-norm=0.3"})),
+        Named("local", WithOptimizer("momentum",
+                                     {"--momentum=0.9", "--local-steps=3"}))),
     ::testing::PrintToStringParamName());
 
 TEST_F(IdentityTest, ThreadsThatShareAServerChangeNothing) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "tests/testing/local_job.h"
 
 namespace psring {
@@ -128,6 +129,84 @@ TEST_P(PlacementTest, AsyncAppliesEveryGradientExactlyOnce) {
   for (size_t i = 0; i < finals[0].size(); ++i) {
     const float last = std::max({finals[0][i], finals[1][i], finals[2][i]});
     ASSERT_EQ(last, 30.0f) << "element " << i;
+  }
+}
+
+absl::Status Push(LocalWorker& worker) {
+  for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+    if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
+  }
+  return worker.exchange->Finish(Soon());
+}
+
+std::vector<float> ParametersOf(const LocalWorker& worker) {
+  const FlatBuffer& p = worker.model.parameters;
+  return {p.data(), p.data() + p.size()};
+}
+
+// The third of three workers pushes its first step when the others have made
+// six: nothing of it is in the parameters, which are those of two workers.
+TEST_P(PlacementTest, ALateGradientIsDroppedAndItsWorkerGoesOnWithTheOpenStep) {
+  const Finals two = Train(
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2), GetParam()),
+      6);
+  LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 3, 2), GetParam());
+  options.spec.set_backup_workers(1);
+  absl::BlockingCounter ahead(2);
+  Finals finals(3);
+  const auto train = TrainBody(6, &finals);
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (worker.rank < 2) {
+      const absl::Status trained = train(worker);
+      ahead.DecrementCount();
+      if (!trained.ok()) return trained;
+    } else {
+      if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+      ahead.Wait();
+      for (float& g : worker.model.gradients.span()) g = 1e6f;
+      if (absl::Status s = Push(worker); !s.ok()) return s;
+      EXPECT_EQ(worker.exchange->step(), 6);
+      finals[2] = ParametersOf(worker);
+    }
+    if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+      return s;
+    }
+    EXPECT_EQ(ParametersOf(worker), two[0]);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  for (const auto& parameters : finals) EXPECT_EQ(parameters, two[0]);
+}
+
+TEST_P(PlacementTest, BackupWorkersEndAtTheSameStepWithTheSameParameters) {
+  for (int backup : {1, 2, 3}) {
+    LocalJobOptions options =
+        Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 4, 2), GetParam());
+    options.shard_threads = 2;
+    options.spec.set_backup_workers(backup);
+    Finals finals(4);
+    const auto body = [&](LocalWorker& worker) -> absl::Status {
+      if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+      for (int64_t end : {20, 50}) {
+        while (worker.exchange->step() < end) {
+          FillGradients(worker, worker.exchange->step());
+          if (absl::Status s = Push(worker); !s.ok()) return s;
+        }
+        EXPECT_EQ(worker.exchange->step(), end);
+        if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+          return s;
+        }
+      }
+      finals[worker.rank] = ParametersOf(worker);
+      return absl::OkStatus();
+    };
+    for (const absl::Status& s : RunLocalJob(options, body)) {
+      EXPECT_TRUE(s.ok()) << s;
+    }
+    for (const auto& parameters : finals) EXPECT_EQ(parameters, finals[0]);
   }
 }
 

@@ -61,6 +61,110 @@ TEST(StepGate, AStepOutOfTurnIsRefused) {
   EXPECT_EQ(gate.OnPush(0, 1), Verdict::kTooEarly);
 }
 
+TEST(StepGate, BackupWorkersCloseAStepAtTheFirstGradientsAndDropTheRest) {
+  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  EXPECT_EQ(gate.OnPush(2, 0), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_THAT(gate.Awaited(), ElementsAre(0, 1));
+  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), ElementsAre(0, 2));
+  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kLate);
+  EXPECT_EQ(gate.next_step(1), 1);
+  EXPECT_FALSE(gate.waiting(1));
+  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kRepeat);
+}
+
+TEST(StepGate, ALateWorkerGoesOnWithTheOpenStep) {
+  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_EQ(gate.OnPush(0, step), Verdict::kAccept);
+    EXPECT_EQ(gate.OnPush(1, step), Verdict::kAccept);
+    EXPECT_THAT(gate.Release(), ElementsAre(0, 1));
+  }
+  EXPECT_EQ(gate.OnPush(2, 0), Verdict::kLate);
+  EXPECT_EQ(gate.next_step(2), 5);
+  EXPECT_EQ(gate.OnPush(2, 5), Verdict::kAccept);
+  EXPECT_EQ(gate.OnPush(1, 5), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), ElementsAre(1, 2));
+}
+
+// Another piece of the model has told its worker of a step that is not open
+// here yet.
+TEST(StepGate, AGradientOfALaterStepIsHeldUntilItsStepIsOpen) {
+  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
+  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), ElementsAre(0, 1));
+  EXPECT_TRUE(gate.waiting(2));
+  EXPECT_EQ(gate.OnPush(1, 1), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), ElementsAre(1, 2));
+}
+
+TEST(StepGate, OfHeldGradientsTheFirstCloseTheStepAndTheRestAreLate) {
+  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/2);
+  EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
+  EXPECT_EQ(gate.OnPush(0, 1), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
+  EXPECT_THAT(gate.Release(), ElementsAre(1));
+  EXPECT_THAT(gate.ReleaseLate(), IsEmpty());
+  EXPECT_THAT(gate.Release(), ElementsAre(2));
+  EXPECT_THAT(gate.ReleaseLate(), ElementsAre(0));
+  EXPECT_EQ(gate.next_step(0), 2);
+}
+
+// The definition of backup workers, checked on random schedules over several
+// pieces: every step of every piece closes with N-b gradients of that step, and
+// all workers end, whatever they leave out.
+TEST(StepGate, BackupWorkersCloseEveryStepOfEveryPieceOnRandomSchedules) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    const int n = 2 + random() % 5;
+    const int backup = 1 + random() % (n - 1);
+    const int num_pieces = 1 + random() % 3;
+    const int64_t total = 15;
+    std::vector<StepGate> gates(num_pieces,
+                                StepGate(proto::BSP, 0, n, 0, backup));
+    std::vector<int64_t> step(n, 0), told(n, 0);
+    std::vector<int> pushed(n, 0), answered(n, 0);
+    const auto answer = [&](int piece, int w) {
+      told[w] = std::max(told[w], gates[piece].next_step(w));
+      if (++answered[w] < num_pieces) return;
+      ASSERT_GT(told[w], step[w]);
+      step[w] = told[w];
+      pushed[w] = answered[w] = 0;
+    };
+    while (true) {
+      std::vector<int> able;
+      for (int w = 0; w < n; ++w) {
+        if (step[w] < total && pushed[w] < num_pieces) able.push_back(w);
+      }
+      if (able.empty()) break;
+      const int w = able[random() % able.size()];
+      const int piece = pushed[w]++;
+      const Verdict verdict = gates[piece].OnPush(w, step[w]);
+      if (verdict == Verdict::kLate) {
+        answer(piece, w);
+        continue;
+      }
+      ASSERT_EQ(verdict, Verdict::kAccept);
+      for (std::vector<int> closed = gates[piece].Release(); !closed.empty();
+           closed = gates[piece].Release()) {
+        ASSERT_EQ(static_cast<int>(closed.size()), n - backup);
+        for (int c : closed) {
+          ASSERT_EQ(gates[piece].clock(c), gates[piece].awaited_step());
+          answer(piece, c);
+        }
+        for (int late : gates[piece].ReleaseLate()) answer(piece, late);
+      }
+    }
+    for (int w = 0; w < n; ++w) ASSERT_EQ(step[w], total);
+    for (const StepGate& gate : gates) ASSERT_EQ(gate.awaited_step(), total);
+  }
+}
+
 // The definition, checked on random schedules: after any push, exactly those
 // accepted workers are free whose clock is within the bound of the slowest's.
 TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/local_steps.h"
 #include "common/model/optimizer.h"
 #include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
@@ -84,10 +85,11 @@ absl::Status RunTestWorker(
     const std::function<absl::Status(LocalWorker&)>& body) {
   const SameHost same_host =
       options.same_host_of ? options.same_host_of(index) : options.same_host;
-  const int num_slots =
-      options.spec.mode() == proto::RING
-          ? Optimizer::Create(options.spec.optimizer())->num_slots()
-          : 0;
+  const int num_slots = options.spec.mode() == proto::RING
+                            ? Optimizer::ForMean(options.spec.optimizer(),
+                                                 options.spec.local_steps())
+                                  ->num_slots()
+                            : 0;
   auto model = FlatModel::Create(LayoutOf(options.spec), same_host, num_slots);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
@@ -119,6 +121,12 @@ absl::Status RunTestWorker(
                                        *worker.member, worker.model);
     status = exchange.status();
     if (status.ok()) worker.exchange = *std::move(exchange);
+  }
+  if (status.ok() && options.spec.local_steps() > 1) {
+    auto local = LocalSteps::Create(std::move(worker.exchange), options.spec,
+                                    options.spec.optimizer(), worker.model);
+    status = local.status();
+    if (status.ok()) worker.exchange = *std::move(local);
   }
   if (status.ok()) status = body(worker);
   return worker.member->Leave(status, Soon());

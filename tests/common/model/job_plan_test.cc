@@ -32,6 +32,8 @@ TEST(JobPlan, ScalesTheRateOnlyWhenAsked) {
   EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.1);
   spec.set_scale_lr(true);
   EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.4);
+  spec.set_backup_workers(2);  // two gradients make a step
+  EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.2);
 }
 
 TEST(JobPlan, TurnsEpochsOfTheScheduleIntoSteps) {

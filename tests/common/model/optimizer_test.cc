@@ -219,5 +219,23 @@ TEST(OptimizerTest, MomentumMustFitTheName) {
               HasSubstr("use --optimizer=sgd"));
 }
 
+// The mean of parameters takes their place; there is no state to it.
+TEST(Optimizer, ForTheMeanOfLocalStepsAssigns) {
+  proto::OptimizerSettings settings;
+  settings.set_name("adam");
+  settings.set_lr(0.1);
+  settings.set_beta1(0.9);
+  settings.set_beta2(0.999);
+  settings.set_epsilon(1e-8);
+  EXPECT_EQ(Optimizer::ForMean(settings, 1)->num_slots(), 2);
+  const auto assign = Optimizer::ForMean(settings, 2);
+  ASSERT_TRUE(assign.ok());
+  EXPECT_EQ(assign->num_slots(), 0);
+  std::vector<float> parameters = {1.0f, 2.0f, 3.0f};
+  const std::vector<float> mean = {4.0f, -0.0f, 1e-40f};
+  assign->Update(7, 0.5, mean.data(), parameters.data(), {}, 3);
+  EXPECT_EQ(parameters, mean);
+}
+
 }  // namespace
 }  // namespace psring

@@ -1,0 +1,21 @@
+// How a worker's gradient of a piece came to a shard, and so where its answer
+// goes.
+#ifndef PSRING_PS_PUSH_H_
+#define PSRING_PS_PUSH_H_
+
+#include <string>
+
+#include "common/net/socket.h"
+
+namespace psring {
+
+struct Push {
+  std::string peer;                // by message: whom to answer
+  Frame payload;                   // by message: the gradient
+  const void* gradient = nullptr;  // where it lies
+  bool in_arena = false;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_PUSH_H_

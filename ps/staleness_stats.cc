@@ -1,0 +1,27 @@
+#include "ps/staleness_stats.h"
+
+#include <algorithm>
+
+namespace psring {
+
+void StalenessStats::Record(int worker, int64_t staleness) {
+  ++updates;
+  sum += staleness;
+  max = std::max(max, staleness);
+  ++histograms[worker][std::min<int64_t>(staleness, kStalenessBins - 1)];
+}
+
+void StalenessStats::Add(const StalenessStats& other) {
+  updates += other.updates;
+  sum += other.sum;
+  max = std::max(max, other.max);
+  if (histograms.empty())
+    histograms = StalenessStats(other.histograms.size()).histograms;
+  for (size_t w = 0; w < other.histograms.size(); ++w) {
+    for (int bin = 0; bin < kStalenessBins; ++bin) {
+      histograms[w][bin] += other.histograms[w][bin];
+    }
+  }
+}
+
+}  // namespace psring

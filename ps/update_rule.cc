@@ -1,0 +1,63 @@
+#include "ps/update_rule.h"
+
+namespace psring {
+
+UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
+                       const Layout& layout, const PieceTable& pieces,
+                       Shard& shard)
+    : plan_(PlanOf(spec, num_workers)),
+      staleness_lr_(spec.staleness_lr()),
+      lambda_(static_cast<float>(spec.delay_compensation())),
+      layout_(layout),
+      pieces_(pieces),
+      shard_(shard),
+      staleness_(num_workers) {
+  // What a resumed run has applied before; see Optimizer::Update.
+  const int64_t updates =
+      FirstExchange(spec) * (spec.sync() == proto::BSP ? 1 : num_workers);
+  versions_.resize(pieces.size(),
+                   {updates, std::vector<int64_t>(num_workers, updates)});
+}
+
+void UpdateRule::OnRead(int piece, int worker) {
+  versions_[piece].read[worker] = versions_[piece].updates;
+  if (lambda_ > 0) shard_.TakeSnapshot(worker, pieces_[piece].range);
+}
+
+void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
+  const int64_t stale = RecordStaleness(piece, contribution.worker);
+  const int64_t update = ++versions_[piece].updates;
+  double rate = RateAt(step);
+  if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
+  const Range range = pieces_[piece].range;
+  if (lambda_ > 0) {
+    shard_.ApplyCompensated(range, contribution.gradient, contribution.worker,
+                            lambda_, update, rate);
+  } else {
+    shard_.Apply(range, contribution.gradient, update, rate);
+  }
+}
+
+void UpdateRule::ApplyMean(int piece, int64_t step,
+                           absl::Span<const Contribution> contributions,
+                           absl::Span<float* const> copies) {
+  std::vector<const void*> gradients;
+  for (const Contribution& contribution : contributions) {
+    RecordStaleness(piece, contribution.worker);
+    gradients.push_back(contribution.gradient);
+  }
+  shard_.ApplySum(layout_.bucket(pieces_[piece].bucket), pieces_[piece].range,
+                  gradients, 1.0f / static_cast<float>(gradients.size()),
+                  ++versions_[piece].updates, RateAt(step), copies);
+}
+
+double UpdateRule::RateAt(int64_t step) const { return plan_.RateAt(step); }
+
+int64_t UpdateRule::RecordStaleness(int piece, int worker) {
+  const int64_t stale =
+      versions_[piece].updates - versions_[piece].read[worker];
+  staleness_.Record(worker, stale);
+  return stale;
+}
+
+}  // namespace psring
