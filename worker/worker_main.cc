@@ -14,6 +14,7 @@
 #include "common/model/policies.h"
 #include "common/process_main.h"
 #include "ps/server.h"
+#include "worker/slowdown.h"
 #include "worker/worker.h"
 
 namespace psring {
@@ -245,6 +246,8 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
+  const auto slowdown = Slowdown::Create(slow, /*seed=*/0);
+  if (!slowdown.ok()) return slowdown.status();
   auto wish = ParseDevice(device);
   if (!wish.ok()) return wish.status();
   options.device = *wish;
