@@ -208,16 +208,23 @@ TEST(NcclCommunicator, BuffersAreRegisteredByAllRanksOrByNone) {
 TEST(NcclCommunicator, WaitsForTheComputeStreamAndGoesOnBesideIt) {
   NcclJob job(2);
   job.RunConnected([](NcclRank& rank, NcclCommunicator& c) {
-    const absl::Span<float> data = DataOn(rank.device, 16);
-    rank.device.Enqueue(kComputeStream, [data, &rank] {
+    FakeDevice& device = rank.device;
+    const absl::Span<float> data = DataOn(device, 16);
+    const Event summed = *device.CreateEvent();
+    device.Stall(kComputeStream);
+    device.Enqueue(kComputeStream, [data, &rank] {
       data[0] = static_cast<float>(rank.rank + 1);
       return absl::OkStatus();
     });
     EXPECT_TRUE(EnqueueBucket(c, data).ok());
-    rank.device.Stall(kComputeStream);
+    EXPECT_TRUE(device.Record(summed, c.stream()).ok());
+    EXPECT_EQ(Await(device, summed, VerySoon(), rank.cancellation).code(),
+              absl::StatusCode::kDeadlineExceeded);
+    device.Release();
+    device.Stall(kComputeStream);  // comes too late to matter
     EXPECT_TRUE(c.Drain(Soon()).ok());
     EXPECT_EQ(data[0], 3.0f);
-    rank.device.Release();
+    device.Release();
   });
 }
 
