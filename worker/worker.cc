@@ -101,8 +101,9 @@ absl::Status WorkerRun::Load() {
   auto optimizer = Optimizer::ForMean(spec_.optimizer(), spec_.local_steps());
   if (!optimizer.ok()) return optimizer.status();
   num_slots_ = optimizer->num_slots();
-  auto slowdown = Slowdown::Create({spec_.slow().begin(), spec_.slow().end()},
-                                   static_cast<uint64_t>(spec_.seed()));
+  auto slowdown = Slowdown::Create(
+      std::vector<std::string>(spec_.slow().begin(), spec_.slow().end()),
+      static_cast<uint64_t>(spec_.seed()));
   if (!slowdown.ok()) return slowdown.status();
   slowdown_ = *std::move(slowdown);
   if (absl::Status s = ChooseBackend(); !s.ok()) return s;
