@@ -20,17 +20,25 @@ const chartTools = (function () {
     };
   }
 
-  // The standard labels, their boxes drawn as the lines' dashes go.
+  // The standard labels as lines, dashed as in the picture.
   const dashedLabels = (chart) =>
     Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label) => ({
       ...label,
+      pointStyle: 'line',
       lineDash: chart.data.datasets[label.datasetIndex].borderDash || [],
     }));
 
   const legend = (more) => ({
     position: 'bottom',
-    labels: {color: colour('--text'), boxWidth: 36, boxHeight: 0,
-             generateLabels: dashedLabels, ...more},
+    labels: {
+      color: colour('--text'),
+      usePointStyle: true,
+      pointStyleWidth: 36,
+      boxHeight: 8,
+      generateLabels: dashedLabels,
+      sort: (a, b) => a.datasetIndex - b.datasetIndex,
+      ...more,
+    },
   });
 
   // A titled canvas at the end of `container`; `rem` is its height.

@@ -32,9 +32,8 @@ constexpr char kExample[] =
     "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
     "--data=mnist:/data/mnist";
 
-// Those that say where, not what: another value makes the same study.
-constexpr const char* kNotOfTheStudy[] = {"--help", "--out", "--ps-binary",
-                                          "--worker-binary", "--rank-binary"};
+// Where, not what: another folder holds the same study.
+constexpr const char* kNotOfTheStudy[] = {"--help", "--out"};
 
 // Flags as the user gives them.
 struct Flags {
@@ -128,12 +127,16 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
     const CLI::App& app, const AxisValues& values, const Args& passed_on) {
   std::vector<std::pair<std::string, std::string>> flags;
   for (size_t i = 0; i < Axes().size(); ++i) {
-    flags.push_back({Axes()[i].flag, absl::StrJoin(values[i], ",")});
+    const bool whole = Axes()[i].kind == AxisKind::kWhole;
+    flags.push_back(
+        {Axes()[i].flag, absl::StrJoin(values[i], whole ? "; " : ",")});
   }
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     const auto is_name = [&](const char* other) { return name == other; };
-    if (std::any_of(std::begin(kNotOfTheStudy), std::end(kNotOfTheStudy),
+    // A hidden flag has no name here.
+    if (name.empty() ||
+        std::any_of(std::begin(kNotOfTheStudy), std::end(kNotOfTheStudy),
                     is_name) ||
         std::any_of(Axes().begin(), Axes().end(),
                     [&](const Axis& axis) { return name == axis.flag; })) {

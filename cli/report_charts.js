@@ -112,7 +112,6 @@
             ...legend({
               filter: (item, all) => !all.datasets[item.datasetIndex].isBand &&
                 !all.datasets[item.datasetIndex].isExtra,
-              sort: (a, b) => a.datasetIndex - b.datasetIndex,
             }),
             onClick: toggle,
           },
@@ -150,7 +149,7 @@
     label.split(', ').flatMap((part) => part.match(/.{1,18}/g));
 
   const heightOf = (labels) =>
-    5 + labels.reduce((sum, label) => sum + 1 + broken(label).length, 0);
+    5 + labels.reduce((sum, label) => sum + 0.6 + 0.9 * broken(label).length, 0);
 
   function drawBars(canvas, labels, datasets, x, more) {
     const y = axis('', {type: 'category', stacked: x.stacked});
@@ -191,6 +190,7 @@
     const labels = data.rates.map((rate) => rate.label);
     const canvas = figure(container, 'Images a second',
                           'Images a second of every way', heightOf(labels));
+    canvas.closest('figure').className = 'wide';
     return () => drawBars(canvas, labels, [{
       label: 'images/s',
       backgroundColor: seriesColour(0),
@@ -208,7 +208,8 @@
 
   function scaling(container, study) {
     const draw = (key, title, unit) => {
-      const canvas = figure(container, title, title);
+      const canvas = figure(container, title, title,
+                            18 + 1.2 * study.lines.length);
       return () => {
         const sets = study.lines.map((line, i) => ({
           ...look(i, study.lines.length), label: line.label, pointRadius: 4,

@@ -109,7 +109,16 @@ json ScalingJson(const Comparison& comparison) {
   return scaling;
 }
 
-// Over all seeds.
+bool AnyIsStale(const StalenessHistogram& histogram) {
+  for (const auto& [rank, counts] : histogram) {
+    for (size_t i = 1; i < counts.size(); ++i) {
+      if (counts[i] > 0) return true;
+    }
+  }
+  return false;
+}
+
+// Over all seeds; without the ways in which nothing ever was stale.
 json StalenessJson(const Comparison& comparison) {
   json all = json::array();
   for (const Variant& variant : comparison.variants) {
@@ -121,7 +130,7 @@ json StalenessJson(const Comparison& comparison) {
         for (size_t i = 0; i < counts.size(); ++i) bins[i] += counts[i];
       }
     }
-    if (sum.empty()) continue;
+    if (!AnyIsStale(sum)) continue;
     json workers = json::array();
     for (const auto& [rank, counts] : sum) {
       workers.push_back({{"rank", rank}, {"counts", counts}});

@@ -42,6 +42,14 @@ absl::StatusOr<json> ReadJson(const std::string& path) {
   return value;
 }
 
+// What a process that was killed left half written.
+void RemoveTemporaries(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".tmp") fs::remove(entry.path(), ignored);
+  }
+}
+
 // The same study's, or the first.
 absl::Status TakeManifest(const fs::path& folder, const StudySetup& setup) {
   const std::string path = folder / kManifest;
@@ -73,6 +81,8 @@ absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
                      ". Wait for it, or choose another folder"));
   }
   if (!locked.ok()) return locked;
+  RemoveTemporaries(path);
+  RemoveTemporaries(fs::path(path) / kRuns);
   if (auto s = TakeManifest(path, setup); !s.ok()) return s;
   return std::unique_ptr<StudyFolder>(new StudyFolder(path, *std::move(lock)));
 }

@@ -135,8 +135,15 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
   return absl::StrCat(Prefix(group), text, unreached);
 }
 
-// "2.9 times as long", "0.8 times as long", "as long"; nothing where one of
-// them did not reach the target.
+// "1.20 times as fast", "as fast", "1.03 times as fast (no clear difference)".
+std::string Compared(double ratio, bool tied, const char* as) {
+  const std::string times = FormatTimes(ratio);
+  if (times == FormatTimes(1)) return absl::StrCat("as ", as);
+  return absl::StrCat(times, " times as ", as,
+                      tied ? " (no clear difference)" : "");
+}
+
+// "ring 2.9 times as long"; nothing where the other did not reach the target.
 std::string Effect(const Comparison& comparison, const Variant& base,
                    const Variant& other) {
   const auto before = SecondsToTarget(comparison, base);
@@ -145,11 +152,9 @@ std::string Effect(const Comparison& comparison, const Variant& base,
   if (!now) return absl::StrCat(mode, " does not get there with every seed");
   if (!before || before->mean <= 0) return "";
   const bool one = base.runs.size() == 1 && other.runs.size() == 1;
-  if (Tied({"", *before, one}, {"", *now, one})) {
-    return absl::StrCat(mode, " as long");
-  }
-  return absl::StrCat(mode, " ", FormatTimes(now->mean / before->mean),
-                      " times as long");
+  const bool tied = Tied({"", *before, one}, {"", *now, one});
+  return absl::StrCat(mode, " takes ",
+                      Compared(now->mean / before->mean, tied, "long"));
 }
 
 // What another value of the axis than its first does to every mode, a sentence
@@ -173,15 +178,9 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
     }
     if (effects.empty()) continue;
     headlines->push_back(absl::StrCat(
-        modes.label, ": to ", FormatPercent(comparison.target_accuracy), ", ",
-        Listing(effects), " as with ", ValueLabel(axis, values[0]), "."));
+        modes.label, ", against ", ValueLabel(axis, values[0]), ": to ",
+        FormatPercent(comparison.target_accuracy), " ", Listing(effects), "."));
   }
-}
-
-// "1.20 times as fast", "as fast"; `ratio` says how much more of it.
-std::string Compared(double ratio, bool tied, const char* as) {
-  if (tied) return absl::StrCat("as ", as);
-  return absl::StrCat(FormatTimes(ratio), " times as ", as);
 }
 
 Spread SecondsPerStep(const Variant& variant) {

@@ -64,6 +64,7 @@ void WriteServerMetrics(const FakeTraining& training) {
   json end = End(60, 1.0, 60 * 2 * 87360);
   end["staleness_mean"] = 0.25;
   end["staleness_max"] = 2;
+  // Worker 1 is the slower one.
   end["staleness_histogram"] = {{"0", {50, 8, 2}}, {"1", {30, 20, 10}}};
   writer.Write(end);
 }

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "tests/cli/run_psring.h"
 #include "tests/testing/process.h"
@@ -17,7 +19,6 @@ namespace psring {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 // Says what is wrong with the page once its charts are drawn.
 constexpr char kInspection[] = R"(<script>
@@ -42,7 +43,7 @@ addEventListener('load', () => {
 std::string Frame(int width) {
   return absl::StrCat(
       "<!DOCTYPE html><script>onmessage = (e) => document.title = e.data;"
-      "</script><iframe src=\"report.html\" width=\"",
+      "</script><iframe src=\"page.html\" width=\"",
       width, "\" height=\"2000\" style=\"border: 0\"></iframe>");
 }
 
@@ -54,6 +55,15 @@ std::string FindBrowser() {
   return "";
 }
 
+// The lines of `text` that have `part` in them.
+std::string LinesWith(const std::string& part, const std::string& text) {
+  std::string lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StrContains(line, part)) absl::StrAppend(&lines, line, "\n");
+  }
+  return lines;
+}
+
 class ReportBrowserTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,14 +71,11 @@ class ReportBrowserTest : public testing::Test {
     if (browser_.empty()) {
       GTEST_SKIP() << "no chromium in /usr/bin: the report is not rendered";
     }
-    const Ran ran =
-        RunPsring({"compare", "--out=" + out_, "--seeds=3", "--workers=1,2",
-                   "--slow=none", "--slow=worker:0:x3", "--epochs=3"});
-    ASSERT_EQ(ran.code, 0) << ran.output;
-    std::ofstream(out_ + "/report.html", std::ios::app) << kInspection;
+    std::filesystem::remove_all(out_);
   }
 
-  // What the browser makes of the page, and what it says meanwhile.
+  // What the browser makes of a frame with the page, and what it says
+  // meanwhile.
   std::string Render(int width, bool dark) {
     std::ofstream(out_ + "/frame.html") << Frame(width);
     const Ran ran = RunProcess(
@@ -84,22 +91,43 @@ class ReportBrowserTest : public testing::Test {
     return ran.output;
   }
 
-  std::string browser_;
-  const std::string out_ = testing::TempDir() + "browser-study";
-};
-
-TEST_F(ReportBrowserTest, DrawsEverythingWithoutAWordOnTheConsole) {
-  for (const int width : {390, 1280}) {
-    for (const bool dark : {false, true}) {
-      const std::string page = Render(width, dark);
-      // 4 courses for each of 4 circumstances, the rates, 2 of scaling, a
-      // histogram for each of 12 ways with servers, the parts of a step.
-      EXPECT_THAT(page,
-                  HasSubstr(absl::StrCat("<title>", width, " wide, 32 charts, ",
-                                         dark ? "dark" : "light")));
-      EXPECT_THAT(page, Not(HasSubstr(":CONSOLE")));
+  // Renders OUT/PAGE, which is added to, in every way.
+  void ExpectDraws(const std::string& page, int num_charts) {
+    std::filesystem::rename(out_ + "/" + page, out_ + "/page.html");
+    std::ofstream(out_ + "/page.html", std::ios::app) << kInspection;
+    for (const int width : {390, 1280}) {
+      for (const bool dark : {false, true}) {
+        const std::string output = Render(width, dark);
+        EXPECT_EQ(LinesWith(":CONSOLE", output), "");
+        EXPECT_THAT(
+            LinesWith("<title>", output),
+            HasSubstr(absl::StrCat("<title>", width, " wide, ", num_charts,
+                                   " charts, ", dark ? "dark" : "light")));
+      }
     }
   }
+
+  std::string browser_;
+  const std::string out_ = testing::TempDir() + "browser";
+};
+
+TEST_F(ReportBrowserTest, DrawsAStudyWithoutAWordOnTheConsole) {
+  const Ran ran =
+      RunPsring({"compare", "--out=" + out_, "--seeds=3", "--workers=1,2",
+                 "--slow=none", "--slow=worker:0:x3", "--epochs=3"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  // 4 courses for each of 4 circumstances, the rates, 2 of scaling, a histogram
+  // for each of 12 ways with servers, the parts of a step.
+  ExpectDraws("report.html", 32);
+}
+
+TEST_F(ReportBrowserTest, DrawsABenchmarkWithoutAWordOnTheConsole) {
+  const Ran ran = RunProcess(
+      {PsringBinary(), "bench", "allreduce", "--sizes=1KB,10KB", "--ranks=2",
+       "--iterations=20", "--peers=none", "--out=" + out_},
+      absl::Now() + absl::Minutes(2));
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  ExpectDraws("bench.html", 1);
 }
 
 }  // namespace

@@ -72,6 +72,14 @@ TEST_F(StudyFolderTest, TwoAtOnceAreRefused) {
   EXPECT_EQ(OpenError(), "");
 }
 
+TEST_F(StudyFolderTest, WhatAKilledProcessLeftHalfWrittenGoesAway) {
+  const std::string left = path_ + "/runs/run-000.json.4711.tmp";
+  std::filesystem::create_directories(path_ + "/runs");
+  std::ofstream(left) << "{";
+  EXPECT_EQ(OpenError(), "");
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(StudyFolderTest, AManifestThatIsNoneIsNamed) {
   std::filesystem::create_directories(path_);
   std::ofstream(path_ + "/study.json") << "[1]";

@@ -86,8 +86,8 @@ TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
       ElementsAre(
           HasSubstr("1 worker: 90.00% accuracy is reached first by ring"),
           HasSubstr("2 workers: 90.00% accuracy is reached first by ring"),
-          "2 workers: to 90.00%, ps-bsp 0.50 times as long and ring "
-          "0.33 times as long as with 1 worker."));
+          "2 workers, against 1 worker: to 90.00% ps-bsp takes 0.50 "
+          "times as long and ring takes 0.33 times as long."));
   EXPECT_THAT(Questions(comparison),
               ElementsAre(HasSubstr("Which way"), HasSubstr("more workers")));
 }
@@ -108,6 +108,18 @@ TEST(Findings, SplitTheTimeIntoStepsAndTheirPace) {
       Contains("Against ps-bsp, ps-async is 2.00 times as fast per step and "
                "needs 1.25 times as many steps; ring is 1.68 times as fast per "
                "step and needs as many steps."));
+}
+
+TEST(Findings, ARatioWithinTheScatterIsMarked) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+              {RunOf({}, 4, 1.0), RunOf({{"seed", "1"}}, 4, 3.0),
+               RunOf({{"mode", "ring"}}, 4, 1.0),
+               RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 2.0)},
+              0);
+  EXPECT_THAT(Findings(comparison),
+              Contains("Against ps-bsp, ring is 1.33 times as fast (no clear "
+                       "difference) per step and needs as many steps."));
 }
 
 TEST(Findings, SayWhetherTheTwoSynchronousModesAgree) {
