@@ -19,7 +19,6 @@ namespace {
 // Of tbf: what may go out at once, and how long a packet may wait for its turn
 // before it is dropped. The burst is a head start on the rate, so it is short;
 // at 1 Gbit/s it still takes a packet of 64 KiB, which need not be cut then.
-constexpr double kBurstSeconds = 0.55e-3;
 constexpr int64_t kLeastBurstBytes = 4096;
 constexpr char kQueue[] = "50ms";
 

@@ -29,6 +29,9 @@ class Hosts {
 
   int count() const { return static_cast<int>(holders_.size()); }
 
+  // That an idle link is ahead of its rate.
+  static constexpr double kBurstSeconds = 0.55e-3;
+
   static std::string AddressOf(int host);
   // The name of the link's device on every host.
   static constexpr char kInterface[] = "eth0";

@@ -10,6 +10,7 @@
 #include "cli/doctor.h"
 #include "cli/flags.h"
 #include "cli/launch.h"
+#include "cli/predict.h"
 #include "cli/usage.h"
 #include "cli/version.h"
 
@@ -37,6 +38,7 @@ int Main(const Args& all) {
   if (subcommand == "launch") return Launch(args);
   if (subcommand == "compare") return RunCompare(args);
   if (subcommand == "bench") return RunBench(args);
+  if (subcommand == "predict") return RunPredict(args);
   if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "--version") return PrintVersion();
   if (subcommand == "--help" || subcommand == "-h" || subcommand == "help") {
