@@ -76,6 +76,8 @@
   function countAxis(title, values) {
     const plain = axis(title, {type: 'logarithmic'});
     plain.ticks = {...plain.ticks, autoSkip: true};
+    plain.min = Math.min(...values);
+    plain.max = Math.max(...values);
     plain.afterBuildTicks = (scale) => {
       scale.ticks = values.map((value) => ({value}));
     };
@@ -83,9 +85,22 @@
     return plain;
   }
 
-  function timeAxis(title) {
-    const plain = axis(title, {beginAtZero: true});
-    plain.ticks = {...plain.ticks, callback: (value) => time(value)};
+  function timeAxis() {
+    const plain = axis('mean step', {beginAtZero: true});
+    plain.ticks = {...plain.ticks,
+                   callback: (value) => (value === 0 ? '0' : time(value))};
+    return plain;
+  }
+
+  // Few servers of many workers are slower than all else by orders: labels at
+  // 1, 2 and 5 times powers of ten.
+  function logTimeAxis() {
+    const plain = axis('mean step', {type: 'logarithmic'});
+    const labelled = (value) =>
+      [1, 2, 5].includes(+(value / 10 ** Math.floor(
+        Math.log10(value) + 1e-9)).toPrecision(6));
+    plain.ticks = {...plain.ticks, autoSkip: true,
+                   callback: (value) => (labelled(value) ? time(value) : '')};
     return plain;
   }
 
@@ -106,7 +121,7 @@
   const pictures = [
     {title: 'A step, against hosts',
      x: () => countAxis('hosts with a worker', hosts),
-     y: () => timeAxis('mean step'), format: time,
+     y: timeAxis, format: time,
      datasets: () => [
        ...againstHosts((p) => p.step_s),
        computeLine(scales.map((scale) => ({
@@ -121,7 +136,7 @@
       return {
         title: scale.hosts + ' hosts, against servers',
         x: () => countAxis('hosts with nothing but a server', counts),
-        y: () => timeAxis('mean step'), format: time,
+        y: logTimeAxis, format: time,
         datasets: () => againstServers(scale)};
     }),
   ];

@@ -65,6 +65,28 @@ TEST(BenchCells, HoldARowForEveryContender) {
                                     "3.75 GB/s", "4.00", "1.000", "2.00"));
 }
 
+TEST(BenchCells, OnSeveralHostsHoldPredictedAgainstMeasured) {
+  BenchResults results = Sample();
+  EXPECT_EQ(PointCells(results)[0].back(), "x psring");
+  results.hosts = 4;
+  results.points[0].predicted_seconds = 0.021;
+  const auto cells = PointCells(results);
+  EXPECT_EQ(cells[0].back(), "predicted");
+  EXPECT_EQ(cells[1].back(), "21.0 ms (+5%)");
+  EXPECT_EQ(cells[2].back(), "-");
+  EXPECT_THAT(Describe(results.points[0]),
+              HasSubstr("predicted 21.0 ms (+5%)"));
+}
+
+TEST(BenchJson, HoldsThePredictionWhereThereIsOne) {
+  BenchResults results = Sample();
+  EXPECT_TRUE(ToJson(results)["points"][0]["predicted_s"].is_null());
+  results.points[0].predicted_seconds = 0.021;
+  const auto point = ToJson(results)["points"][0];
+  EXPECT_EQ(point["predicted_s"], 0.021);
+  EXPECT_NEAR(point["prediction_error"], 0.05, 1e-9);
+}
+
 TEST(BenchCells, TrainingIsComparedWithOneWorkerAndWithDdp) {
   const auto cells = TrainCells(Sample());
   ASSERT_EQ(cells.size(), 4u);
