@@ -6,10 +6,10 @@
 // A packet comes in while it goes out: it is there when the slower of both
 // links has passed it and the latency is over. What waits for a busy link waits
 // without loss. TCP's flows share a link
-// fairly in the long run and not at all in the short: whose turn it is is drawn
-// at random, so that of several flows that are awaited together one is always
-// late. fair_flows: it is the one's that has carried the least part of what it
-// has to, which is what formulas assume.
+// unevenly for as long as a step takes: whose turn it is is drawn at random,
+// with a weight that each flow draws once, so that of several flows that are
+// awaited together one is always late. fair_flows: it is the one's that has
+// carried the least part of what it has to, which is what formulas assume.
 //
 // A node can stand for `count` equal hosts that do the same at the same
 // instants: its messages then say to how many hosts each of them sends so many
@@ -82,6 +82,7 @@ class Network {
   struct Lane {
     int first = -1;  // in waiting_
     int last = -1;
+    double weight = 0;  // of its turns; 0: not drawn yet
     double load = 1;
     double carried = 0;
   };
@@ -108,7 +109,10 @@ class Network {
   void Add(double at, Kind kind, const Message& message);
   void StartNext(Node& node);
   // In node.turns.
-  size_t NextTurn(const Node& node);
+  size_t NextTurn(Node& node);
+  size_t DrawTurn(Node& node);
+  double DrawWeight();
+  double Uniform();
   // When so many bytes of it have arrived, that its sender is through with at
   // `sent`.
   double Arrival(const Message& message, double bytes, double sent);
