@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "cli/link_spec.h"
 #include "cli/machine.h"
 #include "cli/mode_spec.h"
 #include "cli/version.h"
@@ -201,6 +202,16 @@ absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLinks(const std::vector<Point>& runs) {
+  for (const Point& run : runs) {
+    const std::string& link = ValueOf(run, "link");
+    if (link == kNone) continue;
+    const auto spec = ParseLink(link, std::stoi(ValueOf(run, "workers")));
+    if (!spec.ok()) return spec.status();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::variant<ComparePlan, int> PlanCompare(const Args& args) {
@@ -214,6 +225,7 @@ std::variant<ComparePlan, int> PlanCompare(const Args& args) {
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
   if (s.ok()) s = CheckWorkerFlags(*values, passed_on);
+  if (s.ok()) s = CheckLinks(AllRuns(*values));
   if (!s.ok()) return UsageError(app, std::string(s.message()));
   ComparePlan plan;
   plan.job = SharedJob(flags, *values, passed_on);

@@ -1,10 +1,13 @@
 #include "cli/mode_run.h"
 
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bench/hosts.h"
+#include "cli/link_spec.h"
 #include "cli/metrics_reader.h"
 #include "cli/mode_spec.h"
 #include "cli/progress.h"
@@ -55,6 +58,23 @@ absl::StatusOr<RunResult> Collect(const Point& point,
   return result;
 }
 
+absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
+                                                    Job* job) {
+  const auto link = ParseLink(ValueOf(point, "link"), job->workers);
+  if (!link.ok()) return link.status();
+  const int servers = job->mode == "ps" ? job->servers : 0;
+  auto hosts = Hosts::Create(link->RatesOf(job->workers, servers));
+  if (!hosts.ok()) return hosts.status();
+  for (int rank = 0; rank < job->workers; ++rank) {
+    job->worker_prefixes.push_back((*hosts)->PrefixOf(rank));
+  }
+  for (int s = 0; s < servers; ++s) {
+    job->server_prefixes.push_back((*hosts)->PrefixOf(job->workers + s));
+  }
+  job->coordinator_address = Hosts::AddressOf(servers > 0 ? job->workers : 0);
+  return hosts;
+}
+
 }  // namespace
 
 Job JobOf(const Point& point, Job job) {
@@ -90,6 +110,12 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   std::filesystem::create_directory(job.metrics_dir, error);
   std::filesystem::create_directory(checkpoints, error);
   job.worker_flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
+  std::unique_ptr<Hosts> hosts;  // they end with it
+  if (ValueOf(point, "link") != kNone) {
+    auto made = PlaceOnHosts(point, &job);
+    if (!made.ok()) return made.status();
+    hosts = *std::move(made);
+  }
   const absl::Time start = absl::Now();
   const absl::Status s =
       Train(ValueOf(point, "mode"), job, cancellation, exit_code);

@@ -35,6 +35,10 @@ constexpr Axis kAxes[] = {
     {"slow", "--slow", "--slow", AxisKind::kWhole, kNone, "slow=$",
      "What does a slow worker change?",
      "a fault of speed, as psring worker takes it; given again: one more"},
+    {"link", "--link", nullptr, AxisKind::kWhole, kNone, "link=$",
+     "What does a slow link change?",
+     "every process on a host of its own (as root), with links of a RATE such "
+     "as 1gbit, or of worker:RANK:RATE alone; given again: one more"},
     {"compress", "--compress", "--compress", AxisKind::kWords, kNone,
      "compress=$", "What does compression change?",
      "of gradients, as psring worker takes it: none, or none,fp16"},

@@ -17,10 +17,6 @@ using proto::WireHeader;
 
 namespace {
 
-// How many pieces the pushes of a link may be ahead of their answers: 512 KiB,
-// some 4 ms of a 1 Gbit/s link. More lets workers drift apart; less leaves the
-// link idle where a push and its answer take long.
-constexpr int kWindowPieces = 4;
 constexpr int kNoWindow = std::numeric_limits<int>::max();
 
 // Buckets that come closer together than this wait for nothing but the window.

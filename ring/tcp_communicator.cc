@@ -16,10 +16,6 @@ namespace {
 
 using proto::WireHeader;
 
-// 256 KiB: large enough that a message's cost vanishes, small enough that all
-// hops of a 25 MB bucket are busy at once.
-constexpr int64_t kSegmentElements = 64 * 1024;
-
 // A peer that has done its part may be some collectives ahead.
 constexpr uint64_t kMaxAhead = 64;
 
