@@ -69,8 +69,9 @@ absl::StatusOr<std::unique_ptr<Child>> StartHolder(const std::string& name) {
 }
 
 std::string ShapeOf(double bits_per_s) {
-  const int64_t burst = std::max(
-      kLeastBurstBytes, static_cast<int64_t>(bits_per_s / 8 * kBurstSeconds));
+  const int64_t burst =
+      std::max(kLeastBurstBytes,
+               static_cast<int64_t>(bits_per_s / 8 * Hosts::kBurstSeconds));
   return absl::StrFormat("root tbf rate %.0fbit burst %d latency %s",
                          bits_per_s, burst, kQueue);
 }

@@ -99,8 +99,8 @@ TEST_F(PredictTest, SimulatesTheServersThatAreAskedFor) {
 
 TEST_F(PredictTest, TakesTheModelFromAComparison) {
   const std::string report = Write("report.json", R"({
-    "setup": {"model": "lenet"},
-    "modes": [
+    "setup": {"flags": {"--model": "lenet"}},
+    "runs": [
       {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
        "steps": [{"step": 10, "seconds": 0.2}, {"step": 50, "seconds": 1.0},
                  {"step": 100, "seconds": 2.0}]},
@@ -132,15 +132,15 @@ TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
 TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   const std::vector<std::pair<std::string, std::string>> kWrong = {
       {"[1]", "is no JSON object"},
-      {"{}", "has no modes"},
-      {R"({"modes": []})", "has no modes[0]"},
-      {R"({"modes": [{"seconds": 1, "num_steps": 5}]})",
-       "has no modes[0].num_parameters"},
-      {R"({"modes": [{"seconds": "1", "num_steps": 5}]})",
-       "modes[0].seconds of"},
-      {R"({"modes": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
+      {"{}", "has no runs"},
+      {R"({"runs": []})", "has no runs[0]"},
+      {R"({"runs": [{"seconds": 1, "num_steps": 5}]})",
+       "has no runs[0].num_parameters"},
+      {R"({"runs": [{"seconds": "1", "num_steps": 5}]})",
+       "runs[0].seconds of"},
+      {R"({"runs": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
                       "steps": [{"step": 1}]}]})",
-       "has no modes[0].steps[0].seconds"},
+       "has no runs[0].steps[0].seconds"},
       {R"({"links": []})", "has no links[0]"},
       {R"({"links": [{"median_bits_per_s": 0}]})",
        "links[0].median_bits_per_s of"},
