@@ -20,6 +20,15 @@ using proto::WireHeader;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
 
+// Of a worker's piece; worker -1: of all workers'.
+SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece) {
+  return {.step = step,
+          .bytes = piece.range.size() * static_cast<int64_t>(sizeof(float)),
+          .bucket = piece.bucket,
+          .peer = worker,
+          .peer_role = "worker"};
+}
+
 }  // namespace
 
 ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
@@ -55,7 +64,9 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
+    TimelineSpan idle(options_.track, "idle");
     if (absl::Status s = Wait(sockets, fds, next_check); !s.ok()) return s;
+    idle.End();
     if (!stop.status().ok()) return absl::OkStatus();
     if (absl::Status s = HandleMessages(); !s.ok()) return s;
     doorbell_.Clear();
@@ -90,6 +101,9 @@ absl::Status ShardServer::HandleMessages() {
 // A worker of this host has pushed its gradients of a bucket.
 bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
   last_message_[worker] = absl::Now();
+  TimelineSpan span(
+      options_.track, "receive",
+      {.step = step, .bucket = bucket, .peer = worker, .peer_role = "worker"});
   for (int index : pieces_.of_bucket(bucket)) {
     PieceState& state = states_[index];
     Push push;
@@ -198,6 +212,9 @@ void ShardServer::TakePull(PieceState& state, int worker,
 absl::Status ShardServer::OnPush(DataMessage message) {
   auto found = FindPiece(message.header);
   if (!found.ok()) return found.status();
+  TimelineSpan span(options_.track, "receive",
+                    ArgsOf(static_cast<int>(message.header.sender()),
+                           message.header.step(), (*found)->piece));
   Push push;
   push.peer = std::move(message.peer);
   push.payload = std::move(message.payload);
@@ -300,6 +317,8 @@ void ShardServer::ReleaseWorkers(PieceState& state) {
 }
 
 void ShardServer::ApplyOne(PieceState& state, int worker, int64_t step) {
+  TimelineSpan span(options_.track, "update",
+                    ArgsOf(worker, step, state.piece));
   Push& push = state.pushes[worker];
   rule_.ApplyOne(state.index, step, {worker, push.gradient});
   push.payload = Frame();
@@ -316,8 +335,10 @@ void ShardServer::ApplyStep(PieceState& state,
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(host_->parameters(w, state.piece.range.begin));
   }
-  rule_.ApplyMean(state.index, state.gate.clock(workers[0]) - 1, contributions,
-                  copies);
+  const int64_t step = state.gate.clock(workers[0]) - 1;
+  TimelineSpan span(options_.track, "update", ArgsOf(-1, step, state.piece));
+  rule_.ApplyMean(state.index, step, contributions, copies);
+  span.End();
   for (int w : workers) state.pushes[w].payload = Frame();
 }
 
@@ -331,6 +352,8 @@ void ShardServer::AnswerLate(PieceState& state, int worker) {
 // them until all of its answers are there, or by message. `in_place`: they are
 // in its arena already.
 void ShardServer::Answer(PieceState& state, int worker, bool in_place) {
+  TimelineSpan span(options_.track, "answer",
+                    ArgsOf(worker, state.gate.clock(worker) - 1, state.piece));
   const Push& push = state.pushes[worker];
   if (!push.in_arena) {
     ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);

@@ -21,6 +21,7 @@
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
 #include "ps/piece_table.h"
@@ -47,6 +48,7 @@ struct ShardServerOptions {
   // The order of updates is written to one and taken from the other; null: not.
   UpdateLogWriter* record = nullptr;
   Replay* replay = nullptr;
+  Track* track = nullptr;  // of the shard's thread; null: no timeline
 };
 
 class ShardServer {

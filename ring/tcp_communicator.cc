@@ -37,7 +37,10 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   return communicator;
 }
 
-void TcpCommunicator::Connect(const proto::Welcome& job) { job_ = job; }
+void TcpCommunicator::Connect(const proto::Welcome& job, Track* track) {
+  job_ = job;
+  track_ = track;
+}
 
 void TcpCommunicator::UseNodes(std::vector<Node> nodes,
                                std::unique_ptr<LocalGroup> group) {
@@ -226,6 +229,10 @@ absl::Status TcpCommunicator::OnSegment(Collective& c, int route, int visit,
                                         Range range, Frame payload) {
   const std::vector<Visit>& visits = c.routes[route].visits;
   const Visit& here = visits[visit];
+  TimelineSpan span(track_, here.num_ranks > 0 ? "sum" : "copy",
+                    {.bytes = static_cast<int64_t>(payload.size()),
+                     .peer = visits[visit - 1].agent,
+                     .peer_role = "worker"});
   for (int i = 0; i < here.num_ranks; ++i) {
     const int rank = (here.first_rank + i) % size();
     AddInto(payload.data(), DataOf(c, rank) + range.begin, range.size());
@@ -261,6 +268,8 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) {
       if (absl::Now() > c.deadline) return Late(c);
+      TimelineSpan span(track_, "await",
+                        {.peer = Awaited(c), .peer_role = "worker"});
       if (absl::Status s = Wait({listener_.get()}, cancellation_, c.deadline);
           !s.ok()) {
         return s;
@@ -309,16 +318,21 @@ void TcpCommunicator::Drop(const std::string& peer, const absl::Status& why) {
                endpoint(), std::string(why.message()));
 }
 
-absl::Status TcpCommunicator::Late(const Collective& c) const {
+int TcpCommunicator::Awaited(const Collective& c) const {
   for (const auto& [place, inflow] : c.inflows) {
     if (inflow.received == inflow.segments.size()) continue;
     const auto [route, visit] = place;
-    const int previous = c.routes[route].visits[visit - 1].agent;
-    return absl::DeadlineExceededError(
-        absl::StrCat(Describe(job_.workers(previous)),
-                     " has sent nothing in time for collective ", sequence_));
+    return c.routes[route].visits[visit - 1].agent;
   }
-  return absl::InternalError("late without a missing segment");
+  return -1;
+}
+
+absl::Status TcpCommunicator::Late(const Collective& c) const {
+  const int rank = Awaited(c);
+  if (rank < 0) return absl::InternalError("late without a missing segment");
+  return absl::DeadlineExceededError(
+      absl::StrCat(Describe(job_.workers(rank)),
+                   " has sent nothing in time for collective ", sequence_));
 }
 
 int64_t TcpCommunicator::bytes_sent() const {

@@ -78,8 +78,10 @@ class WorkerRun {
   Slowdown slowdown_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
-  std::unique_ptr<WorkerGpu> gpu_;  // null: none
-  RingExchange* ring_ = nullptr;    // the host's, in ring mode; in exchange_
+  std::unique_ptr<Timeline> timeline_;  // null: none
+  Track* track_ = nullptr;              // of the trainer's thread
+  std::unique_ptr<WorkerGpu> gpu_;      // null: none
+  RingExchange* ring_ = nullptr;  // the host's, in ring mode; in exchange_
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
 };
@@ -217,7 +219,7 @@ absl::Status WorkerRun::ConnectNccl() {
   options.allow_shared_gpu = options_.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
       *std::move(nccl_), gpu_->device(), cancellation_, gpu_->model(), job(),
-      std::move(options), options_.step_timeout);
+      std::move(options), options_.step_timeout, track_);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   return absl::OkStatus();
@@ -226,13 +228,14 @@ absl::Status WorkerRun::ConnectNccl() {
 absl::Status WorkerRun::ConnectExchange() {
   if (nccl()) return ConnectNccl();
   if (ring()) {
-    if (absl::Status s = ring_->Connect(job(), options_.step_timeout);
+    if (absl::Status s = ring_->Connect(job(), options_.step_timeout,
+                                        AddTrack(timeline_.get(), "ring"));
         !s.ok()) {
       return s;
     }
   } else {
-    auto exchange =
-        PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+    auto exchange = PsExchange::Create(context_, cancellation_,
+                                       session_->member(), *flat_, track_);
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
   }
@@ -287,6 +290,12 @@ absl::Status WorkerRun::Prepare() {
        {"global_batch", spec_.batch_size() * job().workers_size()}});
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
+  auto timeline = Timeline::Create(
+      options_.timeline, proto::WORKER, job(),
+      [this] { return session_->member().coordinator_clock(); });
+  if (!timeline.ok()) return timeline.status();
+  timeline_ = *std::move(timeline);
+  track_ = AddTrack(timeline_.get(), "trainer");
   if (on_gpu_) {
     if (absl::Status s = OpenGpu(); !s.ok()) return s;
   }
@@ -337,7 +346,7 @@ absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
   const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
   Trainer trainer({*model_, data_, *flat_, memory, *exchange_,
-                   session_->member(), *metrics_, cancellation_},
+                   session_->member(), *metrics_, cancellation_, track_},
                   {.plan = plan_,
                    .progress = progress_,
                    .seed = static_cast<uint64_t>(spec_.seed()),
@@ -362,12 +371,17 @@ absl::Status WorkerRun::Train() {
   const absl::Status status = trainer.Run();
   const int64_t shared =
       flat_->arena == nullptr ? 0 : flat_->arena->address().size_bytes();
+  const StepTimes& times = trainer.step_times();
   metrics_->Write({{"event", "end"},
                    {"step", trainer.step()},
                    {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
                    {"bytes_sent", exchange_->bytes_sent()},
                    {"bytes_received", exchange_->bytes_received()},
-                   {"peak_memory_bytes", PeakMemoryBytes(shared)}});
+                   {"peak_memory_bytes", PeakMemoryBytes(shared)},
+                   {"step_seconds",
+                    {{"compute", absl::ToDoubleSeconds(times.compute)},
+                     {"exposed", absl::ToDoubleSeconds(times.exposed)},
+                     {"wait", absl::ToDoubleSeconds(times.injected)}}}});
   return status;
 }
 

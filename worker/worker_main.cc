@@ -302,6 +302,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   options.same_host = process.SameHostWish();
   options.step_timeout = process.step_timeout();
   options.metrics_dir = process.metrics_dir;
+  options.timeline = process.timeline;
   return absl::OkStatus();
 }
 
@@ -316,7 +317,8 @@ absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
                       .shard_threads = flags.shard_threads,
                       .same_host = options.same_host,
                       .step_timeout = options.step_timeout,
-                      .metrics_dir = options.metrics_dir},
+                      .metrics_dir = options.metrics_dir,
+                      .timeline = options.timeline},
                      cancellation);
   }
   return RunWorker(options, cancellation);
