@@ -12,6 +12,7 @@
 #include "cli/gpu_check.h"
 #include "cli/launch.h"
 #include "cli/predict.h"
+#include "cli/timeline.h"
 #include "cli/usage.h"
 #include "cli/version.h"
 
@@ -40,6 +41,7 @@ int Main(const Args& all) {
   if (subcommand == "compare") return RunCompare(args);
   if (subcommand == "bench") return RunBench(args);
   if (subcommand == "predict") return RunPredict(args);
+  if (subcommand == "timeline") return RunTimeline(args);
   if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "gpu-check") return GpuCheck(args);
   if (subcommand == "--version") return PrintVersion();
