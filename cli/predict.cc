@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "bench/units.h"
+#include "cli/format.h"
 #include "cli/predict_check.h"
 #include "cli/predict_page.h"
 #include "cli/predict_plan.h"
