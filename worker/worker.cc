@@ -30,6 +30,13 @@
 namespace psring {
 namespace {
 
+nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
+  const auto steps = static_cast<double>(std::max<int64_t>(num_steps, 1));
+  return {{"compute", absl::ToDoubleSeconds(times.compute) / steps},
+          {"exposed", absl::ToDoubleSeconds(times.exposed) / steps},
+          {"wait", absl::ToDoubleSeconds(times.injected) / steps}};
+}
+
 // One worker's run, in the order in which it happens. What is declared first is
 // destroyed last: gradients are sent from where they lie, so `flat` outlives
 // `context`.
@@ -371,17 +378,15 @@ absl::Status WorkerRun::Train() {
   const absl::Status status = trainer.Run();
   const int64_t shared =
       flat_->arena == nullptr ? 0 : flat_->arena->address().size_bytes();
-  const StepTimes& times = trainer.step_times();
-  metrics_->Write({{"event", "end"},
-                   {"step", trainer.step()},
-                   {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
-                   {"bytes_sent", exchange_->bytes_sent()},
-                   {"bytes_received", exchange_->bytes_received()},
-                   {"peak_memory_bytes", PeakMemoryBytes(shared)},
-                   {"step_seconds",
-                    {{"compute", absl::ToDoubleSeconds(times.compute)},
-                     {"exposed", absl::ToDoubleSeconds(times.exposed)},
-                     {"wait", absl::ToDoubleSeconds(times.injected)}}}});
+  metrics_->Write(
+      {{"event", "end"},
+       {"step", trainer.step()},
+       {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
+       {"bytes_sent", exchange_->bytes_sent()},
+       {"bytes_received", exchange_->bytes_received()},
+       {"peak_memory_bytes", PeakMemoryBytes(shared)},
+       {"step_seconds", MeanSeconds(trainer.step_times(),
+                                    trainer.step() - spec_.first_step())}});
   return status;
 }
 
