@@ -50,12 +50,8 @@ std::string FaultsHtml(const Comparison& comparison) {
   return absl::StrCat(
       "<div class=\"fault\" role=\"note\"><strong>Faults of speed were "
       "injected "
-      "on purpose.</strong> Workers were slowed down: <code>--slow=",
-      EscapeHtml(absl::StrJoin(faults, " --slow=")), "</code>",
-      comparison.values[AxisIndex("slow")].size() > faults.size()
-          ? "; runs marked slow=none had none."
-          : ", in every run.",
-      "</div>");
+      "on purpose.</strong> Workers or their links were slowed down: <code>",
+      EscapeHtml(absl::StrJoin(faults, " ")), "</code>.</div>");
 }
 
 std::string HeadlinesHtml(const Comparison& comparison) {

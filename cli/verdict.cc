@@ -349,8 +349,11 @@ Strings Verdicts(const Comparison& comparison) {
 
 Strings Faults(const Comparison& comparison) {
   Strings faults;
-  for (const std::string& spec : comparison.values[AxisIndex("slow")]) {
-    if (spec != kNone) faults.push_back(spec);
+  for (const char* axis : {"slow", "link"}) {
+    for (const std::string& spec : comparison.values[AxisIndex(axis)]) {
+      if (spec == kNone) continue;
+      faults.push_back(absl::StrCat("--", axis, "=", spec));
+    }
   }
   return faults;
 }

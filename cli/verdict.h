@@ -26,7 +26,7 @@ std::vector<std::string> Findings(const Comparison& comparison);
 // Both.
 std::vector<std::string> Verdicts(const Comparison& comparison);
 
-// The faults of speed that were injected on purpose; empty: none.
+// The faults of speed that were injected on purpose, as flags; empty: none.
 std::vector<std::string> Faults(const Comparison& comparison);
 
 }  // namespace psring

@@ -14,12 +14,10 @@ using AxisTexts = std::vector<std::pair<std::string, std::string>>;
 
 // ps-bsp with 2 workers, 1 server and seed 0, but for what `changes` say.
 inline Point At(const AxisTexts& changes) {
-  Point point(Axes().size());
+  Point point(Axes().size(), kNone);
   point[AxisIndex("mode")] = "ps-bsp";
   point[AxisIndex("workers")] = "2";
   point[AxisIndex("servers")] = "1";
-  point[AxisIndex("slow")] = kNone;
-  point[AxisIndex("compress")] = kNone;
   point[AxisIndex("seed")] = "0";
   for (const auto& [axis, value] : changes) point[AxisIndex(axis)] = value;
   return point;

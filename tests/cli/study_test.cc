@@ -139,7 +139,7 @@ TEST_F(StudyTest, AnAxisReachesTheWorkersOnlyWhereItIsUsed) {
   const json report = json::parse(Text(out_ + "/report.json"));
   ASSERT_THAT(report["variants"], SizeIs(4));
   EXPECT_EQ(report["variants"][3]["label"], "2 workers, slow=worker:0:x3");
-  EXPECT_EQ(report["faults"], json({"worker:0:x3"}));
+  EXPECT_EQ(report["faults"], json({"--slow=worker:0:x3"}));
 }
 
 }  // namespace
