@@ -31,6 +31,7 @@ def cuda_library(name, src, hdrs, deps, headers):
         name = name,
         srcs = [name + ".o"],
         hdrs = hdrs,
+        linkstatic = True,  # as CUDA's runtime is
         tags = ["manual"],
         deps = deps + ["@cuda//:runtime"],
     )

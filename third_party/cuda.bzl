@@ -60,6 +60,7 @@ cc_library(
     srcs = ["libcudart_static.a"],
     hdrs = glob(["include/**"]),
     includes = ["include"],
+    linkstatic = True,
     linkopts = ["-ldl", "-lrt", "-lpthread"],
 )
 
