@@ -96,7 +96,8 @@ void PrintTimes(const Explanation& explanation) {
   cells.push_back(shares);
   std::cout << TextTable(cells)
             << "injected: by --slow. exposed: communication that no "
-               "computation hides. waiting: for a worker that came later.\n";
+               "computation hides. waiting: for a\nworker that came later. "
+               "other: clipping, the loop itself.\n";
 }
 
 void PrintHeldUp(const std::string& title, const std::vector<HeldUp>& held_up,

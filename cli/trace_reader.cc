@@ -104,20 +104,16 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
   }
   const int servers = infos[0].servers;
   const int workers = infos[0].workers;
-  if (servers > 0 && !ps) {
-    return absl::NotFoundError(
-        absl::StrCat(PathOf(directory, "ps", 0), " is missing: the job had ",
-                     servers, " servers and ", workers, " workers"));
-  }
-  for (int i = 1; i < servers + workers; ++i) {
+  for (int i = 0; i < servers + workers; ++i) {
     const std::string path = i < servers
                                  ? PathOf(directory, "ps", i)
                                  : PathOf(directory, "worker", i - servers);
     if (!fs::exists(path)) {
-      return absl::NotFoundError(absl::StrCat(
-          path, " is missing: the job had ", servers, " servers and ", workers,
-          " workers; copy every process's file into this folder"));
+      return absl::NotFoundError(
+          absl::StrCat(path, " is missing: copy the files of all ",
+                       servers + workers, " processes into this folder"));
     }
+    if (i == 0) continue;
     if (absl::Status s = read(path); !s.ok()) return s;
   }
   return infos;

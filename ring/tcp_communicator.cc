@@ -268,8 +268,8 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) {
       if (absl::Now() > c.deadline) return Late(c);
-      TimelineSpan span(track_, "await",
-                        {.peer = Awaited(c), .peer_role = "worker"});
+      TimelineSpan span(track_, "await", {.peer_role = "worker"});
+      if (track_ != nullptr) span.args().peer = Awaited(c);
       if (absl::Status s = Wait({listener_.get()}, cancellation_, c.deadline);
           !s.ok()) {
         return s;

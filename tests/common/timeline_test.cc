@@ -44,9 +44,11 @@ std::unique_ptr<Timeline> Start(
   return *std::move(timeline);
 }
 
+// None where the file is being written at this moment.
 json EventsIn(const std::string& directory) {
   std::ifstream file(directory + "/worker-1.trace.json");
-  return json::parse(file, nullptr, /*allow_exceptions=*/false);
+  json events = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return events.is_array() ? events : json::array();
 }
 
 json Named(const json& events, const std::string& name) {
@@ -152,14 +154,13 @@ TEST(Timeline, SaysInTheFileThatItIsFull) {
     Track* track = AddTrack(timeline.get(), "trainer");
     // Some 100 bytes each; the buffer may lose some of them.
     const absl::Time end = absl::Now() + absl::Seconds(60);
-    while (fs::file_size(directory + "/worker-1.trace.json") > 0 &&
-           Named(EventsIn(directory), "full: --timeline-mb=1").empty()) {
+    while (Named(EventsIn(directory), "full: --timeline-mb=1").empty()) {
       ASSERT_LT(absl::Now(), end);
       for (int i = 0; i < 8000; ++i) TimelineSpan span(track, "work");
     }
   }
   EXPECT_LE(fs::file_size(directory + "/worker-1.trace.json"), 1u << 20);
-  EXPECT_TRUE(EventsIn(directory).is_array());
+  EXPECT_GT(EventsIn(directory).size(), 1000u);
 }
 
 TEST(Timeline, ADirectoryThatCannotBeWrittenIsNamedWithItsFlag) {
