@@ -38,7 +38,7 @@ struct EpochSample {
 struct StepTime {
   double compute = 0;
   double exposed = 0;  // communication that nothing hides
-  double wait = 0;     // for others
+  double wait = 0;     // of an injected fault of speed
 };
 
 // Of each worker, by rank: how many of its gradients missed 0, 1, ... updates;

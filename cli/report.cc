@@ -145,7 +145,8 @@ std::string StepTimesHtml(const Comparison& comparison) {
       "<h2>Where a step's time went</h2>\n<div class=\"charts\" "
       "id=\"step-times\"></div>\n<p class=\"faint\">Of a worker's average "
       "step: "
-      "computing, communication that nothing hid, and waiting for others. "
+      "computing, the exchange as far as nothing hid it (which is waiting for "
+      "others too), and injected slowness. "
       "Means "
       "over workers and seeds.</p>\n<details><summary>By worker</summary>\n"
       "<div class=\"scroll\">",

@@ -285,7 +285,7 @@
     return () => drawBars(canvas, labels, [
       part('compute', 'computing', seriesColour(0)),
       part('exposed', 'communication', seriesColour(1)),
-      part('wait', 'waiting', hatched('--faint')),
+      part('wait', 'injected', hatched('--faint')),
     ], axis('milliseconds', {beginAtZero: true, stacked: true}), {
       options: {plugins: {
         legend: {position: 'bottom', labels: {color: colour('--text')}},
