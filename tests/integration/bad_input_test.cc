@@ -75,6 +75,12 @@ TEST(WrongFlag, OfWorkerIsNamedWithItsRange) {
       {{"worker", "--seed=-1"}, {"--seed", "-1"}},
       {{"worker", "--steps=0"}, {"--steps", "0"}},
       {{"worker", "--bucket-mb=0"}, {"--bucket-mb", "0"}},
+      {{"worker", "--compress=gzip"}, {"--compress", "gzip", "int8"}},
+      {{"worker", "--compress=topk:2"}, {"--compress=topk:2", "at most 0.5"}},
+      {{"worker", "--compress=int8", "--local-steps=4"},
+       {"--compress=int8", "--local-steps"}},
+      {{"worker", "--mode=ring", "--compress=int8", "--ring-backend=nccl"},
+       {"--compress=int8", "--ring-backend=host"}},
   };
   for (const WrongUse& use : kWrong) ExpectUsageError(use);
 }
