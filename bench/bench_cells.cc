@@ -23,6 +23,12 @@ std::string RanksOf(const Point& point) {
              : absl::StrCat(point.ranks, " + ", point.servers, " ps");
 }
 
+// "41.2 ms (+3%)".
+std::string Predicted(const Point& point) {
+  return absl::StrFormat("%s (%+.0f%%)", FormatTime(point.predicted_seconds),
+                         PredictionError(point) * 100);
+}
+
 // `a`'s median over `b`'s, where both were measured.
 std::string RateRatio(const Training* a, const Training* b) {
   if (a == nullptr || b == nullptr) return kNone;
@@ -34,6 +40,7 @@ std::string RateRatio(const Training* a, const Training* b) {
 Cells PointCells(const BenchResults& results) {
   Cells cells = {{"what", "ranks", "size", "median", "p99", "algbw", "busbw",
                   "x limit", "CPU s/GB", "x psring", "server"}};
+  if (results.hosts > 0) cells[0].push_back("predicted");
   for (const Point& point : results.points) {
     for (const Measurement& m : point.measurements) {
       const bool ours = &m == &point.measurements.front();
@@ -50,6 +57,8 @@ Cells PointCells(const BenchResults& results) {
                : absl::StrFormat(
                      "%.0f MB",
                      static_cast<double>(m.server_peak_bytes) / 1e6)});
+      if (results.hosts == 0) continue;
+      cells.back().push_back(ours ? Predicted(point) : kNone);
     }
   }
   return cells;
@@ -113,6 +122,13 @@ std::vector<std::string> Notes(const BenchResults& results) {
                   "), without what these waited for a core. In place and in "
                   "caches it can be less than 1."));
   }
+  if (results.hosts > 0 && !results.points.empty()) {
+    notes.push_back(
+        "predicted: what psring predict makes of the stream's rate in this "
+        "run, "
+        "and how far that is from the median. It knows of nothing that this "
+        "machine's cores, which all hosts share, are short of.");
+  }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(
         peer.found ? absl::StrCat(peer.name, ": ", peer.detail)
@@ -130,7 +146,10 @@ std::string Describe(const Point& point) {
   return absl::StrCat(point.operation, ", ", point.ranks, " ranks, ",
                       FormatSize(point.size_bytes), ": ",
                       absl::StrJoin(parts, ", "), "; the limit is ",
-                      FormatTime(point.limit_seconds));
+                      FormatTime(point.limit_seconds),
+                      point.predicted_seconds > 0
+                          ? absl::StrCat(", predicted ", Predicted(point))
+                          : "");
 }
 
 std::string Describe(const Training& training) {

@@ -3,8 +3,8 @@
 (function () {
   'use strict';
   const points = JSON.parse(document.getElementById('data').textContent);
-  const {colour, seriesColour, axis, keepDrawn} = chartTools;
-  const SHAPES = ['circle', 'rect', 'triangle', 'rectRot'];
+  const {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn} =
+    chartTools;
 
   const titleOf = (point) => point.operation + ', ' + point.ranks + ' ranks' +
     (point.servers ? ', ' + point.servers +
@@ -73,27 +73,10 @@
     label: (item) => item.dataset.label + ': ' + time(item.parsed.y),
   }};
 
-  // The standard labels, their boxes drawn as the lines' dashes go.
-  const linesOf = (chart) =>
-    Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label) => ({
-      ...label,
-      lineDash: chart.data.datasets[label.datasetIndex].borderDash || [],
-    }));
-
-  const canvases = [...groups].map(([title, group]) => {
-    const figure = document.createElement('figure');
-    const heading = document.createElement('h3');
-    heading.textContent = title;
-    const box = document.createElement('div');
-    box.className = 'canvas';
-    const canvas = document.createElement('canvas');
-    canvas.setAttribute('role', 'img');
-    canvas.setAttribute('aria-label', 'Time against size: ' + title);
-    box.append(canvas);
-    figure.append(heading, box);
-    document.getElementById('charts').append(figure);
-    return [canvas, group];
-  });
+  const canvases = [...groups].map(([title, group]) => [
+    figure(document.getElementById('charts'), title, 'Time against size: ' + title),
+    group,
+  ]);
 
   keepDrawn(() => canvases.map(([canvas, group]) => new Chart(canvas, {
     type: 'line',
@@ -104,14 +87,7 @@
       interaction: {mode: 'nearest', axis: 'x', intersect: false},
       scales: {x: logarithmic('size of each rank\u2019s buffer', size),
                y: logarithmic('median time', time)},
-      plugins: {
-        tooltip,
-        legend: {
-          position: 'bottom',
-          labels: {color: colour('--text'), boxWidth: 32, boxHeight: 0,
-                   generateLabels: linesOf},
-        },
-      },
+      plugins: {tooltip, legend: legend()},
     },
   })));
 })();

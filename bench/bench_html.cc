@@ -9,8 +9,6 @@
 #include "bench/bench_json.h"
 #include "bench/bench_template.h"
 #include "bench/units.h"
-#include "cli/chart_js.h"
-#include "cli/chart_tools.h"
 #include "cli/html.h"
 #include "cli/report_parts.h"
 #include "cli/report_style.h"
@@ -63,11 +61,8 @@ std::string RenderBenchHtml(const BenchResults& results) {
           {"{{TRAIN}}", Section("Training", TrainCells(results))},
           {"{{NOTES}}", HtmlList(Notes(results))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(results))},
-          {"{{DATA}}", EscapeScript(DumpJson(data, -1))},
           {"{{STYLE}}", kReportStyle},
-          {"{{CHART_JS}}", kChartJs},
-          {"{{CHART_TOOLS}}", kChartTools},
-          {"{{CHARTS}}", kBenchCharts},
+          {"{{FOOT}}", ReportFoot(data, kBenchCharts)},
       });
 }
 

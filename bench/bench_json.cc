@@ -26,6 +26,11 @@ json MeasurementJson(const Point& point, const Measurement& m) {
   };
 }
 
+// Null where nothing was predicted.
+json OnHosts(const Point& point, double value) {
+  return point.predicted_seconds > 0 ? json(value) : json();
+}
+
 json PointJson(const Point& point) {
   json measurements = json::array();
   for (const Measurement& m : point.measurements) {
@@ -38,6 +43,8 @@ json PointJson(const Point& point) {
       {"size_bytes", point.size_bytes},
       {"link_load", point.link_load},
       {"limit_s", point.limit_seconds},
+      {"predicted_s", OnHosts(point, point.predicted_seconds)},
+      {"prediction_error", OnHosts(point, PredictionError(point))},
       {"copy_seconds", point.copy_seconds},
       {"measurements", std::move(measurements)},
   };

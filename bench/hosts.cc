@@ -19,7 +19,6 @@ namespace {
 // Of tbf: what may go out at once, and how long a packet may wait for its turn
 // before it is dropped. The burst is a head start on the rate, so it is short;
 // at 1 Gbit/s it still takes a packet of 64 KiB, which need not be cut then.
-constexpr double kBurstSeconds = 0.55e-3;
 constexpr int64_t kLeastBurstBytes = 4096;
 constexpr char kQueue[] = "50ms";
 
@@ -69,6 +68,14 @@ absl::StatusOr<std::unique_ptr<Child>> StartHolder(const std::string& name) {
   return holder;
 }
 
+std::string ShapeOf(double bits_per_s) {
+  const int64_t burst =
+      std::max(kLeastBurstBytes,
+               static_cast<int64_t>(bits_per_s / 8 * Hosts::kBurstSeconds));
+  return absl::StrFormat("root tbf rate %.0fbit burst %d latency %s",
+                         bits_per_s, burst, kQueue);
+}
+
 absl::Status CheckMachine() {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
@@ -89,10 +96,16 @@ absl::Status CheckMachine() {
 
 absl::StatusOr<std::unique_ptr<Hosts>> Hosts::Create(int count,
                                                      double bits_per_s) {
+  return Create(std::vector<double>(count, bits_per_s));
+}
+
+absl::StatusOr<std::unique_ptr<Hosts>> Hosts::Create(
+    const std::vector<double>& bits_per_s) {
   if (absl::Status s = CheckMachine(); !s.ok()) return s;
   std::unique_ptr<Hosts> hosts(new Hosts());
-  if (absl::Status s = hosts->Start(count); !s.ok()) return s;
-  if (absl::Status s = hosts->Connect(bits_per_s); !s.ok()) return s;
+  absl::Status status = hosts->Start(static_cast<int>(bits_per_s.size()));
+  if (status.ok()) status = hosts->Connect(bits_per_s);
+  if (!status.ok()) return status;
   return hosts;
 }
 
@@ -114,17 +127,14 @@ absl::Status Hosts::Start(int count) {
 
 // The rate holds for what leaves the host and for what leaves the switch
 // towards it, as a full-duplex cable's does.
-absl::Status Hosts::Connect(double bits_per_s) {
-  const int64_t burst = std::max(
-      kLeastBurstBytes, static_cast<int64_t>(bits_per_s / 8 * kBurstSeconds));
-  const std::string shape = absl::StrFormat(
-      "root tbf rate %.0fbit burst %d latency %s", bits_per_s, burst, kQueue);
+absl::Status Hosts::Connect(const std::vector<double>& bits_per_s) {
   absl::Status status =
       RunIn(*switch_, "ip link add sw type bridge forward_delay 0");
   status.Update(RunIn(*switch_, "ip link set sw up"));
   for (int i = 0; status.ok() && i < count(); ++i) {
     const Child& host = *holders_[i];
     const std::string port = absl::StrCat("port", i);
+    const std::string shape = ShapeOf(bits_per_s[i]);
     const std::pair<const Child*, std::string> kCommands[] = {
         {&host,
          absl::StrCat("ip link add ", kInterface, " type veth peer name ", port,

@@ -26,8 +26,14 @@ class Hosts {
   // and UNAVAILABLE say what is missing and what to do.
   static absl::StatusOr<std::unique_ptr<Hosts>> Create(int count,
                                                        double bits_per_s);
+  // The same with a rate for each.
+  static absl::StatusOr<std::unique_ptr<Hosts>> Create(
+      const std::vector<double>& bits_per_s);
 
   int count() const { return static_cast<int>(holders_.size()); }
+
+  // That an idle link is ahead of its rate.
+  static constexpr double kBurstSeconds = 0.55e-3;
 
   static std::string AddressOf(int host);
   // The name of the link's device on every host.
@@ -41,7 +47,7 @@ class Hosts {
   Hosts() = default;
 
   absl::Status Start(int count);
-  absl::Status Connect(double bits_per_s);
+  absl::Status Connect(const std::vector<double>& bits_per_s);
   absl::Status RunIn(const Child& holder, const std::string& command) const;
 
   std::unique_ptr<Child> switch_;

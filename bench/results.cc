@@ -41,6 +41,11 @@ double TimesPsring(const Point& point, const Measurement& measurement) {
   return MedianSeconds(measurement) / MedianSeconds(point.measurements.front());
 }
 
+double PredictionError(const Point& point) {
+  return point.predicted_seconds / MedianSeconds(point.measurements.front()) -
+         1;
+}
+
 double LinkRate(const Link& link) { return Median(Rates(link)); }
 
 double LinkRatePercentile(const Link& link, double percent) {

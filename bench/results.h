@@ -29,6 +29,7 @@ struct Point {
   int64_t size_bytes = 0;
   double link_load = 0;  // how often size_bytes goes through the busiest link
   double limit_seconds = 0;
+  double predicted_seconds = 0;      // of psring; 0: not on several hosts
   std::vector<double> copy_seconds;  // that the limit stems from; on one host
   std::vector<Measurement> measurements;  // psring's is the first
 };
@@ -71,6 +72,8 @@ double BusBandwidth(const Point& point, const Measurement& measurement);
 double TimesLimit(const Point& point, const Measurement& measurement);
 // Of all processes, per GB (1e9 bytes) that the ranks handed in.
 double CpuSecondsPerGb(const Point& point, const Measurement& measurement);
+// Predicted over psring's median, less 1.
+double PredictionError(const Point& point);
 // Its median over psring's at the same point.
 double TimesPsring(const Point& point, const Measurement& measurement);
 

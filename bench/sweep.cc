@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/limits.h"
+#include "bench/predicted.h"
 #include "bench/statistics.h"
 #include "bench/units.h"
 #include "cli/machine.h"
@@ -34,6 +35,11 @@ class Sweep {
       if (absl::Status s = MeasureRound(&point); !s.ok()) return s;
     }
     point.limit_seconds = LimitOf(point);
+    if (stage_.hosts != nullptr) {
+      point.predicted_seconds =
+          PredictExchange(HardwareOfHosts(options_.link_bits_per_s),
+                          ExchangeOf(point, stage_.placement));
+    }
     return point;
   }
 

@@ -1,8 +1,9 @@
-// What the charts of all reports share: the page's colours, axes, and a new
-// drawing when the page turns light or dark.
+// What the charts of all reports share: the page's colours, axes, legends,
+// figures, and a new drawing when the page turns light or dark.
 const chartTools = (function () {
   'use strict';
   const NUM_COLOURS = 8;
+  const SHAPES = ['circle', 'rect', 'triangle', 'rectRot'];
 
   const colour = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -19,6 +20,44 @@ const chartTools = (function () {
     };
   }
 
+  // The standard labels as lines, dashed as in the picture.
+  const dashedLabels = (chart) =>
+    Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label) => ({
+      ...label,
+      pointStyle: 'line',
+      lineDash: chart.data.datasets[label.datasetIndex].borderDash || [],
+    }));
+
+  const legend = (more) => ({
+    position: 'bottom',
+    labels: {
+      color: colour('--text'),
+      usePointStyle: true,
+      pointStyleWidth: 36,
+      boxHeight: 8,
+      generateLabels: dashedLabels,
+      sort: (a, b) => a.datasetIndex - b.datasetIndex,
+      ...more,
+    },
+  });
+
+  // A titled canvas at the end of `container`; `rem` is its height.
+  function figure(container, title, description, rem) {
+    const box = document.createElement('div');
+    box.className = 'canvas';
+    if (rem) box.style.height = rem + 'rem';
+    const canvas = document.createElement('canvas');
+    canvas.setAttribute('role', 'img');
+    canvas.setAttribute('aria-label', description);
+    box.append(canvas);
+    const whole = document.createElement('figure');
+    const heading = document.createElement('h4');
+    heading.textContent = title;
+    whole.append(heading, box);
+    container.append(whole);
+    return canvas;
+  }
+
   // `drawAll` returns its charts.
   function keepDrawn(drawAll) {
     let charts = drawAll();
@@ -28,5 +67,5 @@ const chartTools = (function () {
     });
   }
 
-  return {colour, seriesColour, axis, keepDrawn};
+  return {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn};
 })();

@@ -1,207 +1,148 @@
 #include "cli/compare.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "cli/compare_plan.h"
 #include "cli/comparison.h"
-#include "cli/job.h"
-#include "cli/machine.h"
 #include "cli/mode_run.h"
-#include "cli/mode_spec.h"
 #include "cli/report.h"
 #include "cli/report_files.h"
+#include "cli/study_folder.h"
+#include "cli/study_progress.h"
 #include "cli/summary.h"
 #include "cli/temp_dir.h"
 #include "cli/text_table.h"
-#include "cli/version.h"
-#include "cli/weights.h"
+#include "cli/verdict.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
-#include "common/net/zmq_info.h"
 
 namespace psring {
 namespace {
 
-constexpr char kDescription[] =
-    "Trains one model in several ways, one after the other: the same first "
-    "weights, the same batches. Prints a table and writes report.html and "
-    "report.json. What follows `--` goes to every worker.";
-
-constexpr char kExample[] =
-    "A mode is ps-bsp (synchronous servers), ps-ssp:K (a worker may run K "
-    "steps ahead\nof the slowest), ps-async (nobody waits) or ring (no "
-    "servers).\n"
-    "Example: two modes on your own digits, four workers\n"
-    "  psring compare --modes=ps-bsp,ring --workers=4 --data=mnist:/data/mnist";
-
-// What a comparison needs before it starts. The set-up's fields are flags.
-struct Plan {
-  std::string modes = "ps-bsp,ps-ssp:3,ps-async,ring";
-  std::string out = ".";
-  Binaries binaries;
-  std::vector<ModeSpec> specs;
-  Job job;
-  ReportSetup setup;
-};
-
-void AddFlags(CLI::App& app, Plan& plan) {
-  ReportSetup& setup = plan.setup;
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->capture_default_str();
-  };
-  add("--modes", plan.modes, "what to compare");
-  add("--model", setup.model, "see psring worker --help");
-  add("--data", setup.data, "see psring worker --help");
-  add("--workers", setup.workers, "number of workers")
-      ->check(CLI::Range(1, 1024));
-  add("--servers", setup.servers, "number of servers in the ps modes")
-      ->check(CLI::Range(1, 1024));
-  add("--epochs", setup.epochs, "passes over the data, for each mode")
-      ->check(CLI::Range(1, 1000000));
-  add("--batch-size", setup.batch_size, "images of each worker in a step")
-      ->check(CLI::Range(1, 1000000));
-  add("--lr", setup.lr, "learning rate")->check(CLI::Range(0.0, 1e6));
-  add("--momentum", setup.momentum, "of the optimizer")
-      ->check(CLI::Range(0.0, 1.0));
-  add("--optimizer", setup.optimizer, "see psring worker --help");
-  add("--seed", setup.seed, "of weights, batches and dropout")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  add("--out", plan.out, "folder of the report");
-  plan.binaries.AddFlags(app);
-  app.footer(kExample);
-}
-
-std::vector<std::string> WorkerFlags(const ReportSetup& setup,
-                                     const Args& passed_on) {
-  std::vector<std::string> flags = {
-      absl::StrCat("--model=", setup.model),
-      absl::StrCat("--data=", setup.data),
-      absl::StrCat("--epochs=", setup.epochs),
-      absl::StrCat("--batch-size=", setup.batch_size),
-      absl::StrCat("--lr=", setup.lr),
-      absl::StrCat("--momentum=", setup.momentum),
-      absl::StrCat("--optimizer=", setup.optimizer),
-      absl::StrCat("--seed=", setup.seed),
-  };
-  flags.insert(flags.end(), passed_on.begin(), passed_on.end());
-  return flags;
-}
-
-void FillJob(const Args& passed_on, Plan* plan) {
-  plan->job.workers = plan->setup.workers;
-  plan->job.servers = plan->setup.servers;
-  plan->job.threads_per_worker = std::max(1, NumCores() / plan->setup.workers);
-  plan->job.ps_binary = plan->binaries.ps;
-  plan->job.worker_binary = plan->binaries.worker;
-  plan->job.worker_flags = WorkerFlags(plan->setup, passed_on);
-}
-
-void FillSetup(const Args& args, Plan* plan) {
-  const auto torch = LibtorchVersion(plan->binaries.worker);
-  plan->setup.command =
-      absl::StrCat("psring compare ", absl::StrJoin(args, " "));
-  plan->setup.threads_per_worker = plan->job.threads_per_worker;
-  plan->setup.created =
-      absl::FormatTime("%Y-%m-%d %H:%M %Z", absl::Now(), absl::LocalTimeZone());
-  plan->setup.commit = BuiltCommit();
-  plan->setup.libtorch = torch.ok() ? *torch : "unknown";
-  plan->setup.zeromq = ZmqVersion();
-  plan->setup.machine = DescribeMachine();
-}
+using Runs = std::vector<std::optional<RunResult>>;  // by the plan's order
 
 int Fail(const absl::Status& status, int exit_code = kExitFailed) {
   std::cerr << "psring compare: " << status.message() << std::endl;
   return exit_code;
 }
 
-// Whether the two runs that must agree do; nothing unless both took place.
-absl::StatusOr<std::optional<bool>> IdenticalWeights(
-    const std::vector<ModeRun>& runs) {
-  std::vector<std::string> paths;
-  for (const ModeRun& run : runs) {
-    const std::string& name = run.result.spec.name;
-    if (name == "ps-bsp" || name == "ring") paths.push_back(run.weights_path);
-  }
-  if (paths.size() < 2) return std::optional<bool>();
-  const auto same = SameBytes(paths[0], paths[1]);
-  if (!same.ok()) return same.status();
-  return std::optional<bool>(*same);
+// Where a run's files lie while it runs: in the study's folder or, where none
+// is kept, in a temporary one.
+absl::StatusOr<std::string> EmptyScratch(StudyFolder* study,
+                                         const TempDir& temporary) {
+  if (study != nullptr) return study->MakeScratch();
+  const std::string path = absl::StrCat(temporary.path(), "/run");
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  std::filesystem::create_directory(path, error);
+  if (!error) return path;
+  return absl::InternalError(
+      absl::StrCat("cannot make ", path, ": ", error.message()));
 }
 
-absl::Status Finish(const Plan& plan, const std::vector<ModeRun>& runs) {
-  std::vector<ModeResult> results;
-  for (const ModeRun& run : runs) results.push_back(run.result);
-  Comparison comparison = Compare(std::move(results));
-  const auto identical = IdenticalWeights(runs);
-  if (!identical.ok()) return identical.status();
-  comparison.identical_weights = *identical;
-  std::cout << "\n" << TextTable(SummaryCells(comparison)) << "\n";
-  for (const std::string& verdict : Verdicts(comparison)) {
-    std::cout << "* " << verdict << "\n";
+absl::Status Finish(const ComparePlan& plan, const Runs& runs) {
+  std::vector<RunResult> finished;
+  for (const auto& run : runs) finished.push_back(*run);
+  const Comparison comparison =
+      Compare(plan.values, finished, plan.target_accuracy);
+  std::cout << "\n" << TextTable(ScreenCells(comparison)) << "\n";
+  for (const std::string& headline : Headlines(comparison)) {
+    std::cout << "* " << headline << "\n";
   }
-  absl::Status s = WriteReportFile(plan.out, kReportJson,
-                                   RenderJson(plan.setup, comparison));
+  const std::vector<std::string> findings = Findings(comparison);
+  if (findings.size() > kMaxFindings) {
+    std::cout << "* Why, for every set of circumstances: see the report.\n";
+  } else {
+    for (const std::string& finding : findings) {
+      std::cout << "* " << finding << "\n";
+    }
+  }
+  const std::string out = plan.out.empty() ? "." : plan.out;
+  absl::Status s =
+      WriteReportFile(out, kReportJson, RenderJson(plan.setup, comparison));
   if (!s.ok()) return s;
-  s = WriteReportFile(plan.out, kReportHtml,
-                      RenderHtml(plan.setup, comparison));
+  s = WriteReportFile(out, kReportHtml, RenderHtml(plan.setup, comparison));
   if (!s.ok()) return s;
-  const auto out = std::filesystem::absolute(plan.out).lexically_normal();
-  std::cout << "\nreport: " << (out / kReportHtml).string() << std::endl;
+  const auto path = std::filesystem::absolute(out).lexically_normal();
+  std::cout << "\nreport: " << (path / kReportHtml).string() << std::endl;
   return absl::OkStatus();
 }
 
-int TrainAll(const Plan& plan) {
+std::string WhatIsKept(const ComparePlan& plan, const Runs& runs) {
+  if (plan.out.empty()) return "";
+  return absl::StrCat("; ", NumFinished(runs), " of ", runs.size(),
+                      " runs are kept in ", plan.out,
+                      ": the same command goes on from there");
+}
+
+// Makes the runs that are missing. An error after a message: the exit code.
+std::optional<int> RunAll(const ComparePlan& plan, StudyFolder* study,
+                          Runs* runs) {
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
-  const auto dir = TempDir::Create();
-  if (!dir.ok()) return Fail(dir.status());
-  std::vector<ModeRun> runs;
-  for (const ModeSpec& spec : plan.specs) {
-    const std::string mode_dir = absl::StrCat(dir->path(), "/", spec.name);
-    std::error_code error;
-    std::filesystem::create_directory(mode_dir, error);
+  const auto temporary = TempDir::Create();
+  if (!temporary.ok()) return Fail(temporary.status());
+  for (size_t i = 0; i < runs->size(); ++i) {
+    if ((*runs)[i]) continue;
+    std::cout << RunLine(plan.runs[i], i, *runs) << std::endl;
+    const auto scratch = EmptyScratch(study, *temporary);
+    if (!scratch.ok()) return Fail(scratch.status());
     int exit_code = 0;
-    auto run = RunMode(spec, plan.job, mode_dir, cancellation, &exit_code);
+    auto run =
+        RunOnce(plan.runs[i], plan.job, *scratch, cancellation, &exit_code);
+    if (study != nullptr) study->RemoveScratch();
     if (signals.received() != 0) {
-      return Fail(absl::CancelledError("interrupted; all processes have ended"),
+      return Fail(absl::CancelledError(
+                      absl::StrCat("interrupted; all processes have ended",
+                                   WhatIsKept(plan, *runs))),
                   128 + signals.received());
     }
     if (!run.ok()) {
-      return Fail(absl::AbortedError(
-                      absl::StrCat(spec.name, ": ", run.status().message())),
+      return Fail(absl::AbortedError(absl::StrCat(RunLabel(plan.runs[i]), ": ",
+                                                  run.status().message(),
+                                                  WhatIsKept(plan, *runs))),
                   exit_code);
     }
-    runs.push_back(*std::move(run));
+    if (study != nullptr) {
+      if (auto s = study->Keep(i, *run); !s.ok()) return Fail(s);
+    }
+    (*runs)[i] = *std::move(run);
   }
-  const absl::Status s = Finish(plan, runs);
-  return s.ok() ? 0 : Fail(s);
+  return std::nullopt;
 }
 
 }  // namespace
 
 int RunCompare(const Args& args) {
-  CLI::App app(kDescription, "psring compare");
-  Plan plan;
-  AddFlags(app, plan);
-  const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = ParseFlags(app, Args(args.begin(), separator))) return *code;
-  Args passed_on;
-  if (separator != args.end()) passed_on.assign(separator + 1, args.end());
-  auto specs = ParseModes(plan.modes);
-  const absl::Status flags =
-      specs.ok() ? CheckFlags(passed_on) : specs.status();
-  if (!flags.ok()) return UsageError(app, std::string(flags.message()));
-  plan.specs = *std::move(specs);
-  FillJob(passed_on, &plan);
-  if (auto s = CheckReportPath(plan.out); !s.ok()) return Fail(s);
-  FillSetup(args, &plan);
-  return TrainAll(plan);
+  auto planned = PlanCompare(args);
+  if (const int* code = std::get_if<int>(&planned)) return *code;
+  const auto& plan = std::get<ComparePlan>(planned);
+  if (auto s = CheckReportPath(plan.out.empty() ? "." : plan.out); !s.ok()) {
+    return Fail(s);
+  }
+  Runs runs(plan.runs.size());
+  std::unique_ptr<StudyFolder> study;
+  if (!plan.out.empty()) {
+    auto opened = StudyFolder::Open(plan.out, plan.setup);
+    if (!opened.ok()) return Fail(opened.status());
+    study = *std::move(opened);
+    auto finished = study->FinishedRuns(plan.runs);
+    if (!finished.ok()) return Fail(finished.status());
+    runs = *std::move(finished);
+    if (const size_t done = NumFinished(runs); done > 0) {
+      std::cout << done << " of " << runs.size() << " runs are in " << plan.out
+                << " already" << std::endl;
+    }
+  }
+  if (auto code = RunAll(plan, study.get(), &runs)) return *code;
+  const absl::Status s = Finish(plan, runs);
+  return s.ok() ? 0 : Fail(s);
 }
 
 }  // namespace psring

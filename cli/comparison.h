@@ -1,60 +1,78 @@
-// What `psring compare` found out, as numbers: pure arithmetic on metrics.
+// What `psring compare` found out, as numbers: pure arithmetic on runs.
 #ifndef PSRING_CLI_COMPARISON_H_
 #define PSRING_CLI_COMPARISON_H_
 
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "cli/metrics_reader.h"
-#include "cli/mode_spec.h"
+#include "cli/run_result.h"
+#include "cli/study_axes.h"
 
 namespace psring {
 
-struct ModeResult {
-  ModeSpec spec;
-  int64_t num_parameters = 0;
-  int64_t num_steps = 0;  // of each worker
-  double seconds = 0;     // of training
-  double images_per_second = 0;
-  double test_accuracy = 0;  // after the last epoch
-  double test_loss = 0;
-  // Of the process of that role which sent or held most; 0: no such process.
-  double worker_bytes_per_step = 0;
-  double server_bytes_per_step = 0;
-  int64_t worker_peak_bytes = 0;
-  int64_t server_peak_bytes = 0;
-  // In updates by other workers that a gradient missed; a ring's is 0.
-  double staleness_mean = 0;
-  int64_t staleness_max = 0;
-  uint32_t weights_crc32 = 0;
-  std::vector<StepSample> steps;    // of worker 0
-  std::vector<EpochSample> epochs;  // of worker 0
+// Over the runs of one variant, which differ in their seeds.
+struct Spread {
+  double mean = 0;
+  double min = 0;
+  double max = 0;
 };
 
-// FAILED_PRECONDITION names the process whose metrics lack something.
-absl::StatusOr<ModeResult> Summarize(const ModeSpec& spec,
-                                     const std::vector<ProcessMetrics>& all);
+// Runs that differ in nothing but the seed.
+struct Variant {
+  Point point;        // with the first run's seed
+  std::string label;  // "ring, 4 workers": what tells it from the others
+  std::vector<RunResult> runs;
+};
+
+using Measure = std::function<double(const RunResult&)>;
+Spread SpreadOf(const Variant& variant, const Measure& measure);
+
+// Whether two of them cannot be told apart by these seeds: their ranges meet.
+bool Meet(const Spread& a, const Spread& b);
 
 struct Comparison {
-  std::vector<ModeResult> modes;
-  // The lowest of the modes' final accuracies, which all have reached.
+  AxisValues values;
+  std::vector<Variant> variants;  // as the axes are given, the mode fastest
   double target_accuracy = 0;
-  // Whether ps-bsp and ring ended with the same bytes; nothing unless both ran.
+  // Whether every ps-bsp ended with the weights (their CRC-32) of the ring of
+  // the same seed; nothing unless there are such pairs.
   std::optional<bool> identical_weights;
 };
 
-// Fills in the target.
-Comparison Compare(std::vector<ModeResult> modes);
+// Groups the runs. `target`: the accuracy that times count to; 0: what the
+// variants reach with every seed, leaving out those which end far (a tenth)
+// below the best, rounded down to a thousandth.
+Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
+                   double target);
 
-// When the first evaluation at `target` or better was; nothing if none was.
-std::optional<double> SecondsToAccuracy(const ModeResult& mode, double target);
+// Nothing unless every seed reached it.
+std::optional<Spread> SecondsToTarget(const Comparison& comparison,
+                                      const Variant& variant);
+std::optional<Spread> StepsToTarget(const Comparison& comparison,
+                                    const Variant& variant);
 
-// The mode of this name, or null.
-const ModeResult* FindMode(const Comparison& comparison,
-                           const std::string& name);
+// With how many of its seeds the variant reached the target.
+int NumReached(const Comparison& comparison, const Variant& variant);
+
+// Variants that differ in one axis only.
+struct Group {
+  std::string label;  // what they share, of what varies; may be empty
+  std::vector<const Variant*> variants;
+};
+
+// Those of at least two variants. `comparison` must outlive them.
+std::vector<Group> GroupsAlong(const Comparison& comparison,
+                               absl::string_view axis);
+
+// What a process would send in a step if each were a host of its own; nothing
+// where no formula is known. (DESIGN.md's cost model: n workers, S servers.)
+struct TrafficFormula {
+  double worker_bytes = 0;
+  double server_bytes = 0;  // 0: no servers
+};
+std::optional<TrafficFormula> FormulaOf(const Variant& variant);
 
 }  // namespace psring
 

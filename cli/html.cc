@@ -31,6 +31,7 @@ std::string HtmlTable(const std::vector<std::vector<std::string>>& cells) {
 }
 
 std::string HtmlList(const std::vector<std::string>& items) {
+  if (items.empty()) return "";
   std::string html = "<ul>\n";
   for (const std::string& item : items) {
     absl::StrAppend(&html, "<li>", EscapeHtml(item), "</li>\n");

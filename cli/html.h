@@ -15,6 +15,7 @@ std::string EscapeHtml(absl::string_view text);
 // The first row and the first column are headers.
 std::string HtmlTable(const std::vector<std::vector<std::string>>& cells);
 
+// Empty without items.
 std::string HtmlList(const std::vector<std::string>& items);
 
 // Terms and what they mean.

@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kLaunchersFlags[] = {
     "--mode",    "--coordinator",           "--workers", "--host-coordinator",
-    "--servers", "--coordinator-port-file", "--rank",    "--metrics-dir"};
+    "--servers", "--coordinator-port-file", "--rank",    "--metrics-dir",
+    "--timeline"};
 
 bool IsFlag(const std::string& arg, const std::string& flag) {
   return arg == flag || arg.rfind(flag + "=", 0) == 0;
@@ -48,6 +49,9 @@ void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
   }
   if (!job.metrics_dir.empty()) {
     argv->push_back(absl::StrCat("--metrics-dir=", job.metrics_dir));
+  }
+  if (!job.timeline_dir.empty()) {
+    argv->push_back(absl::StrCat("--timeline=", job.timeline_dir));
   }
 }
 

@@ -21,7 +21,8 @@ struct Job {
   int threads_per_worker = 0;
   std::string ps_binary;
   std::string worker_binary;
-  std::string metrics_dir;  // of every process; empty: no metrics
+  std::string metrics_dir;   // of every process; empty: no metrics
+  std::string timeline_dir;  // of every process; empty: no timeline
   std::vector<std::string> worker_flags;
   std::vector<std::string> server_flags;
 

@@ -50,6 +50,9 @@ void AddFlags(CLI::App& app, LaunchFlags& flags) {
       ->allow_extra_args(false);
   app.add_option("--metrics-dir", job.metrics_dir,
                  "a folder for every process's metrics (JSON lines)");
+  app.add_option("--timeline", job.timeline_dir,
+                 "a folder for what every process does when: see psring "
+                 "timeline");
   app.add_option("--log-dir", flags.log_dir,
                  "a folder that keeps every process's output");
   flags.binaries.AddFlags(app);

@@ -11,6 +11,8 @@
 #include "cli/flags.h"
 #include "cli/gpu_check.h"
 #include "cli/launch.h"
+#include "cli/predict.h"
+#include "cli/timeline.h"
 #include "cli/usage.h"
 #include "cli/version.h"
 
@@ -38,6 +40,8 @@ int Main(const Args& all) {
   if (subcommand == "launch") return Launch(args);
   if (subcommand == "compare") return RunCompare(args);
   if (subcommand == "bench") return RunBench(args);
+  if (subcommand == "predict") return RunPredict(args);
+  if (subcommand == "timeline") return RunTimeline(args);
   if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "gpu-check") return GpuCheck(args);
   if (subcommand == "--version") return PrintVersion();

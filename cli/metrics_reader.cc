@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace psring {
@@ -43,6 +44,26 @@ EpochSample ToEpoch(const json& event) {
           Number(event, "images_per_second")};
 }
 
+StalenessHistogram ToHistogram(const json& event) {
+  StalenessHistogram histogram;
+  const auto found = event.find("staleness_histogram");
+  if (found == event.end()) return histogram;
+  for (const auto& [rank, counts] : found->items()) {
+    int number = 0;
+    if (absl::SimpleAtoi(rank, &number)) {
+      histogram[number] = counts.get<std::vector<int64_t>>();
+    }
+  }
+  return histogram;
+}
+
+std::optional<StepTime> ToStepTime(const json& event) {
+  const auto found = event.find("step_seconds");
+  if (found == event.end()) return std::nullopt;
+  return StepTime{Number(*found, "compute"), Number(*found, "exposed"),
+                  Number(*found, "wait")};
+}
+
 ProcessEnd ToEnd(const json& event) {
   return {event.value("step", int64_t{0}),
           event.value("seconds", 0.0),
@@ -50,7 +71,9 @@ ProcessEnd ToEnd(const json& event) {
           event.at("bytes_received").get<int64_t>(),
           event.at("peak_memory_bytes").get<int64_t>(),
           event.value("staleness_mean", 0.0),
-          event.value("staleness_max", int64_t{0})};
+          event.value("staleness_max", int64_t{0}),
+          ToHistogram(event),
+          ToStepTime(event)};
 }
 
 void TakeEvent(const json& event, ProcessMetrics* metrics) {

@@ -4,6 +4,7 @@
 #define PSRING_CLI_METRICS_READER_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,14 +34,27 @@ struct EpochSample {
   double images_per_second = 0;
 };
 
+// Of a worker's average step, in seconds.
+struct StepTime {
+  double compute = 0;
+  double exposed = 0;  // communication that nothing hides
+  double wait = 0;     // for others
+};
+
+// Of each worker, by rank: how many of its gradients missed 0, 1, ... updates;
+// the last count is of all that missed more.
+using StalenessHistogram = std::map<int, std::vector<int64_t>>;
+
 struct ProcessEnd {
   int64_t step = 0;
   double seconds = 0;
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t peak_memory_bytes = 0;
-  double staleness_mean = 0;  // servers only
-  int64_t staleness_max = 0;  // servers only
+  double staleness_mean = 0;                    // servers only
+  int64_t staleness_max = 0;                    // servers only
+  StalenessHistogram staleness_histogram = {};  // servers only
+  std::optional<StepTime> step_time = {};       // workers only
 };
 
 struct ProcessMetrics {

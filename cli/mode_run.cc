@@ -1,10 +1,15 @@
 #include "cli/mode_run.h"
 
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "bench/hosts.h"
+#include "cli/link_spec.h"
 #include "cli/metrics_reader.h"
+#include "cli/mode_spec.h"
 #include "cli/progress.h"
 #include "cli/supervisor.h"
 #include "cli/weights.h"
@@ -12,22 +17,11 @@
 namespace psring {
 namespace {
 
-void AddModeFlags(const ModeSpec& spec, const std::string& checkpoints,
-                  Job* job) {
-  job->mode = spec.mode;
-  std::vector<std::string>& flags = job->worker_flags;
-  if (spec.mode == "ps") flags.push_back(absl::StrCat("--sync=", spec.sync));
-  if (spec.sync == "ssp") {
-    flags.push_back(absl::StrCat("--staleness=", spec.staleness));
-  }
-  flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
-}
-
 // Runs the processes to their ends, with progress.
-absl::Status Train(const ModeSpec& spec, const Job& job,
+absl::Status Train(const std::string& name, const Job& job,
                    const Cancellation& cancellation, int* exit_code) {
   MetricsReader worker0(absl::StrCat(job.metrics_dir, "/worker-0.jsonl"));
-  Progress progress(stdout, TerminalColumns(stdout), spec.name);
+  Progress progress(stdout, TerminalColumns(stdout), name);
   absl::Status read;
   const auto show = [&] {
     if (read.ok()) read = worker0.Read();
@@ -49,37 +43,88 @@ absl::Status Train(const ModeSpec& spec, const Job& job,
   return started.ok() ? read : started;
 }
 
-absl::StatusOr<ModeRun> Collect(const ModeSpec& spec,
-                                const std::string& metrics,
-                                const std::string& checkpoints) {
+absl::StatusOr<RunResult> Collect(const Point& point,
+                                  const std::string& metrics,
+                                  const std::string& checkpoints) {
   const auto all = ReadAllMetrics(metrics);
   if (!all.ok()) return all.status();
-  auto result = Summarize(spec, *all);
+  auto result = Summarize(point, *all);
   if (!result.ok()) return result.status();
   const auto weights = FindLastWeights(checkpoints);
   if (!weights.ok()) return weights.status();
   const auto crc = Crc32OfFile(*weights);
   if (!crc.ok()) return crc.status();
   result->weights_crc32 = *crc;
-  return ModeRun{*std::move(result), *weights};
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
+                                                    Job* job) {
+  const auto link = ParseLink(ValueOf(point, "link"), job->workers);
+  if (!link.ok()) return link.status();
+  const int servers = job->mode == "ps" ? job->servers : 0;
+  auto hosts = Hosts::Create(link->RatesOf(job->workers, servers));
+  if (!hosts.ok()) return hosts.status();
+  for (int rank = 0; rank < job->workers; ++rank) {
+    job->worker_prefixes.push_back((*hosts)->PrefixOf(rank));
+  }
+  for (int s = 0; s < servers; ++s) {
+    job->server_prefixes.push_back((*hosts)->PrefixOf(job->workers + s));
+  }
+  job->coordinator_address = Hosts::AddressOf(servers > 0 ? job->workers : 0);
+  return hosts;
 }
 
 }  // namespace
 
-absl::StatusOr<ModeRun> RunMode(const ModeSpec& spec, Job job,
-                                const std::string& directory,
-                                const Cancellation& cancellation,
-                                int* exit_code) {
+Job JobOf(const Point& point, Job job) {
+  // ParseAxes has found these values right.
+  const ModeSpec mode = ParseModes(ValueOf(point, "mode")).value().front();
+  job.mode = mode.mode;
+  job.workers = std::stoi(ValueOf(point, "workers"));
+  const std::string& servers = ValueOf(point, "servers");
+  if (servers != kAny) job.servers = std::stoi(servers);
+  std::vector<std::string>& flags = job.worker_flags;
+  if (mode.mode == "ps") flags.push_back(absl::StrCat("--sync=", mode.sync));
+  if (mode.sync == "ssp") {
+    flags.push_back(absl::StrCat("--staleness=", mode.staleness));
+  }
+  flags.insert(flags.end(), mode.worker_flags.begin(), mode.worker_flags.end());
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    const char* flag = Axes()[i].worker_flag;
+    if (flag == nullptr || point[i] == kNone) continue;
+    flags.push_back(absl::StrCat(flag, "=", point[i]));
+  }
+  return job;
+}
+
+absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
+                                  const std::string& directory,
+                                  const Cancellation& cancellation,
+                                  int* exit_code) {
   *exit_code = 1;
+  Job job = JobOf(point, base);
   job.metrics_dir = absl::StrCat(directory, "/metrics");
   const std::string checkpoints = absl::StrCat(directory, "/checkpoints");
   std::error_code error;
   std::filesystem::create_directory(job.metrics_dir, error);
   std::filesystem::create_directory(checkpoints, error);
-  AddModeFlags(spec, checkpoints, &job);
-  const absl::Status s = Train(spec, job, cancellation, exit_code);
+  job.worker_flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
+  std::unique_ptr<Hosts> hosts;  // they end with it
+  if (ValueOf(point, "link") != kNone) {
+    auto made = PlaceOnHosts(point, &job);
+    if (!made.ok()) return made.status();
+    hosts = *std::move(made);
+  }
+  const absl::Time start = absl::Now();
+  const absl::Status s =
+      Train(ValueOf(point, "mode"), job, cancellation, exit_code);
   if (!s.ok()) return s;
-  return Collect(spec, job.metrics_dir, checkpoints);
+  auto result = Collect(point, job.metrics_dir, checkpoints);
+  if (result.ok()) {
+    result->wall_seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  }
+  return result;
 }
 
 }  // namespace psring

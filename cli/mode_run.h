@@ -1,29 +1,29 @@
-// Trains in one way, as processes of this host, and collects what came out.
+// One run of a study, as processes of this host: trains and collects what came
+// out.
 #ifndef PSRING_CLI_MODE_RUN_H_
 #define PSRING_CLI_MODE_RUN_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/comparison.h"
 #include "cli/job.h"
-#include "cli/mode_spec.h"
+#include "cli/run_result.h"
+#include "cli/study_axes.h"
 #include "common/net/cancellation.h"
 
 namespace psring {
 
-struct ModeRun {
-  ModeResult result;
-  std::string weights_path;  // below `directory`
-};
+// The job of `point`: `job` with what the point's values say.
+Job JobOf(const Point& point, Job job);
 
-// `job` holds everything but the mode and where things go: to `directory`,
-// which exists. Shows progress on stdout. Blocks until every process has ended.
-// After an error `exit_code` is what this program should end with.
-absl::StatusOr<ModeRun> RunMode(const ModeSpec& spec, Job job,
-                                const std::string& directory,
-                                const Cancellation& cancellation,
-                                int* exit_code);
+// `job` holds everything but what the point says and where things go: to
+// `directory`, which exists. Shows progress on stdout. Blocks until every
+// process has ended. After an error `exit_code` is what this program should end
+// with.
+absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& job,
+                                  const std::string& directory,
+                                  const Cancellation& cancellation,
+                                  int* exit_code);
 
 }  // namespace psring
 

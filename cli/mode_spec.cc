@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -12,20 +13,37 @@ namespace {
 
 constexpr int kMaxStaleness = 1000000;
 
-absl::StatusOr<ModeSpec> ParseMode(absl::string_view text) {
+absl::StatusOr<ModeSpec> ParseBareMode(absl::string_view text) {
   const std::string name(text);
-  if (name == "ring") return ModeSpec{name, "ring", "", 0};
-  if (name == "ps-bsp") return ModeSpec{name, "ps", "bsp", 0};
-  if (name == "ps-async") return ModeSpec{name, "ps", "async", 0};
+  if (name == "ring") return ModeSpec{name, "ring", "", 0, {}};
+  if (name == "ps-bsp") return ModeSpec{name, "ps", "bsp", 0, {}};
+  if (name == "ps-async") return ModeSpec{name, "ps", "async", 0, {}};
   int staleness = 0;
   if (absl::ConsumePrefix(&text, "ps-ssp:") &&
       absl::SimpleAtoi(text, &staleness) && staleness >= 0 &&
       staleness <= kMaxStaleness) {
-    return ModeSpec{name, "ps", "ssp", staleness};
+    return ModeSpec{name, "ps", "ssp", staleness, {}};
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--modes: \"", name, "\" is not one of ps-bsp, ps-ssp:K (K ",
-                   "from 0 to ", kMaxStaleness, "), ps-async, ring"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--modes: \"", name, "\" is not one of ps-bsp, ps-ssp:K (K from 0 to ",
+      kMaxStaleness, "), ps-async, ring; + adds a flag of its workers"));
+}
+
+absl::StatusOr<ModeSpec> ParseMode(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '+');
+  auto spec = ParseBareMode(parts[0]);
+  if (!spec.ok()) return spec;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (parts[i].empty() || parts[i][0] == '-') {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--modes: in \"", text,
+                       "\" the + is not followed by a flag of its "
+                       "workers, without dashes"));
+    }
+    spec->worker_flags.push_back(absl::StrCat("--", parts[i]));
+  }
+  spec->name = std::string(text);
+  return spec;
 }
 
 }  // namespace
@@ -45,7 +63,9 @@ absl::StatusOr<std::vector<ModeSpec>> ParseModes(absl::string_view text) {
   return specs;
 }
 
-std::string Explain(const ModeSpec& spec) {
+namespace {
+
+std::string ExplainBare(const ModeSpec& spec) {
   if (spec.mode == "ring") {
     return "No servers: the workers stand in a ring and pass partial sums of "
            "the gradients around it until everybody has the whole sum, then "
@@ -73,6 +93,17 @@ std::string Explain(const ModeSpec& spec) {
       "Asynchronous. ", every_gradient,
       "Nobody waits for anybody: the fastest pace, but a gradient may be "
       "computed on parameters of any age.");
+}
+
+}  // namespace
+
+std::string Explain(const ModeSpec& spec) {
+  std::string text = ExplainBare(spec);
+  if (!spec.worker_flags.empty()) {
+    absl::StrAppend(&text, " Here its workers run with ",
+                    absl::StrJoin(spec.worker_flags, " "), ".");
+  }
+  return text;
 }
 
 }  // namespace psring

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/summary.h"
+#include "cli/format.h"
 
 namespace psring {
 namespace {

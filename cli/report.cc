@@ -1,100 +1,189 @@
 #include "cli/report.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "cli/chart_js.h"
-#include "cli/chart_tools.h"
+#include "cli/format.h"
 #include "cli/html.h"
+#include "cli/mode_spec.h"
 #include "cli/report_charts.h"
 #include "cli/report_json.h"
 #include "cli/report_parts.h"
 #include "cli/report_style.h"
 #include "cli/report_template.h"
+#include "cli/study_charts.h"
 #include "cli/summary.h"
+#include "cli/verdict.h"
 
 namespace psring {
 namespace {
 
-// "1 worker", "2 workers".
-std::string Number(int number, absl::string_view noun) {
-  return absl::StrCat(number, " ", noun, number == 1 ? "" : "s");
+std::string Values(const Comparison& comparison, absl::string_view axis) {
+  return absl::StrJoin(comparison.values[AxisIndex(axis)], ", ");
 }
 
-Terms SetupTerms(const ReportSetup& setup, const Comparison& comparison) {
-  const int64_t parameters =
-      comparison.modes.empty() ? 0 : comparison.modes[0].num_parameters;
+int64_t NumParameters(const Comparison& comparison) {
+  return comparison.variants.empty()
+             ? 0
+             : comparison.variants[0].runs[0].num_parameters;
+}
+
+std::string Introduction(const StudySetup& setup,
+                         const Comparison& comparison) {
+  return absl::StrCat(
+      setup.Flag("--model"), " (",
+      FormatCount(static_cast<double>(NumParameters(comparison))),
+      " parameters) is trained on ", setup.Flag("--data"), " for ",
+      setup.Flag("--epochs"),
+      " epochs, from the same first weights and over the same batches each "
+      "time; what differs is said beside each line. All processes ran on one "
+      "machine: ",
+      MachineText(setup.machine), ".");
+}
+
+std::string FaultsHtml(const Comparison& comparison) {
+  const std::vector<std::string> faults = Faults(comparison);
+  if (faults.empty()) return "";
+  return absl::StrCat(
+      "<div class=\"fault\" role=\"note\"><strong>Faults of speed were "
+      "injected "
+      "on purpose.</strong> Workers or their links were slowed down: <code>",
+      EscapeHtml(absl::StrJoin(faults, " ")), "</code>.</div>");
+}
+
+std::string HeadlinesHtml(const Comparison& comparison) {
+  std::string html;
+  for (const std::string& headline : Headlines(comparison)) {
+    absl::StrAppend(&html, "<p class=\"lead\">", EscapeHtml(headline),
+                    "</p>\n");
+  }
+  return html;
+}
+
+// Many are folded away.
+std::string FindingsHtml(const Comparison& comparison) {
+  const std::vector<std::string> findings = Findings(comparison);
+  if (findings.size() <= kMaxFindings) return HtmlList(findings);
+  return absl::StrCat(
+      "<details><summary>Why, for every set of circumstances"
+      "</summary>",
+      HtmlList(findings), "</details>");
+}
+
+std::string SeedsText(const Comparison& comparison) {
+  const size_t seeds = comparison.values[AxisIndex("seed")].size();
+  return seeds == 1
+             ? "One seed: how far other seeds would scatter is not known."
+             : absl::StrCat("Means over ", seeds,
+                            " seeds, and below the lowest and the highest.");
+}
+
+std::string TargetText(const StudySetup& setup, const Comparison& comparison) {
+  const std::string target = FormatPercent(comparison.target_accuracy);
+  return setup.Flag("--target-accuracy") == "auto"
+             ? absl::StrCat("That accuracy, ", target,
+                            ", is what all ways reach with every seed, but for "
+                            "those that end a tenth below the best.")
+             : absl::StrCat("That accuracy was given: ", target, ".");
+}
+
+Terms SetupTerms(const StudySetup& setup, const Comparison& comparison) {
   return {
-      {"Model", absl::StrCat(setup.model, ", ",
-                             FormatCount(static_cast<double>(parameters)),
-                             " parameters")},
-      {"Data", setup.data},
-      {"Processes",
-       absl::StrCat(Number(setup.workers, "worker"), " of ",
-                    Number(setup.threads_per_worker, "thread"), "; ",
-                    Number(setup.servers, "server"), " in the ps modes")},
-      {"Training",
-       absl::StrCat(Number(setup.epochs, "epoch"), ", batches of ",
-                    setup.batch_size, " a worker, seed ", setup.seed)},
-      {"Optimizer", absl::StrCat(setup.optimizer, ", learning rate ", setup.lr,
-                                 ", momentum ", setup.momentum)},
       {"Machine", MachineText(setup.machine)},
       {"Software", absl::StrCat("psring ", setup.commit, ", libtorch ",
                                 setup.libtorch, ", ZeroMQ ", setup.zeromq)},
+      {"Workers", absl::StrCat(Values(comparison, "workers"),
+                               "; threads of "
+                               "each: ",
+                               setup.threads_per_worker)},
+      {"Servers", absl::StrCat(Values(comparison, "servers"),
+                               " in the ps modes, none in a ring")},
+      {"Seeds", Values(comparison, "seed")},
+      {"Order",
+       "one run after the other; all ways with the first seed, then "
+       "with the next"},
       {"Made", setup.created},
   };
 }
 
 Terms ModeTerms(const Comparison& comparison) {
   Terms terms;
-  for (const ModeResult& mode : comparison.modes) {
-    terms.push_back({mode.spec.name, Explain(mode.spec)});
+  const auto modes =
+      ParseModes(absl::StrJoin(comparison.values[AxisIndex("mode")], ","));
+  if (!modes.ok()) return terms;
+  for (const ModeSpec& mode : *modes) {
+    terms.push_back({mode.name, Explain(mode)});
   }
   return terms;
 }
 
-// The numbers behind the charts.
-Cells EpochCells(const Comparison& comparison) {
-  Cells cells = {{"mode", "epoch", "step", "seconds", "train loss", "test loss",
-                  "test accuracy"}};
-  for (const ModeResult& mode : comparison.modes) {
-    for (const EpochSample& epoch : mode.epochs) {
-      cells.push_back({mode.spec.name, absl::StrCat(epoch.epoch),
-                       absl::StrCat(epoch.step),
-                       absl::StrFormat("%.2f", epoch.seconds),
-                       absl::StrFormat("%.4f", epoch.train_loss),
-                       absl::StrFormat("%.4f", epoch.test_loss),
-                       FormatPercent(epoch.test_accuracy)});
-    }
+Cells FlagCells(const StudySetup& setup) {
+  Cells cells = {{"flag", "value"}};
+  for (const auto& [flag, value] : setup.flags) {
+    cells.push_back({flag == "--" ? "-- (to every worker)" : flag, value});
   }
   return cells;
 }
 
+// Empty where the runs do not know.
+std::string StalenessHtml(const nlohmann::json& charts) {
+  if (charts["staleness"].empty()) return "";
+  return "<h2>Staleness</h2>\n<div class=\"charts\" id=\"staleness\"></div>\n"
+         "<p class=\"faint\">How large a part of each worker's gradients "
+         "missed "
+         "so many updates by others, over all servers and seeds. The last "
+         "place holds all that missed more.</p>";
+}
+
+std::string StepTimesHtml(const Comparison& comparison) {
+  const Cells cells = StepTimeCells(comparison);
+  if (cells.size() < 2) return "";
+  return absl::StrCat(
+      "<h2>Where a step's time went</h2>\n<div class=\"charts\" "
+      "id=\"step-times\"></div>\n<p class=\"faint\">Of a worker's average "
+      "step: "
+      "computing, communication that nothing hid, and waiting for others. "
+      "Means "
+      "over workers and seeds.</p>\n<details><summary>By worker</summary>\n"
+      "<div class=\"scroll\">",
+      HtmlTable(cells), "</div></details>");
+}
+
 }  // namespace
 
-std::string RenderJson(const ReportSetup& setup, const Comparison& comparison) {
+std::string RenderJson(const StudySetup& setup, const Comparison& comparison) {
   return DumpJson(ToJson(setup, comparison), 1) + "\n";
 }
 
-std::string RenderHtml(const ReportSetup& setup, const Comparison& comparison) {
-  const std::string data = DumpJson(ToJson(setup, comparison), -1);
+std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
+  const nlohmann::json charts = ChartsJson(comparison);
   // In one pass: what has been put in is not searched again.
   return absl::StrReplaceAll(
       kReportTemplate,
       {
-          {"{{COMMAND}}", EscapeHtml(setup.command)},
-          {"{{VERDICTS}}", HtmlList(Verdicts(comparison))},
+          {"{{QUESTIONS}}",
+           EscapeHtml(absl::StrJoin(Questions(comparison), " "))},
+          {"{{INTRODUCTION}}", EscapeHtml(Introduction(setup, comparison))},
+          {"{{FAULTS}}", FaultsHtml(comparison)},
+          {"{{HEADLINES}}", HeadlinesHtml(comparison)},
+          {"{{FINDINGS}}", FindingsHtml(comparison)},
           {"{{SUMMARY}}", HtmlTable(SummaryCells(comparison))},
-          {"{{MODES}}", HtmlTerms(ModeTerms(comparison))},
+          {"{{SEEDS}}", EscapeHtml(SeedsText(comparison))},
+          {"{{TARGET}}", EscapeHtml(TargetText(setup, comparison))},
+          {"{{STALENESS}}", StalenessHtml(charts)},
+          {"{{STEP_TIMES}}", StepTimesHtml(comparison)},
+          {"{{TRAFFIC}}", HtmlTable(TrafficCells(comparison))},
+          {"{{RUNS}}", HtmlTable(RunCells(comparison))},
           {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},
+          {"{{MODES}}", HtmlTerms(ModeTerms(comparison))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
-          {"{{DATA}}", EscapeScript(data)},
+          {"{{COMMAND}}", EscapeHtml(setup.command)},
+          {"{{FLAGS}}", HtmlTable(FlagCells(setup))},
           {"{{STYLE}}", kReportStyle},
-          {"{{CHART_JS}}", kChartJs},
-          {"{{CHART_TOOLS}}", kChartTools},
-          {"{{CHARTS}}", kReportCharts},
+          {"{{FOOT}}", ReportFoot(charts, kReportCharts)},
       });
 }
 

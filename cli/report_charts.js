@@ -1,70 +1,104 @@
-// Draws the report's charts from the JSON in #data, in the colours of the page.
+// Draws the report's charts from the JSON in #data (its form: study_charts.h),
+// in the colours of the page.
 (function () {
   'use strict';
   const data = JSON.parse(document.getElementById('data').textContent);
+  const {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn} =
+    chartTools;
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
-  const SHAPES = ['circle', 'rect', 'triangle', 'rectRot'];
-  const {colour, seriesColour, axis, keepDrawn} = chartTools;
+  const percent = (value) => +(value * 100).toFixed(2) + '%';
+  const rounded = (value) => +value.toPrecision(4);
 
-  const finite = (points) =>
-    points.filter((p) => Number.isFinite(p.x) && Number.isFinite(p.y));
-
-  // The mean of each value with its neighbours, a fiftieth of all to each side.
-  function smooth(points) {
-    const reach = Math.floor(points.length / 50);
-    return points.map((point, i) => {
-      const near = points.slice(Math.max(0, i - reach), i + reach + 1);
-      return {x: point.x, y: near.reduce((sum, p) => sum + p.y, 0) / near.length};
-    });
-  }
-
-  // Later modes lie above earlier ones; a wide solid line shows on both sides of
+  // Later lines lie above earlier ones; a wide solid line shows on both sides of
   // a dashed one that hides it.
-  const look = (i) => ({
-    order: data.modes.length - i,
+  const look = (i, n) => ({
+    order: n - i,
     borderColor: seriesColour(i),
     backgroundColor: seriesColour(i),
     borderDash: DASHES[i % DASHES.length],
     pointStyle: SHAPES[i % SHAPES.length],
     borderWidth: DASHES[i % DASHES.length].length ? 2 : 4,
+    tension: 0,
   });
 
-  const accuracy = (x) => data.modes.map((mode, i) => ({
-    ...look(i),
-    label: mode.name,
-    pointRadius: 4,
-    data: finite(mode.epochs.map((e) => ({x: e[x], y: e.test_accuracy}))),
+  // The edges of a line's band, the lower one filled up to the upper one.
+  const band = (points, x, i, n, group) => ['min', 'max'].map((edge) => ({
+    order: 2 * n,
+    group,
+    isBand: true,
+    label: group + ', ' + edge,
+    fill: edge === 'max' ? '-1' : false,
+    backgroundColor: seriesColour(i) + '2e',
+    borderWidth: 0,
+    pointRadius: 0,
+    pointHitRadius: 0,
+    data: points.map((p) => ({x: p[x], y: p[edge]})),
   }));
 
-  const loss = (x) => data.modes.flatMap((mode, i) => [{
-    ...look(i),
-    label: mode.name,
-    pointRadius: 0,
-    data: smooth(finite(mode.steps.map((s) => ({x: s[x], y: s.loss})))),
-  }, {
-    ...look(i),
-    label: mode.name + ', test',
-    showLine: false,
-    pointRadius: 5,
-    data: finite(mode.epochs.map((e) => ({x: e[x], y: e.test_loss}))),
-  }]);
+  const means = (points, x) =>
+    points.map((p) => ({x: p[x], y: p.mean, min: p.min, max: p.max}));
 
-  const isTest = (label) => label.endsWith(', test');
+  function courseLines(lines, x, key) {
+    return lines.flatMap((line, i) => {
+      const n = lines.length;
+      const more = key === 'loss' ? [{
+        ...look(i, n),
+        group: line.label,
+        isExtra: true,
+        label: line.label + ', test',
+        showLine: false,
+        pointRadius: 5,
+        data: means(line.test_loss, x),
+      }] : [];
+      return [
+        ...(line.seeds > 1 ? band(line[key], x, i, n, line.label) : []),
+        {...look(i, n), group: line.label, label: line.label,
+         pointRadius: key === 'loss' ? 0 : 4, data: means(line[key], x)},
+        ...more,
+      ];
+    });
+  }
 
-  // A mode's test dots go with its line.
-  function toggle(event, item, legend) {
-    const chart = legend.chart;
+  // From the first to the last x of all lines.
+  function targetLine(sets) {
+    const xs = sets.flatMap((set) => set.data.map((p) => p.x));
+    return {
+      label: 'to reach: ' + percent(data.target),
+      order: 1000,
+      borderColor: colour('--faint'),
+      backgroundColor: colour('--faint'),
+      borderWidth: 1,
+      borderDash: [4, 4],
+      pointRadius: 0,
+      pointHitRadius: 0,
+      data: [0, Math.max(0, ...xs)].map((x) => ({x, y: data.target})),
+    };
+  }
+
+  // A line's band and test dots go with it.
+  function toggle(event, item, itsLegend) {
+    const chart = itsLegend.chart;
     const visible = chart.isDatasetVisible(item.datasetIndex);
+    const group = chart.data.datasets[item.datasetIndex].group;
     chart.data.datasets.forEach((set, i) => {
-      if (set.label === item.text || set.label === item.text + ', test') {
+      if (i === item.datasetIndex || (group && set.group === group)) {
         chart.setDatasetVisibility(i, !visible);
       }
     });
     chart.update();
   }
 
-  function draw(id, datasets, x, y) {
-    return new Chart(document.getElementById(id), {
+  const tooltip = (format) => ({
+    filter: (item) => !item.dataset.isBand,
+    callbacks: {
+      label: ({dataset, parsed, raw}) => dataset.label + ': ' +
+        format(parsed.y) + (raw.min < raw.max ?
+          ' (' + format(raw.min) + ' to ' + format(raw.max) + ')' : ''),
+    },
+  });
+
+  function drawLines(canvas, datasets, x, y, format) {
+    return new Chart(canvas, {
       type: 'line',
       data: {datasets},
       options: {
@@ -73,39 +107,231 @@
         interaction: {mode: 'nearest', axis: 'x', intersect: false},
         scales: {x, y},
         plugins: {
+          tooltip: tooltip(format || rounded),
           legend: {
-            position: 'bottom',
+            ...legend({
+              filter: (item, all) => !all.datasets[item.datasetIndex].isBand &&
+                !all.datasets[item.datasetIndex].isExtra,
+            }),
             onClick: toggle,
-            labels: {
-              color: colour('--text'),
-              boxWidth: 40,
-              boxHeight: 0,
-              filter: (item) => !isTest(item.text),
-              sort: (a, b) => a.datasetIndex - b.datasetIndex,
-            },
           },
         },
       },
     });
   }
 
-  const AXES = {
-    seconds: ['seconds of training', {beginAtZero: true}],
-    step: ['step', {beginAtZero: true}],
+  // Thin lines from the lowest to the highest seed of each bar.
+  const whiskers = {
+    id: 'whiskers',
+    afterDatasetsDraw(chart) {
+      const {ctx, scales: {x}} = chart;
+      ctx.save();
+      ctx.strokeStyle = colour('--text');
+      ctx.lineWidth = 1.5;
+      chart.getDatasetMeta(0).data.forEach((bar, i) => {
+        const {min, max} = chart.data.datasets[0].data[i];
+        if (!(min < max)) return;
+        ctx.beginPath();
+        ctx.moveTo(x.getPixelForValue(min), bar.y);
+        ctx.lineTo(x.getPixelForValue(max), bar.y);
+        for (const end of [min, max]) {
+          ctx.moveTo(x.getPixelForValue(end), bar.y - 4);
+          ctx.lineTo(x.getPixelForValue(end), bar.y + 4);
+        }
+        ctx.stroke();
+      });
+      ctx.restore();
+    },
   };
-  const percent = (value) => +(value * 100).toFixed(2) + '%';
 
-  function drawAll() {
-    return Object.entries(AXES).flatMap(([x, args]) => {
-      const faint = {color: colour('--faint')};
-      return [
-        draw('accuracy-' + x, accuracy(x), axis(...args),
-             axis('test accuracy', {ticks: {...faint, callback: percent}})),
-        draw('loss-' + x, loss(x), axis(...args),
-             axis('loss', {beginAtZero: true})),
-      ];
+  // A long label in several lines.
+  const broken = (label) =>
+    label.split(', ').flatMap((part) => part.match(/.{1,18}/g));
+
+  const heightOf = (labels) =>
+    5 + labels.reduce((sum, label) => sum + 0.6 + 0.9 * broken(label).length, 0);
+
+  function drawBars(canvas, labels, datasets, x, more) {
+    const y = axis('', {type: 'category', stacked: x.stacked});
+    y.ticks.color = colour('--text');
+    y.ticks.autoSkip = false;
+    y.title.display = false;
+    y.grid.display = false;
+    return new Chart(canvas, {
+      type: 'bar',
+      data: {labels: labels.map(broken), datasets},
+      options: {
+        indexAxis: 'y',
+        animation: false,
+        maintainAspectRatio: false,
+        scales: {x, y},
+        ...more.options,
+      },
+      plugins: more.plugins || [],
     });
   }
 
-  keepDrawn(drawAll);
+  // Diagonal lines, to be told from plain areas without their colours.
+  function hatched(name) {
+    const tile = document.createElement('canvas');
+    tile.width = tile.height = 8;
+    const ctx = tile.getContext('2d');
+    ctx.strokeStyle = colour(name);
+    ctx.lineWidth = 2;
+    for (const shift of [-8, 0, 8]) {
+      ctx.moveTo(shift, 8);
+      ctx.lineTo(shift + 8, 0);
+    }
+    ctx.stroke();
+    return ctx.createPattern(tile, 'repeat');
+  }
+
+  function rates(container) {
+    const labels = data.rates.map((rate) => rate.label);
+    const canvas = figure(container, 'Images a second',
+                          'Images a second of every way', heightOf(labels));
+    canvas.closest('figure').className = 'wide';
+    return () => drawBars(canvas, labels, [{
+      label: 'images/s',
+      backgroundColor: seriesColour(0),
+      maxBarThickness: 22,
+      data: data.rates.map((rate, i) => ({...rate, x: rate.mean, y: i})),
+    }], axis('images/s', {
+      beginAtZero: true,
+      suggestedMax: Math.max(...data.rates.map((rate) => rate.max)),
+    }), {
+      options: {plugins: {legend: {display: false}},
+                parsing: {xAxisKey: 'x', yAxisKey: 'y'}},
+      plugins: [whiskers],
+    });
+  }
+
+  function scaling(container, study) {
+    const draw = (key, title, unit) => {
+      const canvas = figure(container, title, title,
+                            18 + 1.2 * study.lines.length);
+      return () => {
+        const sets = study.lines.map((line, i) => ({
+          ...look(i, study.lines.length), label: line.label, pointRadius: 4,
+          data: line.points.filter((p) => p[key])
+            .map((p) => ({x: p.x, y: p[key].mean, ...p[key]})),
+        }));
+        const first = sets[0].data[0];
+        if (key === 'rate' && study.axis === 'workers' && first) {
+          const xs = sets[0].data.map((p) => p.x);
+          sets.push({
+            label: 'in proportion', order: 1000, borderColor: colour('--faint'),
+            backgroundColor: colour('--faint'), borderWidth: 1,
+            borderDash: [4, 4], pointRadius: 0,
+            data: xs.map((x) => ({x, y: first.y * x / first.x})),
+          });
+        }
+        const values = [...new Set(sets.flatMap((s) => s.data.map((p) => p.x)))];
+        const x = axis(study.axis, {afterBuildTicks: (scale) => {
+          scale.ticks = values.sort((a, b) => a - b).map((value) => ({value}));
+        }});
+        return drawLines(canvas, sets, x, axis(unit, {beginAtZero: true}));
+      };
+    };
+    const drawings = [draw('rate', 'Images a second by ' + study.axis,
+                           'images/s')];
+    if (study.lines.some((line) => line.points.some((p) => p.seconds))) {
+      drawings.push(draw('seconds', 'Time to ' + percent(data.target) + ' by ' +
+                         study.axis, 'seconds of training'));
+    }
+    return drawings;
+  }
+
+  function staleness(container, variant) {
+    const longest = Math.max(...variant.workers.map(
+      (worker) => worker.counts.findLastIndex((count) => count > 0) + 1), 2);
+    const bins = variant.workers[0].counts.length;
+    const labels = [...Array(longest).keys()]
+      .map((i) => i + (i + 1 === bins ? ' or more' : ''));
+    const canvas = figure(container, variant.label,
+                          'Staleness of every worker: ' + variant.label);
+    return () => new Chart(canvas, {
+      type: 'line',
+      data: {labels, datasets: variant.workers.map((worker, i) => {
+        const sum = worker.counts.reduce((a, b) => a + b, 0) || 1;
+        return {...look(i, variant.workers.length),
+                label: 'worker ' + worker.rank, pointRadius: 4,
+                data: worker.counts.slice(0, longest).map((c) => c / sum)};
+      })},
+      options: {
+        animation: false,
+        maintainAspectRatio: false,
+        interaction: {mode: 'index', intersect: false},
+        scales: {
+          x: axis('updates missed', {type: 'category'}),
+          y: axis('part of its gradients', {beginAtZero: true, ticks: {
+            color: colour('--faint'), callback: percent}}),
+        },
+        plugins: {legend: legend(), tooltip: {callbacks: {
+          label: (item) => item.dataset.label + ': ' + percent(item.parsed.y)}}},
+      },
+    });
+  }
+
+  function stepTimes(container) {
+    const labels = data.step_times.map((time) => time.label);
+    const canvas = figure(container, 'An average step',
+                          'Where the time of a step went', heightOf(labels) + 2);
+    const part = (key, label, fill) => ({
+      label, backgroundColor: fill, maxBarThickness: 22,
+      borderColor: colour('--page'), borderWidth: {right: 2},
+      data: data.step_times.map((time) => time[key] * 1000),
+    });
+    return () => drawBars(canvas, labels, [
+      part('compute', 'computing', seriesColour(0)),
+      part('exposed', 'communication', seriesColour(1)),
+      part('wait', 'waiting', hatched('--faint')),
+    ], axis('milliseconds', {beginAtZero: true, stacked: true}), {
+      options: {plugins: {
+        legend: {position: 'bottom', labels: {color: colour('--text')}},
+        tooltip: {callbacks: {label: (item) =>
+          item.dataset.label + ': ' + rounded(item.parsed.x) + ' ms'}},
+      }},
+    });
+  }
+
+  const AXES = {seconds: 'seconds of training', step: 'step'};
+
+  function course(container, {title, lines}) {
+    if (title) {
+      const heading = document.createElement('h3');
+      heading.textContent = title;
+      container.append(heading);
+    }
+    const grid = document.createElement('div');
+    grid.className = 'charts';
+    container.append(grid);
+    const draw = (name, key, x, y, format) => {
+      const heading = name + ' against ' + (x === 'step' ? 'step' : 'time');
+      const canvas = figure(grid, heading, heading + ' ' + title);
+      return () => {
+        const sets = courseLines(lines, x, key);
+        if (key === 'accuracy') sets.push(targetLine(sets));
+        return drawLines(canvas, sets, axis(AXES[x], {beginAtZero: true}), y(),
+                         format);
+      };
+    };
+    const accuracyAxis = () => axis('test accuracy', {
+      ticks: {color: colour('--faint'), callback: percent}});
+    const lossAxis = () => axis('loss', {beginAtZero: true});
+    return Object.keys(AXES).flatMap((x) => [
+      draw('Test accuracy', 'accuracy', x, accuracyAxis, percent),
+      draw('Loss', 'loss', x, lossAxis),
+    ]);
+  }
+
+  const section = (id) => document.getElementById(id);
+  const drawings = [
+    ...data.courses.flatMap((each) => course(section('courses'), each)),
+    rates(section('speed')),
+    ...data.scaling.flatMap((each) => scaling(section('speed'), each)),
+    ...data.staleness.map((each) => staleness(section('staleness'), each)),
+    ...(data.step_times.length ? [stepTimes(section('step-times'))] : []),
+  ];
+  keepDrawn(() => drawings.map((draw) => draw()));
 })();

@@ -1,12 +1,13 @@
 #include "cli/report_files.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/file.h"
 
 namespace psring {
 namespace {
@@ -17,6 +18,15 @@ absl::Status CannotWrite(const fs::path& path, const std::string& why) {
   return absl::PermissionDeniedError(
       absl::StrCat("cannot write ", path.string(), why.empty() ? "" : ": ", why,
                    ". Choose another folder with --out"));
+}
+
+// Returns when the disk has it.
+absl::Status WriteWhole(const fs::path& path, absl::string_view text) {
+  auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file.ok()) return file.status();
+  absl::Status s =
+      file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
+  return s.ok() ? file->Sync() : s;
 }
 
 }  // namespace
@@ -42,16 +52,16 @@ absl::Status WriteReportFile(const std::string& directory,
   const fs::path path = fs::path(directory) / name;
   fs::path temporary = path;
   temporary += absl::StrCat(".", getpid(), ".tmp");
-  std::ofstream file(temporary, std::ios::binary);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
+  const absl::Status written = WriteWhole(temporary, text);
   std::error_code error;
-  if (!file) {
+  if (!written.ok()) {
     fs::remove(temporary, error);
-    return CannotWrite(path, "");
+    return CannotWrite(path, std::string(written.message()));
   }
   fs::rename(temporary, path, error);
-  return error ? CannotWrite(path, error.message()) : absl::OkStatus();
+  if (error) return CannotWrite(path, error.message());
+  auto folder = File::Open(directory, O_RDONLY | O_DIRECTORY);
+  return folder.ok() ? folder->Sync() : folder.status();
 }
 
 }  // namespace psring

@@ -19,7 +19,7 @@ absl::Status CheckReportPath(const std::string& directory,
                              const std::vector<std::string>& names = {
                                  kReportHtml, kReportJson});
 
-// Replaces DIRECTORY/NAME as a whole.
+// Replaces DIRECTORY/NAME as a whole; returns when the disk has it.
 absl::Status WriteReportFile(const std::string& directory,
                              const std::string& name, absl::string_view text);
 

@@ -1,97 +1,78 @@
 #include "cli/report_json.h"
 
-#include "absl/strings/str_format.h"
+#include <utility>
+
 #include "cli/report_parts.h"
-#include "cli/summary.h"
+#include "cli/verdict.h"
 
 namespace psring {
 namespace {
 
 using nlohmann::json;
 
-json SetupJson(const ReportSetup& setup) {
-  return {
-      {"command", setup.command},
-      {"model", setup.model},
-      {"data", setup.data},
-      {"workers", setup.workers},
-      {"servers", setup.servers},
-      {"epochs", setup.epochs},
-      {"batch_size", setup.batch_size},
-      {"optimizer", setup.optimizer},
-      {"lr", setup.lr},
-      {"momentum", setup.momentum},
-      {"seed", setup.seed},
-      {"threads_per_worker", setup.threads_per_worker},
-      {"created", setup.created},
-      {"commit", setup.commit},
-      {"libtorch", setup.libtorch},
-      {"zeromq", setup.zeromq},
+json SpreadJson(const std::optional<Spread>& spread) {
+  if (!spread) return json();
+  return {{"mean", spread->mean}, {"min", spread->min}, {"max", spread->max}};
+}
+
+json FormulaJson(const Variant& variant) {
+  const auto formula = FormulaOf(variant);
+  if (!formula) return json();
+  return {{"worker_bytes_per_step", formula->worker_bytes},
+          {"server_bytes_per_step", formula->server_bytes}};
+}
+
+json VariantJson(const Comparison& comparison, const Variant& variant) {
+  json point = PointJson(variant.point);
+  point.erase("seed");
+  json seeds = json::array();
+  for (const RunResult& run : variant.runs) {
+    seeds.push_back(ValueOf(run.point, "seed"));
+  }
+  using Run = const RunResult&;
+  const auto spread = [&](Measure measure) {
+    return SpreadJson(SpreadOf(variant, measure));
   };
-}
-
-json StepsJson(const ModeResult& mode) {
-  json steps = json::array();
-  for (const StepSample& sample : mode.steps) {
-    steps.push_back({{"step", sample.step},
-                     {"seconds", sample.seconds},
-                     {"loss", sample.loss}});
-  }
-  return steps;
-}
-
-json EpochsJson(const ModeResult& mode) {
-  json epochs = json::array();
-  for (const EpochSample& sample : mode.epochs) {
-    epochs.push_back({{"epoch", sample.epoch},
-                      {"step", sample.step},
-                      {"seconds", sample.seconds},
-                      {"train_loss", sample.train_loss},
-                      {"test_loss", sample.test_loss},
-                      {"test_accuracy", sample.test_accuracy},
-                      {"images_per_second", sample.images_per_second}});
-  }
-  return epochs;
-}
-
-json ModeJson(const ModeResult& mode, double target) {
-  const auto seconds = SecondsToAccuracy(mode, target);
   return {
-      {"name", mode.spec.name},
-      {"num_parameters", mode.num_parameters},
-      {"num_steps", mode.num_steps},
-      {"seconds", mode.seconds},
-      {"images_per_second", mode.images_per_second},
-      {"seconds_to_target_accuracy", seconds ? json(*seconds) : json()},
-      {"test_accuracy", mode.test_accuracy},
-      {"test_loss", mode.test_loss},
-      {"worker_bytes_sent_per_step", mode.worker_bytes_per_step},
-      {"server_bytes_sent_per_step", mode.server_bytes_per_step},
-      {"worker_peak_bytes", mode.worker_peak_bytes},
-      {"server_peak_bytes", mode.server_peak_bytes},
-      {"staleness_mean", mode.staleness_mean},
-      {"staleness_max", mode.staleness_max},
-      {"weights_crc32", absl::StrFormat("%08x", mode.weights_crc32)},
-      {"steps", StepsJson(mode)},
-      {"epochs", EpochsJson(mode)},
+      {"label", variant.label},
+      {"point", std::move(point)},
+      {"seeds", std::move(seeds)},
+      {"reached", NumReached(comparison, variant)},
+      {"images_per_second", spread([](Run r) { return r.images_per_second; })},
+      {"test_accuracy", spread([](Run r) { return r.test_accuracy; })},
+      {"test_loss", spread([](Run r) { return r.test_loss; })},
+      {"seconds_to_target", SpreadJson(SecondsToTarget(comparison, variant))},
+      {"steps_to_target", SpreadJson(StepsToTarget(comparison, variant))},
+      {"formula", FormulaJson(variant)},
   };
 }
 
 }  // namespace
 
-json ToJson(const ReportSetup& setup, const Comparison& comparison) {
-  json modes = json::array();
-  for (const ModeResult& mode : comparison.modes) {
-    modes.push_back(ModeJson(mode, comparison.target_accuracy));
+json ToJson(const StudySetup& setup, const Comparison& comparison) {
+  json axes = json::object();
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    axes[Axes()[i].name] = comparison.values[i];
+  }
+  json variants = json::array();
+  json runs = json::array();
+  for (const Variant& variant : comparison.variants) {
+    variants.push_back(VariantJson(comparison, variant));
+    for (const RunResult& run : variant.runs) runs.push_back(ToJson(run));
   }
   const auto& identical = comparison.identical_weights;
   return {
+      {"schema", "psring-report-2"},
       {"setup", SetupJson(setup)},
       {"machine", MachineJson(setup.machine)},
+      {"axes", std::move(axes)},
+      {"questions", Questions(comparison)},
+      {"verdicts", Verdicts(comparison)},
+      {"faults", Faults(comparison)},
       {"target_accuracy", comparison.target_accuracy},
       {"identical_weights", identical ? json(*identical) : json()},
-      {"verdicts", Verdicts(comparison)},
-      {"modes", std::move(modes)},
+      {"variants", std::move(variants)},
+      {"runs", std::move(runs)},
   };
 }
 

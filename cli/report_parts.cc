@@ -2,7 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/summary.h"
+#include "cli/chart_js.h"
+#include "cli/chart_tools.h"
+#include "cli/format.h"
+#include "cli/report_foot.h"
 
 namespace psring {
 
@@ -31,6 +34,17 @@ std::string MachineText(const Machine& machine) {
 std::string EscapeScript(absl::string_view json) {
   return absl::StrReplaceAll(
       json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
+}
+
+std::string ReportFoot(const json& data, absl::string_view charts) {
+  // In one pass: what has been put in is not searched again.
+  return absl::StrReplaceAll(kReportFoot,
+                             {
+                                 {"{{DATA}}", EscapeScript(DumpJson(data, -1))},
+                                 {"{{CHART_JS}}", kChartJs},
+                                 {"{{CHART_TOOLS}}", kChartTools},
+                                 {"{{CHARTS}}", charts},
+                             });
 }
 
 }  // namespace psring

@@ -1,180 +1,226 @@
 #include "cli/summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/format.h"
 
 namespace psring {
 namespace {
 
-constexpr char kNone[] = "-";
+constexpr char kNothing[] = "-";
+// So many variants have a column each; more have rows.
+constexpr size_t kMaxColumns = 5;
 
-using Format = std::function<std::string(const ModeResult&)>;
+using Format = std::string (*)(double);
 
-std::string BytesOrNone(double bytes) {
-  return bytes > 0 ? FormatBytes(bytes) : kNone;
+std::string FormatLoss(double loss) { return absl::StrFormat("%.4f", loss); }
+
+std::string BytesOrNothing(double bytes) {
+  return bytes > 0 ? FormatBytes(bytes) : kNothing;
 }
 
-std::string Staleness(const ModeResult& mode) {
-  return absl::StrFormat("%.2f / %d", mode.staleness_mean, mode.staleness_max);
+// "12.1 s", and in a second line "11.8 s to 12.6 s" if `ranges`.
+std::string Text(const std::optional<Spread>& spread, Format format,
+                 bool ranges) {
+  if (!spread) return kNothing;
+  const std::string mean = format(spread->mean);
+  const std::string min = format(spread->min);
+  const std::string max = format(spread->max);
+  if (!ranges || min == max) return mean;
+  return absl::StrCat(mean, "\n", min, " to ", max);
 }
 
-std::vector<std::string> Row(const Comparison& comparison, std::string measure,
-                             const Format& format) {
-  std::vector<std::string> row = {std::move(measure)};
-  for (const ModeResult& mode : comparison.modes) row.push_back(format(mode));
-  return row;
+// One measure, of any variant.
+struct Column {
+  std::string name;
+  std::function<std::string(const Variant&)> text;
+};
+
+Column Of(std::string name, Measure measure, Format format, bool ranges) {
+  return {std::move(name), [=](const Variant& variant) {
+            return Text(SpreadOf(variant, measure), format, ranges);
+          }};
 }
 
-void AddIdentical(const Comparison& comparison,
-                  std::vector<std::string>* verdicts) {
-  if (!comparison.identical_weights) return;
-  const ModeResult& bsp = *FindMode(comparison, "ps-bsp");
-  const ModeResult& ring = *FindMode(comparison, "ring");
-  if (*comparison.identical_weights) {
-    verdicts->push_back(absl::StrFormat(
-        "ps-bsp and ring ended with identical weights, byte for byte (CRC-32 "
-        "%08x): here the topology changes the speed and nothing else.",
-        ring.weights_crc32));
-  } else {
-    verdicts->push_back(absl::StrFormat(
-        "ps-bsp and ring ended with DIFFERENT weights (CRC-32 %08x and %08x). "
-        "They should not: both sum in the same order.",
-        bsp.weights_crc32, ring.weights_crc32));
-  }
-}
-
-void AddFastest(const Comparison& comparison,
-                std::vector<std::string>* verdicts) {
-  const auto [slowest, fastest] =
-      std::minmax_element(comparison.modes.begin(), comparison.modes.end(),
-                          [](const ModeResult& a, const ModeResult& b) {
-                            return a.images_per_second < b.images_per_second;
-                          });
-  if (slowest == fastest || slowest->images_per_second <= 0) return;
-  verdicts->push_back(absl::StrFormat(
-      "%s was the fastest with %s images/s, %.2f times %s, the slowest.",
-      fastest->spec.name, FormatCount(fastest->images_per_second),
-      fastest->images_per_second / slowest->images_per_second,
-      slowest->spec.name));
-}
-
-void AddFirstAtTarget(const Comparison& comparison,
-                      std::vector<std::string>* verdicts) {
+std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
+  using Run = const RunResult&;
   const double target = comparison.target_accuracy;
-  const ModeResult* first = nullptr;
-  for (const ModeResult& mode : comparison.modes) {
-    const auto seconds = SecondsToAccuracy(mode, target);
-    if (seconds && (!first || *seconds < *SecondsToAccuracy(*first, target))) {
-      first = &mode;
+  return {
+      Of(
+          "images/s", [](Run r) { return r.images_per_second; }, FormatCount,
+          ranges),
+      {absl::StrCat("time to ", FormatPercent(target), " accuracy"),
+       [&comparison, ranges](const Variant& variant) {
+         return Text(SecondsToTarget(comparison, variant), FormatSeconds,
+                     ranges);
+       }},
+      {absl::StrCat("steps to ", FormatPercent(target)),
+       [&comparison, ranges](const Variant& variant) {
+         return Text(StepsToTarget(comparison, variant), FormatCount, ranges);
+       }},
+      Of(
+          "test accuracy", [](Run r) { return r.test_accuracy; }, FormatPercent,
+          ranges),
+      {"staleness, mean / worst",
+       [](const Variant& variant) {
+         const Spread mean =
+             SpreadOf(variant, [](Run r) { return r.staleness_mean; });
+         const Spread worst = SpreadOf(variant, [](Run r) {
+           return static_cast<double>(r.staleness_max);
+         });
+         return absl::StrFormat("%.2f / %.0f", mean.mean, worst.max);
+       }},
+  };
+}
+
+std::vector<Column> AllColumns(const Comparison& comparison, bool ranges) {
+  using Run = const RunResult&;
+  std::vector<Column> columns = MainColumns(comparison, ranges);
+  const auto add = [&](const char* name, Measure measure, Format format) {
+    columns.push_back(Of(name, std::move(measure), format, ranges));
+  };
+  add(
+      "test loss", [](Run r) { return r.test_loss; }, FormatLoss);
+  add(
+      "sent per step, a worker", [](Run r) { return r.worker_bytes_per_step; },
+      BytesOrNothing);
+  add(
+      "sent per step, a server", [](Run r) { return r.server_bytes_per_step; },
+      BytesOrNothing);
+  add(
+      "peak memory, a worker",
+      [](Run r) { return static_cast<double>(r.worker_peak_bytes); },
+      BytesOrNothing);
+  add(
+      "peak memory, a server",
+      [](Run r) { return static_cast<double>(r.server_peak_bytes); },
+      BytesOrNothing);
+  return columns;
+}
+
+Cells Transposed(const Cells& cells) {
+  Cells transposed(cells[0].size());
+  for (const auto& row : cells) {
+    for (size_t i = 0; i < row.size(); ++i) transposed[i].push_back(row[i]);
+  }
+  return transposed;
+}
+
+// A row for each variant.
+Cells RowsOf(const Comparison& comparison, const std::vector<Column>& columns) {
+  Cells cells = {{""}};
+  for (const Column& column : columns) cells[0].push_back(column.name);
+  for (const Variant& variant : comparison.variants) {
+    cells.push_back({variant.label});
+    for (const Column& column : columns) {
+      cells.back().push_back(column.text(variant));
     }
   }
-  if (first == nullptr || comparison.modes.size() < 2) return;
-  verdicts->push_back(absl::StrFormat(
-      "%s was the first to reach %s, the accuracy that every mode reached: "
-      "after %s of training.",
-      first->spec.name, FormatPercent(target),
-      FormatSeconds(*SecondsToAccuracy(*first, target))));
-}
-
-void AddTraffic(const Comparison& comparison,
-                std::vector<std::string>* verdicts) {
-  const ModeResult* bsp = FindMode(comparison, "ps-bsp");
-  const ModeResult* ring = FindMode(comparison, "ring");
-  if (bsp == nullptr || ring == nullptr) return;
-  verdicts->push_back(absl::StrFormat(
-      "Were every process a host of its own, the busiest would send %s a step "
-      "with ps-bsp and %s with ring.",
-      FormatBytes(
-          std::max(bsp->worker_bytes_per_step, bsp->server_bytes_per_step)),
-      FormatBytes(ring->worker_bytes_per_step)));
-}
-
-void AddStaleness(const Comparison& comparison,
-                  std::vector<std::string>* verdicts) {
-  for (const ModeResult& mode : comparison.modes) {
-    if (mode.spec.sync != "ssp" && mode.spec.sync != "async") continue;
-    verdicts->push_back(absl::StrFormat(
-        "With %s a gradient missed %.2f updates by other workers on average "
-        "and %d at worst; the final accuracy was %s.",
-        mode.spec.name, mode.staleness_mean, mode.staleness_max,
-        FormatPercent(mode.test_accuracy)));
-  }
+  return cells;
 }
 
 }  // namespace
 
 Cells SummaryCells(const Comparison& comparison) {
-  const double target = comparison.target_accuracy;
-  const auto row = [&](std::string measure, const Format& format) {
-    return Row(comparison, std::move(measure), format);
-  };
-  using Mode = const ModeResult&;
-  return {
-      row("", [](Mode m) { return m.spec.name; }),
-      row("images/s", [](Mode m) { return FormatCount(m.images_per_second); }),
-      row(absl::StrCat("time to ", FormatPercent(target), " accuracy"),
-          [&](Mode m) {
-            const auto seconds = SecondsToAccuracy(m, target);
-            return seconds ? FormatSeconds(*seconds) : kNone;
-          }),
-      row("test accuracy",
-          [](Mode m) { return FormatPercent(m.test_accuracy); }),
-      row("test loss",
-          [](Mode m) { return absl::StrFormat("%.4f", m.test_loss); }),
-      row("sent per step, a worker",
-          [](Mode m) { return BytesOrNone(m.worker_bytes_per_step); }),
-      row("sent per step, a server",
-          [](Mode m) { return BytesOrNone(m.server_bytes_per_step); }),
-      row("peak memory, a worker",
-          [](Mode m) { return BytesOrNone(m.worker_peak_bytes); }),
-      row("peak memory, a server",
-          [](Mode m) { return BytesOrNone(m.server_peak_bytes); }),
-      row("staleness, mean / worst", Staleness),
-  };
+  const Cells rows = RowsOf(comparison, AllColumns(comparison, true));
+  return comparison.variants.size() > kMaxColumns ? rows : Transposed(rows);
 }
 
-std::vector<std::string> Verdicts(const Comparison& comparison) {
-  std::vector<std::string> verdicts;
-  AddIdentical(comparison, &verdicts);
-  AddFastest(comparison, &verdicts);
-  AddFirstAtTarget(comparison, &verdicts);
-  AddTraffic(comparison, &verdicts);
-  AddStaleness(comparison, &verdicts);
-  return verdicts;
-}
-
-std::string FormatCount(double number) {
-  std::string digits = absl::StrFormat("%.0f", number);
-  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(i, 1, ',');
+Cells ScreenCells(const Comparison& comparison) {
+  if (comparison.variants.size() > kMaxColumns) {
+    return RowsOf(comparison, MainColumns(comparison, false));
   }
-  return digits;
+  return Transposed(RowsOf(comparison, AllColumns(comparison, false)));
 }
 
-std::string FormatBytes(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
+Cells RunCells(const Comparison& comparison) {
+  Cells cells = {{"way", "seed", "images/s", "seconds of training",
+                  "time to target", "test accuracy", "test loss",
+                  "weights' CRC-32"}};
+  for (const Variant& variant : comparison.variants) {
+    for (const RunResult& run : variant.runs) {
+      const EpochSample* at = FirstAt(run, comparison.target_accuracy);
+      cells.push_back({variant.label, ValueOf(run.point, "seed"),
+                       FormatCount(run.images_per_second),
+                       absl::StrFormat("%.2f", run.seconds),
+                       at ? FormatSeconds(at->seconds) : kNothing,
+                       FormatPercent(run.test_accuracy),
+                       FormatLoss(run.test_loss),
+                       absl::StrFormat("%08x", run.weights_crc32)});
+    }
   }
-  const bool whole = unit == 0 || bytes >= 100;
-  return absl::StrFormat("%.*f %s", whole ? 0 : 1, bytes, units[unit]);
+  return cells;
 }
 
-std::string FormatPercent(double fraction) {
-  return absl::StrFormat("%.2f%%", fraction * 100);
+Cells EpochCells(const Comparison& comparison) {
+  Cells cells = {{"way", "seed", "epoch", "step", "seconds", "train loss",
+                  "test loss", "test accuracy"}};
+  for (const Variant& variant : comparison.variants) {
+    for (const RunResult& run : variant.runs) {
+      for (const EpochSample& epoch : run.epochs) {
+        cells.push_back({variant.label, ValueOf(run.point, "seed"),
+                         absl::StrCat(epoch.epoch), absl::StrCat(epoch.step),
+                         absl::StrFormat("%.2f", epoch.seconds),
+                         FormatLoss(epoch.train_loss),
+                         FormatLoss(epoch.test_loss),
+                         FormatPercent(epoch.test_accuracy)});
+      }
+    }
+  }
+  return cells;
 }
 
-std::string FormatSeconds(double seconds) {
-  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
-  const int64_t whole = std::llround(seconds);
-  return absl::StrFormat("%d:%02d min", whole / 60, whole % 60);
+Cells TrafficCells(const Comparison& comparison) {
+  Cells cells = {{"way", "process", "sent per step", "formula",
+                  "sent / formula", "peak memory"}};
+  for (const Variant& variant : comparison.variants) {
+    const auto formula = FormulaOf(variant);
+    const auto add = [&](const char* role, double sent, double computed,
+                         double peak) {
+      if (peak <= 0) return;
+      const bool known = formula.has_value();
+      cells.push_back(
+          {variant.label, role, FormatBytes(sent),
+           known ? FormatBytes(computed) : kNothing,
+           known && computed > 0 ? FormatTimes(sent / computed) : kNothing,
+           FormatBytes(peak)});
+    };
+    const auto largest = [&](Measure measure) {
+      return SpreadOf(variant, measure).max;
+    };
+    using Run = const RunResult&;
+    add("worker", largest([](Run r) { return r.worker_bytes_per_step; }),
+        formula ? formula->worker_bytes : 0, largest([](Run r) {
+          return static_cast<double>(r.worker_peak_bytes);
+        }));
+    add("server", largest([](Run r) { return r.server_bytes_per_step; }),
+        formula ? formula->server_bytes : 0, largest([](Run r) {
+          return static_cast<double>(r.server_peak_bytes);
+        }));
+  }
+  return cells;
+}
+
+Cells StepTimeCells(const Comparison& comparison) {
+  const auto ms = [](double seconds) {
+    return absl::StrFormat("%.2f ms", seconds * 1e3);
+  };
+  Cells cells = {
+      {"way", "seed", "worker", "compute", "exposed communication", "waiting"}};
+  for (const Variant& variant : comparison.variants) {
+    for (const RunResult& run : variant.runs) {
+      for (const auto& [rank, time] : run.step_times) {
+        cells.push_back({variant.label, ValueOf(run.point, "seed"),
+                         absl::StrCat(rank), ms(time.compute), ms(time.exposed),
+                         ms(time.wait)});
+      }
+    }
+  }
+  return cells;
 }
 
 }  // namespace psring

@@ -1,4 +1,4 @@
-// A comparison in words and in cells, for the terminal and for the report.
+// A comparison in cells, for the terminal and for the report.
 #ifndef PSRING_CLI_SUMMARY_H_
 #define PSRING_CLI_SUMMARY_H_
 
@@ -9,18 +9,28 @@
 
 namespace psring {
 
-// Rows of cells: the first row names the modes, the first column the measures.
+// Rows of cells; the first row and the first column are headers.
 using Cells = std::vector<std::vector<std::string>>;
+
+// Every measure of every variant, a column each; many variants have a row each.
+// Of several seeds: the mean, and in a second line the range.
 Cells SummaryCells(const Comparison& comparison);
 
-// What follows from the numbers, a sentence or two each.
-std::vector<std::string> Verdicts(const Comparison& comparison);
+// The same in less room: means only, and of many variants the main measures.
+Cells ScreenCells(const Comparison& comparison);
 
-// "12,345", "1.5 KiB", "97.10%", "3.1 s".
-std::string FormatCount(double number);
-std::string FormatBytes(double bytes);
-std::string FormatPercent(double fraction);
-std::string FormatSeconds(double seconds);
+// What every run came to, a row each.
+Cells RunCells(const Comparison& comparison);
+
+// Every evaluation of every run, a row each.
+Cells EpochCells(const Comparison& comparison);
+
+// Bytes that a process sent in a step beside what the formula says, a row for
+// each variant and role.
+Cells TrafficCells(const Comparison& comparison);
+
+// Where a worker's step went, a row each; only the header where no run says.
+Cells StepTimeCells(const Comparison& comparison);
 
 }  // namespace psring
 

@@ -8,8 +8,9 @@
 //   Submit          as each bucket's gradients are ready, while backward runs
 //   Finish          once a step
 //
-// All calls come from one thread, the trainer's. After an error the exchange is
-// of no more use.
+// All calls come from one thread, the trainer's; only Submit may come from the
+// one that runs backward for it, one call at a time, where the exchange is one
+// for GPUs. After an error the exchange is of no more use.
 #ifndef PSRING_COMMON_GRADIENT_EXCHANGE_H_
 #define PSRING_COMMON_GRADIENT_EXCHANGE_H_
 

@@ -59,6 +59,15 @@ void ProcessFlags::AddTo(CLI::App& app) {
   app.add_option("--metrics-dir", metrics_dir,
                  "Folder for this process's metrics (JSON lines)")
       ->group(output);
+  app.add_option("--timeline", timeline.directory,
+                 "Folder for what this process does when, in Chrome's trace "
+                 "format: see psring timeline")
+      ->group(output);
+  app.add_option("--timeline-mb", timeline.max_mb,
+                 "The timeline ends when its file has so many MiB")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
+      ->capture_default_str()
+      ->group(output);
   app.add_option("--log-level", log_level, "How much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str()

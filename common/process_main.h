@@ -12,6 +12,7 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 
 namespace psring {
 
@@ -31,6 +32,7 @@ struct ProcessFlags {
   double join_timeout_s = 60;
   double step_timeout_s = 60;
   std::string metrics_dir;
+  TimelineOptions timeline;
   std::string log_level = "info";
 
   void AddTo(CLI::App& app);

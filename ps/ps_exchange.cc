@@ -17,10 +17,6 @@ using proto::WireHeader;
 
 namespace {
 
-// How many pieces the pushes of a link may be ahead of their answers: 512 KiB,
-// some 4 ms of a 1 Gbit/s link. More lets workers drift apart; less leaves the
-// link idle where a push and its answer take long.
-constexpr int kWindowPieces = 4;
 constexpr int kNoWindow = std::numeric_limits<int>::max();
 
 // Buckets that come closer together than this wait for nothing but the window.
@@ -30,9 +26,9 @@ constexpr absl::Duration kPatience = absl::Milliseconds(2);
 
 absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     Context& context, const Cancellation& cancellation, Member& member,
-    FlatModel& model) {
+    FlatModel& model, Track* track) {
   std::unique_ptr<PsExchange> exchange(
-      new PsExchange(cancellation, member, model));
+      new PsExchange(cancellation, member, model, track));
   exchange->step_ = FirstExchange(member.job().spec());
   const auto compression = ParseCompression(member.job().spec().compress());
   if (!compression.ok()) return compression.status();
@@ -64,6 +60,11 @@ WireHeader PsExchange::HeaderOf(WireHeader::Kind kind,
   header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
   header.set_dtype(WireHeader::FLOAT32);
   return header;
+}
+
+SpanArgs PsExchange::ArgsOf(const Link& link) const {
+  return {
+      .step = step_, .bytes = 0, .peer = link.place.server, .peer_role = "ps"};
 }
 
 absl::Status PsExchange::SendInit(Link& link, int slot,
@@ -199,6 +200,8 @@ Frame PsExchange::PayloadOf(const Piece& piece) const {
 }
 
 absl::Status PsExchange::SendPushes(Link& link, int window) {
+  TimelineSpan span(track_, "send", ArgsOf(link));
+  if (link.unsent.empty() || link.answers_due >= window) span.Drop();
   while (!link.unsent.empty() && link.answers_due < window) {
     const Piece piece = link.unsent.front();
     link.unsent.pop_front();
@@ -207,6 +210,7 @@ absl::Status PsExchange::SendPushes(Link& link, int window) {
     if (codec_.has_value()) message.header.set_dtype(WireHeader::ENCODED);
     message.payload = PayloadOf(piece);
     gradient_bytes_ += static_cast<int64_t>(message.payload.size());
+    span.args().bytes += static_cast<int64_t>(message.payload.size());
     if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
       return s;
     }
@@ -234,6 +238,8 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
   std::vector<int> fds = {cancellation_.fd()};
   if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
   std::vector<bool> told(links_.size(), on_parameters_ == nullptr);
+  TimelineSpan span(track_, "await",
+                    {.step = awaited_step_, .peer_role = "ps"});
   while (true) {
     if (model_.arena != nullptr) model_.arena->doorbell().Clear();
     int64_t due = 0;
@@ -253,6 +259,8 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
         on_parameters_(link.place.range);
       }
       due += link.due();
+      // The last one to be named is the one that was waited for longest.
+      if (link.due() > 0) span.args().peer = link.place.server;
     }
     if (due == 0) return absl::OkStatus();
     if (absl::Now() > deadline) return Late(what);
@@ -274,11 +282,18 @@ absl::Status PsExchange::Late(const std::string& what) const {
 }
 
 absl::Status PsExchange::ReceiveFrom(Link& link) {
+  TimelineSpan span(track_, "receive", ArgsOf(link));
   while (link.answers_due > 0) {
     auto frames = link.socket->TryReceive();
     if (!frames.ok()) return frames.status();
-    if (!frames->has_value()) return absl::OkStatus();
+    if (!frames->has_value()) {
+      if (span.args().bytes == 0) span.Drop();
+      return absl::OkStatus();
+    }
     auto message = ParseData(*std::move(*frames), /*at_router=*/false);
+    if (message.ok()) {
+      span.args().bytes += static_cast<int64_t>(message->payload.size());
+    }
     const absl::Status status =
         message.ok() ? OnMessage(link, *message) : message.status();
     if (!status.ok()) {

@@ -30,6 +30,7 @@
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
+#include "common/timeline.h"
 #include "ps/shard_map.h"
 
 namespace psring {
@@ -38,9 +39,10 @@ class PsExchange : public GradientExchange {
  public:
   // Connects to every shard of the job. All references outlive the exchange;
   // `model` outlives `context` too, as gradients are sent from where they lie.
+  // `track`: this thread's, or null.
   static absl::StatusOr<std::unique_ptr<PsExchange>> Create(
       Context& context, const Cancellation& cancellation, Member& member,
-      FlatModel& model);
+      FlatModel& model, Track* track = nullptr);
 
   absl::Status Join(std::vector<FlatBuffer> slots,
                     absl::Time deadline) override;
@@ -83,11 +85,16 @@ class PsExchange : public GradientExchange {
     }
   };
 
-  PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model)
-      : cancellation_(cancellation), member_(member), model_(model) {}
+  PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model,
+             Track* track)
+      : cancellation_(cancellation),
+        member_(member),
+        model_(model),
+        track_(track) {}
 
   proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
                              const Piece& piece) const;
+  SpanArgs ArgsOf(const Link& link) const;
   absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
   void FindHostShards();
   // A piece's gradients, from where they lie or encoded.
@@ -107,6 +114,7 @@ class PsExchange : public GradientExchange {
   Member& member_;
   FlatModel& model_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
+  Track* const track_;
   std::vector<Link> links_;
   std::vector<Socket*> sockets_;
   std::function<void(Range)> on_parameters_;

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
     options.same_host = flags.SameHostWish();
     options.step_timeout = flags.step_timeout();
     options.metrics_dir = flags.metrics_dir;
+    options.timeline = flags.timeline;
     return RunServer(options, cancellation);
   });
 }

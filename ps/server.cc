@@ -33,7 +33,7 @@ absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
 
 // Fills `host_workers`, which outlive the shards.
 absl::Status ServeAll(Shards& shards, Member& member,
-                      const ServerOptions& options,
+                      const ServerOptions& options, Timeline* timeline,
                       std::vector<HostWorker>& host_workers) {
   const proto::Welcome& job = member.job();
   if (absl::Status s = CheckPolicies(job.spec(), job.workers_size()); !s.ok()) {
@@ -55,7 +55,8 @@ absl::Status ServeAll(Shards& shards, Member& member,
           .shard = static_cast<int>(i),
           .host_workers = host_workers,
           .step_timeout = options.step_timeout,
-          .on_step = [&member](int64_t step) { member.ReportStep(step); }},
+          .on_step = [&member](int64_t step) { member.ReportStep(step); },
+          .track = AddTrack(timeline, absl::StrCat("shard ", i))},
          *layout,
          places[i].range});
   }
@@ -138,7 +139,13 @@ absl::Status RunServer(const ServerOptions& options,
   auto metrics =
       MetricsFile::Create(options.metrics_dir, job.servers(job.rank()), {});
   status = metrics.status();
-  if (status.ok()) status = ServeAll(shards, member, options, host_workers);
+  auto timeline = Timeline::Create(options.timeline, proto::PS, job, [&member] {
+    return member.coordinator_clock();
+  });
+  status.Update(timeline.status());
+  if (status.ok()) {
+    status = ServeAll(shards, member, options, timeline->get(), host_workers);
+  }
   if (status.ok()) status = member.WaitForEnd();
   const nlohmann::json end = StopAll(shards, start);
   if (metrics.ok()) metrics->Write(end);

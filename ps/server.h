@@ -9,6 +9,7 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 
 namespace psring {
 
@@ -20,6 +21,7 @@ struct ServerOptions {
   SameHost same_host = SameHost::kAuto;  // share memory with workers?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string metrics_dir;  // empty: no metrics
+  TimelineOptions timeline;
 };
 
 // Joins the job, serves until it ends, and returns its result. Blocks. Errors

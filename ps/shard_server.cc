@@ -20,6 +20,15 @@ using proto::WireHeader;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
 
+// Of a worker's piece; worker -1: of all workers'.
+SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece) {
+  return {.step = step,
+          .bytes = piece.range.size() * static_cast<int64_t>(sizeof(float)),
+          .bucket = piece.bucket,
+          .peer = worker,
+          .peer_role = "worker"};
+}
+
 }  // namespace
 
 ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
@@ -34,6 +43,7 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       num_workers_(options_.job.workers_size()),
       bsp_(spec_.sync() == proto::BSP),
       pieces_(layout, shard.range()),
+      replies_(socket, options_.job),
       rule_(spec_, num_workers_, layout, pieces_, shard),
       late_gradients_(num_workers_, 0),
       last_message_(num_workers_, absl::Now()) {
@@ -54,7 +64,9 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
+    TimelineSpan idle(options_.track, "idle");
     if (absl::Status s = Wait(sockets, fds, next_check); !s.ok()) return s;
+    idle.End();
     if (!stop.status().ok()) return absl::OkStatus();
     if (absl::Status s = HandleMessages(); !s.ok()) return s;
     doorbell_.Clear();
@@ -89,6 +101,9 @@ absl::Status ShardServer::HandleMessages() {
 // A worker of this host has pushed its gradients of a bucket.
 bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
   last_message_[worker] = absl::Now();
+  TimelineSpan span(
+      options_.track, "receive",
+      {.step = step, .bucket = bucket, .peer = worker, .peer_role = "worker"});
   for (int index : pieces_.of_bucket(bucket)) {
     PieceState& state = states_[index];
     Push push;
@@ -175,9 +190,23 @@ absl::Status ShardServer::OnPull(const DataMessage& message) {
     parked_pulls_.push_back(std::move(parked));
     return absl::OkStatus();
   }
-  ReplyParameters(**state, message.peer,
-                  static_cast<int>(message.header.sender()), -1);
-  return absl::OkStatus();
+  const int worker = static_cast<int>(message.header.sender());
+  if (options_.replay == nullptr) {
+    TakePull(**state, worker, message.peer);
+    return absl::OkStatus();
+  }
+  Push pull;
+  pull.peer = message.peer;
+  return HoldBack(**state, {worker, kPullTurn}, std::move(pull));
+}
+
+// Parameters leave at the state that others' updates have brought about.
+void ShardServer::TakePull(PieceState& state, int worker,
+                           const std::string& peer) {
+  if (options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, kPullTurn}));
+  }
+  ReplyParameters(state, peer, worker, -1);
 }
 
 absl::Status ShardServer::OnPush(DataMessage message) {
@@ -186,6 +215,9 @@ absl::Status ShardServer::OnPush(DataMessage message) {
       FindPiece(message.header,
                 codec == nullptr ? WireHeader::FLOAT32 : WireHeader::ENCODED);
   if (!found.ok()) return found.status();
+  TimelineSpan span(options_.track, "receive",
+                    ArgsOf(static_cast<int>(message.header.sender()),
+                           message.header.step(), (*found)->piece));
   Push push;
   push.peer = std::move(message.peer);
   if (codec == nullptr) {
@@ -212,8 +244,12 @@ absl::Status ShardServer::Accept(PieceState& state, int worker, int64_t step,
   if (options_.replay == nullptr || step < state.gate.clock(worker)) {
     return Take(state, worker, step, std::move(push));
   }
-  absl::Status held =
-      options_.replay->Hold(state.index, {worker, step}, std::move(push));
+  return HoldBack(state, {worker, step}, std::move(push));
+}
+
+absl::Status ShardServer::HoldBack(PieceState& state, UpdateTurn turn,
+                                   Push push) {
+  absl::Status held = options_.replay->Hold(state.index, turn, std::move(push));
   if (!held.ok()) return held;
   StartWaiting(state);
   failure_.Update(TakeRecorded(state));
@@ -228,9 +264,14 @@ absl::Status ShardServer::TakeRecorded(PieceState& state) {
     if (!next->has_value()) return absl::OkStatus();
     const UpdateTurn turn = (*next)->turn;
     state.waiting_since = absl::InfiniteFuture();
-    absl::Status taken =
-        Take(state, turn.worker, turn.step, std::move((*next)->push));
-    if (!taken.ok()) return taken;
+    if (turn.step == kPullTurn) {
+      TakePull(state, turn.worker, (*next)->push.peer);
+    } else {
+      absl::Status taken =
+          Take(state, turn.worker, turn.step, std::move((*next)->push));
+      if (!taken.ok()) return taken;
+    }
+    if (state.gate.anyone_waiting()) StartWaiting(state);
     if (options_.replay->holds_any(state.index)) StartWaiting(state);
   }
 }
@@ -289,6 +330,8 @@ void ShardServer::ReleaseWorkers(PieceState& state) {
 }
 
 void ShardServer::ApplyOne(PieceState& state, int worker, int64_t step) {
+  TimelineSpan span(options_.track, "update",
+                    ArgsOf(worker, step, state.piece));
   Push& push = state.pushes[worker];
   rule_.ApplyOne(state.index, step, {worker, push.gradient});
   push.payload = Frame();
@@ -305,8 +348,10 @@ void ShardServer::ApplyStep(PieceState& state,
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(host_->parameters(w, state.piece.range.begin));
   }
-  rule_.ApplyMean(state.index, state.gate.clock(workers[0]) - 1, contributions,
-                  copies);
+  const int64_t step = state.gate.clock(workers[0]) - 1;
+  TimelineSpan span(options_.track, "update", ArgsOf(-1, step, state.piece));
+  rule_.ApplyMean(state.index, step, contributions, copies);
+  span.End();
   for (int w : workers) state.pushes[w].payload = Frame();
 }
 
@@ -320,6 +365,8 @@ void ShardServer::AnswerLate(PieceState& state, int worker) {
 // them until all of its answers are there, or by message. `in_place`: they are
 // in its arena already.
 void ShardServer::Answer(PieceState& state, int worker, bool in_place) {
+  TimelineSpan span(options_.track, "answer",
+                    ArgsOf(worker, state.gate.clock(worker) - 1, state.piece));
   const Push& push = state.pushes[worker];
   if (!push.in_arena) {
     ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);
@@ -334,50 +381,24 @@ void ShardServer::Answer(PieceState& state, int worker, bool in_place) {
   host_->Answer(worker, state.gate.next_step(worker));
 }
 
-DataMessage ShardServer::ReplyTo(const std::string& peer, WireHeader::Kind kind,
-                                 WireHeader::DType dtype) const {
-  DataMessage reply;
-  reply.peer = peer;
-  reply.header.set_kind(kind);
-  reply.header.set_job_epoch(options_.job.job_epoch());
-  reply.header.set_sender(static_cast<uint32_t>(options_.job.rank()));
-  reply.header.set_dtype(dtype);
-  return reply;
-}
-
 void ShardServer::ReplyParameters(PieceState& state, const std::string& peer,
                                   int worker, int64_t step) {
   rule_.OnRead(state.index, worker);
-  DataMessage reply = ReplyTo(peer, WireHeader::PARAMS, WireHeader::FLOAT32);
-  reply.header.set_step(step);
-  reply.header.set_next_step(state.gate.next_step(worker));
-  reply.header.set_bucket(static_cast<uint32_t>(state.piece.bucket));
-  reply.header.set_offset(static_cast<uint64_t>(state.piece.range.begin));
-  reply.header.set_num_elements(
-      static_cast<uint64_t>(state.piece.range.size()));
   const float* data = shard_.parameters(state.piece.range.begin);
   const size_t bytes = state.piece.range.size() * sizeof(float);
   // In bsp these parameters change only when every worker has pushed the next
   // step, and a worker pushes only when all its answers are there: they can be
   // sent from where they lie. Otherwise others may change them at once.
-  reply.payload =
+  replies_.Parameters(
+      peer, state.piece, step, state.gate.next_step(worker),
       bsp_ && spec_.backup_workers() == 0
           ? Frame::Borrow(data, bytes)
-          : Frame::Copy({reinterpret_cast<const char*>(data), bytes});
-  // A worker that is gone is the coordinator's to notice.
-  SendData(socket_, std::move(reply)).IgnoreError();
-}
-
-void ShardServer::ReplyDone(const std::string& peer,
-                            const absl::Status& result) {
-  DataMessage reply = ReplyTo(peer, WireHeader::DONE, WireHeader::BYTES);
-  reply.header.set_num_elements(result.message().size());
-  reply.payload = Frame::Copy(result.message());
-  SendData(socket_, std::move(reply)).IgnoreError();
+          : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
-  ReplyDone(message.peer, ProbeDirectory(std::string(message.payload.view())));
+  replies_.Done(message.peer,
+                ProbeDirectory(std::string(message.payload.view())));
   return absl::OkStatus();
 }
 
@@ -385,8 +406,8 @@ absl::Status ShardServer::OnSave(const DataMessage& message) {
   if (!initialised()) {
     return absl::FailedPreconditionError("SAVE before the first parameters");
   }
-  ReplyDone(message.peer,
-            shard_.Save(std::string(message.payload.view()), layout_));
+  replies_.Done(message.peer,
+                shard_.Save(std::string(message.payload.view()), layout_));
   return absl::OkStatus();
 }
 
@@ -412,8 +433,11 @@ absl::Status ShardServer::CheckDeadlines(absl::Time now) const {
     }
     const int worker = awaited->worker;
     return absl::DeadlineExceededError(absl::StrCat(
-        Describe(options_.job.workers(worker)), " has not pushed step ",
-        awaited->step, ", bucket ", state.piece.bucket, " within ",
+        Describe(options_.job.workers(worker)),
+        awaited->step == kPullTurn
+            ? " has not asked for parameters"
+            : absl::StrCat(" has not pushed step ", awaited->step),
+        ", bucket ", state.piece.bucket, " within ",
         absl::FormatDuration(options_.step_timeout), "; its last message came ",
         absl::FormatDuration(
             absl::Trunc(now - last_message_[worker], absl::Milliseconds(100))),

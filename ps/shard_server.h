@@ -22,12 +22,14 @@
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
 #include "ps/piece_table.h"
 #include "ps/push.h"
 #include "ps/replay.h"
 #include "ps/shard.h"
+#include "ps/shard_replies.h"
 #include "ps/step_gate.h"
 #include "ps/update_log.h"
 #include "ps/update_rule.h"
@@ -49,6 +51,7 @@ struct ShardServerOptions {
   Replay* replay = nullptr;
   // Of gradients in messages; null: they are float32.
   const GradientCodec* codec = nullptr;
+  Track* track = nullptr;  // of the shard's thread; null: no timeline
 };
 
 class ShardServer {
@@ -94,6 +97,9 @@ class ShardServer {
   // A gradient has come: it is taken at once or, in a replay, in its turn.
   absl::Status Accept(PieceState& state, int worker, int64_t step, Push push);
   absl::Status Take(PieceState& state, int worker, int64_t step, Push push);
+  void TakePull(PieceState& state, int worker, const std::string& peer);
+  // In a replay, until its turn.
+  absl::Status HoldBack(PieceState& state, UpdateTurn turn, Push push);
   absl::Status TakeRecorded(PieceState& state);
   void StartWaiting(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);
@@ -101,11 +107,8 @@ class ShardServer {
   void ReleaseWorkers(PieceState& state);
   void Answer(PieceState& state, int worker, bool in_place);
   void AnswerLate(PieceState& state, int worker);
-  DataMessage ReplyTo(const std::string& peer, proto::WireHeader::Kind kind,
-                      proto::WireHeader::DType dtype) const;
   void ReplyParameters(PieceState& state, const std::string& peer, int worker,
                        int64_t step);
-  void ReplyDone(const std::string& peer, const absl::Status& result);
   bool initialised() const { return missing_init_.empty(); }
   std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
   absl::Status CheckDeadlines(absl::Time now) const;
@@ -122,6 +125,7 @@ class ShardServer {
   const PieceTable pieces_;
 
   std::vector<PieceState> states_;  // by piece
+  ShardReplies replies_;
   UpdateRule rule_;
   std::optional<HostLink> host_;
   // (slot, piece) that worker 0 has yet to send before anyone can pull.

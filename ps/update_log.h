@@ -1,6 +1,9 @@
-// The order in which a shard took its gradients, on disk: one file a shard. It
-// is all that chance decides in an asynchronous run, as what a worker computes
-// follows from the parameters it was given, and those from the order.
+// The order in which a shard took its gradients and gave parameters away, on
+// disk: one file a shard. It is all that chance decides in an asynchronous run,
+// as what a worker computes follows from the parameters it was given, and those
+// from the order. A push's answer follows from the pushes; what a worker asks
+// for by itself (its first parameters, while others may be training already) is
+// recorded too, as step kPullTurn.
 //
 //   file    magic size header entry* end
 //   magic   8 bytes, kUpdateLogMagic
@@ -28,9 +31,11 @@ namespace psring {
 // What a log of the job's `shard`-th shard begins with.
 proto::UpdateLogHeader UpdateLogHeaderOf(const proto::Welcome& job, int shard);
 
+inline constexpr int64_t kPullTurn = -1;
+
 struct UpdateTurn {
   int worker = 0;
-  int64_t step = 0;
+  int64_t step = 0;  // or kPullTurn
 
   friend bool operator==(const UpdateTurn& a, const UpdateTurn& b) = default;
 };

@@ -28,11 +28,12 @@ SpinPolicy PolicyFor(int members) {
 
 LocalGroup::LocalGroup(const Cancellation& cancellation,
                        const proto::Welcome& job, std::vector<int> ranks,
-                       std::vector<WorkerArena*> arenas)
+                       std::vector<WorkerArena*> arenas, Track* track)
     : cancellation_(cancellation),
       job_(job),
       ranks_(std::move(ranks)),
       arenas_(std::move(arenas)),
+      track_(track),
       policy_(PolicyFor(size())),
       data_(ranks_.size()) {
   self_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), job.rank()) -
@@ -100,6 +101,9 @@ absl::Status LocalGroup::AwaitAll(SharedCounter& (WorkerArena::*counter)(),
                                   absl::Time deadline) {
   for (int i = 0; i < size(); ++i) {
     SharedCounter& theirs = (arenas_[i]->*counter)();
+    if (theirs.Reached(calls_)) continue;
+    TimelineSpan span(track_, "await",
+                      {.peer = ranks_[i], .peer_role = "worker"});
     while (!theirs.Reached(calls_)) {
       if (theirs.Await(calls_, policy_, kSlice)) break;
       if (absl::Status s = cancellation_.status(); !s.ok()) return s;

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "common/model/worker_arena.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -26,11 +27,14 @@ namespace psring {
 class LocalGroup {
  public:
   // `ranks`: the members, this rank among them, in the order in which they
-  // count; arenas[i] is ranks[i]'s. All references outlive the group.
+  // count; arenas[i] is ranks[i]'s. All references outlive the group. `track`:
+  // this thread's, or null.
   LocalGroup(const Cancellation& cancellation, const proto::Welcome& job,
-             std::vector<int> ranks, std::vector<WorkerArena*> arenas);
+             std::vector<int> ranks, std::vector<WorkerArena*> arenas,
+             Track* track = nullptr);
 
   int size() const { return static_cast<int>(ranks_.size()); }
+  Track* track() const { return track_; }
   // This process's place in the group.
   int self() const { return self_; }
 
@@ -70,6 +74,7 @@ class LocalGroup {
   const proto::Welcome& job_;
   const std::vector<int> ranks_;
   const std::vector<WorkerArena*> arenas_;
+  Track* const track_;
   int self_ = 0;
   SpinPolicy policy_;
   uint32_t calls_ = 0;

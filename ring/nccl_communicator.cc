@@ -92,6 +92,7 @@ absl::Status NcclCommunicator::Connect(absl::Time deadline) {
       NcclWatchdog::Start(device_, handle_, cancellation_, std::move(watchdog));
   watchdog_->Begin(
       {"the start of NCCL", sequence_, std::nullopt, deadline - absl::Now()});
+  // On the GPU that is this thread's current one, which Device's calls set.
   if (absl::Status s = handle_.Init(size(), *id, rank()); !s.ok()) {
     return watchdog_->Abort(absl::InternalError(
         absl::StrCat("the start of NCCL: ", std::string(s.message()))));

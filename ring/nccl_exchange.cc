@@ -13,19 +13,21 @@ namespace psring {
 
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
-                           absl::Duration step_timeout, Optimizer optimizer)
+                           absl::Duration step_timeout, Optimizer optimizer,
+                           Track* track)
     : device_(device),
       model_(model),
       job_(job),
       step_timeout_(step_timeout),
       optimizer_(std::move(optimizer)),
+      track_(track),
       ready_(model.layout.num_buckets()),
       step_(job.spec().first_step()) {}
 
 absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
     NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
-    const proto::Welcome& job, NcclOptions options,
-    absl::Duration step_timeout) {
+    const proto::Welcome& job, NcclOptions options, absl::Duration step_timeout,
+    Track* track) {
   auto optimizer =
       Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
   if (!optimizer.ok()) return optimizer.status();
@@ -46,7 +48,7 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
                            deadline);
   if (!status.ok()) return status;
   std::unique_ptr<NcclExchange> exchange(new NcclExchange(
-      device, model, job, step_timeout, *std::move(optimizer)));
+      device, model, job, step_timeout, *std::move(optimizer), track));
   exchange->finished_ = *finished;
   exchange->communicator_ = *std::move(communicator);
   return exchange;
@@ -100,6 +102,7 @@ absl::Status NcclExchange::Submit(int bucket) {
 }
 
 absl::Status NcclExchange::Agree(absl::Time deadline) {
+  TimelineSpan span(track_, "agree", {.step = step_});
   const auto plans = communicator_->Gather(
       absl::StrCat("plan/", ++num_agreed_),
       PlanText(model_.layout, submitted_, communicator_->sequence() + 1),
@@ -123,6 +126,11 @@ absl::Status NcclExchange::LaunchReady() {
 
 absl::Status NcclExchange::Launch(int bucket, Event ready) {
   const Range range = model_.layout.bucket(bucket);
+  TimelineSpan span(
+      track_, "enqueue",
+      {.step = step_,
+       .bytes = range.size() * static_cast<int64_t>(sizeof(float)),
+       .bucket = bucket});
   const absl::Span<float> gradients =
       model_.gradients.span().subspan(range.begin, range.size());
   const int n = job_.workers_size();
@@ -167,7 +175,9 @@ absl::Status NcclExchange::Finish(absl::Time deadline) {
 }
 
 absl::Status NcclExchange::Synchronise(absl::Time deadline) {
+  TimelineSpan span(track_, "drain", {.step = step_});
   if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
+  span.End();
   return communicator_
       ->Gather(absl::StrCat("synchronise/", ++num_synchronised_), "", deadline)
       .status();

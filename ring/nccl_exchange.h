@@ -22,6 +22,7 @@
 #include "common/gradient_exchange.h"
 #include "common/model/optimizer.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "protos/cluster.pb.h"
@@ -33,11 +34,12 @@ class NcclExchange : public GradientExchange {
  public:
   // `model` has the optimizer's slots. `step_timeout`: how long one collective,
   // or the start of NCCL, may take. Blocks until all ranks are connected; see
-  // NcclCommunicator::Create. All references outlive the exchange.
+  // NcclCommunicator::Create. All references outlive the exchange. `track`:
+  // this thread's, or null.
   static absl::StatusOr<std::unique_ptr<NcclExchange>> Create(
       NcclApi api, Device& device, Cancellation& cancellation,
       DeviceModel& model, const proto::Welcome& job, NcclOptions options,
-      absl::Duration step_timeout);
+      absl::Duration step_timeout, Track* track = nullptr);
 
   // `slots` are the host's.
   absl::Status Join(std::vector<FlatBuffer> slots,
@@ -62,7 +64,7 @@ class NcclExchange : public GradientExchange {
 
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
-               absl::Duration step_timeout, Optimizer optimizer);
+               absl::Duration step_timeout, Optimizer optimizer, Track* track);
 
   // All ranks compare what they have submitted.
   absl::Status Agree(absl::Time deadline);
@@ -80,6 +82,7 @@ class NcclExchange : public GradientExchange {
   const proto::Welcome job_;
   const absl::Duration step_timeout_;
   const Optimizer optimizer_;
+  Track* const track_;
   Event finished_;
   std::unique_ptr<NcclCommunicator> communicator_;
 

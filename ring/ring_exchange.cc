@@ -99,8 +99,9 @@ absl::Status RingExchange::RunTask(Task task) {
 }
 
 absl::Status RingExchange::Connect(const proto::Welcome& job,
-                                   absl::Duration step_timeout) {
+                                   absl::Duration step_timeout, Track* track) {
   job_ = job;
+  track_ = track;
   step_ = FirstExchange(job.spec());
   step_timeout_ = step_timeout;
   plan_ = PlanOf(job.spec(), job.workers_size());
@@ -145,7 +146,7 @@ absl::Status RingExchange::FindNodes(absl::Time deadline) {
     }
   }
   absl::Status status = RunTask([&](Communicator&) {
-    tcp_->Connect(job_);
+    tcp_->Connect(job_, track_);
     return tcp_->AllGather(absl::MakeSpan(rows), deadline);
   });
   if (!status.ok()) return status;
@@ -175,7 +176,7 @@ void RingExchange::UseSharedMemory() {
   std::unique_ptr<LocalGroup> group;
   if (model_.arena != nullptr) {
     group = std::make_unique<LocalGroup>(cancellation_, job_, std::move(ranks),
-                                         std::move(arenas));
+                                         std::move(arenas), track_);
   }
   if (nodes_.size() > 1) {
     spdlog::info("ring of {} nodes; {} ranks share this one's memory",
@@ -244,6 +245,11 @@ absl::Status RingExchange::ReduceBucket(Communicator& c, int bucket,
   const Range range = model_.layout.bucket(bucket);
   const absl::Span<float> gradients(model_.gradients.data() + range.begin,
                                     static_cast<size_t>(range.size()));
+  TimelineSpan span(
+      track_, "reduce",
+      {.step = step,
+       .bytes = range.size() * static_cast<int64_t>(sizeof(float)),
+       .bucket = bucket});
   const float scale = 1.0f / static_cast<float>(c.size());
   const absl::Time deadline = absl::Now() + step_timeout_;
   if (shm_ == nullptr && codec_.has_value()) {
@@ -273,6 +279,7 @@ std::vector<float*> RingExchange::SlotsAt(int64_t begin) {
 }
 
 void RingExchange::UpdateBucket(int bucket) {
+  TimelineSpan span(track_, "update", {.step = step_, .bucket = bucket});
   const Range range = model_.layout.bucket(bucket);
   optimizer_->Update(step_ + 1, plan_.RateAt(step_),
                      model_.gradients.data() + range.begin,

@@ -31,6 +31,7 @@
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ring/shm_communicator.h"
 #include "ring/tcp_communicator.h"
@@ -58,8 +59,10 @@ class RingExchange : public GradientExchange {
   const std::string& endpoint() const { return endpoint_; }
 
   // The job is complete. `step_timeout`: how long one collective may take.
-  // Blocks until all ranks know who shares memory with whom.
-  absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout);
+  // `track`: of whichever thread runs collectives, or null. Blocks until all
+  // ranks know who shares memory with whom.
+  absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout,
+                       Track* track = nullptr);
 
   absl::Status Join(std::vector<FlatBuffer> slots,
                     absl::Time deadline) override;
@@ -117,6 +120,7 @@ class RingExchange : public GradientExchange {
   JobPlan plan_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   absl::Duration step_timeout_ = absl::Seconds(60);
+  Track* track_ = nullptr;
   std::vector<std::unique_ptr<WorkerArena>> peers_;  // by rank; null: not
                                                      // here, or this one
   std::vector<Node> nodes_;

@@ -44,6 +44,7 @@ absl::Status ShmCommunicator::Staged(absl::Span<float> data,
 
 void ShmCommunicator::SumInto(Range whole, Range range, int64_t base,
                               float scale, absl::Span<float* const> outs) {
+  TimelineSpan span(group_->track(), "sum");
   team_.Run([&](int part) {
     const Range mine = NearEqualPart(range, team_.size(), part);
     if (mine.empty()) return;
@@ -97,6 +98,7 @@ absl::Status ShmCommunicator::ReduceAndUpdate(
   }
   const Range bucket{0, static_cast<int64_t>(gradients.size())};
   const Range slice = NearEqualPart(bucket, size(), rank());
+  TimelineSpan span(group_->track(), "update");
   team_.Run([&](int part) {
     const Range mine = NearEqualPart(slice, team_.size(), part);
     if (mine.empty()) return;
@@ -112,6 +114,7 @@ absl::Status ShmCommunicator::ReduceAndUpdate(
     SumAndUpdate(optimizer, bucket, mine, inputs, scale, count, lr,
                  parameters + mine.begin, state, copies);
   });
+  span.End();
   return group_->Leave(deadline);
 }
 
@@ -120,6 +123,7 @@ absl::Status ShmCommunicator::AllGather(absl::Span<float> data,
   const Range whole{0, static_cast<int64_t>(data.size())};
   // Copies the others' slices, as far as they lie in `range`.
   const auto copy = [&](Range range) {
+    TimelineSpan span(group_->track(), "copy");
     for (int r = 0; r < size(); ++r) {
       const Range part = Intersect(NearEqualPart(whole, size(), r), range);
       if (r == rank() || part.empty()) continue;
@@ -137,6 +141,7 @@ absl::Status ShmCommunicator::AllGather(absl::Span<float> data,
 absl::Status ShmCommunicator::Broadcast(absl::Span<float> data, int root,
                                         absl::Time deadline) {
   const auto copy = [&](Range range) {
+    TimelineSpan span(group_->track(), "copy");
     if (rank() == root || range.empty()) return;
     std::memcpy(data.data() + range.begin, group_->data(root),
                 range.size() * sizeof(float));

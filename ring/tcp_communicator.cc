@@ -16,10 +16,6 @@ namespace {
 
 using proto::WireHeader;
 
-// 256 KiB: large enough that a message's cost vanishes, small enough that all
-// hops of a 25 MB bucket are busy at once.
-constexpr int64_t kSegmentElements = 64 * 1024;
-
 // A peer that has done its part may be some collectives ahead.
 constexpr uint64_t kMaxAhead = 64;
 
@@ -41,7 +37,10 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   return communicator;
 }
 
-void TcpCommunicator::Connect(const proto::Welcome& job) { job_ = job; }
+void TcpCommunicator::Connect(const proto::Welcome& job, Track* track) {
+  job_ = job;
+  track_ = track;
+}
 
 void TcpCommunicator::UseNodes(std::vector<Node> nodes,
                                std::unique_ptr<LocalGroup> group) {
@@ -285,6 +284,11 @@ absl::Status TcpCommunicator::OnContribution(Collective& c, int from,
   }
   all.values[from] = std::move(values);
   if (--all.missing > 0) return absl::OkStatus();
+  TimelineSpan span(
+      track_, "sum",
+      {.bytes = range.size() * static_cast<int64_t>(sizeof(float)),
+       .peer = from,
+       .peer_role = "worker"});
   Frame sum = std::move(all.values[(rank() + 1) % n]);
   for (int i = 2; i < n; ++i) {
     AddInto(sum.data(), all.values[(rank() + i) % n].data(), range.size());
@@ -301,6 +305,10 @@ absl::Status TcpCommunicator::OnSegment(Collective& c, int route, int visit,
                                         Range range, Frame payload) {
   const std::vector<Visit>& visits = c.routes[route].visits;
   const Visit& here = visits[visit];
+  TimelineSpan span(track_, here.num_ranks > 0 ? "sum" : "copy",
+                    {.bytes = static_cast<int64_t>(payload.size()),
+                     .peer = visits[visit - 1].agent,
+                     .peer_role = "worker"});
   for (int i = 0; i < here.num_ranks; ++i) {
     const int rank = (here.first_rank + i) % size();
     AddInto(payload.data(), DataOf(c, rank) + range.begin, range.size());
@@ -336,6 +344,8 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) {
       if (absl::Now() > c.deadline) return Late(c);
+      TimelineSpan span(track_, "await",
+                        {.peer = Awaited(c), .peer_role = "worker"});
       if (absl::Status s = Wait({listener_.get()}, cancellation_, c.deadline);
           !s.ok()) {
         return s;
@@ -385,16 +395,21 @@ void TcpCommunicator::Drop(const std::string& peer, const absl::Status& why) {
                endpoint(), std::string(why.message()));
 }
 
-absl::Status TcpCommunicator::Late(const Collective& c) const {
+int TcpCommunicator::Awaited(const Collective& c) const {
   for (const auto& [place, inflow] : c.inflows) {
     if (inflow.received == inflow.segments.size()) continue;
     const auto [route, visit] = place;
-    const int previous = c.routes[route].visits[visit - 1].agent;
-    return absl::DeadlineExceededError(
-        absl::StrCat(Describe(job_.workers(previous)),
-                     " has sent nothing in time for collective ", sequence_));
+    return c.routes[route].visits[visit - 1].agent;
   }
-  return absl::InternalError("late without a missing segment");
+  return -1;
+}
+
+absl::Status TcpCommunicator::Late(const Collective& c) const {
+  const int rank = Awaited(c);
+  if (rank < 0) return absl::InternalError("late without a missing segment");
+  return absl::DeadlineExceededError(
+      absl::StrCat(Describe(job_.workers(rank)),
+                   " has sent nothing in time for collective ", sequence_));
 }
 
 int64_t TcpCommunicator::bytes_sent() const {

@@ -26,6 +26,7 @@
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"
@@ -44,8 +45,9 @@ class TcpCommunicator : public Communicator {
 
   const std::string& endpoint() const { return listener_->endpoint(); }
 
-  // The job is complete; before any collective.
-  void Connect(const proto::Welcome& job);
+  // The job is complete; before any collective. `track`: this thread's, or
+  // null.
+  void Connect(const proto::Welcome& job, Track* track = nullptr);
 
   // From now on allreduces go through `nodes`, more than one, the same on every
   // rank. `group`: this rank's node, or null where it is alone. Data of an
@@ -131,11 +133,14 @@ class TcpCommunicator : public Communicator {
   absl::StatusOr<DataMessage> NextMessage(const Collective& c);
   absl::Status CheckHeader(const proto::WireHeader& header) const;
   void Drop(const std::string& peer, const absl::Status& why);
+  // The rank whose segments are due; -1: none.
+  int Awaited(const Collective& c) const;
   absl::Status Late(const Collective& c) const;
 
   Context& context_;
   const Cancellation& cancellation_;
   proto::Welcome job_;
+  Track* track_ = nullptr;
   std::vector<Node> nodes_;
   std::unique_ptr<LocalGroup> group_;
   std::unique_ptr<Socket> listener_;

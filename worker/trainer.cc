@@ -85,6 +85,7 @@ absl::Status Trainer::Run() {
 
 void Trainer::OnBucketReady(int bucket) {
   if (options_.clip_norm > 0) return unclipped_.push_back(bucket);
+  TimelineSpan span(parts_.track, "submit", {.step = step_, .bucket = bucket});
   submit_status_.Update(parts_.exchange.Submit(bucket));
 }
 
@@ -105,11 +106,15 @@ double Trainer::Clip() {
 
 absl::Status Trainer::SlowDown() {
   const double factor = options_.slowdown.FactorOf(rank_, step_);
-  return parts_.cancellation.SleepUntil(absl::Now() +
-                                        (factor - 1) * compute_time_);
+  const absl::Duration wait = (factor - 1) * compute_time_;
+  if (wait <= absl::ZeroDuration()) return absl::OkStatus();
+  TimelineSpan span(parts_.track, "slow", {.step = step_});
+  times_.injected += wait;
+  return parts_.cancellation.SleepUntil(absl::Now() + wait);
 }
 
 absl::Status Trainer::SubmitClipped() {
+  TimelineSpan span(parts_.track, "clip", {.step = step_});
   const double norm = Clip();
   if (!std::isfinite(norm)) {
     return absl::OutOfRangeError(absl::StrCat(
@@ -123,40 +128,68 @@ absl::Status Trainer::SubmitClipped() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
-  if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
-  const absl::Time start = absl::Now();
-  if (absl::Status s = SlowDown(); !s.ok()) return s;
-  const absl::Time begin = absl::Now();
+absl::StatusOr<torch::Tensor> Trainer::Compute(
+    const std::vector<int64_t>& batch) {
+  const SpanArgs args = {.step = step_};
   SeedDropout();
   parts_.model.train();
-  torch::Tensor loss;
   try {
-    const torch::Tensor output = parts_.model.forward(
-        parts_.data.train.BatchImages(batch).to(parts_.memory.device));
-    loss = torch::nll_loss(
-        output, parts_.data.train.BatchLabels(batch).to(parts_.memory.device));
+    TimelineSpan data(parts_.track, "data", args);
+    const torch::Device device = parts_.memory.device;
+    const torch::Tensor images =
+        parts_.data.train.BatchImages(batch).to(device);
+    const torch::Tensor labels =
+        parts_.data.train.BatchLabels(batch).to(device);
+    data.End();
+    TimelineSpan forward(parts_.track, "forward", args);
+    torch::Tensor loss = torch::nll_loss(parts_.model.forward(images), labels);
+    forward.End();
+    TimelineSpan backward(parts_.track, "backward", args);
     loss.backward();
+    flat_.FinishBackward();
+    return loss;
   } catch (const c10::Error& error) {
     return absl::InternalError(
         absl::StrCat("libtorch: ", error.what_without_backtrace()));
   }
-  flat_.FinishBackward();
+}
+
+absl::Status Trainer::FinishStep() {
+  TimelineSpan span(parts_.track, "wait", {.step = step_});
+  const absl::Time begin = absl::Now();
+  absl::Status status = parts_.exchange.Finish(StepDeadline());
+  times_.exposed += absl::Now() - begin;
+  return status;
+}
+
+absl::Status Trainer::ReadLoss(const torch::Tensor& loss) {
+  TimelineSpan span(parts_.track, "device", {.step = step_});
+  if (parts_.memory.device.is_cpu()) span.Drop();
+  const absl::Time begin = absl::Now();
+  last_loss_ = loss.item<double>();
+  times_.compute += absl::Now() - begin;
+  if (std::isfinite(last_loss_)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "the loss of step ", step_, " is ", last_loss_,
+      ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+}
+
+absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
+  if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+  TimelineSpan span(parts_.track, "step", {.step = step_});
+  const absl::Time start = absl::Now();
+  if (absl::Status s = SlowDown(); !s.ok()) return s;
+  const absl::Time begin = absl::Now();
+  auto loss = Compute(batch);
+  if (!loss.ok()) return loss.status();
   compute_time_ = absl::Now() - begin;
+  times_.compute += compute_time_;
   if (!submit_status_.ok()) return submit_status_;
   if (options_.clip_norm > 0) {
     if (absl::Status s = SubmitClipped(); !s.ok()) return s;
   }
-  if (absl::Status s = parts_.exchange.Finish(StepDeadline()); !s.ok()) {
-    return s;
-  }
-  // Of a GPU, this waits for the whole step.
-  last_loss_ = loss.item<double>();
-  if (!std::isfinite(last_loss_)) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the loss of step ", step_, " is ", last_loss_,
-        ": training has diverged. A smaller --lr or --warmup-epochs may help"));
-  }
+  if (absl::Status s = FinishStep(); !s.ok()) return s;
+  if (absl::Status s = ReadLoss(*loss); !s.ok()) return s;
   step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
   const absl::Duration took = absl::Now() - start;
@@ -219,6 +252,7 @@ absl::Status Trainer::EndEpoch() {
 }
 
 absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
+  TimelineSpan span(parts_.track, "evaluate", {.step = step_});
   if (absl::Status s = parts_.exchange.Synchronise(StepDeadline()); !s.ok()) {
     return s;
   }
@@ -273,6 +307,7 @@ absl::Status Trainer::BroadcastBuffers() {
 
 absl::Status Trainer::Checkpoint() {
   if (rank_ != 0) return absl::OkStatus();
+  TimelineSpan span(parts_.track, "checkpoint", {.step = step_});
   auto optimizer = Optimizer::Create(options_.plan.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   CheckpointContents contents{.progress = options_.progress,

@@ -15,6 +15,7 @@
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 #include "worker/checkpoint.h"
 #include "worker/dataset.h"
 #include "worker/flat_parameters.h"
@@ -45,6 +46,14 @@ struct TrainerParts {
   Member& member;
   MetricsFile& metrics;
   const Cancellation& cancellation;
+  Track* track = nullptr;  // of the trainer's thread; null: no timeline
+};
+
+// Where the time of all steps went.
+struct StepTimes {
+  absl::Duration compute;   // data, forward, backward; on a GPU, until it ends
+  absl::Duration exposed;   // in Finish: communication, and others' lateness
+  absl::Duration injected;  // the wait of an injected fault
 };
 
 // Lives on one thread, the exchange's.
@@ -60,6 +69,7 @@ class Trainer {
   int64_t step() const { return step_; }
   // Since the first step began; evaluation and checkpoints left out.
   absl::Duration training_time() const { return training_time_; }
+  const StepTimes& step_times() const { return times_; }
 
  private:
   struct Evaluation {
@@ -74,6 +84,11 @@ class Trainer {
   double Clip();
   // Waits for as long as an injected fault makes this step longer.
   absl::Status SlowDown();
+  // Forward and backward, on whose way buckets are submitted; the loss.
+  absl::StatusOr<torch::Tensor> Compute(const std::vector<int64_t>& batch);
+  absl::Status FinishStep();
+  // Waits for a GPU.
+  absl::Status ReadLoss(const torch::Tensor& loss);
   absl::Status Step(const std::vector<int64_t>& batch);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);
@@ -101,6 +116,7 @@ class Trainer {
   int64_t step_;
   absl::Duration training_time_;
   absl::Duration compute_time_;  // of the last step, without what slows it
+  StepTimes times_;
   absl::Time next_report_ = absl::InfinitePast();
   double last_loss_ = 0;
   // Of the epoch under way.

@@ -32,6 +32,13 @@
 namespace psring {
 namespace {
 
+nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
+  const auto steps = static_cast<double>(std::max<int64_t>(num_steps, 1));
+  return {{"compute", absl::ToDoubleSeconds(times.compute) / steps},
+          {"exposed", absl::ToDoubleSeconds(times.exposed) / steps},
+          {"wait", absl::ToDoubleSeconds(times.injected) / steps}};
+}
+
 // One worker's run, in the order in which it happens. What is declared first is
 // destroyed last: gradients are sent from where they lie, so `flat` outlives
 // `context`.
@@ -81,8 +88,10 @@ class WorkerRun {
   Slowdown slowdown_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
-  std::unique_ptr<WorkerGpu> gpu_;  // null: none
-  RingExchange* ring_ = nullptr;    // the host's, in ring mode; in exchange_
+  std::unique_ptr<Timeline> timeline_;  // null: none
+  Track* track_ = nullptr;              // of the trainer's thread
+  std::unique_ptr<WorkerGpu> gpu_;      // null: none
+  RingExchange* ring_ = nullptr;  // the host's, in ring mode; in exchange_
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
 };
@@ -221,7 +230,7 @@ absl::Status WorkerRun::ConnectNccl() {
   options.allow_shared_gpu = options_.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
       *std::move(nccl_), gpu_->device(), cancellation_, gpu_->model(), job(),
-      std::move(options), options_.step_timeout);
+      std::move(options), options_.step_timeout, track_);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   return absl::OkStatus();
@@ -230,13 +239,14 @@ absl::Status WorkerRun::ConnectNccl() {
 absl::Status WorkerRun::ConnectExchange() {
   if (nccl()) return ConnectNccl();
   if (ring()) {
-    if (absl::Status s = ring_->Connect(job(), options_.step_timeout);
+    if (absl::Status s = ring_->Connect(job(), options_.step_timeout,
+                                        AddTrack(timeline_.get(), "ring"));
         !s.ok()) {
       return s;
     }
   } else {
-    auto exchange =
-        PsExchange::Create(context_, cancellation_, session_->member(), *flat_);
+    auto exchange = PsExchange::Create(context_, cancellation_,
+                                       session_->member(), *flat_, track_);
     if (!exchange.ok()) return exchange.status();
     exchange_ = *std::move(exchange);
   }
@@ -300,6 +310,12 @@ absl::Status WorkerRun::Prepare() {
        {"global_batch", spec_.batch_size() * job().workers_size()}});
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
+  auto timeline = Timeline::Create(
+      options_.timeline, proto::WORKER, job(),
+      [this] { return session_->member().coordinator_clock(); });
+  if (!timeline.ok()) return timeline.status();
+  timeline_ = *std::move(timeline);
+  track_ = AddTrack(timeline_.get(), "trainer");
   if (on_gpu_) {
     if (absl::Status s = OpenGpu(); !s.ok()) return s;
   }
@@ -356,7 +372,7 @@ absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
   const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
   Trainer trainer({*model_, data_, *flat_, memory, *exchange_,
-                   session_->member(), *metrics_, cancellation_},
+                   session_->member(), *metrics_, cancellation_, track_},
                   {.plan = plan_,
                    .progress = progress_,
                    .seed = static_cast<uint64_t>(spec_.seed()),
@@ -381,13 +397,16 @@ absl::Status WorkerRun::Train() {
   const absl::Status status = trainer.Run();
   const int64_t shared =
       flat_->arena == nullptr ? 0 : flat_->arena->address().size_bytes();
-  metrics_->Write({{"event", "end"},
-                   {"step", trainer.step()},
-                   {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
-                   {"bytes_sent", exchange_->bytes_sent()},
-                   {"bytes_received", exchange_->bytes_received()},
-                   {"gradient_bytes_sent", exchange_->gradient_bytes_sent()},
-                   {"peak_memory_bytes", PeakMemoryBytes(shared)}});
+  metrics_->Write(
+      {{"event", "end"},
+       {"step", trainer.step()},
+       {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
+       {"bytes_sent", exchange_->bytes_sent()},
+       {"bytes_received", exchange_->bytes_received()},
+       {"gradient_bytes_sent", exchange_->gradient_bytes_sent()},
+       {"peak_memory_bytes", PeakMemoryBytes(shared)},
+       {"step_seconds", MeanSeconds(trainer.step_times(),
+                                    trainer.step() - spec_.first_step())}});
   return status;
 }
 

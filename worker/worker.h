@@ -10,6 +10,7 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ring/ring_exchange.h"
 #include "worker/gpu_choice.h"
@@ -34,6 +35,7 @@ struct WorkerOptions {
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
   bool resume = false;
   std::string metrics_dir;  // empty: no metrics
+  TimelineOptions timeline;
 };
 
 // Blocks until the job has ended for all; its result. Errors have been told to

@@ -14,6 +14,7 @@
 #include "common/model/policies.h"
 #include "common/process_main.h"
 #include "ps/server.h"
+#include "worker/slowdown.h"
 #include "worker/worker.h"
 
 namespace psring {
@@ -256,6 +257,8 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
+  const auto slowdown = Slowdown::Create(slow, /*seed=*/0);
+  if (!slowdown.ok()) return slowdown.status();
   auto wish = ParseDevice(device);
   if (!wish.ok()) return wish.status();
   options.device = *wish;
@@ -313,6 +316,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   options.same_host = process.SameHostWish();
   options.step_timeout = process.step_timeout();
   options.metrics_dir = process.metrics_dir;
+  options.timeline = process.timeline;
   return absl::OkStatus();
 }
 
@@ -327,7 +331,8 @@ absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
                       .shard_threads = flags.shard_threads,
                       .same_host = options.same_host,
                       .step_timeout = options.step_timeout,
-                      .metrics_dir = options.metrics_dir},
+                      .metrics_dir = options.metrics_dir,
+                      .timeline = options.timeline},
                      cancellation);
   }
   return RunWorker(options, cancellation);

@@ -181,6 +181,7 @@ void Member::Run(Context& context) {
       next_beat = now + kHeartbeatInterval;
       ControlMessage beat;
       beat.mutable_heartbeat()->set_step(step_.load());
+      beat.mutable_heartbeat()->set_sent_ns(absl::GetCurrentTimeNanos());
       Post(std::move(beat));
     }
     CheckCoordinator(now);
@@ -218,11 +219,16 @@ void Member::Receive(Socket& socket) {
     }
     last_heard_ = absl::Now();
     ever_heard_ = true;
-    OnMessage(message);
+    OnMessage(message, last_heard_);
   }
 }
 
-void Member::OnMessage(const ControlMessage& message) {
+std::optional<ClockOffset> Member::coordinator_clock() {
+  MutexLock lock(&mutex_);
+  return clock_;
+}
+
+void Member::OnMessage(const ControlMessage& message, absl::Time now) {
   if (message.has_refuse()) {
     return Fail(absl::FailedPreconditionError(
         absl::StrCat("the coordinator at ", options_.coordinator,
@@ -235,6 +241,12 @@ void Member::OnMessage(const ControlMessage& message) {
   if (message.has_welcome()) arrived_ = message.welcome();
   if (message.has_gathered()) {
     gathered_[message.gathered().name()] = message.gathered();
+  }
+  if (message.has_heartbeat_ack() && message.heartbeat_ack().sent_ns() > 0) {
+    const proto::HeartbeatAck& ack = message.heartbeat_ack();
+    const absl::Time heard = absl::FromUnixNanos(ack.heard_ns());
+    clock_ = Better(clock_, OffsetOf(absl::FromUnixNanos(ack.sent_ns()), heard,
+                                     heard, now));
   }
   if (message.has_job_end()) ended_ = true;
 }

@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/cluster/clock_offset.h"
 #include "common/cluster/membership.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
@@ -60,6 +61,10 @@ class Member {
   // Tells the next heartbeats how far this process is. Any thread.
   void ReportStep(int64_t step) { step_.store(step); }
 
+  // How far the coordinator's clock is ahead, as the heartbeats have found out
+  // so far. Any thread.
+  std::optional<ClockOffset> coordinator_clock();
+
   // A worker that has done its part (`result` OK), or a process that cannot go
   // on. Blocks until the job has ended for all or the deadline; returns the
   // job's result, or `result` itself where it is an error.
@@ -73,7 +78,7 @@ class Member {
 
   void Run(Context& context);
   void Receive(Socket& socket);
-  void OnMessage(const proto::ControlMessage& message);
+  void OnMessage(const proto::ControlMessage& message, absl::Time now);
   void SendOutbox(Socket& socket);
   void CheckCoordinator(absl::Time now);
   void Post(proto::ControlMessage message);
@@ -99,6 +104,7 @@ class Member {
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
   std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
+  std::optional<ClockOffset> clock_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 

@@ -56,7 +56,8 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
     case ControlMessage::kHeartbeat: {
       member.step = std::max(member.step, message.heartbeat().step());
       ControlMessage ack;
-      ack.mutable_heartbeat_ack();
+      ack.mutable_heartbeat_ack()->set_sent_ns(message.heartbeat().sent_ns());
+      ack.mutable_heartbeat_ack()->set_heard_ns(absl::ToUnixNanos(now));
       return {{peer, ack}};
     }
     case ControlMessage::kGather:

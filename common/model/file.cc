@@ -1,6 +1,7 @@
 #include "common/model/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,6 +87,16 @@ absl::Status File::ReadAt(int64_t offset, void* data, int64_t size) const {
 absl::Status File::Sync() {
   while (fsync(fd_) != 0) {
     if (errno != EINTR) return Failed("fsync");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Lock() {
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return absl::UnavailableError(absl::StrCat(path_, " is locked"));
+    }
+    if (errno != EINTR) return Failed("flock");
   }
   return absl::OkStatus();
 }

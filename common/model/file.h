@@ -33,6 +33,9 @@ class File {
   absl::Status ReadAt(int64_t offset, void* data, int64_t size) const;
   // Returns when the disk has it.
   absl::Status Sync();
+  // For this object alone, until it goes or its process ends, whatever ends it.
+  // Never blocks: UNAVAILABLE where another has locked the file.
+  absl::Status Lock();
 
  private:
   File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

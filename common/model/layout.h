@@ -87,6 +87,16 @@ Range NearEqualPart(Range whole, int n, int c);
 // time, and large enough that the cost of a message is small beside it.
 inline constexpr int64_t kPieceElements = 32 * 1024;
 
+// How many pieces a worker's pushes to a shard may be ahead of its answers: 512
+// KiB, some 4 ms of a 1 Gbit/s link. More lets workers drift apart; less leaves
+// the link idle where a push and its answer take long.
+inline constexpr int kWindowPieces = 4;
+
+// The most elements of a ring's segment (256 KiB): large enough that a
+// message's cost vanishes, small enough that all hops of a 25 MB bucket are
+// busy at once.
+inline constexpr int64_t kSegmentElements = 64 * 1024;
+
 // What one push carries: a run of one bucket's elements that one shard owns.
 struct Piece {
   int bucket = 0;

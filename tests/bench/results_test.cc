@@ -58,12 +58,35 @@ TEST(BenchResults, ALinksRateIsItsMedianWindow) {
 TEST(BenchCells, HoldARowForEveryContender) {
   const auto cells = PointCells(Sample());
   ASSERT_EQ(cells.size(), 3u);
-  EXPECT_THAT(cells[1], ElementsAre("allreduce psring", "4", "100 MB",
-                                    "20.0 ms", "30.0 ms", "5.00 GB/s",
-                                    "7.50 GB/s", "2.00", "0.500", "-"));
+  EXPECT_THAT(
+      cells[1],
+      ElementsAre("allreduce psring", "4", "100 MB", "20.0 ms", "30.0 ms",
+                  "5.00 GB/s", "7.50 GB/s", "2.00", "0.500", "-", "195 MB"));
   EXPECT_THAT(cells[2], ElementsAre("allreduce openmpi", "4", "100 MB",
                                     "40.0 ms", "50.0 ms", "2.50 GB/s",
                                     "3.75 GB/s", "4.00", "1.000", "2.00", "-"));
+}
+
+TEST(BenchCells, OnSeveralHostsHoldPredictedAgainstMeasured) {
+  BenchResults results = Sample();
+  EXPECT_EQ(PointCells(results)[0].back(), "server");
+  results.hosts = 4;
+  results.points[0].predicted_seconds = 0.021;
+  const auto cells = PointCells(results);
+  EXPECT_EQ(cells[0].back(), "predicted");
+  EXPECT_EQ(cells[1].back(), "21.0 ms (+5%)");
+  EXPECT_EQ(cells[2].back(), "-");
+  EXPECT_THAT(Describe(results.points[0]),
+              HasSubstr("predicted 21.0 ms (+5%)"));
+}
+
+TEST(BenchJson, HoldsThePredictionWhereThereIsOne) {
+  BenchResults results = Sample();
+  EXPECT_TRUE(ToJson(results)["points"][0]["predicted_s"].is_null());
+  results.points[0].predicted_seconds = 0.021;
+  const auto point = ToJson(results)["points"][0];
+  EXPECT_EQ(point["predicted_s"], 0.021);
+  EXPECT_NEAR(point["prediction_error"], 0.05, 1e-9);
 }
 
 TEST(BenchCells, TrainingIsComparedWithOneWorkerAndWithDdp) {

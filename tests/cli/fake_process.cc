@@ -20,6 +20,9 @@ struct Flags {
   int fail_code = 0;
   int fail_signal = 0;
   int hang_rank = -1;
+  std::string seed = "0";
+  std::string log;      // that worker 0 adds its mode and seed to
+  std::string hang_on;  // a file with the mode and seed that worker 0 hangs in
 };
 
 Flags Parse(int argc, char** argv) {
@@ -37,6 +40,9 @@ Flags Parse(int argc, char** argv) {
   app.add_option("--fake-fail-code", flags.fail_code);
   app.add_option("--fake-fail-signal", flags.fail_signal);
   app.add_option("--fake-hang-rank", flags.hang_rank);
+  app.add_option("--seed", flags.seed);
+  app.add_option("--fake-log", flags.log);
+  app.add_option("--fake-hang-on", flags.hang_on);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -48,6 +54,18 @@ Flags Parse(int argc, char** argv) {
 void PublishPort(const std::string& path) {
   std::ofstream(path + ".tmp") << "7000\n";
   std::rename((path + ".tmp").c_str(), path.c_str());
+}
+
+// "bsp 1", "ring 0".
+std::string RunName(const Flags& flags) {
+  return (flags.training.mode == "ring" ? "ring" : flags.training.sync) + " " +
+         flags.seed;
+}
+
+bool HangsOn(const Flags& flags) {
+  std::ifstream file(flags.hang_on);
+  std::string name;
+  return std::getline(file, name) && name == RunName(flags);
 }
 
 }  // namespace
@@ -64,6 +82,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::cout << "pid " << getpid() << std::endl;
+  if (flags.training.rank == 0 && !flags.log.empty()) {
+    std::ofstream(flags.log, std::ios::app)
+        << RunName(flags) << " pid " << getpid() << std::endl;
+    if (HangsOn(flags)) pause();
+  }
   if (flags.training.rank == flags.hang_rank) pause();
   if (flags.training.rank == flags.fail_rank) {
     std::cout << "something broke" << std::endl;

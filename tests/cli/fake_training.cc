@@ -64,6 +64,8 @@ void WriteServerMetrics(const FakeTraining& training) {
   json end = End(60, 1.0, 60 * 2 * 87360);
   end["staleness_mean"] = 0.25;
   end["staleness_max"] = 2;
+  // Worker 1 is the slower one.
+  end["staleness_histogram"] = {{"0", {50, 8, 2}}, {"1", {30, 20, 10}}};
   writer.Write(end);
 }
 
@@ -96,7 +98,11 @@ void WriteWorkerMetrics(const FakeTraining& training) {
                   {"test_accuracy", 0.99 - loss / 4},
                   {"images_per_second", rate}});
   }
-  writer.Write(End(steps, steps * step_seconds, steps * 87360));
+  json end = End(steps, steps * step_seconds, steps * 87360);
+  end["step_seconds"] = {{"compute", step_seconds / 2},
+                         {"exposed", step_seconds / 4},
+                         {"wait", step_seconds / 4}};
+  writer.Write(end);
 }
 
 }  // namespace psring

@@ -27,7 +27,8 @@ constexpr char kEpoch[] =
 constexpr char kEnd[] =
     R"({"event":"end","step":375,"seconds":6.1,"bytes_sent":123,)"
     R"("bytes_received":124,"peak_memory_bytes":125,"staleness_mean":0.5,)"
-    R"("staleness_max":3})";
+    R"("staleness_max":3,"staleness_histogram":{"0":[5,1],"1":[4,2]},)"
+    R"("step_seconds":{"compute":0.1,"exposed":0.2,"wait":0.3}})";
 
 class MetricsReaderTest : public testing::Test {
  protected:
@@ -66,6 +67,9 @@ TEST_F(MetricsReaderTest, TakesInEveryEvent) {
   EXPECT_EQ(metrics.end->bytes_sent, 123);
   EXPECT_EQ(metrics.end->peak_memory_bytes, 125);
   EXPECT_EQ(metrics.end->staleness_max, 3);
+  EXPECT_EQ(metrics.end->staleness_histogram.at(1),
+            (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(metrics.end->step_time->wait, 0.3);
 }
 
 TEST_F(MetricsReaderTest, AHalfWrittenLineWaitsForItsRest) {

@@ -6,6 +6,7 @@
 namespace psring {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
@@ -37,6 +38,18 @@ TEST(ParseModes, WhatIsNoModeIsNamedWithWhatIsAllowed) {
   }
 }
 
+TEST(ParseModes, AModeMayCarryFlagsOfItsWorkers) {
+  const auto specs = ParseModes("ps-bsp,ps-bsp+backup-workers=1+lr=0.1");
+  ASSERT_TRUE(specs.ok()) << specs.status();
+  EXPECT_EQ((*specs)[1].name, "ps-bsp+backup-workers=1+lr=0.1");
+  EXPECT_EQ((*specs)[1].sync, "bsp");
+  EXPECT_THAT((*specs)[1].worker_flags,
+              ElementsAre("--backup-workers=1", "--lr=0.1"));
+  EXPECT_THAT(Explain((*specs)[1]), HasSubstr("--backup-workers=1 --lr=0.1"));
+  EXPECT_FALSE(ParseModes("ring+").ok());
+  EXPECT_FALSE(ParseModes("ring+--lr=1").ok());
+}
+
 TEST(ParseModes, AModeComesOnce) {
   const auto specs = ParseModes("ring,ps-bsp,ring");
   ASSERT_FALSE(specs.ok());
@@ -45,9 +58,9 @@ TEST(ParseModes, AModeComesOnce) {
 }
 
 TEST(Explain, SaysHowFarAheadAWorkerMayRun) {
-  EXPECT_THAT(Explain({"ps-ssp:3", "ps", "ssp", 3}), HasSubstr("3 steps"));
-  EXPECT_THAT(Explain({"ps-ssp:1", "ps", "ssp", 1}), HasSubstr("1 step "));
-  EXPECT_THAT(Explain({"ring", "ring", "", 0}), Not(HasSubstr("0")));
+  EXPECT_THAT(Explain({"ps-ssp:3", "ps", "ssp", 3, {}}), HasSubstr("3 steps"));
+  EXPECT_THAT(Explain({"ps-ssp:1", "ps", "ssp", 1, {}}), HasSubstr("1 step "));
+  EXPECT_THAT(Explain({"ring", "ring", "", 0, {}}), Not(HasSubstr("0")));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cli/report_files.h"
+#include "tests/cli/points.h"
 
 namespace psring {
 namespace {
@@ -19,44 +20,56 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-ModeResult Mode(const std::string& name) {
-  ModeResult mode;
-  mode.spec = (*ParseModes(name))[0];
-  mode.num_parameters = 21840;
-  mode.images_per_second = 1000;
-  mode.test_accuracy = 0.97;
-  mode.test_loss = 0.1;
-  mode.weights_crc32 = 0xabc;
-  mode.steps = {{1, 0.1, 2.3, 1000}, {2, 0.2, std::nan(""), 1000}};
-  mode.epochs = {{1, 2, 0.2, 2.0, 0.1, 0.97, 1000}};
-  return mode;
+RunResult RunOf(const AxisTexts& at) {
+  RunResult run;
+  run.point = At(at);
+  run.num_parameters = 21840;
+  run.images_per_second = 1000;
+  run.test_accuracy = 0.97;
+  run.test_loss = 0.1;
+  run.weights_crc32 = 0xabc;
+  run.steps = {{1, 0.1, 2.3, 1000}, {2, 0.2, std::nan(""), 1000}};
+  run.epochs = {{1, 2, 0.2, 2.0, 0.1, 0.97, 1000}};
+  return run;
 }
 
 class ReportTest : public testing::Test {
  protected:
   ReportTest() {
     setup_.command = "psring compare --data=<b>\"x\"</b>";
-    setup_.data = "</script><script>alert(1)</script>";
+    setup_.flags = {{"--model", "lenet"},
+                    {"--data", "</script><script>alert(1)</script>"},
+                    {"--epochs", "1"},
+                    {"--target-accuracy", "auto"},
+                    {"--", "--threads=1"}};
     setup_.machine.cpu = "A & B";
-    comparison_ = Compare({Mode("ps-bsp"), Mode("ring")});
-    comparison_.identical_weights = true;
+    comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                          {RunOf({}), RunOf({{"mode", "ring"}})}, 0);
   }
 
-  ReportSetup setup_;
+  void SetData(const std::string& data) { setup_.flags[1].second = data; }
+
+  StudySetup setup_;
   Comparison comparison_;
 };
 
-TEST_F(ReportTest, JsonHoldsTheSetUpTheNumbersAndTheCourses) {
+TEST_F(ReportTest, JsonHoldsTheSetUpTheNumbersAndEveryRunsCourse) {
   const json report = json::parse(RenderJson(setup_, comparison_));
-  EXPECT_EQ(report["setup"]["model"], "lenet");
-  EXPECT_EQ(report["setup"]["data"], setup_.data);
+  EXPECT_EQ(report["schema"], "psring-report-2");
+  EXPECT_EQ(report["setup"]["flags"]["--model"], "lenet");
+  EXPECT_EQ(report["setup"]["flags"]["--"], "--threads=1");
   EXPECT_EQ(report["machine"]["cpu"], "A & B");
+  EXPECT_EQ(report["axes"]["mode"], json({"ps-bsp", "ring"}));
   EXPECT_EQ(report["target_accuracy"], 0.97);
   EXPECT_EQ(report["identical_weights"], true);
-  ASSERT_EQ(report["modes"].size(), 2u);
-  const json& bsp = report["modes"][0];
-  EXPECT_EQ(bsp["name"], "ps-bsp");
-  EXPECT_EQ(bsp["images_per_second"], 1000);
+  ASSERT_EQ(report["variants"].size(), 2u);
+  EXPECT_EQ(report["variants"][1]["label"], "ring");
+  EXPECT_EQ(report["variants"][0]["images_per_second"]["mean"], 1000);
+  EXPECT_EQ(report["variants"][0]["seconds_to_target"]["max"], 0.2);
+  EXPECT_EQ(report["variants"][0]["formula"]["server_bytes_per_step"], 174720);
+  ASSERT_EQ(report["runs"].size(), 2u);
+  const json& bsp = report["runs"][0];
+  EXPECT_EQ(bsp["point"]["mode"], "ps-bsp");
   EXPECT_EQ(bsp["weights_crc32"], "00000abc");
   EXPECT_EQ(bsp["steps"][0]["loss"], 2.3);
   EXPECT_TRUE(bsp["steps"][1]["loss"].is_null());
@@ -64,7 +77,7 @@ TEST_F(ReportTest, JsonHoldsTheSetUpTheNumbersAndTheCourses) {
 }
 
 TEST_F(ReportTest, JsonTakesBytesThatAreNoText) {
-  setup_.data = "mnist:/data/\xff";
+  SetData("mnist:/data/\xff");
   EXPECT_FALSE(json::parse(RenderJson(setup_, comparison_)).is_discarded());
   EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("mnist:/data/"));
 }
@@ -73,21 +86,42 @@ TEST_F(ReportTest, HtmlEscapesWhatComesFromOutside) {
   const std::string html = RenderHtml(setup_, comparison_);
   EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
-  EXPECT_THAT(html, HasSubstr("\\u003c/script\\u003e"));
   EXPECT_THAT(html, HasSubstr("--data=&lt;b&gt;&quot;x&quot;&lt;/b&gt;"));
   EXPECT_THAT(html, HasSubstr("A &amp; B"));
 }
 
-TEST_F(ReportTest, HtmlHoldsTablesVerdictsModesAndCharts) {
+TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesModesFlagsAndCharts) {
   const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("<h1>Which way of exchanging gradients"));
+  EXPECT_THAT(html, HasSubstr("<p class=\"lead\">"));
   EXPECT_THAT(html, HasSubstr("<th scope=\"row\">images/s</th><td>1,000</td>"));
   EXPECT_THAT(html, HasSubstr("ended with identical weights"));
   EXPECT_THAT(html, HasSubstr("<dt>ring</dt><dd>No servers"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">-- (to every worker)</th>"
+                              "<td>--threads=1</td>"));
   EXPECT_THAT(html, HasSubstr("Chart.js v"));
-  for (const char* id :
-       {"accuracy-seconds", "accuracy-step", "loss-seconds", "loss-step"}) {
-    EXPECT_THAT(html, HasSubstr("<canvas id=\"" + std::string(id)));
-  }
+}
+
+TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
+  EXPECT_THAT(RenderHtml(setup_, comparison_), Not(HasSubstr("<h2>Staleness")));
+  comparison_.variants[0].runs[0].staleness_histogram = {{0, {3, 1}}};
+  comparison_.variants[0].runs[0].step_times = {{0, {0.01, 0.02, 0.03}}};
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("<h2>Staleness"));
+  EXPECT_THAT(html, HasSubstr("<h2>Where a step's time went"));
+  EXPECT_THAT(html, HasSubstr("<td>30.00 ms</td>"));
+}
+
+TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
+  EXPECT_THAT(RenderHtml(setup_, comparison_),
+              Not(HasSubstr("Faults of speed")));
+  comparison_ = Compare(ValuesOf({{"slow", "worker:1:<x3>"}}),
+                        {RunOf({{"slow", "worker:1:<x3>"}})}, 0);
+  const std::string html = RenderHtml(setup_, comparison_);
+  const size_t fault = html.find("Faults of speed were injected on purpose");
+  ASSERT_NE(fault, std::string::npos);
+  EXPECT_LT(fault, html.find("What came out"));
+  EXPECT_THAT(html, HasSubstr("--slow=worker:1:&lt;x3&gt;"));
 }
 
 TEST_F(ReportTest, HtmlNeedsNoNetworkAndLeavesNoPlaceholder) {
@@ -99,8 +133,8 @@ TEST_F(ReportTest, HtmlNeedsNoNetworkAndLeavesNoPlaceholder) {
 }
 
 TEST_F(ReportTest, APlaceholderInTheUsersTextStaysText) {
-  setup_.data = "{{DATA}}";
-  EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("<dd>{{DATA}}</dd>"));
+  SetData("{{DATA}}");
+  EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("<td>{{DATA}}</td>"));
 }
 
 TEST(ReportFiles, AnUnwritableFolderIsFoundAndNamed) {

@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace psring {
+#include "tests/testing/process.h"
 
-struct Ran {
-  int code = 0;        // as a shell gives it
-  std::string output;  // both streams
-};
+namespace psring {
 
 // The command line; the flags that name the stand-in come behind the
 // subcommand.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/gpu_info.h"
 #include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
 #include "tests/worker/data_files.h"
@@ -16,6 +17,8 @@
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -75,6 +78,9 @@ TEST(WrongFlag, OfWorkerIsNamedWithItsRange) {
       {{"worker", "--seed=-1"}, {"--seed", "-1"}},
       {{"worker", "--steps=0"}, {"--steps", "0"}},
       {{"worker", "--bucket-mb=0"}, {"--bucket-mb", "0"}},
+      {{"worker", "--device=gpu"}, {"--device", "gpu", "cuda:INDEX"}},
+      {{"worker", "--ring-backend=mpi"}, {"--ring-backend", "mpi", "nccl"}},
+      {{"worker", "--slow=worker:2"}, {"--slow", "worker:2", "xFACTOR"}},
       {{"worker", "--compress=gzip"}, {"--compress", "gzip", "int8"}},
       {{"worker", "--compress=topk:2"}, {"--compress=topk:2", "at most 0.5"}},
       {{"worker", "--compress=int8", "--local-steps=4"},
@@ -150,6 +156,26 @@ TEST(WrongName, OfAModelOrDataSetIsNamedWithThoseThatExist) {
   WrongUse data = {alone, {"minst", "mnist:DIR", "digits"}};
   data.argv.push_back("--data=minst:/tmp");
   ExpectUsageError(data);
+}
+
+TEST(WrongDevice, AGpuThatIsNotThereIsRefusedWithWhatIsMissing) {
+  const auto cuda = FindCuda();
+  if (cuda.has_value() && cuda->num_devices > 0) GTEST_SKIP() << "has a GPU";
+  Flags alone = {WorkerBinary(), "--mode=ring", "--workers=1", "--threads=1",
+                 "--data=digits:train=8,test=8"};
+  Flags gpu = alone;
+  gpu.push_back("--device=cuda");
+  const Ran device = RunProcess(gpu, Patience());
+  EXPECT_EQ(device.code, 1) << device.output;
+  EXPECT_THAT(LastLine(device.output),
+              AllOf(HasSubstr("--device=cuda: "),
+                    AnyOf(HasSubstr("built without CUDA"),
+                          HasSubstr("no CUDA driver"), HasSubstr("no GPU"))));
+  alone.push_back("--ring-backend=nccl");
+  const Ran backend = RunProcess(alone, Patience());
+  EXPECT_NE(backend.code, 0);
+  EXPECT_THAT(LastLine(backend.output),
+              HasSubstr("--ring-backend=nccl needs a GPU"));
 }
 
 // One worker alone, on what a test has made of a tiny MNIST.

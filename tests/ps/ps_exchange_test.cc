@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "tests/common/model/test_directory.h"
 #include "tests/testing/local_job.h"
 
 namespace psring {
@@ -207,6 +209,59 @@ TEST_P(PlacementTest, BackupWorkersEndAtTheSameStepWithTheSameParameters) {
       EXPECT_TRUE(s.ok()) << s;
     }
     for (const auto& parameters : finals) EXPECT_EQ(parameters, finals[0]);
+  }
+}
+
+// Every worker's parameters, which are its last answers, are those of the run
+// that was recorded, however the replay's gradients travel.
+TEST_P(PlacementTest, AReplayGivesTheRecordedAnswersInEveryPlacement) {
+  for (proto::Sync sync : {proto::ASYNC, proto::SSP}) {
+    LocalJobOptions options =
+        Placed(Options(proto::PARAMETER_SERVER, sync, 4, 2), GetParam());
+    options.shard_threads = 2;
+    options.spec.set_staleness(1);
+    options.spec.set_delay_compensation(0.1);
+    options.spec.set_record_dir(absl::StrCat(testing::TestDirectory(), "/log"));
+    const Finals recorded = Train(options, 20);
+    options.spec.set_replay_dir(options.spec.record_dir());
+    options.spec.clear_record_dir();
+    for (Placement placement : kPlacements) {
+      EXPECT_EQ(Train(Placed(options, placement), 20), recorded);
+    }
+  }
+}
+
+TEST(PsExchange, AWorkerThatAReplayAwaitsIsNamed) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::ASYNC, 2);
+  options.spec.set_record_dir(absl::StrCat(testing::TestDirectory(), "/log"));
+  const auto push = [](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    return Push(worker);
+  };
+  absl::Notification first;
+  const auto in_order = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    if (worker.rank == 1) first.WaitForNotification();
+    const absl::Status s = Push(worker);
+    if (worker.rank == 0) first.Notify();
+    return s;
+  };
+  for (const absl::Status& s : RunLocalJob(options, in_order)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  options.spec.set_replay_dir(options.spec.record_dir());
+  options.spec.clear_record_dir();
+  options.step_timeout = absl::Seconds(1);
+  const auto without_first = [&](LocalWorker& worker) -> absl::Status {
+    if (worker.rank == 1) return push(worker);
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    Socket* none = nullptr;
+    return Wait(absl::MakeSpan(&none, 0), worker.cancellation, Soon());
+  };
+  for (const absl::Status& s : RunLocalJob(options, without_first)) {
+    EXPECT_THAT(std::string(s.message()),
+                HasSubstr("worker 0 (host localhost, pid 4711) has not pushed "
+                          "step 0, bucket "));
   }
 }
 

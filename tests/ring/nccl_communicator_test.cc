@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "absl/time/clock.h"
+#include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
 
 namespace psring {
@@ -15,7 +16,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 absl::Time VerySoon() { return absl::Now() + absl::Milliseconds(100); }
 
 std::string Message(const absl::Status& status) {
@@ -208,17 +208,61 @@ TEST(NcclCommunicator, BuffersAreRegisteredByAllRanksOrByNone) {
 TEST(NcclCommunicator, WaitsForTheComputeStreamAndGoesOnBesideIt) {
   NcclJob job(2);
   job.RunConnected([](NcclRank& rank, NcclCommunicator& c) {
-    const absl::Span<float> data = DataOn(rank.device, 16);
-    rank.device.Enqueue(kComputeStream, [data, &rank] {
+    FakeDevice& device = rank.device;
+    const absl::Span<float> data = DataOn(device, 16);
+    const Event summed = *device.CreateEvent();
+    device.Stall(kComputeStream);
+    device.Enqueue(kComputeStream, [data, &rank] {
       data[0] = static_cast<float>(rank.rank + 1);
       return absl::OkStatus();
     });
     EXPECT_TRUE(EnqueueBucket(c, data).ok());
-    rank.device.Stall(kComputeStream);
+    EXPECT_TRUE(device.Record(summed, c.stream()).ok());
+    EXPECT_EQ(Await(device, summed, VerySoon(), rank.cancellation).code(),
+              absl::StatusCode::kDeadlineExceeded);
+    device.Release();
+    device.Stall(kComputeStream);  // comes too late to matter
     EXPECT_TRUE(c.Drain(Soon()).ok());
     EXPECT_EQ(data[0], 3.0f);
-    rank.device.Release();
+    device.Release();
   });
+}
+
+// The real control plane in place of the fake one.
+TEST(NcclCommunicator, AProcessThatFailsIsNamedByTheCoordinator) {
+  FakeNccl nccl;
+  FakeDevice devices[] = {FakeDevice(0), FakeDevice(1)};
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::RING, proto::BSP);
+  options.num_workers = 2;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    FakeDevice& device = devices[worker.rank];
+    NcclOptions nccl_options;
+    nccl_options.gather = [&](const std::string& name,
+                              const std::string& payload, absl::Time deadline) {
+      return worker.member->Gather(name, payload, deadline);
+    };
+    auto connected = NcclCommunicator::Create(
+        nccl.ApiOf(device), device, worker.cancellation, worker.member->job(),
+        nccl_options, Soon());
+    if (!connected.ok()) return connected.status();
+    NcclCommunicator& c = **connected;
+    const absl::Span<float> data = DataOn(device, 100);
+    std::vector<double> metrics = {1.0};
+    EXPECT_TRUE(c.AllReduce(data, 1.0f, Soon()).ok());
+    EXPECT_TRUE(c.SumMetrics(absl::MakeSpan(metrics), Soon()).ok());
+    EXPECT_EQ(metrics[0], 2.0);
+    if (worker.rank == 1) {
+      return worker.member->Leave(absl::InternalError("the disk is full"),
+                                  Soon());
+    }
+    const absl::Status status = c.AllReduce(data, 1.0f, Soon());
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr("allreduce of 100 elements: worker 1 (host "),
+                      HasSubstr("the disk is full")));
+    return status;
+  };
+  RunLocalJob(options, body);
 }
 
 }  // namespace

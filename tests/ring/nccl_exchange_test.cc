@@ -197,6 +197,7 @@ TEST(NcclExchange, ALostPeerIsReturnedByTheNextCallWithTheCollective) {
   RunGpuJob(job, [](GpuWorker& worker) {
     ASSERT_TRUE(worker.exchange->Join({}, Soon()).ok());
     ASSERT_TRUE(worker.Step(0).ok());
+    ASSERT_TRUE(worker.exchange->Synchronise(Soon()).ok());
     if (worker.rank.rank == 1) return;
     ASSERT_TRUE(worker.Step(1).ok());
     ASSERT_TRUE(worker.SubmitAll(2).ok());

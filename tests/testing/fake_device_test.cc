@@ -38,7 +38,7 @@ TEST(FakeDevice, AnErrorBreaksWhatComesAfterIt) {
   const Event event = *device.CreateEvent();
   device.Enqueue(kComputeStream,
                  [] { return absl::InternalError("illegal address"); });
-  ASSERT_TRUE(device.Record(event, kComputeStream).ok());
+  device.Record(event, kComputeStream).IgnoreError();  // broken by now or not
   EXPECT_EQ(Await(device, event, Soon(), Cancellation()).message(),
             "illegal address");
 }

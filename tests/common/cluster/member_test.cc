@@ -141,5 +141,17 @@ TEST(Member, ACancelledProcessStopsWaitingToJoin) {
   interrupt.join();
 }
 
+TEST(Member, LearnsTheCoordinatorsClock) {
+  Job job;
+  const absl::Time deadline = Soon();
+  std::optional<ClockOffset> clock;
+  while (!(clock = (*job.a.member)->coordinator_clock()).has_value()) {
+    ASSERT_LT(absl::Now(), deadline);
+    std::this_thread::yield();
+  }
+  // Here both are one clock.
+  EXPECT_LE(absl::AbsDuration(clock->ahead), clock->round_trip / 2);
+}
+
 }  // namespace
 }  // namespace psring

@@ -246,5 +246,15 @@ TEST(Membership, IgnoresStrangers) {
   EXPECT_FALSE(m.over());
 }
 
+TEST(Membership, AnswersAHeartbeatWithItsTimeAndItsOwn) {
+  Membership m = Running();
+  ControlMessage beat = BeatOf(1);
+  beat.mutable_heartbeat()->set_sent_ns(42);
+  const auto out = m.OnMessage(kStart + absl::Seconds(1), "a", beat);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].message.heartbeat_ack().sent_ns(), 42);
+  EXPECT_EQ(out[0].message.heartbeat_ack().heard_ns(), 1000000000);
+}
+
 }  // namespace
 }  // namespace psring

@@ -60,5 +60,16 @@ TEST(FileTest, FailedCallsGiveTheSystemsReason) {
   EXPECT_THAT(reader.Sync().message(), HasSubstr("fsync /dev/null"));
 }
 
+TEST(FileTest, ALockIsForOneUntilItGoes) {
+  const std::string path = TestDirectory() + "/locked";
+  File second = *File::Open(path, O_RDWR | O_CREAT);
+  {
+    File first = *File::Open(path, O_RDWR);
+    EXPECT_TRUE(first.Lock().ok());
+    EXPECT_TRUE(absl::IsUnavailable(second.Lock()));
+  }
+  EXPECT_TRUE(second.Lock().ok());
+}
+
 }  // namespace
 }  // namespace psring

@@ -1,0 +1,25 @@
+// What the predictor says of an exchange between hosts of namespaces.
+#ifndef PSRING_BENCH_PREDICTED_H_
+#define PSRING_BENCH_PREDICTED_H_
+
+#include "bench/limits.h"
+#include "bench/results.h"
+#include "predict/calibration.h"
+#include "predict/scenario.h"
+
+namespace psring {
+
+// Namespaces of this machine, with a link on which a stream got so many bits a
+// second.
+Hardware HardwareOfHosts(double link_bits_per_s);
+
+// psring's own measurement at this point, which has one.
+MeasuredExchange ExchangeOf(const Point& point, Placement placement);
+
+// Seconds of that exchange.
+double PredictExchange(const Hardware& hardware,
+                       const MeasuredExchange& exchange);
+
+}  // namespace psring
+
+#endif  // PSRING_BENCH_PREDICTED_H_

@@ -1,0 +1,242 @@
+#include "cli/compare_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "cli/link_spec.h"
+#include "cli/machine.h"
+#include "cli/mode_spec.h"
+#include "cli/version.h"
+#include "common/net/zmq_info.h"
+
+namespace psring {
+namespace {
+
+constexpr char kDescription[] =
+    "Trains one model in several ways, one after the other: the same first "
+    "weights, the same batches. Prints a table and writes report.html and "
+    "report.json. What follows `--` goes to every worker. Several seeds, "
+    "workers, servers, faults or compressions make it a study of every "
+    "combination, which --out=DIR keeps: stopped, it goes on where it was when "
+    "started again with the same flags.";
+
+constexpr char kExample[] =
+    "A mode is ps-bsp (synchronous servers), ps-ssp:K (a worker may run K "
+    "steps ahead\nof the slowest), ps-async (nobody waits) or ring (no "
+    "servers); +FLAG=VALUE after it\ngoes to its workers alone.\n"
+    "Example: two modes on your own digits, four workers, three seeds\n"
+    "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
+    "--data=mnist:/data/mnist";
+
+// Where, not what: another folder holds the same study.
+constexpr const char* kNotOfTheStudy[] = {"--help", "--out"};
+
+// Flags as the user gives them.
+struct Flags {
+  std::vector<std::vector<std::string>> axes;  // by the table's order
+  std::string model = "lenet";
+  std::string data = "digits";
+  int epochs = 10;
+  int batch_size = 64;
+  double lr = 0.02;
+  double momentum = 0.5;
+  std::string optimizer = "momentum";
+  int64_t seed = 0;
+  std::string target = "auto";
+  std::string out;
+  Binaries binaries;
+};
+
+std::string CheckTarget(const std::string& text) {
+  double target = 0;
+  if (text == "auto") return "";
+  if (absl::SimpleAtod(text, &target) && target > 0 && target <= 1) return "";
+  return absl::StrCat("\"", text, "\" is not auto or above 0 and at most 1");
+}
+
+void AddAxisFlags(CLI::App& app, Flags& flags) {
+  flags.axes.resize(Axes().size());
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    const Axis& axis = Axes()[i];
+    app.add_option(axis.flag, flags.axes[i], axis.help)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->default_str(axis.initial)
+        ->type_name(axis.kind == AxisKind::kWhole ? "SPEC" : "LIST");
+  }
+}
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  AddAxisFlags(app, flags);
+  const auto add = [&](const char* name, auto& value, const char* what) {
+    return app.add_option(name, value, what)->capture_default_str();
+  };
+  add("--model", flags.model, "see psring worker --help");
+  add("--data", flags.data, "see psring worker --help");
+  add("--epochs", flags.epochs, "passes over the data, for each run")
+      ->check(CLI::Range(1, 1000000));
+  add("--batch-size", flags.batch_size, "images of each worker in a step")
+      ->check(CLI::Range(1, 1000000));
+  add("--lr", flags.lr, "learning rate")->check(CLI::Range(0.0, 1e6));
+  add("--momentum", flags.momentum, "of the optimizer")
+      ->check(CLI::Range(0.0, 1.0));
+  add("--optimizer", flags.optimizer, "see psring worker --help");
+  add("--seed", flags.seed, "of weights, batches and dropout; the first one")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  add("--target-accuracy", flags.target,
+      "that times count to: 0.93, or auto: what all ways reach")
+      ->check(CheckTarget);
+  app.add_option("--out", flags.out,
+                 "folder that keeps the study and its report; without it the "
+                 "report goes here and nothing is kept");
+  flags.binaries.AddFlags(app);
+  app.footer(kExample);
+}
+
+std::vector<std::string> WorkerFlags(const Flags& flags,
+                                     const Args& passed_on) {
+  std::vector<std::string> all = {
+      absl::StrCat("--model=", flags.model),
+      absl::StrCat("--data=", flags.data),
+      absl::StrCat("--epochs=", flags.epochs),
+      absl::StrCat("--batch-size=", flags.batch_size),
+      absl::StrCat("--lr=", flags.lr),
+      absl::StrCat("--momentum=", flags.momentum),
+      absl::StrCat("--optimizer=", flags.optimizer),
+  };
+  all.insert(all.end(), passed_on.begin(), passed_on.end());
+  return all;
+}
+
+int MostWorkers(const AxisValues& values) {
+  int most = 1;
+  for (const std::string& text : values[AxisIndex("workers")]) {
+    int workers = 0;
+    if (absl::SimpleAtoi(text, &workers)) most = std::max(most, workers);
+  }
+  return most;
+}
+
+// Every flag with its value. An axis's is what its text came to, so that
+// "--seeds=3" and "--seeds=0,1,2" are one study.
+std::vector<std::pair<std::string, std::string>> AllFlags(
+    const CLI::App& app, const AxisValues& values, const Args& passed_on) {
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    const bool whole = Axes()[i].kind == AxisKind::kWhole;
+    flags.push_back(
+        {Axes()[i].flag, absl::StrJoin(values[i], whole ? "; " : ",")});
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const auto is_name = [&](const char* other) { return name == other; };
+    // A hidden flag has no name here.
+    if (name.empty() ||
+        std::any_of(std::begin(kNotOfTheStudy), std::end(kNotOfTheStudy),
+                    is_name) ||
+        std::any_of(Axes().begin(), Axes().end(),
+                    [&](const Axis& axis) { return name == axis.flag; })) {
+      continue;
+    }
+    flags.push_back({name, option->count() > 0 ? option->results().back()
+                                               : option->get_default_str()});
+  }
+  flags.push_back({"--", absl::StrJoin(passed_on, " ")});
+  return flags;
+}
+
+Job SharedJob(const Flags& flags, const AxisValues& values,
+              const Args& passed_on) {
+  Job job;
+  // As many for every run, so that more workers are just more workers.
+  job.threads_per_worker = std::max(1, NumCores() / MostWorkers(values));
+  job.ps_binary = flags.binaries.ps;
+  job.worker_binary = flags.binaries.worker;
+  job.worker_flags = WorkerFlags(flags, passed_on);
+  return job;
+}
+
+StudySetup Setup(const Args& args, const Flags& flags) {
+  const auto torch = LibtorchVersion(flags.binaries.worker);
+  StudySetup setup;
+  setup.command = absl::StrCat("psring compare ", absl::StrJoin(args, " "));
+  setup.created =
+      absl::FormatTime("%Y-%m-%d %H:%M %Z", absl::Now(), absl::LocalTimeZone());
+  setup.commit = BuiltCommit();
+  setup.libtorch = torch.ok() ? *torch : "unknown";
+  setup.zeromq = ZmqVersion();
+  setup.machine = DescribeMachine();
+  return setup;
+}
+
+// An axis's flag belongs before `--`, where the report takes notice of it.
+absl::Status CheckNoAxis(const Args& flags) {
+  for (const std::string& flag : flags) {
+    for (const Axis& axis : Axes()) {
+      const char* taken = axis.worker_flag;
+      if (taken == nullptr ||
+          (flag != taken &&
+           !absl::StartsWith(flag, absl::StrCat(taken, "=")))) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag, " is what the study varies: give ", axis.flag, " before `--`"));
+    }
+  }
+  return CheckFlags(flags);
+}
+
+// What follows `--` and what the modes carry.
+absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
+  if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
+  const auto specs = ParseModes(absl::StrJoin(values[AxisIndex("mode")], ","));
+  if (!specs.ok()) return specs.status();
+  for (const ModeSpec& spec : *specs) {
+    if (absl::Status s = CheckNoAxis(spec.worker_flags); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLinks(const std::vector<Point>& runs) {
+  for (const Point& run : runs) {
+    const std::string& link = ValueOf(run, "link");
+    if (link == kNone) continue;
+    const auto spec = ParseLink(link, std::stoi(ValueOf(run, "workers")));
+    if (!spec.ok()) return spec.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::variant<ComparePlan, int> PlanCompare(const Args& args) {
+  CLI::App app(kDescription, "psring compare");
+  Flags flags;
+  AddFlags(app, flags);
+  const auto separator = std::find(args.begin(), args.end(), "--");
+  if (auto code = ParseFlags(app, Args(args.begin(), separator))) return *code;
+  Args passed_on;
+  if (separator != args.end()) passed_on.assign(separator + 1, args.end());
+  auto values = ParseAxes(flags.axes, flags.seed);
+  absl::Status s = values.status();
+  if (s.ok()) s = CheckWorkerFlags(*values, passed_on);
+  if (s.ok()) s = CheckLinks(AllRuns(*values));
+  if (!s.ok()) return UsageError(app, std::string(s.message()));
+  ComparePlan plan;
+  plan.job = SharedJob(flags, *values, passed_on);
+  plan.setup = Setup(args, flags);
+  plan.setup.threads_per_worker = plan.job.threads_per_worker;
+  plan.setup.flags = AllFlags(app, *values, passed_on);
+  plan.runs = AllRuns(*values);
+  plan.values = *std::move(values);
+  if (flags.target != "auto") plan.target_accuracy = std::stod(flags.target);
+  plan.out = flags.out;
+  return plan;
+}
+
+}  // namespace psring

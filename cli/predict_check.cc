@@ -1,0 +1,211 @@
+#include "cli/predict_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bench/hosts.h"
+#include "bench/link_bench.h"
+#include "bench/predicted.h"
+#include "bench/statistics.h"
+#include "bench/sweep.h"
+#include "bench/units.h"
+#include "cli/machine.h"
+#include "cli/report_files.h"
+#include "cli/report_parts.h"
+#include "cli/text_table.h"
+#include "predict/predict_step.h"
+
+namespace psring {
+namespace {
+
+constexpr char kCheckJson[] = "predict-check.json";
+constexpr int kCalibrationHosts = 2;
+constexpr int64_t kLinkWindows = 20;
+constexpr double kClose = 0.10;
+
+struct Row {
+  double link_bits_per_s = 0;  // that was asked for
+  MeasuredExchange measured;
+  double predicted = 0;
+
+  double error() const { return predicted / measured.seconds - 1; }
+  bool calibrates() const {
+    return measured.topology.workers == kCalibrationHosts;
+  }
+};
+
+std::string Percent(double part) {
+  return absl::StrFormat("%+.1f%%", part * 100);
+}
+
+class Checking {
+ public:
+  Checking(const PredictFlags& flags, const PredictPlan& plan,
+           const Cancellation& cancellation)
+      : flags_(flags), plan_(plan), cancellation_(cancellation) {}
+
+  absl::Status Run() {
+    for (const double link : plan_.links) {
+      if (absl::Status s = RunLink(link); !s.ok()) return s;
+    }
+    Print();
+    return WriteReportFile(flags_.out, kCheckJson, DumpJson(Json(), 1) + "\n");
+  }
+
+ private:
+  absl::Status RunLink(double link_bits_per_s) {
+    const int most_servers = plan_.servers.back();
+    auto hosts =
+        Hosts::Create(plan_.hosts.back() + most_servers, link_bits_per_s);
+    if (!hosts.ok()) return hosts.status();
+    const Stage stage = {.cancellation = cancellation_,
+                         .hosts = hosts->get(),
+                         .placement = Placement::kSeparate,
+                         .ps_binary = flags_.binaries.ps,
+                         .worker_binary = flags_.binaries.worker,
+                         .rank_binary = flags_.binaries.rank};
+    const auto links = RunLinks(stage, kCalibrationHosts, kLinkWindows);
+    if (!links.ok()) return links.status();
+    const double rate = SlowestLink(*links);
+    std::vector<Row> rows;
+    for (const int n : plan_.hosts) {
+      if (absl::Status s = Measure(stage, n, rate, link_bits_per_s, &rows);
+          !s.ok()) {
+        return s;
+      }
+    }
+    const Hardware hardware = Calibrate(rate, rows);
+    for (Row& row : rows) {
+      row.predicted = PredictExchange(hardware, row.measured);
+      rows_.push_back(row);
+    }
+    return absl::OkStatus();
+  }
+
+  // The ring, and servers of every number.
+  absl::Status Measure(const Stage& stage, int hosts, double rate, double link,
+                       std::vector<Row>* rows) {
+    std::vector<int> servers = {0};
+    servers.insert(servers.end(), plan_.servers.begin(), plan_.servers.end());
+    for (const int s : servers) {
+      SweepOptions options;
+      options.operation = s == 0 ? "allreduce" : "pushpull";
+      options.ranks = {hosts};
+      options.sizes = plan_.sizes;
+      options.servers = std::max(s, 1);
+      options.iterations = flags_.iterations;
+      options.warmup = 1;
+      options.rounds = 1;
+      options.link_bits_per_s = rate;
+      const auto points = RunSweep(stage, options);
+      if (!points.ok()) return points.status();
+      for (const Point& point : *points) {
+        rows->push_back({link, ExchangeOf(point, stage.placement), 0});
+        std::cerr << FormatLinkRate(link) << ", "
+                  << Describe(rows->back().measured.topology) << ", " << hosts
+                  << " hosts, " << FormatSize(point.size_bytes) << ": "
+                  << FormatTime(rows->back().measured.seconds) << std::endl;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // On the runs of 2 hosts: what a byte and a message cost this machine's
+  // cores, and what the largest ring got through its links.
+  static Hardware Calibrate(double rate, const std::vector<Row>& rows) {
+    Hardware hardware = HardwareOfHosts(rate);
+    std::vector<MeasuredExchange> exchanges;
+    const MeasuredExchange* largest = nullptr;
+    for (const Row& row : rows) {
+      if (!row.calibrates()) continue;
+      exchanges.push_back(row.measured);
+      if (row.measured.topology.kind == TopologyKind::kRing &&
+          (largest == nullptr || row.measured.bytes > largest->bytes)) {
+        largest = &row.measured;
+      }
+    }
+    CalibrateCores(exchanges, NumCores(), &hardware);
+    if (largest != nullptr) CalibrateLink(*largest, &hardware);
+    std::cerr << "links: " << FormatLinkRate(rate) << " of a stream, "
+              << FormatLinkRate(hardware.link_bytes_per_s * 8)
+              << " both ways; cores: "
+              << absl::StrFormat("%.2f s/GB and %.0f us a message",
+                                 hardware.cpu_s_per_byte * 1e9,
+                                 hardware.cpu_s_per_message * 1e6)
+              << std::endl;
+    return hardware;
+  }
+
+  void Print() const {
+    std::vector<std::vector<std::string>> cells = {{"link", "topology", "hosts",
+                                                    "size", "measured",
+                                                    "predicted", "error"}};
+    int close = 0, all = 0;
+    double worst = 0;
+    for (const Row& row : rows_) {
+      cells.push_back(
+          {FormatLinkRate(row.link_bits_per_s), Describe(row.measured.topology),
+           absl::StrCat(row.measured.topology.workers),
+           FormatSize(row.measured.bytes), FormatTime(row.measured.seconds),
+           FormatTime(row.predicted), Percent(row.error())});
+      ++all;
+      close += std::abs(row.error()) <= kClose ? 1 : 0;
+      worst = std::max(worst, std::abs(row.error()));
+    }
+    std::cout << "\n"
+              << TextTable(cells) << "\n* " << close << " of " << all
+              << " within " << absl::StrFormat("%.0f%%", kClose * 100)
+              << ", the worst " << absl::StrFormat("%.1f%%", worst * 100)
+              << " off; the runs on " << kCalibrationHosts
+              << " hosts calibrated the machine's figures.\n"
+              << "* Measured: medians. All hosts share this machine's "
+              << NumCores()
+              << " cores: what else it does slows them, most of all on fast "
+                 "links.\n";
+  }
+
+  nlohmann::json Json() const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Row& row : rows_) {
+      rows.push_back({
+          {"link_bits_per_s", row.link_bits_per_s},
+          {"topology", Describe(row.measured.topology)},
+          {"hosts", row.measured.topology.workers},
+          {"servers", row.measured.topology.num_servers()},
+          {"size_bytes", row.measured.bytes},
+          {"measured_s", row.measured.seconds},
+          {"cpu_s", row.measured.cpu_seconds},
+          {"predicted_s", row.predicted},
+          {"error", row.error()},
+          {"calibrates", row.calibrates()},
+      });
+    }
+    return {{"machine", MachineJson(DescribeMachine())},
+            {"rows", std::move(rows)}};
+  }
+
+  const PredictFlags& flags_;
+  const PredictPlan& plan_;
+  const Cancellation& cancellation_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+absl::Status CheckPredictions(const PredictFlags& flags,
+                              const PredictPlan& plan,
+                              const Cancellation& cancellation) {
+  if (absl::Status s = CheckReportPath(flags.out, {kCheckJson}); !s.ok()) {
+    return s;
+  }
+  return Checking(flags, plan, cancellation).Run();
+}
+
+}  // namespace psring

@@ -1,0 +1,200 @@
+#include "cli/timeline.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "cli/step_times.h"
+#include "cli/text_table.h"
+#include "cli/trace_merge.h"
+#include "cli/trace_reader.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using Cells = std::vector<std::vector<std::string>>;
+
+constexpr char kDescription[] =
+    "What a job's processes did when, from the folder that they were given "
+    "with --timeline (of several hosts: their files, copied into one folder).";
+
+constexpr char kExample[] =
+    "Example:\n"
+    "  psring launch --workers=2 --timeline=trace -- --steps=200\n"
+    "  psring timeline explain trace\n"
+    "  psring timeline merge trace     # then open trace/timeline.json in\n"
+    "                                  # ui.perfetto.dev or chrome://tracing";
+
+// A span of a worker that says where a step's time went.
+void TakeSpan(const json& event, WorkerSteps& steps) {
+  const json& args = event.at("args");
+  if (event.at("ph") != "X" || !args.contains("step")) return;
+  const std::string name = event.at("name");
+  WorkerStep& step = steps[args["step"].get<int64_t>()];
+  const int64_t ns = std::max<int64_t>(
+      static_cast<int64_t>(event.at("dur").get<double>() * 1000), 1);
+  if (name == "step") step.whole = ns;
+  if (name == "data") step.data = ns;
+  if (name == "forward") step.forward = ns;
+  if (name == "backward") step.backward = ns;
+  if (name == "device") step.device = ns;
+  if (name == "slow") step.slow = ns;
+  if (name == "wait") {
+    // By its own clock until that is known.
+    step.arrived = static_cast<int64_t>(event.at("ts").get<double>() * 1000);
+    step.went_on = step.arrived + ns;
+  }
+  if (name == "await" && args.contains("peer")) {
+    absl::string_view peer = args["peer"].get_ref<const std::string&>();
+    if (absl::ConsumePrefix(&peer, "ps ")) {
+      int rank = -1;
+      if (absl::SimpleAtoi(peer, &rank)) step.last_server = rank;
+    }
+  }
+}
+
+std::string Milliseconds(double seconds, int64_t steps) {
+  return absl::StrFormat(
+      "%.2f", seconds * 1e3 / static_cast<double>(std::max<int64_t>(steps, 1)));
+}
+
+std::string Percent(double part, double whole) {
+  return absl::StrFormat("%.1f%%", whole > 0 ? 100 * part / whole : 0.0);
+}
+
+std::vector<std::string> RowOf(const std::string& name, const WorkerTimes& t) {
+  std::vector<std::string> row = {name, absl::StrCat(t.steps)};
+  for (double seconds : {t.whole, t.data, t.forward, t.backward, t.slow,
+                         t.exposed, t.waiting, t.other()}) {
+    row.push_back(Milliseconds(seconds, t.steps));
+  }
+  return row;
+}
+
+void PrintTimes(const Explanation& explanation) {
+  Cells cells = {{"ms a step", "steps", "step", "data", "forward", "backward",
+                  "injected", "exposed", "waiting", "other"}};
+  for (size_t w = 0; w < explanation.workers.size(); ++w) {
+    cells.push_back(RowOf(absl::StrCat("worker ", w), explanation.workers[w]));
+  }
+  const WorkerTimes& total = explanation.total;
+  cells.push_back(RowOf("all workers", total));
+  std::vector<std::string> shares = {"share", ""};
+  for (double seconds :
+       {total.whole, total.data, total.forward, total.backward, total.slow,
+        total.exposed, total.waiting, total.other()}) {
+    shares.push_back(Percent(seconds, total.whole));
+  }
+  cells.push_back(shares);
+  std::cout << TextTable(cells)
+            << "injected: by --slow. exposed: communication that no "
+               "computation hides. waiting: for a worker that came later.\n";
+}
+
+void PrintHeldUp(const std::string& title, const std::vector<HeldUp>& held_up,
+                 double whole) {
+  if (held_up.empty()) return;
+  Cells cells = {{title, "steps", "seconds", "of all step time"}};
+  for (const HeldUp& held : held_up) {
+    cells.push_back({held.who, absl::StrCat(held.steps),
+                     absl::StrFormat("%.3f", held.seconds),
+                     Percent(held.seconds, whole)});
+  }
+  std::cout << "\n" << TextTable(cells);
+}
+
+// What makes the picture incomplete or the clocks doubtful.
+void PrintDoubts(const std::vector<TraceInfo>& infos) {
+  int64_t worst = 0;
+  for (const TraceInfo& info : infos) {
+    worst = std::max(worst, info.round_trip_ns);
+    for (const std::string& note : info.notes) {
+      std::cout << info.path << ": " << note << "\n";
+    }
+    if (!info.ahead_ns.has_value()) {
+      std::cout << info.path
+                << ": its clock is not aligned, the process ended too early\n";
+    }
+  }
+  std::cout << "clocks agree with the coordinator's within "
+            << absl::StrFormat("%.3f ms\n", worst / 2 * 1e-6);
+}
+
+absl::Status PrintExplanation(const std::string& directory) {
+  std::vector<WorkerSteps> by_process;
+  auto infos = ReadTraces(directory, [&](size_t process, const json& event) {
+    by_process.resize(std::max(by_process.size(), process + 1));
+    if (event.contains("args")) TakeSpan(event, by_process[process]);
+  });
+  if (!infos.ok()) return infos.status();
+  std::vector<WorkerSteps> workers;
+  for (size_t i = 0; i < infos->size(); ++i) {
+    if ((*infos)[i].role != "worker") continue;
+    const int64_t shift = (*infos)[i].CommonNs(0);
+    for (auto& [number, step] : by_process[i]) {
+      if (step.went_on == 0) continue;
+      step.arrived += shift;
+      step.went_on += shift;
+    }
+    workers.push_back(std::move(by_process[i]));
+  }
+  const TraceInfo& job = infos->front();
+  const Explanation explanation =
+      Explain(workers, {job.sync, job.staleness, job.backup_workers});
+  if (explanation.total.steps == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("the timelines in ", directory, " hold no whole step"));
+  }
+  PrintTimes(explanation);
+  PrintHeldUp("waited for", explanation.late, explanation.total.whole);
+  PrintHeldUp("answered last, of exposed", explanation.servers,
+              explanation.total.whole);
+  std::cout << "\n";
+  PrintDoubts(*infos);
+  return absl::OkStatus();
+}
+
+absl::Status Merge(const std::string& directory, const std::string& out) {
+  const std::string path =
+      out.empty() ? absl::StrCat(directory, "/timeline.json") : out;
+  auto infos = MergeTraces(directory, path);
+  if (!infos.ok()) return infos.status();
+  PrintDoubts(*infos);
+  std::cout << path << ": " << infos->size()
+            << " processes; open it in ui.perfetto.dev or chrome://tracing\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunTimeline(const Args& args) {
+  CLI::App app(kDescription, "psring timeline");
+  std::string directory, out;
+  CLI::App* merge =
+      app.add_subcommand("merge", "One file of all processes, for viewers");
+  merge->add_option("--out", out, "The file; default: DIR/timeline.json");
+  CLI::App* explain = app.add_subcommand(
+      "explain", "A table of where a step's time went, and who was waited for");
+  for (CLI::App* command : {merge, explain}) {
+    command->add_option("DIR", directory, "The folder of --timeline")
+        ->required();
+  }
+  app.require_subcommand(1);
+  app.footer(kExample);
+  if (auto code = ParseFlags(app, args)) return *code;
+  const absl::Status status =
+      merge->parsed() ? Merge(directory, out) : PrintExplanation(directory);
+  if (status.ok()) return 0;
+  std::cerr << "psring timeline: " << status.message() << std::endl;
+  return kExitFailed;
+}
+
+}  // namespace psring

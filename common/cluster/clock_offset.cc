@@ -1,0 +1,17 @@
+#include "common/cluster/clock_offset.h"
+
+namespace psring {
+
+ClockOffset OffsetOf(absl::Time sent, absl::Time heard, absl::Time replied,
+                     absl::Time answered) {
+  return {((heard - sent) + (replied - answered)) / 2,
+          (answered - sent) - (replied - heard)};
+}
+
+ClockOffset Better(const std::optional<ClockOffset>& known,
+                   const ClockOffset& found) {
+  return known.has_value() && known->round_trip <= found.round_trip ? *known
+                                                                    : found;
+}
+
+}  // namespace psring

@@ -1,0 +1,45 @@
+#include "predict/compute.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace psring {
+
+std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
+  const double all = static_cast<double>(NumElements(workload));
+  const double forward = workload.forward_share * compute_s;
+  std::vector<double> times;
+  double done = 0;
+  for (const int64_t elements : workload.buckets) {
+    done += static_cast<double>(elements);
+    times.push_back(forward + (compute_s - forward) * done / all);
+  }
+  return times;
+}
+
+std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
+                                     std::mt19937_64& random) {
+  std::vector<double> sorted = workload.compute_s;
+  if (sorted.empty()) sorted.push_back(0);
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<double> drawn;
+  for (int w = 0; w < workers; ++w) {
+    // 53 bits, by hand: std's distributions differ from library to library.
+    const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+    const double place = u * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, sorted.size() - 1);
+    drawn.push_back(sorted[below] + (place - static_cast<double>(below)) *
+                                        (sorted[above] - sorted[below]));
+  }
+  return drawn;
+}
+
+double MeanCompute(const Workload& workload) {
+  const std::vector<double>& times = workload.compute_s;
+  if (times.empty()) return 0;
+  return std::accumulate(times.begin(), times.end(), 0.0) /
+         static_cast<double>(times.size());
+}
+
+}  // namespace psring

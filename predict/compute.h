@@ -1,0 +1,25 @@
+// When a worker's gradients are ready: pure arithmetic.
+#ifndef PSRING_PREDICT_COMPUTE_H_
+#define PSRING_PREDICT_COMPUTE_H_
+
+#include <random>
+#include <vector>
+
+#include "predict/scenario.h"
+
+namespace psring {
+
+// From the step's start, of each bucket in the order in which they leave, by a
+// worker that computes for `compute_s`. The last is ready at compute_s.
+std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
+
+// Of every worker, drawn from workload.compute_s: between its measured values
+// all are equally likely. The same for the same state of `random`.
+std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
+                                     std::mt19937_64& random);
+
+double MeanCompute(const Workload& workload);
+
+}  // namespace psring
+
+#endif  // PSRING_PREDICT_COMPUTE_H_

@@ -1,0 +1,40 @@
+#include "ps/shard_replies.h"
+
+#include <utility>
+
+namespace psring {
+
+using proto::WireHeader;
+
+DataMessage ShardReplies::To(const std::string& peer, WireHeader::Kind kind,
+                             WireHeader::DType dtype) const {
+  DataMessage reply;
+  reply.peer = peer;
+  reply.header.set_kind(kind);
+  reply.header.set_job_epoch(job_.job_epoch());
+  reply.header.set_sender(static_cast<uint32_t>(job_.rank()));
+  reply.header.set_dtype(dtype);
+  return reply;
+}
+
+void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
+                              int64_t step, int64_t next_step,
+                              Frame parameters) {
+  DataMessage reply = To(peer, WireHeader::PARAMS, WireHeader::FLOAT32);
+  reply.header.set_step(step);
+  reply.header.set_next_step(next_step);
+  reply.header.set_bucket(static_cast<uint32_t>(piece.bucket));
+  reply.header.set_offset(static_cast<uint64_t>(piece.range.begin));
+  reply.header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
+  reply.payload = std::move(parameters);
+  SendData(socket_, std::move(reply)).IgnoreError();
+}
+
+void ShardReplies::Done(const std::string& peer, const absl::Status& result) {
+  DataMessage reply = To(peer, WireHeader::DONE, WireHeader::BYTES);
+  reply.header.set_num_elements(result.message().size());
+  reply.payload = Frame::Copy(result.message());
+  SendData(socket_, std::move(reply)).IgnoreError();
+}
+
+}  // namespace psring

@@ -1,0 +1,39 @@
+// What a shard says to workers by message. A worker that is gone is the
+// coordinator's to notice: nothing here fails. The shard's thread's own.
+#ifndef PSRING_PS_SHARD_REPLIES_H_
+#define PSRING_PS_SHARD_REPLIES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/model/layout.h"
+#include "common/net/frame.h"
+#include "common/net/socket.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+class ShardReplies {
+ public:
+  // Both outlive this; `job` is the server's.
+  ShardReplies(Socket& socket, const proto::Welcome& job)
+      : socket_(socket), job_(job) {}
+
+  // The piece's parameters, as the answer to a push of `step` or to a pull
+  // (-1); the worker goes on with `next_step`.
+  void Parameters(const std::string& peer, const Piece& piece, int64_t step,
+                  int64_t next_step, Frame parameters);
+  void Done(const std::string& peer, const absl::Status& result);
+
+ private:
+  DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,
+                 proto::WireHeader::DType dtype) const;
+
+  Socket& socket_;
+  const proto::Welcome& job_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_SHARD_REPLIES_H_

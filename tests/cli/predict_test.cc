@@ -1,0 +1,195 @@
+// `psring predict` as a program. Nothing here looks at how long anything takes,
+// and nothing is measured but the rate of updates.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/cli/run_psring.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class PredictTest : public testing::Test {
+ protected:
+  PredictTest() {
+    std::filesystem::remove_all(out_);
+    std::filesystem::create_directories(out_);
+  }
+
+  Ran Predict(std::vector<std::string> args) {
+    args.insert(args.begin(), {"predict", "--out=" + out_});
+    return RunPsring(args);
+  }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = out_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  json ReadJson() {
+    std::ifstream file(out_ + "/p.json");
+    return json::parse(file, nullptr, false);
+  }
+
+  const std::string out_ = testing::TempDir() + "predict";
+  const std::vector<std::string> all_given_ = {
+      "--parameters=25000000", "--compute=100ms,110ms,150ms", "--update=4GB",
+      "--json=" + out_ + "/p.json"};
+};
+
+TEST_F(PredictTest, PrintsEveryScaleAndWritesJsonAndAPage) {
+  std::vector<std::string> args = all_given_;
+  args.insert(args.end(), {"--hosts=8,64", "--link=10gbit"});
+  const Ran ran = Predict(args);
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  for (const char* part :
+       {"ring", "ps, a server on every host", "best", "25,000,000 parameters",
+        "10.0 Gbit/s", "64 hosts: ", "predict.html"}) {
+    EXPECT_THAT(ran.output, HasSubstr(part));
+  }
+  const json report = ReadJson();
+  EXPECT_EQ(report["parameters"], 25000000);
+  EXPECT_EQ(report["buckets"].size(), 4u);
+  EXPECT_EQ(report["hardware"]["link_bits_per_s"], 10e9);
+  ASSERT_EQ(report["scales"].size(), 2u);
+  std::set<std::string> names;
+  for (const json& p : report["scales"][0]["predictions"]) {
+    names.insert(p["name"]);
+    EXPECT_GE(p["step_s"], p["compute_s"]) << p;
+    EXPECT_GE(p["p99_s"], p["step_s"]) << p;
+    EXPECT_GT(p["exchange_s"], 0) << p;
+    EXPECT_GT(p["formula_exchange_s"], 0) << p;
+    EXPECT_GT(p["efficiency"], 0) << p;
+    EXPECT_LE(p["efficiency"], 1) << p;
+  }
+  EXPECT_EQ(names.size(), 9u);  // ring, 4 x servers, colocated, 3 x spare
+  EXPECT_TRUE(names.contains(report["scales"][0]["best"]));
+  std::ifstream page(out_ + "/predict.html");
+  const std::string html((std::istreambuf_iterator<char>(page)), {});
+  EXPECT_THAT(html, HasSubstr("Chart"));
+  EXPECT_THAT(html, Not(HasSubstr("{{")));
+  EXPECT_THAT(html, Not(HasSubstr("src=")));
+}
+
+TEST_F(PredictTest, SimulatesTheServersThatAreAskedFor) {
+  std::vector<std::string> args = all_given_;
+  args.insert(args.end(), {"--hosts=4", "--servers=3"});
+  const Ran ran = Predict(args);
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  std::vector<int> servers;
+  const json report = ReadJson();
+  for (const json& p : report["scales"][0]["predictions"]) {
+    servers.push_back(p["servers"]);
+  }
+  EXPECT_THAT(servers, testing::ElementsAre(0, 3, 4, 7));
+}
+
+TEST_F(PredictTest, TakesTheModelFromAComparison) {
+  const std::string report = Write("report.json", R"({
+    "setup": {"flags": {"--model": "lenet"}},
+    "runs": [
+      {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
+       "steps": [{"step": 10, "seconds": 0.2}, {"step": 50, "seconds": 1.0},
+                 {"step": 100, "seconds": 2.0}]},
+      {"num_parameters": 61706, "num_steps": 100, "seconds": 1.0,
+       "steps": [{"step": 10, "seconds": 0.1}, {"step": 60, "seconds": 0.6},
+                 {"step": 100, "seconds": 1.0}]}]})");
+  const Ran ran = Predict({"--from=" + report, "--hosts=4", "--update=4GB",
+                           "--json=" + out_ + "/p.json"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("lenet: 61,706 parameters"));
+  const json predicted = ReadJson();
+  ASSERT_EQ(predicted["compute_s"].size(), 2u);
+  EXPECT_NEAR(predicted["compute_s"][0], 0.01, 1e-9);
+}
+
+TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
+  const std::string bench =
+      Write("bench.json", R"({"links": [{"median_bits_per_s": 9.5e8},
+                                  {"median_bits_per_s": 9.4e8}]})");
+  std::vector<std::string> args = all_given_;
+  args.insert(args.end(), {"--from=" + bench, "--hosts=4"});
+  ASSERT_EQ(Predict(args).code, 0);
+  EXPECT_NEAR(ReadJson()["hardware"]["link_bits_per_s"], 9.4e8, 1);
+  args.push_back("--link=2gbit");
+  ASSERT_EQ(Predict(args).code, 0);
+  EXPECT_NEAR(ReadJson()["hardware"]["link_bits_per_s"], 2e9, 1);
+}
+
+TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
+  const std::vector<std::pair<std::string, std::string>> kWrong = {
+      {"[1]", "is no JSON object"},
+      {"{}", "has no runs"},
+      {R"({"runs": []})", "has no runs[0]"},
+      {R"({"runs": [{"seconds": 1, "num_steps": 5}]})",
+       "has no runs[0].num_parameters"},
+      {R"({"runs": [{"seconds": "1", "num_steps": 5}]})",
+       "runs[0].seconds of"},
+      {R"({"runs": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
+                      "steps": [{"step": 1}]}]})",
+       "has no runs[0].steps[0].seconds"},
+      {R"({"links": []})", "has no links[0]"},
+      {R"({"links": [{"median_bits_per_s": 0}]})",
+       "links[0].median_bits_per_s of"},
+  };
+  for (const auto& [text, said] : kWrong) {
+    const std::string path = Write("wrong.json", text);
+    const Ran ran = Predict({"--from=" + path, "--update=4GB"});
+    EXPECT_EQ(ran.code, 1) << ran.output;
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr(path));
+    EXPECT_THAT(ran.output, HasSubstr(said));
+  }
+  EXPECT_THAT(Predict({"--from=" + out_ + "/none.json"}).output,
+              HasSubstr("cannot read"));
+}
+
+TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
+  const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
+      {
+          {{"--hosts=1"}, {"--hosts", "\"1\"", "from 2 to 4096"}},
+          {{"--hosts=8,x"}, {"--hosts", "\"x\""}},
+          {{"--link=fast"}, {"--link", "\"fast\""}},
+          {{"--servers=0"}, {"--servers", "\"0\""}},
+          {{"--latency=30"}, {"--latency", "\"30\"", "30us"}},
+          {{"--compute=1ms"}, {"--compute", "--parameters"}},
+          {{"--compute=-1ms", "--parameters=5"}, {"--compute", "\"-1ms\""}},
+          {{"--update=x"}, {"--update", "\"x\""}},
+          {{"--forward-share=2"}, {"--forward-share", "2"}},
+          {{"--links=1gbit"}, {"--links", "--check"}},
+          {{"--check", "--link=1gbit"}, {"--link", "--check"}},
+          {{"--check", "--hosts=4,6"}, {"--hosts", "2 hosts"}},
+      };
+  for (const auto& [flags, said] : kWrong) {
+    const Ran ran = Predict(flags);
+    EXPECT_EQ(ran.code, 2) << ran.output;
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    for (const std::string& part : said) {
+      EXPECT_THAT(ran.output, HasSubstr(part));
+    }
+  }
+}
+
+TEST_F(PredictTest, HelpHasAnExample) {
+  const Ran ran = RunPsring({"predict", "--help"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("--hosts=8,64,512 --link=10gbit"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,58 @@
+// A small study with real processes: killed in its middle, it goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/testing/process.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+using testing::SizeIs;
+
+TEST(Study, OfFourModesAndThreeSeedsGoesOnAfterKill9) {
+  const std::string out =
+      std::filesystem::absolute(testing::TempDir()).string() + "/study";
+  std::filesystem::remove_all(out);
+  const std::vector<std::string> argv = {
+      PsringBinary(),    "compare",
+      "--seeds=3",       "--epochs=1",
+      "--batch-size=32", "--data=digits:train=256,test=100",
+      "--out=" + out,    "--",
+      "--bucket-mb=0.05"};
+  {
+    auto first = Process::Start(argv);
+    ASSERT_TRUE(first.ok()) << first.status();
+    ASSERT_TRUE(
+        first->WaitForOutput("run 6 of 12", absl::Now() + absl::Minutes(2)))
+        << first->Output();
+    first->Signal(SIGKILL);
+    EXPECT_EQ(first->Wait(absl::Now() + absl::Seconds(30)), 128 + SIGKILL);
+  }
+  const Ran second = RunProcess(argv, absl::Now() + absl::Minutes(3));
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("5 of 12 runs are in " + out));
+  EXPECT_THAT(second.output, Not(HasSubstr("run 5 of 12")));
+  for (int run = 6; run <= 12; ++run) {
+    EXPECT_THAT(second.output, HasSubstr(absl::StrCat("run ", run, " of 12")));
+  }
+  std::ifstream file(out + "/report.json");
+  const json report = json::parse(file);
+  ASSERT_THAT(report["runs"], SizeIs(12));
+  for (const json& run : report["runs"]) EXPECT_THAT(run["epochs"], SizeIs(1));
+  EXPECT_EQ(report["identical_weights"], true);
+}
+
+}  // namespace
+}  // namespace psring
