@@ -76,6 +76,9 @@ class GradientExchange {
   // Data-plane bytes, headers included, since the start.
   virtual int64_t bytes_sent() const = 0;
   virtual int64_t bytes_received() const = 0;
+  // Of bytes_sent, those that were gradients or partial sums of them: without
+  // headers, and without the parameters or the mean that return.
+  virtual int64_t gradient_bytes_sent() const = 0;
 };
 
 }  // namespace psring

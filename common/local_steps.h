@@ -50,6 +50,9 @@ class LocalSteps : public GradientExchange {
   int64_t bytes_received() const override {
     return exchange_->bytes_received();
   }
+  int64_t gradient_bytes_sent() const override {
+    return exchange_->gradient_bytes_sent();
+  }
 
  private:
   LocalSteps(std::unique_ptr<GradientExchange> exchange, Optimizer optimizer,

@@ -5,7 +5,8 @@
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
-//    "peak_memory_bytes", of workers "step_seconds" (of a mean step: "compute";
+//    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
+//    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
 //    "exposed", waiting for the exchange; "wait", an injected fault's), and of
 //    servers "staleness_mean", "staleness_max",
 //    "staleness_histogram" (by worker: gradients of pieces of staleness 0, 1,

@@ -52,6 +52,9 @@ class StagedExchange : public GradientExchange {
                                   absl::Time deadline) override;
   int64_t bytes_sent() const override { return inner_->bytes_sent(); }
   int64_t bytes_received() const override { return inner_->bytes_received(); }
+  int64_t gradient_bytes_sent() const override {
+    return inner_->gradient_bytes_sent();
+  }
 
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,

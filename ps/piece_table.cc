@@ -23,7 +23,8 @@ std::vector<int> PieceTable::buckets() const {
   return buckets;
 }
 
-absl::StatusOr<int> PieceTable::Find(const WireHeader& header) const {
+absl::StatusOr<int> PieceTable::Find(const WireHeader& header,
+                                     WireHeader::DType dtype) const {
   const auto found = at_.find(static_cast<int64_t>(header.offset()));
   const std::string what =
       absl::StrCat("elements from ", header.offset(), " of bucket ",
@@ -35,12 +36,13 @@ absl::StatusOr<int> PieceTable::Find(const WireHeader& header) const {
   const Piece& piece = pieces_[found->second];
   const bool has_payload = header.kind() != WireHeader::PULL;
   if (header.bucket() != static_cast<uint32_t>(piece.bucket) ||
-      header.dtype() != WireHeader::FLOAT32 ||
+      header.dtype() != dtype ||
       (has_payload &&
        header.num_elements() != static_cast<uint64_t>(piece.range.size()))) {
     return absl::InvalidArgumentError(absl::StrCat(
-        what, ": wrong bucket, type or size (", header.num_elements(),
-        " elements where the piece has ", piece.range.size(), ")"));
+        what, ": wrong bucket, type (", WireHeader::DType_Name(header.dtype()),
+        ") or size (", header.num_elements(), " elements where the piece has ",
+        piece.range.size(), ")"));
   }
   return found->second;
 }

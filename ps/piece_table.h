@@ -25,8 +25,10 @@ class PieceTable {
     return of_bucket_.at(bucket);
   }
 
-  // A message names exactly one of the pieces, or it is wrong.
-  absl::StatusOr<int> Find(const proto::WireHeader& header) const;
+  // A message names exactly one of the pieces, and has a payload of type
+  // `dtype`, or it is wrong.
+  absl::StatusOr<int> Find(const proto::WireHeader& header,
+                           proto::WireHeader::DType dtype) const;
 
  private:
   std::vector<Piece> pieces_;

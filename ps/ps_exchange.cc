@@ -30,6 +30,11 @@ absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
   std::unique_ptr<PsExchange> exchange(
       new PsExchange(cancellation, member, model, track));
   exchange->step_ = FirstExchange(member.job().spec());
+  const auto compression = ParseCompression(member.job().spec().compress());
+  if (!compression.ok()) return compression.status();
+  if (!compression->none()) {
+    exchange->codec_.emplace(*compression, model.layout);
+  }
   for (const ShardPlace& place : MapShards(model.layout, member.job())) {
     auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
     if (!socket.ok()) return socket.status();
@@ -184,6 +189,16 @@ absl::Status PsExchange::Submit(int bucket) {
   return absl::OkStatus();
 }
 
+Frame PsExchange::PayloadOf(const Piece& piece) const {
+  const float* values = model_.gradients.data() + piece.range.begin;
+  if (!codec_.has_value()) {
+    return Frame::Borrow(values, piece.range.size() * sizeof(float));
+  }
+  Frame payload = Frame::OfSize(codec_->EncodedBytes(piece.range, values));
+  codec_->Encode(piece.range, values, payload.data());
+  return payload;
+}
+
 absl::Status PsExchange::SendPushes(Link& link, int window) {
   TimelineSpan span(track_, "send", ArgsOf(link));
   if (link.unsent.empty() || link.answers_due >= window) span.Drop();
@@ -192,8 +207,9 @@ absl::Status PsExchange::SendPushes(Link& link, int window) {
     link.unsent.pop_front();
     DataMessage message;
     message.header = HeaderOf(WireHeader::PUSH, piece);
-    message.payload = Frame::Borrow(model_.gradients.data() + piece.range.begin,
-                                    piece.range.size() * sizeof(float));
+    if (codec_.has_value()) message.header.set_dtype(WireHeader::ENCODED);
+    message.payload = PayloadOf(piece);
+    gradient_bytes_ += static_cast<int64_t>(message.payload.size());
     span.args().bytes += static_cast<int64_t>(message.payload.size());
     if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
       return s;

@@ -8,12 +8,16 @@
 // for the last, and the link would be idle in one direction, then in the other.
 // Answers are only looked at in Submit and Finish, so what the window holds
 // back while backward runs goes out with the next bucket.
+//
+// Compressed gradients (common/compressed_exchange.h) are pushed encoded;
+// parameters return as float32.
 #ifndef PSRING_PS_PS_EXCHANGE_H_
 #define PSRING_PS_PS_EXCHANGE_H_
 
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "common/cluster/member.h"
 #include "common/gradient_exchange.h"
+#include "common/model/compression.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
@@ -57,6 +62,7 @@ class PsExchange : public GradientExchange {
   }
   int64_t bytes_sent() const override;
   int64_t bytes_received() const override;
+  int64_t gradient_bytes_sent() const override { return gradient_bytes_; }
 
  private:
   struct Link {
@@ -91,6 +97,8 @@ class PsExchange : public GradientExchange {
   SpanArgs ArgsOf(const Link& link) const;
   absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
   void FindHostShards();
+  // A piece's gradients, from where they lie or encoded.
+  Frame PayloadOf(const Piece& piece) const;
   // Sends what has been submitted, as far as the window allows.
   absl::Status SendPushes(Link& link, int window);
   absl::Status PullAll(const std::string& what, absl::Time deadline);
@@ -105,6 +113,7 @@ class PsExchange : public GradientExchange {
   const Cancellation& cancellation_;
   Member& member_;
   FlatModel& model_;
+  std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   Track* const track_;
   std::vector<Link> links_;
   std::vector<Socket*> sockets_;
@@ -114,6 +123,7 @@ class PsExchange : public GradientExchange {
   int64_t awaited_step_ = 0;  // of the answers that are due
   int64_t next_step_ = 0;     // the furthest that an answer has told
   int64_t gathers_ = 0;       // names the gathers
+  int64_t gradient_bytes_ = 0;
 };
 
 }  // namespace psring

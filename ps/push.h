@@ -11,7 +11,7 @@ namespace psring {
 
 struct Push {
   std::string peer;                // by message: whom to answer
-  Frame payload;                   // by message: the gradient
+  Frame payload;                   // by message: the gradient, decoded
   const void* gradient = nullptr;  // where it lies
   bool in_arena = false;
 };

@@ -154,8 +154,8 @@ absl::Status ShardServer::Handle(DataMessage message) {
 }
 
 absl::StatusOr<ShardServer::PieceState*> ShardServer::FindPiece(
-    const WireHeader& header) {
-  auto index = pieces_.Find(header);
+    const WireHeader& header, WireHeader::DType dtype) {
+  auto index = pieces_.Find(header, dtype);
   if (!index.ok()) return index.status();
   return &states_[*index];
 }
@@ -210,14 +210,27 @@ void ShardServer::TakePull(PieceState& state, int worker,
 }
 
 absl::Status ShardServer::OnPush(DataMessage message) {
-  auto found = FindPiece(message.header);
+  const GradientCodec* codec = options_.codec;
+  auto found =
+      FindPiece(message.header,
+                codec == nullptr ? WireHeader::FLOAT32 : WireHeader::ENCODED);
   if (!found.ok()) return found.status();
   TimelineSpan span(options_.track, "receive",
                     ArgsOf(static_cast<int>(message.header.sender()),
                            message.header.step(), (*found)->piece));
   Push push;
   push.peer = std::move(message.peer);
-  push.payload = std::move(message.payload);
+  if (codec == nullptr) {
+    push.payload = std::move(message.payload);
+  } else {
+    const Range range = (*found)->piece.range;
+    push.payload = Frame::OfSize(range.size() * sizeof(float));
+    if (absl::Status s =
+            codec->Decode(range, message.payload.view(), push.payload.data());
+        !s.ok()) {
+      return s;
+    }
+  }
   push.gradient = push.payload.data();
   return Accept(**found, static_cast<int>(message.header.sender()),
                 message.header.step(), std::move(push));

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/model/compression.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
@@ -48,6 +49,8 @@ struct ShardServerOptions {
   // The order of updates is written to one and taken from the other; null: not.
   UpdateLogWriter* record = nullptr;
   Replay* replay = nullptr;
+  // Of gradients in messages; null: they are float32.
+  const GradientCodec* codec = nullptr;
   Track* track = nullptr;  // of the shard's thread; null: no timeline
 };
 
@@ -88,7 +91,9 @@ class ShardServer {
   absl::Status OnProbeDirectory(const DataMessage& message);
   absl::Status OnSave(const DataMessage& message);
 
-  absl::StatusOr<PieceState*> FindPiece(const proto::WireHeader& header);
+  absl::StatusOr<PieceState*> FindPiece(
+      const proto::WireHeader& header,
+      proto::WireHeader::DType dtype = proto::WireHeader::FLOAT32);
   // A gradient has come: it is taken at once or, in a replay, in its turn.
   absl::Status Accept(PieceState& state, int worker, int64_t step, Push push);
   absl::Status Take(PieceState& state, int worker, int64_t step, Push push);

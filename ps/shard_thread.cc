@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/model/compression.h"
+
 namespace psring {
 
 absl::StatusOr<std::unique_ptr<ShardThread>> ShardThread::Start(
@@ -72,6 +74,12 @@ absl::Status ShardThread::ServeOn(Socket& socket,
     auto turns = ReadUpdateLog(job.spec().replay_dir(), header, pieces.size());
     if (!turns.ok()) return turns.status();
     options.replay = &replay.emplace(*std::move(turns), job.workers_size());
+  }
+  const auto compression = ParseCompression(job.spec().compress());
+  if (!compression.ok()) return compression.status();
+  std::optional<GradientCodec> codec;
+  if (!compression->none()) {
+    options.codec = &codec.emplace(*compression, assignment.layout);
   }
   std::optional<UpdateLogWriter> record;
   if (!job.spec().record_dir().empty()) {

@@ -60,6 +60,7 @@ class NcclExchange : public GradientExchange {
   // not say, and may choose another topology.
   int64_t bytes_sent() const override { return bytes_; }
   int64_t bytes_received() const override { return bytes_; }
+  int64_t gradient_bytes_sent() const override { return bytes_ / 2; }
 
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,

@@ -63,6 +63,7 @@ void RingExchange::Run() {
     if (tcp_ != nullptr) {
       bytes_sent_ = tcp_->bytes_sent();
       bytes_received_ = tcp_->bytes_received();
+      gradient_bytes_ = tcp_->gradient_bytes_sent();
     }
     MutexLock lock(&mutex_);
     failure_.Update(status);
@@ -104,6 +105,9 @@ absl::Status RingExchange::Connect(const proto::Welcome& job,
   step_ = FirstExchange(job.spec());
   step_timeout_ = step_timeout;
   plan_ = PlanOf(job.spec(), job.workers_size());
+  const auto compression = ParseCompression(job.spec().compress());
+  if (!compression.ok()) return compression.status();
+  if (!compression->none()) codec_.emplace(*compression, model_.layout);
   auto optimizer =
       Optimizer::ForMean(plan_.optimizer, job.spec().local_steps());
   if (!optimizer.ok()) return optimizer.status();
@@ -248,6 +252,10 @@ absl::Status RingExchange::ReduceBucket(Communicator& c, int bucket,
        .bucket = bucket});
   const float scale = 1.0f / static_cast<float>(c.size());
   const absl::Time deadline = absl::Now() + step_timeout_;
+  if (shm_ == nullptr && codec_.has_value()) {
+    return tcp_->AllReduceEncoded(*codec_, range.begin, gradients, scale,
+                                  deadline);
+  }
   if (shm_ == nullptr) return c.AllReduce(gradients, scale, deadline);
   return shm_->ReduceAndUpdate(
       gradients, scale, *optimizer_, step + 1, plan_.RateAt(step),

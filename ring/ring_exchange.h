@@ -17,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/gradient_exchange.h"
+#include "common/model/compression.h"
 #include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
 #include "common/mutex.h"
@@ -81,6 +83,7 @@ class RingExchange : public GradientExchange {
 
   int64_t bytes_sent() const override { return bytes_sent_; }
   int64_t bytes_received() const override { return bytes_received_; }
+  int64_t gradient_bytes_sent() const override { return gradient_bytes_; }
 
  private:
   using Task = std::function<absl::Status(Communicator&)>;
@@ -115,6 +118,7 @@ class RingExchange : public GradientExchange {
   std::string endpoint_;
   proto::Welcome job_;
   JobPlan plan_;
+  std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   absl::Duration step_timeout_ = absl::Seconds(60);
   Track* track_ = nullptr;
   std::vector<std::unique_ptr<WorkerArena>> peers_;  // by rank; null: not
@@ -132,6 +136,7 @@ class RingExchange : public GradientExchange {
 
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<int64_t> bytes_received_ = 0;
+  std::atomic<int64_t> gradient_bytes_ = 0;
 
   Mutex mutex_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);

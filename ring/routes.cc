@@ -1,6 +1,7 @@
 #include "ring/routes.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace psring {
 namespace {
@@ -91,6 +92,34 @@ std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
       const Node& node = nodes[visit.node];
       visit.agent = (node.first + slice % node.size) % n;
     }
+  }
+  return routes;
+}
+
+// Those of one distance after another, so that every rank sends to others first
+// than its neighbours do.
+std::vector<Route> DirectRoutes(int n, int64_t num_elements) {
+  std::vector<Route> routes;
+  for (int distance = 1; distance < n; ++distance) {
+    for (int slice = 0; slice < n; ++slice) {
+      const int from = (slice + distance) % n;
+      Route route{NearEqualPart({0, num_elements}, n, slice), {}, true};
+      route.visits.push_back({.node = from,
+                              .agent = from,
+                              .first_rank = from,
+                              .num_ranks = 1,
+                              .complete = false});
+      route.visits.push_back({.node = slice,
+                              .agent = slice,
+                              .first_rank = slice,
+                              .num_ranks = 1,
+                              .complete = true});
+      routes.push_back(std::move(route));
+    }
+  }
+  for (Route& route :
+       RoutesOf(SingleNodes(n), n, RoutePhase::kAllGather, num_elements)) {
+    routes.push_back(std::move(route));
   }
   return routes;
 }

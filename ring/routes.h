@@ -56,6 +56,7 @@ struct Visit {
 struct Route {
   Range range;
   std::vector<Visit> visits;  // the first one starts it
+  bool encoded = false;       // of DirectRoutes
 };
 
 enum class RoutePhase { kReduceScatter, kAllGather, kAllReduce };
@@ -63,6 +64,14 @@ enum class RoutePhase { kReduceScatter, kAllGather, kAllReduce };
 // The routes of all slices of `num_elements`.
 std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
                             RoutePhase phase, int64_t num_elements);
+
+// An allreduce of compressed values, of which partial sums cannot be encoded:
+// rank c+1, c+2, ... each send their values of slice c straight to rank c,
+// which sums them in that order. First these routes, n * (n - 1) of them,
+// encoded; then those of an allgather, each of which begins when its slice is
+// summed. Every rank is a node of its own: no rank's values are added to
+// another's.
+std::vector<Route> DirectRoutes(int n, int64_t num_elements);
 
 // All elements from the root to every other rank of a flat ring.
 Route BroadcastRoute(int n, int root, int64_t num_elements);

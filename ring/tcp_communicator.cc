@@ -93,6 +93,23 @@ absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
               .inflows = {}});
 }
 
+absl::Status TcpCommunicator::AllReduceEncoded(const GradientCodec& codec,
+                                               int64_t begin,
+                                               absl::Span<float> data,
+                                               float scale,
+                                               absl::Time deadline) {
+  if (size() == 1) {
+    return RunFlat(RoutePhase::kAllReduce, data, scale, deadline);
+  }
+  return Run({.data = data,
+              .scale = scale,
+              .routes = DirectRoutes(size(), static_cast<int64_t>(data.size())),
+              .codec = &codec,
+              .begin = begin,
+              .deadline = deadline,
+              .inflows = {}});
+}
+
 absl::Status TcpCommunicator::ReduceScatter(absl::Span<float> data, float scale,
                                             absl::Time deadline) {
   return RunFlat(RoutePhase::kReduceScatter, data, scale, deadline);
@@ -130,6 +147,7 @@ absl::Status TcpCommunicator::Run(Collective c) {
   }
   for (int r = 0; r < static_cast<int>(c.routes.size()); ++r) {
     if (c.routes[r].visits.front().agent != rank()) continue;
+    if (c.codec != nullptr && !c.routes[r].encoded) continue;
     if (absl::Status s = SendFirst(c, r); !s.ok()) return s;
   }
   while (c.segments_due > 0) {
@@ -152,8 +170,10 @@ absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
   }
   for (const Range& range :
        SegmentsOf(c.routes[route].range, kSegmentElements)) {
-    if (absl::Status s =
-            SendSegment(c, route, 1, range, FirstPayload(c, visit, range));
+    if (absl::Status s = SendSegment(c, route, 1, range,
+                                     c.routes[route].encoded
+                                         ? EncodedPayload(c, range)
+                                         : FirstPayload(c, visit, range));
         !s.ok()) {
       return s;
     }
@@ -179,10 +199,19 @@ Frame TcpCommunicator::FirstPayload(const Collective& c, const Visit& visit,
   return payload;
 }
 
+Frame TcpCommunicator::EncodedPayload(const Collective& c, Range range) {
+  const Range flat{c.begin + range.begin, c.begin + range.end};
+  const float* values = c.data.data() + range.begin;
+  Frame payload = Frame::OfSize(c.codec->EncodedBytes(flat, values));
+  c.codec->Encode(flat, values, payload.data());
+  return payload;
+}
+
 absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
                                           int visit, Range range,
                                           Frame payload) {
-  auto socket = SocketTo(c.routes[route].visits[visit].agent);
+  const Route& way = c.routes[route];
+  auto socket = SocketTo(way.visits[visit].agent);
   if (!socket.ok()) return socket.status();
   DataMessage message;
   message.header.set_kind(WireHeader::SEGMENT);
@@ -193,7 +222,11 @@ absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
   message.header.set_hop(static_cast<uint32_t>(visit));
   message.header.set_offset(static_cast<uint64_t>(range.begin));
   message.header.set_num_elements(static_cast<uint64_t>(range.size()));
-  message.header.set_dtype(WireHeader::FLOAT32);
+  message.header.set_dtype(way.encoded ? WireHeader::ENCODED
+                                       : WireHeader::FLOAT32);
+  if (!way.visits[visit - 1].complete) {
+    gradient_bytes_ += static_cast<int64_t>(payload.size());
+  }
   message.payload = std::move(payload);
   return SendData(**socket, std::move(message));
 }
@@ -211,6 +244,7 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
   if (found == c.inflows.end() ||
       c.routes[route].visits[visit - 1].agent !=
           static_cast<int>(header.sender()) ||
+      c.routes[route].encoded != (header.dtype() == WireHeader::ENCODED) ||
       found->second.received == found->second.segments.size() ||
       !(found->second.segments[found->second.received] == range)) {
     Drop(message->peer,
@@ -220,9 +254,51 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
              ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
+  Frame payload = std::move(message->payload);
+  if (c.routes[route].encoded) {
+    Frame values = Frame::OfSize(range.size() * sizeof(float));
+    if (absl::Status s =
+            c.codec->Decode({c.begin + range.begin, c.begin + range.end},
+                            payload.view(), values.data());
+        !s.ok()) {
+      Drop(message->peer, s);
+      return absl::OkStatus();
+    }
+    payload = std::move(values);
+  }
   ++found->second.received;
   --c.segments_due;
-  return OnSegment(c, route, visit, range, std::move(message->payload));
+  return c.routes[route].encoded
+             ? OnContribution(c, static_cast<int>(header.sender()), range,
+                              std::move(payload))
+             : OnSegment(c, route, visit, range, std::move(payload));
+}
+
+absl::Status TcpCommunicator::OnContribution(Collective& c, int from,
+                                             Range range, Frame values) {
+  const int n = size();
+  Contributions& all = c.contributions[range.begin];
+  if (all.values.empty()) {
+    all.values.resize(n);
+    all.missing = n - 1;
+  }
+  all.values[from] = std::move(values);
+  if (--all.missing > 0) return absl::OkStatus();
+  TimelineSpan span(
+      track_, "sum",
+      {.bytes = range.size() * static_cast<int64_t>(sizeof(float)),
+       .peer = from,
+       .peer_role = "worker"});
+  Frame sum = std::move(all.values[(rank() + 1) % n]);
+  for (int i = 2; i < n; ++i) {
+    AddInto(sum.data(), all.values[(rank() + i) % n].data(), range.size());
+  }
+  AddInto(sum.data(), c.data.data() + range.begin, range.size());
+  Scale(sum.data(), c.scale, range.size());
+  c.contributions.erase(range.begin);
+  WriteToMembers(c, range, sum.data());
+  const int way_round = n * (n - 1) + rank();  // DirectRoutes
+  return SendSegment(c, way_round, 1, range, std::move(sum));
 }
 
 absl::Status TcpCommunicator::OnSegment(Collective& c, int route, int visit,
@@ -293,8 +369,9 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
 
 absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
   if (header.kind() != WireHeader::SEGMENT ||
-      header.dtype() != WireHeader::FLOAT32) {
-    return absl::InvalidArgumentError("not a float32 segment");
+      (header.dtype() != WireHeader::FLOAT32 &&
+       header.dtype() != WireHeader::ENCODED)) {
+    return absl::InvalidArgumentError("not a segment of floats");
   }
   if (header.offset() > uint64_t{1} << 40) {
     return absl::InvalidArgumentError("an offset beyond any model");

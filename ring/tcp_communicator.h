@@ -4,6 +4,10 @@
 //
 // A received segment is summed into where it arrived and sent on from there:
 // between its first and its last hop no byte is copied.
+//
+// Compressed values go round no ring: see DirectRoutes. Then every rank sends
+// for itself, also where several share a host: s of them send s encoded slices
+// over its link where the ring sends one partial sum.
 #ifndef PSRING_RING_TCP_COMMUNICATOR_H_
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
@@ -17,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/model/compression.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
@@ -53,6 +58,12 @@ class TcpCommunicator : public Communicator {
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          absl::Time deadline) override;
+  // The same bits as AllReduce's, of values that `codec` has quantised:
+  // elements of one bucket from `begin` on. They travel encoded, their mean as
+  // float32.
+  absl::Status AllReduceEncoded(const GradientCodec& codec, int64_t begin,
+                                absl::Span<float> data, float scale,
+                                absl::Time deadline);
   absl::Status ReduceScatter(absl::Span<float> data, float scale,
                              absl::Time deadline) override;
   absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
@@ -61,6 +72,8 @@ class TcpCommunicator : public Communicator {
 
   int64_t bytes_sent() const;
   int64_t bytes_received() const { return listener_->bytes_received(); }
+  // Of them, payloads on their way to where they are summed.
+  int64_t gradient_bytes_sent() const { return gradient_bytes_; }
   // Messages that were not ours and were dropped.
   int64_t malformed() const { return malformed_; }
 
@@ -71,6 +84,11 @@ class TcpCommunicator : public Communicator {
     std::vector<Range> segments;
     size_t received = 0;
   };
+  // What has come of a segment that this rank sums, decoded; by rank.
+  struct Contributions {
+    std::vector<Frame> values;
+    int missing = 0;
+  };
   // One collective under way.
   struct Collective {
     absl::Span<float> data;
@@ -79,8 +97,11 @@ class TcpCommunicator : public Communicator {
     bool grouped = false;  // peers of this node are read and written too
     bool comes_back =
         false;  // every rank's slices are overwritten by their sum
+    const GradientCodec* codec = nullptr;  // of encoded routes
+    int64_t begin = 0;                     // of the data, for the codec
     absl::Time deadline;
-    std::map<std::pair<int, int>, Inflow> inflows;  // by route and visit
+    std::map<std::pair<int, int>, Inflow> inflows;        // by route and visit
+    std::map<int64_t, Contributions> contributions = {};  // by first element
     int64_t segments_due = 0;
   };
 
@@ -94,6 +115,7 @@ class TcpCommunicator : public Communicator {
   float* DataOf(const Collective& c, int rank) const;
   absl::Status SendFirst(const Collective& c, int route);
   Frame FirstPayload(const Collective& c, const Visit& visit, Range range);
+  Frame EncodedPayload(const Collective& c, Range range);
   absl::Status SendSegment(const Collective& c, int route, int visit,
                            Range range, Frame payload);
   absl::StatusOr<Socket*> SocketTo(int rank);
@@ -101,6 +123,10 @@ class TcpCommunicator : public Communicator {
   absl::Status Receive(Collective& c);
   absl::Status OnSegment(Collective& c, int route, int visit, Range range,
                          Frame payload);
+  // A rank's values of a segment that this one sums. When the last have come,
+  // the sum begins its way round.
+  absl::Status OnContribution(Collective& c, int from, Range range,
+                              Frame values);
   void WriteToMembers(const Collective& c, Range range, const void* values);
   // A valid message of this collective: what is not valid is dropped, logged
   // and counted; what comes too early is kept.
@@ -122,6 +148,7 @@ class TcpCommunicator : public Communicator {
   uint64_t sequence_ = 0;                        // of the collective under way
   std::deque<DataMessage> early_;
   std::set<std::string> dropped_;
+  int64_t gradient_bytes_ = 0;
   int64_t malformed_ = 0;
 };
 

@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/compressed_exchange.h"
 #include "common/host_cores.h"
 #include "common/local_steps.h"
 #include "common/metrics_file.h"
+#include "common/model/compression.h"
 #include "common/model/flat_model.h"
 #include "common/model/job_plan.h"
 #include "common/model/optimizer.h"
@@ -54,6 +56,7 @@ class WorkerRun {
   bool ring() const { return spec_.mode() == proto::RING; }
   bool nccl() const { return ring() && spec_.ring_backend() == "nccl"; }
   bool takes_local_steps() const { return spec_.local_steps() > 1; }
+  bool compresses() const { return spec_.compress() != "none"; }
   const proto::Welcome& job() { return session_->member().job(); }
   // Whether to compute on a GPU, and what sums in ring mode.
   absl::Status ChooseBackend();
@@ -140,7 +143,8 @@ absl::Status WorkerRun::ChooseBackend() {
     return absl::InvalidArgumentError(
         "--local-steps averages on the host: use --ring-backend=host");
   }
-  if (!on_gpu_ || options_.ring_backend == "host" || takes_local_steps()) {
+  if (!on_gpu_ || options_.ring_backend == "host" || takes_local_steps() ||
+      compresses()) {
     return absl::OkStatus();
   }
   auto nccl = LoadNccl();
@@ -252,6 +256,14 @@ absl::Status WorkerRun::ConnectExchange() {
     if (!local.ok()) return local.status();
     exchange_ = *std::move(local);
   }
+  if (compresses()) {
+    const auto compression = ParseCompression(job().spec().compress());
+    if (!compression.ok()) return compression.status();
+    auto compressed =
+        CompressedExchange::Create(std::move(exchange_), *compression, *flat_);
+    if (!compressed.ok()) return compressed.status();
+    exchange_ = *std::move(compressed);
+  }
   if (gpu_ == nullptr) return absl::OkStatus();
   auto staged = StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
                                        std::move(exchange_), cancellation_);
@@ -290,6 +302,7 @@ absl::Status WorkerRun::Prepare() {
        {"sync", spec_.sync() == proto::BSP   ? "bsp"
                 : spec_.sync() == proto::SSP ? "ssp"
                                              : "async"},
+       {"compression", spec_.compress()},
        {"device", on_gpu_ ? "cuda" : "cpu"},
        {"num_parameters", flat_->layout.num_parameters()},
        {"total_steps", plan_.total_steps},
@@ -346,6 +359,12 @@ absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
     return s;
   }
   spdlog::info("resumes from {}", resumed_from_);
+  if (compresses()) {
+    spdlog::warn(
+        "--compress={}: what was lost before is not in a checkpoint, so this "
+        "run differs from one that had not stopped",
+        spec_.compress());
+  }
   return SetBuffers(*model_, extras);
 }
 
@@ -384,6 +403,7 @@ absl::Status WorkerRun::Train() {
        {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
        {"bytes_sent", exchange_->bytes_sent()},
        {"bytes_received", exchange_->bytes_received()},
+       {"gradient_bytes_sent", exchange_->gradient_bytes_sent()},
        {"peak_memory_bytes", PeakMemoryBytes(shared)},
        {"step_seconds", MeanSeconds(trainer.step_times(),
                                     trainer.step() - spec_.first_step())}});

@@ -19,8 +19,8 @@ namespace psring {
 
 struct WorkerOptions {
   ClusterOptions cluster;
-  // What all workers agree on; its dataset size, tensors and first step are
-  // filled in here.
+  // What all workers agree on; its dataset size, tensors, first step and ring
+  // backend are filled in here.
   proto::JobSpec spec;
   std::string data = "digits";  // with its directory
   int threads = 0;  // of libtorch; 0: this host's cores, shared by its workers

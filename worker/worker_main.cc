@@ -29,6 +29,7 @@ struct WorkerFlags {
   bool staleness_lr = false;
   double delay_compensation = 0;
   int64_t local_steps = 1;
+  std::string compress = "none";
   std::string record;
   std::string replay;
   double clip_norm = 0;
@@ -145,6 +146,16 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
                  "optimizer's state is not averaged; a checkpoint holds rank "
                  "0's")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option(
+         "--compress", compress,
+         "Each worker's gradients, before they leave: none, fp16, bf16, int8 "
+         "(blocks of 256), onebit (the mean of each sign in blocks of 1024), "
+         "topk:F (the largest F of each bucket, 0 < F <= 0.5). What is lost "
+         "joins the next step's. Sums are float32, and so is what returns: "
+         "parameters, or a ring's mean. Where memory is shared only the "
+         "values change, as nothing is sent. Checkpoints do not hold what "
+         "was lost")
       ->capture_default_str();
   app.add_option("--record", record,
                  "ssp, async, backup workers: folder into which the servers "
@@ -268,6 +279,9 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);
   spec.set_local_steps(local_steps);
+  spec.set_compress(compress);
+  const bool nccl = process.mode == "ring" && options.ring_backend == "nccl";
+  spec.set_ring_backend(nccl ? "nccl" : "");
   spec.set_record_dir(Absolute(record));
   spec.set_replay_dir(Absolute(replay));
   spec.set_clip_norm(clip_norm);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/compression.h"
 
 namespace psring {
 namespace {
@@ -80,6 +81,23 @@ absl::Status CheckLocalSteps(const proto::JobSpec& spec) {
       spec.backup_workers() > 0 ? "--backup-workers" : ModeOf(spec)));
 }
 
+absl::Status CheckCompression(const proto::JobSpec& spec) {
+  const auto compression = ParseCompression(spec.compress());
+  if (!compression.ok()) return compression.status();
+  if (compression->none()) return absl::OkStatus();
+  if (spec.local_steps() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compress=", spec.compress(),
+        " is for gradients; with --local-steps parameters travel"));
+  }
+  if (spec.ring_backend() == "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compress=", spec.compress(),
+        ": NCCL sums float32 in GPU memory; use --ring-backend=host"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckClipNorm(const proto::JobSpec& spec) {
   if (spec.clip_norm() >= 0 && std::isfinite(spec.clip_norm())) {
     return absl::OkStatus();
@@ -95,6 +113,7 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   status.Update(CheckCures(spec));
   status.Update(CheckRecording(spec));
   status.Update(CheckLocalSteps(spec));
+  status.Update(CheckCompression(spec));
   status.Update(CheckClipNorm(spec));
   return status;
 }

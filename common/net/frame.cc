@@ -23,6 +23,14 @@ absl::Status CheckPayload(const WireHeader& header, size_t payload_bytes) {
     case WireHeader::BYTES:
       element_bytes = 1;
       break;
+    case WireHeader::ENCODED:
+      if (payload_bytes <= kMaxPayloadBytes &&
+          header.num_elements() <= kMaxPayloadElements) {
+        return absl::OkStatus();
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat("an encoded payload of ", payload_bytes, " bytes for ",
+                       header.num_elements(), " elements: too large"));
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("unknown dtype ", header.dtype()));

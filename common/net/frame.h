@@ -6,11 +6,16 @@
 //                                            ; (or for), never on the wire
 //   header   = WireHeader                    ; protobuf, protos/wire.proto
 //   payload  = num_elements * element        ; little-endian, no alignment
+//            / encoded                       ; dtype ENCODED
 //   element  = 4OCTET                        ; dtype FLOAT32
 //            / OCTET                         ; dtype BYTES
+//   encoded  = *OCTET                        ; num_elements gradients: the
+//                                            ; grammar is in
+//                                            ; common/model/compression.h
 //
-// A payload is at most kMaxPayloadBytes. Whatever does not match is an error
-// that says how, before any payload byte is touched.
+// A payload is at most kMaxPayloadBytes, and so are the floats of an encoded
+// one. Whatever does not match is an error that says how, before any payload
+// byte is touched; the size of an encoded one is its decoder's to check.
 #ifndef PSRING_COMMON_NET_FRAME_H_
 #define PSRING_COMMON_NET_FRAME_H_
 

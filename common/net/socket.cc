@@ -52,6 +52,12 @@ Frame Frame::Copy(absl::string_view bytes) {
   return frame;
 }
 
+Frame Frame::OfSize(size_t size_bytes) {
+  Frame frame;
+  frame.message_.rebuild(size_bytes);
+  return frame;
+}
+
 Frame Frame::Borrow(const void* data, size_t size_bytes) {
   Frame frame;
   // ZeroMQ only reads what it sends.

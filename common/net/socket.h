@@ -43,6 +43,8 @@ class Frame {
   Frame() = default;
   // Copies.
   static Frame Copy(absl::string_view bytes);
+  // Not initialised: to be filled.
+  static Frame OfSize(size_t size_bytes);
   // Sends from where the bytes lie: they must not change until the peer has
   // answered, and must outlive the Context.
   static Frame Borrow(const void* data, size_t size_bytes);

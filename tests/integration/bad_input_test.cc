@@ -81,6 +81,12 @@ TEST(WrongFlag, OfWorkerIsNamedWithItsRange) {
       {{"worker", "--device=gpu"}, {"--device", "gpu", "cuda:INDEX"}},
       {{"worker", "--ring-backend=mpi"}, {"--ring-backend", "mpi", "nccl"}},
       {{"worker", "--slow=worker:2"}, {"--slow", "worker:2", "xFACTOR"}},
+      {{"worker", "--compress=gzip"}, {"--compress", "gzip", "int8"}},
+      {{"worker", "--compress=topk:2"}, {"--compress=topk:2", "at most 0.5"}},
+      {{"worker", "--compress=int8", "--local-steps=4"},
+       {"--compress=int8", "--local-steps"}},
+      {{"worker", "--mode=ring", "--compress=int8", "--ring-backend=nccl"},
+       {"--compress=int8", "--ring-backend=host"}},
   };
   for (const WrongUse& use : kWrong) ExpectUsageError(use);
 }

@@ -45,6 +45,12 @@ Training Named(const std::string& name, Training training) {
   return training;
 }
 
+Training Compressed(const std::string& how) {
+  return Named(how.substr(0, how.find(':')),
+               WithOptimizer("momentum", {"--momentum=0.9", "--compress=" + how,
+                                          "--same-host=off"}));
+}
+
 class IdentityTest : public ::testing::Test {
  protected:
   // Trains, and gives the last checkpoint's folder.
@@ -115,8 +121,10 @@ INSTANTIATE_TEST_SUITE_P(
         WithOptimizer("adamw", {"--lr=0.001", "--weight-decay=0.01"}),
         Named("clipped",
               WithOptimizer("momentum", {"--momentum=0.9", "--clip-norm=0.3"})),
-        Named("local", WithOptimizer("momentum",
-                                     {"--momentum=0.9", "--local-steps=3"}))),
+        Named("local",
+              WithOptimizer("momentum", {"--momentum=0.9", "--local-steps=3"})),
+        Compressed("fp16"), Compressed("bf16"), Compressed("int8"),
+        Compressed("onebit"), Compressed("topk:0.1")),
     ::testing::PrintToStringParamName());
 
 TEST_F(IdentityTest, ThreadsThatShareAServerChangeNothing) {

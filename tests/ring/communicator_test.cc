@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/model/compression.h"
 #include "common/model/reduce.h"
 #include "common/model/worker_arena.h"
 #include "common/mutex.h"
@@ -405,6 +406,117 @@ TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
       const absl::Span<float> data = rank.Place(std::vector<float>(1000, 1.0f));
       ASSERT_TRUE(c.AllReduce(data, 1.0f, Soon()).ok());
       ASSERT_EQ(VectorOf(data), std::vector<float>(1000, 2.0f));
+    }
+    EXPECT_GE(c.malformed(), 4);
+  });
+}
+
+proto::TensorShape TensorOf(int64_t elements) {
+  proto::TensorShape tensor;
+  tensor.set_name("all");
+  tensor.add_shape(elements);
+  return tensor;
+}
+
+// A model of one tensor, in one bucket.
+GradientCodec CodecOf(const std::string& name, int64_t elements) {
+  return GradientCodec(*ParseCompression(name),
+                       *Layout::Create({TensorOf(elements)}, 1 << 30));
+}
+
+std::vector<float> QuantisedDataOf(const GradientCodec& codec, int rank,
+                                   int64_t elements) {
+  std::vector<float> data = DataOf(rank, elements);
+  std::vector<float> residual(elements, 0.0f);
+  codec.Quantise({0, elements}, data.data(), residual.data());
+  return data;
+}
+
+class EncodedTest : public CommunicatorTest {};
+
+TEST_P(EncodedTest, AllReduceGivesEveryRankTheCanonicalBits) {
+  const float scale = 1.0f / static_cast<float>(n());
+  for (const char* name : {"fp16", "int8", "onebit", "topk:0.1"}) {
+    RunRanks([&](Rank& rank) {
+      for (int64_t elements : {16, 4096, 70000, 300000}) {
+        const GradientCodec codec = CodecOf(name, elements);
+        std::vector<std::vector<float>> all;
+        std::vector<const void*> inputs;
+        for (int r = 0; r < n(); ++r) {
+          all.push_back(QuantisedDataOf(codec, r, elements));
+        }
+        for (const auto& values : all) inputs.push_back(values.data());
+        std::vector<float> sum(elements);
+        CanonicalSum({0, elements}, {0, elements}, inputs, scale, sum.data());
+        const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
+        const absl::Status status =
+            rank.tcp->AllReduceEncoded(codec, 0, data, scale, Soon());
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(VectorOf(data), sum) << name << " " << elements;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EncodedTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 7),
+                                            ::testing::Values(Path::kTcp)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    TwoHosts, EncodedTest,
+    ::testing::Combine(::testing::Values(3, 4),
+                       ::testing::Values(Path::kMixed, Path::kMixedRound)),
+    NameOf);
+
+TEST(TcpCommunicator, NamesARankThatSendsNoEncodedValues) {
+  RunRing(3, Path::kTcp, [](Rank& rank) {
+    if (rank.c.rank() == 1) return;
+    const GradientCodec codec = CodecOf("int8", 4096);
+    const absl::Span<float> data = rank.Place(std::vector<float>(4096, 1.0f));
+    const absl::Status status = rank.tcp->AllReduceEncoded(
+        codec, 0, data, 1.0f, absl::Now() + absl::Milliseconds(300));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
+  });
+}
+
+// Strangers that speak as a rank does, up to the values themselves.
+TEST(TcpCommunicator, DropsEncodedValuesThatAreNone) {
+  RunRing(2, Path::kTcp, [](Rank& rank) {
+    TcpCommunicator& c = *rank.tcp;
+    const GradientCodec codec = CodecOf("int8", 1024);
+    const Range slice = NearEqualPart({0, 1024}, 2, c.rank());
+    Context context;
+    for (int attack = 0; attack < 4; ++attack) {
+      auto socket = Socket::Connect(context, c.endpoint());
+      proto::WireHeader header;
+      header.set_kind(proto::WireHeader::SEGMENT);
+      header.set_dtype(attack == 0 ? proto::WireHeader::FLOAT32
+                                   : proto::WireHeader::ENCODED);
+      header.set_job_epoch(99);
+      header.set_sender(1 - c.rank());
+      header.set_sequence(1);
+      header.set_bucket(c.rank());  // DirectRoutes: of that slice
+      header.set_hop(1);
+      header.set_offset(slice.begin);
+      header.set_num_elements(slice.size());
+      // Floats; one byte; too many; a scale of 0 in the right size.
+      const int64_t size = attack == 0   ? 4 * slice.size()
+                           : attack == 1 ? 1
+                           : attack == 2 ? 4 * slice.size()
+                                         : slice.size() + 2;
+      Frames frames;
+      frames.push_back(Frame::Copy(header.SerializeAsString()));
+      frames.push_back(Frame::Copy(std::string(size, '\0')));
+      ASSERT_TRUE((*socket)->Send(std::move(frames)).ok());
+      ASSERT_TRUE(Wait(std::vector<Socket*>{}, std::vector<int>{},
+                       absl::Now() + absl::Milliseconds(20))
+                      .ok());
+    }
+    for (int i = 0; i < 50; ++i) {
+      const absl::Span<float> data = rank.Place(std::vector<float>(1024, 1.0f));
+      ASSERT_TRUE(c.AllReduceEncoded(codec, 0, data, 1.0f, Soon()).ok());
+      ASSERT_EQ(VectorOf(data), std::vector<float>(1024, 2.0f));
     }
     EXPECT_GE(c.malformed(), 4);
   });

@@ -113,5 +113,32 @@ TEST(Routes, EachHopGoesToTheNextNode) {
   }
 }
 
+// Slice c: straight from c+1, c+2, ... to c, and from there round.
+TEST(DirectRoutes, EverySliceGoesStraightToItsOwnerInTheOrderOfTheSum) {
+  for (int n : {1, 2, 3, 5}) {
+    const std::vector<Route> routes = DirectRoutes(n, 1000);
+    const std::vector<Route> round =
+        RoutesOf(SingleNodes(n), n, RoutePhase::kAllGather, 1000);
+    ASSERT_EQ(routes.size(), n * (n - 1) + round.size());
+    for (int distance = 1; distance < n; ++distance) {
+      for (int c = 0; c < n; ++c) {
+        const Route& route = routes[(distance - 1) * n + c];
+        EXPECT_TRUE(route.encoded);
+        EXPECT_EQ(route.range, NearEqualPart({0, 1000}, n, c));
+        ASSERT_EQ(route.visits.size(), 2u);
+        EXPECT_EQ(route.visits[0].agent, (c + distance) % n);
+        EXPECT_FALSE(route.visits[0].complete);
+        EXPECT_EQ(route.visits[1].agent, c);
+      }
+    }
+    for (int c = 0; c < n; ++c) {
+      const Route& route = routes[n * (n - 1) + c];
+      EXPECT_FALSE(route.encoded);
+      EXPECT_EQ(route.visits, round[c].visits);
+      EXPECT_EQ(route.visits[0].agent, c);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace psring

@@ -6,7 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/compressed_exchange.h"
 #include "common/local_steps.h"
+#include "common/model/compression.h"
 #include "common/model/optimizer.h"
 #include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
@@ -80,6 +82,15 @@ absl::Status RunTestServer(const Coordinator& coordinator,
   return status.ok() ? status : (*member)->Leave(status, Soon());
 }
 
+absl::Status Compress(const proto::JobSpec& spec, LocalWorker& worker) {
+  const auto compression = ParseCompression(spec.compress());
+  if (!compression.ok() || compression->none()) return compression.status();
+  auto compressed = CompressedExchange::Create(std::move(worker.exchange),
+                                               *compression, worker.model);
+  if (compressed.ok()) worker.exchange = *std::move(compressed);
+  return compressed.status();
+}
+
 absl::Status RunTestWorker(
     const Coordinator& coordinator, const LocalJobOptions& options, int index,
     const std::function<absl::Status(LocalWorker&)>& body) {
@@ -128,6 +139,7 @@ absl::Status RunTestWorker(
     status = local.status();
     if (status.ok()) worker.exchange = *std::move(local);
   }
+  if (status.ok()) status = Compress(options.spec, worker);
   if (status.ok()) status = body(worker);
   return worker.member->Leave(status, Soon());
 }

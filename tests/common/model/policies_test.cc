@@ -105,5 +105,27 @@ TEST(Policies, ClippingIsForEveryMode) {
   }
 }
 
+TEST(Policies, CompressionIsForGradientsThatTheHostSums) {
+  for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
+    for (const char* compress :
+         {"", "none", "fp16", "bf16", "int8", "onebit", "topk:0.01"}) {
+      spec.set_compress(compress);
+      EXPECT_EQ(ErrorOf(spec), "");
+    }
+    spec.set_compress("gzip");
+    EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("--compress"), HasSubstr("gzip"),
+                                     HasSubstr("topk")));
+  }
+  proto::JobSpec spec = kRing;
+  spec.set_compress("int8");
+  spec.set_local_steps(4);
+  EXPECT_THAT(ErrorOf(spec),
+              AllOf(HasSubstr("--compress=int8"), HasSubstr("--local-steps")));
+  spec.set_local_steps(1);
+  spec.set_ring_backend("nccl");
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("--compress=int8"),
+                                   HasSubstr("--ring-backend=host")));
+}
+
 }  // namespace
 }  // namespace psring

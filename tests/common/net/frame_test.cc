@@ -68,6 +68,20 @@ TEST(ParseData, RefusesAPayloadThatItsHeaderDoesNotDescribe) {
   EXPECT_FALSE(ErrorOf(huge, "12345678").ok());
 }
 
+// Their sizes are the decoder's to check, up to a bound.
+TEST(ParseData, LetsEncodedPayloadsHaveAnySizeUpToABound) {
+  WireHeader encoded = GoodHeader();
+  encoded.set_dtype(WireHeader::ENCODED);
+  for (const char* payload : {"", "1", "1234567", "123456789"}) {
+    EXPECT_TRUE(ErrorOf(encoded, payload).ok());
+  }
+  EXPECT_FALSE(ErrorOf(encoded, std::string(kMaxPayloadBytes + 1, 'x')).ok());
+  encoded.set_num_elements(kMaxPayloadElements + 1);
+  EXPECT_FALSE(ErrorOf(encoded, "1").ok());
+  encoded.set_num_elements(std::numeric_limits<uint64_t>::max());
+  EXPECT_FALSE(ErrorOf(encoded, "1").ok());
+}
+
 TEST(ParseData, RefusesUnknownKindsAndTypes) {
   WireHeader kind = GoodHeader();
   kind.set_kind(static_cast<WireHeader::Kind>(77));
