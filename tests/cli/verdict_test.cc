@@ -137,9 +137,12 @@ TEST(Verdicts, OneWayIsComparedWithNothing) {
 
 TEST(Faults, AreThoseOfTheAxis) {
   EXPECT_THAT(Faults(ThreeModes()), IsEmpty());
-  const Comparison slow =
-      Compare(ValuesOf({{"slow", "none"}, {"slow", "worker:1:x3"}}), {}, 0);
-  EXPECT_THAT(Faults(slow), ElementsAre("worker:1:x3"));
+  const Comparison slow = Compare(ValuesOf({{"slow", "none"},
+                                            {"slow", "worker:1:x3"},
+                                            {"link", "worker:0:10mbit"}}),
+                                  {}, 0);
+  EXPECT_THAT(Faults(slow),
+              ElementsAre("--slow=worker:1:x3", "--link=worker:0:10mbit"));
 }
 
 TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
