@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
@@ -235,6 +236,7 @@ TEST(NcclCommunicator, AProcessThatFailsIsNamedByTheCoordinator) {
   LocalJobOptions options;
   options.spec = SmallSpec(proto::RING, proto::BSP);
   options.num_workers = 2;
+  absl::Notification summed;  // by rank 0: a failure may overtake an answer
   const auto body = [&](LocalWorker& worker) -> absl::Status {
     FakeDevice& device = devices[worker.rank];
     NcclOptions nccl_options;
@@ -252,7 +254,9 @@ TEST(NcclCommunicator, AProcessThatFailsIsNamedByTheCoordinator) {
     EXPECT_TRUE(c.AllReduce(data, 1.0f, Soon()).ok());
     EXPECT_TRUE(c.SumMetrics(absl::MakeSpan(metrics), Soon()).ok());
     EXPECT_EQ(metrics[0], 2.0);
+    if (worker.rank == 0) summed.Notify();
     if (worker.rank == 1) {
+      summed.WaitForNotification();
       return worker.member->Leave(absl::InternalError("the disk is full"),
                                   Soon());
     }
