@@ -17,14 +17,14 @@ std::string Ratio(double ratio) {
   return absl::StrFormat(ratio < 10 ? "%.2f" : "%.0f", ratio);
 }
 
-std::string RanksOf(const Point& point) {
+std::string RanksOf(const SweepPoint& point) {
   return point.servers == 0
              ? absl::StrCat(point.ranks)
              : absl::StrCat(point.ranks, " + ", point.servers, " ps");
 }
 
 // "41.2 ms (+3%)".
-std::string Predicted(const Point& point) {
+std::string Predicted(const SweepPoint& point) {
   return absl::StrFormat("%s (%+.0f%%)", FormatTime(point.predicted_seconds),
                          PredictionError(point) * 100);
 }
@@ -41,7 +41,7 @@ Cells PointCells(const BenchResults& results) {
   Cells cells = {{"what", "ranks", "size", "median", "p99", "algbw", "busbw",
                   "x limit", "CPU s/GB", "x psring", "server"}};
   if (results.hosts > 0) cells[0].push_back("predicted");
-  for (const Point& point : results.points) {
+  for (const SweepPoint& point : results.points) {
     for (const Measurement& m : point.measurements) {
       const bool ours = &m == &point.measurements.front();
       cells.push_back(
@@ -137,7 +137,7 @@ std::vector<std::string> Notes(const BenchResults& results) {
   return notes;
 }
 
-std::string Describe(const Point& point) {
+std::string Describe(const SweepPoint& point) {
   std::vector<std::string> parts;
   for (const Measurement& m : point.measurements) {
     parts.push_back(

@@ -19,7 +19,7 @@ std::vector<std::vector<std::string>> TrainCells(const BenchResults& results);
 std::vector<std::string> Notes(const BenchResults& results);
 
 // "allreduce, 2 ranks, 1 MB: psring 1.2 ms, gloo 1.4 ms; the limit is 0.3 ms".
-std::string Describe(const Point& point);
+std::string Describe(const SweepPoint& point);
 std::string Describe(const Training& training);
 
 }  // namespace psring

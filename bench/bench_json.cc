@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-json MeasurementJson(const Point& point, const Measurement& m) {
+json MeasurementJson(const SweepPoint& point, const Measurement& m) {
   return {
       {"contender", m.contender},
       {"verified", true},
@@ -27,11 +27,11 @@ json MeasurementJson(const Point& point, const Measurement& m) {
 }
 
 // Null where nothing was predicted.
-json OnHosts(const Point& point, double value) {
+json OnHosts(const SweepPoint& point, double value) {
   return point.predicted_seconds > 0 ? json(value) : json();
 }
 
-json PointJson(const Point& point) {
+json PointJson(const SweepPoint& point) {
   json measurements = json::array();
   for (const Measurement& m : point.measurements) {
     measurements.push_back(MeasurementJson(point, m));

@@ -35,6 +35,9 @@ class Hosts {
   // That an idle link is ahead of its rate.
   static constexpr double kBurstSeconds = 0.55e-3;
 
+  // Of a link's rate, what a TCP stream's bytes get: 1448 in a frame of 1514.
+  static constexpr double kPayloadShare = 1448.0 / 1514;
+
   static std::string AddressOf(int host);
   // The name of the link's device on every host.
   static constexpr char kInterface[] = "eth0";

@@ -16,7 +16,7 @@ Hardware HardwareOfHosts(double link_bits_per_s) {
   return hardware;
 }
 
-MeasuredExchange ExchangeOf(const Point& point, Placement placement) {
+MeasuredExchange ExchangeOf(const SweepPoint& point, Placement placement) {
   const Measurement& ours = point.measurements.front();
   MeasuredExchange exchange;
   exchange.topology.workers = point.ranks;

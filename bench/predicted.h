@@ -14,7 +14,7 @@ namespace psring {
 Hardware HardwareOfHosts(double link_bits_per_s);
 
 // psring's own measurement at this point, which has one.
-MeasuredExchange ExchangeOf(const Point& point, Placement placement);
+MeasuredExchange ExchangeOf(const SweepPoint& point, Placement placement);
 
 // Seconds of that exchange.
 double PredictExchange(const Hardware& hardware,

@@ -19,29 +19,31 @@ double MedianSeconds(const Measurement& measurement) {
   return Median(measurement.seconds);
 }
 
-double AlgorithmBandwidth(const Point& point, const Measurement& measurement) {
+double AlgorithmBandwidth(const SweepPoint& point,
+                          const Measurement& measurement) {
   return static_cast<double>(point.size_bytes) / MedianSeconds(measurement);
 }
 
-double BusBandwidth(const Point& point, const Measurement& measurement) {
+double BusBandwidth(const SweepPoint& point, const Measurement& measurement) {
   return AlgorithmBandwidth(point, measurement) * point.link_load;
 }
 
-double TimesLimit(const Point& point, const Measurement& measurement) {
+double TimesLimit(const SweepPoint& point, const Measurement& measurement) {
   return MedianSeconds(measurement) / point.limit_seconds;
 }
 
-double CpuSecondsPerGb(const Point& point, const Measurement& measurement) {
+double CpuSecondsPerGb(const SweepPoint& point,
+                       const Measurement& measurement) {
   const double bytes = static_cast<double>(point.size_bytes) * point.ranks *
                        static_cast<double>(measurement.seconds.size());
   return measurement.cpu_seconds / (bytes / 1e9);
 }
 
-double TimesPsring(const Point& point, const Measurement& measurement) {
+double TimesPsring(const SweepPoint& point, const Measurement& measurement) {
   return MedianSeconds(measurement) / MedianSeconds(point.measurements.front());
 }
 
-double PredictionError(const Point& point) {
+double PredictionError(const SweepPoint& point) {
   return point.predicted_seconds / MedianSeconds(point.measurements.front()) -
          1;
 }

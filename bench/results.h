@@ -22,7 +22,7 @@ struct Measurement {
 };
 
 // One operation of so many ranks on so many bytes: measured side by side.
-struct Point {
+struct SweepPoint {
   std::string operation;  // "allreduce", "pushpull"
   int ranks = 0;
   int servers = 0;  // pushpull only
@@ -60,22 +60,23 @@ struct BenchResults {
   double link_bits_per_s = 0;  // that --link asked for
   std::vector<PeerFinding> peers;
   std::vector<Link> links;
-  std::vector<Point> points;
+  std::vector<SweepPoint> points;
   std::vector<Training> trainings;
 };
 
 // Derived from a measurement, as nccl-tests defines them: algbw is size / time;
 // busbw is what went through the busiest link, whatever the number of ranks.
 double MedianSeconds(const Measurement& measurement);
-double AlgorithmBandwidth(const Point& point, const Measurement& measurement);
-double BusBandwidth(const Point& point, const Measurement& measurement);
-double TimesLimit(const Point& point, const Measurement& measurement);
+double AlgorithmBandwidth(const SweepPoint& point,
+                          const Measurement& measurement);
+double BusBandwidth(const SweepPoint& point, const Measurement& measurement);
+double TimesLimit(const SweepPoint& point, const Measurement& measurement);
 // Of all processes, per GB (1e9 bytes) that the ranks handed in.
-double CpuSecondsPerGb(const Point& point, const Measurement& measurement);
+double CpuSecondsPerGb(const SweepPoint& point, const Measurement& measurement);
 // Predicted over psring's median, less 1.
-double PredictionError(const Point& point);
+double PredictionError(const SweepPoint& point);
 // Its median over psring's at the same point.
-double TimesPsring(const Point& point, const Measurement& measurement);
+double TimesPsring(const SweepPoint& point, const Measurement& measurement);
 
 // The median window's; bits a second.
 double LinkRate(const Link& link);

@@ -22,8 +22,8 @@ class Sweep {
         psring_(MakePsring(stage, options.operation)),
         copy_(MakePsring(stage, "copy")) {}
 
-  absl::StatusOr<Point> Measure(int ranks, int64_t size_bytes) {
-    Point point;
+  absl::StatusOr<SweepPoint> Measure(int ranks, int64_t size_bytes) {
+    SweepPoint point;
     point.operation = options_.operation;
     point.ranks = ranks;
     point.servers = pushpull() ? options_.servers : 0;
@@ -46,7 +46,7 @@ class Sweep {
  private:
   bool pushpull() const { return options_.operation == "pushpull"; }
 
-  absl::Status MeasureRound(Point* point) {
+  absl::Status MeasureRound(SweepPoint* point) {
     const int64_t all = IterationsFor(point->size_bytes, options_.iterations);
     const Shape shape = {
         .ranks = point->ranks,
@@ -73,7 +73,7 @@ class Sweep {
   }
 
   absl::Status RunContender(Contender& contender, const Shape& shape,
-                            Point* point) {
+                            SweepPoint* point) {
     auto samples = Run(contender, contender.name(), shape);
     if (!samples.ok()) return samples.status();
     auto& all = point->measurements;
@@ -105,7 +105,7 @@ class Sweep {
                      std::string(samples.status().message())));
   }
 
-  double LimitOf(const Point& point) const {
+  double LimitOf(const SweepPoint& point) const {
     if (stage_.hosts != nullptr) {
       return LinkLimit(point.link_load, point.size_bytes,
                        options_.link_bits_per_s);
@@ -131,10 +131,10 @@ int64_t IterationsFor(int64_t size_bytes, int64_t iterations) {
   return iterations * factor;
 }
 
-absl::StatusOr<std::vector<Point>> RunSweep(const Stage& stage,
-                                            const SweepOptions& options) {
+absl::StatusOr<std::vector<SweepPoint>> RunSweep(const Stage& stage,
+                                                 const SweepOptions& options) {
   Sweep sweep(stage, options);
-  std::vector<Point> points;
+  std::vector<SweepPoint> points;
   for (const int ranks : options.ranks) {
     for (const int64_t size : options.sizes) {
       auto point = sweep.Measure(ranks, size);

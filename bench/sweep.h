@@ -27,7 +27,7 @@ struct SweepOptions {
   double link_bits_per_s = 0;  // measured; on several hosts
   std::vector<Contender*> peers;
   // Says what was measured, for people who wait.
-  std::function<void(const Point&)> on_point;
+  std::function<void(const SweepPoint&)> on_point;
 };
 
 // Small sizes get more iterations than large ones: as many as move what
@@ -35,8 +35,8 @@ struct SweepOptions {
 int64_t IterationsFor(int64_t size_bytes, int64_t iterations);
 
 // An error names the contender and the point.
-absl::StatusOr<std::vector<Point>> RunSweep(const Stage& stage,
-                                            const SweepOptions& options);
+absl::StatusOr<std::vector<SweepPoint>> RunSweep(const Stage& stage,
+                                                 const SweepOptions& options);
 
 }  // namespace psring
 

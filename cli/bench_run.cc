@@ -114,7 +114,7 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   options.rounds = flags_.rounds;
   options.link_bits_per_s =
       stage_.hosts == nullptr ? 0 : SlowestLink(results->links);
-  options.on_point = [](const Point& point) {
+  options.on_point = [](const SweepPoint& point) {
     std::cerr << Describe(point) << std::endl;
   };
   for (const auto& peer : peers_) {

@@ -13,6 +13,7 @@
 #include "cli/mode_run.h"
 #include "cli/report.h"
 #include "cli/report_files.h"
+#include "cli/run_predictor.h"
 #include "cli/study_folder.h"
 #include "cli/study_progress.h"
 #include "cli/summary.h"
@@ -86,6 +87,8 @@ std::optional<int> RunAll(const ComparePlan& plan, StudyFolder* study,
                           Runs* runs) {
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
+  const auto predictor = RunPredictor::Create(plan.job.worker_flags);
+  if (!predictor.ok()) return Fail(predictor.status());
   const auto temporary = TempDir::Create();
   if (!temporary.ok()) return Fail(temporary.status());
   for (size_t i = 0; i < runs->size(); ++i) {
@@ -109,6 +112,7 @@ std::optional<int> RunAll(const ComparePlan& plan, StudyFolder* study,
                                                   WhatIsKept(plan, *runs))),
                   exit_code);
     }
+    run->predicted_step_s = predictor->StepSeconds(*run);
     if (study != nullptr) {
       if (auto s = study->Keep(i, *run); !s.ok()) return Fail(s);
     }

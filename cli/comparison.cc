@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "common/model/compression.h"
 
 namespace psring {
 namespace {
@@ -162,15 +163,29 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
 
 std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
   const std::string& mode = ValueOf(variant.point, "mode");
-  if (ValueOf(variant.point, "compress") != kNone ||
-      absl::StrContains(mode, "+")) {
-    return std::nullopt;
-  }
-  const double bytes = static_cast<double>(variant.runs[0].num_parameters) * 4;
+  const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
+  if (!compression.ok() || absl::StrContains(mode, "+")) return std::nullopt;
+  const auto values = static_cast<double>(variant.runs[0].num_parameters);
+  const double gradients = values * BytesPerValue(*compression);
+  const double bytes = values * sizeof(float);
   const double n = std::stod(ValueOf(variant.point, "workers"));
-  if (mode == "ring") return TrafficFormula{2 * (n - 1) / n * bytes, 0};
+  if (mode == "ring") {
+    return TrafficFormula{(n - 1) / n * (gradients + bytes), 0};
+  }
   const double servers = std::stod(ValueOf(variant.point, "servers"));
-  return TrafficFormula{bytes, n * bytes / servers};
+  return TrafficFormula{gradients, n * bytes / servers};
+}
+
+std::optional<StepPrediction> PredictionOf(const Variant& variant) {
+  StepPrediction prediction;
+  for (const RunResult& run : variant.runs) {
+    if (!run.predicted_step_s || StepSeconds(run) <= 0) return std::nullopt;
+    prediction.predicted_s += *run.predicted_step_s;
+    prediction.measured_s += StepSeconds(run);
+  }
+  const auto runs = static_cast<double>(variant.runs.size());
+  return StepPrediction{prediction.predicted_s / runs,
+                        prediction.measured_s / runs};
 }
 
 }  // namespace psring

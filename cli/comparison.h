@@ -67,12 +67,23 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis);
 
 // What a process would send in a step if each were a host of its own; nothing
-// where no formula is known. (DESIGN.md's cost model: n workers, S servers.)
+// where no formula is known. (DESIGN.md's cost model: n workers, S servers;
+// gradients as common/model/compression.h has them, other bytes float32.)
 struct TrafficFormula {
   double worker_bytes = 0;
   double server_bytes = 0;  // 0: no servers
 };
 std::optional<TrafficFormula> FormulaOf(const Variant& variant);
+
+// What the predictor says of a variant's step, in the mean over its runs;
+// nothing where it says nothing.
+struct StepPrediction {
+  double predicted_s = 0;
+  double measured_s = 0;
+
+  double error() const { return predicted_s / measured_s - 1; }
+};
+std::optional<StepPrediction> PredictionOf(const Variant& variant);
 
 }  // namespace psring
 

@@ -106,7 +106,7 @@ class Checking {
       options.link_bits_per_s = rate;
       const auto points = RunSweep(stage, options);
       if (!points.ok()) return points.status();
-      for (const Point& point : *points) {
+      for (const SweepPoint& point : *points) {
         rows->push_back({link, ExchangeOf(point, stage.placement), 0});
         std::cerr << FormatLinkRate(link) << ", "
                   << Describe(rows->back().measured.topology) << ", " << hosts

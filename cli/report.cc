@@ -153,6 +153,20 @@ std::string StepTimesHtml(const Comparison& comparison) {
       HtmlTable(cells), "</div></details>");
 }
 
+std::string PredictionHtml(const Comparison& comparison) {
+  const Cells cells = PredictionCells(comparison);
+  if (cells.size() < 2) return "";
+  return absl::StrCat(
+      "<h2>Predicted and measured</h2>\n<div class=\"scroll\">",
+      HtmlTable(cells),
+      "</div>\n<p class=\"faint\">What <code>psring predict</code> makes of a "
+      "synchronous step: it is told how long each worker computed in the mean "
+      "and the rate of the links, and works out the exchange and who waits. It "
+      "does not know that processes of one machine take each other's cores. "
+      "Means over seeds; ssp and async, compression, random faults and single "
+      "slow links are not simulated.</p>");
+}
+
 }  // namespace
 
 std::string RenderJson(const StudySetup& setup, const Comparison& comparison) {
@@ -176,6 +190,7 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{TARGET}}", EscapeHtml(TargetText(setup, comparison))},
           {"{{STALENESS}}", StalenessHtml(charts)},
           {"{{STEP_TIMES}}", StepTimesHtml(comparison)},
+          {"{{PREDICTION}}", PredictionHtml(comparison)},
           {"{{TRAFFIC}}", HtmlTable(TrafficCells(comparison))},
           {"{{RUNS}}", HtmlTable(RunCells(comparison))},
           {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},

@@ -22,6 +22,14 @@ json FormulaJson(const Variant& variant) {
           {"server_bytes_per_step", formula->server_bytes}};
 }
 
+json PredictionJson(const Variant& variant) {
+  const auto prediction = PredictionOf(variant);
+  if (!prediction) return json();
+  return {{"step_seconds", prediction->predicted_s},
+          {"measured_step_seconds", prediction->measured_s},
+          {"error", prediction->error()}};
+}
+
 json VariantJson(const Comparison& comparison, const Variant& variant) {
   json point = PointJson(variant.point);
   point.erase("seed");
@@ -44,6 +52,7 @@ json VariantJson(const Comparison& comparison, const Variant& variant) {
       {"seconds_to_target", SpreadJson(SecondsToTarget(comparison, variant))},
       {"steps_to_target", SpreadJson(StepsToTarget(comparison, variant))},
       {"formula", FormulaJson(variant)},
+      {"prediction", PredictionJson(variant)},
   };
 }
 

@@ -14,7 +14,9 @@
 //                  "images_per_second", "test_accuracy", "test_loss",
 //                  "seconds_to_target", "steps_to_target": SPREAD or null,
 //                  "formula": {"worker_bytes_per_step",
-//                              "server_bytes_per_step"} or null}],
+//                              "server_bytes_per_step"} or null,
+//                  "prediction": {"step_seconds", "measured_step_seconds",
+//                                 "error": -0.02} or null}],
 //    "runs": [RUN, ...]}
 //
 //   SPREAD is {"mean", "min", "max"} over the seeds. A RUN, which also is what
@@ -28,6 +30,8 @@
 //    "staleness_mean", "staleness_max",
 //    "staleness_histogram": {RANK: [updates that missed 0, 1, ..., more]},
 //    "step_seconds": {RANK: {"compute", "exposed", "wait"}},
+//    "predicted_step_seconds": what psring predict makes of its computing; null
+//                              where it does not know this way of training
 //    "weights_crc32": 8 hexadecimal digits,
 //    "steps": [{"step", "seconds", "loss", "images_per_second"}],   worker 0's
 //    "epochs": [{"epoch", "step", "seconds", "train_loss", "test_loss",

@@ -86,6 +86,10 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   return result;
 }
 
+double StepSeconds(const RunResult& run) {
+  return run.seconds / static_cast<double>(std::max<int64_t>(1, run.num_steps));
+}
+
 const EpochSample* FirstAt(const RunResult& run, double target) {
   for (const EpochSample& epoch : run.epochs) {
     if (epoch.test_accuracy >= target) return &epoch;

@@ -33,6 +33,7 @@ struct RunResult {
   int64_t staleness_max = 0;
   StalenessHistogram staleness_histogram;  // over all servers; may be empty
   std::map<int, StepTime> step_times;      // by worker; may be empty
+  std::optional<double> predicted_step_s;  // see run_predictor.h
   uint32_t weights_crc32 = 0;
   double wall_seconds = 0;  // from the first process's start to the last's end
   std::vector<StepSample> steps;    // of worker 0
@@ -42,6 +43,9 @@ struct RunResult {
 // FAILED_PRECONDITION names the process whose metrics lack something.
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all);
+
+// The mean, of worker 0.
+double StepSeconds(const RunResult& run);
 
 // When the first evaluation at `target` or better was; null if none was.
 const EpochSample* FirstAt(const RunResult& run, double target);

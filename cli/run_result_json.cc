@@ -108,6 +108,8 @@ RunResult Take(const json& value) {
   run.server_peak_bytes = value.at("server_peak_bytes").get<int64_t>();
   run.staleness_mean = ToNumber(value.at("staleness_mean"));
   run.staleness_max = value.at("staleness_max").get<int64_t>();
+  const json& predicted = value.at("predicted_step_seconds");
+  if (!predicted.is_null()) run.predicted_step_s = predicted.get<double>();
   run.weights_crc32 = static_cast<uint32_t>(
       std::stoul(value.at("weights_crc32").get<std::string>(), nullptr, 16));
   TakeByWorker(value, &run);
@@ -141,6 +143,8 @@ json ToJson(const RunResult& run) {
       {"staleness_max", run.staleness_max},
       {"staleness_histogram", HistogramJson(run)},
       {"step_seconds", StepTimesJson(run)},
+      {"predicted_step_seconds",
+       run.predicted_step_s ? Number(*run.predicted_step_s) : json()},
       {"weights_crc32", absl::StrFormat("%08x", run.weights_crc32)},
       {"steps", StepsJson(run)},
       {"epochs", EpochsJson(run)},

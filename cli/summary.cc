@@ -17,6 +17,10 @@ constexpr size_t kMaxColumns = 5;
 
 using Format = std::string (*)(double);
 
+std::string FormatMs(double seconds) {
+  return absl::StrFormat("%.2f ms", seconds * 1e3);
+}
+
 std::string FormatLoss(double loss) { return absl::StrFormat("%.4f", loss); }
 
 std::string BytesOrNothing(double bytes) {
@@ -206,19 +210,28 @@ Cells TrafficCells(const Comparison& comparison) {
 }
 
 Cells StepTimeCells(const Comparison& comparison) {
-  const auto ms = [](double seconds) {
-    return absl::StrFormat("%.2f ms", seconds * 1e3);
-  };
-  Cells cells = {
-      {"way", "seed", "worker", "compute", "exposed communication", "waiting"}};
+  Cells cells = {{"way", "seed", "worker", "compute", "exposed communication",
+                  "injected"}};
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {
       for (const auto& [rank, time] : run.step_times) {
         cells.push_back({variant.label, ValueOf(run.point, "seed"),
-                         absl::StrCat(rank), ms(time.compute), ms(time.exposed),
-                         ms(time.wait)});
+                         absl::StrCat(rank), FormatMs(time.compute),
+                         FormatMs(time.exposed), FormatMs(time.wait)});
       }
     }
+  }
+  return cells;
+}
+
+Cells PredictionCells(const Comparison& comparison) {
+  Cells cells = {{"way", "predicted step", "measured step", "error"}};
+  for (const Variant& variant : comparison.variants) {
+    const auto prediction = PredictionOf(variant);
+    if (!prediction) continue;
+    cells.push_back({variant.label, FormatMs(prediction->predicted_s),
+                     FormatMs(prediction->measured_s),
+                     absl::StrFormat("%+.1f%%", 100 * prediction->error())});
   }
   return cells;
 }

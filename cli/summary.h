@@ -32,6 +32,10 @@ Cells TrafficCells(const Comparison& comparison);
 // Where a worker's step went, a row each; only the header where no run says.
 Cells StepTimeCells(const Comparison& comparison);
 
+// The predictor's step beside the measured one, a row for each variant that it
+// knows; only the header where it knows none.
+Cells PredictionCells(const Comparison& comparison);
+
 }  // namespace psring
 
 #endif  // PSRING_CLI_SUMMARY_H_

@@ -184,10 +184,7 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
 }
 
 Spread SecondsPerStep(const Variant& variant) {
-  return SpreadOf(variant, [](const RunResult& run) {
-    return run.seconds /
-           static_cast<double>(std::max<int64_t>(1, run.num_steps));
-  });
+  return SpreadOf(variant, StepSeconds);
 }
 
 // How speed per step and number of steps make up the time to the target.
@@ -295,6 +292,27 @@ void AddStaleness(const Comparison& comparison, Strings* findings) {
   }
 }
 
+// How well the predictor knows this machine.
+void AddPrediction(const Comparison& comparison, Strings* findings) {
+  std::vector<std::pair<double, std::string>> errors;
+  for (const Variant& variant : comparison.variants) {
+    if (const auto prediction = PredictionOf(variant)) {
+      errors.push_back({std::abs(prediction->error()), variant.label});
+    }
+  }
+  if (errors.empty()) return;
+  std::sort(errors.begin(), errors.end());
+  const auto [worst, label] = errors.back();
+  findings->push_back(absl::StrFormat(
+      "psring predict, told how long each worker computed, misses the measured "
+      "step by %.1f%%%s.",
+      100 * errors[errors.size() / 2].first,
+      errors.size() == 1
+          ? ""
+          : absl::StrFormat(" in the median and by %.1f%% at most (%s)",
+                            100 * worst, label)));
+}
+
 bool Varies(const Comparison& comparison, const Axis& axis) {
   return axis.kind != AxisKind::kSeeds &&
          comparison.values[AxisIndex(axis.name)].size() > 1;
@@ -336,6 +354,7 @@ Strings Findings(const Comparison& comparison) {
   AddIdentical(comparison, &findings);
   AddTraffic(comparison, &findings);
   AddStaleness(comparison, &findings);
+  AddPrediction(comparison, &findings);
   return findings;
 }
 

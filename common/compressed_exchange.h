@@ -19,16 +19,18 @@
 #include "absl/status/statusor.h"
 #include "common/gradient_exchange.h"
 #include "common/model/compression.h"
+#include "common/timeline.h"
 
 namespace psring {
 
 class CompressedExchange : public GradientExchange {
  public:
   // `compression` is the job's, and not none. `model` is the exchange's, and
-  // outlives this. RESOURCE_EXHAUSTED as FlatBuffer's.
+  // outlives this. `track`: the trainer's, or null. RESOURCE_EXHAUSTED as
+  // FlatBuffer's.
   static absl::StatusOr<std::unique_ptr<CompressedExchange>> Create(
       std::unique_ptr<GradientExchange> exchange,
-      const Compression& compression, FlatModel& model);
+      const Compression& compression, FlatModel& model, Track* track = nullptr);
 
   absl::Status Join(std::vector<FlatBuffer> slots,
                     absl::Time deadline) override {
@@ -68,16 +70,19 @@ class CompressedExchange : public GradientExchange {
 
  private:
   CompressedExchange(std::unique_ptr<GradientExchange> exchange,
-                     GradientCodec codec, FlatBuffer residual, FlatModel& model)
+                     GradientCodec codec, FlatBuffer residual, FlatModel& model,
+                     Track* track)
       : exchange_(std::move(exchange)),
         codec_(std::move(codec)),
         residual_(std::move(residual)),
-        model_(model) {}
+        model_(model),
+        track_(track) {}
 
   const std::unique_ptr<GradientExchange> exchange_;
   const GradientCodec codec_;
   FlatBuffer residual_;
   FlatModel& model_;
+  Track* const track_;
 };
 
 }  // namespace psring

@@ -9,9 +9,10 @@ namespace psring {
 
 absl::StatusOr<std::unique_ptr<StagedExchange>> StagedExchange::Create(
     Device& device, DeviceModel& model, FlatModel& host,
-    std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation) {
-  std::unique_ptr<StagedExchange> exchange(
-      new StagedExchange(device, model, host, std::move(inner), cancellation));
+    std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation,
+    Track* track) {
+  std::unique_ptr<StagedExchange> exchange(new StagedExchange(
+      device, model, host, std::move(inner), cancellation, track));
   if (absl::Status s = exchange->Prepare(); !s.ok()) return s;
   return exchange;
 }
@@ -80,6 +81,7 @@ absl::Status StagedExchange::Finish(absl::Time deadline) {
   status.Update(device_.WaitFor(returning_, backward_done_));
   if (!status.ok()) return status;
   for (int bucket : std::exchange(submitted_, {})) {
+    TimelineSpan leaving(track_, "leave", {.step = step(), .bucket = bucket});
     status = Await(device_, left_[bucket], deadline, cancellation_);
     if (!status.ok()) {
       return absl::Status(status.code(),
@@ -87,6 +89,7 @@ absl::Status StagedExchange::Finish(absl::Time deadline) {
                                        " on GPU ", device_.info().index, ": ",
                                        std::string(status.message())));
     }
+    leaving.End();
     if (absl::Status s = inner_->Submit(bucket); !s.ok()) return s;
   }
   returned_ranges_.clear();

@@ -20,6 +20,7 @@
 #include "common/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 
@@ -28,11 +29,12 @@ namespace psring {
 class StagedExchange : public GradientExchange {
  public:
   // Page-locks `host`, which `inner` works on. All references outlive the
-  // exchange. RESOURCE_EXHAUSTED as Device::RegisterHost.
+  // exchange. `track`: the trainer's, or null. RESOURCE_EXHAUSTED as
+  // Device::RegisterHost.
   static absl::StatusOr<std::unique_ptr<StagedExchange>> Create(
       Device& device, DeviceModel& model, FlatModel& host,
-      std::unique_ptr<GradientExchange> inner,
-      const Cancellation& cancellation);
+      std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation,
+      Track* track = nullptr);
   ~StagedExchange() override;
 
   absl::Status Join(std::vector<FlatBuffer> slots,
@@ -59,12 +61,13 @@ class StagedExchange : public GradientExchange {
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,
                  std::unique_ptr<GradientExchange> inner,
-                 const Cancellation& cancellation)
+                 const Cancellation& cancellation, Track* track)
       : device_(device),
         model_(model),
         host_(host),
         inner_(std::move(inner)),
-        cancellation_(cancellation) {}
+        cancellation_(cancellation),
+        track_(track) {}
 
   absl::Status Prepare();
   // New parameters of this range are in host memory.
@@ -77,6 +80,7 @@ class StagedExchange : public GradientExchange {
   FlatModel& host_;
   const std::unique_ptr<GradientExchange> inner_;
   const Cancellation& cancellation_;
+  Track* const track_;
   std::vector<void*> registered_;
   Stream leaving_;
   Stream returning_;

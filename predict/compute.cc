@@ -19,6 +19,7 @@ std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
 
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random) {
+  if (workload.by_worker) return workload.compute_s;
   std::vector<double> sorted = workload.compute_s;
   if (sorted.empty()) sorted.push_back(0);
   std::sort(sorted.begin(), sorted.end());

@@ -260,13 +260,15 @@ absl::Status WorkerRun::ConnectExchange() {
     const auto compression = ParseCompression(job().spec().compress());
     if (!compression.ok()) return compression.status();
     auto compressed =
-        CompressedExchange::Create(std::move(exchange_), *compression, *flat_);
+        CompressedExchange::Create(std::move(exchange_), *compression, *flat_,
+                                   track_);
     if (!compressed.ok()) return compressed.status();
     exchange_ = *std::move(compressed);
   }
   if (gpu_ == nullptr) return absl::OkStatus();
   auto staged = StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
-                                       std::move(exchange_), cancellation_);
+                                       std::move(exchange_), cancellation_,
+                                       track_);
   if (!staged.ok()) return staged.status();
   exchange_ = *std::move(staged);
   return absl::OkStatus();

@@ -90,6 +90,23 @@ absl::StatusOr<Compression> ParseCompression(absl::string_view text) {
       "\" is none of none, fp16, bf16, int8, onebit, topk:FRACTION"));
 }
 
+double BytesPerValue(const Compression& compression) {
+  switch (compression.kind) {
+    case Kind::kNone:
+      return 4;
+    case Kind::kFp16:
+    case Kind::kBf16:
+      return 2;
+    case Kind::kInt8:
+      return 1 + 1.0 / kInt8Block;
+    case Kind::kOneBit:
+      return 1.0 / 8 + 8.0 / kOneBitBlock;
+    case Kind::kTopK:
+      return 8 * compression.fraction;
+  }
+  return 4;
+}
+
 GradientCodec::GradientCodec(const Compression& compression,
                              const Layout& layout)
     : compression_(compression) {

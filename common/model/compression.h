@@ -59,6 +59,10 @@ struct Compression {
 // it may be.
 absl::StatusOr<Compression> ParseCompression(absl::string_view text);
 
+// Of a gradient in messages, on average: blocks count as full, and topk as if
+// it kept just its fraction.
+double BytesPerValue(const Compression& compression);
+
 class GradientCodec {
  public:
   // `compression` is not none.

@@ -40,7 +40,7 @@ BenchResults Sample() {
 
 TEST(BenchResults, HaveBandwidthsAndRatios) {
   const BenchResults results = Sample();
-  const Point& point = results.points[0];
+  const SweepPoint& point = results.points[0];
   const Measurement& ours = point.measurements[0];
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(point, ours), 5e9);
   EXPECT_DOUBLE_EQ(BusBandwidth(point, ours), 7.5e9);

@@ -51,8 +51,12 @@ TEST_F(CompareTest, TrainsInFourWaysAndReports) {
   ASSERT_EQ(report["runs"].size(), 4u);
   EXPECT_EQ(report["runs"][1]["staleness_max"], 2);
   EXPECT_EQ(report["identical_weights"], true);
+  EXPECT_LT(report["variants"][0]["prediction"]["error"], 0);
+  EXPECT_TRUE(report["variants"][2]["prediction"].is_null());
   EXPECT_EQ(report["setup"]["libtorch"], "9.8.7");
   EXPECT_THAT(Report("report.html"), HasSubstr("ps-async"));
+  EXPECT_THAT(Report("report.html"), HasSubstr("Predicted and measured"));
+  EXPECT_THAT(ran.output, HasSubstr("psring predict, told how long"));
 }
 
 TEST_F(CompareTest, TrainsOnlyInTheWaysAskedFor) {

@@ -123,7 +123,27 @@ TEST(FormulaOf, IsTheCostModels) {
   EXPECT_EQ(of({{"workers", "4"}, {"servers", "2"}})->server_bytes, 8000);
   EXPECT_EQ(of({{"mode", "ring"}, {"workers", "4"}})->worker_bytes, 6000);
   EXPECT_EQ(of({{"mode", "ring"}, {"workers", "1"}})->worker_bytes, 0);
-  EXPECT_FALSE(of({{"compress", "onebit"}}));
+  const auto half = of({{"compress", "fp16"}, {"workers", "4"}});
+  EXPECT_EQ(half->worker_bytes, 2000);
+  EXPECT_EQ(half->server_bytes, 16000);
+  EXPECT_EQ(of({{"mode", "ring"}, {"compress", "fp16"}})->worker_bytes, 3000);
+  EXPECT_EQ(of({{"compress", "topk:0.01"}})->worker_bytes, 80);
+  EXPECT_FALSE(of({{"mode", "ps-bsp+local-steps=2"}}));
+}
+
+TEST(PredictionOf, IsTheMeanOfAllRunsOrNothing) {
+  RunResult first = RunOf({}, 1000, 0.9);  // 20 steps in 20 s
+  RunResult second = RunOf({}, 500, 0.9);  // in 40 s
+  EXPECT_FALSE(PredictionOf({At({}), "", {first}}));
+  first.predicted_step_s = 1.25;
+  second.predicted_step_s = 2.05;
+  const auto prediction = PredictionOf({At({}), "", {first, second}});
+  ASSERT_TRUE(prediction);
+  EXPECT_DOUBLE_EQ(prediction->predicted_s, 1.65);
+  EXPECT_DOUBLE_EQ(prediction->measured_s, 1.5);
+  EXPECT_NEAR(prediction->error(), 0.1, 1e-12);
+  second.predicted_step_s.reset();
+  EXPECT_FALSE(PredictionOf({At({}), "", {first, second}}));
 }
 
 }  // namespace

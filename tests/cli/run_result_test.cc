@@ -88,11 +88,13 @@ TEST(FirstAt, IsTheFirstEvaluationAtTheTargetOrAbove) {
 TEST(RunFromJson, GivesBackWhatToJsonWrote) {
   RunResult run = *Ran();
   run.weights_crc32 = 0xabc;
+  run.predicted_step_s = 0.0625;
   const auto back = RunFromJson(nlohmann::json::parse(ToJson(run).dump()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(run));
   EXPECT_EQ(back->point, run.point);
   EXPECT_EQ(back->weights_crc32, 0xabcu);
+  EXPECT_EQ(back->predicted_step_s, 0.0625);
   EXPECT_TRUE(std::isnan(back->steps[1].loss));
 }
 

@@ -129,6 +129,22 @@ TEST(Findings, SayWhetherTheTwoSynchronousModesAgree) {
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
 }
 
+TEST(Findings, TellHowFarThePredictorIsOff) {
+  Comparison comparison = ThreeModes();
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("psring predict"))));
+  const auto predict = [&](size_t variant, double part) {
+    for (RunResult& run : comparison.variants[variant].runs) {
+      run.predicted_step_s = part * StepSeconds(run);
+    }
+  };
+  predict(0, 1.02);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("misses the measured step by 2.0%.")));
+  predict(2, 0.9);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("and by 10.0% at most (ring)")));
+}
+
 TEST(Verdicts, OneWayIsComparedWithNothing) {
   EXPECT_THAT(
       Verdicts(Compare(ValuesOf({{"mode", "ps-bsp"}}), {RunOf({}, 4, 2)}, 0)),

@@ -56,6 +56,17 @@ TEST_F(AccuracyTest, RingReaches94PercentAndServersTheSame) {
   EXPECT_EQ(Accuracy("ps", 0, {"--sync=bsp"}), ring);
 }
 
+// Of 4 bytes a value one travels.
+TEST_F(AccuracyTest, InEightBitsTheyReach93Point5PercentAndTheSame) {
+  const double ring = Accuracy("ring", 0, {"--compress=int8"});
+  EXPECT_GE(ring, 0.935);
+  EXPECT_EQ(Accuracy("ps", 0, {"--compress=int8"}), ring);
+}
+
+TEST_F(AccuracyTest, OneBitWithErrorFeedbackReaches93Percent) {
+  EXPECT_GE(Accuracy("ps", 0, {"--compress=onebit"}), 0.93);
+}
+
 TEST_F(AccuracyTest, BoundedStalenessReaches93Point5Percent) {
   EXPECT_GE(Accuracy("ps", 0, {"--sync=ssp", "--staleness=3"}), 0.935);
 }

@@ -96,6 +96,13 @@ TEST_F(CheckpointTest, AdamsStateAndScheduleGoOn) {
   ExpectSameBits(kPs, kRing, flags, 40);
 }
 
+// Without momentum: a worker's own optimizer state is not in a checkpoint.
+TEST_F(CheckpointTest, LocalStepsGoOnFromTheLastAverage) {
+  std::vector<std::string> flags(kLeNet);
+  *std::find(flags.begin(), flags.end(), "--momentum=0.5") = "--local-steps=5";
+  ExpectSameBits(kPs, kRing, flags, 40);
+}
+
 TEST_F(CheckpointTest, BatchNormsStatisticsGoOn) {
   ExpectSameBits(kRing, kPs, kResNet, 4);
 }

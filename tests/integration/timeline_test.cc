@@ -134,6 +134,19 @@ TEST(Timeline, OfAJobIsMergedInOrderWithClocksThatAgree) {
   }
 }
 
+TEST(Timeline, ShowsTheEncodingOfEveryBucket) {
+  const std::string directory = TestDirectory();
+  Train("ps", directory, {"--compress=int8"});
+  int64_t encoded = 0;
+  for (const json& event : EventsIn(directory + "/worker-0.trace.json")) {
+    if (event["name"] != "encode") continue;
+    EXPECT_EQ(event["args"]["step"], encoded);
+    EXPECT_EQ(event["args"]["bucket"], 0);
+    ++encoded;
+  }
+  EXPECT_EQ(encoded, 30);
+}
+
 TEST(Timeline, OfLostFilesIsAnErrorThatNamesThem) {
   const std::string directory = TestDirectory();
   const Ran none = RunTimeline({"explain", directory});

@@ -36,5 +36,13 @@ TEST(DrawComputeTimes, OfOneMeasuredTimeIsThatTime) {
               Each(4));
 }
 
+TEST(DrawComputeTimes, ByWorkerAreThose) {
+  std::mt19937_64 random(7);
+  EXPECT_THAT(
+      DrawComputeTimes({.buckets = {1}, .compute_s = {3, 1}, .by_worker = true},
+                       2, random),
+      ElementsAre(3, 1));
+}
+
 }  // namespace
 }  // namespace psring

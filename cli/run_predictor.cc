@@ -1,0 +1,101 @@
+#include "cli/run_predictor.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "bench/hosts.h"
+#include "bench/predicted.h"
+#include "cli/link_spec.h"
+#include "cli/predict_study.h"
+#include "predict/predict_step.h"
+#include "predict/update_rate.h"
+
+namespace psring {
+namespace {
+
+// The worker's --bucket-mb.
+constexpr double kBucketBytes = 25 << 20;
+
+// With these a step exchanges something else, or at other times.
+constexpr const char* kChangesTheExchange[] = {
+    "--local-steps", "--backup-workers", "--clip-norm",    "--same-host",
+    "--bucket-mb",   "--device",         "--ring-backend", "--comm-threads"};
+
+// More than any link: on one host nothing crosses one.
+constexpr double kNoLinkBitsPerS = 1e15;
+// Until a thread that waits for another of its host goes on.
+constexpr double kWakeSeconds = 5e-6;
+
+bool Changes(const std::string& flag) {
+  return std::any_of(std::begin(kChangesTheExchange),
+                     std::end(kChangesTheExchange), [&](const char* name) {
+                       return flag == name ||
+                              absl::StartsWith(flag, std::string(name) + "=");
+                     });
+}
+
+// Nothing unless all hosts' links are alike.
+std::optional<Hardware> HardwareOf(const Point& point, int workers) {
+  const std::string& link = ValueOf(point, "link");
+  if (link == kNone) {
+    Hardware hardware = HardwareOfHosts(kNoLinkBitsPerS);
+    hardware.latency_s = kWakeSeconds;
+    hardware.burst_s = 0;
+    return hardware;
+  }
+  const auto spec = ParseLink(link, workers);
+  if (!spec.ok() || spec->worker >= 0) return std::nullopt;
+  return HardwareOfHosts(spec->bits_per_s * Hosts::kPayloadShare);
+}
+
+// Nothing where the run does not tell of every worker.
+std::optional<std::vector<double>> ComputeTimes(const RunResult& run,
+                                                int workers) {
+  std::vector<double> times;
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto found = run.step_times.find(rank);
+    if (found == run.step_times.end()) return std::nullopt;
+    times.push_back(found->second.compute + found->second.wait);
+  }
+  return times;
+}
+
+}  // namespace
+
+absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
+  const auto rate = MeasureUpdateRate();
+  if (!rate.ok()) return rate.status();
+  RunPredictor predictor;
+  predictor.update_bytes_per_s_ = *rate;
+  predictor.exchange_as_by_default_ =
+      std::none_of(worker_flags.begin(), worker_flags.end(), Changes);
+  return predictor;
+}
+
+std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
+  const std::string& mode = ValueOf(run.point, "mode");
+  if (!exchange_as_by_default_ || (mode != "ps-bsp" && mode != "ring") ||
+      ValueOf(run.point, "compress") != kNone ||
+      absl::StrContains(ValueOf(run.point, "slow"), "random")) {
+    return std::nullopt;
+  }
+  Topology topology;
+  topology.workers = std::stoi(ValueOf(run.point, "workers"));
+  if (mode == "ps-bsp") {
+    topology.kind = TopologyKind::kPs;
+    topology.server_hosts = std::stoi(ValueOf(run.point, "servers"));
+  }
+  auto hardware = HardwareOf(run.point, topology.workers);
+  auto times = ComputeTimes(run, topology.workers);
+  if (!hardware || !times) return std::nullopt;
+  hardware->update_bytes_per_s = update_bytes_per_s_;
+  Workload workload;
+  workload.buckets = CutBuckets(run.num_parameters, kBucketBytes);
+  workload.compute_s = *std::move(times);
+  workload.by_worker = true;
+  return PredictStep(*hardware, workload, topology).step_s;
+}
+
+}  // namespace psring
