@@ -61,7 +61,8 @@ std::optional<StepTime> ToStepTime(const json& event) {
   const auto found = event.find("step_seconds");
   if (found == event.end()) return std::nullopt;
   return StepTime{Number(*found, "compute"), Number(*found, "exposed"),
-                  Number(*found, "wait")};
+                  Number(*found, "wait"),
+                  found->at("busy").get<std::vector<double>>()};
 }
 
 ProcessEnd ToEnd(const json& event) {

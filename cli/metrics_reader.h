@@ -39,6 +39,8 @@ struct StepTime {
   double compute = 0;
   double exposed = 0;  // communication that nothing hides
   double wait = 0;     // of an injected fault of speed
+  // Compute and wait of all steps: ascending means of equally many each.
+  std::vector<double> busy = {};
 };
 
 // Of each worker, by rank: how many of its gradients missed 0, 1, ... updates;

@@ -103,8 +103,8 @@ class Predicting {
       origin = "measured here, one worker by itself";
       SubtractUpdate(study->hardware, &source);
     } else if (!source.compute_s.empty() && plan_.compute_s.empty()) {
-      origin =
-          absl::StrCat(flags_.from, ", the fastest mode, its exchange in it");
+      origin = absl::StrCat(flags_.from, ", the fastest mode",
+                            source.with_exchange ? ", its exchange in it" : "");
     }
     study->model = source.model;
     if (flags_.parameters > 0) source.parameters = flags_.parameters;

@@ -115,6 +115,17 @@ bool HasFault(const json& run) {
   return on("slow") || on("link");
 }
 
+// Of all workers; empty where the run does not tell.
+std::vector<double> BusyTimes(const json& run) {
+  std::vector<double> times;
+  for (const json& worker : run.value("step_seconds", json::object())) {
+    for (const json& seconds : worker.value("busy", json::array())) {
+      if (seconds.is_number()) times.push_back(seconds.get<double>());
+    }
+  }
+  return times;
+}
+
 absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
   const Field runs = file["runs"];
   if (!runs[size_t{0}].ok()) return runs[size_t{0}].status();
@@ -127,7 +138,9 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
     if (mode->mean >= fastest) continue;
     fastest = mode->mean;
     source.parameters = static_cast<int64_t>(mode->parameters);
-    source.compute_s = StepSeconds(mode->steps);
+    source.compute_s = BusyTimes(root["runs"][i]);
+    source.with_exchange = source.compute_s.empty();
+    if (source.with_exchange) source.compute_s = StepSeconds(mode->steps);
     if (source.compute_s.empty()) source.compute_s = {mode->mean};
   }
   if (source.compute_s.empty()) {

@@ -160,11 +160,11 @@ std::string PredictionHtml(const Comparison& comparison) {
       "<h2>Predicted and measured</h2>\n<div class=\"scroll\">",
       HtmlTable(cells),
       "</div>\n<p class=\"faint\">What <code>psring predict</code> makes of a "
-      "synchronous step: it is told how long each worker computed in the mean "
-      "and the rate of the links, and works out the exchange and who waits. It "
+      "synchronous step: it is told how long each worker's steps computed and "
+      "the rate of the links, and works out the exchange and who waits. It "
       "does not know that processes of one machine take each other's cores. "
-      "Means over seeds; ssp and async, compression, random faults and single "
-      "slow links are not simulated.</p>");
+      "Means over seeds; ssp and async, compression and single slow links are "
+      "not simulated.</p>");
 }
 
 }  // namespace

@@ -29,7 +29,9 @@
 //    "worker_peak_bytes", "server_peak_bytes"  (of the process with most),
 //    "staleness_mean", "staleness_max",
 //    "staleness_histogram": {RANK: [updates that missed 0, 1, ..., more]},
-//    "step_seconds": {RANK: {"compute", "exposed", "wait"}},
+//    "step_seconds": {RANK: {"compute", "exposed", "wait",
+//                            "busy": [of all steps' compute and wait, ascending
+//                                     means of equally many steps each]}},
 //    "predicted_step_seconds": what psring predict makes of its computing; null
 //                              where it does not know this way of training
 //    "weights_crc32": 8 hexadecimal digits,

@@ -23,6 +23,9 @@ constexpr const char* kChangesTheExchange[] = {
     "--local-steps", "--backup-workers", "--clip-norm",    "--same-host",
     "--bucket-mb",   "--device",         "--ring-backend", "--comm-threads"};
 
+// Simulated, each with a draw of its own.
+constexpr int kSteps = 200;
+
 // More than any link: on one host nothing crosses one.
 constexpr double kNoLinkBitsPerS = 1e15;
 // Until a thread that waits for another of its host goes on.
@@ -51,13 +54,15 @@ std::optional<Hardware> HardwareOf(const Point& point, int workers) {
 }
 
 // Nothing where the run does not tell of every worker.
-std::optional<std::vector<double>> ComputeTimes(const RunResult& run,
-                                                int workers) {
-  std::vector<double> times;
+std::optional<std::vector<std::vector<double>>> ComputeTimes(
+    const RunResult& run, int workers) {
+  std::vector<std::vector<double>> times;
   for (int rank = 0; rank < workers; ++rank) {
     const auto found = run.step_times.find(rank);
-    if (found == run.step_times.end()) return std::nullopt;
-    times.push_back(found->second.compute + found->second.wait);
+    if (found == run.step_times.end() || found->second.busy.empty()) {
+      return std::nullopt;
+    }
+    times.push_back(found->second.busy);
   }
   return times;
 }
@@ -77,8 +82,7 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   const std::string& mode = ValueOf(run.point, "mode");
   if (!exchange_as_by_default_ || (mode != "ps-bsp" && mode != "ring") ||
-      ValueOf(run.point, "compress") != kNone ||
-      absl::StrContains(ValueOf(run.point, "slow"), "random")) {
+      ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;
@@ -93,9 +97,8 @@ std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   hardware->update_bytes_per_s = update_bytes_per_s_;
   Workload workload;
   workload.buckets = CutBuckets(run.num_parameters, kBucketBytes);
-  workload.compute_s = *std::move(times);
-  workload.by_worker = true;
-  return PredictStep(*hardware, workload, topology).step_s;
+  workload.worker_compute_s = *std::move(times);
+  return PredictStep(*hardware, workload, topology, {.steps = kSteps}).step_s;
 }
 
 }  // namespace psring

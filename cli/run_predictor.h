@@ -11,9 +11,9 @@
 namespace psring {
 
 // What `psring predict` makes of a finished run: it is told how long each
-// worker computed in the mean, and the rate that the links were given, and
-// works out exchange and waiting. On one host nothing is sent; sums take as
-// long as a thread needs that reads gradients where they lie.
+// worker's steps computed (their distribution), and the rate that the links
+// were given, and works out exchange and waiting. On one host nothing is sent;
+// sums take as long as a thread needs that reads gradients where they lie.
 class RunPredictor {
  public:
   // Measures for 0.2 s how fast this host sums. `worker_flags` go to every
@@ -21,8 +21,8 @@ class RunPredictor {
   static absl::StatusOr<RunPredictor> Create(const Args& worker_flags);
 
   // Seconds of a step; nothing for what is not simulated: ssp and async,
-  // compression, random faults, links of several rates, and worker flags that
-  // change the exchange.
+  // compression, links of several rates, GPUs, and worker flags that change the
+  // exchange.
   std::optional<double> StepSeconds(const RunResult& run) const;
 
  private:

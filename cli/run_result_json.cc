@@ -57,7 +57,8 @@ json StepTimesJson(const RunResult& run) {
   for (const auto& [rank, time] : run.step_times) {
     times[absl::StrCat(rank)] = {{"compute", Number(time.compute)},
                                  {"exposed", Number(time.exposed)},
-                                 {"wait", Number(time.wait)}};
+                                 {"wait", Number(time.wait)},
+                                 {"busy", time.busy}};
   }
   return times;
 }
@@ -84,9 +85,9 @@ void TakeByWorker(const json& value, RunResult* run) {
         counts.get<std::vector<int64_t>>();
   }
   for (const auto& [rank, time] : value.at("step_seconds").items()) {
-    run->step_times[std::stoi(rank)] = {ToNumber(time.at("compute")),
-                                        ToNumber(time.at("exposed")),
-                                        ToNumber(time.at("wait"))};
+    run->step_times[std::stoi(rank)] = {
+        ToNumber(time.at("compute")), ToNumber(time.at("exposed")),
+        ToNumber(time.at("wait")), time.at("busy").get<std::vector<double>>()};
   }
 }
 

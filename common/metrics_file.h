@@ -7,8 +7,9 @@
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
 //    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
-//    "exposed", waiting for the exchange; "wait", an injected fault's), and of
-//    servers "staleness_mean", "staleness_max",
+//    "exposed", waiting for the exchange; "wait", an injected fault's; and
+//    "busy", the distribution of compute and wait over the steps: ascending
+//    means of near-equally many steps each), and of servers "staleness_mean", "staleness_max",
 //    "staleness_histogram" (by worker: gradients of pieces of staleness 0, 1,
 //    ..., the last bin open-ended), "late_gradients" (by worker: gradients of
 //    pieces that backup workers made superfluous)}

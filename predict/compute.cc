@@ -4,6 +4,15 @@
 #include <numeric>
 
 namespace psring {
+namespace {
+
+double Mean(const std::vector<double>& times) {
+  if (times.empty()) return 0;
+  return std::accumulate(times.begin(), times.end(), 0.0) /
+         static_cast<double>(times.size());
+}
+
+}  // namespace
 
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
   const double all = static_cast<double>(NumElements(workload));
@@ -19,12 +28,15 @@ std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
 
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random) {
-  if (workload.by_worker) return workload.compute_s;
-  std::vector<double> sorted = workload.compute_s;
-  if (sorted.empty()) sorted.push_back(0);
-  std::sort(sorted.begin(), sorted.end());
+  const auto& own = workload.worker_compute_s;
+  std::vector<double> sorted;
   std::vector<double> drawn;
   for (int w = 0; w < workers; ++w) {
+    if (w == 0 || !own.empty()) {
+      sorted = own.empty() ? workload.compute_s : own[w];
+      if (sorted.empty()) sorted.push_back(0);
+      std::sort(sorted.begin(), sorted.end());
+    }
     // 53 bits, by hand: std's distributions differ from library to library.
     const double u = static_cast<double>(random() >> 11) * 0x1p-53;
     const double place = u * static_cast<double>(sorted.size() - 1);
@@ -37,10 +49,10 @@ std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
 }
 
 double MeanCompute(const Workload& workload) {
-  const std::vector<double>& times = workload.compute_s;
-  if (times.empty()) return 0;
-  return std::accumulate(times.begin(), times.end(), 0.0) /
-         static_cast<double>(times.size());
+  if (workload.worker_compute_s.empty()) return Mean(workload.compute_s);
+  double sum = 0;
+  for (const auto& times : workload.worker_compute_s) sum += Mean(times);
+  return sum / static_cast<double>(workload.worker_compute_s.size());
 }
 
 }  // namespace psring

@@ -13,8 +13,8 @@ namespace psring {
 // worker that computes for `compute_s`. The last is ready at compute_s.
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
 
-// Of every worker: its own, or drawn from workload.compute_s: between its
-// measured values all are equally likely. The same for the same state of
+// Of every worker, drawn from its own distribution or the common one: between
+// two measured values all are equally likely. The same for the same state of
 // `random`.
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random);

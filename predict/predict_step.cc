@@ -15,7 +15,7 @@ namespace psring {
 namespace {
 
 constexpr int kClasses = 8;
-// Of workers that compute as long in every step: flows' turns still differ.
+// Of workers that all compute as long: flows' turns still differ.
 constexpr int kStepsAlike = 5;
 
 // `count` hosts in at most `most` runs of near-equal length: bounds.
@@ -115,7 +115,8 @@ Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Topology& topology, const Effort& effort) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
-  const bool alike = workload.by_worker || workload.compute_s.size() < 2;
+  const bool alike =
+      workload.worker_compute_s.empty() && workload.compute_s.size() < 2;
   const int most = alike ? kStepsAlike : effort.steps;
   std::vector<double> steps;
   for (int i = 0; i < std::min(most, effort.steps); ++i) {

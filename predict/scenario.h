@@ -40,8 +40,8 @@ struct Workload {
   // Measured times of a step's forward and backward passes: a distribution. A
   // single one: all workers take as long. Empty: they compute nothing.
   std::vector<double> compute_s = {};
-  // compute_s has one for each worker, who takes as long in every step.
-  bool by_worker = false;
+  // A distribution for each worker, where they differ; compute_s is empty then.
+  std::vector<std::vector<double>> worker_compute_s = {};
   // Of that time, what passes before the first gradients are computed. The
   // gradients then appear evenly over the rest, element by element.
   double forward_share = 1.0 / 3;

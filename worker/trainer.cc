@@ -184,6 +184,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (!loss.ok()) return loss.status();
   compute_time_ = absl::Now() - begin;
   times_.compute += compute_time_;
+  if (parts_.memory.device.is_cpu()) times_.busy.Add(absl::Now() - start);
   if (!submit_status_.ok()) return submit_status_;
   if (options_.clip_norm > 0) {
     if (absl::Status s = SubmitClipped(); !s.ok()) return s;

@@ -21,6 +21,7 @@
 #include "worker/flat_parameters.h"
 #include "worker/model.h"
 #include "worker/slowdown.h"
+#include "worker/time_distribution.h"
 
 namespace psring {
 
@@ -54,6 +55,7 @@ struct StepTimes {
   absl::Duration compute;   // data, forward, backward; on a GPU, until it ends
   absl::Duration exposed;   // in Finish: communication, and others' lateness
   absl::Duration injected;  // the wait of an injected fault
+  TimeDistribution busy;  // of steps' computing and injected wait; not on GPUs
 };
 
 // Lives on one thread, the exchange's.

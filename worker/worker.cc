@@ -32,11 +32,14 @@
 namespace psring {
 namespace {
 
+constexpr int kBusyGroups = 64;
+
 nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
   const auto steps = static_cast<double>(std::max<int64_t>(num_steps, 1));
   return {{"compute", absl::ToDoubleSeconds(times.compute) / steps},
           {"exposed", absl::ToDoubleSeconds(times.exposed) / steps},
-          {"wait", absl::ToDoubleSeconds(times.injected) / steps}};
+          {"wait", absl::ToDoubleSeconds(times.injected) / steps},
+          {"busy", times.busy.GroupMeans(kBusyGroups)}};
 }
 
 // One worker's run, in the order in which it happens. What is declared first is
@@ -259,16 +262,15 @@ absl::Status WorkerRun::ConnectExchange() {
   if (compresses()) {
     const auto compression = ParseCompression(job().spec().compress());
     if (!compression.ok()) return compression.status();
-    auto compressed =
-        CompressedExchange::Create(std::move(exchange_), *compression, *flat_,
-                                   track_);
+    auto compressed = CompressedExchange::Create(std::move(exchange_),
+                                                 *compression, *flat_, track_);
     if (!compressed.ok()) return compressed.status();
     exchange_ = *std::move(compressed);
   }
   if (gpu_ == nullptr) return absl::OkStatus();
-  auto staged = StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
-                                       std::move(exchange_), cancellation_,
-                                       track_);
+  auto staged =
+      StagedExchange::Create(gpu_->device(), gpu_->model(), *flat_,
+                             std::move(exchange_), cancellation_, track_);
   if (!staged.ok()) return staged.status();
   exchange_ = *std::move(staged);
   return absl::OkStatus();

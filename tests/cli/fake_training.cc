@@ -101,7 +101,8 @@ void WriteWorkerMetrics(const FakeTraining& training) {
   json end = End(steps, steps * step_seconds, steps * 87360);
   end["step_seconds"] = {{"compute", step_seconds / 2},
                          {"exposed", step_seconds / 4},
-                         {"wait", step_seconds / 4}};
+                         {"wait", step_seconds / 4},
+                         {"busy", {step_seconds * 0.75}}};
   writer.Write(end);
 }
 

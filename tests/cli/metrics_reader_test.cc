@@ -28,7 +28,7 @@ constexpr char kEnd[] =
     R"({"event":"end","step":375,"seconds":6.1,"bytes_sent":123,)"
     R"("bytes_received":124,"peak_memory_bytes":125,"staleness_mean":0.5,)"
     R"("staleness_max":3,"staleness_histogram":{"0":[5,1],"1":[4,2]},)"
-    R"("step_seconds":{"compute":0.1,"exposed":0.2,"wait":0.3}})";
+    R"("step_seconds":{"compute":0.1,"exposed":0.2,"wait":0.3,"busy":[0.3,0.5]}})";
 
 class MetricsReaderTest : public testing::Test {
  protected:

@@ -116,6 +116,22 @@ TEST_F(PredictTest, TakesTheModelFromAComparison) {
   EXPECT_NEAR(predicted["compute_s"][0], 0.01, 1e-9);
 }
 
+TEST_F(PredictTest, TakesWhatTheWorkersComputedWhereTheComparisonTells) {
+  const std::string report = Write("report.json", R"({
+    "setup": {"flags": {"--model": "lenet"}},
+    "runs": [
+      {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
+       "steps": [{"step": 10, "seconds": 0.2}, {"step": 100, "seconds": 2.0}],
+       "step_seconds": {"0": {"compute": 0.015, "busy": [0.01, 0.02]},
+                        "1": {"compute": 0.015, "busy": [0.011, 0.019]}}}]})");
+  const Ran ran = Predict({"--from=" + report, "--hosts=4", "--update=4GB",
+                           "--json=" + out_ + "/p.json"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, Not(HasSubstr("its exchange in it")));
+  EXPECT_THAT(ReadJson()["compute_s"],
+              testing::ElementsAre(0.01, 0.02, 0.011, 0.019));
+}
+
 TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
   const std::string bench =
       Write("bench.json", R"({"links": [{"median_bits_per_s": 9.5e8},

@@ -24,7 +24,7 @@ ProcessMetrics Worker(int rank, double seconds) {
   worker.epochs = {{1, 50, seconds / 2, 1.0, 1.1, 0.8, 100},
                    {2, 100, seconds, 0.5, 0.6, 0.9, 100}};
   worker.end = ProcessEnd{100, seconds, 1000, 1000, 5000 + rank, 0, 0};
-  worker.end->step_time = StepTime{0.5, 0.25, 0.125};
+  worker.end->step_time = StepTime{0.5, 0.25, 0.125, {0.5, 0.75}};
   return worker;
 }
 

@@ -36,12 +36,16 @@ TEST(DrawComputeTimes, OfOneMeasuredTimeIsThatTime) {
               Each(4));
 }
 
-TEST(DrawComputeTimes, ByWorkerAreThose) {
+TEST(DrawComputeTimes, OfWorkersThatDifferAreTheirOwn) {
+  const Workload workload = {.buckets = {1}, .worker_compute_s = {{1, 2}, {5}}};
   std::mt19937_64 random(7);
-  EXPECT_THAT(
-      DrawComputeTimes({.buckets = {1}, .compute_s = {3, 1}, .by_worker = true},
-                       2, random),
-      ElementsAre(3, 1));
+  for (int i = 0; i < 100; ++i) {
+    const auto drawn = DrawComputeTimes(workload, 2, random);
+    EXPECT_GE(drawn[0], 1);
+    EXPECT_LE(drawn[0], 2);
+    EXPECT_EQ(drawn[1], 5);
+  }
+  EXPECT_EQ(MeanCompute(workload), 3.25);
 }
 
 }  // namespace
