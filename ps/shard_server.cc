@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
@@ -46,7 +45,8 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       replies_(socket, options_.job),
       rule_(spec_, num_workers_, layout, pieces_, shard),
       late_gradients_(num_workers_, 0),
-      last_message_(num_workers_, absl::Now()) {
+      last_message_(num_workers_, absl::Now()),
+      peers_(socket.endpoint()) {
   const StepGate gate(spec_.sync(), spec_.staleness(), num_workers_,
                       FirstExchange(spec_), spec_.backup_workers());
   for (int i = 0; i < pieces_.size(); ++i) {
@@ -89,11 +89,11 @@ absl::Status ShardServer::HandleMessages() {
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) return absl::OkStatus();
     const std::string peer((**frames)[0].view());
-    if (dropped_.contains(peer)) continue;
+    if (!peers_.Hears(peer)) continue;
     auto message = ParseData(*std::move(*frames), /*at_router=*/true);
     const absl::Status handled =
         message.ok() ? Handle(*std::move(message)) : message.status();
-    if (!handled.ok()) Drop(peer, handled);
+    if (!handled.ok()) peers_.Drop(peer, handled);
   }
   return absl::OkStatus();
 }
@@ -111,19 +111,12 @@ bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
     push.in_arena = true;
     absl::Status status = Accept(state, worker, step, std::move(push));
     if (status.ok()) continue;
-    ++malformed_;
+    ++malformed_pushes_;
     spdlog::warn("hears {} no more: {}", Describe(options_.job.workers(worker)),
                  std::string(status.message()));
     return false;
   }
   return true;
-}
-
-void ShardServer::Drop(const std::string& peer, const absl::Status& why) {
-  ++malformed_;
-  dropped_.insert(peer);
-  spdlog::warn("dropped peer {} of {}: {}", absl::BytesToHexString(peer),
-               socket_.endpoint(), std::string(why.message()));
 }
 
 absl::Status ShardServer::Handle(DataMessage message) {

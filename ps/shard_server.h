@@ -21,6 +21,7 @@
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
+#include "common/net/peer_filter.h"
 #include "common/net/socket.h"
 #include "common/timeline.h"
 #include "protos/cluster.pb.h"
@@ -71,7 +72,8 @@ class ShardServer {
   const StalenessStats& staleness() const { return rule_.staleness(); }
   // By worker: gradients of pieces that came after their step had closed.
   const std::vector<int64_t>& late_gradients() const { return late_gradients_; }
-  int64_t malformed() const { return malformed_; }
+  // Messages, and pushes in arenas, whose sender is heard no more.
+  int64_t malformed() const { return peers_.malformed() + malformed_pushes_; }
 
  private:
   struct PieceState {
@@ -112,7 +114,6 @@ class ShardServer {
   bool initialised() const { return missing_init_.empty(); }
   std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
   absl::Status CheckDeadlines(absl::Time now) const;
-  void Drop(const std::string& peer, const absl::Status& why);
 
   Socket& socket_;
   Doorbell& doorbell_;
@@ -133,10 +134,10 @@ class ShardServer {
   std::vector<DataMessage> parked_pulls_;
   std::vector<int64_t> late_gradients_;   // by worker
   std::vector<absl::Time> last_message_;  // by worker
-  std::set<std::string> dropped_;         // peers
-  int64_t step_ = -1;                     // the furthest that has begun
-  int64_t malformed_ = 0;
-  absl::Status failure_;  // of recording or replaying
+  PeerFilter peers_;
+  int64_t malformed_pushes_ = 0;  // in arenas
+  int64_t step_ = -1;             // the furthest that has begun
+  absl::Status failure_;          // of recording or replaying
 };
 
 }  // namespace psring

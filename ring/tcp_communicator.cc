@@ -4,12 +4,10 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
 #include "common/model/reduce.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
@@ -34,6 +32,7 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   auto listener = Socket::Bind(context, address, 0, DataSocketOptions());
   if (!listener.ok()) return listener.status();
   communicator->listener_ = *std::move(listener);
+  communicator->peers_.emplace(communicator->endpoint());
   return communicator;
 }
 
@@ -247,11 +246,11 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
       c.routes[route].encoded != (header.dtype() == WireHeader::ENCODED) ||
       found->second.received == found->second.segments.size() ||
       !(found->second.segments[found->second.received] == range)) {
-    Drop(message->peer,
-         absl::InvalidArgumentError(absl::StrCat(
-             "from rank ", header.sender(), ": slice ", route, ", hop ", visit,
-             ", elements ", range.begin, " to ", range.end,
-             ": not what was due in collective ", sequence_)));
+    peers_->Drop(message->peer,
+                 absl::InvalidArgumentError(absl::StrCat(
+                     "from rank ", header.sender(), ": slice ", route, ", hop ",
+                     visit, ", elements ", range.begin, " to ", range.end,
+                     ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
   Frame payload = std::move(message->payload);
@@ -261,7 +260,7 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
             c.codec->Decode({c.begin + range.begin, c.begin + range.end},
                             payload.view(), values.data());
         !s.ok()) {
-      Drop(message->peer, s);
+      peers_->Drop(message->peer, s);
       return absl::OkStatus();
     }
     payload = std::move(values);
@@ -353,12 +352,12 @@ absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
       continue;
     }
     const std::string peer((**frames)[0].view());
-    if (dropped_.contains(peer)) continue;
+    if (!peers_->Hears(peer)) continue;
     auto message = ParseData(*std::move(*frames), /*at_router=*/true);
     const absl::Status status =
         message.ok() ? CheckHeader(message->header) : message.status();
     if (!status.ok()) {
-      Drop(peer, status);
+      peers_->Drop(peer, status);
     } else if (message->header.sequence() == sequence_) {
       return message;
     } else {
@@ -386,13 +385,6 @@ absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
                                                    sequence_, " is under way"));
   }
   return absl::OkStatus();
-}
-
-void TcpCommunicator::Drop(const std::string& peer, const absl::Status& why) {
-  ++malformed_;
-  dropped_.insert(peer);
-  spdlog::warn("dropped peer {} of {}: {}", absl::BytesToHexString(peer),
-               endpoint(), std::string(why.message()));
 }
 
 int TcpCommunicator::Awaited(const Collective& c) const {

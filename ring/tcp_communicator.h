@@ -15,7 +15,7 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +25,7 @@
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
+#include "common/net/peer_filter.h"
 #include "common/net/socket.h"
 #include "common/timeline.h"
 #include "protos/cluster.pb.h"
@@ -75,7 +76,7 @@ class TcpCommunicator : public Communicator {
   // Of them, payloads on their way to where they are summed.
   int64_t gradient_bytes_sent() const { return gradient_bytes_; }
   // Messages that were not ours and were dropped.
-  int64_t malformed() const { return malformed_; }
+  int64_t malformed() const { return peers_->malformed(); }
 
  private:
   // What is still to come to this rank at one visit of one route: segments, in
@@ -132,7 +133,6 @@ class TcpCommunicator : public Communicator {
   // and counted; what comes too early is kept.
   absl::StatusOr<DataMessage> NextMessage(const Collective& c);
   absl::Status CheckHeader(const proto::WireHeader& header) const;
-  void Drop(const std::string& peer, const absl::Status& why);
   // The rank whose segments are due; -1: none.
   int Awaited(const Collective& c) const;
   absl::Status Late(const Collective& c) const;
@@ -144,12 +144,11 @@ class TcpCommunicator : public Communicator {
   std::vector<Node> nodes_;
   std::unique_ptr<LocalGroup> group_;
   std::unique_ptr<Socket> listener_;
+  std::optional<PeerFilter> peers_;              // of listener_
   std::map<int, std::unique_ptr<Socket>> next_;  // by rank
   uint64_t sequence_ = 0;                        // of the collective under way
   std::deque<DataMessage> early_;
-  std::set<std::string> dropped_;
   int64_t gradient_bytes_ = 0;
-  int64_t malformed_ = 0;
 };
 
 }  // namespace psring
