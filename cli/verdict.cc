@@ -303,10 +303,13 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
   if (errors.empty()) return;
   std::sort(errors.begin(), errors.end());
   const auto [worst, label] = errors.back();
+  const double median = (errors[(errors.size() - 1) / 2].first +
+                         errors[errors.size() / 2].first) /
+                        2;
   findings->push_back(absl::StrFormat(
       "psring predict, told how long each worker computed, misses the measured "
       "step by %.1f%%%s.",
-      100 * errors[errors.size() / 2].first,
+      100 * median,
       errors.size() == 1
           ? ""
           : absl::StrFormat(" in the median and by %.1f%% at most (%s)",

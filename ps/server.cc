@@ -54,8 +54,9 @@ absl::Status ServeAll(Shards& shards, Member& member,
         {{.job = job,
           .shard = static_cast<int>(i),
           .host_workers = host_workers,
-          .step_timeout = options.step_timeout,
-          .on_step = [&member](int64_t step) { member.ReportStep(step); },
+          .steps = {.step_timeout = options.step_timeout,
+                    .on_step =
+                        [&member](int64_t step) { member.ReportStep(step); }},
           .track = AddTrack(timeline, absl::StrCat("shard ", i))},
          *layout,
          places[i].range});

@@ -73,7 +73,8 @@ absl::Status ShardThread::ServeOn(Socket& socket,
     const PieceTable pieces(assignment.layout, assignment.range);
     auto turns = ReadUpdateLog(job.spec().replay_dir(), header, pieces.size());
     if (!turns.ok()) return turns.status();
-    options.replay = &replay.emplace(*std::move(turns), job.workers_size());
+    options.steps.replay =
+        &replay.emplace(*std::move(turns), job.workers_size());
   }
   const auto compression = ParseCompression(job.spec().compress());
   if (!compression.ok()) return compression.status();
@@ -85,7 +86,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
   if (!job.spec().record_dir().empty()) {
     auto writer = UpdateLogWriter::Create(job.spec().record_dir(), header);
     if (!writer.ok()) return writer.status();
-    options.record = &record.emplace(*std::move(writer));
+    options.steps.record = &record.emplace(*std::move(writer));
   }
   ShardServer server(socket, *doorbell_, options, assignment.layout, *shard_);
   absl::Status status = server.Run(stop_);

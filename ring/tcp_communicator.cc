@@ -1,23 +1,17 @@
 #include "ring/tcp_communicator.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
 #include "common/model/reduce.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
 
 using proto::WireHeader;
-
-// A peer that has done its part may be some collectives ahead.
-constexpr uint64_t kMaxAhead = 64;
 
 absl::string_view BytesOf(const float* data, Range range) {
   return {reinterpret_cast<const char*>(data + range.begin),
@@ -31,15 +25,16 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
     const std::string& address) {
   std::unique_ptr<TcpCommunicator> communicator(
       new TcpCommunicator(context, cancellation));
-  auto listener = Socket::Bind(context, address, 0, DataSocketOptions());
-  if (!listener.ok()) return listener.status();
-  communicator->listener_ = *std::move(listener);
+  auto inbox = SegmentInbox::Create(context, address);
+  if (!inbox.ok()) return inbox.status();
+  communicator->inbox_ = *std::move(inbox);
   return communicator;
 }
 
 void TcpCommunicator::Connect(const proto::Welcome& job, Track* track) {
   job_ = job;
   track_ = track;
+  inbox_->JoinJob(job.job_epoch());
 }
 
 void TcpCommunicator::UseNodes(std::vector<Node> nodes,
@@ -247,11 +242,11 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
       c.routes[route].encoded != (header.dtype() == WireHeader::ENCODED) ||
       found->second.received == found->second.segments.size() ||
       !(found->second.segments[found->second.received] == range)) {
-    Drop(message->peer,
-         absl::InvalidArgumentError(absl::StrCat(
-             "from rank ", header.sender(), ": slice ", route, ", hop ", visit,
-             ", elements ", range.begin, " to ", range.end,
-             ": not what was due in collective ", sequence_)));
+    inbox_->Drop(message->peer,
+                 absl::InvalidArgumentError(absl::StrCat(
+                     "from rank ", header.sender(), ": slice ", route, ", hop ",
+                     visit, ", elements ", range.begin, " to ", range.end,
+                     ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
   Frame payload = std::move(message->payload);
@@ -261,7 +256,7 @@ absl::Status TcpCommunicator::Receive(Collective& c) {
             c.codec->Decode({c.begin + range.begin, c.begin + range.end},
                             payload.view(), values.data());
         !s.ok()) {
-      Drop(message->peer, s);
+      inbox_->Drop(message->peer, s);
       return absl::OkStatus();
     }
     payload = std::move(values);
@@ -331,68 +326,18 @@ void TcpCommunicator::WriteToMembers(const Collective& c, Range range,
 }
 
 absl::StatusOr<DataMessage> TcpCommunicator::NextMessage(const Collective& c) {
-  const auto due = std::find_if(
-      early_.begin(), early_.end(),
-      [&](const DataMessage& m) { return m.header.sequence() == sequence_; });
-  if (due != early_.end()) {
-    DataMessage message = std::move(*due);
-    early_.erase(due);
-    return message;
-  }
   while (true) {
-    auto frames = listener_->TryReceive();
-    if (!frames.ok()) return frames.status();
-    if (!frames->has_value()) {
-      if (absl::Now() > c.deadline) return Late(c);
-      TimelineSpan span(track_, "await", {.peer_role = "worker"});
-      if (track_ != nullptr) span.args().peer = Awaited(c);
-      if (absl::Status s = Wait({listener_.get()}, cancellation_, c.deadline);
-          !s.ok()) {
-        return s;
-      }
-      continue;
-    }
-    const std::string peer((**frames)[0].view());
-    if (dropped_.contains(peer)) continue;
-    auto message = ParseData(*std::move(*frames), /*at_router=*/true);
-    const absl::Status status =
-        message.ok() ? CheckHeader(message->header) : message.status();
-    if (!status.ok()) {
-      Drop(peer, status);
-    } else if (message->header.sequence() == sequence_) {
-      return message;
-    } else {
-      early_.push_back(*std::move(message));
+    auto message = inbox_->TryNext(sequence_);
+    if (!message.ok()) return message.status();
+    if (message->has_value()) return **std::move(message);
+    if (absl::Now() > c.deadline) return Late(c);
+    TimelineSpan span(track_, "await", {.peer_role = "worker"});
+    if (track_ != nullptr) span.args().peer = Awaited(c);
+    if (absl::Status s = Wait({&inbox_->socket()}, cancellation_, c.deadline);
+        !s.ok()) {
+      return s;
     }
   }
-}
-
-absl::Status TcpCommunicator::CheckHeader(const WireHeader& header) const {
-  if (header.kind() != WireHeader::SEGMENT ||
-      (header.dtype() != WireHeader::FLOAT32 &&
-       header.dtype() != WireHeader::ENCODED)) {
-    return absl::InvalidArgumentError("not a segment of floats");
-  }
-  if (header.offset() > uint64_t{1} << 40) {
-    return absl::InvalidArgumentError("an offset beyond any model");
-  }
-  if (header.job_epoch() != job_.job_epoch()) {
-    return absl::InvalidArgumentError("a message of another job");
-  }
-  if (header.sequence() < sequence_ ||
-      header.sequence() > sequence_ + kMaxAhead) {
-    return absl::InvalidArgumentError(absl::StrCat("collective ",
-                                                   header.sequence(), ", but ",
-                                                   sequence_, " is under way"));
-  }
-  return absl::OkStatus();
-}
-
-void TcpCommunicator::Drop(const std::string& peer, const absl::Status& why) {
-  ++malformed_;
-  dropped_.insert(peer);
-  spdlog::warn("dropped peer {} of {}: {}", absl::BytesToHexString(peer),
-               endpoint(), std::string(why.message()));
 }
 
 int TcpCommunicator::Awaited(const Collective& c) const {

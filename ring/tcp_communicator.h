@@ -1,4 +1,4 @@
-// A ring over ZeroMQ: a socket that hears the node before, sockets to the
+// A ring over ZeroMQ: an inbox that hears the node before, sockets to the
 // agents of the next one (routes.h). Without shared memory every rank is a
 // node.
 //
@@ -12,10 +12,8 @@
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +29,7 @@
 #include "ring/communicator.h"
 #include "ring/local_group.h"
 #include "ring/routes.h"
+#include "ring/segment_inbox.h"
 
 namespace psring {
 
@@ -43,7 +42,7 @@ class TcpCommunicator : public Communicator {
       Context& context, const Cancellation& cancellation,
       const std::string& address);
 
-  const std::string& endpoint() const { return listener_->endpoint(); }
+  const std::string& endpoint() const { return inbox_->socket().endpoint(); }
 
   // The job is complete; before any collective. `track`: this thread's, or
   // null.
@@ -71,11 +70,11 @@ class TcpCommunicator : public Communicator {
                          absl::Time deadline) override;
 
   int64_t bytes_sent() const;
-  int64_t bytes_received() const { return listener_->bytes_received(); }
+  int64_t bytes_received() const { return inbox_->socket().bytes_received(); }
   // Of them, payloads on their way to where they are summed.
   int64_t gradient_bytes_sent() const { return gradient_bytes_; }
   // Messages that were not ours and were dropped.
-  int64_t malformed() const { return malformed_; }
+  int64_t malformed() const { return inbox_->malformed(); }
 
  private:
   // What is still to come to this rank at one visit of one route: segments, in
@@ -128,11 +127,8 @@ class TcpCommunicator : public Communicator {
   absl::Status OnContribution(Collective& c, int from, Range range,
                               Frame values);
   void WriteToMembers(const Collective& c, Range range, const void* values);
-  // A valid message of this collective: what is not valid is dropped, logged
-  // and counted; what comes too early is kept.
+  // Waits for a message of this collective.
   absl::StatusOr<DataMessage> NextMessage(const Collective& c);
-  absl::Status CheckHeader(const proto::WireHeader& header) const;
-  void Drop(const std::string& peer, const absl::Status& why);
   // The rank whose segments are due; -1: none.
   int Awaited(const Collective& c) const;
   absl::Status Late(const Collective& c) const;
@@ -143,13 +139,10 @@ class TcpCommunicator : public Communicator {
   Track* track_ = nullptr;
   std::vector<Node> nodes_;
   std::unique_ptr<LocalGroup> group_;
-  std::unique_ptr<Socket> listener_;
+  std::unique_ptr<SegmentInbox> inbox_;
   std::map<int, std::unique_ptr<Socket>> next_;  // by rank
   uint64_t sequence_ = 0;                        // of the collective under way
-  std::deque<DataMessage> early_;
-  std::set<std::string> dropped_;
   int64_t gradient_bytes_ = 0;
-  int64_t malformed_ = 0;
 };
 
 }  // namespace psring

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/compressed_exchange.h"
 #include "common/host_cores.h"
@@ -23,8 +22,8 @@
 #include "ring/nccl_exchange.h"
 #include "ring/ring_exchange.h"
 #include "spdlog/spdlog.h"
-#include "worker/buffers.h"
 #include "worker/load_dataset.h"
+#include "worker/resume.h"
 #include "worker/torch_device.h"
 #include "worker/trainer.h"
 #include "worker/worker_gpu.h"
@@ -67,7 +66,7 @@ class WorkerRun {
   absl::Status OpenGpu();
   absl::Status ConnectExchange();
   absl::Status ConnectNccl();
-  absl::Status LoadState(std::vector<FlatBuffer>* slots);
+  absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status Train();
   absl::Status Prepare();
   void SetThreads();
@@ -166,31 +165,10 @@ absl::Status WorkerRun::FindCheckpoint() {
   if (options_.checkpoint_dir.empty()) return absl::OkStatus();
   checkpoint_dir_ = std::filesystem::absolute(options_.checkpoint_dir);
   if (!options_.resume) return absl::OkStatus();
-  auto latest = LatestCheckpoint(checkpoint_dir_);
-  if (!latest.ok()) return latest.status();
-  resumed_from_ = *latest;
-  auto progress = VerifyCheckpoint(resumed_from_);
-  if (!progress.ok()) return progress.status();
-  const auto check = [&](const char* flag, const std::string& then,
-                         const std::string& now) {
-    return then == now ? absl::OkStatus()
-                       : absl::FailedPreconditionError(absl::StrCat(
-                             flag, ": ", resumed_from_, " was made with ", then,
-                             ", this run uses ", now));
-  };
-  absl::Status status = check("--model", progress->model, spec_.model());
-  status.Update(
-      check("--optimizer", progress->optimizer, spec_.optimizer().name()));
-  if (!status.ok()) return status;
-  if (progress->data != spec_.data() ||
-      progress->batch_size != spec_.batch_size() ||
-      progress->seed != spec_.seed()) {
-    spdlog::warn(
-        "{} was made with data {}, batch size {}, seed {}: this run goes on "
-        "with others, and differs from one that had not stopped",
-        resumed_from_, progress->data, progress->batch_size, progress->seed);
-  }
-  spec_.set_first_step(progress->step);
+  auto found = FindResumePoint(checkpoint_dir_, spec_);
+  if (!found.ok()) return found.status();
+  resumed_from_ = found->checkpoint;
+  spec_.set_first_step(found->step);
   return absl::OkStatus();
 }
 
@@ -340,36 +318,14 @@ absl::Status WorkerRun::Prepare() {
   return exchange_->CheckSaveDirectory(checkpoint_dir_, StepDeadline());
 }
 
-// Rank 0 reads; everybody else gets it from there. With local steps, where the
-// optimizer's state is every worker's own, all go on with what rank 0 has
-// saved.
-absl::Status WorkerRun::LoadState(std::vector<FlatBuffer>* slots) {
+// The optimizer's state, where this worker reads it, and the model's into the
+// model. Rank 0 reads; everybody else gets it from there. With local steps,
+// where the optimizer's state is every worker's own, all go on with what rank 0
+// has saved.
+absl::StatusOr<std::vector<FlatBuffer>> WorkerRun::ReadState() {
   const bool reads = job().rank() == 0 || takes_local_steps();
-  if (resumed_from_.empty() || !reads) return absl::OkStatus();
-  auto optimizer = Optimizer::Create(plan_.optimizer);
-  if (!optimizer.ok()) return optimizer.status();
-  std::vector<float*> pointers;
-  for (int i = 0; i < optimizer->num_slots(); ++i) {
-    auto slot = FlatBuffer::Create(flat_->layout.num_elements());
-    if (!slot.ok()) return slot.status();
-    slots->push_back(*std::move(slot));
-    pointers.push_back(slots->back().data());
-  }
-  std::vector<ExtraTensor> extras;
-  if (absl::Status s = ReadStateFiles(
-          resumed_from_, flat_->layout, optimizer->slot_names(),
-          flat_->parameters.data(), absl::MakeSpan(pointers), &extras);
-      !s.ok()) {
-    return s;
-  }
-  spdlog::info("resumes from {}", resumed_from_);
-  if (compresses()) {
-    spdlog::warn(
-        "--compress={}: what was lost before is not in a checkpoint, so this "
-        "run differs from one that had not stopped",
-        spec_.compress());
-  }
-  return SetBuffers(*model_, extras);
+  if (resumed_from_.empty() || !reads) return std::vector<FlatBuffer>();
+  return LoadState(resumed_from_, spec_, *flat_, *model_);
 }
 
 absl::Status WorkerRun::Train() {
@@ -386,11 +342,11 @@ absl::Status WorkerRun::Train() {
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = checkpoint_dir_,
                    .checkpoint_every = options_.checkpoint_every});
-  std::vector<FlatBuffer> slots;
   if (gpu_ != nullptr) gpu_->Download(*flat_);
-  if (absl::Status s = LoadState(&slots); !s.ok()) return s;
+  auto slots = ReadState();
+  if (!slots.ok()) return slots.status();
   if (gpu_ != nullptr) gpu_->Upload(*flat_);
-  if (absl::Status s = exchange_->Join(std::move(slots), StepDeadline());
+  if (absl::Status s = exchange_->Join(*std::move(slots), StepDeadline());
       !s.ok()) {
     return s;
   }

@@ -1,14 +1,12 @@
 #include "common/cluster/coordinator.h"
 
 #include <future>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
-#include "spdlog/spdlog.h"
+#include "common/net/peer_filter.h"
 
 namespace psring {
 namespace {
@@ -35,21 +33,17 @@ void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
   }
 }
 
-// Hands every message that is there to the membership. A peer that sends
-// anything else is named once, and heard no more.
-void Serve(Socket& socket, Membership& membership,
-           std::set<std::string>& dropped) {
+// Hands every message that is there to the membership.
+void Serve(Socket& socket, Membership& membership, PeerFilter& peers) {
   while (true) {
     auto frames = socket.TryReceive();
     if (!frames.ok() || !frames->has_value()) return;
     const std::string peer((**frames)[0].view());
-    if (dropped.contains(peer)) continue;
+    if (!peers.Hears(peer)) continue;
     proto::ControlMessage message;
     if ((*frames)->size() != 2 ||
         !message.ParseFromString(std::string((**frames)[1].view()))) {
-      dropped.insert(peer);
-      spdlog::warn("dropped peer {} of {}: not a control message",
-                   absl::BytesToHexString(peer), socket.endpoint());
+      peers.Drop(peer, absl::InvalidArgumentError("not a control message"));
       continue;
     }
     SendAll(socket, membership.OnMessage(absl::Now(), peer, message));
@@ -90,11 +84,11 @@ Coordinator::~Coordinator() {
 
 void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
   Membership membership(options, absl::Now());
-  std::set<std::string> dropped;
+  PeerFilter peers(socket.endpoint());
   absl::Time next_tick = absl::Now();
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    Serve(socket, membership, dropped);
+    Serve(socket, membership, peers);
     if (absl::Now() < next_tick) continue;
     next_tick = absl::Now() + kTick;
     SendAll(socket, membership.OnTick(absl::Now()));
@@ -102,7 +96,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
   const absl::Time end = absl::Now() + kLastWord;
   while (!membership.over() && absl::Now() < end) {
     Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-    Serve(socket, membership, dropped);
+    Serve(socket, membership, peers);
   }
   if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
 }

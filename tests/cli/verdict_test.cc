@@ -142,7 +142,8 @@ TEST(Findings, TellHowFarThePredictorIsOff) {
               Contains(HasSubstr("misses the measured step by 2.0%.")));
   predict(2, 0.9);
   EXPECT_THAT(Findings(comparison),
-              Contains(HasSubstr("and by 10.0% at most (ring)")));
+              Contains(HasSubstr("by 6.0% in the median and by 10.0% at most "
+                                 "(ring)")));
 }
 
 TEST(Verdicts, OneWayIsComparedWithNothing) {

@@ -72,7 +72,7 @@ absl::Status RunTestServer(const Coordinator& coordinator,
       shards[mine++]->Serve({{.job = job,
                               .shard = static_cast<int>(i),
                               .host_workers = host_workers,
-                              .step_timeout = options.step_timeout},
+                              .steps = {.step_timeout = options.step_timeout}},
                              layout,
                              places[i].range});
     }

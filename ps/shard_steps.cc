@@ -1,0 +1,257 @@
+#include "ps/shard_steps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/membership.h"
+#include "common/model/job_plan.h"
+
+namespace psring {
+namespace {
+
+// Of a worker's piece; worker -1: of all workers'.
+SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece) {
+  return {.step = step,
+          .bytes = piece.range.size() * static_cast<int64_t>(sizeof(float)),
+          .bucket = piece.bucket,
+          .peer = worker,
+          .peer_role = "worker"};
+}
+
+}  // namespace
+
+ShardSteps::ShardSteps(const ShardStepsParts& parts,
+                       const ShardStepsOptions& options)
+    : parts_(parts),
+      options_(options),
+      spec_(parts.job.spec()),
+      bsp_(spec_.sync() == proto::BSP),
+      rule_(spec_, parts.job.workers_size(), parts.layout, parts.pieces,
+            parts.shard),
+      late_gradients_(parts.job.workers_size(), 0) {
+  const int num_workers = parts.job.workers_size();
+  const StepGate gate(spec_.sync(), spec_.staleness(), num_workers,
+                      FirstExchange(spec_), spec_.backup_workers());
+  for (int i = 0; i < parts.pieces.size(); ++i) {
+    states_.push_back(
+        {i, parts.pieces[i], gate, std::vector<Push>(num_workers)});
+  }
+}
+
+absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
+                                Push push) {
+  PieceState& state = states_[piece];
+  if (options_.replay == nullptr || step < state.gate.clock(worker)) {
+    return Take(state, worker, step, std::move(push));
+  }
+  return HoldBack(state, {worker, step}, std::move(push));
+}
+
+absl::Status ShardSteps::OnPull(int piece, int worker,
+                                const std::string& peer) {
+  PieceState& state = states_[piece];
+  if (options_.replay == nullptr) {
+    TakePull(state, worker, peer);
+    return absl::OkStatus();
+  }
+  Push pull;
+  pull.peer = peer;
+  return HoldBack(state, {worker, kPullTurn}, std::move(pull));
+}
+
+absl::Status ShardSteps::HoldBack(PieceState& state, UpdateTurn turn,
+                                  Push push) {
+  absl::Status held = options_.replay->Hold(state.index, turn, std::move(push));
+  if (!held.ok()) return held;
+  StartWaiting(state);
+  failure_.Update(TakeRecorded(state));
+  return absl::OkStatus();
+}
+
+// Takes what has been held back, as far as the recording goes on with it.
+absl::Status ShardSteps::TakeRecorded(PieceState& state) {
+  while (true) {
+    auto next = options_.replay->TakeNext(state.index);
+    if (!next.ok()) return next.status();
+    if (!next->has_value()) return absl::OkStatus();
+    const UpdateTurn turn = (*next)->turn;
+    state.waiting_since = absl::InfiniteFuture();
+    if (turn.step == kPullTurn) {
+      TakePull(state, turn.worker, (*next)->push.peer);
+    } else {
+      absl::Status taken =
+          Take(state, turn.worker, turn.step, std::move((*next)->push));
+      if (!taken.ok()) return taken;
+    }
+    if (state.gate.anyone_waiting()) StartWaiting(state);
+    if (options_.replay->holds_any(state.index)) StartWaiting(state);
+  }
+}
+
+void ShardSteps::StartWaiting(PieceState& state) {
+  state.waiting_since = std::min(state.waiting_since, absl::Now());
+}
+
+// Parameters leave at the state that others' updates have brought about.
+void ShardSteps::TakePull(PieceState& state, int worker,
+                          const std::string& peer) {
+  if (options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, kPullTurn}));
+  }
+  ReplyParameters(state, peer, worker, -1);
+}
+
+absl::Status ShardSteps::Take(PieceState& state, int worker, int64_t step,
+                              Push push) {
+  const StepGate::Verdict verdict = state.gate.OnPush(worker, step);
+  const bool taken = verdict == StepGate::Verdict::kAccept ||
+                     verdict == StepGate::Verdict::kLate;
+  if (taken && options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, step}));
+  }
+  switch (verdict) {
+    case StepGate::Verdict::kTooEarly:
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
+                       state.piece.bucket, " out of turn"));
+    case StepGate::Verdict::kRepeat:
+      // It has counted; if its answer has gone, it may have been lost. Nothing
+      // is lost in an arena.
+      if (!state.gate.waiting(worker) && !push.in_arena) {
+        ReplyParameters(state, push.peer, worker, step);
+      }
+      return absl::OkStatus();
+    case StepGate::Verdict::kLate:
+      push.payload = Frame();
+      state.pushes[worker] = std::move(push);
+      AnswerLate(state, worker);
+      return absl::OkStatus();
+    case StepGate::Verdict::kAccept:
+      break;
+  }
+  if (options_.on_step && step > step_) options_.on_step(step_ = step);
+  state.pushes[worker] = std::move(push);
+  StartWaiting(state);
+  if (!bsp_) ApplyOne(state, worker, step);
+  ReleaseWorkers(state);
+  return absl::OkStatus();
+}
+
+void ShardSteps::ReleaseWorkers(PieceState& state) {
+  while (true) {
+    const std::vector<int> released = state.gate.Release();
+    if (released.empty()) return;
+    if (bsp_) ApplyStep(state, released);
+    for (int w : released) Answer(state, w, /*in_place=*/bsp_);
+    for (int w : state.gate.ReleaseLate()) AnswerLate(state, w);
+    // Whoever stays behind has been waiting since now at the latest.
+    state.waiting_since =
+        state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
+  }
+}
+
+void ShardSteps::ApplyOne(PieceState& state, int worker, int64_t step) {
+  TimelineSpan span(parts_.track, "update", ArgsOf(worker, step, state.piece));
+  Push& push = state.pushes[worker];
+  rule_.ApplyOne(state.index, step, {worker, push.gradient});
+  push.payload = Frame();
+}
+
+// These workers' gradients close the step. They are released by it, so those of
+// this host get their parameters in the same pass.
+void ShardSteps::ApplyStep(PieceState& state, const std::vector<int>& workers) {
+  std::vector<UpdateRule::Contribution> contributions;
+  std::vector<float*> copies;
+  for (int w : workers) {
+    contributions.push_back({w, state.pushes[w].gradient});
+    if (!state.pushes[w].in_arena) continue;
+    copies.push_back(parts_.host.parameters(w, state.piece.range.begin));
+  }
+  const int64_t step = state.gate.clock(workers[0]) - 1;
+  TimelineSpan span(parts_.track, "update", ArgsOf(-1, step, state.piece));
+  rule_.ApplyMean(state.index, step, contributions, copies);
+  span.End();
+  for (int w : workers) state.pushes[w].payload = Frame();
+}
+
+void ShardSteps::AnswerLate(PieceState& state, int worker) {
+  ++late_gradients_[worker];
+  state.pushes[worker].payload = Frame();
+  Answer(state, worker, /*in_place=*/false);
+}
+
+// The worker that waits gets the parameters: into its arena, where nobody uses
+// them until all of its answers are there, or by message. `in_place`: they are
+// in its arena already.
+void ShardSteps::Answer(PieceState& state, int worker, bool in_place) {
+  TimelineSpan span(parts_.track, "answer",
+                    ArgsOf(worker, state.gate.clock(worker) - 1, state.piece));
+  const Push& push = state.pushes[worker];
+  if (!push.in_arena) {
+    ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);
+    return;
+  }
+  rule_.OnRead(state.index, worker);
+  const Range range = state.piece.range;
+  if (!in_place) {
+    std::memcpy(parts_.host.parameters(worker, range.begin),
+                parts_.shard.parameters(range.begin),
+                range.size() * sizeof(float));
+  }
+  parts_.host.Answer(worker, state.gate.next_step(worker));
+}
+
+void ShardSteps::ReplyParameters(PieceState& state, const std::string& peer,
+                                 int worker, int64_t step) {
+  rule_.OnRead(state.index, worker);
+  const float* data = parts_.shard.parameters(state.piece.range.begin);
+  const size_t bytes = state.piece.range.size() * sizeof(float);
+  // In bsp these parameters change only when every worker has pushed the next
+  // step, and a worker pushes only when all its answers are there: they can be
+  // sent from where they lie. Otherwise others may change them at once.
+  parts_.replies.Parameters(
+      peer, state.piece, step, state.gate.next_step(worker),
+      bsp_ && spec_.backup_workers() == 0
+          ? Frame::Borrow(data, bytes)
+          : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
+}
+
+// Whom the workers that wait for an answer wait for.
+std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
+  if (options_.replay != nullptr && options_.replay->holds_any(state.index)) {
+    return options_.replay->awaited(state.index);
+  }
+  const std::vector<int> workers = state.gate.Awaited();
+  if (workers.empty()) return std::nullopt;
+  return UpdateTurn{workers.front(), state.gate.awaited_step()};
+}
+
+absl::Status ShardSteps::CheckDeadlines(
+    absl::Time now, absl::Span<const absl::Time> last_message) const {
+  for (const PieceState& state : states_) {
+    if (now - state.waiting_since <= options_.step_timeout) continue;
+    const std::optional<UpdateTurn> awaited = AwaitedOf(state);
+    if (!awaited.has_value()) {  // workers skip steps that nobody has closed
+      return absl::InternalError(absl::StrCat(
+          "all workers have left out step ", state.gate.awaited_step(),
+          " of bucket ", state.piece.bucket));
+    }
+    const int worker = awaited->worker;
+    return absl::DeadlineExceededError(absl::StrCat(
+        Describe(parts_.job.workers(worker)),
+        awaited->step == kPullTurn
+            ? " has not asked for parameters"
+            : absl::StrCat(" has not pushed step ", awaited->step),
+        ", bucket ", state.piece.bucket, " within ",
+        absl::FormatDuration(options_.step_timeout), "; its last message came ",
+        absl::FormatDuration(
+            absl::Trunc(now - last_message[worker], absl::Milliseconds(100))),
+        " ago"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

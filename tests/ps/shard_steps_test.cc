@@ -1,0 +1,171 @@
+#include "ps/shard_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kElements = 32;
+constexpr int kWorkers = 2;
+
+// One piece of 32 parameters, all 1, and plain sgd with lr 0.5. The workers are
+// elsewhere, and nobody hears the answers.
+class ShardStepsTest : public ::testing::Test {
+ protected:
+  ShardStepsTest() {
+    for (int w = 0; w < kWorkers; ++w) {
+      proto::Process& worker = *job_.add_workers();
+      worker.set_role(proto::WORKER);
+      worker.set_rank(w);
+    }
+    proto::JobSpec& spec = *job_.mutable_spec();
+    spec.set_sync(proto::BSP);
+    spec.mutable_optimizer()->set_name("sgd");
+    spec.mutable_optimizer()->set_lr(0.5);
+    spec.mutable_optimizer()->mutable_schedule()->set_kind("constant");
+    proto::TensorShape shape;
+    shape.set_name("t");
+    shape.add_shape(kElements);
+    layout_ = std::make_unique<Layout>(*Layout::Create({shape}, 1 << 20));
+    pieces_ = std::make_unique<PieceTable>(*layout_, Range{0, kElements});
+    shard_ = std::make_unique<Shard>(
+        *Shard::Create({0, kElements}, *Optimizer::Create(spec.optimizer())));
+    const std::vector<float> ones(kElements, 1.0f);
+    shard_->Set(0, {0, kElements}, ones.data());
+    socket_ = *Socket::Bind(context_, "127.0.0.1", 0);
+    replies_ = std::make_unique<ShardReplies>(*socket_, job_);
+  }
+
+  proto::JobSpec& spec() { return *job_.mutable_spec(); }
+
+  void Start(const ShardStepsOptions& options = {}) {
+    steps_.emplace(
+        ShardStepsParts{job_, *layout_, *pieces_, *shard_, host_, *replies_},
+        options);
+  }
+
+  absl::Status PushOf(int worker, int64_t step, float gradient) {
+    const std::vector<float> values(kElements, gradient);
+    Push push;
+    push.peer = "nobody";
+    push.payload = Frame::OfSize(kElements * sizeof(float));
+    std::memcpy(push.payload.data(), values.data(), push.payload.size());
+    push.gradient = push.payload.data();
+    return steps_->OnPush(0, worker, step, std::move(push));
+  }
+
+  float parameter() { return shard_->parameters(0)[kElements - 1]; }
+
+  proto::Welcome job_;
+  std::unique_ptr<Layout> layout_;
+  std::unique_ptr<PieceTable> pieces_;
+  std::unique_ptr<Shard> shard_;  // outlives the context: is sent from
+  Context context_;
+  std::unique_ptr<Socket> socket_;
+  std::unique_ptr<ShardReplies> replies_;
+  HostLink host_{{}, 0, {0}};
+  std::optional<ShardSteps> steps_;
+};
+
+TEST_F(ShardStepsTest, BspUpdatesOnceEveryWorkerHasPushed) {
+  Start();
+  ASSERT_TRUE(PushOf(1, 0, 3.0f).ok());
+  EXPECT_EQ(parameter(), 1.0f);
+  ASSERT_TRUE(PushOf(1, 0, 3.0f).ok());  // a repeat
+  EXPECT_EQ(parameter(), 1.0f);
+  ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.0f);  // 1 - 0.5 * (1 + 3) / 2
+}
+
+TEST_F(ShardStepsTest, AsyncUpdatesWithEveryPush) {
+  spec().set_sync(proto::ASYNC);
+  Start();
+  ASSERT_TRUE(PushOf(1, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.5f);
+  ASSERT_TRUE(PushOf(1, 1, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.0f);
+}
+
+TEST_F(ShardStepsTest, APushOutOfTurnIsRefused) {
+  Start();
+  EXPECT_EQ(PushOf(0, 1, 1.0f).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(parameter(), 1.0f);
+}
+
+TEST_F(ShardStepsTest, AGradientAfterItsStepHasClosedIsCountedAndDropped) {
+  spec().set_backup_workers(1);
+  Start();
+  ASSERT_TRUE(PushOf(1, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.5f);
+  ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.5f);
+  EXPECT_THAT(steps_->late_gradients(), ElementsAre(1, 0));
+}
+
+TEST_F(ShardStepsTest, TellsEachStepOnce) {
+  std::vector<int64_t> told;
+  Start({.on_step = [&](int64_t step) { told.push_back(step); }});
+  for (int64_t step : {0, 1}) {
+    for (int w : {0, 1}) ASSERT_TRUE(PushOf(w, step, 1.0f).ok());
+  }
+  EXPECT_THAT(told, ElementsAre(0, 1));
+}
+
+TEST_F(ShardStepsTest, NamesTheWorkerThatHoldsOthersUp) {
+  Start({.step_timeout = absl::Seconds(60)});
+  const absl::Time start = absl::Now();
+  const std::vector<absl::Time> last_message(kWorkers, start);
+  const absl::Time late = start + absl::Minutes(2);
+  EXPECT_TRUE(steps_->CheckDeadlines(late, last_message).ok());
+  ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
+  EXPECT_TRUE(steps_->CheckDeadlines(start, last_message).ok());
+  const absl::Status status = steps_->CheckDeadlines(late, last_message);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("worker 1"),
+                    HasSubstr("has not pushed step 0, bucket 0 within 1m"),
+                    HasSubstr("its last message came 2m ago")));
+}
+
+TEST_F(ShardStepsTest, AReplayTakesPushesInTheirRecordedTurn) {
+  spec().set_sync(proto::ASYNC);
+  Replay replay({{{1, 0}, {0, 0}}}, kWorkers);
+  Start({.replay = &replay});
+  ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 1.0f);
+  const absl::Time now = absl::Now();
+  EXPECT_THAT(
+      std::string(steps_
+                      ->CheckDeadlines(now + absl::Minutes(2),
+                                       std::vector<absl::Time>(kWorkers, now))
+                      .message()),
+      HasSubstr("worker 1"));
+  ASSERT_TRUE(PushOf(1, 0, 1.0f).ok());
+  EXPECT_EQ(parameter(), 0.0f);
+  EXPECT_TRUE(steps_->failure().ok());
+}
+
+TEST_F(ShardStepsTest, FailsOnceTheRecordingCannotBeRepeated) {
+  spec().set_sync(proto::ASYNC);
+  Replay replay({{{0, 0}}}, kWorkers);
+  Start({.replay = &replay});
+  ASSERT_TRUE(PushOf(0, 7, 1.0f).ok());
+  EXPECT_EQ(steps_->failure().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace psring

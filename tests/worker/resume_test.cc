@@ -1,0 +1,114 @@
+#include "worker/resume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/common/model/test_directory.h"
+#include "worker/buffers.h"
+#include "worker/checkpoint.h"
+#include "worker/flat_parameters.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A run of a model with buffers, and with one slot of optimizer state, that has
+// stopped after step 7.
+class ResumeTest : public ::testing::Test {
+ protected:
+  ResumeTest() {
+    spec_.set_model("norm");
+    spec_.set_data("digits");
+    spec_.set_batch_size(8);
+    spec_.set_compress("none");
+    spec_.mutable_optimizer()->set_name("momentum");
+    spec_.mutable_optimizer()->set_momentum(0.5);
+    module_->running_mean.fill_(2.5);
+    flat_ = FlatOf(*module_);
+    for (float& p : flat_->parameters.span()) p = 1.5f;
+  }
+
+  static FlatModel FlatOf(const torch::nn::Module& module) {
+    return *FlatModel::Create(*Layout::Create(ShapesOf(module), 1 << 20));
+  }
+
+  void Stop() {
+    const Layout& layout = flat_->layout;
+    const std::vector<std::string> slots = {"momentum_buffer"};
+    const std::vector<float> momentum(layout.num_elements(), 0.25f);
+    Progress progress;
+    progress.step = 7;
+    progress.model = spec_.model();
+    progress.data = spec_.data();
+    progress.batch_size = spec_.batch_size();
+    progress.optimizer = spec_.optimizer().name();
+    const absl::Status status = WriteCheckpoint(
+        directory_, {progress, layout, slots, BuffersOf(*module_)},
+        [&](const std::string& directory) {
+          const float* slot = momentum.data();
+          return WriteStateRange(directory, layout, slots,
+                                 {0, layout.num_elements()},
+                                 flat_->parameters.data(), {slot});
+        });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  const std::string directory_ = testing::TestDirectory();
+  proto::JobSpec spec_;
+  torch::nn::BatchNorm1d module_{20};
+  std::optional<FlatModel> flat_;
+};
+
+TEST_F(ResumeTest, GoesOnWithWhatWasSaved) {
+  Stop();
+  const auto found = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->step, 7);
+  torch::nn::BatchNorm1d module{20};
+  FlatModel flat = FlatOf(*module);
+  auto slots = LoadState(found->checkpoint, spec_, flat, *module);
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  EXPECT_EQ(flat.parameters.data()[0], 1.5f);
+  ASSERT_EQ(slots->size(), 1u);
+  EXPECT_EQ((*slots)[0].size(), flat.layout.num_elements());
+  EXPECT_EQ((*slots)[0].data()[0], 0.25f);
+  EXPECT_EQ(module->running_mean[19].item<float>(), 2.5f);
+}
+
+TEST_F(ResumeTest, WithoutACheckpointThereIsNowhereToGoOn) {
+  EXPECT_EQ(FindResumePoint(directory_, spec_).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {
+  Stop();
+  proto::JobSpec other_model = spec_;
+  other_model.set_model("lenet");
+  const absl::Status model = FindResumePoint(directory_, other_model).status();
+  EXPECT_EQ(model.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(model.message()),
+              AllOf(HasSubstr("--model: "),
+                    HasSubstr(" was made with norm, this run uses lenet")));
+  proto::JobSpec other_optimizer = spec_;
+  other_optimizer.mutable_optimizer()->set_name("adam");
+  const absl::Status optimizer =
+      FindResumePoint(directory_, other_optimizer).status();
+  EXPECT_EQ(optimizer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(optimizer.message()), HasSubstr("--optimizer: "));
+}
+
+TEST_F(ResumeTest, MayGoOnWithOtherData) {
+  Stop();
+  spec_.set_data("mnist");
+  spec_.set_batch_size(16);
+  EXPECT_TRUE(FindResumePoint(directory_, spec_).ok());
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,40 @@
+// Where a run that has stopped goes on: which checkpoint, and its state.
+#ifndef PSRING_WORKER_RESUME_H_
+#define PSRING_WORKER_RESUME_H_
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model/flat_model.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+struct ResumePoint {
+  std::string checkpoint;  // its directory
+  int64_t step = 0;        // the first that is still to be made
+};
+
+// The newest checkpoint in `directory`, if a run of `spec` can go on from it.
+// Blocks while it reads every file of it. Errors are LatestCheckpoint's and
+// VerifyCheckpoint's; FAILED_PRECONDITION names the flag, model or optimizer,
+// that was another. Other data, batch sizes and seeds are logged as a warning.
+absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
+                                            const proto::JobSpec& spec);
+
+// Reads what FindResumePoint has found: parameters into `flat`, the model's
+// buffers into `model`. Returns the optimizer's state, one flat model a slot in
+// the order of Optimizer::slot_names. Blocks. Errors are ReadStateFiles' and
+// SetBuffers'; RESOURCE_EXHAUSTED without memory for the slots.
+absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,
+                                                  const proto::JobSpec& spec,
+                                                  FlatModel& flat,
+                                                  torch::nn::Module& model);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_RESUME_H_
