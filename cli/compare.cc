@@ -85,6 +85,7 @@ std::string WhatIsKept(const ComparePlan& plan, const Runs& runs) {
 // Makes the runs that are missing. An error after a message: the exit code.
 std::optional<int> RunAll(const ComparePlan& plan, StudyFolder* study,
                           Runs* runs) {
+  if (NumFinished(*runs) == runs->size()) return std::nullopt;
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   const auto predictor = RunPredictor::Create(plan.job.worker_flags);

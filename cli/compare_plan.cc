@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -179,11 +178,7 @@ absl::Status CheckNoAxis(const Args& flags) {
   for (const std::string& flag : flags) {
     for (const Axis& axis : Axes()) {
       const char* taken = axis.worker_flag;
-      if (taken == nullptr ||
-          (flag != taken &&
-           !absl::StartsWith(flag, absl::StrCat(taken, "=")))) {
-        continue;
-      }
+      if (taken == nullptr || !IsFlag(flag, taken)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           flag, " is what the study varies: give ", axis.flag, " before `--`"));
     }

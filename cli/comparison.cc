@@ -177,15 +177,12 @@ std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
 }
 
 std::optional<StepPrediction> PredictionOf(const Variant& variant) {
-  StepPrediction prediction;
   for (const RunResult& run : variant.runs) {
     if (!run.predicted_step_s || StepSeconds(run) <= 0) return std::nullopt;
-    prediction.predicted_s += *run.predicted_step_s;
-    prediction.measured_s += StepSeconds(run);
   }
-  const auto runs = static_cast<double>(variant.runs.size());
-  return StepPrediction{prediction.predicted_s / runs,
-                        prediction.measured_s / runs};
+  const Spread predicted = SpreadOf(
+      variant, [](const RunResult& run) { return *run.predicted_step_s; });
+  return StepPrediction{predicted.mean, SpreadOf(variant, StepSeconds).mean};
 }
 
 }  // namespace psring

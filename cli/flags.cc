@@ -5,6 +5,8 @@
 #include <iostream>
 #include <system_error>
 
+#include "absl/strings/strip.h"
+
 namespace psring {
 namespace {
 
@@ -16,6 +18,15 @@ std::filesystem::path BinaryRoot() {
 }
 
 }  // namespace
+
+bool IsFlag(absl::string_view arg, absl::string_view name) {
+  return absl::ConsumePrefix(&arg, name) && (arg.empty() || arg[0] == '=');
+}
+
+bool HasFlag(const Args& args, absl::string_view name) {
+  return std::any_of(args.begin(), args.end(),
+                     [&](const std::string& arg) { return IsFlag(arg, name); });
+}
 
 std::optional<int> ParseFlags(CLI::App& app, const Args& args) {
   Args reversed(args.rbegin(), args.rend());  // as CLI11 wants them

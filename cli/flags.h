@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace psring {
 
 using Args = std::vector<std::string>;
@@ -22,6 +24,12 @@ std::optional<int> ParseFlags(CLI::App& app, const Args& args);
 
 // The line that ParseFlags prints, for errors that it cannot see.
 int UsageError(const CLI::App& app, const std::string& what);
+
+// Whether `arg` gives the flag `name`, by itself ("--seed") or with a value
+// ("--seed=3").
+bool IsFlag(absl::string_view arg, absl::string_view name);
+// Whether any of them does.
+bool HasFlag(const Args& args, absl::string_view name);
 
 // Where the processes' programs are: beside this one, unless the hidden flags
 // --ps-binary, --worker-binary and --rank-binary, which tests use, say

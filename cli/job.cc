@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/flags.h"
 #include "cli/machine.h"
 #include "cli/temp_dir.h"
 
@@ -17,15 +18,6 @@ constexpr const char* kLaunchersFlags[] = {
     "--mode",    "--coordinator",           "--workers", "--host-coordinator",
     "--servers", "--coordinator-port-file", "--rank",    "--metrics-dir",
     "--timeline"};
-
-bool IsFlag(const std::string& arg, const std::string& flag) {
-  return arg == flag || arg.rfind(flag + "=", 0) == 0;
-}
-
-bool Contains(const std::vector<std::string>& args, const std::string& flag) {
-  return std::any_of(args.begin(), args.end(),
-                     [&](const std::string& arg) { return IsFlag(arg, flag); });
-}
 
 // A command line that begins with what leads to its process's host.
 Command StartOf(const std::string& name, const std::string& binary,
@@ -69,7 +61,7 @@ Command WorkerCommand(const Job& job, int rank, int coordinator_port) {
                             job.worker_prefixes, rank);
   command.argv.push_back(absl::StrCat("--mode=", job.mode));
   AppendCommonFlags(job, rank, coordinator_port, &command.argv);
-  if (job.threads_per_worker >= 0 && !Contains(job.worker_flags, "--threads")) {
+  if (job.threads_per_worker >= 0 && !HasFlag(job.worker_flags, "--threads")) {
     const int threads = job.threads_per_worker > 0
                             ? job.threads_per_worker
                             : std::max(1, NumCores() / job.workers);
@@ -93,7 +85,7 @@ std::optional<int> ReadPort(const std::string& path) {
 
 absl::Status CheckFlags(const std::vector<std::string>& flags) {
   for (const char* flag : kLaunchersFlags) {
-    if (!Contains(flags, flag)) continue;
+    if (!HasFlag(flags, flag)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag,
                      " is the launcher's to give, not a flag after `--`; "

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/flags.h"
+#include "common/model/layout.h"
 #include "predict/scenario.h"
 
 namespace psring {
@@ -25,7 +26,7 @@ struct PredictFlags {
   int threads = 0;
   std::string measure = "5s";
   int64_t parameters = 0;
-  double bucket_mb = 25;
+  double bucket_mb = kDefaultBucketBytes >> 20;
   std::string compute;
   double forward_share = 1.0 / 3;
   std::string update;  // bytes a second

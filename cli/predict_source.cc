@@ -119,6 +119,7 @@ bool HasFault(const json& run) {
 std::vector<double> BusyTimes(const json& run) {
   std::vector<double> times;
   for (const json& worker : run.value("step_seconds", json::object())) {
+    if (!worker.is_object()) continue;
     for (const json& seconds : worker.value("busy", json::array())) {
       if (seconds.is_number()) times.push_back(seconds.get<double>());
     }

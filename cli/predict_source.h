@@ -25,9 +25,8 @@ struct PredictSource {
 
 // report.json of `psring compare`: the model, and how long its fastest run's
 // workers computed; where it does not tell, the times of that run's steps.
-// bench.json of `psring bench
-// --hosts`: the slowest link. NOT_FOUND, or DATA_LOSS, which names the file and
-// the field that is missing or wrong.
+// bench.json of `psring bench --hosts`: the slowest link. NOT_FOUND, or
+// DATA_LOSS, which names the file and the field that is missing or wrong.
 absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 
 // One worker by itself on this host, for `budget` of training and at least four

@@ -3,20 +3,16 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
 #include "bench/hosts.h"
 #include "bench/predicted.h"
 #include "cli/link_spec.h"
 #include "cli/predict_study.h"
+#include "common/model/layout.h"
 #include "predict/predict_step.h"
 #include "predict/update_rate.h"
 
 namespace psring {
 namespace {
-
-// The worker's --bucket-mb.
-constexpr double kBucketBytes = 25 << 20;
 
 // With these a step exchanges something else, or at other times.
 constexpr const char* kChangesTheExchange[] = {
@@ -30,14 +26,6 @@ constexpr int kSteps = 200;
 constexpr double kNoLinkBitsPerS = 1e15;
 // Until a thread that waits for another of its host goes on.
 constexpr double kWakeSeconds = 5e-6;
-
-bool Changes(const std::string& flag) {
-  return std::any_of(std::begin(kChangesTheExchange),
-                     std::end(kChangesTheExchange), [&](const char* name) {
-                       return flag == name ||
-                              absl::StartsWith(flag, std::string(name) + "=");
-                     });
-}
 
 // Nothing unless all hosts' links are alike.
 std::optional<Hardware> HardwareOf(const Point& point, int workers) {
@@ -74,8 +62,9 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
   if (!rate.ok()) return rate.status();
   RunPredictor predictor;
   predictor.update_bytes_per_s_ = *rate;
-  predictor.exchange_as_by_default_ =
-      std::none_of(worker_flags.begin(), worker_flags.end(), Changes);
+  predictor.exchange_as_by_default_ = std::none_of(
+      std::begin(kChangesTheExchange), std::end(kChangesTheExchange),
+      [&](const char* name) { return HasFlag(worker_flags, name); });
   return predictor;
 }
 
@@ -96,7 +85,7 @@ std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   if (!hardware || !times) return std::nullopt;
   hardware->update_bytes_per_s = update_bytes_per_s_;
   Workload workload;
-  workload.buckets = CutBuckets(run.num_parameters, kBucketBytes);
+  workload.buckets = CutBuckets(run.num_parameters, kDefaultBucketBytes);
   workload.worker_compute_s = *std::move(times);
   return PredictStep(*hardware, workload, topology, {.steps = kSteps}).step_s;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "bench/statistics.h"
 #include "cli/format.h"
 #include "cli/mode_spec.h"
 
@@ -294,22 +295,22 @@ void AddStaleness(const Comparison& comparison, Strings* findings) {
 
 // How well the predictor knows this machine.
 void AddPrediction(const Comparison& comparison, Strings* findings) {
-  std::vector<std::pair<double, std::string>> errors;
+  std::vector<double> errors;
+  double worst = -1;
+  std::string label;
   for (const Variant& variant : comparison.variants) {
-    if (const auto prediction = PredictionOf(variant)) {
-      errors.push_back({std::abs(prediction->error()), variant.label});
-    }
+    const auto prediction = PredictionOf(variant);
+    if (!prediction) continue;
+    errors.push_back(std::abs(prediction->error()));
+    if (errors.back() < worst) continue;
+    worst = errors.back();
+    label = variant.label;
   }
   if (errors.empty()) return;
-  std::sort(errors.begin(), errors.end());
-  const auto [worst, label] = errors.back();
-  const double median = (errors[(errors.size() - 1) / 2].first +
-                         errors[errors.size() / 2].first) /
-                        2;
   findings->push_back(absl::StrFormat(
       "psring predict, told how long each worker computed, misses the measured "
       "step by %.1f%%%s.",
-      100 * median,
+      100 * Median(errors),
       errors.size() == 1
           ? ""
           : absl::StrFormat(" in the median and by %.1f%% at most (%s)",

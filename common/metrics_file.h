@@ -9,10 +9,10 @@
 //    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
 //    "exposed", waiting for the exchange; "wait", an injected fault's; and
 //    "busy", the distribution of compute and wait over the steps: ascending
-//    means of near-equally many steps each), and of servers "staleness_mean", "staleness_max",
-//    "staleness_histogram" (by worker: gradients of pieces of staleness 0, 1,
-//    ..., the last bin open-ended), "late_gradients" (by worker: gradients of
-//    pieces that backup workers made superfluous)}
+//    means of near-equally many steps each), and of servers "staleness_mean",
+//    "staleness_max", "staleness_histogram" (by worker: gradients of pieces of
+//    staleness 0, 1, ..., the last bin open-ended), "late_gradients" (by
+//    worker: gradients of pieces that backup workers made superfluous)}
 #ifndef PSRING_COMMON_METRICS_FILE_H_
 #define PSRING_COMMON_METRICS_FILE_H_
 

@@ -12,6 +12,23 @@ double Mean(const std::vector<double>& times) {
          static_cast<double>(times.size());
 }
 
+// At least one: 0 where nobody computes.
+std::vector<double> Sorted(std::vector<double> times) {
+  if (times.empty()) times.push_back(0);
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
+  // 53 bits, by hand: std's distributions differ from library to library.
+  const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+  const double place = u * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] +
+         (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
 }  // namespace
 
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
@@ -29,21 +46,10 @@ std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random) {
   const auto& own = workload.worker_compute_s;
-  std::vector<double> sorted;
+  const std::vector<double> common = Sorted(workload.compute_s);
   std::vector<double> drawn;
   for (int w = 0; w < workers; ++w) {
-    if (w == 0 || !own.empty()) {
-      sorted = own.empty() ? workload.compute_s : own[w];
-      if (sorted.empty()) sorted.push_back(0);
-      std::sort(sorted.begin(), sorted.end());
-    }
-    // 53 bits, by hand: std's distributions differ from library to library.
-    const double u = static_cast<double>(random() >> 11) * 0x1p-53;
-    const double place = u * static_cast<double>(sorted.size() - 1);
-    const auto below = static_cast<size_t>(place);
-    const size_t above = std::min(below + 1, sorted.size() - 1);
-    drawn.push_back(sorted[below] + (place - static_cast<double>(below)) *
-                                        (sorted[above] - sorted[below]));
+    drawn.push_back(Draw(own.empty() ? common : Sorted(own[w]), random));
   }
   return drawn;
 }

@@ -175,13 +175,7 @@ absl::Status ShardServer::OnPush(DataMessage message) {
   const Piece& piece = pieces_[*found];
   const int worker = static_cast<int>(message.header.sender());
   const int64_t step = message.header.step();
-  TimelineSpan span(
-      options_.track, "receive",
-      {.step = step,
-       .bytes = piece.range.size() * static_cast<int64_t>(sizeof(float)),
-       .bucket = piece.bucket,
-       .peer = worker,
-       .peer_role = "worker"});
+  TimelineSpan span(options_.track, "receive", ArgsOf(worker, step, piece));
   Push push;
   push.peer = std::move(message.peer);
   if (codec == nullptr) {

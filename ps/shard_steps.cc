@@ -10,9 +10,7 @@
 #include "common/model/job_plan.h"
 
 namespace psring {
-namespace {
 
-// Of a worker's piece; worker -1: of all workers'.
 SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece) {
   return {.step = step,
           .bytes = piece.range.size() * static_cast<int64_t>(sizeof(float)),
@@ -20,8 +18,6 @@ SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece) {
           .peer = worker,
           .peer_role = "worker"};
 }
-
-}  // namespace
 
 ShardSteps::ShardSteps(const ShardStepsParts& parts,
                        const ShardStepsOptions& options)

@@ -32,6 +32,9 @@
 
 namespace psring {
 
+// Of what is done to a worker's piece, or with worker -1 to all workers'.
+SpanArgs ArgsOf(int worker, int64_t step, const Piece& piece);
+
 struct ShardStepsOptions {
   // A worker that holds others up for longer ends the job.
   absl::Duration step_timeout = absl::Seconds(60);

@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/layout.h"
 #include "common/model/policies.h"
 #include "common/process_main.h"
 #include "ps/server.h"
@@ -51,7 +52,7 @@ struct WorkerFlags {
   double lr_gamma = 0.1;
   bool scale_lr = false;
   int64_t seed = 0;
-  double bucket_mb = 25;
+  double bucket_mb = kDefaultBucketBytes >> 20;
   int shard_threads = 0;
   std::string device = "auto";
   std::vector<std::string> slow;

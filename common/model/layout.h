@@ -82,6 +82,9 @@ class Layout {
 // the servers' shards. Some are empty where `whole` is small.
 Range NearEqualPart(Range whole, int n, int c);
 
+// A worker's --bucket-mb unless it is given.
+inline constexpr int64_t kDefaultBucketBytes = 25 << 20;
+
 // The most elements of a piece (128 KiB): small enough that the answers to the
 // last pushes, which leave when those have come from everybody, take little
 // time, and large enough that the cost of a message is small beside it.

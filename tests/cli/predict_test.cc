@@ -123,7 +123,8 @@ TEST_F(PredictTest, TakesWhatTheWorkersComputedWhereTheComparisonTells) {
       {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
        "steps": [{"step": 10, "seconds": 0.2}, {"step": 100, "seconds": 2.0}],
        "step_seconds": {"0": {"compute": 0.015, "busy": [0.01, 0.02]},
-                        "1": {"compute": 0.015, "busy": [0.011, 0.019]}}}]})");
+                        "1": {"compute": 0.015, "busy": [0.011, 0.019]},
+                        "2": null}}]})");
   const Ran ran = Predict({"--from=" + report, "--hosts=4", "--update=4GB",
                            "--json=" + out_ + "/p.json"});
   ASSERT_EQ(ran.code, 0) << ran.output;
