@@ -117,8 +117,8 @@ class Checking {
     return absl::OkStatus();
   }
 
-  // On the runs of 2 hosts: what a byte and a message cost this machine's
-  // cores, and what the largest ring got through its links.
+  // On the runs of 2 hosts: what a byte costs this machine's cores, and what
+  // the largest ring got through its links.
   static Hardware Calibrate(double rate, const std::vector<Row>& rows) {
     Hardware hardware = HardwareOfHosts(rate);
     std::vector<MeasuredExchange> exchanges;
@@ -136,9 +136,7 @@ class Checking {
     std::cerr << "links: " << FormatLinkRate(rate) << " of a stream, "
               << FormatLinkRate(hardware.link_bytes_per_s * 8)
               << " both ways; cores: "
-              << absl::StrFormat("%.2f s/GB and %.0f us a message",
-                                 hardware.cpu_s_per_byte * 1e9,
-                                 hardware.cpu_s_per_message * 1e6)
+              << absl::StrFormat("%.2f s/GB", hardware.cpu_s_per_byte * 1e9)
               << std::endl;
     return hardware;
   }

@@ -62,6 +62,7 @@ void WorkerTimes::Add(const WorkerTimes& more) {
   data += more.data;
   forward += more.forward;
   backward += more.backward;
+  encode += more.encode;
   slow += more.slow;
   exposed += more.exposed;
   waiting += more.waiting;
@@ -85,8 +86,8 @@ Explanation Explain(const std::vector<WorkerSteps>& workers,
       times.Add({1, step.whole * kNanosecond, step.data * kNanosecond,
                  step.forward * kNanosecond,
                  (step.backward + step.device) * kNanosecond,
-                 step.slow * kNanosecond, exposed * kNanosecond,
-                 waited * kNanosecond});
+                 step.encode * kNanosecond, step.slow * kNanosecond,
+                 exposed * kNanosecond, waited * kNanosecond});
       if (awaited.has_value()) {
         Count(late, absl::StrCat("worker ", awaited->worker),
               waited * kNanosecond);

@@ -22,7 +22,8 @@ struct WorkerStep {
   int64_t whole = 0;  // 0: not known
   int64_t data = 0;
   int64_t forward = 0;
-  int64_t backward = 0;
+  int64_t backward = 0;  // without the encoding that lies in it
+  int64_t encode = 0;
   int64_t device = 0;  // waiting for a GPU
   int64_t slow = 0;    // an injected fault
   int64_t arrived = 0;
@@ -45,11 +46,13 @@ struct WorkerTimes {
   double data = 0;
   double forward = 0;
   double backward = 0;  // until a GPU ends
+  double encode = 0;    // compression
   double slow = 0;
   double exposed = 0;
   double waiting = 0;
   double other() const {
-    return whole - data - forward - backward - slow - exposed - waiting;
+    return whole - data - forward - backward - encode - slow - exposed -
+           waiting;
   }
   void Add(const WorkerTimes& more);
 };

@@ -44,7 +44,9 @@ void TakeSpan(const json& event, WorkerSteps& steps) {
   if (name == "step") step.whole = ns;
   if (name == "data") step.data = ns;
   if (name == "forward") step.forward = ns;
-  if (name == "backward") step.backward = ns;
+  if (name == "encode") step.encode += ns;
+  // Buckets that were encoded before it ended were encoded in it.
+  if (name == "backward") step.backward = ns - step.encode;
   if (name == "device") step.device = ns;
   if (name == "slow") step.slow = ns;
   if (name == "wait") {
@@ -70,31 +72,47 @@ std::string Percent(double part, double whole) {
   return absl::StrFormat("%.1f%%", whole > 0 ? 100 * part / whole : 0.0);
 }
 
-std::vector<std::string> RowOf(const std::string& name, const WorkerTimes& t) {
-  std::vector<std::string> row = {name, absl::StrCat(t.steps)};
-  for (double seconds : {t.whole, t.data, t.forward, t.backward, t.slow,
-                         t.exposed, t.waiting, t.other()}) {
-    row.push_back(Milliseconds(seconds, t.steps));
-  }
-  return row;
+struct Column {
+  std::string title;
+  double seconds;
+};
+
+std::vector<Column> ColumnsOf(const WorkerTimes& t, bool encodes) {
+  std::vector<Column> columns = {{"step", t.whole},
+                                 {"data", t.data},
+                                 {"forward", t.forward},
+                                 {"backward", t.backward}};
+  if (encodes) columns.push_back({"encoding", t.encode});
+  columns.insert(columns.end(), {{"injected", t.slow},
+                                 {"exposed", t.exposed},
+                                 {"waiting", t.waiting},
+                                 {"other", t.other()}});
+  return columns;
 }
 
 void PrintTimes(const Explanation& explanation) {
-  Cells cells = {{"ms a step", "steps", "step", "data", "forward", "backward",
-                  "injected", "exposed", "waiting", "other"}};
-  for (size_t w = 0; w < explanation.workers.size(); ++w) {
-    cells.push_back(RowOf(absl::StrCat("worker ", w), explanation.workers[w]));
-  }
   const WorkerTimes& total = explanation.total;
-  cells.push_back(RowOf("all workers", total));
+  const bool encodes = total.encode > 0;
+  Cells cells = {{"ms a step", "steps"}};
   std::vector<std::string> shares = {"share", ""};
-  for (double seconds :
-       {total.whole, total.data, total.forward, total.backward, total.slow,
-        total.exposed, total.waiting, total.other()}) {
-    shares.push_back(Percent(seconds, total.whole));
+  for (const Column& column : ColumnsOf(total, encodes)) {
+    cells[0].push_back(column.title);
+    shares.push_back(Percent(column.seconds, total.whole));
   }
+  const auto add_row = [&](const std::string& name, const WorkerTimes& times) {
+    cells.push_back({name, absl::StrCat(times.steps)});
+    for (const Column& column : ColumnsOf(times, encodes)) {
+      cells.back().push_back(Milliseconds(column.seconds, times.steps));
+    }
+  };
+  for (size_t w = 0; w < explanation.workers.size(); ++w) {
+    add_row(absl::StrCat("worker ", w), explanation.workers[w]);
+  }
+  add_row("all workers", total);
   cells.push_back(shares);
   std::cout << TextTable(cells)
+            << (encodes ? "encoding: by --compress, on the trainer's thread. "
+                        : "")
             << "injected: by --slow. exposed: communication that no "
                "computation hides. waiting: for a\nworker that came later. "
                "other: clipping, the loop itself.\n";

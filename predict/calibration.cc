@@ -1,38 +1,20 @@
 #include "predict/calibration.h"
 
 #include <algorithm>
-#include <cmath>
+#include <vector>
 
-#include "common/model/layout.h"
 #include "predict/predict_step.h"
 
 namespace psring {
 namespace {
 
 // What goes between hosts in one exchange.
-struct Traffic {
-  double bytes = 0;
-  double messages = 0;
-};
-
-Traffic TrafficOf(const MeasuredExchange& measured, int shards) {
+double TrafficBytes(const MeasuredExchange& measured) {
   const Topology& topology = measured.topology;
   const double n = topology.workers;
   const auto bytes = static_cast<double>(measured.bytes);
-  Traffic traffic;
-  double parts = n;
-  double most = kSegmentElements * sizeof(float);
-  if (topology.kind == TopologyKind::kRing) {
-    traffic.bytes = 2 * (n - 1) * bytes;
-  } else {
-    const double away = topology.colocated ? (n - 1) / n : 1.0;
-    traffic.bytes = 2 * n * bytes * away;
-    parts = static_cast<double>(topology.num_servers()) * shards;
-    most = kPieceElements * sizeof(float);
-  }
-  const double part = bytes / parts;
-  traffic.messages = traffic.bytes / part * std::ceil(part / most);
-  return traffic;
+  if (topology.kind == TopologyKind::kRing) return 2 * (n - 1) * bytes;
+  return 2 * bytes * (topology.colocated ? n - 1 : n);
 }
 
 }  // namespace
@@ -43,6 +25,7 @@ Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
   Workload workload;
   if (kind == TopologyKind::kRing) {
     workload.buckets = {elements};
+    workload.updates = false;
     return workload;
   }
   for (int64_t left = elements; left > 0; left -= kBucketElements) {
@@ -66,33 +49,18 @@ void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware) {
 
 void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
                     Hardware* hardware) {
-  // Relative errors count: each row is divided by what was measured.
-  double bb = 0, bm = 0, mm = 0, b1 = 0, m1 = 0;
+  std::vector<double> costs;
   for (const MeasuredExchange& exchange : measured) {
-    if (exchange.cpu_seconds <= 0) continue;
-    const Traffic traffic = TrafficOf(exchange, hardware->shards);
-    const double b = traffic.bytes / exchange.cpu_seconds;
-    const double m = traffic.messages / exchange.cpu_seconds;
-    bb += b * b;
-    bm += b * m;
-    mm += m * m;
-    b1 += b;
-    m1 += m;
+    const double bytes = TrafficBytes(exchange);
+    if (exchange.cpu_seconds <= 0 || bytes == 0) continue;
+    costs.push_back(exchange.cpu_seconds / bytes);
   }
-  const double determinant = bb * mm - bm * bm;
-  if (bb == 0 || determinant <= 1e-9 * bb * mm) return;
-  double byte = (b1 * mm - m1 * bm) / determinant;
-  double message = (bb * m1 - bm * b1) / determinant;
-  if (message < 0) {
-    message = 0;
-    byte = b1 / bb;
-  } else if (byte < 0) {
-    byte = 0;
-    message = m1 / mm;
-  }
+  if (costs.empty()) return;
+  const auto middle =
+      costs.begin() + static_cast<int64_t>(costs.size() - 1) / 2;
+  std::nth_element(costs.begin(), middle, costs.end());
   hardware->shared_cores = cores;
-  hardware->cpu_s_per_byte = byte;
-  hardware->cpu_s_per_message = message;
+  hardware->cpu_s_per_byte = *middle;
 }
 
 }  // namespace psring

@@ -18,7 +18,7 @@ struct MeasuredExchange {
 };
 
 // The buckets in which bench's ranks exchange so many bytes: a ring's in one
-// piece, others in buckets of 25 MiB.
+// piece, which is only summed, others in buckets of 25 MiB.
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes);
 
 // Makes hardware.link_bytes_per_s what `measured` got through its links, rather
@@ -26,8 +26,9 @@ Workload ExchangeWorkload(TopologyKind kind, int64_t bytes);
 // more than before, as what lies outside has other reasons.
 void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware);
 
-// The cores' time for a byte and for a message, by least squares, neither below
-// 0. For hosts that share `cores`; `measured` needs two sizes.
+// The cores' time for a byte between hosts: the (lower) median over `measured`.
+// For hosts that share `cores`; nothing changes where no processor time is
+// known.
 void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
                     Hardware* hardware);
 

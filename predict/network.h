@@ -5,11 +5,17 @@
 // out. So flows share a link, and many senders that of their receiver: incast.
 // A packet comes in while it goes out: it is there when the slower of both
 // links has passed it and the latency is over. What waits for a busy link waits
-// without loss. TCP's flows share a link
-// unevenly for as long as a step takes: whose turn it is is drawn at random,
-// with a weight that each flow draws once, so that of several flows that are
-// awaited together one is always late. fair_flows: it is the one's that has
-// carried the least part of what it has to, which is what formulas assume.
+// without loss.
+//
+// TCP's flows share a link unevenly for as long as a step takes, so that of
+// several that are awaited together one is always late: each draws a weight
+// once, and they take turns by start-time fair queueing (Goyal, Vin & Cheng,
+// 1996). fair_flows: whose turn it is has carried the least part of what it has
+// to, which is what formulas assume.
+//
+// Hosts that share cores hand messages over to their sockets one after another:
+// a message costs its bytes' time on the cores before its first packet leaves,
+// until a socket's buffer is full of what waits for the link.
 //
 // A node can stand for `count` equal hosts that do the same at the same
 // instants: its messages then say to how many hosts each of them sends so many
@@ -21,7 +27,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <queue>
 #include <random>
 #include <vector>
@@ -53,16 +58,17 @@ class Network {
     virtual void OnTimer(const Message& what) = 0;
   };
 
-  // Both outlive it. Every node has `num_lanes` flows.
+  // `owner` outlives it. Every node has `num_lanes` flows.
   Network(const Hardware& hardware, Owner& owner, std::vector<int> counts,
           int num_lanes, uint64_t seed);
 
   double now() const { return now_; }
   int count(int node) const { return nodes_[node].count; }
 
-  // What a lane has to carry in all, for fair_flows.
+  // What each flow of a lane has to carry in all. Needed, before it sends,
+  // where flows are fair and a node has several.
   void SetLoad(int node, int lane, double bytes) {
-    nodes_[node].lanes[lane].load = bytes;
+    if (hardware_.fair_flows) nodes_[node].lanes[lane].weight = bytes;
   }
 
   // Behind what the sender's `lane` still has to send.
@@ -79,12 +85,24 @@ class Network {
     double unsent = 0;
     int next = -1;
   };
+  // Its messages in order, in waiting_: those that are handed over, those that
+  // the cores have begun with, and the others.
   struct Lane {
-    int first = -1;  // in waiting_
+    int first = -1;
     int last = -1;
-    double weight = 0;  // of its turns; 0: not drawn yet
-    double load = 1;
-    double carried = 0;
+    int not_begun = -1;       // the first that the cores have not begun with
+    int num_handed_over = 0;  // messages of which something is to be sent
+    double unsent_bytes = 0;  // that the cores have begun with, if shared
+    double weight = 0;        // 0: not drawn yet; the load where flows are fair
+    double next_start_tag = 0;
+  };
+  struct Backlogged {
+    double start_tag = 0;
+    int lane = 0;
+
+    bool operator<(const Backlogged& other) const {
+      return start_tag < other.start_tag;
+    }
   };
   struct Node {
     int count = 1;
@@ -92,32 +110,35 @@ class Network {
     double in_until = 0;
     bool sending = false;
     std::vector<Lane> lanes;
-    std::deque<int> turns;  // of the lanes that have something to send
+    std::vector<Backlogged> backlogged;  // the lanes with something to send
+    double virtual_time = 0;     // the start tag of the packet being sent
+    double last_finish_tag = 0;  // of all packets
   };
-  enum class Kind { kSent, kArrived, kHeard, kTimer };
+  enum class Kind { kHandedOver, kSent, kArrived, kTimer };
   struct Event {
     double at = 0;
     int64_t order = 0;  // of equal times
     Kind kind = Kind::kTimer;
     Message message;
+    int lane = 0;
 
     bool operator<(const Event& other) const {
       return at != other.at ? at > other.at : order > other.order;
     }
   };
 
-  void Add(double at, Kind kind, const Message& message);
+  void Add(double at, Kind kind, const Message& message, int lane = 0);
+  // Gives the cores what the lane's socket has room for.
+  void HandOver(int node, int lane);
+  void OnHandedOver(int node, int lane);
   void StartNext(Node& node);
-  // In node.turns.
-  size_t NextTurn(Node& node);
-  size_t DrawTurn(Node& node);
+  // The lane whose turn it is; takes it out of node.backlogged.
+  int NextLane(Node& node);
   double DrawWeight();
   double Uniform();
   // When so many bytes of it have arrived, that its sender is through with at
   // `sent`.
   double Arrival(const Message& message, double bytes, double sent);
-  void OnArrival(const Message& message);
-  double CoresDone(const Message& message, double work);
 
   const Hardware hardware_;
   Owner& owner_;

@@ -15,8 +15,6 @@ namespace psring {
 namespace {
 
 constexpr int kClasses = 8;
-// Of workers that all compute as long: flows' turns still differ.
-constexpr int kStepsAlike = 5;
 
 // `count` hosts in at most `most` runs of near-equal length: bounds.
 std::vector<int> CutEvenly(int count, int most) {
@@ -115,11 +113,12 @@ Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Topology& topology, const Effort& effort) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
+  // What a step draws: times, and how flows share links.
   const bool alike =
-      workload.worker_compute_s.empty() && workload.compute_s.size() < 2;
-  const int most = alike ? kStepsAlike : effort.steps;
+      workload.worker_compute_s.empty() && workload.compute_s.size() < 2 &&
+      (topology.kind == TopologyKind::kRing || hardware.fair_flows);
   std::vector<double> steps;
-  for (int i = 0; i < std::min(most, effort.steps); ++i) {
+  for (int i = 0; i < (alike ? 1 : effort.steps); ++i) {
     steps.push_back(predictor.Step(
         DrawComputeTimes(workload, topology.workers, random), random()));
   }

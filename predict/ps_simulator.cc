@@ -197,8 +197,8 @@ class PsSimulator : public Network::Owner {
       for (const Piece& piece : shards_[s].pieces) bytes += piece.bytes;
       for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
         const Message push = Between(workers_[w].node, shards_[s].node);
-        network_->SetLoad(push.from, s, bytes * push.fan_out);
-        network_->SetLoad(push.to, AnswerLane(s, w), bytes * push.fan_in);
+        network_->SetLoad(push.from, s, bytes);
+        network_->SetLoad(push.to, AnswerLane(s, w), bytes);
       }
     }
   }

@@ -43,7 +43,9 @@ class RingSimulator : public Network::Owner {
     double end = 0;
     for (const Rank& rank : ranks_) end = std::max(end, rank.end);
     // Every rank applies the optimizer to all parameters when all have come.
-    return end + NumBytes(workload_) / hardware_.update_bytes_per_s;
+    return workload_.updates
+               ? end + NumBytes(workload_) / hardware_.update_bytes_per_s
+               : end;
   }
 
   void OnMessage(const Message& message) override {

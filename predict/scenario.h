@@ -27,7 +27,6 @@ struct Hardware {
   // another. 0: every host has cores enough.
   int shared_cores = 0;
   double cpu_s_per_byte = 0;
-  double cpu_s_per_message = 0;
   // Whether flows share a link fairly at every instant; see network.h.
   bool fair_flows = false;
 };
@@ -45,6 +44,9 @@ struct Workload {
   // Of that time, what passes before the first gradients are computed. The
   // gradients then appear evenly over the rest, element by element.
   double forward_share = 1.0 / 3;
+  // false: gradients are summed and nothing is done with them, as bench's
+  // allreduce does. Servers always apply them.
+  bool updates = true;
 };
 
 enum class TopologyKind { kRing, kPs };
@@ -68,12 +70,12 @@ struct Topology {
 
 // How exactly to simulate.
 struct Effort {
-  // Steps, each with times of its own for every worker; a few are enough where
-  // all take as long.
+  // Steps, each with times of its own for every worker and weights for every
+  // flow; one, where a step draws nothing.
   int steps = 20;
   uint64_t seed = 0;
   // Beyond so many messages a step, equal hosts are simulated as one and large
-  // models in larger pieces; see simulate.h.
+  // models in larger pieces; see predict_step.h.
   int64_t max_messages = 60'000;
 };
 

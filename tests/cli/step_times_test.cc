@@ -34,6 +34,15 @@ TEST(StepTimes, AWaitIsForTheLastWorkerAndThenForCommunication) {
   EXPECT_DOUBLE_EQ(e.total.waiting, 0.040);
 }
 
+TEST(StepTimes, EncodingIsNeitherBackwardNorOther) {
+  WorkerStep step = StepOf(10, 12);
+  step.backward = 7 * kMs;
+  step.encode = 3 * kMs;
+  const Explanation e = Explain({{{0, step}}}, {.sync = "bsp"});
+  EXPECT_DOUBLE_EQ(e.total.encode, 0.003);
+  EXPECT_NEAR(e.total.other(), 0, 1e-12);
+}
+
 TEST(StepTimes, ServersAreNamedForWhatIsExposedAlone) {
   const Explanation e = Explain(
       {{{0, StepOf(10, 60, 1)}}, {{0, StepOf(50, 62, 0)}}}, {.sync = "bsp"});

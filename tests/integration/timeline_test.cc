@@ -138,13 +138,27 @@ TEST(Timeline, ShowsTheEncodingOfEveryBucket) {
   const std::string directory = TestDirectory();
   Train("ps", directory, {"--compress=int8"});
   int64_t encoded = 0;
+  double backward_ms = 0;
   for (const json& event : EventsIn(directory + "/worker-0.trace.json")) {
+    if (event["name"] == "backward") {
+      backward_ms += event["dur"].get<double>() / 1000 / 30;
+    }
     if (event["name"] != "encode") continue;
     EXPECT_EQ(event["args"]["step"], encoded);
     EXPECT_EQ(event["args"]["bucket"], 0);
     ++encoded;
   }
   EXPECT_EQ(encoded, 30);
+  const Ran ran = RunTimeline({"explain", directory});
+  const std::vector<std::string> lines = absl::StrSplit(ran.output, '\n');
+  EXPECT_THAT(lines[0], HasSubstr("backward  encoding  injected"));
+  // worker, 0, steps, step, data, forward, backward, encoding
+  const std::vector<std::string> cells =
+      absl::StrSplit(lines[2], ' ', absl::SkipEmpty());
+  ASSERT_GT(cells.size(), 7u) << ran.output;
+  EXPECT_NE(cells[7], "0.00");
+  // Buckets leave while backward runs.
+  EXPECT_NEAR(std::stod(cells[6]) + std::stod(cells[7]), backward_ms, 0.02);
 }
 
 TEST(Timeline, OfLostFilesIsAnErrorThatNamesThem) {

@@ -88,7 +88,7 @@ TEST(Ps, WithSpareServersTakesBytePssOptimum) {
     const double share = BestColocatedShare(n, k);
     EXPECT_THAT(
         Seconds(Ideal(), workload, Colocated(n, k, share)),
-        Within(1, SpareServerSeconds(Ideal(), NumBytes(workload), n, k)))
+        Within(1.5, SpareServerSeconds(Ideal(), NumBytes(workload), n, k)))
         << n << " workers, " << k << " spare hosts";
     // The best split is better than its neighbours.
     for (const double other : {share - 0.15, share + 0.15}) {
@@ -120,6 +120,18 @@ TEST(Coarse, AgreesWithFine) {
     const double fine = Seconds(hardware, workload, topology);
     const double coarse = Seconds(hardware, workload, topology, 4000);
     EXPECT_THAT(coarse, Within(6, fine)) << Describe(topology);
+  }
+}
+
+TEST(Coarse, AgreesWithFineWhereFlowsAreUneven) {
+  const Hardware hardware = {.link_bytes_per_s = 1e8};
+  const Workload workload = {.buckets = {6 * kMiB, 6 * kMiB, 12 * kMiB},
+                             .compute_s = {0.1, 0.12, 0.2}};
+  for (const Topology& topology :
+       {Ps(24, 4), Ps(24, 16), Colocated(24), Colocated(24, 8)}) {
+    const double fine = Seconds(hardware, workload, topology);
+    const double coarse = Seconds(hardware, workload, topology, 4000);
+    EXPECT_THAT(coarse, Within(10, fine)) << Describe(topology);
   }
 }
 
@@ -168,7 +180,8 @@ TEST(Step, IsNoLongerOnBetterHardware) {
   for (const Topology& topology : {Ring(8), Ps(8, 2), Colocated(8)}) {
     const double step = Seconds(base, workload, topology);
     EXPECT_LT(Seconds(faster, workload, topology), step);
-    EXPECT_LE(Seconds(nearer, workload, topology), step);
+    // Messages that come in another order have other flows' turns.
+    EXPECT_LE(Seconds(nearer, workload, topology), 1.005 * step);
   }
 }
 

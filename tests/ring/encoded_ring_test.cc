@@ -1,0 +1,137 @@
+// A ring whose values travel encoded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "common/model/compression.h"
+#include "common/model/layout.h"
+#include "common/model/reduce.h"
+#include "common/net/socket.h"
+#include "tests/ring/test_ring.h"
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+proto::TensorShape TensorOf(int64_t elements) {
+  proto::TensorShape tensor;
+  tensor.set_name("all");
+  tensor.add_shape(elements);
+  return tensor;
+}
+
+// A model of one tensor, in one bucket.
+GradientCodec CodecOf(const std::string& name, int64_t elements) {
+  return GradientCodec(*ParseCompression(name),
+                       *Layout::Create({TensorOf(elements)}, 1 << 30));
+}
+
+std::vector<float> QuantisedDataOf(const GradientCodec& codec, int rank,
+                                   int64_t elements) {
+  std::vector<float> data = DataOf(rank, elements);
+  std::vector<float> residual(elements, 0.0f);
+  codec.Quantise({0, elements}, data.data(), residual.data());
+  return data;
+}
+
+using EncodedTest = RingTest;
+
+TEST_P(EncodedTest, AllReduceGivesEveryRankTheCanonicalBits) {
+  const float scale = 1.0f / static_cast<float>(n());
+  for (const char* name : {"fp16", "int8", "onebit", "topk:0.1"}) {
+    RunRanks([&](TestRank& rank) {
+      for (int64_t elements : {16, 4096, 70000, 300000}) {
+        const GradientCodec codec = CodecOf(name, elements);
+        std::vector<std::vector<float>> all;
+        std::vector<const void*> inputs;
+        for (int r = 0; r < n(); ++r) {
+          all.push_back(QuantisedDataOf(codec, r, elements));
+        }
+        for (const auto& values : all) inputs.push_back(values.data());
+        std::vector<float> sum(elements);
+        CanonicalSum({0, elements}, {0, elements}, inputs, scale, sum.data());
+        const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
+        const absl::Status status =
+            rank.tcp->AllReduceEncoded(codec, 0, data, scale, InAMinute());
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(VectorOf(data), sum) << name << " " << elements;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EncodedTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 7),
+                                            ::testing::Values(RingPath::kTcp)),
+                         RingTestName);
+INSTANTIATE_TEST_SUITE_P(
+    TwoHosts, EncodedTest,
+    ::testing::Combine(::testing::Values(3, 4),
+                       ::testing::Values(RingPath::kMixed,
+                                         RingPath::kMixedRound)),
+    RingTestName);
+
+TEST(TcpCommunicator, NamesARankThatSendsNoEncodedValues) {
+  RunRing(3, RingPath::kTcp, [](TestRank& rank) {
+    if (rank.c.rank() == 1) return;
+    const GradientCodec codec = CodecOf("int8", 4096);
+    const absl::Span<float> data = rank.Place(std::vector<float>(4096, 1.0f));
+    const absl::Status status = rank.tcp->AllReduceEncoded(
+        codec, 0, data, 1.0f, absl::Now() + absl::Milliseconds(300));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
+  });
+}
+
+// Strangers that speak as a rank does, up to the values themselves.
+TEST(TcpCommunicator, DropsEncodedValuesThatAreNone) {
+  RunRing(2, RingPath::kTcp, [](TestRank& rank) {
+    TcpCommunicator& c = *rank.tcp;
+    const GradientCodec codec = CodecOf("int8", 1024);
+    const Range slice = NearEqualPart({0, 1024}, 2, c.rank());
+    Context context;
+    for (int attack = 0; attack < 4; ++attack) {
+      auto socket = Socket::Connect(context, c.endpoint());
+      proto::WireHeader header;
+      header.set_kind(proto::WireHeader::SEGMENT);
+      header.set_dtype(attack == 0 ? proto::WireHeader::FLOAT32
+                                   : proto::WireHeader::ENCODED);
+      header.set_job_epoch(99);
+      header.set_sender(1 - c.rank());
+      header.set_sequence(1);
+      header.set_bucket(c.rank());  // DirectRoutes: of that slice
+      header.set_hop(1);
+      header.set_offset(slice.begin);
+      header.set_num_elements(slice.size());
+      // Floats; one byte; too many; a scale of 0 in the right size.
+      const int64_t size = attack == 0   ? 4 * slice.size()
+                           : attack == 1 ? 1
+                           : attack == 2 ? 4 * slice.size()
+                                         : slice.size() + 2;
+      Frames frames;
+      frames.push_back(Frame::Copy(header.SerializeAsString()));
+      frames.push_back(Frame::Copy(std::string(size, '\0')));
+      ASSERT_TRUE((*socket)->Send(std::move(frames)).ok());
+      ASSERT_TRUE(Wait(std::vector<Socket*>{}, std::vector<int>{},
+                       absl::Now() + absl::Milliseconds(20))
+                      .ok());
+    }
+    for (int i = 0; i < 50; ++i) {
+      const absl::Span<float> data = rank.Place(std::vector<float>(1024, 1.0f));
+      ASSERT_TRUE(c.AllReduceEncoded(codec, 0, data, 1.0f, InAMinute()).ok());
+      ASSERT_EQ(VectorOf(data), std::vector<float>(1024, 2.0f));
+    }
+    EXPECT_GE(c.malformed(), 4);
+  });
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,87 @@
+// A ring of threads for tests: 1 to 16 ranks that reach each other in any of
+// the ways in which a job's ranks do.
+#ifndef PSRING_TESTS_RING_TEST_RING_H_
+#define PSRING_TESTS_RING_TEST_RING_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/model/worker_arena.h"
+#include "ring/communicator.h"
+#include "ring/tcp_communicator.h"
+
+namespace psring {
+
+// How the ranks reach each other.
+enum class RingPath {
+  kTcp,         // messages alone
+  kShm,         // all ranks share memory, and so does the data
+  kShmStaged,   // the same, with data that lies elsewhere
+  kMixed,       // two hosts, one half of the ranks each
+  kMixedRound,  // the same, a host's ranks around the end of the ring
+  kNccl,        // the data on a GPU
+};
+
+inline constexpr int64_t kMaxElements = 300001;
+
+// One rank of a test's ring.
+struct TestRank {
+  Communicator& c;
+  TcpCommunicator* tcp;  // null: not in use
+  WorkerArena* arena;    // null: data lies elsewhere
+  std::vector<float> elsewhere;
+  float* on_gpu = nullptr;
+
+  // The data of a collective: the same memory in each.
+  absl::Span<float> Place(const std::vector<float>& values) {
+    if (on_gpu != nullptr) {
+      std::copy(values.begin(), values.end(), on_gpu);
+      return {on_gpu, values.size()};
+    }
+    if (arena == nullptr) {
+      elsewhere = values;
+      return absl::MakeSpan(elsewhere);
+    }
+    std::copy(values.begin(), values.end(), arena->gradients());
+    return {arena->gradients(), values.size()};
+  }
+};
+
+using RankBody = std::function<void(TestRank&)>;
+
+// Runs `body` in a thread for each of n ranks, of hosts named "h" and a job of
+// epoch 99; returns when all are through.
+void RunRing(int n, RingPath path, const RankBody& body);
+
+// A minute from now: no call is meant to last so long.
+absl::Time InAMinute();
+
+// Rank r's data; irregular, so that the order of a sum shows in its bits.
+std::vector<float> DataOf(int rank, int64_t elements);
+
+std::vector<float> VectorOf(absl::Span<const float> data);
+
+// What is tested for several numbers of ranks and paths.
+class RingTest : public ::testing::TestWithParam<std::tuple<int, RingPath>> {
+ protected:
+  int n() const { return std::get<0>(GetParam()); }
+  void RunRanks(const RankBody& body) {
+    RunRing(n(), std::get<1>(GetParam()), body);
+  }
+};
+
+// "tcp_3".
+std::string RingTestName(
+    const ::testing::TestParamInfo<std::tuple<int, RingPath>>& info);
+
+}  // namespace psring
+
+#endif  // PSRING_TESTS_RING_TEST_RING_H_
