@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -82,12 +84,12 @@ absl::Status CheckMachine() {
         "--hosts makes network namespaces, which needs root. Remedy: run it "
         "with sudo, or without --hosts");
   }
-  for (const char* program : {"ip", "tc", "nsenter"}) {
+  for (const char* program : {"ip", "tc", "nsenter", "env"}) {
     if (FindProgram(program)) continue;
     return absl::UnavailableError(
         absl::StrCat("--hosts: no ", program,
                      " on this machine. Remedy: apt-get install iproute2 "
-                     "util-linux"));
+                     "util-linux coreutils"));
   }
   return absl::OkStatus();
 }
@@ -172,10 +174,15 @@ absl::Status Hosts::RunIn(const Child& holder,
 
 std::vector<std::string> Hosts::PrefixOf(int host) const {
   const Child& holder = *holders_[host];
+  // Who enters a mount namespace stands at its root.
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
   return {*FindProgram("nsenter"),
           absl::StrCat("--net=", NamespaceOf(holder, "net")),
           absl::StrCat("--mount=", NamespaceOf(holder, "mnt")),
-          absl::StrCat("--pid=", NamespaceOf(holder, "pid_for_children"))};
+          absl::StrCat("--pid=", NamespaceOf(holder, "pid_for_children")),
+          *FindProgram("env"),
+          absl::StrCat("--chdir=", error ? "/" : here)};
 }
 
 }  // namespace psring

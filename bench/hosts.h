@@ -42,8 +42,8 @@ class Hosts {
   // The name of the link's device on every host.
   static constexpr char kInterface[] = "eth0";
 
-  // What goes before a command line to run it on that host. Signals to the
-  // group and the exit code pass through.
+  // What goes before a command line to run it on that host, in this process'
+  // working directory. Signals to the group and the exit code pass through.
   std::vector<std::string> PrefixOf(int host) const;
 
  private:

@@ -42,10 +42,7 @@ class RingSimulator : public Network::Owner {
     network_.Run();
     double end = 0;
     for (const Rank& rank : ranks_) end = std::max(end, rank.end);
-    // Every rank applies the optimizer to all parameters when all have come.
-    return workload_.updates
-               ? end + NumBytes(workload_) / hardware_.update_bytes_per_s
-               : end;
+    return end;
   }
 
   void OnMessage(const Message& message) override {
@@ -67,7 +64,8 @@ class RingSimulator : public Network::Owner {
     std::vector<double> ready;  // by bucket
     std::vector<std::vector<Message>> early;
     BusyThread thread;
-    int bucket = 0;  // under way, or the next
+    BusyThread trainer;  // that updates what is summed, once it has computed
+    int bucket = 0;      // under way, or the next
     bool running = false;
     int64_t due = 0;
     double end = 0;
@@ -147,7 +145,11 @@ class RingSimulator : public Network::Owner {
   void End(int index) {
     Rank& rank = ranks_[index];
     rank.running = false;
-    rank.end = network_.now();
+    const double bytes =
+        static_cast<double>(workload_.buckets[rank.bucket]) * sizeof(float);
+    rank.end = rank.trainer.Do(
+        std::max(network_.now(), rank.ready.back()),
+        workload_.updates ? bytes / hardware_.update_bytes_per_s : 0);
     ++rank.bucket;
     Begin(index);
   }

@@ -99,9 +99,11 @@ absl::Status RingExchange::RunTask(Task task) {
 }
 
 absl::Status RingExchange::Connect(const proto::Welcome& job,
-                                   absl::Duration step_timeout, Track* track) {
+                                   absl::Duration step_timeout, Track* track,
+                                   Track* trainer_track) {
   job_ = job;
   track_ = track;
+  trainer_track_ = trainer_track;
   step_ = FirstExchange(job.spec());
   step_timeout_ = step_timeout;
   plan_ = PlanOf(job.spec(), job.workers_size());
@@ -232,7 +234,11 @@ absl::Status RingExchange::Submit(int bucket) {
   submitted_.push_back(bucket);
   Post([this, bucket, step = step_](Communicator& c) {
     const absl::Status status = ReduceBucket(c, bucket, step);
-    if (status.ok()) return status;
+    if (status.ok()) {
+      MutexLock lock(&mutex_);
+      ++num_reduced_;
+      return status;
+    }
     return absl::Status(status.code(),
                         absl::StrCat("step ", step, ", bucket ", bucket, ": ",
                                      std::string(status.message())));
@@ -263,12 +269,28 @@ absl::Status RingExchange::ReduceBucket(Communicator& c, int bucket,
 }
 
 absl::Status RingExchange::Finish(absl::Time deadline) {
-  if (absl::Status s = Drain(); !s.ok()) return s;
-  for (int bucket : submitted_) {
-    if (shm_ == nullptr) UpdateBucket(bucket);
+  if (shm_ == nullptr) {
+    if (absl::Status s = UpdateBuckets(); !s.ok()) return s;
   }
+  if (absl::Status s = Drain(); !s.ok()) return s;
   submitted_.clear();
   ++step_;
+  return absl::OkStatus();
+}
+
+absl::Status RingExchange::UpdateBuckets() {
+  const auto reduced = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_reduced_ > num_updated_ || !failure_.ok();
+  };
+  for (const int bucket : submitted_) {
+    {
+      MutexLock lock(&mutex_);
+      mutex_.Await(reduced);
+      if (!failure_.ok()) return failure_;
+    }
+    UpdateBucket(bucket);
+    ++num_updated_;
+  }
   return absl::OkStatus();
 }
 
@@ -279,7 +301,8 @@ std::vector<float*> RingExchange::SlotsAt(int64_t begin) {
 }
 
 void RingExchange::UpdateBucket(int bucket) {
-  TimelineSpan span(track_, "update", {.step = step_, .bucket = bucket});
+  TimelineSpan span(trainer_track_, "update",
+                    {.step = step_, .bucket = bucket});
   const Range range = model_.layout.bucket(bucket);
   optimizer_->Update(step_ + 1, plan_.RateAt(step_),
                      model_.gradients.data() + range.begin,

@@ -1,6 +1,7 @@
 // The worker's side of the ring: buckets are summed by allreduce, and every
-// worker applies the optimizer to all of the model. Where all ranks share
-// memory each applies it to its own slices while it sums them, and writes the
+// worker applies the optimizer to all of the model, in Finish to each bucket
+// that is summed while the next one is on its way. Where all ranks share memory
+// each applies it to its own slices while it sums them, and writes the
 // new parameters to all: the same bits for an N-th of the work.
 //
 // A thread of its own runs the collectives, since a ring's bytes move only
@@ -59,10 +60,10 @@ class RingExchange : public GradientExchange {
   const std::string& endpoint() const { return endpoint_; }
 
   // The job is complete. `step_timeout`: how long one collective may take.
-  // `track`: of whichever thread runs collectives, or null. Blocks until all
-  // ranks know who shares memory with whom.
+  // `track`: of whichever thread runs collectives, or null; `trainer_track`: of
+  // the caller's. Blocks until all ranks know who shares memory with whom.
   absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout,
-                       Track* track = nullptr);
+                       Track* track = nullptr, Track* trainer_track = nullptr);
 
   absl::Status Join(std::vector<FlatBuffer> slots,
                     absl::Time deadline) override;
@@ -106,6 +107,9 @@ class RingExchange : public GradientExchange {
   absl::Status RunTask(Task task);
   // Sums a submitted bucket; on one host updates it too.
   absl::Status ReduceBucket(Communicator& c, int bucket, int64_t step);
+  // Each bucket as soon as it is summed, while the thread goes on with the
+  // next; not where summing updates. The first error.
+  absl::Status UpdateBuckets();
   void UpdateBucket(int bucket);
   std::vector<float*> SlotsAt(int64_t begin);
   // Optimizer state that the other ranks of this host keep.
@@ -120,7 +124,8 @@ class RingExchange : public GradientExchange {
   JobPlan plan_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   absl::Duration step_timeout_ = absl::Seconds(60);
-  Track* track_ = nullptr;
+  Track* track_ = nullptr;  // of whoever runs collectives
+  Track* trainer_track_ = nullptr;
   std::vector<std::unique_ptr<WorkerArena>> peers_;  // by rank; null: not
                                                      // here, or this one
   std::vector<Node> nodes_;
@@ -131,6 +136,7 @@ class RingExchange : public GradientExchange {
   std::vector<FlatBuffer> slots_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<int> submitted_;  // buckets of this step
+  int64_t num_updated_ = 0;     // buckets, of all steps; not where shm_ is set
   int64_t step_ = 0;
   std::deque<Task> deferred_;  // inline_: until Drain
 
@@ -143,6 +149,7 @@ class RingExchange : public GradientExchange {
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_reduced_ ABSL_GUARDED_BY(mutex_) = 0;  // buckets, of all steps
 
   // The thread's own; null once all ranks share memory: then nobody listens.
   std::unique_ptr<TcpCommunicator> tcp_;

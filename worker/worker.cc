@@ -220,8 +220,9 @@ absl::Status WorkerRun::ConnectNccl() {
 absl::Status WorkerRun::ConnectExchange() {
   if (nccl()) return ConnectNccl();
   if (ring()) {
-    if (absl::Status s = ring_->Connect(job(), options_.step_timeout,
-                                        AddTrack(timeline_.get(), "ring"));
+    if (absl::Status s =
+            ring_->Connect(job(), options_.step_timeout,
+                           AddTrack(timeline_.get(), "ring"), track_);
         !s.ok()) {
       return s;
     }

@@ -91,6 +91,11 @@ TEST_F(HostsTest, HaveAddressesOfTheirOwn) {
   }
 }
 
+TEST_F(HostsTest, FindRelativePaths) {
+  const Ran ran = RunOn(0, "pwd");
+  EXPECT_EQ(ran.output, std::filesystem::current_path().string() + "\n");
+}
+
 TEST_F(HostsTest, LimitTheRate) {
   const Ran ran = RunOn(1, "PATH=$PATH:/sbin:/usr/sbin tc qdisc show dev eth0");
   EXPECT_THAT(ran.output, HasSubstr("tbf"));
