@@ -9,16 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "bench/stopwatch.h"
+#include "common/model/layout.h"
 #include "common/model/optimizer.h"
 #include "ps/ps_exchange.h"
 
 namespace psring {
 namespace {
 
-// A quarter of the default bucket, so that buckets are as large as a trained
-// model's.
-constexpr int64_t kBucketBytes = 25 << 20;
-constexpr int64_t kTensorElements = kBucketBytes / 4 / sizeof(float);
+// A quarter of a bucket, so that buckets are as large as a trained model's.
+constexpr int64_t kTensorElements = kDefaultBucketBytes / 4 / sizeof(float);
 
 // From the agreement on the start to the start: longer than the agreement takes
 // to reach everybody.
@@ -51,7 +50,7 @@ absl::Status RankJob::CreateModel() {
   spec_.set_batch_size(1);
   spec_.set_dataset_size(1);
   spec_.set_steps(options_.num_steps);
-  spec_.set_bucket_bytes(kBucketBytes);
+  spec_.set_bucket_bytes(kDefaultBucketBytes);
   *spec_.mutable_optimizer() = options_.optimizer;
   for (int64_t begin = 0; begin < options_.num_elements;
        begin += kTensorElements) {

@@ -1,11 +1,14 @@
 #include "cli/predict_study.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/units.h"
+#include "common/host_cores.h"
 
 namespace psring {
 namespace {
@@ -46,9 +49,19 @@ ScalePredictions PredictScale(const Hardware& hardware,
                               const Effort& effort) {
   ScalePredictions scale;
   scale.hosts = hosts;
-  for (const Topology& topology :
-       Candidates(hosts, servers.empty() ? AutoServers(hosts) : servers)) {
-    scale.all.push_back(PredictStep(hardware, workload, topology, effort));
+  const std::vector<Topology> topologies =
+      Candidates(hosts, servers.empty() ? AutoServers(hosts) : servers);
+  scale.all.resize(topologies.size());
+  std::atomic<size_t> next = 0;
+  const auto predict = [&] {
+    for (size_t i = next++; i < topologies.size(); i = next++) {
+      scale.all[i] = PredictStep(hardware, workload, topologies[i], effort);
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < HostCores(); ++i) others.emplace_back(predict);
+    predict();
   }
   scale.best = BestOf(scale.all);
   return scale;

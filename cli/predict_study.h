@@ -33,7 +33,8 @@ struct PredictStudy {
   bool auto_servers = true;
 };
 
-// `servers` is empty: 1, 2, 4, ... up to as many as hosts.
+// `servers` is empty: 1, 2, 4, ... up to as many as hosts. Uses all of this
+// host's cores.
 ScalePredictions PredictScale(const Hardware& hardware,
                               const Workload& workload, int hosts,
                               const std::vector<int>& servers,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/model/layout.h"
 #include "predict/predict_step.h"
 
 namespace psring {
@@ -21,7 +22,7 @@ double TrafficBytes(const MeasuredExchange& measured) {
 
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
   const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
-  constexpr int64_t kBucketElements = (25 << 20) / sizeof(float);
+  constexpr int64_t kBucketElements = kDefaultBucketBytes / sizeof(float);
   Workload workload;
   if (kind == TopologyKind::kRing) {
     workload.buckets = {elements};

@@ -18,7 +18,7 @@ struct MeasuredExchange {
 };
 
 // The buckets in which bench's ranks exchange so many bytes: a ring's in one
-// piece, which is only summed, others in buckets of 25 MiB.
+// piece, which is only summed, others in buckets of the default size.
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes);
 
 // Makes hardware.link_bytes_per_s what `measured` got through its links, rather
