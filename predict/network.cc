@@ -23,14 +23,19 @@ constexpr double kSocketBytes = 4 << 20;
 }  // namespace
 
 Network::Network(const Hardware& hardware, Owner& owner,
-                 std::vector<int> counts, int num_lanes, uint64_t seed)
+                 const std::vector<int>& counts, uint64_t seed)
     : hardware_(hardware), owner_(owner), nodes_(counts.size()), random_(seed) {
   for (size_t i = 0; i < counts.size(); ++i) {
     nodes_[i].count = counts[i];
-    nodes_[i].lanes.resize(num_lanes);
     // Its bucket is full.
     nodes_[i].out_until = nodes_[i].in_until = -hardware.burst_s;
   }
+}
+
+Network::Lane& Network::LaneOf(int node, int lane) {
+  std::vector<Lane>& lanes = nodes_[node].lanes;
+  if (static_cast<int>(lanes.size()) <= lane) lanes.resize(lane + 1);
+  return lanes[lane];
 }
 
 void Network::Add(double at, Kind kind, const Message& message, int lane) {
@@ -51,7 +56,7 @@ void Network::Send(const Message& message, int lane_index) {
     free_.pop_back();
   }
   waiting_[slot] = {message, message.bytes, -1};
-  Lane& lane = nodes_[message.from].lanes[lane_index];
+  Lane& lane = LaneOf(message.from, lane_index);
   (lane.first < 0 ? lane.first : waiting_[lane.last].next) = slot;
   lane.last = slot;
   if (hardware_.shared_cores == 0) {

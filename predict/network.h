@@ -58,9 +58,9 @@ class Network {
     virtual void OnTimer(const Message& what) = 0;
   };
 
-  // `owner` outlives it. Every node has `num_lanes` flows.
-  Network(const Hardware& hardware, Owner& owner, std::vector<int> counts,
-          int num_lanes, uint64_t seed);
+  // `owner` outlives it. One node for each of `counts`.
+  Network(const Hardware& hardware, Owner& owner,
+          const std::vector<int>& counts, uint64_t seed);
 
   double now() const { return now_; }
   int count(int node) const { return nodes_[node].count; }
@@ -68,7 +68,7 @@ class Network {
   // What each flow of a lane has to carry in all. Needed, before it sends,
   // where flows are fair and a node has several.
   void SetLoad(int node, int lane, double bytes) {
-    if (hardware_.fair_flows) nodes_[node].lanes[lane].weight = bytes;
+    if (hardware_.fair_flows) LaneOf(node, lane).weight = bytes;
   }
 
   // Behind what the sender's `lane` still has to send.
@@ -127,6 +127,8 @@ class Network {
     }
   };
 
+  // There from now on.
+  Lane& LaneOf(int node, int lane);
   void Add(double at, Kind kind, const Message& message, int lane = 0);
   // Gives the cores what the lane's socket has room for.
   void HandOver(int node, int lane);

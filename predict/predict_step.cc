@@ -15,6 +15,9 @@ namespace psring {
 namespace {
 
 constexpr int kClasses = 8;
+// Of workers with servers.
+constexpr int64_t kManyLinks = 256;
+constexpr int kStepsOfMany = 5;
 
 // `count` hosts in at most `most` runs of near-equal length: bounds.
 std::vector<int> CutEvenly(int count, int most) {
@@ -42,6 +45,19 @@ std::vector<HostClass> WorkerClasses(std::vector<double> compute, int most) {
   }
   if (alone) classes.push_back({1, true, compute.back()});
   return classes;
+}
+
+// Of a step are drawn: times, where they differ, and how flows share links.
+int NumSteps(const Hardware& hardware, const Workload& workload,
+             const Topology& topology, const Effort& effort) {
+  if (!workload.worker_compute_s.empty() || workload.compute_s.size() > 1) {
+    return effort.steps;
+  }
+  if (topology.kind == TopologyKind::kRing || hardware.fair_flows) return 1;
+  // Of many flows no single one decides.
+  const bool many =
+      int64_t{topology.workers} * topology.num_servers() > kManyLinks;
+  return many ? std::min(effort.steps, kStepsOfMany) : effort.steps;
 }
 
 class StepPredictor {
@@ -113,12 +129,8 @@ Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Topology& topology, const Effort& effort) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
-  // What a step draws: times, and how flows share links.
-  const bool alike =
-      workload.worker_compute_s.empty() && workload.compute_s.size() < 2 &&
-      (topology.kind == TopologyKind::kRing || hardware.fair_flows);
   std::vector<double> steps;
-  for (int i = 0; i < (alike ? 1 : effort.steps); ++i) {
+  for (int i = 0; i < NumSteps(hardware, workload, topology, effort); ++i) {
     steps.push_back(predictor.Step(
         DrawComputeTimes(workload, topology.workers, random), random()));
   }

@@ -47,10 +47,7 @@ class PsSimulator : public Network::Owner {
     MakeWorkers();
     std::vector<int> counts;
     for (const HostClass& c : classes) counts.push_back(c.count);
-    const size_t shards = shards_.size();
-    network_ = std::make_unique<Network>(
-        hardware, *this, std::move(counts),
-        static_cast<int>(shards + hardware.shards * workers_.size()), seed);
+    network_ = std::make_unique<Network>(hardware, *this, counts, seed);
     SetLoads();
   }
 
@@ -192,6 +189,7 @@ class PsSimulator : public Network::Owner {
   }
 
   void SetLoads() {
+    if (!hardware_.fair_flows) return;
     for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
       double bytes = 0;
       for (const Piece& piece : shards_[s].pieces) bytes += piece.bytes;

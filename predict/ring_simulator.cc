@@ -25,7 +25,7 @@ class RingSimulator : public Network::Owner {
         network_(hardware, *this,
                  symmetric_ ? std::vector<int>{workers}
                             : std::vector<int>(workers, 1),
-                 /*num_lanes=*/1, /*seed=*/0) {
+                 /*seed=*/0) {
     for (const double seconds : compute_s) {
       ranks_.push_back({ReadyTimes(workload, seconds), {}, {}});
       ranks_.back().early.resize(workload.buckets.size());

@@ -71,12 +71,13 @@ struct Topology {
 // How exactly to simulate.
 struct Effort {
   // Steps, each with times of its own for every worker and weights for every
-  // flow; one, where a step draws nothing.
+  // flow; fewer where all take as long and flows are many, one where a step
+  // draws nothing.
   int steps = 20;
   uint64_t seed = 0;
   // Beyond so many messages a step, equal hosts are simulated as one and large
   // models in larger pieces; see predict_step.h.
-  int64_t max_messages = 60'000;
+  int64_t max_messages = 30'000;
 };
 
 inline int64_t NumElements(const Workload& workload) {

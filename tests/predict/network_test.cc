@@ -34,8 +34,7 @@ Hardware Links() { return {.link_bytes_per_s = 1e8, .latency_s = 0}; }
 std::vector<double> SendAtOnce(const Hardware& hardware, int flows,
                                uint64_t seed) {
   Arrivals arrivals;
-  Network network(hardware, arrivals, std::vector<int>(flows + 1, 1), flows,
-                  seed);
+  Network network(hardware, arrivals, std::vector<int>(flows + 1, 1), seed);
   arrivals.Watch(network);
   for (int i = 0; i < flows; ++i) {
     network.SetLoad(0, i, 1e6);
@@ -62,7 +61,7 @@ TEST(Network, FairFlowsComeTogetherAndOthersDoNot) {
 
 TEST(Network, IdleFlowsDoNotSaveUpTurns) {
   Arrivals arrivals;
-  Network network(Links(), arrivals, {1, 1, 1}, 2, /*seed=*/0);
+  Network network(Links(), arrivals, {1, 1, 1}, /*seed=*/0);
   arrivals.Watch(network);
   network.Send({.from = 0, .to = 1, .bytes = 20e6, .a = 0}, 0);
   network.SetTimer(0.1, {.from = 0, .to = 2, .bytes = 5e6, .a = 1, .b = 1});
@@ -78,7 +77,7 @@ TEST(Network, FlowsKeepTheirShares) {
   constexpr double kPacketSeconds = 65536 / 1e8;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Arrivals arrivals;
-    Network network(Links(), arrivals, {1, 1, 1}, 2, seed);
+    Network network(Links(), arrivals, {1, 1, 1}, seed);
     arrivals.Watch(network);
     for (int i = 0; i < 8; ++i) {
       network.Send({.from = 0, .to = 1 + i % 2, .bytes = 10e6, .a = i}, i % 2);
@@ -97,7 +96,7 @@ TEST(Network, LanesOfManyFlowsHaveAsManyTurns) {
   Hardware hardware = Links();
   hardware.fair_flows = true;
   Arrivals arrivals;
-  Network network(hardware, arrivals, {1, 1, 9}, 2, /*seed=*/0);
+  Network network(hardware, arrivals, {1, 1, 9}, /*seed=*/0);
   arrivals.Watch(network);
   for (int lane : {0, 1}) network.SetLoad(0, lane, 1e6);
   network.Send({.from = 0, .to = 1, .bytes = 1e6, .fan_out = 1, .a = 0}, 0);
@@ -120,7 +119,7 @@ TEST(Network, SharedCoresWorkNoMoreThanASocketAhead) {
   hardware.shared_cores = 1;
   hardware.cpu_s_per_byte = 1e-9;
   Arrivals arrivals;
-  Network network(hardware, arrivals, {1, 1, 1, 1}, 1, 0);
+  Network network(hardware, arrivals, {1, 1, 1, 1}, /*seed=*/0);
   arrivals.Watch(network);
   for (int i = 0; i < 100; ++i) {
     network.Send({.from = 0, .to = 1, .bytes = 1e6, .a = i}, 0);
