@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/units.h"
-#include "common/host_cores.h"
+#include "cli/machine.h"
 
 namespace psring {
 namespace {
@@ -60,7 +60,7 @@ ScalePredictions PredictScale(const Hardware& hardware,
   };
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < HostCores(); ++i) others.emplace_back(predict);
+    for (int i = 1; i < NumCores(); ++i) others.emplace_back(predict);
     predict();
   }
   scale.best = BestOf(scale.all);
@@ -78,16 +78,6 @@ size_t BestOf(const std::vector<Prediction>& all) {
     if (AllHosts(all[i]) < AllHosts(all[best])) best = i;
   }
   return best;
-}
-
-std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes) {
-  const int64_t most =
-      std::max<int64_t>(1, static_cast<int64_t>(bucket_bytes / sizeof(float)));
-  std::vector<int64_t> buckets;
-  for (int64_t left = parameters; left > 0; left -= most) {
-    buckets.push_back(std::min(left, most));
-  }
-  return buckets;
 }
 
 std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study) {

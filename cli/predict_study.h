@@ -43,9 +43,6 @@ ScalePredictions PredictScale(const Hardware& hardware,
 // The fewest hosts among those within 2% of the fastest.
 size_t BestOf(const std::vector<Prediction>& all);
 
-// Buckets of `bucket_bytes`, the last (the model's first tensors) the rest.
-std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
-
 // The first row is a header. Of automatic numbers of servers: the best of each
 // kind.
 std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study);

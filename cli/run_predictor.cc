@@ -6,8 +6,8 @@
 #include "bench/hosts.h"
 #include "bench/predicted.h"
 #include "cli/link_spec.h"
-#include "cli/predict_study.h"
 #include "common/model/layout.h"
+#include "predict/compute.h"
 #include "predict/predict_step.h"
 #include "predict/update_rate.h"
 

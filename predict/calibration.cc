@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/model/layout.h"
+#include "predict/compute.h"
 #include "predict/predict_step.h"
 
 namespace psring {
@@ -22,15 +23,12 @@ double TrafficBytes(const MeasuredExchange& measured) {
 
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
   const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
-  constexpr int64_t kBucketElements = kDefaultBucketBytes / sizeof(float);
   Workload workload;
   if (kind == TopologyKind::kRing) {
     workload.buckets = {elements};
     workload.updates = false;
-    return workload;
-  }
-  for (int64_t left = elements; left > 0; left -= kBucketElements) {
-    workload.buckets.push_back(std::min(left, kBucketElements));
+  } else {
+    workload.buckets = CutBuckets(elements, kDefaultBucketBytes);
   }
   return workload;
 }

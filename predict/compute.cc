@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/uniform.h"
+
 namespace psring {
 namespace {
 
@@ -20,9 +22,8 @@ std::vector<double> Sorted(std::vector<double> times) {
 }
 
 double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
-  // 53 bits, by hand: std's distributions differ from library to library.
-  const double u = static_cast<double>(random() >> 11) * 0x1p-53;
-  const double place = u * static_cast<double>(sorted.size() - 1);
+  const double place =
+      Uniform(random()) * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, sorted.size() - 1);
   return sorted[below] +
@@ -30,6 +31,16 @@ double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
 }
 
 }  // namespace
+
+std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes) {
+  const int64_t most =
+      std::max<int64_t>(1, static_cast<int64_t>(bucket_bytes / sizeof(float)));
+  std::vector<int64_t> buckets;
+  for (int64_t left = parameters; left > 0; left -= most) {
+    buckets.push_back(std::min(left, most));
+  }
+  return buckets;
+}
 
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
   const double all = static_cast<double>(NumElements(workload));

@@ -1,13 +1,18 @@
-// When a worker's gradients are ready: pure arithmetic.
+// A worker's buckets, and when their gradients are ready: pure arithmetic.
 #ifndef PSRING_PREDICT_COMPUTE_H_
 #define PSRING_PREDICT_COMPUTE_H_
 
+#include <cstdint>
 #include <random>
 #include <vector>
 
 #include "predict/scenario.h"
 
 namespace psring {
+
+// Elements of buckets of `bucket_bytes`, the last (the model's first tensors)
+// the rest.
+std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
 
 // From the step's start, of each bucket in the order in which they leave, by a
 // worker that computes for `compute_s`. The last is ready at compute_s.

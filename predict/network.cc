@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "common/uniform.h"
+
 namespace psring {
 namespace {
 
@@ -92,15 +94,11 @@ void Network::OnHandedOver(int node_index, int lane_index) {
   StartNext(node);
 }
 
-double Network::Uniform() {
-  // 53 bits, by hand: std's distributions differ from library to library.
-  return static_cast<double>(random_() >> 11) * 0x1p-53;
-}
-
 double Network::DrawWeight() {
   // Box & Muller (1958).
-  const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
-  return std::exp(kUnfairness * radius * std::cos(2 * M_PI * Uniform()));
+  const double radius = std::sqrt(-2 * std::log(1 - Uniform(random_())));
+  return std::exp(kUnfairness * radius *
+                  std::cos(2 * M_PI * Uniform(random_())));
 }
 
 int Network::NextLane(Node& node) {

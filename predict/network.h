@@ -137,7 +137,6 @@ class Network {
   // The lane whose turn it is; takes it out of node.backlogged.
   int NextLane(Node& node);
   double DrawWeight();
-  double Uniform();
   // When so many bytes of it have arrived, that its sender is through with at
   // `sent`.
   double Arrival(const Message& message, double bytes, double sent);

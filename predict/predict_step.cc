@@ -129,8 +129,9 @@ Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Topology& topology, const Effort& effort) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
+  const int num_steps = NumSteps(hardware, workload, topology, effort);
   std::vector<double> steps;
-  for (int i = 0; i < NumSteps(hardware, workload, topology, effort); ++i) {
+  for (int i = 0; i < num_steps; ++i) {
     steps.push_back(predictor.Step(
         DrawComputeTimes(workload, topology.workers, random), random()));
   }

@@ -189,7 +189,6 @@ class PsSimulator : public Network::Owner {
   }
 
   void SetLoads() {
-    if (!hardware_.fair_flows) return;
     for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
       double bytes = 0;
       for (const Piece& piece : shards_[s].pieces) bytes += piece.bytes;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/uniform.h"
 #include "worker/split_mix.h"
 
 namespace psring {
@@ -71,8 +72,7 @@ double Slowdown::FactorOf(int worker, int64_t step) const {
           static_cast<uint64_t>(step)}) {
       mixed = SplitMix64(mixed ^ part).Next();
     }
-    const double uniform = static_cast<double>(mixed >> 11) * 0x1p-53;
-    if (uniform < fault.probability) factor *= fault.factor;
+    if (Uniform(mixed) < fault.probability) factor *= fault.factor;
   }
   return factor;
 }

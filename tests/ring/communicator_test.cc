@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/model/reduce.h"
+#include "common/model/layout.h"
 #include "tests/ring/test_ring.h"
 
 namespace psring {
@@ -21,12 +21,8 @@ using ::testing::HasSubstr;
 
 std::vector<float> CanonicalSumOf(int n, int64_t elements, float scale) {
   std::vector<std::vector<float>> data;
-  std::vector<const void*> inputs;
   for (int r = 0; r < n; ++r) data.push_back(DataOf(r, elements));
-  for (const auto& d : data) inputs.push_back(d.data());
-  std::vector<float> sum(elements);
-  CanonicalSum({0, elements}, {0, elements}, inputs, scale, sum.data());
-  return sum;
+  return SumOf(data, scale);
 }
 
 const std::vector<int64_t> kSizes = {0,  1,   7,    15,    16,
@@ -175,7 +171,6 @@ TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
     TcpCommunicator& c = *rank.tcp;
     Context context;
     for (int attack = 0; attack < 4; ++attack) {
-      auto socket = Socket::Connect(context, c.endpoint());
       proto::WireHeader header;
       header.set_kind(proto::WireHeader::SEGMENT);
       header.set_dtype(proto::WireHeader::FLOAT32);
@@ -185,14 +180,9 @@ TEST(TcpCommunicator, DropsStrangersAndGoesOn) {
       header.set_hop(1);
       header.set_offset(1);
       header.set_num_elements(2);
-      Frames frames;
-      frames.push_back(
-          Frame::Copy(attack == 0 ? "x" : header.SerializeAsString()));
-      frames.push_back(Frame::Copy("12345678"));
-      ASSERT_TRUE((*socket)->Send(std::move(frames)).ok());
-      ASSERT_TRUE(Wait(std::vector<Socket*>{}, std::vector<int>{},
-                       absl::Now() + absl::Milliseconds(20))
-                      .ok());
+      ASSERT_NO_FATAL_FAILURE(SendAsStranger(
+          context, c, attack == 0 ? "x" : header.SerializeAsString(),
+          "12345678"));
     }
     for (int i = 0; i < 50; ++i) {
       const absl::Span<float> data = rank.Place(std::vector<float>(1000, 1.0f));

@@ -1,13 +1,13 @@
 #include "tests/ring/test_ring.h"
 
 #include <memory>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/model/reduce.h"
 #include "common/mutex.h"
 #include "ring/shm_communicator.h"
 #include "tests/testing/nccl_job.h"
@@ -20,8 +20,9 @@ std::vector<int> HostsOf(RingPath path, int n) {
   for (int r = 0; r < n; ++r) {
     if (path == RingPath::kTcp) hosts[r] = r;
     if (path == RingPath::kMixed) hosts[r] = r < (n + 1) / 2 ? 0 : 1;
-    if (path == RingPath::kMixedRound)
+    if (path == RingPath::kMixedRound) {
       hosts[r] = (r + 1) % n < (n + 1) / 2 ? 0 : 1;
+    }
   }
   return hosts;
 }
@@ -29,17 +30,17 @@ std::vector<int> HostsOf(RingPath path, int n) {
 // A job of n ranks: what they publish of themselves.
 class TestJob {
  public:
-  TestJob(int n, RingPath path) : n_(n), path_(path), hosts_(HostsOf(path, n)) {
+  TestJob(int n, RingPath path)
+      : n_(n),
+        path_(path),
+        hosts_(HostsOf(path, n)),
+        layout_(OneTensor(kMaxElements)) {
     welcome_.set_job_epoch(99);
     for (int r = 0; r < n; ++r) {
       welcome_.add_workers()->set_rank(r);
       welcome_.mutable_workers(r)->set_host("h");
       welcome_.mutable_workers(r)->set_role(proto::WORKER);
     }
-    proto::TensorShape tensor;
-    tensor.set_name("all");
-    tensor.add_shape(kMaxElements);
-    layout_ = *Layout::Create({tensor}, 1 << 30);
   }
 
   void Run(const RankBody& body) {
@@ -68,7 +69,7 @@ class TestJob {
         continue;
       }
       auto mapped =
-          WorkerArena::Map(*layout_, 0, arenas_[ranks.back()]->address());
+          WorkerArena::Map(layout_, 0, arenas_[ranks.back()]->address());
       EXPECT_TRUE(mapped.ok()) << mapped.status();
       arenas.push_back(mapped->get());
       MutexLock lock(&mutex_);
@@ -82,7 +83,7 @@ class TestJob {
     Context context;
     auto tcp = TcpCommunicator::Create(context, cancellation_, "127.0.0.1");
     ASSERT_TRUE(tcp.ok()) << tcp.status();
-    auto arena = WorkerArena::Create(*layout_);
+    auto arena = WorkerArena::Create(layout_);
     ASSERT_TRUE(arena.ok()) << arena.status();
     {
       MutexLock lock(&mutex_);
@@ -121,7 +122,7 @@ class TestJob {
   const int n_;
   const RingPath path_;
   const std::vector<int> hosts_;
-  std::optional<Layout> layout_;
+  const Layout layout_;
   Cancellation cancellation_;
   Mutex mutex_;
   proto::Welcome welcome_;
@@ -160,6 +161,36 @@ std::vector<float> DataOf(int rank, int64_t elements) {
 
 std::vector<float> VectorOf(absl::Span<const float> data) {
   return {data.begin(), data.end()};
+}
+
+Layout OneTensor(int64_t elements) {
+  proto::TensorShape tensor;
+  tensor.set_name("all");
+  tensor.add_shape(elements);
+  return *Layout::Create({tensor}, 1 << 30);
+}
+
+std::vector<float> SumOf(const std::vector<std::vector<float>>& data,
+                         float scale) {
+  std::vector<const void*> inputs;
+  for (const auto& values : data) inputs.push_back(values.data());
+  const auto elements = static_cast<int64_t>(data.front().size());
+  std::vector<float> sum(elements);
+  CanonicalSum({0, elements}, {0, elements}, inputs, scale, sum.data());
+  return sum;
+}
+
+void SendAsStranger(Context& context, TcpCommunicator& c,
+                    const std::string& header, const std::string& payload) {
+  auto socket = Socket::Connect(context, c.endpoint());
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  Frames frames;
+  frames.push_back(Frame::Copy(header));
+  frames.push_back(Frame::Copy(payload));
+  ASSERT_TRUE((*socket)->Send(std::move(frames)).ok());
+  ASSERT_TRUE(Wait(std::vector<Socket*>{}, std::vector<int>{},
+                   absl::Now() + absl::Milliseconds(20))
+                  .ok());
 }
 
 std::string RingTestName(

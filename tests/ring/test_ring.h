@@ -14,7 +14,9 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/model/layout.h"
 #include "common/model/worker_arena.h"
+#include "common/net/socket.h"
 #include "ring/communicator.h"
 #include "ring/tcp_communicator.h"
 
@@ -68,6 +70,17 @@ absl::Time InAMinute();
 std::vector<float> DataOf(int rank, int64_t elements);
 
 std::vector<float> VectorOf(absl::Span<const float> data);
+
+// A model of one tensor, in one bucket.
+Layout OneTensor(int64_t elements);
+
+// What an allreduce of these makes.
+std::vector<float> SumOf(const std::vector<std::vector<float>>& data,
+                         float scale);
+
+// What a stranger's connection brings `c`, and time to hear it.
+void SendAsStranger(Context& context, TcpCommunicator& c,
+                    const std::string& header, const std::string& payload);
 
 // What is tested for several numbers of ranks and paths.
 class RingTest : public ::testing::TestWithParam<std::tuple<int, RingPath>> {
