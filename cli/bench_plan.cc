@@ -5,9 +5,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bench/pattern.h"
-#include "bench/peers.h"
-#include "bench/units.h"
+#include "lab/bench/pattern.h"
+#include "lab/bench/peers.h"
+#include "lab/host/units.h"
 
 namespace psring {
 namespace {
@@ -113,7 +113,7 @@ void AddBenchFlags(CLI::App& app, BenchFlags& flags) {
   add("--timeout", flags.timeout_s, "seconds until a single run is given up")
       ->check(CLI::Range(1.0, 86400.0));
   add("--out", flags.out, "folder of bench.html and bench.json");
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/limits.h"
 #include "cli/flags.h"
+#include "lab/bench/limits.h"
 
 namespace psring {
 

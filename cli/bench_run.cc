@@ -7,11 +7,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "bench/bench_cells.h"
-#include "bench/link_bench.h"
-#include "bench/sweep.h"
-#include "bench/train_bench.h"
-#include "cli/temp_dir.h"
+#include "lab/bench/bench_cells.h"
+#include "lab/bench/link_bench.h"
+#include "lab/bench/sweep.h"
+#include "lab/bench/train_bench.h"
+#include "lab/host/temp_dir.h"
 
 namespace psring {
 

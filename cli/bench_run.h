@@ -9,12 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bench/contender.h"
-#include "bench/hosts.h"
-#include "bench/peers.h"
-#include "bench/results.h"
 #include "cli/bench_plan.h"
 #include "common/net/cancellation.h"
+#include "lab/bench/contender.h"
+#include "lab/bench/peers.h"
+#include "lab/bench/results.h"
+#include "lab/host/hosts.h"
 
 namespace psring {
 

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "cli/link_spec.h"
-#include "cli/machine.h"
-#include "cli/mode_spec.h"
 #include "cli/version.h"
 #include "common/net/zmq_info.h"
+#include "lab/host/link_spec.h"
+#include "lab/host/machine.h"
+#include "lab/study/mode_spec.h"
 
 namespace psring {
 namespace {
@@ -93,7 +93,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--out", flags.out,
                  "folder that keeps the study and its report; without it the "
                  "report goes here and nothing is kept");
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cli/flags.h"
-#include "cli/job.h"
-#include "cli/study_axes.h"
-#include "cli/study_setup.h"
+#include "lab/host/job.h"
+#include "lab/study/study_axes.h"
+#include "lab/study/study_setup.h"
 
 namespace psring {
 

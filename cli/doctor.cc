@@ -12,13 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/findings.h"
-#include "cli/format.h"
 #include "cli/gpu_info.h"
-#include "cli/machine.h"
-#include "cli/torch_location.h"
 #include "cli/version.h"
 #include "common/net/address.h"
 #include "common/net/zmq_info.h"
+#include "lab/host/machine.h"
+#include "lab/host/torch_location.h"
+#include "lab/page/format.h"
 
 namespace psring {
 namespace {
@@ -146,7 +146,7 @@ int Doctor(const Args& args) {
   app.add_option("--interface", flags.wish.interface,
                  "advertise this network interface's address, e.g. eth0");
   app.add_option("--advertise", flags.wish.advertise, "advertise this address");
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
   if (auto code = ParseFlags(app, args)) return *code;
   const std::vector<Finding> findings = Examine(flags);

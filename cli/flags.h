@@ -5,13 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "lab/host/arguments.h"
 
 namespace psring {
-
-using Args = std::vector<std::string>;
 
 // Exit codes beside 0 and a child's own.
 inline constexpr int kExitFailed = 1;
@@ -25,23 +22,9 @@ std::optional<int> ParseFlags(CLI::App& app, const Args& args);
 // The line that ParseFlags prints, for errors that it cannot see.
 int UsageError(const CLI::App& app, const std::string& what);
 
-// Whether `arg` gives the flag `name`, by itself ("--seed") or with a value
-// ("--seed=3").
-bool IsFlag(absl::string_view arg, absl::string_view name);
-// Whether any of them does.
-bool HasFlag(const Args& args, absl::string_view name);
-
-// Where the processes' programs are: beside this one, unless the hidden flags
-// --ps-binary, --worker-binary and --rank-binary, which tests use, say
-// otherwise.
-struct Binaries {
-  Binaries();
-  void AddFlags(CLI::App& app);
-
-  std::string ps;
-  std::string worker;
-  std::string rank;  // of `psring bench`
-};
+// The hidden flags --ps-binary, --worker-binary and --rank-binary, which tests
+// use.
+void AddBinaryFlags(CLI::App& app, Binaries& binaries);
 
 }  // namespace psring
 

@@ -11,16 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "bench/contender.h"
-#include "bench/statistics.h"
-#include "bench/units.h"
 #include "cli/gpu_info.h"
-#include "cli/job.h"
-#include "cli/metrics_reader.h"
-#include "cli/temp_dir.h"
 #include "common/net/signals.h"
+#include "common/trace/metrics_reader.h"
 #include "gpu/device_check.h"
-#include "ring/nccl_api.h"
+#include "lab/bench/contender.h"
+#include "lab/host/job.h"
+#include "lab/host/statistics.h"
+#include "lab/host/temp_dir.h"
+#include "lab/host/units.h"
+#include "ring/nccl/nccl_api.h"
 
 namespace psring {
 namespace {
@@ -227,7 +227,7 @@ int GpuCheck(const Args& args) {
   app.add_option("--timeout", flags.timeout_s, "seconds for all of it")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
   if (auto code = ParseFlags(app, args)) return *code;
   const auto size = ParseSize(flags.size);

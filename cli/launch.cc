@@ -4,11 +4,11 @@
 #include <iostream>
 #include <string>
 
-#include "cli/job.h"
-#include "cli/output_printer.h"
-#include "cli/supervisor.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
+#include "lab/host/job.h"
+#include "lab/host/output_printer.h"
+#include "lab/host/supervisor.h"
 
 namespace psring {
 namespace {
@@ -55,7 +55,7 @@ void AddFlags(CLI::App& app, LaunchFlags& flags) {
                  "timeline");
   app.add_option("--log-dir", flags.log_dir,
                  "a folder that keeps every process's output");
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
 

@@ -10,17 +10,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/hosts.h"
-#include "bench/link_bench.h"
-#include "bench/predicted.h"
-#include "bench/statistics.h"
-#include "bench/sweep.h"
-#include "bench/units.h"
-#include "cli/machine.h"
-#include "cli/report_files.h"
-#include "cli/report_parts.h"
-#include "cli/text_table.h"
-#include "predict/predict_step.h"
+#include "lab/bench/link_bench.h"
+#include "lab/bench/predicted.h"
+#include "lab/bench/sweep.h"
+#include "lab/host/hosts.h"
+#include "lab/host/machine.h"
+#include "lab/host/statistics.h"
+#include "lab/host/units.h"
+#include "lab/page/report_files.h"
+#include "lab/page/report_parts.h"
+#include "lab/page/text_table.h"
+#include "lab/predict/predict_step.h"
 
 namespace psring {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "bench/units.h"
+#include "lab/host/units.h"
 
 namespace psring {
 namespace {
@@ -159,7 +159,7 @@ void AddPredictFlags(CLI::App& app, PredictFlags& flags) {
   add("--sizes", flags.sizes, "of --check: bytes of gradients");
   add("--iterations", flags.iterations, "of --check, at each point")
       ->check(CLI::Range(int64_t{3}, int64_t{100000}));
-  flags.binaries.AddFlags(app);
+  AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
 

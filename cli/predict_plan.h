@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cli/flags.h"
 #include "common/model/layout.h"
-#include "predict/scenario.h"
+#include "lab/predict/scenario.h"
 
 namespace psring {
 

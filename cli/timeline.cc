@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "cli/step_times.h"
-#include "cli/text_table.h"
-#include "cli/trace_merge.h"
-#include "cli/trace_reader.h"
+#include "common/trace/step_times.h"
+#include "common/trace/trace_merge.h"
+#include "common/trace/trace_reader.h"
+#include "lab/page/text_table.h"
 
 namespace psring {
 namespace {

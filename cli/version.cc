@@ -4,10 +4,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/capture.h"
 #include "cli/commit.h"
-#include "cli/flags.h"
 #include "common/net/zmq_info.h"
+#include "lab/host/arguments.h"
+#include "lab/host/capture.h"
 
 namespace psring {
 

@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/model/optimizer.h"
 #include "common/net/cancellation.h"
+#include "common/optim/optimizer.h"
 
 namespace psring {
 

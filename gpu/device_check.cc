@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/model/flat_model.h"
-#include "common/model/optimizer.h"
+#include "common/optim/optimizer.h"
 #include "gpu/device_model.h"
 
 namespace psring {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "common/model/optimizer_formulas.h"
+#include "common/optim/optimizer_formulas.h"
 
 namespace psring {
 

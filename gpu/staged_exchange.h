@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/gradient_exchange.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
-#include "common/timeline.h"
+#include "common/trace/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 

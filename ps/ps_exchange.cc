@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/model/job_plan.h"
+#include "common/optim/job_plan.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {

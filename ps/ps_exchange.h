@@ -9,8 +9,8 @@
 // Answers are only looked at in Submit and Finish, so what the window holds
 // back while backward runs goes out with the next bucket.
 //
-// Compressed gradients (common/compressed_exchange.h) are pushed encoded;
-// parameters return as float32.
+// Compressed gradients (common/exchange/compressed_exchange.h) are pushed
+// encoded; parameters return as float32.
 #ifndef PSRING_PS_PS_EXCHANGE_H_
 #define PSRING_PS_PS_EXCHANGE_H_
 
@@ -24,13 +24,13 @@
 
 #include "absl/status/statusor.h"
 #include "common/cluster/member.h"
-#include "common/gradient_exchange.h"
-#include "common/model/compression.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
-#include "common/timeline.h"
+#include "common/optim/compression.h"
+#include "common/trace/timeline.h"
 #include "ps/shard_map.h"
 
 namespace psring {

@@ -1,6 +1,6 @@
 // psring ps: one parameter server process.
 #include "CLI/CLI.hpp"
-#include "common/process_main.h"
+#include "common/process/process_main.h"
 #include "ps/server.h"
 
 int main(int argc, char** argv) {

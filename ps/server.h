@@ -9,7 +9,7 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
-#include "common/timeline.h"
+#include "common/trace/timeline.h"
 
 namespace psring {
 

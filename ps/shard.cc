@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/model/delay_compensation.h"
-#include "common/model/fused_update.h"
-#include "common/model/state_files.h"
+#include "common/optim/delay_compensation.h"
+#include "common/optim/fused_update.h"
+#include "common/state/state_files.h"
 
 namespace psring {
 

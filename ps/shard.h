@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/model/flat_model.h"
 #include "common/model/layout.h"
-#include "common/model/optimizer.h"
+#include "common/optim/optimizer.h"
 
 namespace psring {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
-#include "common/model/job_plan.h"
+#include "common/optim/job_plan.h"
 #include "ps/directory_probe.h"
 #include "spdlog/spdlog.h"
 

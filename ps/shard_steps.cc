@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
-#include "common/model/job_plan.h"
+#include "common/optim/job_plan.h"
 
 namespace psring {
 

@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
-#include "common/timeline.h"
+#include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
 #include "ps/piece_table.h"

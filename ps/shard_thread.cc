@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/model/compression.h"
+#include "common/optim/compression.h"
 
 namespace psring {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/model/job_plan.h"
 #include "common/model/layout.h"
+#include "common/optim/job_plan.h"
 #include "protos/cluster.pb.h"
 #include "ps/piece_table.h"
 #include "ps/shard.h"

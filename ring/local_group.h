@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 #include "common/model/worker_arena.h"
 #include "common/net/cancellation.h"
-#include "common/timeline.h"
+#include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/host_cores.h"
-#include "common/model/state_files.h"
+#include "common/state/state_files.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {

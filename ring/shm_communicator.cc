@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "common/model/fused_update.h"
 #include "common/model/reduce.h"
+#include "common/optim/fused_update.h"
 
 namespace psring {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/model/layout.h"
-#include "common/model/optimizer.h"
+#include "common/optim/optimizer.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"
 #include "ring/thread_team.h"
@@ -43,7 +43,7 @@ class ShmCommunicator : public Communicator {
   // everybody's gradients, applies the optimizer to it (its state of other
   // slices falls behind) and writes the new parameters to every rank. All three
   // lie in the arena, at the same place on every rank; pointers are to the
-  // bucket's first element. See SumAndUpdate (common/model/fused_update.h).
+  // bucket's first element. See SumAndUpdate (common/optim/fused_update.h).
   absl::Status ReduceAndUpdate(absl::Span<float> gradients, float scale,
                                const Optimizer& optimizer, int64_t count,
                                double lr, float* parameters,

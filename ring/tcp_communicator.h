@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model/compression.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
-#include "common/timeline.h"
+#include "common/optim/compression.h"
+#include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/model/state_files.h"
+#include "common/state/state_files.h"
 
 namespace psring {
 

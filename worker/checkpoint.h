@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
-#include "common/model/state_files.h"
+#include "common/state/state_files.h"
 
 namespace psring {
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/model/optimizer.h"
-#include "common/model/state_files.h"
+#include "common/optim/optimizer.h"
+#include "common/state/state_files.h"
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"

@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/split_mix.h"
 #include "common/uniform.h"
-#include "worker/split_mix.h"
 
 namespace psring {
 namespace {

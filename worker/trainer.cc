@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/model/gradient_clip.h"
-#include "common/model/optimizer.h"
+#include "common/optim/gradient_clip.h"
+#include "common/optim/optimizer.h"
+#include "common/split_mix.h"
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/sampler.h"
-#include "worker/split_mix.h"
 
 namespace psring {
 namespace {

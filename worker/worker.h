@@ -10,10 +10,10 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
-#include "common/timeline.h"
+#include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ring/ring_exchange.h"
-#include "worker/gpu_choice.h"
+#include "worker/torch/gpu_choice.h"
 
 namespace psring {
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
-#include "ring/nccl_api.h"
+#include "ring/nccl/nccl_api.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {

@@ -8,13 +8,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/cluster/member.h"
-#include "common/gradient_exchange.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "worker/flat_parameters.h"
-#include "worker/gpu_choice.h"
+#include "worker/torch/gpu_choice.h"
 
 namespace psring {
 

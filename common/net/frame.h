@@ -11,7 +11,7 @@
 //            / OCTET                         ; dtype BYTES
 //   encoded  = *OCTET                        ; num_elements gradients: the
 //                                            ; grammar is in
-//                                            ; common/model/compression.h
+//                                            ; common/optim/compression.h
 //
 // A payload is at most kMaxPayloadBytes, and so are the floats of an encoded
 // one. Whatever does not match is an error that says how, before any payload

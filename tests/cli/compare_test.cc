@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/cli/run_psring.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {

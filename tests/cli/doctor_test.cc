@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/findings.h"
-#include "tests/cli/run_psring.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/gpu_info.h"
-#include "tests/cli/run_psring.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "cli/supervisor.h"
-#include "tests/cli/run_psring.h"
+#include "lab/host/supervisor.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {

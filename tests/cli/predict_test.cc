@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cli/run_psring.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {
@@ -153,8 +153,7 @@ TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
       {R"({"runs": []})", "has no runs[0]"},
       {R"({"runs": [{"seconds": 1, "num_steps": 5}]})",
        "has no runs[0].num_parameters"},
-      {R"({"runs": [{"seconds": "1", "num_steps": 5}]})",
-       "runs[0].seconds of"},
+      {R"({"runs": [{"seconds": "1", "num_steps": 5}]})", "runs[0].seconds of"},
       {R"({"runs": [{"seconds": 1, "num_steps": 5, "num_parameters": 9,
                       "steps": [{"step": 1}]}]})",
        "has no runs[0].steps[0].seconds"},

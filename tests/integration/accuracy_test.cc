@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "cli/metrics_reader.h"
-#include "tests/common/model/test_directory.h"
+#include "common/trace/metrics_reader.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/mnist.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/gpu_info.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
-#include "tests/worker/data_files.h"
+#include "tests/testing/test_directory.h"
+#include "tests/worker/data/data_files.h"
 
 namespace psring {
 namespace {

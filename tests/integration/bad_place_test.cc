@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/net/address.h"
 #include "common/net/socket.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

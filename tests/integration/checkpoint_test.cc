@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

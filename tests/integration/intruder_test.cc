@@ -8,10 +8,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/proc_fs.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "absl/time/clock.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -15,9 +15,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
-#include "tests/common/model/test_directory.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/hosts.h"
-#include "tests/common/model/test_directory.h"
+#include "lab/host/hosts.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
-#include "tests/common/model/test_directory.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "tests/common/model/test_directory.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
-#include "common/model/compression.h"
 #include "common/model/layout.h"
 #include "common/net/socket.h"
+#include "common/optim/compression.h"
 #include "tests/ring/test_ring.h"
 
 namespace psring {

@@ -16,7 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
-#include "ring/nccl_api.h"
+#include "ring/nccl/nccl_api.h"
 #include "tests/testing/fake_device.h"
 
 namespace psring {

@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include "common/compressed_exchange.h"
-#include "common/local_steps.h"
-#include "common/model/compression.h"
-#include "common/model/optimizer.h"
+#include "common/exchange/compressed_exchange.h"
+#include "common/exchange/local_steps.h"
+#include "common/optim/compression.h"
+#include "common/optim/optimizer.h"
 #include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
 #include "ps/shard_thread.h"

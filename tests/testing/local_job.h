@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/cluster/coordinator.h"
 #include "common/cluster/member.h"
-#include "common/gradient_exchange.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"

@@ -13,7 +13,7 @@
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
-#include "ring/nccl_communicator.h"
+#include "ring/nccl/nccl_communicator.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/fake_nccl.h"
 

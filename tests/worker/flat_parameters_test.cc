@@ -77,7 +77,8 @@ TEST(FlatParameters, ReportsEachBucketOnceInBackwardOrder) {
   Net net;
   FlatModel flat = FlatOf(net, 1);  // a bucket a tensor
   std::vector<int> ready;
-  FlatParameters parameters(net, flat.layout, MemoryOf(flat), [&](int b) { ready.push_back(b); });
+  FlatParameters parameters(net, flat.layout, MemoryOf(flat),
+                            [&](int b) { ready.push_back(b); });
   for (int pass = 0; pass < 2; ++pass) {
     ready.clear();
     net.forward(torch::rand({2, 3})).sum().backward();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/common/model/test_directory.h"
+#include "tests/testing/test_directory.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"
 #include "worker/flat_parameters.h"

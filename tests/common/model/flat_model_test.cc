@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "tests/common/model/tensor_lists.h"
+#include "tests/testing/tensor_lists.h"
 
 namespace psring {
 namespace {

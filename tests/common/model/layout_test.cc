@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/common/model/tensor_lists.h"
+#include "tests/testing/tensor_lists.h"
 
 namespace psring {
 namespace {

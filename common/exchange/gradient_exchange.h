@@ -1,0 +1,86 @@
+// The seam between the training loop and the topology.
+//
+// The loop does not know whether a server or every worker applies the
+// optimizer: it promises its gradients and is promised "the parameters are at
+// the next step".
+//
+//   Join            once, before the first step
+//   Submit          as each bucket's gradients are ready, while backward runs
+//   Finish          once a step
+//
+// All calls come from one thread, the trainer's; only Submit may come from the
+// one that runs backward for it, one call at a time, where the exchange is one
+// for GPUs. After an error the exchange is of no more use.
+#ifndef PSRING_COMMON_EXCHANGE_GRADIENT_EXCHANGE_H_
+#define PSRING_COMMON_EXCHANGE_GRADIENT_EXCHANGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/model/flat_model.h"
+
+namespace psring {
+
+class GradientExchange {
+ public:
+  virtual ~GradientExchange() = default;
+
+  // Fills the model's parameters, on every worker, with rank 0's. A run that
+  // resumes hands in rank 0's optimizer state: one buffer a slot, each as large
+  // as the flat model; a fresh one none. Blocks.
+  virtual absl::Status Join(std::vector<FlatBuffer> slots,
+                            absl::Time deadline) = 0;
+
+  // This bucket's gradients are ready and stay as they are until Finish. Never
+  // blocks. Buckets come in any order, the same on every worker, each once a
+  // step.
+  virtual absl::Status Submit(int bucket) = 0;
+
+  // Blocks until the parameters hold the new step. Every bucket must have been
+  // submitted. DEADLINE_EXCEEDED names who holds the step up.
+  virtual absl::Status Finish(absl::Time deadline) = 0;
+
+  // The step whose gradients come next. One more after every Finish; a worker
+  // that was late for a step (backup workers) leaves out those that the others
+  // have closed meanwhile, never beyond the next Synchronise or the last step.
+  virtual int64_t step() const = 0;
+
+  // Blocks until every worker is here and all hold the same parameters: those
+  // of the last step, with every gradient in them. For evaluation.
+  virtual absl::Status Synchronise(absl::Time deadline) = 0;
+
+  // values[i] becomes the sum of all workers' values[i], in rank order: the
+  // same bits everywhere. Blocks.
+  virtual absl::Status SumOverWorkers(absl::Span<double> values,
+                                      absl::Time deadline) = 0;
+
+  // Rank 0 only, between steps: whoever holds the state writes it into files
+  // that LayOutStateFiles made in `directory`. Blocks.
+  virtual absl::Status SaveState(const std::string& directory,
+                                 absl::Time deadline) = 0;
+
+  // Rank 0 only: can everybody who would write there write into `directory`?
+  virtual absl::Status CheckSaveDirectory(const std::string& directory,
+                                          absl::Time deadline) = 0;
+
+  // Asks to be told, in Join, Finish and Synchronise, of each range of the
+  // parameters that is new before the call returns. An exchange may leave
+  // ranges out: what was not told is new when the call returns.
+  virtual void OnParameters(std::function<void(Range)> arrived) {}
+
+  // Data-plane bytes, headers included, since the start.
+  virtual int64_t bytes_sent() const = 0;
+  virtual int64_t bytes_received() const = 0;
+  // Of bytes_sent, those that were gradients or partial sums of them: without
+  // headers, and without the parameters or the mean that return.
+  virtual int64_t gradient_bytes_sent() const = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_EXCHANGE_GRADIENT_EXCHANGE_H_

@@ -1,0 +1,92 @@
+#include "common/exchange/local_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/optim/lr_schedule.h"
+#include "common/state/state_files.h"
+
+namespace psring {
+
+absl::StatusOr<std::unique_ptr<LocalSteps>> LocalSteps::Create(
+    std::unique_ptr<GradientExchange> exchange, const proto::JobSpec& spec,
+    const proto::OptimizerSettings& optimizer, FlatModel& model) {
+  auto own = Optimizer::Create(optimizer);
+  if (!own.ok()) return own.status();
+  std::unique_ptr<LocalSteps> steps(
+      new LocalSteps(std::move(exchange), *std::move(own), spec.local_steps(),
+                     spec.first_step(), model));
+  return steps;
+}
+
+absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
+                              absl::Time deadline) {
+  slots_ = std::move(slots);
+  while (static_cast<int>(slots_.size()) < optimizer_.num_slots()) {
+    auto slot = FlatBuffer::Create(model_.layout.num_elements());
+    if (!slot.ok()) return slot.status();
+    slots_.push_back(*std::move(slot));
+  }
+  return exchange_->Join({}, deadline);
+}
+
+absl::Status LocalSteps::Submit(int bucket) { return absl::OkStatus(); }
+
+absl::Status LocalSteps::Finish(absl::Time deadline) {
+  const proto::OptimizerSettings& settings = optimizer_.settings();
+  std::vector<float*> slots;
+  for (FlatBuffer& slot : slots_) slots.push_back(slot.data());
+  optimizer_.Update(step_ + 1,
+                    LearningRate(settings.schedule(), settings.lr(), step_),
+                    model_.gradients.data(), model_.parameters.data(), slots,
+                    model_.layout.num_elements());
+  ++step_;
+  averaged_ = false;
+  return step_ % period_ == 0 ? Average(deadline) : absl::OkStatus();
+}
+
+absl::Status LocalSteps::Average(absl::Time deadline) {
+  if (averaged_) return absl::OkStatus();
+  std::copy_n(model_.parameters.data(), model_.layout.num_elements(),
+              model_.gradients.data());
+  for (int bucket = 0; bucket < model_.layout.num_buckets(); ++bucket) {
+    if (absl::Status s = exchange_->Submit(bucket); !s.ok()) return s;
+  }
+  if (absl::Status s = exchange_->Finish(deadline); !s.ok()) return s;
+  averaged_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status LocalSteps::Synchronise(absl::Time deadline) {
+  if (absl::Status s = Average(deadline); !s.ok()) return s;
+  return exchange_->Synchronise(deadline);
+}
+
+absl::Status LocalSteps::SumOverWorkers(absl::Span<double> values,
+                                        absl::Time deadline) {
+  return exchange_->SumOverWorkers(values, deadline);
+}
+
+absl::Status LocalSteps::SaveState(const std::string& directory,
+                                   absl::Time deadline) {
+  if (!averaged_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a checkpoint of step ", step_,
+                     ", between averagings: with --local-steps=", period_,
+                     " every worker has parameters of its own there"));
+  }
+  std::vector<const float*> slots;
+  for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
+  return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
+                         {0, model_.layout.num_elements()},
+                         model_.parameters.data(), slots);
+}
+
+// Rank 0 itself has made the directory.
+absl::Status LocalSteps::CheckSaveDirectory(const std::string& directory,
+                                            absl::Time deadline) {
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,64 @@
+// The optimizers that both topologies share, over flat float32 spans.
+//
+// Every formula is elementwise, so any cut of the model into ranges (servers,
+// threads) gives the same bits. Definitions are torch.optim's of the same name:
+//   sgd       g += wd*p;  p -= lr*g
+//   momentum  g += wd*p;  b = mu*b + g;  p -= lr*b         (Polyak 1964)
+//   nesterov  g += wd*p;  b = mu*b + g;  p -= lr*(g + mu*b)  (Sutskever 2013)
+//   adam      g += wd*p;  Kingma & Ba 2015, bias-corrected
+//   adamw     p -= lr*wd*p; then adam without weight decay (Loshchilov 2019)
+#ifndef PSRING_COMMON_OPTIM_OPTIMIZER_H_
+#define PSRING_COMMON_OPTIM_OPTIMIZER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/optim/optimizer_formulas.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// Immutable; callable from any thread.
+class Optimizer {
+ public:
+  // Errors: an unknown name; a setting out of its range, named with the range.
+  static absl::StatusOr<Optimizer> Create(const proto::OptimizerSettings& s);
+
+  // What an exchange applies to the mean of what all workers bring: the same,
+  // or, where that is parameters (common/exchange/local_steps.h), an assignment
+  // without state, whatever the rate.
+  static absl::StatusOr<Optimizer> ForMean(const proto::OptimizerSettings& s,
+                                           int64_t local_steps);
+
+  // torch's names of the state kept per parameter, e.g. {"momentum_buffer"}.
+  // Each is a span as large as the parameters, zero at the start.
+  const std::vector<std::string>& slot_names() const { return slot_names_; }
+  int num_slots() const { return static_cast<int>(slot_names_.size()); }
+
+  // Applies one gradient to num_elements parameters. `update` counts the
+  // updates of these elements from 1 (adam's bias correction); `lr` is this
+  // update's learning rate; slots[i] is the i-th slot's run of num_elements.
+  // `gradient` is left as it is and may be the only unaligned pointer.
+  void Update(int64_t update, double lr, const void* gradient,
+              float* parameters, absl::Span<float* const> slots,
+              int64_t num_elements) const;
+
+  // The scalars of that update's formula (optimizer_formulas.h).
+  UpdateFactors Factors(int64_t update, double lr) const;
+
+  const proto::OptimizerSettings& settings() const { return settings_; }
+
+ private:
+  Optimizer() = default;
+
+  OptimizerKind kind_ = OptimizerKind::kSgd;
+  proto::OptimizerSettings settings_;
+  std::vector<std::string> slot_names_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_OPTIM_OPTIMIZER_H_

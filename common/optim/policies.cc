@@ -1,0 +1,121 @@
+#include "common/optim/policies.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/optim/compression.h"
+
+namespace psring {
+namespace {
+
+// The flags that the user chose the job's consistency with.
+std::string ModeOf(const proto::JobSpec& spec) {
+  if (spec.mode() == proto::RING) return "--mode=ring";
+  return spec.sync() == proto::BSP   ? "--sync=bsp"
+         : spec.sync() == proto::SSP ? "--sync=ssp"
+                                     : "--sync=async";
+}
+
+absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
+  const int backup = spec.backup_workers();
+  if (backup == 0) return absl::OkStatus();
+  if (spec.mode() == proto::RING || spec.sync() != proto::BSP) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--backup-workers is for --mode=ps --sync=bsp, not for ", ModeOf(spec),
+        spec.mode() == proto::RING ? ": a ring needs every worker's gradient"
+                                   : ", which waits for no step to close"));
+  }
+  if (backup < 0 || (num_workers > 0 && backup >= num_workers)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--backup-workers=", backup, " of ", num_workers,
+        " workers: a step closes at the first workers - backup workers "
+        "gradients, so it must be from 0 to ",
+        num_workers - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCures(const proto::JobSpec& spec) {
+  const char* flag = spec.staleness_lr()                ? "--staleness-lr"
+                     : spec.delay_compensation() != 0.0 ? "--delay-compensation"
+                                                        : nullptr;
+  if (flag == nullptr) return absl::OkStatus();
+  if (spec.mode() == proto::RING || spec.sync() == proto::BSP) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is for --sync=ssp and async, not for ",
+                     ModeOf(spec), ", where no gradient is stale"));
+  }
+  if (!(spec.delay_compensation() >= 0) ||
+      !std::isfinite(spec.delay_compensation())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--delay-compensation must be 0 or more, not ",
+                     spec.delay_compensation()));
+  }
+  return absl::OkStatus();
+}
+
+// An order of updates matters where chance decides on it.
+absl::Status CheckRecording(const proto::JobSpec& spec) {
+  const char* flag = !spec.record_dir().empty()   ? "--record"
+                     : !spec.replay_dir().empty() ? "--replay"
+                                                  : nullptr;
+  if (flag == nullptr) return absl::OkStatus();
+  if (spec.mode() == proto::RING ||
+      (spec.sync() == proto::BSP && spec.backup_workers() == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for --sync=ssp, async and --backup-workers, not for ",
+        ModeOf(spec), ", which ends with the same bits every time"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLocalSteps(const proto::JobSpec& spec) {
+  if (spec.local_steps() <= 1) return absl::OkStatus();
+  if (spec.sync() == proto::BSP && spec.backup_workers() == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--local-steps averages all workers' parameters: it is for --mode=ring "
+      "and --sync=bsp, not for ",
+      spec.backup_workers() > 0 ? "--backup-workers" : ModeOf(spec)));
+}
+
+absl::Status CheckCompression(const proto::JobSpec& spec) {
+  const auto compression = ParseCompression(spec.compress());
+  if (!compression.ok()) return compression.status();
+  if (compression->none()) return absl::OkStatus();
+  if (spec.local_steps() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compress=", spec.compress(),
+        " is for gradients; with --local-steps parameters travel"));
+  }
+  if (spec.ring_backend() == "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--compress=", spec.compress(),
+        ": NCCL sums float32 in GPU memory; use --ring-backend=host"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckClipNorm(const proto::JobSpec& spec) {
+  if (spec.clip_norm() >= 0 && std::isfinite(spec.clip_norm())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--clip-norm must be above 0, or 0 for none, not ", spec.clip_norm()));
+}
+
+}  // namespace
+
+absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
+  absl::Status status = CheckBackupWorkers(spec, num_workers);
+  status.Update(CheckCures(spec));
+  status.Update(CheckRecording(spec));
+  status.Update(CheckLocalSteps(spec));
+  status.Update(CheckCompression(spec));
+  status.Update(CheckClipNorm(spec));
+  return status;
+}
+
+}  // namespace psring

@@ -1,0 +1,104 @@
+#include "common/state/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+std::string Message(const char* call, const std::string& path, int error) {
+  return absl::StrCat(call, " ", path, ": ",
+                      std::generic_category().message(error));
+}
+
+}  // namespace
+
+absl::StatusOr<File> File::Open(std::string path, int flags) {
+  int fd;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (fd < 0 && errno == EINTR);
+  if (fd >= 0) return File(std::move(path), fd);
+  const std::string message = Message("open", path, errno);
+  if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(message);
+  return absl::InternalError(message);
+}
+
+File::~File() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status File::Failed(const char* call) const {
+  return absl::InternalError(Message(call, path_, errno));
+}
+
+absl::StatusOr<int64_t> File::Size() const {
+  struct stat info;
+  if (fstat(fd_, &info) != 0) return Failed("fstat");
+  return info.st_size;
+}
+
+absl::Status File::Resize(int64_t size) {
+  while (ftruncate(fd_, size) != 0) {
+    if (errno != EINTR) return Failed("ftruncate");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::WriteAt(int64_t offset, const void* data, int64_t size) {
+  const char* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = pwrite(fd_, bytes, size, offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed("write");
+    bytes += written;
+    offset += written;
+    size -= written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::ReadAt(int64_t offset, void* data, int64_t size) const {
+  char* bytes = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = pread(fd_, bytes, size, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed("read");
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path_, " ends at byte ", offset,
+                                              ", ", size, " bytes too soon"));
+    }
+    bytes += got;
+    offset += got;
+    size -= got;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Sync() {
+  while (fsync(fd_) != 0) {
+    if (errno != EINTR) return Failed("fsync");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Lock() {
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return absl::UnavailableError(absl::StrCat(path_, " is locked"));
+    }
+    if (errno != EINTR) return Failed("flock");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

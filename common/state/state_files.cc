@@ -1,0 +1,248 @@
+#include "common/state/state_files.h"
+
+#include <fcntl.h>
+
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/state/safetensors.h"
+#include "common/state/safetensors_file.h"
+
+namespace psring {
+namespace {
+
+// What is read into memory because the file says so, and not the model.
+constexpr int64_t kMaxExtraBytes = int64_t{1} << 30;
+
+std::string PathOf(const std::string& directory, const char* name) {
+  return absl::StrCat(directory, "/", name);
+}
+
+// The optimizer's tensors of one slot are named with this before the
+// parameter's name.
+std::string SlotPrefix(const std::string& slot) {
+  return absl::StrCat(slot, ".");
+}
+
+std::vector<int64_t> ShapeOf(const proto::TensorShape& tensor) {
+  return {tensor.shape().begin(), tensor.shape().end()};
+}
+
+void AppendEntries(const Layout& layout, const std::string& prefix,
+                   std::vector<TensorEntry>& entries) {
+  for (const proto::TensorShape& tensor : layout.tensors()) {
+    TensorEntry& entry = entries.emplace_back();
+    entry.name = absl::StrCat(prefix, tensor.name());
+    entry.dtype = "F32";
+    entry.shape = ShapeOf(tensor);
+  }
+}
+
+absl::Status AppendExtra(const ExtraTensor& extra,
+                         std::vector<TensorEntry>& entries) {
+  const int64_t size = static_cast<int64_t>(extra.bytes.size());
+  absl::StatusOr<int64_t> wanted = TensorBytes(extra.dtype, extra.shape);
+  if (!wanted.ok() || *wanted != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", extra.name, " of ", size, " bytes cannot be ",
+                     extra.dtype, " [", absl::StrJoin(extra.shape, ","), "]"));
+  }
+  TensorEntry& entry = entries.emplace_back();
+  entry.name = extra.name;
+  entry.dtype = extra.dtype;
+  entry.shape = extra.shape;
+  return absl::OkStatus();
+}
+
+absl::Status LayOutModelFile(const std::string& path, const Layout& layout,
+                             absl::Span<const ExtraTensor> extras) {
+  std::vector<TensorEntry> entries;
+  AppendEntries(layout, "", entries);
+  absl::Status status;
+  for (const ExtraTensor& extra : extras) {
+    status = AppendExtra(extra, entries);
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Create(path, std::move(entries));
+  if (!file.ok()) return file.status();
+  for (const ExtraTensor& extra : extras) {
+    status = file->Write(*file->Find(extra.name), 0, extra.bytes.data(),
+                         extra.bytes.size());
+    if (!status.ok()) return status;
+  }
+  return file->Sync();
+}
+
+absl::Status LayOutOptimizerFile(const std::string& path, const Layout& layout,
+                                 absl::Span<const std::string> slot_names) {
+  std::vector<TensorEntry> entries;
+  for (const std::string& slot : slot_names) {
+    AppendEntries(layout, SlotPrefix(slot), entries);
+  }
+  absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Create(path, std::move(entries));
+  return file.ok() ? file->Sync() : file.status();
+}
+
+absl::StatusOr<SafetensorsFile> OpenLaidOut(const std::string& path) {
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, O_RDWR);
+  if (!absl::IsNotFound(file.status())) return file;
+  return absl::FailedPreconditionError(
+      absl::StrCat("this host does not see ", path,
+                   "; choose a checkpoint directory that all hosts share"));
+}
+
+// The file's tensor under `name`, which the model has too.
+absl::StatusOr<const TensorEntry*> FindParameter(
+    const SafetensorsFile& file, const std::string& name,
+    const proto::TensorShape& tensor) {
+  const TensorEntry* entry = file.Find(name);
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(file.path(), " has no tensor ", name,
+                     "; it is of another model or ", "optimizer"));
+  }
+  if (entry->dtype == "F32" && entry->shape == ShapeOf(tensor)) return entry;
+  return absl::FailedPreconditionError(absl::StrCat(
+      file.path(), ": tensor ", name, " is ", entry->dtype, " [",
+      absl::StrJoin(entry->shape, ","), "], but the model's is F32 [",
+      absl::StrJoin(tensor.shape(), ","), "]"));
+}
+
+// Writes the parts of the tensors that lie in `range`, which `data` holds.
+absl::Status WriteRange(const Layout& layout, const std::string& prefix,
+                        Range range, const float* data, SafetensorsFile& file) {
+  for (size_t i = 0; i < layout.tensors().size(); ++i) {
+    const Range whole = layout.tensor(i);
+    const Range part = Intersect(whole, range);
+    if (part.empty()) continue;
+    const proto::TensorShape& tensor = layout.tensors()[i];
+    absl::StatusOr<const TensorEntry*> entry =
+        FindParameter(file, absl::StrCat(prefix, tensor.name()), tensor);
+    if (!entry.ok()) return entry.status();
+    absl::Status status = file.Write(
+        **entry, (part.begin - whole.begin) * sizeof(float),
+        data + (part.begin - range.begin), part.size() * sizeof(float));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Reads every tensor into `data`, which holds the flat model.
+absl::Status ReadAll(const SafetensorsFile& file, const Layout& layout,
+                     const std::string& prefix, float* data) {
+  for (size_t i = 0; i < layout.tensors().size(); ++i) {
+    const proto::TensorShape& tensor = layout.tensors()[i];
+    absl::StatusOr<const TensorEntry*> entry =
+        FindParameter(file, absl::StrCat(prefix, tensor.name()), tensor);
+    if (!entry.ok()) return entry.status();
+    const Range range = layout.tensor(i);
+    absl::Status status =
+        file.Read(**entry, 0, data + range.begin, range.size() * sizeof(float));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadExtras(const SafetensorsFile& file, const Layout& layout,
+                        std::vector<ExtraTensor>& extras) {
+  std::unordered_set<std::string> parameters;
+  for (const proto::TensorShape& tensor : layout.tensors()) {
+    parameters.insert(tensor.name());
+  }
+  for (const TensorEntry& entry : file.entries()) {
+    if (parameters.count(entry.name) > 0) continue;
+    const int64_t size = entry.end - entry.begin;
+    if (size > kMaxExtraBytes) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(file.path(), ": the model has no tensor ", entry.name,
+                       ", and ", size, " bytes are too large for a buffer"));
+    }
+    ExtraTensor& extra = extras.emplace_back();
+    extra.name = entry.name;
+    extra.dtype = entry.dtype;
+    extra.shape = entry.shape;
+    extra.bytes.resize(size);
+    absl::Status status = file.Read(entry, 0, extra.bytes.data(), size);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadModelFile(const std::string& path, const Layout& layout,
+                           float* parameters,
+                           std::vector<ExtraTensor>* extras) {
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, O_RDONLY);
+  if (!file.ok()) return file.status();
+  absl::Status status = ReadAll(*file, layout, "", parameters);
+  if (!status.ok()) return status;
+  return ReadExtras(*file, layout, *extras);
+}
+
+absl::Status ReadOptimizerFile(const std::string& path, const Layout& layout,
+                               absl::Span<const std::string> slot_names,
+                               absl::Span<float* const> slots) {
+  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, O_RDONLY);
+  if (!file.ok()) return file.status();
+  for (size_t i = 0; i < slot_names.size(); ++i) {
+    absl::Status status =
+        ReadAll(*file, layout, SlotPrefix(slot_names[i]), slots[i]);
+    if (!status.ok()) return status;
+  }
+  const size_t wanted = slot_names.size() * layout.tensors().size();
+  if (file->entries().size() == wanted) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " holds ", file->entries().size(), " tensors and this optimizer ",
+      wanted, "; resume with the optimizer that wrote it"));
+}
+
+}  // namespace
+
+absl::Status LayOutStateFiles(const std::string& directory,
+                              const Layout& layout,
+                              absl::Span<const std::string> slot_names,
+                              absl::Span<const ExtraTensor> extras) {
+  absl::Status status =
+      LayOutModelFile(PathOf(directory, kModelFile), layout, extras);
+  if (!status.ok()) return status;
+  return LayOutOptimizerFile(PathOf(directory, kOptimizerFile), layout,
+                             slot_names);
+}
+
+absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
+                             absl::Span<const std::string> slot_names,
+                             Range range, const float* parameters,
+                             absl::Span<const float* const> slots) {
+  absl::StatusOr<SafetensorsFile> model =
+      OpenLaidOut(PathOf(directory, kModelFile));
+  if (!model.ok()) return model.status();
+  absl::StatusOr<SafetensorsFile> optimizer =
+      OpenLaidOut(PathOf(directory, kOptimizerFile));
+  if (!optimizer.ok()) return optimizer.status();
+  absl::Status status = WriteRange(layout, "", range, parameters, *model);
+  for (size_t i = 0; i < slot_names.size() && status.ok(); ++i) {
+    status = WriteRange(layout, SlotPrefix(slot_names[i]), range, slots[i],
+                        *optimizer);
+  }
+  if (status.ok()) status = model->Sync();
+  if (status.ok()) status = optimizer->Sync();
+  return status;
+}
+
+absl::Status ReadStateFiles(const std::string& directory, const Layout& layout,
+                            absl::Span<const std::string> slot_names,
+                            float* parameters, absl::Span<float* const> slots,
+                            std::vector<ExtraTensor>* extras) {
+  absl::Status status =
+      ReadModelFile(PathOf(directory, kModelFile), layout, parameters, extras);
+  if (!status.ok()) return status;
+  return ReadOptimizerFile(PathOf(directory, kOptimizerFile), layout,
+                           slot_names, slots);
+}
+
+}  // namespace psring

@@ -1,0 +1,63 @@
+// The files of a checkpoint that hold tensors, in the safetensors format, so
+// that PyTorch's users open them with the safetensors package.
+//
+// model.safetensors holds every parameter under its name, then the model's
+// buffers (batch norm's running statistics); optimizer.safetensors holds
+// "SLOT.PARAMETER" for every slot of the optimizer. Tensors lie in the files in
+// the flat model's order, so every process that owns a range of the flat model
+// (a server, or the one ring rank that writes) writes just its bytes, with
+// pwrite, into files that one process has laid out. Whatever the number of
+// writers, the files end byte-identical.
+#ifndef PSRING_COMMON_STATE_STATE_FILES_H_
+#define PSRING_COMMON_STATE_STATE_FILES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model/layout.h"
+
+namespace psring {
+
+inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+
+// A tensor beside the parameters; raw little-endian bytes.
+struct ExtraTensor {
+  std::string name;
+  std::string dtype;  // safetensors' names: "F32", "I64"
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+
+// Creates both files in `directory` (which exists) at their full sizes, with
+// headers and `extras` written and everything else zero.
+absl::Status LayOutStateFiles(const std::string& directory,
+                              const Layout& layout,
+                              absl::Span<const std::string> slot_names,
+                              absl::Span<const ExtraTensor> extras);
+
+// Writes `range` of the flat model into files that LayOutStateFiles made, and
+// fsyncs them. parameters and slots[i] point at element range.begin.
+// FAILED_PRECONDITION names the file that this process cannot see (the remedy:
+// a directory that all hosts share); INTERNAL names the failed call.
+absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
+                             absl::Span<const std::string> slot_names,
+                             Range range, const float* parameters,
+                             absl::Span<const float* const> slots);
+
+// Reads both files whole. `parameters` and `slots[i]` hold the flat model.
+// Tensors of the model's file that are not parameters are appended to `extras`.
+// Errors name the file and the tensor: missing, not float32, another shape, a
+// truncated file, a header that lies about sizes, state of another optimizer.
+absl::Status ReadStateFiles(const std::string& directory, const Layout& layout,
+                            absl::Span<const std::string> slot_names,
+                            float* parameters, absl::Span<float* const> slots,
+                            std::vector<ExtraTensor>* extras);
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_STATE_STATE_FILES_H_

@@ -1,0 +1,62 @@
+#include "common/trace/metrics_file.h"
+
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+
+absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& directory,
+                                                const proto::Process& process,
+                                                nlohmann::json details) {
+  MetricsFile metrics;
+  if (directory.empty()) return metrics;
+  const std::string role = process.role() == proto::PS ? "ps" : "worker";
+  const std::string path =
+      absl::StrCat(directory, "/", role, "-", process.rank(), ".jsonl");
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  metrics.file_.open(path, std::ios::trunc);
+  if (!metrics.file_) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--metrics-dir: cannot write ", path,
+                     error ? absl::StrCat(" (", error.message(), ")") : ""));
+  }
+  details["event"] = "start";
+  details["time"] = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  details["role"] = role;
+  details["rank"] = process.rank();
+  details["host"] = process.host();
+  details["pid"] = process.pid();
+  metrics.Write(details);
+  return metrics;
+}
+
+void MetricsFile::Write(const nlohmann::json& line) {
+  if (!file_.is_open()) return;
+  file_ << line.dump() << std::endl;
+}
+
+int64_t PeakMemoryBytes(int64_t shared_bytes) {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  int64_t mapped_kib = 0;  // of shared memory, this process's and others'
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!absl::StartsWith(line, "RssShmem:")) continue;
+    std::istringstream(line.substr(line.find(':') + 1)) >> mapped_kib;
+  }
+  return (static_cast<int64_t>(usage.ru_maxrss) - mapped_kib) * 1024 +
+         shared_bytes;
+}
+
+}  // namespace psring

@@ -1,0 +1,50 @@
+// A process's own record of its run: JSON lines, one object a line, appended
+// and flushed, so that a reader can follow along. Its lines:
+//   {"event":"start", "time", "role", "rank", "host", "pid", ...}
+//   {"event":"step", "step", "seconds", "loss", "images_per_second"}
+//   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
+//    "test_accuracy", "images_per_second"}
+//   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
+//    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
+//    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
+//    "exposed", waiting for the exchange; "wait", an injected fault's; and
+//    "busy", the distribution of compute and wait over the steps: ascending
+//    means of near-equally many steps each), and of servers "staleness_mean",
+//    "staleness_max", "staleness_histogram" (by worker: gradients of pieces of
+//    staleness 0, 1, ..., the last bin open-ended), "late_gradients" (by
+//    worker: gradients of pieces that backup workers made superfluous)}
+#ifndef PSRING_COMMON_TRACE_METRICS_FILE_H_
+#define PSRING_COMMON_TRACE_METRICS_FILE_H_
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+class MetricsFile {
+ public:
+  // Writes DIRECTORY/worker-RANK.jsonl (or ps-RANK.jsonl), made anew, with a
+  // start line that carries `details` too. An empty directory: writes nothing.
+  static absl::StatusOr<MetricsFile> Create(const std::string& directory,
+                                            const proto::Process& process,
+                                            nlohmann::json details);
+
+  void Write(const nlohmann::json& line);
+
+ private:
+  std::ofstream file_;
+};
+
+// The most memory that this process has held at once, in bytes. Shared memory
+// counts where it belongs: `shared_bytes` of this process's own, and none of
+// what it has mapped of others'.
+int64_t PeakMemoryBytes(int64_t shared_bytes);
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_TRACE_METRICS_FILE_H_

@@ -1,0 +1,122 @@
+#include "common/trace/trace_reader.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string PathOf(const std::string& directory, const std::string& role,
+                   int rank) {
+  return absl::StrCat(directory, "/", role, "-", rank, ".trace.json");
+}
+
+void TakeInfo(const json& event, TraceInfo& info) {
+  const std::string name = event.at("name");
+  const std::string ph = event.at("ph");
+  if (name == "psring") {
+    const json& args = event.at("args");
+    args.at("role").get_to(info.role);
+    args.at("rank").get_to(info.rank);
+    args.at("job").get_to(info.job);
+    args.at("workers").get_to(info.workers);
+    args.at("servers").get_to(info.servers);
+    args.at("mode").get_to(info.mode);
+    args.at("sync").get_to(info.sync);
+    args.at("staleness").get_to(info.staleness);
+    args.at("backup_workers").get_to(info.backup_workers);
+    args.at("origin_ns").get_to(info.origin_ns);
+  } else if (name == "psring_clock") {
+    info.ahead_ns = event.at("args").at("ahead_ns").get<int64_t>();
+    event.at("args").at("round_trip_ns").get_to(info.round_trip_ns);
+  } else if (ph == "i") {
+    info.notes.push_back(name);
+  }
+}
+
+absl::StatusOr<TraceInfo> ReadTrace(
+    const std::string& path,
+    absl::FunctionRef<void(const json& event)> on_event) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  TraceInfo info;
+  info.path = path;
+  const auto take = [&](int depth, json::parse_event_t kind, json& parsed) {
+    if (depth != 1 || kind != json::parse_event_t::object_end) return true;
+    TakeInfo(parsed, info);
+    on_event(parsed);
+    return false;  // or all of the file would be kept
+  };
+  try {
+    // Called for what it hands to `take`.
+    if (!json::parse(file, take).is_array() || info.role.empty()) {
+      return absl::DataLossError(
+          absl::StrCat(path, " is not a timeline that psring has written"));
+    }
+  } catch (const json::exception& error) {
+    return absl::DataLossError(
+        absl::StrCat(path, " is damaged (", error.what(),
+                     "): copy it again from its host, or run the job again"));
+  }
+  return info;
+}
+
+absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {
+  if (info.job == first.job) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(info.path, " is of another job than ", first.path,
+                   ": give each job a folder of its own"));
+}
+
+}  // namespace
+
+int64_t TraceInfo::CommonNs(double ts) const {
+  return origin_ns + ahead_ns.value_or(0) + std::llround(ts * 1000);
+}
+
+absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
+    const std::string& directory,
+    absl::FunctionRef<void(size_t process, const json& event)> on_event) {
+  std::vector<TraceInfo> infos;
+  const auto read = [&](const std::string& path) {
+    auto info = ReadTrace(
+        path, [&](const json& event) { on_event(infos.size(), event); });
+    if (!info.ok()) return info.status();
+    infos.push_back(*std::move(info));
+    return CheckJob(infos.back(), infos.front());
+  };
+  // Either is there in every job that has written anything.
+  const bool ps = fs::exists(PathOf(directory, "ps", 0));
+  if (!ps && !fs::exists(PathOf(directory, "worker", 0))) {
+    return absl::NotFoundError(absl::StrCat(
+        PathOf(directory, "worker", 0),
+        " is missing: this folder has no timeline of a job's first process"));
+  }
+  if (absl::Status s = read(PathOf(directory, ps ? "ps" : "worker", 0));
+      !s.ok()) {
+    return s;
+  }
+  const int servers = infos[0].servers;
+  const int workers = infos[0].workers;
+  for (int i = 0; i < servers + workers; ++i) {
+    const std::string path = i < servers
+                                 ? PathOf(directory, "ps", i)
+                                 : PathOf(directory, "worker", i - servers);
+    if (!fs::exists(path)) {
+      return absl::NotFoundError(
+          absl::StrCat(path, " is missing: copy the files of all ",
+                       servers + workers, " processes into this folder"));
+    }
+    if (i == 0) continue;
+    if (absl::Status s = read(path); !s.ok()) return s;
+  }
+  return infos;
+}
+
+}  // namespace psring

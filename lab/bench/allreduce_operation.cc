@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "lab/bench/operation.h"
+#include "lab/bench/pattern.h"
+
+namespace psring {
+namespace {
+
+class AllReduceOperation : public Operation {
+ public:
+  AllReduceOperation(RankJob& job, int64_t num_elements)
+      : job_(job), num_elements_(num_elements) {}
+
+  absl::Status Prepare(int64_t iteration) override {
+    FillPattern(job_.rank(), iteration, 0, Data());
+    std::fill(Guard().begin(), Guard().end(),
+              std::numeric_limits<float>::quiet_NaN());
+    return absl::OkStatus();
+  }
+
+  absl::Status Run() override {
+    return job_.ring()->AllReduce(Data(), Scale(), job_.Deadline());
+  }
+
+  absl::Status Verify(int64_t iteration) override {
+    const int64_t wrong =
+        FindWrongSum(job_.num_ranks(), iteration, Scale(), Data());
+    if (wrong >= 0) {
+      return absl::DataLossError(absl::StrCat(
+          "iteration ", iteration, ": element ", wrong, " of ", num_elements_,
+          " is ", Data()[wrong], ", which is not the mean over the ranks"));
+    }
+    const bool untouched = std::all_of(Guard().begin(), Guard().end(),
+                                       [](float x) { return std::isnan(x); });
+    return untouched ? absl::OkStatus()
+                     : absl::DataLossError(absl::StrCat(
+                           "iteration ", iteration,
+                           ": elements behind the buffer were written"));
+  }
+
+ private:
+  float Scale() { return 1.0f / static_cast<float>(job_.num_ranks()); }
+  absl::Span<float> Data() {
+    return {job_.model().gradients.data(), static_cast<size_t>(num_elements_)};
+  }
+  absl::Span<float> Guard() {
+    return job_.model().gradients.span().subspan(num_elements_);
+  }
+
+  RankJob& job_;
+  const int64_t num_elements_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements) {
+  return std::make_unique<AllReduceOperation>(job, num_elements);
+}
+
+}  // namespace psring

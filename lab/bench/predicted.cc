@@ -1,0 +1,44 @@
+#include "lab/bench/predicted.h"
+
+#include <algorithm>
+
+#include "lab/host/hosts.h"
+#include "lab/host/machine.h"
+#include "lab/predict/predict_step.h"
+
+namespace psring {
+
+Hardware HardwareOfHosts(double link_bits_per_s) {
+  Hardware hardware;
+  hardware.link_bytes_per_s = link_bits_per_s / 8;
+  hardware.burst_s = Hosts::kBurstSeconds;
+  hardware.shards = std::min(NumCores(), 4);  // as a server's default is
+  return hardware;
+}
+
+MeasuredExchange ExchangeOf(const SweepPoint& point, Placement placement) {
+  const Measurement& ours = point.measurements.front();
+  MeasuredExchange exchange;
+  exchange.topology.workers = point.ranks;
+  if (point.operation == "pushpull") {
+    exchange.topology.kind = TopologyKind::kPs;
+    exchange.topology.colocated = placement == Placement::kColocated;
+    exchange.topology.server_hosts =
+        exchange.topology.colocated ? 0 : point.servers;
+  }
+  exchange.bytes = point.size_bytes;
+  exchange.seconds = MedianSeconds(ours);
+  exchange.cpu_seconds =
+      ours.cpu_seconds / static_cast<double>(ours.seconds.size());
+  return exchange;
+}
+
+double PredictExchange(const Hardware& hardware,
+                       const MeasuredExchange& exchange) {
+  return PredictStep(hardware,
+                     ExchangeWorkload(exchange.topology.kind, exchange.bytes),
+                     exchange.topology)
+      .step_s;
+}
+
+}  // namespace psring

@@ -1,0 +1,142 @@
+// One rank of `psring bench`: joins a job as a worker does and measures one
+// operation at one size.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/process/process_main.h"
+#include "lab/bench/link.h"
+#include "lab/bench/operation.h"
+#include "lab/bench/rank_job.h"
+#include "lab/bench/stopwatch.h"
+
+namespace psring {
+namespace {
+
+struct RankFlags {
+  ProcessFlags process;
+  std::string op = "allreduce";
+  int64_t size_bytes = 4;
+  int64_t iterations = 20;
+  int64_t warmup = 3;
+  std::string optimizer = "sgd";
+  std::string out = ".";
+
+  void AddTo(CLI::App& app);
+  int64_t num_elements() const {
+    return size_bytes / static_cast<int64_t>(sizeof(float));
+  }
+};
+
+void RankFlags::AddTo(CLI::App& app) {
+  app.add_option("--mode", process.mode, "Topology")
+      ->check(CLI::IsMember({"ps", "ring"}));
+  app.add_option("--op", op, "What to measure")
+      ->check(CLI::IsMember(
+          {"allreduce", "gpu-allreduce", "pushpull", "copy", "link"}));
+  app.add_option("--size", size_bytes, "Bytes of each rank's buffer")
+      ->check(CLI::Range(int64_t{4}, int64_t{1} << 40));
+  app.add_option("--iterations", iterations, "That are timed")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--warmup", warmup, "Iterations before them")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option("--optimizer", optimizer, "The servers' (pushpull)")
+      ->check(CLI::IsMember({"sgd", "momentum"}));
+  app.add_option("--out", out, "Folder for the times");
+  process.AddTo(app);
+}
+
+// Its factors are powers of two: updates round as little as they can.
+proto::OptimizerSettings OptimizerOf(const std::string& name) {
+  proto::OptimizerSettings settings;
+  settings.set_name(name);
+  settings.set_lr(0.125);
+  settings.set_momentum(name == "momentum" ? 0.5 : 0.0);
+  settings.mutable_schedule()->set_kind("constant");
+  return settings;
+}
+
+absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(
+    const RankFlags& flags, RankJob& job, Cancellation& cancellation) {
+  if (flags.op == "gpu-allreduce") {
+    return MakeGpuAllReduce(job, cancellation, flags.num_elements());
+  }
+  if (flags.op == "pushpull") {
+    return MakePushPull(job, OptimizerOf(flags.optimizer));
+  }
+  if (flags.op == "copy") return MakeCopy(flags.num_elements());
+  return MakeAllReduce(job, flags.num_elements());
+}
+
+// For whoever looks at the servers' clocks from outside.
+void Announce(RankJob& job, const char* what) {
+  if (job.rank() != 0) return;
+  std::puts(what);
+  std::fflush(stdout);
+}
+
+absl::Status Iterate(const RankFlags& flags, RankJob& job,
+                     Cancellation& cancellation) {
+  auto operation = MakeOperation(flags, job, cancellation);
+  if (!operation.ok()) return operation.status();
+  Stopwatch stopwatch;
+  for (int64_t i = 0; i < flags.warmup + flags.iterations; ++i) {
+    const bool timed = i >= flags.warmup;
+    absl::Status status = (*operation)->Prepare(i);
+    if (i == flags.warmup) Announce(job, "measuring");
+    if (!status.ok()) return status;
+    const auto start = job.AwaitStart();
+    if (!start.ok()) return start.status();
+    if (timed) stopwatch.Start(*start);
+    status = (*operation)->Run();
+    if (timed) stopwatch.Stop();
+    if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
+    // Nobody verifies while another, for want of a core, is still at it.
+    if (status.ok()) status = job.exchange().Synchronise(job.Deadline());
+    if (status.ok()) status = (*operation)->Verify(i);
+    if (!status.ok()) return status;
+  }
+  if (absl::Status s = stopwatch.Write(flags.out, job.rank()); !s.ok()) {
+    return s;
+  }
+  return job.exchange().Synchronise(job.Deadline());
+}
+
+absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {
+  auto cluster = flags.process.Cluster(/*is_ps_process=*/false);
+  if (!cluster.ok()) return cluster.status();
+  const bool buffers = flags.op != "copy" && flags.op != "link";
+  auto job = RankJob::Join(
+      {.cluster = *cluster,
+       .same_host = flags.process.SameHostWish(),
+       .ring = {},
+       .step_timeout = flags.process.step_timeout(),
+       .name = absl::StrCat("bench ", flags.op, " ", flags.size_bytes),
+       .num_elements = buffers ? flags.num_elements() : 1,
+       .num_steps = flags.warmup + flags.iterations,
+       .optimizer = OptimizerOf(flags.optimizer)},
+      cancellation);
+  if (!job.ok()) return job.status();
+  const absl::Status status =
+      flags.op == "link"
+          ? MeasureLinks(**job, {.windows = static_cast<int>(flags.iterations),
+                                 .out = flags.out})
+          : Iterate(flags, **job, cancellation);
+  return (*job)->Leave(status);
+}
+
+}  // namespace
+}  // namespace psring
+
+int main(int argc, char** argv) {
+  using namespace psring;
+  CLI::App app("One rank of a benchmark.", "psring bench rank");
+  RankFlags flags;
+  flags.AddTo(app);
+  return ProcessMain(
+      app, flags.process, argc, argv,
+      [&](Cancellation& cancellation) { return Run(flags, cancellation); });
+}

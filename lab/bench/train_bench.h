@@ -1,0 +1,38 @@
+// Whole training, psring's worker against DistributedDataParallel over Gloo.
+#ifndef PSRING_LAB_BENCH_TRAIN_BENCH_H_
+#define PSRING_LAB_BENCH_TRAIN_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lab/bench/contender.h"
+#include "lab/bench/peers.h"
+#include "lab/bench/results.h"
+
+namespace psring {
+
+struct TrainOptions {
+  std::vector<std::string> models;
+  std::vector<int> workers;
+  int servers = 1;    // of ps-bsp
+  int64_t steps = 0;  // that are timed
+  int64_t warmup = 20;
+  int repetitions = 3;
+  int batch_size = 64;               // of each worker
+  std::optional<GlooPython> python;  // nothing: without DDP
+  // Says what was measured, for people who wait.
+  std::function<void(const Training&)> on_training;
+};
+
+// Every contender trains with one compute thread a worker, repetition by
+// repetition in turn.
+absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
+                                               const TrainOptions& options);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_BENCH_TRAIN_BENCH_H_

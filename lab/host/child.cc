@@ -1,0 +1,166 @@
+#include "lab/host/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+absl::Status CallFailed(absl::string_view call, absl::string_view name) {
+  return absl::ErrnoToStatus(errno,
+                             absl::StrCat("cannot start ", name, ": ", call));
+}
+
+// In the child: only async-signal-safe calls. Reports exec's errno.
+[[noreturn]] void Become(char* const argv[], pid_t parent, int output,
+                         int errno_fd) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before prctl
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int null = open("/dev/null", O_RDONLY);
+  dup2(null, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  execv(argv[0], argv);
+  const int error = errno;
+  [[maybe_unused]] ssize_t written = write(errno_fd, &error, sizeof(error));
+  _exit(127);
+}
+
+// 0 when the program runs, else exec's errno.
+int ReadExecErrno(int fd) {
+  int error = 0;
+  ssize_t size;
+  do {
+    size = read(fd, &error, sizeof(error));
+  } while (size < 0 && errno == EINTR);
+  return size == sizeof(error) ? error : 0;
+}
+
+// glibc 2.36's own declaration of it cannot be used from C++.
+int OpenPidfd(pid_t pid) {
+  return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+}
+
+Ending Reap(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
+  return {.exit_code = WEXITSTATUS(status)};
+}
+
+}  // namespace
+
+std::string ToString(const Ending& ending) {
+  if (ending.signal == 0) return absl::StrCat("exit code ", ending.exit_code);
+  const char* name = sigabbrev_np(ending.signal);
+  return absl::StrCat("killed by SIG", name ? name : "?", " (",
+                      strsignal(ending.signal), ")");
+}
+
+absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command) {
+  std::vector<char*> argv;
+  for (const std::string& arg : command.argv) {
+    argv.push_back(const_cast<char*>(arg.c_str()));
+  }
+  argv.push_back(nullptr);
+  int output[2], exec_errno[2];
+  if (pipe2(output, O_CLOEXEC) != 0) return CallFailed("pipe", command.name);
+  if (pipe2(exec_errno, O_CLOEXEC) != 0) {
+    close(output[0]);
+    close(output[1]);
+    return CallFailed("pipe", command.name);
+  }
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) Become(argv.data(), parent, output[1], exec_errno[1]);
+  const int fork_errno = errno;
+  close(output[1]);
+  close(exec_errno[1]);
+  const int error = pid < 0 ? fork_errno : ReadExecErrno(exec_errno[0]);
+  close(exec_errno[0]);
+  const int exit_fd = pid < 0 || error != 0 ? -1 : OpenPidfd(pid);
+  if (exit_fd < 0) {
+    errno = error != 0 ? error : errno;
+    const absl::Status status = CallFailed(command.argv[0], command.name);
+    if (pid > 0) {
+      kill(pid, SIGKILL);
+      Reap(pid);
+    }
+    close(output[0]);
+    return status;
+  }
+  fcntl(output[0], F_SETFL, O_NONBLOCK);
+  return std::unique_ptr<Child>(
+      new Child(std::move(command), pid, output[0], exit_fd));
+}
+
+Child::~Child() {
+  if (!ending_) {
+    kill(-pid_, SIGKILL);
+    Reap(pid_);
+  }
+  CloseOutput();
+  close(exit_fd_);
+}
+
+void Child::ReadOutput(absl::FunctionRef<void(absl::string_view)> on_line) {
+  // Bounded, so that one that never stops writing does not starve the others;
+  // more than a pipe holds, so that nothing is left at the end.
+  constexpr int kMaxReads = 16;
+  char bytes[16 * 1024];
+  for (int i = 0; i < kMaxReads && output_fd_ >= 0; ++i) {
+    const ssize_t size = read(output_fd_, bytes, sizeof(bytes));
+    if (size > 0) {
+      lines_.Append(absl::string_view(bytes, size), on_line);
+    } else if (size < 0 && errno == EINTR) {
+      continue;
+    } else if (size < 0 && errno == EAGAIN) {
+      return;
+    } else {
+      lines_.Finish(on_line);
+      CloseOutput();
+    }
+  }
+}
+
+void Child::CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line) {
+  if (ending_) return;
+  siginfo_t info = {};
+  if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid_) {
+    return;
+  }
+  // Not yet reaped, the process still holds its group's number.
+  kill(-pid_, SIGKILL);
+  ending_ = Reap(pid_);
+  ReadOutput(on_line);
+  // A process that left the group may hold the pipe open for ever.
+  lines_.Finish(on_line);
+  CloseOutput();
+}
+
+void Child::Signal(int signal) {
+  if (!ending_) kill(-pid_, signal);
+}
+
+void Child::CloseOutput() {
+  if (output_fd_ >= 0) close(output_fd_);
+  output_fd_ = -1;
+}
+
+}  // namespace psring

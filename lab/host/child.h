@@ -1,0 +1,88 @@
+// One process that this one started, its output, and its end.
+#ifndef PSRING_LAB_HOST_CHILD_H_
+#define PSRING_LAB_HOST_CHILD_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lab/host/line_buffer.h"
+
+namespace psring {
+
+struct Command {
+  std::string name;  // for people: "worker 0"
+  std::vector<std::string> argv;
+};
+
+// How a process ended.
+struct Ending {
+  int exit_code = 0;
+  int signal = 0;  // that killed it, or 0
+
+  bool ok() const { return exit_code == 0 && signal == 0; }
+  // As a shell gives it: 128 + signal for a killed process.
+  int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
+};
+
+// "exit code 3", "killed by SIGSEGV (Segmentation fault)".
+std::string ToString(const Ending& ending);
+
+// Lives in a process group of its own, so that a terminal's Ctrl-C does not
+// reach it; reads nothing; dies with this process, whatever ends that. One
+// thread's own: the one that started it, which must not end before it.
+class Child {
+ public:
+  // INVALID_ARGUMENT or NOT_FOUND when the program cannot be executed.
+  static absl::StatusOr<std::unique_ptr<Child>> Start(Command command);
+
+  // Kills what is left of its group.
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  const std::string& name() const { return command_.name; }
+  pid_t pid() const { return pid_; }
+
+  // To poll: readable output, or its end; -1 once the output has ended.
+  int output_fd() const { return output_fd_; }
+  // To poll: readable once the process has ended.
+  int exit_fd() const { return exit_fd_; }
+
+  // Reads what has come; never blocks.
+  void ReadOutput(absl::FunctionRef<void(absl::string_view)> on_line);
+
+  // Never blocks. When the process has ended, reads the rest of its output,
+  // kills what it left in its group and fills ending().
+  void CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line);
+  const std::optional<Ending>& ending() const { return ending_; }
+
+  // To the whole group; nothing once the process has ended.
+  void Signal(int signal);
+
+ private:
+  Child(Command command, pid_t pid, int output_fd, int exit_fd)
+      : command_(std::move(command)),
+        pid_(pid),
+        output_fd_(output_fd),
+        exit_fd_(exit_fd) {}
+
+  void CloseOutput();
+
+  const Command command_;
+  const pid_t pid_;
+  int output_fd_;
+  const int exit_fd_;
+  LineBuffer lines_;
+  std::optional<Ending> ending_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_CHILD_H_

@@ -1,0 +1,188 @@
+#include "lab/host/hosts.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "lab/host/capture.h"
+#include "lab/host/find_program.h"
+
+namespace psring {
+namespace {
+
+// Of tbf: what may go out at once, and how long a packet may wait for its turn
+// before it is dropped. The burst is a head start on the rate, so it is short;
+// at 1 Gbit/s it still takes a packet of 64 KiB, which need not be cut then.
+constexpr int64_t kLeastBurstBytes = 4096;
+constexpr char kQueue[] = "50ms";
+
+std::string NamespaceOf(const Child& holder, const std::string& kind) {
+  return absl::StrCat("/proc/", holder.pid(), "/ns/", kind);
+}
+
+// Waits for the line that says that its namespaces are there.
+absl::Status AwaitUp(Child& holder) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  bool up = false;
+  std::string said;
+  const auto on_line = [&](absl::string_view line) {
+    up |= line == "up";
+    absl::StrAppend(&said, said.empty() ? "" : "; ", line);
+  };
+  while (!up && absl::Now() < deadline) {
+    pollfd fds[] = {{holder.output_fd(), POLLIN, 0},
+                    {holder.exit_fd(), POLLIN, 0}};
+    poll(fds, 2, 100);
+    holder.ReadOutput(on_line);
+    holder.CheckEnd(on_line);
+    if (holder.ending()) break;
+  }
+  if (up) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "--hosts: cannot make the namespaces of ", holder.name(), ": ",
+      said.empty() ? "unshare says nothing" : said,
+      ". They need root on Linux with namespaces, and a container that has "
+      "CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"));
+}
+
+// unshare kills its child, the namespace's first process, when it dies itself.
+absl::StatusOr<std::unique_ptr<Child>> StartHolder(const std::string& name) {
+  const auto unshare = FindProgram("unshare");
+  if (!unshare) {
+    return absl::UnavailableError(
+        "--hosts: no unshare on this machine. Remedy: apt-get install "
+        "util-linux");
+  }
+  auto holder = Child::Start(
+      {name,
+       {*unshare, "--net", "--pid", "--fork", "--mount", "--mount-proc",
+        "--kill-child", "/bin/sh", "-c", "echo up; exec sleep infinity"}});
+  if (!holder.ok()) return holder.status();
+  if (absl::Status s = AwaitUp(**holder); !s.ok()) return s;
+  return holder;
+}
+
+std::string ShapeOf(double bits_per_s) {
+  const int64_t burst =
+      std::max(kLeastBurstBytes,
+               static_cast<int64_t>(bits_per_s / 8 * Hosts::kBurstSeconds));
+  return absl::StrFormat("root tbf rate %.0fbit burst %d latency %s",
+                         bits_per_s, burst, kQueue);
+}
+
+absl::Status CheckMachine() {
+  if (geteuid() != 0) {
+    return absl::PermissionDeniedError(
+        "--hosts makes network namespaces, which needs root. Remedy: run it "
+        "with sudo, or without --hosts");
+  }
+  for (const char* program : {"ip", "tc", "nsenter", "env"}) {
+    if (FindProgram(program)) continue;
+    return absl::UnavailableError(
+        absl::StrCat("--hosts: no ", program,
+                     " on this machine. Remedy: apt-get install iproute2 "
+                     "util-linux coreutils"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Hosts>> Hosts::Create(int count,
+                                                     double bits_per_s) {
+  return Create(std::vector<double>(count, bits_per_s));
+}
+
+absl::StatusOr<std::unique_ptr<Hosts>> Hosts::Create(
+    const std::vector<double>& bits_per_s) {
+  if (absl::Status s = CheckMachine(); !s.ok()) return s;
+  std::unique_ptr<Hosts> hosts(new Hosts());
+  absl::Status status = hosts->Start(static_cast<int>(bits_per_s.size()));
+  if (status.ok()) status = hosts->Connect(bits_per_s);
+  if (!status.ok()) return status;
+  return hosts;
+}
+
+std::string Hosts::AddressOf(int host) {
+  return absl::StrCat("10.124.", (host + 1) / 250, ".", (host + 1) % 250 + 1);
+}
+
+absl::Status Hosts::Start(int count) {
+  auto network_switch = StartHolder("the switch");
+  if (!network_switch.ok()) return network_switch.status();
+  switch_ = *std::move(network_switch);
+  for (int i = 0; i < count; ++i) {
+    auto holder = StartHolder(absl::StrCat("host ", i));
+    if (!holder.ok()) return holder.status();
+    holders_.push_back(*std::move(holder));
+  }
+  return absl::OkStatus();
+}
+
+// The rate holds for what leaves the host and for what leaves the switch
+// towards it, as a full-duplex cable's does.
+absl::Status Hosts::Connect(const std::vector<double>& bits_per_s) {
+  absl::Status status =
+      RunIn(*switch_, "ip link add sw type bridge forward_delay 0");
+  status.Update(RunIn(*switch_, "ip link set sw up"));
+  for (int i = 0; status.ok() && i < count(); ++i) {
+    const Child& host = *holders_[i];
+    const std::string port = absl::StrCat("port", i);
+    const std::string shape = ShapeOf(bits_per_s[i]);
+    const std::pair<const Child*, std::string> kCommands[] = {
+        {&host,
+         absl::StrCat("ip link add ", kInterface, " type veth peer name ", port,
+                      " netns ", switch_->pid())},
+        {&host, "ip link set lo up"},
+        {&host,
+         absl::StrCat("ip address add ", AddressOf(i), "/16 dev ", kInterface)},
+        {switch_.get(), absl::StrCat("ip link set ", port, " master sw up")},
+        {&host, absl::StrCat("ip link set ", kInterface, " up")},
+        {&host, absl::StrCat("tc qdisc add dev ", kInterface, " ", shape)},
+        {switch_.get(), absl::StrCat("tc qdisc add dev ", port, " ", shape)},
+    };
+    for (const auto& [where, command] : kCommands) {
+      status.Update(RunIn(*where, command));
+    }
+  }
+  return status;
+}
+
+absl::Status Hosts::RunIn(const Child& holder,
+                          const std::string& command) const {
+  std::vector<std::string> argv = {
+      *FindProgram("nsenter"),
+      absl::StrCat("--net=", NamespaceOf(holder, "net"))};
+  for (absl::string_view word : absl::StrSplit(command, ' ')) {
+    argv.emplace_back(word);
+  }
+  argv[2] = *FindProgram(argv[2]);
+  const auto lines = Capture(argv);
+  if (lines.ok()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("--hosts: ", command, " on ", holder.name(), ": ",
+                   std::string(lines.status().message())));
+}
+
+std::vector<std::string> Hosts::PrefixOf(int host) const {
+  const Child& holder = *holders_[host];
+  // Who enters a mount namespace stands at its root.
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
+  return {*FindProgram("nsenter"),
+          absl::StrCat("--net=", NamespaceOf(holder, "net")),
+          absl::StrCat("--mount=", NamespaceOf(holder, "mnt")),
+          absl::StrCat("--pid=", NamespaceOf(holder, "pid_for_children")),
+          *FindProgram("env"),
+          absl::StrCat("--chdir=", error ? "/" : here)};
+}
+
+}  // namespace psring

@@ -1,0 +1,140 @@
+#include "lab/host/job.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lab/host/arguments.h"
+#include "lab/host/machine.h"
+#include "lab/host/temp_dir.h"
+
+namespace psring {
+namespace {
+
+constexpr const char* kLaunchersFlags[] = {
+    "--mode",    "--coordinator",           "--workers", "--host-coordinator",
+    "--servers", "--coordinator-port-file", "--rank",    "--metrics-dir",
+    "--timeline"};
+
+// A command line that begins with what leads to its process's host.
+Command StartOf(const std::string& name, const std::string& binary,
+                const std::vector<std::vector<std::string>>& prefixes,
+                int rank) {
+  Command command = {name, {}};
+  if (!prefixes.empty()) command.argv = prefixes[rank];
+  command.argv.push_back(binary);
+  return command;
+}
+
+// What every process is told.
+void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
+                       std::vector<std::string>* argv) {
+  argv->push_back(absl::StrCat("--coordinator=", job.coordinator_address, ":",
+                               coordinator_port));
+  argv->push_back(absl::StrCat("--rank=", rank));
+  argv->push_back(absl::StrCat("--workers=", job.workers));
+  if (job.mode == "ps") {
+    argv->push_back(absl::StrCat("--servers=", job.servers));
+  }
+  if (!job.metrics_dir.empty()) {
+    argv->push_back(absl::StrCat("--metrics-dir=", job.metrics_dir));
+  }
+  if (!job.timeline_dir.empty()) {
+    argv->push_back(absl::StrCat("--timeline=", job.timeline_dir));
+  }
+}
+
+Command ServerCommand(const Job& job, int rank, int coordinator_port) {
+  Command command = StartOf(absl::StrCat("ps ", rank), job.ps_binary,
+                            job.server_prefixes, rank);
+  AppendCommonFlags(job, rank, coordinator_port, &command.argv);
+  command.argv.insert(command.argv.end(), job.server_flags.begin(),
+                      job.server_flags.end());
+  return command;
+}
+
+Command WorkerCommand(const Job& job, int rank, int coordinator_port) {
+  Command command = StartOf(absl::StrCat("worker ", rank), job.worker_binary,
+                            job.worker_prefixes, rank);
+  command.argv.push_back(absl::StrCat("--mode=", job.mode));
+  AppendCommonFlags(job, rank, coordinator_port, &command.argv);
+  if (job.threads_per_worker >= 0 && !HasFlag(job.worker_flags, "--threads")) {
+    const int threads = job.threads_per_worker > 0
+                            ? job.threads_per_worker
+                            : std::max(1, NumCores() / job.workers);
+    command.argv.push_back(absl::StrCat("--threads=", threads));
+  }
+  command.argv.insert(command.argv.end(), job.worker_flags.begin(),
+                      job.worker_flags.end());
+  return command;
+}
+
+// Nothing until the file is there, which appears as a whole.
+std::optional<int> ReadPort(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  int port = 0;
+  if (!std::getline(file, text) || !absl::SimpleAtoi(text, &port)) return {};
+  return port;
+}
+
+}  // namespace
+
+absl::Status CheckFlags(const std::vector<std::string>& flags) {
+  for (const char* flag : kLaunchersFlags) {
+    if (!HasFlag(flags, flag)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag,
+                     " is the launcher's to give, not a flag after `--`; "
+                     "--mode, --servers and --workers go before it"));
+  }
+  return absl::OkStatus();
+}
+
+Command HostCommand(const Job& job, const std::string& port_file) {
+  Command command =
+      job.mode == "ps" ? ServerCommand(job, 0, 0) : WorkerCommand(job, 0, 0);
+  command.argv.push_back("--host-coordinator");
+  command.argv.push_back(absl::StrCat("--coordinator-port-file=", port_file));
+  return command;
+}
+
+std::vector<Command> OtherCommands(const Job& job, int coordinator_port) {
+  const bool ps = job.mode == "ps";
+  std::vector<Command> commands;
+  for (int rank = 1; ps && rank < job.servers; ++rank) {
+    commands.push_back(ServerCommand(job, rank, coordinator_port));
+  }
+  for (int rank = ps ? 0 : 1; rank < job.workers; ++rank) {
+    commands.push_back(WorkerCommand(job, rank, coordinator_port));
+  }
+  return commands;
+}
+
+absl::Status StartJob(const Job& job, Supervisor& supervisor,
+                      absl::Duration timeout) {
+  auto dir = TempDir::Create();
+  if (!dir.ok()) return dir.status();
+  const std::string port_file = absl::StrCat(dir->path(), "/port");
+  const Command host = HostCommand(job, port_file);
+  if (absl::Status s = supervisor.Start(host); !s.ok()) return s;
+  std::optional<int> port;
+  absl::Status s = supervisor.RunUntil(
+      [&] { return (port = ReadPort(port_file)).has_value(); },
+      absl::Now() + timeout);
+  if (absl::IsDeadlineExceeded(s)) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        host.name, " has not opened the coordinator's port within ",
+        absl::FormatDuration(timeout), ": ", host.argv[0]));
+  }
+  if (!s.ok()) return s;
+  for (Command& command : OtherCommands(job, *port)) {
+    if (s = supervisor.Start(std::move(command)); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

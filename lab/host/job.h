@@ -1,0 +1,54 @@
+// The command lines of a job's processes on this host, and their start.
+#ifndef PSRING_LAB_HOST_JOB_H_
+#define PSRING_LAB_HOST_JOB_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "lab/host/child.h"
+#include "lab/host/supervisor.h"
+
+namespace psring {
+
+struct Job {
+  std::string mode = "ps";  // or "ring"
+  int servers = 1;          // "ps" only
+  int workers = 2;
+  // 0: this host's cores shared out; -1: the workers' program decides.
+  int threads_per_worker = 0;
+  std::string ps_binary;
+  std::string worker_binary;
+  std::string metrics_dir;   // of every process; empty: no metrics
+  std::string timeline_dir;  // of every process; empty: no timeline
+  std::vector<std::string> worker_flags;
+  std::vector<std::string> server_flags;
+
+  // On hosts of their own (namespaces): where the coordinator's host is reached
+  // by the others, and, by rank, what goes before a process's command line.
+  std::string coordinator_address = "127.0.0.1";
+  std::vector<std::vector<std::string>> server_prefixes;
+  std::vector<std::vector<std::string>> worker_prefixes;
+};
+
+// INVALID_ARGUMENT when a flag after `--` is one that the launcher itself
+// gives.
+absl::Status CheckFlags(const std::vector<std::string>& flags);
+
+// The process that hosts the coordinator, on a port that the system chooses and
+// that it writes to `port_file`: server 0, or worker 0 of a ring.
+Command HostCommand(const Job& job, const std::string& port_file);
+
+// All the others.
+std::vector<Command> OtherCommands(const Job& job, int coordinator_port);
+
+// Starts the host, waits for its port, starts the others. After an error what
+// has been started still runs: the caller stops or awaits it.
+absl::Status StartJob(const Job& job, Supervisor& supervisor,
+                      absl::Duration timeout = absl::Seconds(30));
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_JOB_H_

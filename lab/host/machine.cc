@@ -1,0 +1,52 @@
+#include "lab/host/machine.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+std::string CpuName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (absl::StartsWith(line, "model name") && colon != std::string::npos) {
+      return std::string(absl::StripAsciiWhitespace(line.substr(colon + 2)));
+    }
+  }
+  return "unknown";
+}
+
+int64_t MemoryBytes() {
+  struct sysinfo info = {};
+  if (sysinfo(&info) != 0) return 0;
+  return static_cast<int64_t>(info.totalram) * info.mem_unit;
+}
+
+std::string System() {
+  utsname name = {};
+  if (uname(&name) != 0) return "unknown";
+  return absl::StrCat(name.sysname, " ", name.release, ", ", name.machine);
+}
+
+}  // namespace
+
+int NumCores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Machine DescribeMachine() {
+  return {NumCores(), CpuName(), MemoryBytes(), System()};
+}
+
+}  // namespace psring

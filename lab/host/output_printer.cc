@@ -1,0 +1,64 @@
+#include "lab/host/output_printer.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace psring {
+namespace {
+
+// Readable on light and on dark terminals: green, yellow, blue, magenta, cyan.
+constexpr const char* kColours[] = {"\033[32m", "\033[33m", "\033[34m",
+                                    "\033[35m", "\033[36m"};
+constexpr char kNoColour[] = "\033[0m";
+
+}  // namespace
+
+absl::StatusOr<OutputPrinter> OutputPrinter::Create(FILE* out,
+                                                    std::string log_dir) {
+  if (!log_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(log_dir, error);
+    if (error || access(log_dir.c_str(), W_OK) != 0) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("--log-dir=", log_dir, ": cannot write there",
+                       error ? absl::StrCat(" (", error.message(), ")") : ""));
+    }
+  }
+  return OutputPrinter(out, isatty(fileno(out)), std::move(log_dir));
+}
+
+void OutputPrinter::Print(const std::string& name, absl::string_view line) {
+  // One write a line, so that lines of others never fall into it.
+  const std::string text = absl::StrCat(Prefix(name), line, "\n");
+  fwrite(text.data(), 1, text.size(), out_);
+  fflush(out_);
+  if (!log_dir_.empty()) Log(name, line);
+}
+
+std::string OutputPrinter::Prefix(const std::string& name) {
+  auto [it, is_new] = prefixes_.try_emplace(name);
+  if (is_new) {
+    const char* colour = kColours[(prefixes_.size() - 1) % std::size(kColours)];
+    it->second = coloured_
+                     ? absl::StrCat(colour, "[", name, "]", kNoColour, " ")
+                     : absl::StrCat("[", name, "] ");
+  }
+  return it->second;
+}
+
+void OutputPrinter::Log(const std::string& name, absl::string_view line) {
+  auto [it, is_new] = logs_.try_emplace(name);
+  if (is_new) {
+    it->second.open(absl::StrCat(
+        log_dir_, "/", absl::StrReplaceAll(name, {{" ", "-"}}), ".log"));
+  }
+  it->second << line << std::endl;
+}
+
+}  // namespace psring

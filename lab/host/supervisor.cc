@@ -1,0 +1,150 @@
+#include "lab/host/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+
+std::string ToString(const Failure& failure) {
+  std::string text = absl::StrCat(failure.name, " (pid ", failure.pid,
+                                  ") failed: ", ToString(failure.ending));
+  if (failure.last_lines.empty()) return absl::StrCat(text, "; no output");
+  absl::StrAppend(&text, "; its last lines:");
+  for (const std::string& line : failure.last_lines) {
+    absl::StrAppend(&text, "\n  ", line);
+  }
+  return text;
+}
+
+Supervisor::Supervisor(const Cancellation& cancellation,
+                       SupervisorOptions options)
+    : cancellation_(cancellation), options_(std::move(options)) {}
+
+absl::Status Supervisor::Start(Command command) {
+  auto child = Child::Start(std::move(command));
+  if (!child.ok()) return child.status();
+  members_.push_back({*std::move(child), {}});
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::RunUntil(const std::function<bool()>& done,
+                                  absl::Time deadline) {
+  while (!done()) {
+    if (cancelled_) return cancellation_.status();
+    if (failure_) {
+      return absl::AbortedError(absl::StrCat(
+          failure_->name, " failed: ", ToString(failure_->ending)));
+    }
+    if (AllEnded()) return absl::AbortedError("every process has ended");
+    if (absl::Now() >= deadline) return absl::DeadlineExceededError("too late");
+    ServeOnce();
+  }
+  return absl::OkStatus();
+}
+
+void Supervisor::Wait() {
+  while (!AllEnded()) ServeOnce();
+}
+
+void Supervisor::Stop() {
+  const absl::Time now = absl::Now();
+  plan_ = {{now, SIGTERM}, {now + options_.terminate_grace, SIGKILL}};
+}
+
+void Supervisor::ServeOnce() {
+  PollMembers(absl::Now() + options_.tick);
+  CheckEnds();
+  OnCancelled();
+  SendPlannedSignals();
+  if (options_.on_tick) options_.on_tick();
+}
+
+// Waits for output, an end, a cancellation or the next planned signal.
+void Supervisor::PollMembers(absl::Time deadline) {
+  if (!plan_.empty()) deadline = std::min(deadline, plan_.front().when);
+  std::vector<pollfd> fds;  // those below 0 are ignored
+  for (const Member& member : members_) {
+    const bool ended = member.child->ending().has_value();
+    fds.push_back({member.child->output_fd(), POLLIN, 0});
+    fds.push_back({ended ? -1 : member.child->exit_fd(), POLLIN, 0});
+  }
+  fds.push_back({cancelled_ ? -1 : cancellation_.fd(), POLLIN, 0});
+  const absl::Duration left = deadline - absl::Now() + absl::Milliseconds(1);
+  poll(fds.data(), fds.size(),
+       static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left))));
+  for (size_t i = 0; i < members_.size(); ++i) {
+    if (fds[2 * i].revents == 0) continue;
+    members_[i].child->ReadOutput(
+        [&](absl::string_view line) { OnLine(members_[i], line); });
+  }
+}
+
+void Supervisor::CheckEnds() {
+  for (Member& member : members_) {
+    if (member.child->ending()) continue;
+    member.child->CheckEnd(
+        [&](absl::string_view line) { OnLine(member, line); });
+    if (member.child->ending() && !member.child->ending()->ok()) {
+      OnFailure(member);
+    }
+  }
+}
+
+void Supervisor::OnLine(Member& member, absl::string_view line) {
+  member.last_lines.emplace_back(line);
+  if (member.last_lines.size() > options_.tail_lines) {
+    member.last_lines.pop_front();
+  }
+  if (options_.on_line) options_.on_line(member.child->name(), line);
+}
+
+void Supervisor::OnFailure(const Member& member) {
+  if (failure_) return;
+  failure_ = Failure{
+      member.child->name(),
+      member.child->pid(),
+      *member.child->ending(),
+      {member.last_lines.begin(), member.last_lines.end()},
+  };
+  if (!plan_.empty()) return;  // all are being ended already
+  const absl::Time term = absl::Now() + options_.settle;
+  plan_ = {{term, SIGTERM}, {term + options_.terminate_grace, SIGKILL}};
+}
+
+void Supervisor::OnCancelled() {
+  if (cancelled_ || cancellation_.status().ok()) return;
+  cancelled_ = true;
+  const absl::Time now = absl::Now();
+  plan_ = {{now, SIGINT}, {now + options_.interrupt_grace, SIGKILL}};
+}
+
+void Supervisor::SendPlannedSignals() {
+  while (!plan_.empty() && plan_.front().when <= absl::Now()) {
+    SignalAll(plan_.front().signal);
+    plan_.pop_front();
+  }
+}
+
+void Supervisor::SignalAll(int signal) {
+  for (Member& member : members_) member.child->Signal(signal);
+}
+
+pid_t Supervisor::PidOf(const std::string& name) const {
+  for (const Member& member : members_) {
+    if (member.child->name() == name) return member.child->pid();
+  }
+  return 0;
+}
+
+bool Supervisor::AllEnded() const {
+  return std::all_of(
+      members_.begin(), members_.end(),
+      [](const Member& member) { return member.child->ending().has_value(); });
+}
+
+}  // namespace psring

@@ -1,0 +1,103 @@
+// Runs a job's processes on this host: hands on their output, notices the first
+// failure, and sees to it that all of them end.
+#ifndef PSRING_LAB_HOST_SUPERVISOR_H_
+#define PSRING_LAB_HOST_SUPERVISOR_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/net/cancellation.h"
+#include "lab/host/child.h"
+
+namespace psring {
+
+struct SupervisorOptions {
+  // After the first failure: how long the others have to notice by themselves,
+  // before SIGTERM. Heartbeats tell them within 10 s.
+  absl::Duration settle = absl::Seconds(15);
+  // From SIGTERM to SIGKILL.
+  absl::Duration terminate_grace = absl::Seconds(5);
+  // From the SIGINT that a cancellation sends to SIGKILL.
+  absl::Duration interrupt_grace = absl::Seconds(10);
+  // How many last lines of a process are kept for its failure.
+  size_t tail_lines = 20;
+  // Every line of output, without its newline. May be empty.
+  std::function<void(const std::string& name, absl::string_view line)> on_line;
+  // Called at least every `tick` while waiting. May be empty.
+  std::function<void()> on_tick;
+  absl::Duration tick = absl::Milliseconds(100);
+};
+
+// The process that failed first in time.
+struct Failure {
+  std::string name;
+  pid_t pid = 0;
+  Ending ending;
+  std::vector<std::string> last_lines;
+};
+
+// Several lines for people, the last lines of output indented.
+std::string ToString(const Failure& failure);
+
+// One thread's own, which may not end before it.
+class Supervisor {
+ public:
+  // `cancellation` makes it send SIGINT to every process; it must outlive this.
+  Supervisor(const Cancellation& cancellation, SupervisorOptions options);
+
+  absl::Status Start(Command command);
+
+  // Serves the processes until done() holds. An error when it cannot hold any
+  // more: cancelled, a process failed, all have ended, or `deadline` passed.
+  absl::Status RunUntil(const std::function<bool()>& done, absl::Time deadline);
+
+  // Serves the processes until all have ended, which `settle` and the graces
+  // bound once one failed or a cancellation came.
+  void Wait();
+
+  // SIGTERM to everybody, SIGKILL later; Wait() then returns.
+  void Stop();
+  void SignalAll(int signal);
+
+  bool AllEnded() const;
+  // Of the process of that name; 0 when there is none.
+  pid_t PidOf(const std::string& name) const;
+  const std::optional<Failure>& first_failure() const { return failure_; }
+
+ private:
+  struct Member {
+    std::unique_ptr<Child> child;
+    std::deque<std::string> last_lines;
+  };
+  struct PlannedSignal {
+    absl::Time when;
+    int signal;
+  };
+
+  void ServeOnce();
+  void PollMembers(absl::Time deadline);
+  void CheckEnds();
+  void OnLine(Member& member, absl::string_view line);
+  void OnFailure(const Member& member);
+  void OnCancelled();
+  void SendPlannedSignals();
+
+  const Cancellation& cancellation_;
+  const SupervisorOptions options_;
+  std::vector<Member> members_;
+  std::optional<Failure> failure_;
+  bool cancelled_ = false;
+  std::deque<PlannedSignal> plan_;  // by time
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_SUPERVISOR_H_

@@ -1,0 +1,20 @@
+// Numbers as people read them.
+#ifndef PSRING_LAB_PAGE_FORMAT_H_
+#define PSRING_LAB_PAGE_FORMAT_H_
+
+#include <string>
+
+namespace psring {
+
+// "12,345", "1.5 KiB", "97.10%", "3.1 s".
+std::string FormatCount(double number);
+std::string FormatBytes(double bytes);
+std::string FormatPercent(double fraction);
+std::string FormatSeconds(double seconds);
+
+// "1.3": a ratio, with as many digits as mean something.
+std::string FormatTimes(double ratio);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_PAGE_FORMAT_H_

@@ -1,0 +1,27 @@
+// Pieces of HTML. Every text that comes in is escaped.
+#ifndef PSRING_LAB_PAGE_HTML_H_
+#define PSRING_LAB_PAGE_HTML_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace psring {
+
+std::string EscapeHtml(absl::string_view text);
+
+// The first row and the first column are headers.
+std::string HtmlTable(const std::vector<std::vector<std::string>>& cells);
+
+// Empty without items.
+std::string HtmlList(const std::vector<std::string>& items);
+
+// Terms and what they mean.
+using Terms = std::vector<std::pair<std::string, std::string>>;
+std::string HtmlTerms(const Terms& terms);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_PAGE_HTML_H_

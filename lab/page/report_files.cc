@@ -1,0 +1,67 @@
+#include "lab/page/report_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/state/file.h"
+
+namespace psring {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status CannotWrite(const fs::path& path, const std::string& why) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("cannot write ", path.string(), why.empty() ? "" : ": ", why,
+                   ". Choose another folder with --out"));
+}
+
+// Returns when the disk has it.
+absl::Status WriteWhole(const fs::path& path, absl::string_view text) {
+  auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file.ok()) return file.status();
+  absl::Status s =
+      file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
+  return s.ok() ? file->Sync() : s;
+}
+
+}  // namespace
+
+absl::Status CheckReportPath(const std::string& directory,
+                             const std::vector<std::string>& names) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return CannotWrite(directory, error.message());
+  for (const std::string& name : names) {
+    if (fs::is_directory(fs::path(directory) / name, error)) {
+      return CannotWrite(fs::path(directory) / name, "it is a folder");
+    }
+  }
+  const std::string probe = ".psring-report-probe";
+  absl::Status s = WriteReportFile(directory, probe, "");
+  fs::remove(fs::path(directory) / probe, error);
+  return s;
+}
+
+absl::Status WriteReportFile(const std::string& directory,
+                             const std::string& name, absl::string_view text) {
+  const fs::path path = fs::path(directory) / name;
+  fs::path temporary = path;
+  temporary += absl::StrCat(".", getpid(), ".tmp");
+  const absl::Status written = WriteWhole(temporary, text);
+  std::error_code error;
+  if (!written.ok()) {
+    fs::remove(temporary, error);
+    return CannotWrite(path, std::string(written.message()));
+  }
+  fs::rename(temporary, path, error);
+  if (error) return CannotWrite(path, error.message());
+  auto folder = File::Open(directory, O_RDONLY | O_DIRECTORY);
+  return folder.ok() ? folder->Sync() : folder.status();
+}
+
+}  // namespace psring

@@ -1,0 +1,28 @@
+// Where the report goes.
+#ifndef PSRING_LAB_PAGE_REPORT_FILES_H_
+#define PSRING_LAB_PAGE_REPORT_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace psring {
+
+inline constexpr char kReportHtml[] = "report.html";
+inline constexpr char kReportJson[] = "report.json";
+
+// Makes `directory` where it is missing and tries whether the report's files,
+// of these names, can be written there. PERMISSION_DENIED says why not.
+absl::Status CheckReportPath(const std::string& directory,
+                             const std::vector<std::string>& names = {
+                                 kReportHtml, kReportJson});
+
+// Replaces DIRECTORY/NAME as a whole; returns when the disk has it.
+absl::Status WriteReportFile(const std::string& directory,
+                             const std::string& name, absl::string_view text);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_PAGE_REPORT_FILES_H_

@@ -1,0 +1,75 @@
+#include "lab/predict/compute.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/uniform.h"
+
+namespace psring {
+namespace {
+
+double Mean(const std::vector<double>& times) {
+  if (times.empty()) return 0;
+  return std::accumulate(times.begin(), times.end(), 0.0) /
+         static_cast<double>(times.size());
+}
+
+// At least one: 0 where nobody computes.
+std::vector<double> Sorted(std::vector<double> times) {
+  if (times.empty()) times.push_back(0);
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
+  const double place =
+      Uniform(random()) * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] +
+         (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+}  // namespace
+
+std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes) {
+  const int64_t most =
+      std::max<int64_t>(1, static_cast<int64_t>(bucket_bytes / sizeof(float)));
+  std::vector<int64_t> buckets;
+  for (int64_t left = parameters; left > 0; left -= most) {
+    buckets.push_back(std::min(left, most));
+  }
+  return buckets;
+}
+
+std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
+  const double all = static_cast<double>(NumElements(workload));
+  const double forward = workload.forward_share * compute_s;
+  std::vector<double> times;
+  double done = 0;
+  for (const int64_t elements : workload.buckets) {
+    done += static_cast<double>(elements);
+    times.push_back(forward + (compute_s - forward) * done / all);
+  }
+  return times;
+}
+
+std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
+                                     std::mt19937_64& random) {
+  const auto& own = workload.worker_compute_s;
+  const std::vector<double> common = Sorted(workload.compute_s);
+  std::vector<double> drawn;
+  for (int w = 0; w < workers; ++w) {
+    drawn.push_back(Draw(own.empty() ? common : Sorted(own[w]), random));
+  }
+  return drawn;
+}
+
+double MeanCompute(const Workload& workload) {
+  if (workload.worker_compute_s.empty()) return Mean(workload.compute_s);
+  double sum = 0;
+  for (const auto& times : workload.worker_compute_s) sum += Mean(times);
+  return sum / static_cast<double>(workload.worker_compute_s.size());
+}
+
+}  // namespace psring

@@ -1,0 +1,31 @@
+// A worker's buckets, and when their gradients are ready: pure arithmetic.
+#ifndef PSRING_LAB_PREDICT_COMPUTE_H_
+#define PSRING_LAB_PREDICT_COMPUTE_H_
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "lab/predict/scenario.h"
+
+namespace psring {
+
+// Elements of buckets of `bucket_bytes`, the last (the model's first tensors)
+// the rest.
+std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
+
+// From the step's start, of each bucket in the order in which they leave, by a
+// worker that computes for `compute_s`. The last is ready at compute_s.
+std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
+
+// Of every worker, drawn from its own distribution or the common one: between
+// two measured values all are equally likely. The same for the same state of
+// `random`.
+std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
+                                     std::mt19937_64& random);
+
+double MeanCompute(const Workload& workload);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_PREDICT_COMPUTE_H_

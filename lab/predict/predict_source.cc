@@ -1,0 +1,261 @@
+#include "lab/predict/predict_source.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "lab/host/job.h"
+#include "lab/host/machine.h"
+#include "lab/host/supervisor.h"
+#include "lab/host/temp_dir.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLeastReports = 4;
+// Until a worker has made so many.
+constexpr absl::Duration kPatience = absl::Minutes(2);
+
+// A field of a file, or DATA_LOSS with its place.
+class Field {
+ public:
+  Field(const std::string& path, const json& root)
+      : where_(path), value_(&root) {}
+
+  bool ok() const { return value_ != nullptr; }
+  absl::Status status() const { return absl::DataLossError(problem_); }
+  size_t size() const { return value_->size(); }
+
+  // Of a missing field: missing.
+  Field operator[](const char* key) const {
+    if (!ok()) return *this;
+    return value_->is_object() && value_->contains(key)
+               ? Field(where_, place_.empty() ? key : place_ + "." + key,
+                       (*value_)[key])
+               : Missing(place_.empty() ? key : place_ + "." + key);
+  }
+  Field operator[](size_t index) const {
+    if (!ok()) return *this;
+    const std::string place = absl::StrCat(place_, "[", index, "]");
+    return value_->is_array() && index < value_->size()
+               ? Field(where_, place, (*value_)[index])
+               : Missing(place);
+  }
+
+  absl::StatusOr<double> Positive() const {
+    if (!ok()) return status();
+    if (value_->is_number() && value_->get<double>() > 0) {
+      return value_->get<double>();
+    }
+    return absl::DataLossError(absl::StrCat("--from: ", place_, " of ", where_,
+                                            " is no positive number"));
+  }
+
+ private:
+  Field(const std::string& where, std::string place, const json& value)
+      : where_(where), place_(std::move(place)), value_(&value) {}
+
+  Field Missing(const std::string& place) const {
+    Field field = *this;
+    field.value_ = nullptr;
+    field.problem_ = absl::StrCat(
+        "--from: ", where_, " has no ", place,
+        ". It must be report.json of psring compare, or bench.json of psring "
+        "bench --hosts");
+    return field;
+  }
+
+  std::string where_;
+  std::string place_;
+  std::string problem_;
+  const json* value_;
+};
+
+// A mode's times between reports, and its mean step.
+struct ModeSteps {
+  double mean = 0;
+  double parameters = 0;
+  std::vector<StepSample> steps;
+};
+
+absl::StatusOr<ModeSteps> ReadMode(const Field& mode) {
+  ModeSteps read;
+  const auto seconds = mode["seconds"].Positive();
+  if (!seconds.ok()) return seconds.status();
+  const auto num_steps = mode["num_steps"].Positive();
+  if (!num_steps.ok()) return num_steps.status();
+  const auto parameters = mode["num_parameters"].Positive();
+  if (!parameters.ok()) return parameters.status();
+  read.mean = *seconds / *num_steps;
+  read.parameters = *parameters;
+  const Field steps = mode["steps"];
+  if (!steps.ok()) return steps.status();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto step = steps[i]["step"].Positive();
+    if (!step.ok()) return step.status();
+    const auto at = steps[i]["seconds"].Positive();
+    if (!at.ok()) return at.status();
+    read.steps.push_back({static_cast<int64_t>(*step), *at, 0, 0});
+  }
+  return read;
+}
+
+// A run whose speed was tampered with says nothing of this machine.
+bool HasFault(const json& run) {
+  const json point = run.is_object() ? run.value("point", json()) : json();
+  const auto on = [&](const char* axis) {
+    return point.is_object() && point.value(axis, "none") != "none";
+  };
+  return on("slow") || on("link");
+}
+
+// Of all workers; empty where the run does not tell.
+std::vector<double> BusyTimes(const json& run) {
+  std::vector<double> times;
+  for (const json& worker : run.value("step_seconds", json::object())) {
+    if (!worker.is_object()) continue;
+    for (const json& seconds : worker.value("busy", json::array())) {
+      if (seconds.is_number()) times.push_back(seconds.get<double>());
+    }
+  }
+  return times;
+}
+
+absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
+  const Field runs = file["runs"];
+  if (!runs[size_t{0}].ok()) return runs[size_t{0}].status();
+  PredictSource source;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (HasFault(root["runs"][i])) continue;
+    const auto mode = ReadMode(runs[i]);
+    if (!mode.ok()) return mode.status();
+    if (mode->mean >= fastest) continue;
+    fastest = mode->mean;
+    source.parameters = static_cast<int64_t>(mode->parameters);
+    source.compute_s = BusyTimes(root["runs"][i]);
+    source.with_exchange = source.compute_s.empty();
+    if (source.with_exchange) source.compute_s = StepSeconds(mode->steps);
+    if (source.compute_s.empty()) source.compute_s = {mode->mean};
+  }
+  if (source.compute_s.empty()) {
+    return absl::FailedPreconditionError(
+        "--from: every run of the report has a fault of speed injected");
+  }
+  const json model =
+      root.value(json::json_pointer("/setup/flags/--model"), json());
+  if (model.is_string()) source.model = model.get<std::string>();
+  return source;
+}
+
+absl::StatusOr<PredictSource> ReadBench(const Field& file) {
+  const Field links = file["links"];
+  if (!links[size_t{0}].ok()) return links[size_t{0}].status();
+  double slowest = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < links.size(); ++i) {
+    const auto rate = links[i]["median_bits_per_s"].Positive();
+    if (!rate.ok()) return rate.status();
+    slowest = std::min(slowest, *rate);
+  }
+  PredictSource source;
+  source.link_bits_per_s = slowest;
+  return source;
+}
+
+// As if it trained for good: whoever measures ends it.
+Job JobOf(const WorkerMeasurement& wanted, const std::string& directory) {
+  Job job;
+  job.mode = "ring";
+  job.workers = 1;
+  job.threads_per_worker = wanted.threads > 0 ? wanted.threads : NumCores();
+  job.worker_binary = wanted.worker_binary;
+  job.metrics_dir = directory;
+  job.worker_flags = {absl::StrCat("--model=", wanted.model),
+                      "--data=digits:train=8192,test=64",
+                      absl::StrCat("--batch-size=", wanted.batch_size),
+                      "--steps=1000000",
+                      "--lr=0.001",
+                      "--log-level=warn"};
+  return job;
+}
+
+}  // namespace
+
+std::vector<double> StepSeconds(const std::vector<StepSample>& steps) {
+  std::vector<double> seconds;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const int64_t done = steps[i].step - steps[i - 1].step;
+    const double took = steps[i].seconds - steps[i - 1].seconds;
+    if (done > 0 && took > 0) {
+      seconds.push_back(took / static_cast<double>(done));
+    }
+  }
+  return seconds;
+}
+
+absl::StatusOr<PredictSource> ReadSource(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat("--from: cannot read ", path,
+                     ". psring compare writes report.json, psring bench "
+                     "bench.json"));
+  }
+  const json root = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) {
+    return absl::DataLossError(
+        absl::StrCat("--from: ", path, " is no JSON object"));
+  }
+  const Field field(path, root);
+  return root.contains("links") ? ReadBench(field) : ReadReport(root, field);
+}
+
+absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
+                                            const Cancellation& cancellation) {
+  auto dir = TempDir::Create();
+  if (!dir.ok()) return dir.status();
+  Supervisor supervisor(cancellation, SupervisorOptions());
+  absl::Status status =
+      StartJob(JobOf(wanted, dir->path()), supervisor, kPatience);
+  MetricsReader reader(absl::StrCat(dir->path(), "/worker-0.jsonl"));
+  const auto enough = [&] {
+    status.Update(reader.Read());
+    const std::vector<StepSample>& steps = reader.metrics().steps;
+    return supervisor.AllEnded() || !status.ok() ||
+           (steps.size() >= kLeastReports &&
+            steps.back().seconds - steps.front().seconds >
+                absl::ToDoubleSeconds(wanted.budget));
+  };
+  if (status.ok()) {
+    status = supervisor.RunUntil(enough, absl::Now() + kPatience);
+  }
+  if (supervisor.first_failure()) {
+    status = absl::AbortedError(ToString(*supervisor.first_failure()));
+  }
+  supervisor.Stop();
+  supervisor.Wait();
+  if (!cancellation.status().ok()) return cancellation.status();
+  if (status.ok() && reader.metrics().steps.size() < kLeastReports) {
+    status = absl::FailedPreconditionError("it has reported too few steps");
+  }
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat("measuring ", wanted.model, ": ",
+                     std::string(status.message()),
+                     ". Remedy: --compute and --parameters say it instead"));
+  }
+  PredictSource source;
+  source.model = wanted.model;
+  source.parameters = reader.metrics().num_parameters;
+  source.compute_s = StepSeconds(reader.metrics().steps);
+  return source;
+}
+
+}  // namespace psring

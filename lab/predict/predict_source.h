@@ -1,0 +1,50 @@
+// What a prediction starts from, out of files and from this host.
+#ifndef PSRING_LAB_PREDICT_PREDICT_SOURCE_H_
+#define PSRING_LAB_PREDICT_PREDICT_SOURCE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/net/cancellation.h"
+#include "common/trace/metrics_reader.h"
+
+namespace psring {
+
+// What somebody has measured; empty or nothing: not that.
+struct PredictSource {
+  std::string model;
+  int64_t parameters = 0;
+  std::vector<double> compute_s;  // of steps
+  bool with_exchange = false;     // of compute_s
+  std::optional<double> link_bits_per_s;
+};
+
+// report.json of `psring compare`: the model, and how long its fastest run's
+// workers computed; where it does not tell, the times of that run's steps.
+// bench.json of `psring bench --hosts`: the slowest link. NOT_FOUND, or
+// DATA_LOSS, which names the file and the field that is missing or wrong.
+absl::StatusOr<PredictSource> ReadSource(const std::string& path);
+
+// One worker by itself on this host, for `budget` of training and at least four
+// reports.
+struct WorkerMeasurement {
+  std::string worker_binary;
+  std::string model;
+  int batch_size = 64;
+  int threads = 0;  // 0: all cores
+  absl::Duration budget = absl::Seconds(5);
+};
+absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
+                                            const Cancellation& cancellation);
+
+// Seconds a step between any two reports but the first, which warms up. A
+// report comes every 200 ms: faster steps appear as their mean.
+std::vector<double> StepSeconds(const std::vector<StepSample>& steps);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_PREDICT_PREDICT_SOURCE_H_

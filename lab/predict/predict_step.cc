@@ -1,0 +1,184 @@
+#include "lab/predict/predict_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lab/predict/compute.h"
+#include "lab/predict/ps_simulator.h"
+#include "lab/predict/ring_simulator.h"
+
+namespace psring {
+namespace {
+
+constexpr int kClasses = 8;
+// Of workers with servers.
+constexpr int64_t kManyLinks = 256;
+constexpr int kStepsOfMany = 5;
+
+// `count` hosts in at most `most` runs of near-equal length: bounds.
+std::vector<int> CutEvenly(int count, int most) {
+  const int parts = std::min(count, most);
+  std::vector<int> bounds;
+  for (int i = 0; i <= parts; ++i) {
+    bounds.push_back(parts == 0 ? 0
+                                : static_cast<int>(int64_t{count} * i / parts));
+  }
+  return bounds;
+}
+
+// The slowest worker alone, the others in runs of like speed, each as slow as
+// its slowest.
+std::vector<HostClass> WorkerClasses(std::vector<double> compute, int most) {
+  const int workers = static_cast<int>(compute.size());
+  if (workers > most) std::sort(compute.begin(), compute.end());
+  const bool alone = workers > most && compute.front() < compute.back();
+  const int others = alone ? workers - 1 : workers;
+  const std::vector<int> bounds = CutEvenly(others, alone ? most - 1 : most);
+  std::vector<HostClass> classes;
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    classes.push_back(
+        {bounds[i + 1] - bounds[i], true, compute[bounds[i + 1] - 1]});
+  }
+  if (alone) classes.push_back({1, true, compute.back()});
+  return classes;
+}
+
+// Of a step are drawn: times, where they differ, and how flows share links.
+int NumSteps(const Hardware& hardware, const Workload& workload,
+             const Topology& topology, const Effort& effort) {
+  if (!workload.worker_compute_s.empty() || workload.compute_s.size() > 1) {
+    return effort.steps;
+  }
+  if (topology.kind == TopologyKind::kRing || hardware.fair_flows) return 1;
+  // Of many flows no single one decides.
+  const bool many =
+      int64_t{topology.workers} * topology.num_servers() > kManyLinks;
+  return many ? std::min(effort.steps, kStepsOfMany) : effort.steps;
+}
+
+class StepPredictor {
+ public:
+  StepPredictor(const Hardware& hardware, const Workload& workload,
+                const Topology& topology, const Effort& effort)
+      : hardware_(hardware), workload_(workload), topology_(topology) {
+    if (topology.kind == TopologyKind::kRing) {
+      coarse_ = RingMessages(workload, topology.workers) > effort.max_messages;
+    } else {
+      CoarsenPs(effort.max_messages);
+    }
+  }
+
+  bool coarse() const { return coarse_; }
+
+  double Step(std::vector<double> compute, uint64_t seed) const {
+    if (topology_.kind == TopologyKind::kPs) {
+      return SimulatePs(hardware_, workload_, topology_,
+                        Classes(std::move(compute)), pieces_at_once_, seed);
+    }
+    const auto [first, last] =
+        std::minmax_element(compute.begin(), compute.end());
+    if (coarse_) compute = {*last};
+    return SimulateRing(hardware_, workload_, topology_.workers, compute);
+  }
+
+ private:
+  void CoarsenPs(int64_t max_messages) {
+    const auto messages = [&](int classes) {
+      const int workers = std::min(topology_.workers, classes);
+      const int servers = (topology_.colocated ? workers : 0) +
+                          std::min(topology_.server_hosts, classes);
+      return PsMessages(workload_, hardware_, workers, servers,
+                        pieces_at_once_);
+    };
+    if (messages(topology_.workers + topology_.server_hosts) <= max_messages) {
+      return;
+    }
+    coarse_ = true;
+    most_classes_ = kClasses;
+    while (messages(kClasses) > max_messages && pieces_at_once_ < 1 << 16) {
+      pieces_at_once_ *= 2;
+    }
+  }
+
+  std::vector<HostClass> Classes(std::vector<double> compute) const {
+    std::vector<HostClass> classes =
+        WorkerClasses(std::move(compute), most_classes_);
+    const std::vector<int> bounds =
+        CutEvenly(topology_.server_hosts, most_classes_);
+    for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+      classes.push_back({bounds[i + 1] - bounds[i], false, 0});
+    }
+    return classes;
+  }
+
+  const Hardware& hardware_;
+  const Workload& workload_;
+  const Topology& topology_;
+  bool coarse_ = false;
+  int most_classes_ = 1 << 30;
+  int pieces_at_once_ = 1;
+};
+
+}  // namespace
+
+Prediction PredictStep(const Hardware& hardware, const Workload& workload,
+                       const Topology& topology, const Effort& effort) {
+  const StepPredictor predictor(hardware, workload, topology, effort);
+  std::mt19937_64 random(effort.seed);
+  const int num_steps = NumSteps(hardware, workload, topology, effort);
+  std::vector<double> steps;
+  for (int i = 0; i < num_steps; ++i) {
+    steps.push_back(predictor.Step(
+        DrawComputeTimes(workload, topology.workers, random), random()));
+  }
+  Prediction prediction;
+  prediction.topology = topology;
+  prediction.compute_s = MeanCompute(workload);
+  prediction.exchange_s =
+      predictor.Step(std::vector<double>(topology.workers, 0), random());
+  prediction.step_s = std::accumulate(steps.begin(), steps.end(), 0.0) /
+                      static_cast<double>(steps.size());
+  std::sort(steps.begin(), steps.end());
+  prediction.p99_s = steps[static_cast<size_t>(
+      std::ceil(0.99 * static_cast<double>(steps.size())) - 1)];
+  prediction.coarse = predictor.coarse();
+  return prediction;
+}
+
+std::vector<Topology> Candidates(int workers, const std::vector<int>& servers) {
+  std::vector<Topology> candidates = {{TopologyKind::kRing, workers}};
+  for (const int hosts : servers) {
+    candidates.push_back({TopologyKind::kPs, workers, hosts, false});
+  }
+  candidates.push_back({TopologyKind::kPs, workers, 0, true});
+  for (const int hosts : servers) {
+    if (hosts >= workers) continue;  // they serve better by themselves
+    candidates.push_back({TopologyKind::kPs, workers, hosts, true});
+  }
+  return candidates;
+}
+
+std::vector<int> AutoServers(int workers) {
+  std::vector<int> servers;
+  for (int s = 1; s < workers; s *= 2) servers.push_back(s);
+  servers.push_back(workers);
+  return servers;
+}
+
+std::string Describe(const Topology& topology) {
+  if (topology.kind == TopologyKind::kRing) return "ring";
+  if (!topology.colocated) {
+    return absl::StrCat("ps, ", topology.server_hosts,
+                        topology.server_hosts == 1 ? " server" : " servers");
+  }
+  const std::string all = "ps, a server on every host";
+  return topology.server_hosts == 0
+             ? all
+             : absl::StrCat(all, " + ", topology.server_hosts);
+}
+
+}  // namespace psring

@@ -1,0 +1,121 @@
+#include "lab/predict/predict_study.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lab/host/machine.h"
+#include "lab/host/units.h"
+
+namespace psring {
+namespace {
+
+constexpr double kAsGood = 1.02;
+
+int AllHosts(const Prediction& prediction) {
+  return prediction.topology.workers + prediction.topology.server_hosts;
+}
+
+std::string Percent(double part) {
+  return absl::StrFormat("%.0f%%", part * 100);
+}
+
+// The ring, servers of their own, a server on every host, those with more.
+int KindOf(const Topology& topology) {
+  if (topology.kind == TopologyKind::kRing) return 0;
+  return !topology.colocated ? 1 : topology.server_hosts == 0 ? 2 : 3;
+}
+
+std::vector<Prediction> BestOfEachKind(const std::vector<Prediction>& all) {
+  std::map<int, std::vector<Prediction>> kinds;
+  for (const Prediction& prediction : all) {
+    kinds[KindOf(prediction.topology)].push_back(prediction);
+  }
+  std::vector<Prediction> best;
+  for (const auto& [kind, predictions] : kinds) {
+    best.push_back(predictions[BestOf(predictions)]);
+  }
+  return best;
+}
+
+}  // namespace
+
+ScalePredictions PredictScale(const Hardware& hardware,
+                              const Workload& workload, int hosts,
+                              const std::vector<int>& servers,
+                              const Effort& effort) {
+  ScalePredictions scale;
+  scale.hosts = hosts;
+  const std::vector<Topology> topologies =
+      Candidates(hosts, servers.empty() ? AutoServers(hosts) : servers);
+  scale.all.resize(topologies.size());
+  std::atomic<size_t> next = 0;
+  const auto predict = [&] {
+    for (size_t i = next++; i < topologies.size(); i = next++) {
+      scale.all[i] = PredictStep(hardware, workload, topologies[i], effort);
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < NumCores(); ++i) others.emplace_back(predict);
+    predict();
+  }
+  scale.best = BestOf(scale.all);
+  return scale;
+}
+
+size_t BestOf(const std::vector<Prediction>& all) {
+  const auto fastest = std::min_element(
+      all.begin(), all.end(), [](const Prediction& a, const Prediction& b) {
+        return a.step_s < b.step_s;
+      });
+  size_t best = static_cast<size_t>(fastest - all.begin());
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].step_s > fastest->step_s * kAsGood) continue;
+    if (AllHosts(all[i]) < AllHosts(all[best])) best = i;
+  }
+  return best;
+}
+
+std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study) {
+  std::vector<std::vector<std::string>> cells = {{"hosts", "topology", "step",
+                                                  "p99", "compute / step",
+                                                  "exchange by itself", ""}};
+  for (const ScalePredictions& scale : study.scales) {
+    const Prediction& best = scale.all[scale.best];
+    const std::vector<Prediction> shown =
+        study.auto_servers ? BestOfEachKind(scale.all) : scale.all;
+    for (const Prediction& p : shown) {
+      const bool is_best = Describe(p.topology) == Describe(best.topology);
+      cells.push_back({absl::StrCat(scale.hosts), Describe(p.topology),
+                       FormatTime(p.step_s), FormatTime(p.p99_s),
+                       Percent(p.efficiency()), FormatTime(p.exchange_s),
+                       is_best ? "best" : ""});
+    }
+  }
+  return cells;
+}
+
+std::vector<std::string> PredictVerdicts(const PredictStudy& study) {
+  std::vector<std::string> verdicts;
+  for (const ScalePredictions& scale : study.scales) {
+    const Prediction& best = scale.all[scale.best];
+    const Prediction& ring = scale.all.front();
+    std::string verdict =
+        absl::StrFormat("%d hosts: %s, %s a step, of which %s is computing",
+                        scale.hosts, Describe(best.topology),
+                        FormatTime(best.step_s), Percent(best.efficiency()));
+    if (scale.best != 0) {
+      absl::StrAppend(&verdict,
+                      absl::StrFormat("; the ring takes %.2f times as long",
+                                      ring.step_s / best.step_s));
+    }
+    verdicts.push_back(verdict + ".");
+  }
+  return verdicts;
+}
+
+}  // namespace psring

@@ -1,0 +1,346 @@
+#include "lab/predict/ps_simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "common/model/layout.h"
+#include "lab/predict/compute.h"
+#include "lab/predict/network.h"
+
+namespace psring {
+namespace {
+
+// As in ps/ps_exchange: buckets that come closer together wait for the window.
+constexpr double kPatienceSeconds = 2e-3;
+constexpr int kNoWindow = std::numeric_limits<int>::max();
+
+// A message's kind; a is its shard, b its piece (or bucket), c its worker.
+enum Kind {
+  kPush,         // arrives at a shard
+  kPushTaken,    // the shard's thread has it
+  kApplied,      // the shard has applied the piece's sum
+  kAnswer,       // arrives at a worker
+  kAnswerTaken,  // the worker's thread has it
+  kBucketReady,
+  kBackwardOver,
+};
+
+class PsSimulator : public Network::Owner {
+ public:
+  PsSimulator(const Hardware& hardware, const Workload& workload,
+              const Topology& topology, const std::vector<HostClass>& classes,
+              int pieces_at_once, uint64_t seed)
+      : hardware_(hardware),
+        workload_(workload),
+        topology_(topology),
+        classes_(classes),
+        piece_elements_(kPieceElements * pieces_at_once),
+        // At least two, so that one is under way while another is answered.
+        window_(pieces_at_once == 1
+                    ? kWindowPieces
+                    : std::max(2, kWindowPieces / pieces_at_once)) {
+    MakeShards();
+    MakeWorkers();
+    std::vector<int> counts;
+    for (const HostClass& c : classes) counts.push_back(c.count);
+    network_ = std::make_unique<Network>(hardware, *this, counts, seed);
+    SetLoads();
+  }
+
+  double Run() {
+    for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
+      const std::vector<double>& ready = workers_[w].ready;
+      for (int b = 0; b < static_cast<int>(ready.size()); ++b) {
+        network_->SetTimer(ready[b], {.kind = kBucketReady, .b = b, .c = w});
+      }
+      network_->SetTimer(ready.back(), {.kind = kBackwardOver, .c = w});
+    }
+    network_->Run();
+    double end = 0;
+    for (const Worker& worker : workers_) end = std::max(end, worker.end);
+    return end;
+  }
+
+  void OnMessage(const Message& message) override {
+    if (message.kind == kPush) {
+      return After(shards_[message.a].thread,
+                   message.fan_in * hardware_.message_s, kPushTaken, message);
+    }
+    Worker& worker = workers_[message.c];
+    if (!worker.listens) return worker.unheard.push_back(message);
+    TakeAnswer(message);
+  }
+
+  void OnTimer(const Message& what) override {
+    switch (what.kind) {
+      case kPushTaken:
+        return OnPushTaken(what);
+      case kApplied:
+        return AnswerAll(what.a, what.b);
+      case kAnswerTaken:
+        return OnAnswerTaken(what);
+      case kBucketReady:
+        return Submit(what.c, what.b);
+      default:
+        return Listen(what.c);
+    }
+  }
+
+ private:
+  struct Piece {
+    int bucket = 0;
+    double bytes = 0;
+    int missing = 0;  // classes of workers that have not pushed it
+  };
+  struct Shard {
+    int node = 0;
+    int index = 0;  // of its host
+    std::vector<Piece> pieces;
+    BusyThread thread;
+  };
+  struct Link {
+    int submitted = 0;  // pieces, in the order of the shard's
+    int sent = 0;
+    int answered = 0;
+  };
+  struct Worker {
+    int node = 0;
+    std::vector<double> ready;  // by bucket
+    std::vector<Link> links;    // by shard
+    std::vector<Message> unheard;
+    BusyThread thread;
+    bool listens = false;
+    double last_submit = -std::numeric_limits<double>::infinity();
+    int64_t due = 0;  // answers, until the step's end
+    double end = 0;
+  };
+
+  bool HasServer(const HostClass& host) const {
+    return !host.worker || topology_.colocated;
+  }
+
+  // The model in contiguous parts, one a server, in the order of the hosts;
+  // those of a class share theirs evenly.
+  void MakeShards() {
+    const double elements = static_cast<double>(NumElements(workload_));
+    const double colocated = ColocatedShare(topology_);
+    double begin = 0;
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      const HostClass& host = classes_[i];
+      if (!HasServer(host)) continue;
+      const double share = host.worker
+                               ? colocated / topology_.workers
+                               : (1 - colocated) / topology_.server_hosts;
+      const double size = elements * share * host.count;
+      for (int t = 0; t < hardware_.shards; ++t) {
+        AddShard(static_cast<int>(i), t, begin, size, host.count);
+      }
+      begin += size;
+    }
+  }
+
+  // The t-th thread of each of `count` servers that hold `size` elements.
+  void AddShard(int node, int t, double begin, double size, int count) {
+    const int threads = hardware_.shards;
+    // A lone server's threads cut its part; those of many have a thread's part
+    // of every server's.
+    const double from = count == 1 ? begin + size / threads * t : begin;
+    const double to = count == 1 ? from + size / threads : begin + size;
+    const double each = count == 1 ? 1.0 : 1.0 / count / threads;
+    Shard shard{node, t, {}, {}};
+    double bucket_end = static_cast<double>(NumElements(workload_));
+    for (size_t b = 0; b < workload_.buckets.size(); ++b) {
+      const double bucket_begin =
+          bucket_end - static_cast<double>(workload_.buckets[b]);
+      double left =
+          (std::min(to, bucket_end) - std::max(from, bucket_begin)) * each;
+      bucket_end = bucket_begin;
+      for (; left >= 0.5; left -= static_cast<double>(piece_elements_)) {
+        const double piece =
+            std::min(left, static_cast<double>(piece_elements_));
+        shard.pieces.push_back({static_cast<int>(b), piece * sizeof(float), 0});
+      }
+    }
+    shards_.push_back(std::move(shard));
+  }
+
+  void MakeWorkers() {
+    int64_t pieces = 0;
+    for (const Shard& shard : shards_) {
+      pieces += static_cast<int64_t>(shard.pieces.size());
+    }
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      if (!classes_[i].worker) continue;
+      Worker& worker = workers_.emplace_back();
+      worker.node = static_cast<int>(i);
+      worker.ready = ReadyTimes(workload_, classes_[i].compute_s);
+      worker.links.resize(shards_.size());
+      worker.due = pieces;
+    }
+    for (Shard& shard : shards_) {
+      for (Piece& piece : shard.pieces) {
+        piece.missing = static_cast<int>(workers_.size());
+      }
+    }
+  }
+
+  void SetLoads() {
+    for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
+      double bytes = 0;
+      for (const Piece& piece : shards_[s].pieces) bytes += piece.bytes;
+      for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
+        const Message push = Between(workers_[w].node, shards_[s].node);
+        network_->SetLoad(push.from, s, bytes);
+        network_->SetLoad(push.to, AnswerLane(s, w), bytes);
+      }
+    }
+  }
+
+  // Of the shard's host; a worker's pushes have the lanes before.
+  int AnswerLane(int s, int w) const {
+    return static_cast<int>(shards_.size() +
+                            shards_[s].index * workers_.size() + w);
+  }
+
+  // `what` happens when the thread has done so much more.
+  void After(BusyThread& thread, double work, Kind kind, Message what) {
+    what.kind = kind;
+    network_->SetTimer(thread.Do(network_->now(), work), what);
+  }
+
+  void Submit(int w, int bucket) {
+    Worker& worker = workers_[w];
+    const bool computing =
+        network_->now() - worker.last_submit > kPatienceSeconds;
+    worker.last_submit = network_->now();
+    for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
+      Link& link = worker.links[s];
+      if (computing) SendPushes(w, s, kNoWindow);
+      const std::vector<Piece>& pieces = shards_[s].pieces;
+      while (link.submitted < static_cast<int>(pieces.size()) &&
+             pieces[link.submitted].bucket == bucket) {
+        ++link.submitted;
+      }
+      SendPushes(w, s, window_);
+    }
+  }
+
+  void SendPushes(int w, int s, int window) {
+    Worker& worker = workers_[w];
+    Link& link = worker.links[s];
+    const Shard& shard = shards_[s];
+    while (link.sent < link.submitted && link.sent - link.answered < window) {
+      Message push = Between(worker.node, shard.node);
+      push.bytes = shard.pieces[link.sent].bytes;
+      push.kind = kPush;
+      push.a = s;
+      push.b = link.sent++;
+      push.c = w;
+      network_->Send(push, s);
+    }
+  }
+
+  // From every host of one class to every one of another; a host's own server
+  // shares its memory.
+  Message Between(int from, int to) const {
+    const int own = from == to ? 1 : 0;
+    return {.from = from,
+            .to = to,
+            .fan_out = network_->count(to) - own,
+            .fan_in = network_->count(from) - own};
+  }
+
+  void OnPushTaken(const Message& push) {
+    Shard& shard = shards_[push.a];
+    Piece& piece = shard.pieces[push.b];
+    if (--piece.missing > 0) return;
+    const double work =
+        topology_.workers *
+        (piece.bytes / hardware_.update_bytes_per_s + hardware_.message_s);
+    After(shard.thread, work, kApplied, push);
+  }
+
+  void AnswerAll(int s, int piece) {
+    const Shard& shard = shards_[s];
+    const int num_workers = static_cast<int>(workers_.size());
+    for (int w = 0; w < num_workers; ++w) {
+      Message answer = Between(shard.node, workers_[w].node);
+      answer.bytes = shard.pieces[piece].bytes;
+      answer.kind = kAnswer;
+      answer.a = s;
+      answer.b = piece;
+      answer.c = w;
+      network_->Send(answer, AnswerLane(s, w));
+    }
+  }
+
+  void Listen(int w) {
+    Worker& worker = workers_[w];
+    worker.listens = true;
+    for (const Message& answer : std::exchange(worker.unheard, {})) {
+      TakeAnswer(answer);
+    }
+    for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
+      SendPushes(w, s, window_);
+    }
+  }
+
+  void TakeAnswer(const Message& answer) {
+    const double each =
+        hardware_.message_s + answer.bytes / hardware_.update_bytes_per_s;
+    After(workers_[answer.c].thread, answer.fan_in * each, kAnswerTaken,
+          answer);
+  }
+
+  void OnAnswerTaken(const Message& answer) {
+    Worker& worker = workers_[answer.c];
+    ++worker.links[answer.a].answered;
+    if (--worker.due == 0) worker.end = network_->now();
+    SendPushes(answer.c, answer.a, window_);
+  }
+
+  const Hardware hardware_;
+  const Workload& workload_;
+  const Topology& topology_;
+  const std::vector<HostClass>& classes_;
+  const int64_t piece_elements_;
+  const int window_;
+  std::vector<Shard> shards_;
+  std::vector<Worker> workers_;  // classes of them
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace
+
+double ColocatedShare(const Topology& topology) {
+  if (!topology.colocated) return 0;
+  if (topology.server_hosts == 0) return 1;
+  if (topology.colocated_share >= 0) return topology.colocated_share;
+  return static_cast<double>(topology.workers) / topology.num_servers();
+}
+
+double SimulatePs(const Hardware& hardware, const Workload& workload,
+                  const Topology& topology,
+                  const std::vector<HostClass>& classes, int pieces_at_once,
+                  uint64_t seed) {
+  return PsSimulator(hardware, workload, topology, classes, pieces_at_once,
+                     seed)
+      .Run();
+}
+
+int64_t PsMessages(const Workload& workload, const Hardware& hardware,
+                   int workers, int servers, int pieces_at_once) {
+  const auto elements = static_cast<double>(NumElements(workload));
+  const double whole = std::ceil(
+      elements / static_cast<double>(kPieceElements) / pieces_at_once);
+  const double least = static_cast<double>(servers) * hardware.shards;
+  return static_cast<int64_t>(
+      2.0 * workers *
+      (std::max(whole, least) + static_cast<double>(workload.buckets.size())));
+}
+
+}  // namespace psring

@@ -1,0 +1,188 @@
+#include "lab/study/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "common/optim/compression.h"
+
+namespace psring {
+namespace {
+
+// Far below the best: of its accuracy.
+constexpr double kFarBelow = 0.9;
+
+// The variants in the order of the axes, whatever order the runs came in.
+std::vector<Variant> GroupBySeed(const AxisValues& values,
+                                 const std::vector<RunResult>& runs) {
+  std::vector<Variant> variants;
+  for (const Point& point : AllRuns(values)) {
+    const auto known = [&](const Variant& v) {
+      return SameBut(v.point, point, "");
+    };
+    if (std::any_of(variants.begin(), variants.end(), known)) continue;
+    Variant variant{point, PointLabel(point, values), {}};
+    for (const RunResult& run : runs) {
+      if (SameBut(run.point, point, "")) variant.runs.push_back(run);
+    }
+    if (variant.runs.empty()) continue;
+    if (variant.label.empty()) variant.label = ValueOf(point, "mode");
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+double Reach(const Variant& variant) {
+  return SpreadOf(variant, BestAccuracy).min;
+}
+
+double CommonTarget(const std::vector<Variant>& variants) {
+  double best = 0;
+  for (const Variant& variant : variants) {
+    best = std::max(best, Reach(variant));
+  }
+  double target = best;
+  for (const Variant& variant : variants) {
+    if (Reach(variant) >= kFarBelow * best) {
+      target = std::min(target, Reach(variant));
+    }
+  }
+  // A hair above, so that 0.9 does not become 0.899.
+  return std::floor(target * 1000 + 1e-6) / 1000;
+}
+
+bool SumsInTheCanonicalOrder(const Point& point) {
+  const std::string& compress = ValueOf(point, "compress");
+  return compress == kNone || compress == "fp16" || compress == "bf16" ||
+         compress == "int8";
+}
+
+std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
+  std::map<std::pair<const Variant*, std::string>, uint32_t> rings;
+  std::optional<bool> identical;
+  for (const Variant& bsp : variants) {
+    if (ValueOf(bsp.point, "mode") != "ps-bsp") continue;
+    if (!SumsInTheCanonicalOrder(bsp.point)) continue;
+    for (const Variant& ring : variants) {
+      if (ValueOf(ring.point, "mode") != "ring") continue;
+      if (!SameBut(bsp.point, ring.point, "mode")) continue;
+      for (const RunResult& a : bsp.runs) {
+        for (const RunResult& b : ring.runs) {
+          if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
+          identical =
+              identical.value_or(true) && a.weights_crc32 == b.weights_crc32;
+        }
+      }
+    }
+  }
+  return identical;
+}
+
+std::optional<Spread> OfFirstAt(
+    const Comparison& comparison, const Variant& variant,
+    const std::function<double(const EpochSample&)>& what) {
+  const double target = comparison.target_accuracy;
+  for (const RunResult& run : variant.runs) {
+    if (FirstAt(run, target) == nullptr) return std::nullopt;
+  }
+  return SpreadOf(variant, [&](const RunResult& run) {
+    return what(*FirstAt(run, target));
+  });
+}
+
+}  // namespace
+
+Spread SpreadOf(const Variant& variant, const Measure& measure) {
+  Spread spread;
+  for (size_t i = 0; i < variant.runs.size(); ++i) {
+    const double value = measure(variant.runs[i]);
+    spread.mean += value / static_cast<double>(variant.runs.size());
+    spread.min = i == 0 ? value : std::min(spread.min, value);
+    spread.max = i == 0 ? value : std::max(spread.max, value);
+  }
+  return spread;
+}
+
+bool Meet(const Spread& a, const Spread& b) {
+  return a.min <= b.max && b.min <= a.max;
+}
+
+Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
+                   double target) {
+  Comparison comparison;
+  comparison.values = std::move(values);
+  comparison.variants = GroupBySeed(comparison.values, runs);
+  comparison.target_accuracy =
+      target > 0 ? target : CommonTarget(comparison.variants);
+  comparison.identical_weights = IdenticalWeights(comparison.variants);
+  return comparison;
+}
+
+std::optional<Spread> SecondsToTarget(const Comparison& comparison,
+                                      const Variant& variant) {
+  return OfFirstAt(comparison, variant,
+                   [](const EpochSample& epoch) { return epoch.seconds; });
+}
+
+std::optional<Spread> StepsToTarget(const Comparison& comparison,
+                                    const Variant& variant) {
+  return OfFirstAt(comparison, variant, [](const EpochSample& epoch) {
+    return static_cast<double>(epoch.step);
+  });
+}
+
+int NumReached(const Comparison& comparison, const Variant& variant) {
+  return static_cast<int>(std::count_if(
+      variant.runs.begin(), variant.runs.end(), [&](const RunResult& run) {
+        return FirstAt(run, comparison.target_accuracy) != nullptr;
+      }));
+}
+
+std::vector<Group> GroupsAlong(const Comparison& comparison,
+                               absl::string_view axis) {
+  std::vector<Group> groups;
+  std::vector<Point> done;
+  for (const Variant& first : comparison.variants) {
+    // A ring stands in the group of every number of servers, and founds none
+    // that others have founded.
+    const auto in_group = [&](const Point& p) {
+      return SameBut(p, first.point, axis);
+    };
+    if (std::any_of(done.begin(), done.end(), in_group)) continue;
+    Group group{PointLabel(first.point, comparison.values, axis), {}};
+    for (const Variant& other : comparison.variants) {
+      if (in_group(other.point)) group.variants.push_back(&other);
+    }
+    done.push_back(first.point);
+    if (group.variants.size() > 1) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
+  const std::string& mode = ValueOf(variant.point, "mode");
+  const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
+  if (!compression.ok() || absl::StrContains(mode, "+")) return std::nullopt;
+  const auto values = static_cast<double>(variant.runs[0].num_parameters);
+  const double gradients = values * BytesPerValue(*compression);
+  const double bytes = values * sizeof(float);
+  const double n = std::stod(ValueOf(variant.point, "workers"));
+  if (mode == "ring") {
+    return TrafficFormula{(n - 1) / n * (gradients + bytes), 0};
+  }
+  const double servers = std::stod(ValueOf(variant.point, "servers"));
+  return TrafficFormula{gradients, n * bytes / servers};
+}
+
+std::optional<StepPrediction> PredictionOf(const Variant& variant) {
+  for (const RunResult& run : variant.runs) {
+    if (!run.predicted_step_s || StepSeconds(run) <= 0) return std::nullopt;
+  }
+  const Spread predicted = SpreadOf(
+      variant, [](const RunResult& run) { return *run.predicted_step_s; });
+  return StepPrediction{predicted.mean, SpreadOf(variant, StepSeconds).mean};
+}
+
+}  // namespace psring

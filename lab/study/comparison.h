@@ -1,0 +1,90 @@
+// What `psring compare` found out, as numbers: pure arithmetic on runs.
+#ifndef PSRING_LAB_STUDY_COMPARISON_H_
+#define PSRING_LAB_STUDY_COMPARISON_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/study/run_result.h"
+#include "lab/study/study_axes.h"
+
+namespace psring {
+
+// Over the runs of one variant, which differ in their seeds.
+struct Spread {
+  double mean = 0;
+  double min = 0;
+  double max = 0;
+};
+
+// Runs that differ in nothing but the seed.
+struct Variant {
+  Point point;        // with the first run's seed
+  std::string label;  // "ring, 4 workers": what tells it from the others
+  std::vector<RunResult> runs;
+};
+
+using Measure = std::function<double(const RunResult&)>;
+Spread SpreadOf(const Variant& variant, const Measure& measure);
+
+// Whether two of them cannot be told apart by these seeds: their ranges meet.
+bool Meet(const Spread& a, const Spread& b);
+
+struct Comparison {
+  AxisValues values;
+  std::vector<Variant> variants;  // as the axes are given, the mode fastest
+  double target_accuracy = 0;
+  // Whether every ps-bsp ended with the weights (their CRC-32) of the ring of
+  // the same seed; nothing unless there are such pairs.
+  std::optional<bool> identical_weights;
+};
+
+// Groups the runs. `target`: the accuracy that times count to; 0: what the
+// variants reach with every seed, leaving out those which end far (a tenth)
+// below the best, rounded down to a thousandth.
+Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
+                   double target);
+
+// Nothing unless every seed reached it.
+std::optional<Spread> SecondsToTarget(const Comparison& comparison,
+                                      const Variant& variant);
+std::optional<Spread> StepsToTarget(const Comparison& comparison,
+                                    const Variant& variant);
+
+// With how many of its seeds the variant reached the target.
+int NumReached(const Comparison& comparison, const Variant& variant);
+
+// Variants that differ in one axis only.
+struct Group {
+  std::string label;  // what they share, of what varies; may be empty
+  std::vector<const Variant*> variants;
+};
+
+// Those of at least two variants. `comparison` must outlive them.
+std::vector<Group> GroupsAlong(const Comparison& comparison,
+                               absl::string_view axis);
+
+// What a process would send in a step if each were a host of its own; nothing
+// where no formula is known. (DESIGN.md's cost model: n workers, S servers;
+// gradients as common/optim/compression.h has them, other bytes float32.)
+struct TrafficFormula {
+  double worker_bytes = 0;
+  double server_bytes = 0;  // 0: no servers
+};
+std::optional<TrafficFormula> FormulaOf(const Variant& variant);
+
+// What the predictor says of a variant's step, in the mean over its runs;
+// nothing where it says nothing.
+struct StepPrediction {
+  double predicted_s = 0;
+  double measured_s = 0;
+
+  double error() const { return predicted_s / measured_s - 1; }
+};
+std::optional<StepPrediction> PredictionOf(const Variant& variant);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_COMPARISON_H_

@@ -1,0 +1,130 @@
+#include "lab/study/mode_run.h"
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/trace/metrics_reader.h"
+#include "lab/host/hosts.h"
+#include "lab/host/link_spec.h"
+#include "lab/host/supervisor.h"
+#include "lab/study/mode_spec.h"
+#include "lab/study/progress.h"
+#include "lab/study/weights.h"
+
+namespace psring {
+namespace {
+
+// Runs the processes to their ends, with progress.
+absl::Status Train(const std::string& name, const Job& job,
+                   const Cancellation& cancellation, int* exit_code) {
+  MetricsReader worker0(absl::StrCat(job.metrics_dir, "/worker-0.jsonl"));
+  Progress progress(stdout, TerminalColumns(stdout), name);
+  absl::Status read;
+  const auto show = [&] {
+    if (read.ok()) read = worker0.Read();
+    progress.Show(worker0.metrics());
+  };
+  SupervisorOptions options;
+  options.on_tick = show;
+  Supervisor supervisor(cancellation, options);
+  const absl::Status started = StartJob(job, supervisor);
+  if (!started.ok()) supervisor.Stop();
+  supervisor.Wait();
+  show();
+  progress.Finish();
+  if (!cancellation.status().ok()) return cancellation.status();
+  if (supervisor.first_failure()) {
+    *exit_code = supervisor.first_failure()->ending.shell_code();
+    return absl::AbortedError(ToString(*supervisor.first_failure()));
+  }
+  return started.ok() ? read : started;
+}
+
+absl::StatusOr<RunResult> Collect(const Point& point,
+                                  const std::string& metrics,
+                                  const std::string& checkpoints) {
+  const auto all = ReadAllMetrics(metrics);
+  if (!all.ok()) return all.status();
+  auto result = Summarize(point, *all);
+  if (!result.ok()) return result.status();
+  const auto weights = FindLastWeights(checkpoints);
+  if (!weights.ok()) return weights.status();
+  const auto crc = Crc32OfFile(*weights);
+  if (!crc.ok()) return crc.status();
+  result->weights_crc32 = *crc;
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
+                                                    Job* job) {
+  const auto link = ParseLink(ValueOf(point, "link"), job->workers);
+  if (!link.ok()) return link.status();
+  const int servers = job->mode == "ps" ? job->servers : 0;
+  auto hosts = Hosts::Create(link->RatesOf(job->workers, servers));
+  if (!hosts.ok()) return hosts.status();
+  for (int rank = 0; rank < job->workers; ++rank) {
+    job->worker_prefixes.push_back((*hosts)->PrefixOf(rank));
+  }
+  for (int s = 0; s < servers; ++s) {
+    job->server_prefixes.push_back((*hosts)->PrefixOf(job->workers + s));
+  }
+  job->coordinator_address = Hosts::AddressOf(servers > 0 ? job->workers : 0);
+  return hosts;
+}
+
+}  // namespace
+
+Job JobOf(const Point& point, Job job) {
+  // ParseAxes has found these values right.
+  const ModeSpec mode = ParseModes(ValueOf(point, "mode")).value().front();
+  job.mode = mode.mode;
+  job.workers = std::stoi(ValueOf(point, "workers"));
+  const std::string& servers = ValueOf(point, "servers");
+  if (servers != kAny) job.servers = std::stoi(servers);
+  std::vector<std::string>& flags = job.worker_flags;
+  if (mode.mode == "ps") flags.push_back(absl::StrCat("--sync=", mode.sync));
+  if (mode.sync == "ssp") {
+    flags.push_back(absl::StrCat("--staleness=", mode.staleness));
+  }
+  flags.insert(flags.end(), mode.worker_flags.begin(), mode.worker_flags.end());
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    const char* flag = Axes()[i].worker_flag;
+    if (flag == nullptr || point[i] == kNone) continue;
+    flags.push_back(absl::StrCat(flag, "=", point[i]));
+  }
+  return job;
+}
+
+absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
+                                  const std::string& directory,
+                                  const Cancellation& cancellation,
+                                  int* exit_code) {
+  *exit_code = 1;
+  Job job = JobOf(point, base);
+  job.metrics_dir = absl::StrCat(directory, "/metrics");
+  const std::string checkpoints = absl::StrCat(directory, "/checkpoints");
+  std::error_code error;
+  std::filesystem::create_directory(job.metrics_dir, error);
+  std::filesystem::create_directory(checkpoints, error);
+  job.worker_flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
+  std::unique_ptr<Hosts> hosts;  // they end with it
+  if (ValueOf(point, "link") != kNone) {
+    auto made = PlaceOnHosts(point, &job);
+    if (!made.ok()) return made.status();
+    hosts = *std::move(made);
+  }
+  const absl::Time start = absl::Now();
+  const absl::Status s =
+      Train(ValueOf(point, "mode"), job, cancellation, exit_code);
+  if (!s.ok()) return s;
+  auto result = Collect(point, job.metrics_dir, checkpoints);
+  if (result.ok()) {
+    result->wall_seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  }
+  return result;
+}
+
+}  // namespace psring

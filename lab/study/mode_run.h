@@ -1,0 +1,30 @@
+// One run of a study, as processes of this host: trains and collects what came
+// out.
+#ifndef PSRING_LAB_STUDY_MODE_RUN_H_
+#define PSRING_LAB_STUDY_MODE_RUN_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/net/cancellation.h"
+#include "lab/host/job.h"
+#include "lab/study/run_result.h"
+#include "lab/study/study_axes.h"
+
+namespace psring {
+
+// The job of `point`: `job` with what the point's values say.
+Job JobOf(const Point& point, Job job);
+
+// `job` holds everything but what the point says and where things go: to
+// `directory`, which exists. Shows progress on stdout. Blocks until every
+// process has ended. After an error `exit_code` is what this program should end
+// with.
+absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& job,
+                                  const std::string& directory,
+                                  const Cancellation& cancellation,
+                                  int* exit_code);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_MODE_RUN_H_

@@ -1,0 +1,206 @@
+#include "lab/study/report.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "lab/page/format.h"
+#include "lab/page/html.h"
+#include "lab/page/report_parts.h"
+#include "lab/page/report_style.h"
+#include "lab/study/mode_spec.h"
+#include "lab/study/report_charts.h"
+#include "lab/study/report_json.h"
+#include "lab/study/report_template.h"
+#include "lab/study/study_charts.h"
+#include "lab/study/summary.h"
+#include "lab/study/verdict.h"
+
+namespace psring {
+namespace {
+
+std::string Values(const Comparison& comparison, absl::string_view axis) {
+  return absl::StrJoin(comparison.values[AxisIndex(axis)], ", ");
+}
+
+int64_t NumParameters(const Comparison& comparison) {
+  return comparison.variants.empty()
+             ? 0
+             : comparison.variants[0].runs[0].num_parameters;
+}
+
+std::string Introduction(const StudySetup& setup,
+                         const Comparison& comparison) {
+  return absl::StrCat(
+      setup.Flag("--model"), " (",
+      FormatCount(static_cast<double>(NumParameters(comparison))),
+      " parameters) is trained on ", setup.Flag("--data"), " for ",
+      setup.Flag("--epochs"),
+      " epochs, from the same first weights and over the same batches each "
+      "time; what differs is said beside each line. All processes ran on one "
+      "machine: ",
+      MachineText(setup.machine), ".");
+}
+
+std::string FaultsHtml(const Comparison& comparison) {
+  const std::vector<std::string> faults = Faults(comparison);
+  if (faults.empty()) return "";
+  return absl::StrCat(
+      "<div class=\"fault\" role=\"note\"><strong>Faults of speed were "
+      "injected "
+      "on purpose.</strong> Workers or their links were slowed down: <code>",
+      EscapeHtml(absl::StrJoin(faults, " ")), "</code>.</div>");
+}
+
+std::string HeadlinesHtml(const Comparison& comparison) {
+  std::string html;
+  for (const std::string& headline : Headlines(comparison)) {
+    absl::StrAppend(&html, "<p class=\"lead\">", EscapeHtml(headline),
+                    "</p>\n");
+  }
+  return html;
+}
+
+// Many are folded away.
+std::string FindingsHtml(const Comparison& comparison) {
+  const std::vector<std::string> findings = Findings(comparison);
+  if (findings.size() <= kMaxFindings) return HtmlList(findings);
+  return absl::StrCat(
+      "<details><summary>Why, for every set of circumstances"
+      "</summary>",
+      HtmlList(findings), "</details>");
+}
+
+std::string SeedsText(const Comparison& comparison) {
+  const size_t seeds = comparison.values[AxisIndex("seed")].size();
+  return seeds == 1
+             ? "One seed: how far other seeds would scatter is not known."
+             : absl::StrCat("Means over ", seeds,
+                            " seeds, and below the lowest and the highest.");
+}
+
+std::string TargetText(const StudySetup& setup, const Comparison& comparison) {
+  const std::string target = FormatPercent(comparison.target_accuracy);
+  return setup.Flag("--target-accuracy") == "auto"
+             ? absl::StrCat("That accuracy, ", target,
+                            ", is what all ways reach with every seed, but for "
+                            "those that end a tenth below the best.")
+             : absl::StrCat("That accuracy was given: ", target, ".");
+}
+
+Terms SetupTerms(const StudySetup& setup, const Comparison& comparison) {
+  return {
+      {"Machine", MachineText(setup.machine)},
+      {"Software", absl::StrCat("psring ", setup.commit, ", libtorch ",
+                                setup.libtorch, ", ZeroMQ ", setup.zeromq)},
+      {"Workers", absl::StrCat(Values(comparison, "workers"),
+                               "; threads of "
+                               "each: ",
+                               setup.threads_per_worker)},
+      {"Servers", absl::StrCat(Values(comparison, "servers"),
+                               " in the ps modes, none in a ring")},
+      {"Seeds", Values(comparison, "seed")},
+      {"Order",
+       "one run after the other; all ways with the first seed, then "
+       "with the next"},
+      {"Made", setup.created},
+  };
+}
+
+Terms ModeTerms(const Comparison& comparison) {
+  Terms terms;
+  const auto modes =
+      ParseModes(absl::StrJoin(comparison.values[AxisIndex("mode")], ","));
+  if (!modes.ok()) return terms;
+  for (const ModeSpec& mode : *modes) {
+    terms.push_back({mode.name, Explain(mode)});
+  }
+  return terms;
+}
+
+Cells FlagCells(const StudySetup& setup) {
+  Cells cells = {{"flag", "value"}};
+  for (const auto& [flag, value] : setup.flags) {
+    cells.push_back({flag == "--" ? "-- (to every worker)" : flag, value});
+  }
+  return cells;
+}
+
+// Empty where the runs do not know.
+std::string StalenessHtml(const nlohmann::json& charts) {
+  if (charts["staleness"].empty()) return "";
+  return "<h2>Staleness</h2>\n<div class=\"charts\" id=\"staleness\"></div>\n"
+         "<p class=\"faint\">How large a part of each worker's gradients "
+         "missed "
+         "so many updates by others, over all servers and seeds. The last "
+         "place holds all that missed more.</p>";
+}
+
+std::string StepTimesHtml(const Comparison& comparison) {
+  const Cells cells = StepTimeCells(comparison);
+  if (cells.size() < 2) return "";
+  return absl::StrCat(
+      "<h2>Where a step's time went</h2>\n<div class=\"charts\" "
+      "id=\"step-times\"></div>\n<p class=\"faint\">Of a worker's average "
+      "step: "
+      "computing, the exchange as far as nothing hid it (which is waiting for "
+      "others too), and injected slowness. "
+      "Means "
+      "over workers and seeds.</p>\n<details><summary>By worker</summary>\n"
+      "<div class=\"scroll\">",
+      HtmlTable(cells), "</div></details>");
+}
+
+std::string PredictionHtml(const Comparison& comparison) {
+  const Cells cells = PredictionCells(comparison);
+  if (cells.size() < 2) return "";
+  return absl::StrCat(
+      "<h2>Predicted and measured</h2>\n<div class=\"scroll\">",
+      HtmlTable(cells),
+      "</div>\n<p class=\"faint\">What <code>psring predict</code> makes of a "
+      "synchronous step: it is told how long each worker's steps computed and "
+      "the rate of the links, and works out the exchange and who waits. It "
+      "does not know that processes of one machine take each other's cores. "
+      "Means over seeds; ssp and async, compression and single slow links are "
+      "not simulated.</p>");
+}
+
+}  // namespace
+
+std::string RenderJson(const StudySetup& setup, const Comparison& comparison) {
+  return DumpJson(ToJson(setup, comparison), 1) + "\n";
+}
+
+std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
+  const nlohmann::json charts = ChartsJson(comparison);
+  // In one pass: what has been put in is not searched again.
+  return absl::StrReplaceAll(
+      kReportTemplate,
+      {
+          {"{{QUESTIONS}}",
+           EscapeHtml(absl::StrJoin(Questions(comparison), " "))},
+          {"{{INTRODUCTION}}", EscapeHtml(Introduction(setup, comparison))},
+          {"{{FAULTS}}", FaultsHtml(comparison)},
+          {"{{HEADLINES}}", HeadlinesHtml(comparison)},
+          {"{{FINDINGS}}", FindingsHtml(comparison)},
+          {"{{SUMMARY}}", HtmlTable(SummaryCells(comparison))},
+          {"{{SEEDS}}", EscapeHtml(SeedsText(comparison))},
+          {"{{TARGET}}", EscapeHtml(TargetText(setup, comparison))},
+          {"{{STALENESS}}", StalenessHtml(charts)},
+          {"{{STEP_TIMES}}", StepTimesHtml(comparison)},
+          {"{{PREDICTION}}", PredictionHtml(comparison)},
+          {"{{TRAFFIC}}", HtmlTable(TrafficCells(comparison))},
+          {"{{RUNS}}", HtmlTable(RunCells(comparison))},
+          {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},
+          {"{{MODES}}", HtmlTerms(ModeTerms(comparison))},
+          {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
+          {"{{COMMAND}}", EscapeHtml(setup.command)},
+          {"{{FLAGS}}", HtmlTable(FlagCells(setup))},
+          {"{{STYLE}}", kReportStyle},
+          {"{{FOOT}}", ReportFoot(charts, kReportCharts)},
+      });
+}
+
+}  // namespace psring

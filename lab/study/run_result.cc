@@ -1,0 +1,108 @@
+#include "lab/study/run_result.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+absl::Status Missing(const std::string& what) {
+  return absl::FailedPreconditionError(absl::StrCat("the metrics lack ", what));
+}
+
+double PerStep(int64_t bytes, const RunResult& result) {
+  return static_cast<double>(bytes) /
+         static_cast<double>(std::max<int64_t>(1, result.num_steps));
+}
+
+// A worker's gradient reaches every server, each of which counts it.
+void AddHistogram(const StalenessHistogram& more, StalenessHistogram* sum) {
+  for (const auto& [rank, counts] : more) {
+    std::vector<int64_t>& bins = (*sum)[rank];
+    bins.resize(std::max(bins.size(), counts.size()));
+    for (size_t i = 0; i < counts.size(); ++i) bins[i] += counts[i];
+  }
+}
+
+void TakeServer(const ProcessMetrics& server, RunResult* result) {
+  const ProcessEnd& end = *server.end;
+  result->server_bytes_per_step =
+      std::max(result->server_bytes_per_step, PerStep(end.bytes_sent, *result));
+  result->server_peak_bytes =
+      std::max(result->server_peak_bytes, end.peak_memory_bytes);
+  result->staleness_mean = std::max(result->staleness_mean, end.staleness_mean);
+  result->staleness_max = std::max(result->staleness_max, end.staleness_max);
+  AddHistogram(end.staleness_histogram, &result->staleness_histogram);
+}
+
+void TakeWorker(const ProcessMetrics& worker, RunResult* result) {
+  const ProcessEnd& end = *worker.end;
+  result->seconds = std::max(result->seconds, end.seconds);
+  result->worker_bytes_per_step =
+      std::max(result->worker_bytes_per_step, PerStep(end.bytes_sent, *result));
+  result->worker_peak_bytes =
+      std::max(result->worker_peak_bytes, end.peak_memory_bytes);
+  if (end.step_time) {
+    result->step_times[static_cast<int>(worker.rank)] = *end.step_time;
+  }
+}
+
+const ProcessMetrics* FindWorkerZero(const std::vector<ProcessMetrics>& all) {
+  for (const ProcessMetrics& process : all) {
+    if (process.role == "worker" && process.rank == 0) return &process;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<RunResult> Summarize(const Point& point,
+                                    const std::vector<ProcessMetrics>& all) {
+  const ProcessMetrics* worker0 = FindWorkerZero(all);
+  if (worker0 == nullptr) return Missing("worker 0");
+  if (worker0->epochs.empty()) return Missing("worker 0's epochs");
+  for (const ProcessMetrics& process : all) {
+    if (process.end) continue;
+    return Missing(absl::StrCat(process.role, " ", process.rank,
+                                "'s end: it has not ended in peace"));
+  }
+  RunResult result;
+  result.point = point;
+  result.num_parameters = worker0->num_parameters;
+  result.num_steps = worker0->end->step;
+  result.test_accuracy = worker0->epochs.back().test_accuracy;
+  result.test_loss = worker0->epochs.back().test_loss;
+  result.steps = worker0->steps;
+  result.epochs = worker0->epochs;
+  for (const ProcessMetrics& process : all) {
+    (process.role == "ps" ? TakeServer : TakeWorker)(process, &result);
+  }
+  if (result.seconds > 0) {
+    result.images_per_second = static_cast<double>(result.num_steps) *
+                               static_cast<double>(worker0->global_batch) /
+                               result.seconds;
+  }
+  return result;
+}
+
+double StepSeconds(const RunResult& run) {
+  return run.seconds / static_cast<double>(std::max<int64_t>(1, run.num_steps));
+}
+
+const EpochSample* FirstAt(const RunResult& run, double target) {
+  for (const EpochSample& epoch : run.epochs) {
+    if (epoch.test_accuracy >= target) return &epoch;
+  }
+  return nullptr;
+}
+
+double BestAccuracy(const RunResult& run) {
+  double best = 0;
+  for (const EpochSample& epoch : run.epochs) {
+    best = std::max(best, epoch.test_accuracy);
+  }
+  return best;
+}
+
+}  // namespace psring

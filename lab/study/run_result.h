@@ -1,0 +1,67 @@
+// What one run of a study found out: one mode, one seed, one set of processes.
+#ifndef PSRING_LAB_STUDY_RUN_RESULT_H_
+#define PSRING_LAB_STUDY_RUN_RESULT_H_
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/trace/metrics_reader.h"
+#include "lab/study/study_axes.h"
+
+namespace psring {
+
+struct RunResult {
+  Point point;
+  int64_t num_parameters = 0;
+  int64_t num_steps = 0;  // of each worker
+  double seconds = 0;     // of training
+  double images_per_second = 0;
+  double test_accuracy = 0;  // after the last epoch
+  double test_loss = 0;
+  // Of the process of that role which sent or held most; 0: no such process.
+  double worker_bytes_per_step = 0;
+  double server_bytes_per_step = 0;
+  int64_t worker_peak_bytes = 0;
+  int64_t server_peak_bytes = 0;
+  // In updates by other workers that a gradient missed; a ring's is 0.
+  double staleness_mean = 0;
+  int64_t staleness_max = 0;
+  StalenessHistogram staleness_histogram;  // over all servers; may be empty
+  std::map<int, StepTime> step_times;      // by worker; may be empty
+  std::optional<double> predicted_step_s;  // see run_predictor.h
+  uint32_t weights_crc32 = 0;
+  double wall_seconds = 0;  // from the first process's start to the last's end
+  std::vector<StepSample> steps;    // of worker 0
+  std::vector<EpochSample> epochs;  // of worker 0
+};
+
+// FAILED_PRECONDITION names the process whose metrics lack something.
+absl::StatusOr<RunResult> Summarize(const Point& point,
+                                    const std::vector<ProcessMetrics>& all);
+
+// The mean, of worker 0.
+double StepSeconds(const RunResult& run);
+
+// When the first evaluation at `target` or better was; null if none was.
+const EpochSample* FirstAt(const RunResult& run, double target);
+
+// The highest of its evaluations' accuracies.
+double BestAccuracy(const RunResult& run);
+
+// As in report.json and in a study's folder; see report_json.h. A number that
+// is not finite becomes null, and comes back as NaN.
+nlohmann::json ToJson(const RunResult& run);
+// DATA_LOSS says what is missing.
+absl::StatusOr<RunResult> RunFromJson(const nlohmann::json& json);
+
+// {"mode": "ring", "workers": "4", ...}.
+nlohmann::json PointJson(const Point& point);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_RUN_RESULT_H_

@@ -1,0 +1,187 @@
+#include "lab/study/study_axes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "lab/study/mode_spec.h"
+
+namespace psring {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+constexpr int kMaxCount = 1024;
+constexpr int kMaxSeeds = 1000;
+constexpr int64_t kMaxSeed = int64_t{1} << 40;
+
+constexpr Axis kAxes[] = {
+    {"mode", "--modes", nullptr, AxisKind::kModes,
+     "ps-bsp,ps-ssp:3,ps-async,ring", "$",
+     "Which way of exchanging gradients reaches the same accuracy first?",
+     "what to compare"},
+    {"workers", "--workers", nullptr, AxisKind::kCounts, "2", "$ workers",
+     "What do more workers bring?", "number of workers: 2, or 1,2,4"},
+    {"servers", "--servers", nullptr, AxisKind::kCounts, "1", "$ servers",
+     "How many servers are best?",
+     "number of servers in the ps modes: 1, or 1,2,4"},
+    {"slow", "--slow", "--slow", AxisKind::kWhole, kNone, "slow=$",
+     "What does a slow worker change?",
+     "a fault of speed, as psring worker takes it; given again: one more"},
+    {"link", "--link", nullptr, AxisKind::kWhole, kNone, "link=$",
+     "What does a slow link change?",
+     "every process on a host of its own (as root), with links of a RATE such "
+     "as 1gbit, or of worker:RANK:RATE alone; given again: one more"},
+    {"compress", "--compress", "--compress", AxisKind::kWords, kNone,
+     "compress=$", "What does compression change?",
+     "of gradients, as psring worker takes it: none, or none,fp16"},
+    {"seed", "--seeds", "--seed", AxisKind::kSeeds, "1", "seed $", "",
+     "number of seeds, from --seed on; or a list of them"},
+};
+
+absl::Status Wrong(const Axis& axis, absl::string_view part,
+                   absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(axis.flag, ": \"", part, "\" ", why));
+}
+
+absl::Status CheckNumber(const Axis& axis, const std::string& text,
+                         int64_t least, int64_t most) {
+  int64_t number = 0;
+  if (absl::SimpleAtoi(text, &number) && number >= least && number <= most &&
+      absl::StrCat(number) == text) {
+    return absl::OkStatus();
+  }
+  return Wrong(axis, text,
+               absl::StrCat("is no number from ", least, " to ", most));
+}
+
+// The seeds themselves, where `parts` is their number.
+absl::StatusOr<Strings> Seeds(const Axis& axis, Strings parts,
+                              int64_t first_seed) {
+  if (parts.size() == 1) {
+    absl::Status s = CheckNumber(axis, parts[0], 1, kMaxSeeds);
+    if (!s.ok()) return s;
+    const int64_t count = std::stoll(parts[0]);
+    parts.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      parts.push_back(absl::StrCat(first_seed + i));
+    }
+  }
+  for (const std::string& part : parts) {
+    absl::Status s = CheckNumber(axis, part, 0, kMaxSeed);
+    if (!s.ok()) return s;
+  }
+  return parts;
+}
+
+absl::Status CheckParts(const Axis& axis, const Strings& parts) {
+  std::set<std::string> seen;
+  for (const std::string& part : parts) {
+    if (part.empty()) return Wrong(axis, part, "is empty");
+    if (!seen.insert(part).second) return Wrong(axis, part, "comes twice");
+    if (axis.kind != AxisKind::kCounts) continue;
+    absl::Status s = CheckNumber(axis, part, 1, kMaxCount);
+    if (!s.ok()) return s;
+  }
+  if (axis.kind != AxisKind::kModes) return absl::OkStatus();
+  return ParseModes(absl::StrJoin(parts, ",")).status();
+}
+
+absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
+                                  int64_t first_seed) {
+  Strings parts = texts;
+  if (parts.empty()) parts = {axis.initial};
+  if (axis.kind != AxisKind::kWhole) {
+    parts = absl::StrSplit(absl::StrJoin(parts, ","), ',');
+  }
+  if (axis.kind == AxisKind::kSeeds) {
+    auto seeds = Seeds(axis, std::move(parts), first_seed);
+    if (!seeds.ok()) return seeds.status();
+    parts = *std::move(seeds);
+  }
+  if (absl::Status s = CheckParts(axis, parts); !s.ok()) return s;
+  return parts;
+}
+
+}  // namespace
+
+absl::Span<const Axis> Axes() { return kAxes; }
+
+size_t AxisIndex(absl::string_view name) {
+  for (size_t i = 0; i < std::size(kAxes); ++i) {
+    if (name == kAxes[i].name) return i;
+  }
+  std::abort();
+}
+
+const std::string& ValueOf(const Point& point, absl::string_view axis) {
+  return point[AxisIndex(axis)];
+}
+
+absl::StatusOr<AxisValues> ParseAxes(const std::vector<Strings>& texts,
+                                     int64_t first_seed) {
+  AxisValues values;
+  for (size_t i = 0; i < std::size(kAxes); ++i) {
+    auto axis_values = ParseAxis(kAxes[i], texts[i], first_seed);
+    if (!axis_values.ok()) return axis_values.status();
+    values.push_back(*std::move(axis_values));
+  }
+  return values;
+}
+
+std::vector<Point> AllRuns(const AxisValues& values) {
+  std::vector<Point> runs;
+  std::set<Point> seen;
+  std::vector<size_t> odometer(values.size());
+  while (true) {
+    Point point;
+    for (size_t i = 0; i < values.size(); ++i) {
+      point.push_back(values[i][odometer[i]]);
+    }
+    if (absl::StartsWith(ValueOf(point, "mode"), "ring")) {
+      point[AxisIndex("servers")] = kAny;
+    }
+    if (seen.insert(point).second) runs.push_back(std::move(point));
+    size_t wheel = 0;
+    while (wheel < values.size() && ++odometer[wheel] == values[wheel].size()) {
+      odometer[wheel++] = 0;
+    }
+    if (wheel == values.size()) return runs;
+  }
+}
+
+std::string ValueLabel(const Axis& axis, const std::string& value) {
+  std::string label = absl::StrReplaceAll(axis.label, {{"$", value}});
+  if (value == "1") label = std::string(absl::StripSuffix(label, "s"));
+  return label;
+}
+
+std::string PointLabel(const Point& point, const AxisValues& values,
+                       absl::string_view except) {
+  Strings parts;
+  for (size_t i = 0; i < std::size(kAxes); ++i) {
+    const Axis& axis = kAxes[i];
+    if (axis.kind == AxisKind::kSeeds || axis.name == except) continue;
+    if (values[i].size() < 2 || point[i] == kAny) continue;
+    parts.push_back(ValueLabel(axis, point[i]));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+bool SameBut(const Point& a, const Point& b, absl::string_view axis) {
+  for (size_t i = 0; i < std::size(kAxes); ++i) {
+    if (kAxes[i].kind == AxisKind::kSeeds || kAxes[i].name == axis) continue;
+    if (a[i] != b[i] && a[i] != kAny && b[i] != kAny) return false;
+  }
+  return true;
+}
+
+}  // namespace psring

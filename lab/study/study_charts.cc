@@ -1,0 +1,177 @@
+#include "lab/study/study_charts.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "lab/study/curves.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kLossPoints = 120;
+
+json SpreadJson(const Spread& spread) {
+  return {{"mean", spread.mean}, {"min", spread.min}, {"max", spread.max}};
+}
+
+json SpreadJson(const std::optional<Spread>& spread) {
+  return spread ? SpreadJson(*spread) : json();
+}
+
+json BandJson(const std::vector<BandPoint>& band) {
+  json points = json::array();
+  for (const BandPoint& point : band) {
+    json value = SpreadJson(point.value);
+    value["step"] = point.step;
+    value["seconds"] = point.seconds;
+    points.push_back(std::move(value));
+  }
+  return points;
+}
+
+json LineJson(const Variant& variant, const std::string& label) {
+  return {{"label", label},
+          {"seeds", variant.runs.size()},
+          {"accuracy", BandJson(AccuracyBand(variant))},
+          {"loss", BandJson(LossBand(variant, kLossPoints))},
+          {"test_loss", BandJson(TestLossBand(variant))}};
+}
+
+// The axis whose values are the lines of one picture: the mode, or the first
+// other one that varies where there is one mode.
+const Axis& LineAxis(const Comparison& comparison) {
+  for (const Axis& axis : Axes()) {
+    if (axis.kind == AxisKind::kSeeds) continue;
+    if (comparison.values[AxisIndex(axis.name)].size() > 1) return axis;
+  }
+  return Axes()[0];
+}
+
+// A picture for each set of circumstances.
+json CoursesJson(const Comparison& comparison) {
+  const Axis& axis = LineAxis(comparison);
+  json courses = json::array();
+  for (const Group& group : GroupsAlong(comparison, axis.name)) {
+    json lines = json::array();
+    for (const Variant* variant : group.variants) {
+      lines.push_back(LineJson(
+          *variant, ValueLabel(axis, ValueOf(variant->point, axis.name))));
+    }
+    courses.push_back({{"title", group.label}, {"lines", std::move(lines)}});
+  }
+  if (!courses.empty() || comparison.variants.empty()) return courses;
+  const Variant& only = comparison.variants[0];  // one variant has no group
+  return json::array(
+      {{{"title", ""}, {"lines", json::array({LineJson(only, only.label)})}}});
+}
+
+json RatesJson(const Comparison& comparison) {
+  json rates = json::array();
+  for (const Variant& variant : comparison.variants) {
+    json rate = SpreadJson(SpreadOf(
+        variant, [](const RunResult& run) { return run.images_per_second; }));
+    rate["label"] = variant.label;
+    rates.push_back(std::move(rate));
+  }
+  return rates;
+}
+
+json ScalingJson(const Comparison& comparison) {
+  json scaling = json::array();
+  for (const Axis& axis : Axes()) {
+    if (axis.kind != AxisKind::kCounts) continue;
+    json lines = json::array();
+    for (const Group& group : GroupsAlong(comparison, axis.name)) {
+      json points = json::array();
+      for (const Variant* variant : group.variants) {
+        int x = 0;
+        if (!absl::SimpleAtoi(ValueOf(variant->point, axis.name), &x)) continue;
+        points.push_back(
+            {{"x", x},
+             {"rate", SpreadJson(SpreadOf(*variant,
+                                          [](const RunResult& run) {
+                                            return run.images_per_second;
+                                          }))},
+             {"seconds", SpreadJson(SecondsToTarget(comparison, *variant))}});
+      }
+      const std::string label = group.label.empty()
+                                    ? ValueOf(group.variants[0]->point, "mode")
+                                    : group.label;
+      lines.push_back({{"label", label}, {"points", std::move(points)}});
+    }
+    if (lines.empty()) continue;
+    scaling.push_back({{"axis", axis.name}, {"lines", std::move(lines)}});
+  }
+  return scaling;
+}
+
+bool AnyIsStale(const StalenessHistogram& histogram) {
+  for (const auto& [rank, counts] : histogram) {
+    for (size_t i = 1; i < counts.size(); ++i) {
+      if (counts[i] > 0) return true;
+    }
+  }
+  return false;
+}
+
+// Over all seeds; without the ways in which nothing ever was stale.
+json StalenessJson(const Comparison& comparison) {
+  json all = json::array();
+  for (const Variant& variant : comparison.variants) {
+    StalenessHistogram sum;
+    for (const RunResult& run : variant.runs) {
+      for (const auto& [rank, counts] : run.staleness_histogram) {
+        std::vector<int64_t>& bins = sum[rank];
+        bins.resize(std::max(bins.size(), counts.size()));
+        for (size_t i = 0; i < counts.size(); ++i) bins[i] += counts[i];
+      }
+    }
+    if (!AnyIsStale(sum)) continue;
+    json workers = json::array();
+    for (const auto& [rank, counts] : sum) {
+      workers.push_back({{"rank", rank}, {"counts", counts}});
+    }
+    all.push_back({{"label", variant.label}, {"workers", std::move(workers)}});
+  }
+  return all;
+}
+
+// Over all workers and seeds.
+json StepTimesJson(const Comparison& comparison) {
+  json all = json::array();
+  for (const Variant& variant : comparison.variants) {
+    StepTime sum;
+    int count = 0;
+    for (const RunResult& run : variant.runs) {
+      for (const auto& [rank, time] : run.step_times) {
+        sum.compute += time.compute;
+        sum.exposed += time.exposed;
+        sum.wait += time.wait;
+        ++count;
+      }
+    }
+    if (count == 0) continue;
+    all.push_back({{"label", variant.label},
+                   {"compute", sum.compute / count},
+                   {"exposed", sum.exposed / count},
+                   {"wait", sum.wait / count}});
+  }
+  return all;
+}
+
+}  // namespace
+
+json ChartsJson(const Comparison& comparison) {
+  return {{"target", comparison.target_accuracy},
+          {"courses", CoursesJson(comparison)},
+          {"rates", RatesJson(comparison)},
+          {"scaling", ScalingJson(comparison)},
+          {"staleness", StalenessJson(comparison)},
+          {"step_times", StepTimesJson(comparison)}};
+}
+
+}  // namespace psring

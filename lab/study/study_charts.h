@@ -1,0 +1,26 @@
+// What the report's charts are drawn from, and no more; report_charts.js draws
+// it:
+//   {"target": 0.948,
+//    "courses": [{"title", "lines": [{"label", "seeds",
+//                 "accuracy": BAND, "loss": BAND, "test_loss": BAND}]}],
+//    "rates": [{"label", "mean", "min", "max"}],
+//    "scaling": [{"axis", "lines": [{"label", "points":
+//                 [{"x", "rate": SPREAD, "seconds": SPREAD or null}]}]}],
+//    "staleness": [{"label", "workers": [{"rank", "counts"}]}],
+//    "step_times": [{"label", "compute", "exposed", "wait"}]}
+// with SPREAD {"mean", "min", "max"} and BAND a list of
+// {"step", "seconds", "mean", "min", "max"}.
+#ifndef PSRING_LAB_STUDY_STUDY_CHARTS_H_
+#define PSRING_LAB_STUDY_STUDY_CHARTS_H_
+
+#include <nlohmann/json.hpp>
+
+#include "lab/study/comparison.h"
+
+namespace psring {
+
+nlohmann::json ChartsJson(const Comparison& comparison);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_STUDY_CHARTS_H_

@@ -1,0 +1,134 @@
+#include "lab/study/study_folder.h"
+
+#include <fcntl.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lab/page/report_files.h"
+#include "lab/page/report_parts.h"
+
+namespace psring {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr char kManifest[] = "study.json";
+constexpr char kRuns[] = "runs";
+constexpr char kScratch[] = "scratch";
+constexpr char kLock[] = ".lock";
+
+absl::Status MakeFolder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "cannot make the folder ", path.string(), ": ", error.message()));
+}
+
+// NOT_FOUND where there is no such file.
+absl::StatusOr<json> ReadJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  json value = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) {
+    return absl::DataLossError(absl::StrCat(path, " is no JSON"));
+  }
+  return value;
+}
+
+// What a process that was killed left half written.
+void RemoveTemporaries(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".tmp") fs::remove(entry.path(), ignored);
+  }
+}
+
+// The same study's, or the first.
+absl::Status TakeManifest(const fs::path& folder, const StudySetup& setup) {
+  const std::string path = folder / kManifest;
+  const auto manifest = ReadJson(path);
+  if (absl::IsNotFound(manifest.status())) {
+    return WriteReportFile(folder, kManifest,
+                           DumpJson(ManifestJson(setup), 1) + "\n");
+  }
+  if (!manifest.ok()) return manifest.status();
+  const absl::Status same = CheckManifest(*manifest, setup);
+  if (same.ok()) return same;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--out=", folder.string(), " holds another study: ", same.message(),
+      ". Start it as it was to go on with it, choose another folder with --out,"
+      " or remove this one"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
+    const std::string& path, const StudySetup& setup) {
+  if (auto s = MakeFolder(fs::path(path) / kRuns); !s.ok()) return s;
+  auto lock = File::Open(fs::path(path) / kLock, O_RDWR | O_CREAT);
+  if (!lock.ok()) return lock.status();
+  const absl::Status locked = lock->Lock();
+  if (absl::IsUnavailable(locked)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another psring compare is at work in --out=", path,
+                     ". Wait for it, or choose another folder"));
+  }
+  if (!locked.ok()) return locked;
+  RemoveTemporaries(path);
+  RemoveTemporaries(fs::path(path) / kRuns);
+  if (auto s = TakeManifest(path, setup); !s.ok()) return s;
+  return std::unique_ptr<StudyFolder>(new StudyFolder(path, *std::move(lock)));
+}
+
+std::string StudyFolder::RunPath(size_t index) const {
+  return fs::path(path_) / kRuns / absl::StrFormat("run-%03d.json", index);
+}
+
+absl::StatusOr<std::vector<std::optional<RunResult>>> StudyFolder::FinishedRuns(
+    const std::vector<Point>& points) const {
+  std::vector<std::optional<RunResult>> runs(points.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto value = ReadJson(RunPath(i));
+    if (absl::IsNotFound(value.status())) continue;
+    if (!value.ok()) return value.status();
+    auto run = RunFromJson(*value);
+    absl::Status s = run.status();
+    if (s.ok() && run->point != points[i]) {
+      s = absl::DataLossError("it is of another run");
+    }
+    if (!s.ok()) {
+      return absl::DataLossError(
+          absl::StrCat(RunPath(i), ": ", s.message(),
+                       ". Remove it, and the run is made again"));
+    }
+    runs[i] = *std::move(run);
+  }
+  return runs;
+}
+
+absl::Status StudyFolder::Keep(size_t index, const RunResult& run) {
+  const fs::path path = RunPath(index);
+  return WriteReportFile(path.parent_path(), path.filename(),
+                         DumpJson(ToJson(run), -1) + "\n");
+}
+
+absl::StatusOr<std::string> StudyFolder::MakeScratch() {
+  RemoveScratch();
+  const std::string path = fs::path(path_) / kScratch;
+  if (auto s = MakeFolder(path); !s.ok()) return s;
+  return path;
+}
+
+void StudyFolder::RemoveScratch() {
+  std::error_code ignored;
+  fs::remove_all(fs::path(path_) / kScratch, ignored);
+}
+
+}  // namespace psring

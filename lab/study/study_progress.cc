@@ -1,0 +1,38 @@
+#include "lab/study/study_progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lab/page/format.h"
+
+namespace psring {
+
+size_t NumFinished(const std::vector<std::optional<RunResult>>& runs) {
+  return std::count_if(runs.begin(), runs.end(),
+                       [](const auto& run) { return run.has_value(); });
+}
+
+std::string RunLabel(const Point& point) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < Axes().size(); ++i) {
+    if (point[i] == kNone || point[i] == kAny) continue;
+    parts.push_back(ValueLabel(Axes()[i], point[i]));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string RunLine(const Point& point, size_t index,
+                    const std::vector<std::optional<RunResult>>& runs) {
+  std::string line = absl::StrCat("run ", index + 1, " of ", runs.size(), ": ",
+                                  RunLabel(point));
+  const size_t finished = NumFinished(runs);
+  if (finished == 0) return line;
+  double seconds = 0;
+  for (const auto& run : runs) seconds += run ? run->wall_seconds : 0;
+  const double each = seconds / static_cast<double>(finished);
+  const auto left = static_cast<double>(runs.size() - finished);
+  return absl::StrCat(line, ", about ", FormatSeconds(each * left), " left");
+}
+
+}  // namespace psring

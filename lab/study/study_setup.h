@@ -1,0 +1,43 @@
+// What a study is made with: what its reader must know to make it again, and
+// what must not change while it is made.
+#ifndef PSRING_LAB_STUDY_STUDY_SETUP_H_
+#define PSRING_LAB_STUDY_STUDY_SETUP_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "lab/host/machine.h"
+
+namespace psring {
+
+struct StudySetup {
+  std::string command;  // that makes the same report again
+  // Every flag with its value, given or not; under "--" what every worker got.
+  std::vector<std::pair<std::string, std::string>> flags;
+  int threads_per_worker = 1;
+  std::string created;  // date and time
+  std::string commit;
+  std::string libtorch;
+  std::string zeromq;
+  Machine machine;
+
+  // Of a flag that is there; aborts where there is none.
+  const std::string& Flag(const std::string& name) const;
+};
+
+nlohmann::json SetupJson(const StudySetup& setup);
+
+// The manifest that a study's folder holds: see study_folder.h.
+nlohmann::json ManifestJson(const StudySetup& setup);
+
+// FAILED_PRECONDITION names what in `manifest`, an earlier setup's, differs
+// from `setup`: a flag, the build or the machine. DATA_LOSS where it is none.
+absl::Status CheckManifest(const nlohmann::json& manifest,
+                           const StudySetup& setup);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_STUDY_SETUP_H_

@@ -1,0 +1,137 @@
+// Collectives on one GPU a rank, by NCCL, bootstrapped and watched over our own
+// control plane. Data lies in the GPU's memory.
+//
+// Work goes to a stream of its own, of high priority, behind events of the
+// compute stream. The calls of Communicator wait for it; Enqueue* do not.
+//
+// Sums run in float32 in an order that NCCL chooses: the same bits on every
+// rank, equal to the canonical sum within rounding, and to its bits for two
+// ranks. The scale is multiplied in once, after the sum.
+#ifndef PSRING_RING_NCCL_NCCL_COMMUNICATOR_H_
+#define PSRING_RING_NCCL_NCCL_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "common/net/cancellation.h"
+#include "gpu/device.h"
+#include "protos/cluster.pb.h"
+#include "ring/communicator.h"
+#include "ring/nccl/nccl_api.h"
+#include "ring/nccl/nccl_handle.h"
+#include "ring/nccl/nccl_watchdog.h"
+
+namespace psring {
+
+// Member::Gather, callable from any thread.
+using GatherFunction = std::function<absl::StatusOr<std::vector<std::string>>(
+    const std::string& name, const std::string& payload, absl::Time deadline)>;
+
+struct NcclOptions {
+  GatherFunction gather;
+  int64_t generation = 0;         // of the membership
+  bool allow_shared_gpu = false;  // two ranks on one GPU: never for speed
+  NcclWatchdogOptions watchdog;   // who_is_late is filled in
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  using Then = absl::FunctionRef<absl::Status()>;
+
+  // Blocks until all ranks are connected. `cancellation` is cancelled when a
+  // collective fails later; references outlive the communicator. Errors: a rank
+  // that has not come, ranks with different versions of NCCL or on one GPU,
+  // NCCL's own.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(
+      NcclApi api, Device& device, Cancellation& cancellation,
+      const proto::Welcome& job, NcclOptions options, absl::Time deadline);
+
+  // Ends it with the other ranks; alone where it has failed or they do not end
+  // it too within some seconds.
+  ~NcclCommunicator() override;
+
+  int rank() const override { return job_.rank(); }
+  int size() const override { return job_.workers_size(); }
+  absl::Status AllReduce(absl::Span<float> data, float scale,
+                         absl::Time deadline) override;
+  absl::Status ReduceScatter(absl::Span<float> data, float scale,
+                             absl::Time deadline) override;
+  absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
+  absl::Status Broadcast(absl::Span<float> data, int root,
+                         absl::Time deadline) override;
+  absl::Status Barrier(absl::Time deadline) override;
+  // Through the control plane: the values are the host's.
+  absl::Status SumMetrics(absl::Span<double> values,
+                          absl::Time deadline) override;
+
+  // NCCL may then read and write it directly; the same calls on every rank, and
+  // nobody does where one cannot. An error is the control plane's.
+  absl::Status RegisterBuffer(void* data, int64_t size_bytes,
+                              absl::Time deadline);
+
+  Stream stream() const { return stream_; }
+  // Of the last collective: the same on every rank that has made as many.
+  int64_t sequence() const { return sequence_; }
+
+  // An event recorded behind what is in the compute stream now.
+  absl::StatusOr<Event> RecordReady();
+  // Sums in place, behind `ready` (from RecordReady). `then` queues what
+  // belongs behind it to stream(). Does not wait for the GPU; the first
+  // collective of its size waits for the peers' launch. `timeout` runs from
+  // when this rank's part could begin; `what` names it in errors.
+  absl::Status EnqueueAllReduce(absl::Span<float> data, std::string what,
+                                Event ready, absl::Duration timeout, Then then);
+
+  // What the watchdog has found, if anything. Does not block.
+  absl::Status Look() { return watchdog_->Look(); }
+  // Blocks until stream() has done all that is in it.
+  absl::Status Drain(absl::Time deadline);
+
+  // Through the control plane: all ranks' payloads, by rank. `name` is used
+  // once in a generation.
+  absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
+                                                  const std::string& payload,
+                                                  absl::Time deadline);
+
+ private:
+  using Launch = NcclHandle::Use;
+
+  NcclCommunicator(NcclApi api, Device& device, Cancellation& cancellation,
+                   const proto::Welcome& job, NcclOptions options);
+
+  absl::Status Connect(absl::Time deadline);
+  // Rank 0's id, once all ranks have come and suit one another.
+  absl::StatusOr<NcclId> ExchangeId(absl::Time deadline);
+  // Blocks until NCCL has done what was asked of it, beside the stream.
+  absl::Status Settle();
+  absl::Status Enqueue(std::string what, Event ready, absl::Duration timeout,
+                       Launch launch, Then then);
+  absl::Status LaunchNow(Event ready, Launch launch, Then then);
+  // Enqueue behind all of the compute stream, and wait.
+  absl::Status Block(std::string what, absl::Time deadline, Launch launch,
+                     Then then);
+  std::string WhoIsLate(int64_t sequence);
+  absl::Status Close();
+
+  Device& device_;
+  Cancellation& cancellation_;
+  const proto::Welcome job_;
+  const NcclOptions options_;
+  Stream stream_;
+  float* token_ = nullptr;         // a barrier's, on the device
+  std::vector<void*> registered_;  // NCCL's handles
+  int64_t sequence_ = 0;           // of the last collective
+  int64_t num_gathers_ = 0;
+
+  NcclHandle handle_;
+  std::unique_ptr<NcclWatchdog> watchdog_;  // uses all of the above
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_NCCL_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,216 @@
+#include "ring/nccl/nccl_exchange.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/optim/job_plan.h"
+#include "common/optim/lr_schedule.h"
+#include "common/state/state_files.h"
+#include "ring/collective_plan.h"
+
+namespace psring {
+
+NcclExchange::NcclExchange(Device& device, DeviceModel& model,
+                           const proto::Welcome& job,
+                           absl::Duration step_timeout, Optimizer optimizer,
+                           Track* track)
+    : device_(device),
+      model_(model),
+      job_(job),
+      step_timeout_(step_timeout),
+      optimizer_(std::move(optimizer)),
+      track_(track),
+      ready_(model.layout.num_buckets()),
+      step_(job.spec().first_step()) {}
+
+absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
+    NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
+    const proto::Welcome& job, NcclOptions options, absl::Duration step_timeout,
+    Track* track) {
+  auto optimizer =
+      Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  if (static_cast<int>(model.slots.size()) != optimizer->num_slots()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a model with ", model.slots.size(), " optimizer slots; ",
+        job.spec().optimizer().name(), " has ", optimizer->num_slots()));
+  }
+  const absl::StatusOr<Event> finished = device.CreateEvent();
+  if (!finished.ok()) return finished.status();
+  const absl::Time deadline = absl::Now() + step_timeout;
+  auto communicator = NcclCommunicator::Create(
+      std::move(api), device, cancellation, job, std::move(options), deadline);
+  if (!communicator.ok()) return communicator.status();
+  absl::Status status =
+      (*communicator)
+          ->RegisterBuffer(model.gradients.data(), model.gradients.size_bytes(),
+                           deadline);
+  if (!status.ok()) return status;
+  std::unique_ptr<NcclExchange> exchange(new NcclExchange(
+      device, model, job, step_timeout, *std::move(optimizer), track));
+  exchange->finished_ = *finished;
+  exchange->communicator_ = *std::move(communicator);
+  return exchange;
+}
+
+absl::Status NcclExchange::Copy(void* to, const void* from, FlatBuffer& host,
+                                absl::Time deadline) {
+  const int64_t bytes = host.size() * static_cast<int64_t>(sizeof(float));
+  absl::Status status = device_.RegisterHost(host.data(), bytes);
+  if (!status.ok()) return status;
+  status = device_.Copy(to, from, bytes, communicator_->stream());
+  if (status.ok()) status = communicator_->Drain(deadline);
+  device_.UnregisterHost(host.data());
+  return status;
+}
+
+absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
+                                absl::Time deadline) {
+  for (size_t i = 0; i < slots.size() && i < model_.slots.size(); ++i) {
+    if (slots[i].size() != model_.slots[i].size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("optimizer state of ", slots[i].size(),
+                       " elements; the model has ", model_.slots[i].size()));
+    }
+    absl::Status status =
+        Copy(model_.slots[i].data(), slots[i].data(), slots[i], deadline);
+    if (!status.ok()) return status;
+  }
+  absl::Status status =
+      communicator_->Broadcast(model_.parameters.span(), 0, deadline);
+  for (const DeviceBuffer& slot : model_.slots) {
+    if (!status.ok()) return status;
+    status = communicator_->Broadcast(slot.span(), 0, deadline);
+  }
+  return status;
+}
+
+absl::Status NcclExchange::Submit(int bucket) {
+  if (absl::Status s = communicator_->Look(); !s.ok()) return s;
+  if (bucket < 0 || bucket >= model_.layout.num_buckets() ||
+      ready_[bucket].has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", step_, ": bucket ", bucket, " of ",
+                     model_.layout.num_buckets(), " is submitted out of turn"));
+  }
+  const absl::StatusOr<Event> ready = communicator_->RecordReady();
+  if (!ready.ok()) return ready.status();
+  ready_[bucket] = *ready;
+  submitted_.push_back(bucket);
+  return order_.empty() ? absl::OkStatus() : LaunchReady();
+}
+
+absl::Status NcclExchange::Agree(absl::Time deadline) {
+  TimelineSpan span(track_, "agree", {.step = step_});
+  const auto plans = communicator_->Gather(
+      absl::StrCat("plan/", ++num_agreed_),
+      PlanText(model_.layout, submitted_, communicator_->sequence() + 1),
+      deadline);
+  if (!plans.ok()) return plans.status();
+  const auto places = AgreeOnPlan(*plans, job_.rank(), job_);
+  if (!places.ok()) return places.status();
+  for (const int place : *places) order_.push_back(submitted_[place]);
+  return absl::OkStatus();
+}
+
+absl::Status NcclExchange::LaunchReady() {
+  while (num_launched_ < order_.size()) {
+    const int bucket = order_[num_launched_];
+    if (!ready_[bucket].has_value()) return absl::OkStatus();
+    if (absl::Status s = Launch(bucket, *ready_[bucket]); !s.ok()) return s;
+    ++num_launched_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclExchange::Launch(int bucket, Event ready) {
+  const Range range = model_.layout.bucket(bucket);
+  TimelineSpan span(
+      track_, "enqueue",
+      {.step = step_,
+       .bytes = range.size() * static_cast<int64_t>(sizeof(float)),
+       .bucket = bucket});
+  const absl::Span<float> gradients =
+      model_.gradients.span().subspan(range.begin, range.size());
+  const int n = job_.workers_size();
+  bytes_ +=
+      2 * (n - 1) * range.size() * static_cast<int64_t>(sizeof(float)) / n;
+  return communicator_->EnqueueAllReduce(
+      gradients, absl::StrCat("allreduce of bucket ", bucket, ", step ", step_),
+      ready, step_timeout_, [&] { return UpdateBucket(range); });
+}
+
+absl::Status NcclExchange::UpdateBucket(Range range) {
+  if (range.empty()) return absl::OkStatus();
+  const proto::OptimizerSettings& settings = optimizer_.settings();
+  return device_.Update(optimizer_, step_ + 1,
+                        LearningRate(settings.schedule(), settings.lr(), step_),
+                        model_.gradients.data() + range.begin,
+                        1.0f / static_cast<float>(job_.workers_size()),
+                        model_.parameters.data() + range.begin,
+                        model_.SlotsAt(range.begin), range.size(),
+                        communicator_->stream());
+}
+
+absl::Status NcclExchange::Finish(absl::Time deadline) {
+  if (absl::Status s = communicator_->Look(); !s.ok()) return s;
+  if (static_cast<int>(submitted_.size()) != model_.layout.num_buckets()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", step_, " ends with ", submitted_.size(),
+                     " buckets of ", model_.layout.num_buckets()));
+  }
+  if (order_.empty()) {
+    if (absl::Status s = Agree(deadline); !s.ok()) return s;
+    if (absl::Status s = LaunchReady(); !s.ok()) return s;
+  }
+  absl::Status status = device_.Record(finished_, communicator_->stream());
+  status.Update(device_.WaitFor(kComputeStream, finished_));
+  if (!status.ok()) return status;
+  for (auto& ready : ready_) ready.reset();
+  submitted_.clear();
+  num_launched_ = 0;
+  ++step_;
+  return communicator_->Look();
+}
+
+absl::Status NcclExchange::Synchronise(absl::Time deadline) {
+  TimelineSpan span(track_, "drain", {.step = step_});
+  if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
+  span.End();
+  return communicator_
+      ->Gather(absl::StrCat("synchronise/", ++num_synchronised_), "", deadline)
+      .status();
+}
+
+absl::Status NcclExchange::SumOverWorkers(absl::Span<double> values,
+                                          absl::Time deadline) {
+  return communicator_->SumMetrics(values, deadline);
+}
+
+absl::Status NcclExchange::SaveState(const std::string& directory,
+                                     absl::Time deadline) {
+  std::vector<const float*> sources = {model_.parameters.data()};
+  for (const DeviceBuffer& slot : model_.slots) sources.push_back(slot.data());
+  std::vector<FlatBuffer> copies;
+  for (const float* source : sources) {
+    auto copy = FlatBuffer::Create(model_.layout.num_elements());
+    if (!copy.ok()) return copy.status();
+    absl::Status status = Copy(copy->data(), source, *copy, deadline);
+    if (!status.ok()) return status;
+    copies.push_back(*std::move(copy));
+  }
+  std::vector<const float*> slots;
+  for (size_t i = 1; i < copies.size(); ++i) slots.push_back(copies[i].data());
+  return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
+                         {0, model_.layout.num_elements()}, copies[0].data(),
+                         slots);
+}
+
+// Rank 0 itself has made the directory.
+absl::Status NcclExchange::CheckSaveDirectory(const std::string& directory,
+                                              absl::Time deadline) {
+  return absl::OkStatus();
+}
+
+}  // namespace psring

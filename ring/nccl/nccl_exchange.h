@@ -1,0 +1,102 @@
+// The worker's side of the ring on GPUs: buckets are summed where they lie by
+// NCCL, and every worker applies the optimizer to all of the model, bucket by
+// bucket behind its sum, on the communicator's stream.
+//
+// Nothing waits for the GPU in a step: Finish puts the new step's parameters in
+// front of whatever goes to the compute stream next. What fails behind the
+// CPU's back is found by the watchdog, and returned by the next call.
+//
+// In the first step buckets are kept until Finish, where all ranks compare what
+// they are about to launch; from then on each leaves as soon as it and those
+// before it are ready, in rank 0's order.
+#ifndef PSRING_RING_NCCL_NCCL_EXCHANGE_H_
+#define PSRING_RING_NCCL_NCCL_EXCHANGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/exchange/gradient_exchange.h"
+#include "common/net/cancellation.h"
+#include "common/optim/optimizer.h"
+#include "common/trace/timeline.h"
+#include "gpu/device.h"
+#include "gpu/device_model.h"
+#include "protos/cluster.pb.h"
+#include "ring/nccl/nccl_communicator.h"
+
+namespace psring {
+
+class NcclExchange : public GradientExchange {
+ public:
+  // `model` has the optimizer's slots. `step_timeout`: how long one collective,
+  // or the start of NCCL, may take. Blocks until all ranks are connected; see
+  // NcclCommunicator::Create. All references outlive the exchange. `track`:
+  // this thread's, or null.
+  static absl::StatusOr<std::unique_ptr<NcclExchange>> Create(
+      NcclApi api, Device& device, Cancellation& cancellation,
+      DeviceModel& model, const proto::Welcome& job, NcclOptions options,
+      absl::Duration step_timeout, Track* track = nullptr);
+
+  // `slots` are the host's.
+  absl::Status Join(std::vector<FlatBuffer> slots,
+                    absl::Time deadline) override;
+  absl::Status Submit(int bucket) override;
+  // Blocks in the first step alone.
+  absl::Status Finish(absl::Time deadline) override;
+  int64_t step() const override { return step_; }
+  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status SumOverWorkers(absl::Span<double> values,
+                              absl::Time deadline) override;
+  absl::Status SaveState(const std::string& directory,
+                         absl::Time deadline) override;
+  absl::Status CheckSaveDirectory(const std::string& directory,
+                                  absl::Time deadline) override;
+
+  // What a ring moves for these allreduces, 2(n-1)/n of their bytes; NCCL does
+  // not say, and may choose another topology.
+  int64_t bytes_sent() const override { return bytes_; }
+  int64_t bytes_received() const override { return bytes_; }
+  int64_t gradient_bytes_sent() const override { return bytes_ / 2; }
+
+ private:
+  NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
+               absl::Duration step_timeout, Optimizer optimizer, Track* track);
+
+  // All ranks compare what they have submitted.
+  absl::Status Agree(absl::Time deadline);
+  // Whatever is next in the order and has been submitted.
+  absl::Status LaunchReady();
+  absl::Status Launch(int bucket, Event ready);
+  absl::Status UpdateBucket(Range range);
+  // Between `host` and the device. Blocks.
+  absl::Status Copy(void* to, const void* from, FlatBuffer& host,
+                    absl::Time deadline);
+
+  // Fixed after Create.
+  Device& device_;
+  DeviceModel& model_;
+  const proto::Welcome job_;
+  const absl::Duration step_timeout_;
+  const Optimizer optimizer_;
+  Track* const track_;
+  Event finished_;
+  std::unique_ptr<NcclCommunicator> communicator_;
+
+  // The trainer's thread's own.
+  std::vector<int> order_;  // of the buckets; empty: not agreed yet
+  std::vector<int> submitted_;
+  std::vector<std::optional<Event>> ready_;  // by bucket: not launched yet
+  size_t num_launched_ = 0;                  // of this step, of order_
+  int64_t step_ = 0;
+  int64_t num_synchronised_ = 0;
+  int64_t num_agreed_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_NCCL_NCCL_EXCHANGE_H_

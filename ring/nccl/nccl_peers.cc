@@ -1,0 +1,70 @@
+#include "ring/nccl/nccl_peers.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/cluster/membership.h"
+
+namespace psring {
+namespace {
+
+absl::StatusOr<NcclPeer> Decode(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '\n');
+  NcclPeer peer;
+  std::string id;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &peer.version) ||
+      (id = absl::HexStringToBytes(parts[2])).size() != sizeof(peer.id)) {
+    return absl::InternalError("what it says of its NCCL cannot be read");
+  }
+  peer.bus_id = parts[1];
+  std::memcpy(&peer.id, id.data(), sizeof(peer.id));
+  return peer;
+}
+
+}  // namespace
+
+std::string EncodeNcclPeer(const NcclPeer& peer) {
+  return absl::StrCat(
+      peer.version, "\n", peer.bus_id, "\n",
+      absl::BytesToHexString({peer.id.bytes, sizeof(peer.id.bytes)}));
+}
+
+absl::StatusOr<NcclId> AgreeOnNcclId(absl::Span<const std::string> texts,
+                                     const proto::Welcome& job,
+                                     bool allow_shared_gpu) {
+  NcclPeer first;
+  std::map<std::pair<std::string, std::string>, int> gpus;  // to their ranks
+  for (int r = 0; r < static_cast<int>(texts.size()); ++r) {
+    const proto::Process& process = job.workers(r);
+    const absl::StatusOr<NcclPeer> peer = Decode(texts[r]);
+    if (!peer.ok()) {
+      return absl::InternalError(absl::StrCat(
+          Describe(process), ": ", std::string(peer.status().message())));
+    }
+    if (r == 0) first = *peer;
+    if (peer->version != first.version) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          Describe(job.workers(0)), " has NCCL ",
+          NcclVersionName(first.version), ", ", Describe(process), " has ",
+          NcclVersionName(peer->version), "; install the same on both"));
+    }
+    const auto [gpu, is_new] =
+        gpus.emplace(std::make_pair(process.host(), peer->bus_id), r);
+    if (!is_new && !allow_shared_gpu) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          Describe(job.workers(gpu->second)), " and ", Describe(process),
+          " are on one GPU (", peer->bus_id,
+          "), which NCCL refuses and which gains nothing; start one worker a "
+          "GPU, or, for a trial, pass --allow-shared-gpu"));
+    }
+  }
+  return first.id;
+}
+
+}  // namespace psring

@@ -1,0 +1,35 @@
+#include "ring/nccl/nccl_verdict.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+std::string In(const NcclView& view, absl::string_view what) {
+  if (view.collective.empty()) return std::string(what);
+  return absl::StrCat(view.collective, ": ", what);
+}
+
+}  // namespace
+
+absl::Status JudgeNccl(absl::Time now, const NcclView& view,
+                       absl::Duration culprit_grace) {
+  if (!view.cancelled.ok()) {
+    return absl::AbortedError(In(view, std::string(view.cancelled.message())));
+  }
+  if (!view.stream.ok()) {
+    return absl::InternalError(In(view, std::string(view.stream.message())));
+  }
+  if (!view.error.empty() && now - view.error_since >= culprit_grace) {
+    return absl::UnavailableError(In(view, view.error));
+  }
+  if (!view.collective.empty() && now - view.collective_since >= view.timeout) {
+    return absl::DeadlineExceededError(
+        In(view, absl::StrCat("not complete after ",
+                              absl::FormatDuration(absl::Trunc(
+                                  view.timeout, absl::Milliseconds(1))))));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

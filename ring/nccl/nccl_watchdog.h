@@ -1,0 +1,131 @@
+// A thread that looks after one NCCL communicator: NCCL hangs in silence when a
+// peer of the same host dies, when ranks disagree, and sometimes when it is
+// told to stop.
+//
+// It sees NCCL's errors, how far the stream is, what cancelled the process (the
+// control plane names a lost peer within seconds) and how long the oldest
+// collective takes. On any of these it aborts the communicator, which ends what
+// hangs on the GPU, and cancels the process with a reason that names the
+// collective, and the culprit where one is known. The abort can hang too; then
+// `on_hung_abort` has to end the process.
+#ifndef PSRING_RING_NCCL_NCCL_WATCHDOG_H_
+#define PSRING_RING_NCCL_NCCL_WATCHDOG_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "common/net/cancellation.h"
+#include "gpu/device.h"
+#include "ring/nccl/nccl_handle.h"
+#include "ring/nccl/nccl_verdict.h"
+
+namespace psring {
+
+// Logs why and ends the process with status 1, without destructors: they would
+// wait for the GPU, which waits for the abort.
+[[noreturn]] void ExitOnHungAbort(const absl::Status& why);
+
+struct NcclWatchdogOptions {
+  // Between two looks.
+  absl::Duration period = absl::Milliseconds(20);
+  // How long NCCL's own error waits for the control plane to name the culprit:
+  // a little longer than that takes (kDeadAfter in cluster/membership.h).
+  absl::Duration culprit_grace = absl::Seconds(6);
+  // How long an abort may take.
+  absl::Duration abort_timeout = absl::Seconds(3);
+  // Must not return while the abort hangs, unless something else ends it.
+  std::function<void(const absl::Status&)> on_hung_abort = ExitOnHungAbort;
+  // Says who does not take part in a collective that is late, by its sequence.
+  // Blocks a few seconds at most.
+  std::function<std::string(int64_t sequence)> who_is_late;
+};
+
+// One collective on its way, in the order of the stream.
+struct WatchedCollective {
+  std::string what;
+  int64_t sequence = 0;  // the same on every rank
+  // Its time runs from there. From the watchdog's pool, and returned to it;
+  // none: now.
+  std::optional<Event> ready;
+  absl::Duration timeout;
+};
+
+class NcclWatchdog {
+ public:
+  // All references outlive it.
+  static std::unique_ptr<NcclWatchdog> Start(Device& device, NcclHandle& handle,
+                                             Cancellation& cancellation,
+                                             NcclWatchdogOptions options = {});
+
+  // Waits for an abort under way.
+  ~NcclWatchdog();
+
+  // Of the device's, to be given back: with a collective, or alone.
+  absl::StatusOr<Event> TakeEvent();
+  void GiveBack(Event event);
+
+  // A collective is about to be launched. Collectives begin and are launched
+  // one after the other.
+  void Begin(WatchedCollective collective);
+  // It is in the stream, complete with `done` (from TakeEvent); without, it is
+  // complete now.
+  void Launched(std::optional<Event> done);
+
+  // Looks now. OK, or why the communicator has been aborted. Callable from any
+  // thread.
+  absl::Status Look();
+
+  // The caller has found a failure. Returns the first one.
+  absl::Status Abort(absl::Status why);
+
+ private:
+  struct InFlight {
+    WatchedCollective collective;
+    std::optional<Event> done;  // none: not launched
+    absl::Time since = absl::InfiniteFuture();
+  };
+
+  NcclWatchdog(Device& device, NcclHandle& handle, Cancellation& cancellation,
+               NcclWatchdogOptions options);
+
+  void Run();
+  NcclView View(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops what is complete and starts the clock of what is next.
+  absl::Status Advance(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True once: the abort takes too long.
+  bool AbortHangs(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Fixed after construction.
+  Device& device_;
+  NcclHandle& handle_;
+  Cancellation& cancellation_;
+  const NcclWatchdogOptions options_;
+
+  Mutex mutex_;
+  std::deque<InFlight> in_flight_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> free_events_ ABSL_GUARDED_BY(mutex_);
+  std::string error_ ABSL_GUARDED_BY(mutex_);
+  absl::Time error_since_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  absl::Time abort_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread aborter_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_NCCL_NCCL_WATCHDOG_H_

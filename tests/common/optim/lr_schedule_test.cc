@@ -1,0 +1,93 @@
+#include "common/optim/lr_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+proto::LrSchedule Schedule(const std::string& kind) {
+  proto::LrSchedule schedule;
+  schedule.set_kind(kind);
+  return schedule;
+}
+
+proto::LrSchedule Step(int64_t every, double factor) {
+  proto::LrSchedule schedule = Schedule("step");
+  schedule.set_decay_every_steps(every);
+  schedule.set_decay_factor(factor);
+  return schedule;
+}
+
+proto::LrSchedule Cosine(int64_t warmup, int64_t total) {
+  proto::LrSchedule schedule = Schedule("cosine");
+  schedule.set_warmup_steps(warmup);
+  schedule.set_total_steps(total);
+  return schedule;
+}
+
+std::string Error(const proto::LrSchedule& schedule) {
+  return std::string(CheckSchedule(schedule).message());
+}
+
+TEST(LearningRateTest, ConstantIsTheBase) {
+  EXPECT_EQ(LearningRate(Schedule("constant"), 0.1, 0), 0.1);
+  EXPECT_EQ(LearningRate(Schedule("constant"), 0.1, 1'000'000), 0.1);
+}
+
+TEST(LearningRateTest, WarmUpClimbsLinearlyToTheBase) {
+  proto::LrSchedule schedule = Schedule("constant");
+  schedule.set_warmup_steps(4);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 0), 0.25);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 2), 0.75);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 3), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 4), 1);
+}
+
+TEST(LearningRateTest, StepDecaysAtEachMultiple) {
+  const proto::LrSchedule schedule = Step(10, 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 9), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 10), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 39), 0.125);
+}
+
+TEST(LearningRateTest, CosineFallsFromTheWarmUpsEndToZero) {
+  const proto::LrSchedule schedule = Cosine(10, 110);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 2, 10), 2);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 2, 60), 1);
+  EXPECT_NEAR(LearningRate(schedule, 2, 109), 0.0005, 0.0001);
+  EXPECT_EQ(LearningRate(schedule, 2, 110), 0);
+  EXPECT_EQ(LearningRate(schedule, 2, 1000), 0);
+}
+
+TEST(LearningRateTest, CosineMayBeAllWarmUp) {
+  EXPECT_DOUBLE_EQ(LearningRate(Cosine(10, 10), 2, 9), 2);
+  EXPECT_EQ(LearningRate(Cosine(10, 10), 2, 10), 0);
+}
+
+TEST(CheckScheduleTest, AcceptsWhatIsComplete) {
+  EXPECT_TRUE(CheckSchedule(Schedule("constant")).ok());
+  EXPECT_TRUE(CheckSchedule(Step(1, 0.1)).ok());
+  EXPECT_TRUE(CheckSchedule(Cosine(0, 1)).ok());
+}
+
+TEST(CheckScheduleTest, NamesTheFieldInError) {
+  EXPECT_THAT(Error(Schedule("")), HasSubstr("unknown schedule \"\""));
+  EXPECT_THAT(Error(Schedule("linear")), HasSubstr("choose constant, step"));
+  EXPECT_THAT(Error(Step(0, 0.1)), HasSubstr("decay_every_steps"));
+  EXPECT_THAT(Error(Step(10, 0)), HasSubstr("decay_factor"));
+  EXPECT_THAT(Error(Step(10, -1)), HasSubstr("decay_factor"));
+  EXPECT_THAT(Error(Step(10, std::numeric_limits<double>::quiet_NaN())),
+              HasSubstr("decay_factor"));
+  EXPECT_THAT(Error(Cosine(0, 0)), HasSubstr("total_steps"));
+  EXPECT_THAT(Error(Cosine(-1, 10)), HasSubstr("warmup_steps"));
+  EXPECT_THAT(Error(Cosine(11, 10)), HasSubstr("warmup_steps (11)"));
+}
+
+}  // namespace
+}  // namespace psring

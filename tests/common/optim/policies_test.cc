@@ -1,0 +1,131 @@
+#include "common/optim/policies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+proto::JobSpec Spec(proto::Mode mode, proto::Sync sync) {
+  proto::JobSpec spec;
+  spec.set_mode(mode);
+  spec.set_sync(sync);
+  return spec;
+}
+
+const proto::JobSpec kBsp = Spec(proto::PARAMETER_SERVER, proto::BSP);
+const proto::JobSpec kSsp = Spec(proto::PARAMETER_SERVER, proto::SSP);
+const proto::JobSpec kAsync = Spec(proto::PARAMETER_SERVER, proto::ASYNC);
+const proto::JobSpec kRing = Spec(proto::RING, proto::BSP);
+
+std::string ErrorOf(const proto::JobSpec& spec, int num_workers = 0) {
+  return std::string(CheckPolicies(spec, num_workers).message());
+}
+
+TEST(Policies, EveryPlainModeIsLegal) {
+  for (const proto::JobSpec& spec : {kBsp, kSsp, kAsync, kRing}) {
+    EXPECT_EQ(ErrorOf(spec, 3), "");
+  }
+}
+
+TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {
+  proto::JobSpec spec = kBsp;
+  spec.set_backup_workers(2);
+  EXPECT_EQ(ErrorOf(spec), "");
+  EXPECT_EQ(ErrorOf(spec, 3), "");
+  EXPECT_THAT(ErrorOf(spec, 2),
+              AllOf(HasSubstr("--backup-workers=2 of 2 workers"),
+                    HasSubstr("from 0 to 1")));
+  for (proto::JobSpec other : {kSsp, kAsync, kRing}) {
+    other.set_backup_workers(1);
+    EXPECT_THAT(ErrorOf(other),
+                HasSubstr("--backup-workers is for --mode=ps --sync=bsp"));
+  }
+}
+
+TEST(Policies, CuresOfStalenessAreForStaleModes) {
+  for (proto::JobSpec spec : {kSsp, kAsync}) {
+    spec.set_staleness_lr(true);
+    spec.set_delay_compensation(0.04);
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_delay_compensation(0.04);
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--delay-compensation is for --sync=ssp and async"));
+    spec.set_staleness_lr(true);
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--staleness-lr is for --sync=ssp and async"));
+  }
+  proto::JobSpec spec = kAsync;
+  spec.set_delay_compensation(-1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("--delay-compensation must be 0"));
+}
+
+TEST(Policies, RecordingIsForModesInWhichChanceDecides) {
+  proto::JobSpec backup = kBsp;
+  backup.set_backup_workers(1);
+  for (proto::JobSpec spec : {kSsp, kAsync, backup}) {
+    spec.set_record_dir("/a");
+    spec.set_replay_dir("/b");
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_replay_dir("/a");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--replay is for --sync=ssp, async"));
+    spec.set_record_dir("/b");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--record is for --sync=ssp, async"));
+  }
+}
+
+TEST(Policies, LocalStepsAreForSynchronousModes) {
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_local_steps(4);
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  proto::JobSpec backup = kBsp;
+  backup.set_backup_workers(1);
+  for (proto::JobSpec spec : {kSsp, kAsync, backup}) {
+    spec.set_local_steps(1);  // is none
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_local_steps(2);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--local-steps averages"));
+  }
+}
+
+TEST(Policies, ClippingIsForEveryMode) {
+  for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
+    spec.set_clip_norm(1);
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_clip_norm(-1);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--clip-norm"));
+  }
+}
+
+TEST(Policies, CompressionIsForGradientsThatTheHostSums) {
+  for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
+    for (const char* compress :
+         {"", "none", "fp16", "bf16", "int8", "onebit", "topk:0.01"}) {
+      spec.set_compress(compress);
+      EXPECT_EQ(ErrorOf(spec), "");
+    }
+    spec.set_compress("gzip");
+    EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("--compress"), HasSubstr("gzip"),
+                                     HasSubstr("topk")));
+  }
+  proto::JobSpec spec = kRing;
+  spec.set_compress("int8");
+  spec.set_local_steps(4);
+  EXPECT_THAT(ErrorOf(spec),
+              AllOf(HasSubstr("--compress=int8"), HasSubstr("--local-steps")));
+  spec.set_local_steps(1);
+  spec.set_ring_backend("nccl");
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("--compress=int8"),
+                                   HasSubstr("--ring-backend=host")));
+}
+
+}  // namespace
+}  // namespace psring

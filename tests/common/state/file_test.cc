@@ -1,0 +1,75 @@
+#include "common/state/file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/testing/test_directory.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TestDirectory;
+
+TEST(FileTest, ReadsWhatWasWrittenAnywhere) {
+  const std::string path = TestDirectory() + "/data";
+  File file = *File::Open(path, O_RDWR | O_CREAT);
+  EXPECT_TRUE(file.Resize(10).ok());
+  EXPECT_TRUE(file.WriteAt(4, "abc", 3).ok());
+  EXPECT_TRUE(file.Sync().ok());
+  std::string bytes(10, '?');
+  EXPECT_TRUE(file.ReadAt(0, bytes.data(), 10).ok());
+  EXPECT_EQ(bytes, std::string("\0\0\0\0abc\0\0\0", 10));
+  EXPECT_EQ(*file.Size(), 10);
+}
+
+TEST(FileTest, MissingFileIsNotFound) {
+  const std::string path = TestDirectory() + "/missing";
+  const absl::Status status = File::Open(path, O_RDONLY).status();
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(path), HasSubstr("No such file")));
+}
+
+TEST(FileTest, EndOfFileIsDataLossWithThePosition) {
+  const std::string path = TestDirectory() + "/short";
+  File file = *File::Open(path, O_RDWR | O_CREAT);
+  EXPECT_TRUE(file.WriteAt(0, "abc", 3).ok());
+  char bytes[5];
+  const absl::Status status = file.ReadAt(1, bytes, 5);
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(status.message(), HasSubstr("ends at byte 3, 3 bytes too soon"));
+}
+
+TEST(FileTest, FullDiskIsNamedWithTheCallAndTheFile) {
+  File file = *File::Open("/dev/full", O_RDWR);
+  const absl::Status status = file.WriteAt(0, "abc", 3);
+  EXPECT_TRUE(absl::IsInternal(status));
+  EXPECT_THAT(status.message(), HasSubstr("write /dev/full: No space left"));
+}
+
+TEST(FileTest, FailedCallsGiveTheSystemsReason) {
+  EXPECT_THAT(File::Open("/", O_RDWR).status().message(),
+              HasSubstr("open /: Is a directory"));
+  File reader = *File::Open("/dev/null", O_RDONLY);
+  EXPECT_THAT(reader.Resize(5).message(), HasSubstr("ftruncate /dev/null"));
+  EXPECT_THAT(reader.Sync().message(), HasSubstr("fsync /dev/null"));
+}
+
+TEST(FileTest, ALockIsForOneUntilItGoes) {
+  const std::string path = TestDirectory() + "/locked";
+  File second = *File::Open(path, O_RDWR | O_CREAT);
+  {
+    File first = *File::Open(path, O_RDWR);
+    EXPECT_TRUE(first.Lock().ok());
+    EXPECT_TRUE(absl::IsUnavailable(second.Lock()));
+  }
+  EXPECT_TRUE(second.Lock().ok());
+}
+
+}  // namespace
+}  // namespace psring

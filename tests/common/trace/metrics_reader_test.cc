@@ -1,0 +1,128 @@
+#include "common/trace/metrics_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace psring {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr char kStart[] =
+    R"({"event":"start","time":1,"role":"worker","rank":0,"host":"h","pid":1,)"
+    R"("mode":"ps","sync":"bsp","num_parameters":21840,"total_steps":375,)"
+    R"("steps_per_epoch":125,"global_batch":128})";
+constexpr char kStep[] =
+    R"({"event":"step","step":10,"seconds":1.5,"loss":2.1,)"
+    R"("images_per_second":4000.0})";
+constexpr char kEpoch[] =
+    R"({"event":"epoch","epoch":1,"step":125,"seconds":2.0,"train_loss":0.5,)"
+    R"("test_loss":0.3,"test_accuracy":0.91,"images_per_second":8000})";
+constexpr char kEnd[] =
+    R"({"event":"end","step":375,"seconds":6.1,"bytes_sent":123,)"
+    R"("bytes_received":124,"peak_memory_bytes":125,"staleness_mean":0.5,)"
+    R"("staleness_max":3,"staleness_histogram":{"0":[5,1],"1":[4,2]},)"
+    R"("step_seconds":{"compute":0.1,"exposed":0.2,"wait":0.3,"busy":[0.3,0.5]}})";
+
+class MetricsReaderTest : public testing::Test {
+ protected:
+  MetricsReaderTest() { std::filesystem::remove(path_); }
+
+  void Append(const std::string& text) {
+    std::ofstream(path_, std::ios::app) << text << std::flush;
+  }
+
+  const std::string path_ = testing::TempDir() + "/worker-0.jsonl";
+  MetricsReader reader_{path_};
+};
+
+TEST_F(MetricsReaderTest, AFileThatIsNotThereYetIsNoError) {
+  EXPECT_TRUE(reader_.Read().ok());
+  EXPECT_EQ(reader_.metrics().role, "");
+}
+
+TEST_F(MetricsReaderTest, TakesInEveryEvent) {
+  for (const char* line : {kStart, kStep, kEpoch, kEnd}) {
+    Append(std::string(line) + "\n");
+  }
+  ASSERT_TRUE(reader_.Read().ok());
+  const ProcessMetrics& metrics = reader_.metrics();
+  EXPECT_EQ(metrics.role, "worker");
+  EXPECT_EQ(metrics.num_parameters, 21840);
+  EXPECT_EQ(metrics.total_steps, 375);
+  EXPECT_EQ(metrics.steps_per_epoch, 125);
+  EXPECT_EQ(metrics.global_batch, 128);
+  ASSERT_THAT(metrics.steps, SizeIs(1));
+  EXPECT_EQ(metrics.steps[0].step, 10);
+  EXPECT_EQ(metrics.steps[0].loss, 2.1);
+  ASSERT_THAT(metrics.epochs, SizeIs(1));
+  EXPECT_EQ(metrics.epochs[0].test_accuracy, 0.91);
+  ASSERT_TRUE(metrics.end);
+  EXPECT_EQ(metrics.end->bytes_sent, 123);
+  EXPECT_EQ(metrics.end->peak_memory_bytes, 125);
+  EXPECT_EQ(metrics.end->staleness_max, 3);
+  EXPECT_EQ(metrics.end->staleness_histogram.at(1),
+            (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(metrics.end->step_time->wait, 0.3);
+}
+
+TEST_F(MetricsReaderTest, AHalfWrittenLineWaitsForItsRest) {
+  const std::string step = kStep;
+  Append(std::string(kStart) + "\n" + step.substr(0, 20));
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_THAT(reader_.metrics().steps, SizeIs(0));
+  Append(step.substr(20));
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_THAT(reader_.metrics().steps, SizeIs(0));
+  Append("\n" + step + "\n");
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_THAT(reader_.metrics().steps, SizeIs(2));
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_THAT(reader_.metrics().steps, SizeIs(2));
+}
+
+TEST_F(MetricsReaderTest, NullIsANumberThatIsNotFinite) {
+  Append(R"({"event":"step","step":1,"seconds":1,"loss":null,)"
+         R"("images_per_second":1})"
+         "\n");
+  ASSERT_TRUE(reader_.Read().ok());
+  EXPECT_TRUE(std::isnan(reader_.metrics().steps[0].loss));
+}
+
+TEST_F(MetricsReaderTest, AnUnknownEventIsLeftAlone) {
+  Append("{\"event\":\"straggler\",\"step\":3}\n");
+  EXPECT_TRUE(reader_.Read().ok());
+}
+
+TEST_F(MetricsReaderTest, AWrongLineIsNamedWithItsNumber) {
+  Append(std::string(kStart) + "\n{\"event\":\"step\"}\n");
+  const absl::Status s = reader_.Read();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("worker-0.jsonl:2:"));
+}
+
+TEST(ReadAllMetrics, ReadsEveryProcesssFile) {
+  const std::string dir = testing::TempDir() + "/all";
+  std::filesystem::create_directory(dir);
+  std::ofstream(dir + "/worker-0.jsonl") << kStart << "\n";
+  std::ofstream(dir + "/ps-0.jsonl") << kEnd << "\n";
+  std::ofstream(dir + "/notes.txt") << "not metrics\n";
+  const auto all = ReadAllMetrics(dir);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(*all, SizeIs(2));
+}
+
+TEST(ReadAllMetrics, AMissingFolderIsNamed) {
+  const auto all = ReadAllMetrics("/no/such/folder");
+  EXPECT_THAT(std::string(all.status().message()),
+              HasSubstr("/no/such/folder"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,133 @@
+#include "common/trace/trace_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/trace/trace_merge.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/test_directory.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using testing::ReadFile;
+using ::testing::StartsWith;
+using testing::TestDirectory;
+using testing::WriteFile;
+
+// Of a ring of two, whose clock the coordinator's is `ahead_ns` ahead of.
+json TraceOf(int rank, int64_t origin_ns, int64_t ahead_ns,
+             const std::string& job = "1f") {
+  return {{{"name", "psring"},
+           {"ph", "M"},
+           {"args",
+            {{"role", "worker"},
+             {"rank", rank},
+             {"job", job},
+             {"workers", 2},
+             {"servers", 0},
+             {"mode", "ring"},
+             {"sync", "bsp"},
+             {"staleness", 0},
+             {"backup_workers", 0},
+             {"origin_ns", origin_ns}}}},
+          {{"name", "psring_clock"},
+           {"ph", "M"},
+           {"args", {{"ahead_ns", 7}, {"round_trip_ns", 900}}}},
+          {{"name", "psring_clock"},
+           {"ph", "M"},
+           {"args", {{"ahead_ns", ahead_ns}, {"round_trip_ns", 400}}}},
+          {{"name", "wait"},
+           {"ph", "X"},
+           {"pid", rank + 1},
+           {"tid", 1},
+           {"ts", 1.5},
+           {"dur", 2.0},
+           {"args", {{"step", 3}}}}};
+}
+
+class TraceReader : public ::testing::Test {
+ protected:
+  TraceReader() {
+    Write(0, TraceOf(0, 5000, 0).dump());
+    Write(1, TraceOf(1, 1000, 3000).dump());
+  }
+
+  std::string PathOf(int rank) const {
+    return absl::StrCat(folder_, "/worker-", rank, ".trace.json");
+  }
+  void Write(int rank, const std::string& text) {
+    WriteFile(PathOf(rank), text);
+  }
+  absl::StatusOr<std::vector<TraceInfo>> Read() const {
+    return ReadTraces(folder_, [](size_t, const json&) {});
+  }
+  std::string Error() const { return std::string(Read().status().message()); }
+
+  const std::string folder_ = TestDirectory();
+};
+
+TEST_F(TraceReader, TellsTheProcessesAndTheirLastKnownClocks) {
+  const auto infos = Read();
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  ASSERT_EQ(infos->size(), 2u);
+  EXPECT_EQ((*infos)[1].rank, 1);
+  EXPECT_EQ((*infos)[1].round_trip_ns, 400);
+  EXPECT_EQ((*infos)[0].CommonNs(1.5), 6500);
+  EXPECT_EQ((*infos)[1].CommonNs(1.5), 5500);
+}
+
+TEST_F(TraceReader, MergesByTheCoordinatorsClock) {
+  const std::string out = folder_ + "/all.json";
+  ASSERT_TRUE(MergeTraces(folder_, out).ok());
+  const json events = json::parse(ReadFile(out));
+  ASSERT_EQ(events.size(), 8u);
+  EXPECT_EQ(events[6]["pid"], 2);
+  EXPECT_EQ(events[6]["ts"], 0.0);
+  EXPECT_EQ(events[6]["args"]["step"], 3);
+  EXPECT_EQ(events[7]["pid"], 1);
+  EXPECT_EQ(events[7]["ts"], 1.0);
+}
+
+TEST_F(TraceReader, NamesADamagedFile) {
+  const std::string whole = ReadFile(PathOf(1));
+  for (const std::string& text :
+       {whole.substr(0, whole.size() / 2), whole + "]", std::string(),
+        std::string("[{\"name\":3}]")}) {
+    Write(1, text);
+    EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is damaged")) << text;
+  }
+  for (const char* text : {"{}", "[]", "[1,2]"}) {
+    Write(1, text);
+    EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is not a timeline")) << text;
+  }
+}
+
+TEST_F(TraceReader, NamesAMissingFile) {
+  std::filesystem::remove(PathOf(1));
+  EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is missing"));
+  std::filesystem::remove(PathOf(0));
+  EXPECT_THAT(Error(), StartsWith(PathOf(0) + " is missing"));
+}
+
+TEST_F(TraceReader, NamesAFileOfAnotherJob) {
+  Write(1, TraceOf(1, 1000, 3000, "2a").dump());
+  EXPECT_THAT(Error(),
+              StartsWith(PathOf(1) + " is of another job than " + PathOf(0)));
+}
+
+TEST_F(TraceReader, NamesAnOutputThatCannotBeWritten) {
+  const auto merged = MergeTraces(folder_, "/dev/null/all.json");
+  EXPECT_THAT(std::string(merged.status().message()),
+              HasSubstr("cannot write /dev/null/all.json"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,197 @@
+#include "lab/host/supervisor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+Command Shell(const std::string& name, const std::string& script) {
+  return {name, {"/bin/sh", "-c", script}};
+}
+
+// A supervisor of shell scripts, and what they printed. Its graces are short.
+class SupervisorTest : public testing::Test {
+ protected:
+  SupervisorTest() {
+    options_.settle = absl::Milliseconds(200);
+    options_.terminate_grace = absl::Milliseconds(200);
+    options_.interrupt_grace = absl::Milliseconds(200);
+    options_.tick = absl::Milliseconds(10);
+    options_.on_line = [this](const std::string& name, absl::string_view line) {
+      output_[name].emplace_back(line);
+      if (on_line_) on_line_();
+    };
+  }
+
+  // Starts `scripts` as "p0", "p1", ... and waits for all.
+  void Run(const std::vector<std::string>& scripts) {
+    for (size_t i = 0; i < scripts.size(); ++i) {
+      const std::string name = "p" + std::to_string(i);
+      ASSERT_TRUE(supervisor().Start(Shell(name, scripts[i])).ok());
+    }
+    supervisor().Wait();
+  }
+
+  Supervisor& supervisor() {
+    if (!supervisor_) supervisor_.emplace(cancellation_, options_);
+    return *supervisor_;
+  }
+
+  SupervisorOptions options_;
+  Cancellation cancellation_;
+  std::map<std::string, std::vector<std::string>> output_;
+  std::function<void()> on_line_;
+
+ private:
+  std::optional<Supervisor> supervisor_;
+};
+
+constexpr char kForEver[] = " while :; do sleep 0.05; done";
+
+TEST_F(SupervisorTest, HandsOnTheLinesOfBothStreamsUnderTheirName) {
+  Run({"echo one; echo two >&2; printf three", "echo other"});
+  EXPECT_THAT(output_["p0"], ElementsAre("one", "two", "three"));
+  EXPECT_THAT(output_["p1"], ElementsAre("other"));
+  EXPECT_FALSE(supervisor().first_failure());
+}
+
+TEST_F(SupervisorTest, LosesNoLineOfLongOutput) {
+  Run({"i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done"});
+  EXPECT_THAT(output_["p0"], SizeIs(20000));
+  EXPECT_EQ(output_["p0"].back(), "line 19999");
+}
+
+TEST_F(SupervisorTest, TheFirstFailureInTimeIsNamedWithItsLastLines) {
+  options_.settle = absl::Seconds(20);
+  // p0 fails because p1 has, as a worker does whose peer is gone. A process is
+  // gone for others once the supervisor has seen its end.
+  const std::string pid = testing::TempDir() + "/pid";
+  Run({"until [ -s " + pid + " ]; do sleep 0.01; done; p=$(cat " + pid +
+           "); while kill -0 $p; do sleep 0.01; done; exit 1",
+       "echo $$ > " + pid + "; echo broken; sleep 0.1; exit 3"});
+  ASSERT_TRUE(supervisor().first_failure());
+  EXPECT_EQ(supervisor().first_failure()->name, "p1");
+  EXPECT_THAT(supervisor().first_failure()->last_lines, ElementsAre("broken"));
+}
+
+TEST_F(SupervisorTest, AFailureSaysNameExitCodeAndLastLines) {
+  options_.tail_lines = 2;
+  Run({"sleep 60", "echo a; echo b; echo c; exit 3"});
+  ASSERT_TRUE(supervisor().first_failure());
+  const Failure& failure = *supervisor().first_failure();
+  EXPECT_EQ(failure.name, "p1");
+  EXPECT_EQ(failure.ending.shell_code(), 3);
+  EXPECT_THAT(failure.last_lines, ElementsAre("b", "c"));
+  EXPECT_THAT(ToString(failure), HasSubstr("p1 (pid "));
+  EXPECT_THAT(ToString(failure), HasSubstr("exit code 3"));
+  EXPECT_THAT(ToString(failure), HasSubstr("\n  b\n  c"));
+}
+
+TEST_F(SupervisorTest, AFailureByASignalNamesTheSignal) {
+  Run({"kill -SEGV $$"});
+  ASSERT_TRUE(supervisor().first_failure());
+  EXPECT_EQ(supervisor().first_failure()->ending.shell_code(), 128 + SIGSEGV);
+  EXPECT_THAT(ToString(*supervisor().first_failure()), HasSubstr("SIGSEGV"));
+}
+
+TEST_F(SupervisorTest, AfterAFailureTheOthersMayEndByThemselves) {
+  options_.settle = absl::Seconds(30);
+  Run({"exit 1", "sleep 0.3; echo noticed"});
+  EXPECT_THAT(output_["p1"], ElementsAre("noticed"));
+  EXPECT_EQ(supervisor().first_failure()->name, "p0");
+}
+
+TEST_F(SupervisorTest, AfterAFailureTheOthersGetSigtermThenSigkill) {
+  const std::string ready = testing::TempDir() + "/ready";
+  Run({"until [ -e " + ready + "1 ] && [ -e " + ready +
+           "2 ]; do sleep 0.01; done; exit 1",
+       "trap 'echo terminated; exit 0' TERM; touch " + ready + "1;" + kForEver,
+       "trap '' TERM; touch " + ready + "2;" + kForEver});
+  EXPECT_THAT(output_["p1"], Contains("terminated"));
+  EXPECT_EQ(supervisor().first_failure()->name, "p0");
+  EXPECT_TRUE(supervisor().AllEnded());
+}
+
+TEST_F(SupervisorTest, ACancellationInterruptsThenKills) {
+  on_line_ = [this] {
+    if (output_.size() == 2) cancellation_.Cancel(absl::CancelledError("^C"));
+  };
+  Run({std::string("trap 'echo interrupted; exit 0' INT; echo ready;") +
+           kForEver,
+       std::string("trap '' INT; echo ready;") + kForEver});
+  EXPECT_THAT(output_["p0"], Contains("interrupted"));
+  ASSERT_TRUE(supervisor().first_failure());
+  EXPECT_EQ(supervisor().first_failure()->name, "p1");
+  EXPECT_EQ(supervisor().first_failure()->ending.signal, SIGKILL);
+}
+
+TEST_F(SupervisorTest, WhatAProcessLeavesBehindEndsWithIt) {
+  Run({"sleep 600 & echo $!"});
+  ASSERT_THAT(output_["p0"], SizeIs(1));
+  int pid = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(output_["p0"][0], &pid));
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  // Its end is init's to reap; until then it is a zombie.
+  std::string state;
+  do {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    state.clear();
+    std::getline(file, state);
+  } while (!state.empty() && !absl::StrContains(state, ") Z") &&
+           absl::Now() < deadline);
+  EXPECT_TRUE(state.empty() || absl::StrContains(state, ") Z")) << state;
+}
+
+TEST_F(SupervisorTest, AProgramThatIsNotThereIsNamed) {
+  const absl::Status s = supervisor().Start({"worker 0", {"/no/such/program"}});
+  EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(s.message()),
+              HasSubstr("cannot start worker 0: /no/such/program"));
+}
+
+TEST_F(SupervisorTest, RunUntilEndsWhenTheConditionHolds) {
+  ASSERT_TRUE(supervisor().Start(Shell("p0", "echo up; sleep 60")).ok());
+  EXPECT_TRUE(supervisor()
+                  .RunUntil([&] { return !output_["p0"].empty(); },
+                            absl::InfiniteFuture())
+                  .ok());
+}
+
+TEST_F(SupervisorTest, RunUntilGivesUpAtTheDeadlineAndOnAFailure) {
+  const auto never = [] { return false; };
+  ASSERT_TRUE(supervisor().Start(Shell("p0", "sleep 60")).ok());
+  EXPECT_EQ(supervisor().RunUntil(never, absl::Now()).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(supervisor().Start(Shell("p1", "exit 4")).ok());
+  const absl::Status s = supervisor().RunUntil(never, absl::InfiniteFuture());
+  EXPECT_EQ(s.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("p1 failed: exit code 4"));
+}
+
+TEST_F(SupervisorTest, RunUntilEndsWhenEverythingHas) {
+  ASSERT_TRUE(supervisor().Start(Shell("p0", "exit 0")).ok());
+  EXPECT_EQ(supervisor()
+                .RunUntil([] { return false; }, absl::InfiniteFuture())
+                .code(),
+            absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace psring

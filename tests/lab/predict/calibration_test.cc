@@ -1,0 +1,61 @@
+#include "lab/predict/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "lab/predict/predict_step.h"
+
+namespace psring {
+namespace {
+
+Topology RingOfTwo() { return {TopologyKind::kRing, 2}; }
+
+TEST(CalibrateLink, FindsTheRateThatExplainsTheTime) {
+  const Hardware real = {.link_bytes_per_s = 0.92e8};
+  const Workload workload = ExchangeWorkload(TopologyKind::kRing, 10'000'000);
+  const double seconds = PredictStep(real, workload, RingOfTwo()).step_s;
+  Hardware guessed = {.link_bytes_per_s = 1e8};
+  CalibrateLink({RingOfTwo(), 10'000'000, seconds, 0}, &guessed);
+  EXPECT_NEAR(guessed.link_bytes_per_s, 0.92e8, 0.001e8);
+}
+
+TEST(ExchangeWorkload, OfARingIsNotAppliedToParameters) {
+  const Hardware slow = {.update_bytes_per_s = 1e6};
+  const auto seconds = [&](bool updates) {
+    Workload workload = ExchangeWorkload(TopologyKind::kRing, 1'000'000);
+    workload.updates |= updates;
+    return PredictStep(slow, workload, RingOfTwo()).step_s;
+  };
+  EXPECT_NEAR(seconds(true) - seconds(false), 1.0, 1e-9);
+}
+
+TEST(CalibrateLink, DoesNotTakeAPauseForASlowLink) {
+  Hardware guessed = {.link_bytes_per_s = 1e8};
+  CalibrateLink({RingOfTwo(), 10'000'000, /*seconds=*/5, 0}, &guessed);
+  EXPECT_DOUBLE_EQ(guessed.link_bytes_per_s, 0.8e8);
+}
+
+TEST(CalibrateCores, TakesTheMedianCostOfAByte) {
+  // Of a ring of two all bytes of both go to the other; of two workers and
+  // servers of their own all of both go there and back.
+  Hardware hardware;
+  CalibrateCores(
+      std::vector<MeasuredExchange>{
+          {RingOfTwo(), 1'000'000, 1, 2e6 * 1e-9},
+          {RingOfTwo(), 1'000'000, 1, 2e6 * 9e-9},
+          {{TopologyKind::kPs, 2, 4}, 1'000'000, 1, 4e6 * 2e-9}},
+      2, &hardware);
+  EXPECT_EQ(hardware.shared_cores, 2);
+  EXPECT_NEAR(hardware.cpu_s_per_byte, 2e-9, 1e-15);
+}
+
+TEST(CalibrateCores, LeavesWhatCannotBeTold) {
+  Hardware hardware;
+  CalibrateCores(std::vector<MeasuredExchange>{{RingOfTwo(), 1'000'000, 1, 0}},
+                 2, &hardware);
+  EXPECT_EQ(hardware.shared_cores, 0);
+}
+
+}  // namespace
+}  // namespace psring

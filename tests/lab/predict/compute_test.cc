@@ -1,0 +1,52 @@
+#include "lab/predict/compute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace psring {
+namespace {
+
+using testing::DoubleEq;
+using testing::Each;
+using testing::ElementsAre;
+
+TEST(ReadyTimes, FollowTheForwardPassInProportionToTheElements) {
+  const Workload workload = {
+      .buckets = {100, 300}, .compute_s = {}, .forward_share = 0.2};
+  EXPECT_THAT(ReadyTimes(workload, 10), ElementsAre(DoubleEq(4), DoubleEq(10)));
+}
+
+TEST(DrawComputeTimes, StaysWithinWhatWasMeasured) {
+  const Workload workload = {.buckets = {1}, .compute_s = {3, 1, 2}};
+  std::mt19937_64 random(7);
+  const auto drawn = DrawComputeTimes(workload, 10'000, random);
+  const auto [least, most] = std::minmax_element(drawn.begin(), drawn.end());
+  EXPECT_GE(*least, 1);
+  EXPECT_LE(*most, 3);
+  double sum = 0;
+  for (const double seconds : drawn) sum += seconds;
+  EXPECT_NEAR(sum / 10'000, 2, 0.05);
+}
+
+TEST(DrawComputeTimes, OfOneMeasuredTimeIsThatTime) {
+  std::mt19937_64 random(7);
+  EXPECT_THAT(DrawComputeTimes({.buckets = {1}, .compute_s = {4}}, 3, random),
+              Each(4));
+}
+
+TEST(DrawComputeTimes, OfWorkersThatDifferAreTheirOwn) {
+  const Workload workload = {.buckets = {1}, .worker_compute_s = {{1, 2}, {5}}};
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 100; ++i) {
+    const auto drawn = DrawComputeTimes(workload, 2, random);
+    EXPECT_GE(drawn[0], 1);
+    EXPECT_LE(drawn[0], 2);
+    EXPECT_EQ(drawn[1], 5);
+  }
+  EXPECT_EQ(MeanCompute(workload), 3.25);
+}
+
+}  // namespace
+}  // namespace psring

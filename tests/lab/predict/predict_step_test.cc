@@ -1,0 +1,233 @@
+#include "lab/predict/predict_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "lab/predict/closed_forms.h"
+
+namespace psring {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr int64_t kMiB = (1 << 20) / sizeof(float);  // of elements
+
+// Where the closed forms hold: flows share fairly, threads take no time.
+Hardware Ideal(double latency_s = 0) {
+  return {.link_bytes_per_s = 1e8,
+          .latency_s = latency_s,
+          .message_s = 0,
+          .update_bytes_per_s = 1e18,
+          .shards = 1,
+          .fair_flows = true};
+}
+
+Topology Ring(int workers) { return {TopologyKind::kRing, workers}; }
+
+Topology Ps(int workers, int servers) {
+  return {TopologyKind::kPs, workers, servers};
+}
+
+Topology Colocated(int workers, int spare = 0, double share = -1) {
+  return {TopologyKind::kPs, workers, spare, true, share};
+}
+
+double Seconds(const Hardware& hardware, const Workload& workload,
+               const Topology& topology, int64_t max_messages = 1 << 30) {
+  return PredictStep(hardware, workload, topology,
+                     {.max_messages = max_messages})
+      .step_s;
+}
+
+MATCHER_P2(Within, percent, expected, "") {
+  *result_listener << (arg / expected - 1) * 100 << "% off " << expected;
+  return std::abs(arg / expected - 1) * 100 <= percent;
+}
+
+TEST(Ring, TakesWhatTheFormulaSays) {
+  const Workload workload = {.buckets = {64 * kMiB}};
+  for (const int n : {2, 3, 8, 16}) {
+    EXPECT_THAT(Seconds(Ideal(), workload, Ring(n)),
+                Within(0.5, RingSeconds(Ideal(), NumBytes(workload), n)));
+  }
+}
+
+TEST(Ring, OfSmallSlicesPaysTheLatencyOfEveryHop) {
+  const Workload workload = {.buckets = {16 * 16}};
+  const Hardware hardware = Ideal(/*latency_s=*/1e-3);
+  EXPECT_THAT(Seconds(hardware, workload, Ring(16)),
+              Within(0.5, RingSeconds(hardware, NumBytes(workload), 16)));
+}
+
+TEST(Ps, WithDedicatedServersTakesWhatTheFormulaSays) {
+  const Workload workload = {.buckets = {64 * kMiB}};
+  for (const auto& [n, s] :
+       std::vector<std::pair<int, int>>{{2, 1}, {4, 1}, {8, 2}, {6, 4}}) {
+    EXPECT_THAT(Seconds(Ideal(), workload, Ps(n, s)),
+                Within(2, PsSeconds(Ideal(), NumBytes(workload), n, s)))
+        << n << " workers, " << s << " servers";
+  }
+}
+
+TEST(Ps, WithAServerOnEveryHostTakesWhatTheFormulaSays) {
+  const Workload workload = {.buckets = {128 * kMiB}};
+  for (const int n : {2, 4, 8}) {
+    EXPECT_THAT(Seconds(Ideal(), workload, Colocated(n)),
+                Within(1, ColocatedPsSeconds(Ideal(), NumBytes(workload), n)))
+        << n << " workers";
+  }
+}
+
+TEST(Ps, WithSpareServersTakesBytePssOptimum) {
+  const Workload workload = {.buckets = {128 * kMiB}};
+  for (const auto& [n, k] :
+       std::vector<std::pair<int, int>>{{4, 1}, {4, 2}, {8, 3}}) {
+    const double share = BestColocatedShare(n, k);
+    EXPECT_THAT(
+        Seconds(Ideal(), workload, Colocated(n, k, share)),
+        Within(1.5, SpareServerSeconds(Ideal(), NumBytes(workload), n, k)))
+        << n << " workers, " << k << " spare hosts";
+    // The best split is better than its neighbours.
+    for (const double other : {share - 0.15, share + 0.15}) {
+      EXPECT_LT(Seconds(Ideal(), workload, Colocated(n, k, share)),
+                Seconds(Ideal(), workload, Colocated(n, k, other)));
+    }
+  }
+}
+
+TEST(ClosedForms, OfSpareServersMeetTheirEnds) {
+  const Hardware ideal = Ideal();
+  EXPECT_DOUBLE_EQ(SpareServerSeconds(ideal, 1e8, 4, 0),
+                   ColocatedPsSeconds(ideal, 1e8, 4));
+  EXPECT_DOUBLE_EQ(SpareServerSeconds(ideal, 1e8, 4, 4),
+                   PsSeconds(ideal, 1e8, 4, 4));
+  EXPECT_DOUBLE_EQ(BestColocatedShare(4, 0), 1);
+  EXPECT_DOUBLE_EQ(BestColocatedShare(4, 4), 0);
+}
+
+TEST(Coarse, AgreesWithFine) {
+  Hardware hardware = Ideal(/*latency_s=*/20e-6);
+  hardware.message_s = 5e-6;
+  hardware.update_bytes_per_s = 4e9;
+  hardware.shards = 2;
+  const Workload workload = {.buckets = {6 * kMiB, 6 * kMiB, 12 * kMiB},
+                             .compute_s = {0.2}};
+  for (const Topology& topology :
+       {Ring(24), Ps(24, 4), Ps(24, 16), Colocated(24), Colocated(24, 8)}) {
+    const double fine = Seconds(hardware, workload, topology);
+    const double coarse = Seconds(hardware, workload, topology, 4000);
+    EXPECT_THAT(coarse, Within(6, fine)) << Describe(topology);
+  }
+}
+
+TEST(Coarse, AgreesWithFineWhereFlowsAreUneven) {
+  const Hardware hardware = {.link_bytes_per_s = 1e8};
+  const Workload workload = {.buckets = {6 * kMiB, 6 * kMiB, 12 * kMiB},
+                             .compute_s = {0.1, 0.12, 0.2}};
+  for (const Topology& topology :
+       {Ps(24, 4), Ps(24, 16), Colocated(24), Colocated(24, 8)}) {
+    const double fine = Seconds(hardware, workload, topology);
+    const double coarse = Seconds(hardware, workload, topology, 4000);
+    EXPECT_THAT(coarse, Within(10, fine)) << Describe(topology);
+  }
+}
+
+TEST(Coarse, AgreesWithFineWhereWorkersDiffer) {
+  const Workload workload = {.buckets = {12 * kMiB, 12 * kMiB},
+                             .compute_s = {0.2, 0.21, 0.22, 0.25, 0.6}};
+  for (const Topology& topology : {Ring(16), Ps(16, 4), Colocated(16)}) {
+    const double fine = Seconds(Ideal(), workload, topology);
+    const double coarse = Seconds(Ideal(), workload, topology, 4000);
+    EXPECT_THAT(coarse, Within(6, fine)) << Describe(topology);
+  }
+}
+
+TEST(Step, HidesWhatIsExchangedWhileBackwardRuns) {
+  Workload workload = {.buckets = std::vector<int64_t>(16, kMiB)};
+  for (const Topology& topology : {Ring(4), Ps(4, 4), Colocated(4)}) {
+    workload.compute_s.clear();
+    const double exchange = Seconds(Ideal(), workload, topology);
+    workload.compute_s = {10 * exchange};
+    const double step = Seconds(Ideal(), workload, topology);
+    EXPECT_GT(step, 10 * exchange);
+    // What comes after backward is the last bucket, which in ps mode one server
+    // has for itself.
+    EXPECT_LT(step, 10.7 * exchange) << Describe(topology);
+  }
+}
+
+TEST(Step, WaitsForTheSlowestWorker) {
+  const Workload even = {.buckets = {kMiB}, .compute_s = {0.1}};
+  const Workload uneven = {.buckets = {kMiB}, .compute_s = {0.1, 0.1, 0.5}};
+  for (const Topology& topology : {Ring(8), Ps(8, 2), Colocated(8)}) {
+    EXPECT_GT(Seconds(Ideal(), uneven, topology),
+              Seconds(Ideal(), even, topology) + 0.1)
+        << Describe(topology);
+  }
+}
+
+TEST(Step, IsNoLongerOnBetterHardware) {
+  const Workload workload = {.buckets = {8 * kMiB, 8 * kMiB},
+                             .compute_s = {0.05}};
+  const Hardware base = {.link_bytes_per_s = 1e8};
+  Hardware faster = base;
+  faster.link_bytes_per_s *= 2;
+  Hardware nearer = base;
+  nearer.latency_s /= 10;
+  for (const Topology& topology : {Ring(8), Ps(8, 2), Colocated(8)}) {
+    const double step = Seconds(base, workload, topology);
+    EXPECT_LT(Seconds(faster, workload, topology), step);
+    // Messages that come in another order have other flows' turns.
+    EXPECT_LE(Seconds(nearer, workload, topology), 1.005 * step);
+  }
+}
+
+TEST(Step, IsTheSameForTheSameSeed) {
+  const Workload workload = {.buckets = {kMiB, kMiB},
+                             .compute_s = {0.1, 0.2, 0.4}};
+  const auto step = [&](uint64_t seed) {
+    return PredictStep({}, workload, Ps(6, 2), {.seed = seed}).step_s;
+  };
+  EXPECT_EQ(step(1), step(1));
+  EXPECT_NE(step(1), step(2));
+}
+
+TEST(Step, OfSharedCoresTakesAtLeastTheirTime) {
+  const Workload workload = {.buckets = {8 * kMiB}};
+  Hardware hardware = Ideal();
+  hardware.link_bytes_per_s = 1e12;
+  hardware.shared_cores = 2;
+  hardware.cpu_s_per_byte = 1e-9;
+  const double bytes = 2.0 * 5 * NumBytes(workload);  // of a ring of 6
+  EXPECT_THAT(Seconds(hardware, workload, Ring(6)),
+              Within(2, bytes * 1e-9 / 2));
+  EXPECT_THAT(Seconds(hardware, workload, Ring(6), 0),
+              Within(2, bytes * 1e-9 / 2));
+}
+
+TEST(Step, OfThousandsOfHostsIsPredicted) {
+  const Workload workload = {.buckets = std::vector<int64_t>(16, 25 * kMiB / 4),
+                             .compute_s = {0.1, 0.11, 0.12, 0.3}};
+  for (const Topology& topology : Candidates(4096, AutoServers(4096))) {
+    const Prediction prediction = PredictStep({}, workload, topology);
+    EXPECT_GT(prediction.step_s, 0.29) << Describe(topology);
+    EXPECT_GE(prediction.p99_s, prediction.step_s) << Describe(topology);
+  }
+}
+
+TEST(Candidates, AreEveryTopologyThatCanBeRun) {
+  std::vector<std::string> names;
+  for (const Topology& topology : Candidates(3, AutoServers(3))) {
+    names.push_back(Describe(topology));
+  }
+  EXPECT_THAT(names, ElementsAre("ring", "ps, 1 server", "ps, 2 servers",
+                                 "ps, 3 servers", "ps, a server on every host",
+                                 "ps, a server on every host + 1",
+                                 "ps, a server on every host + 2"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,150 @@
+#include "lab/study/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+using testing::SizeIs;
+
+// Two epochs, the second one ends at `accuracy`.
+RunResult RunOf(const AxisTexts& at, double rate, double accuracy) {
+  RunResult run;
+  run.point = At(at);
+  run.num_parameters = 1000;
+  run.num_steps = 20;
+  run.seconds = 20000 / rate;
+  run.images_per_second = rate;
+  run.test_accuracy = accuracy;
+  run.epochs = {{1, 10, 10000 / rate, 1, 1, accuracy - 0.05, rate},
+                {2, 20, 20000 / rate, 1, 1, accuracy, rate}};
+  return run;
+}
+
+const AxisTexts kTwoModes = {{"mode", "ps-bsp,ring"}, {"seed", "2"}};
+
+Comparison TwoModes(double target = 0) {
+  return Compare(ValuesOf(kTwoModes),
+                 {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.90),
+                  RunOf({{"seed", "1"}}, 500, 0.955),
+                  RunOf({{"mode", "ring"}, {"seed", "1"}}, 2500, 0.92)},
+                 target);
+}
+
+TEST(Compare, GroupsRunsThatDifferInTheirSeeds) {
+  const Comparison comparison = TwoModes();
+  ASSERT_THAT(comparison.variants, SizeIs(2));
+  EXPECT_EQ(comparison.variants[0].label, "ps-bsp");
+  EXPECT_THAT(comparison.variants[0].runs, SizeIs(2));
+  const Spread rate =
+      SpreadOf(comparison.variants[1],
+               [](const RunResult& run) { return run.images_per_second; });
+  EXPECT_EQ(rate.mean, 2250);
+  EXPECT_EQ(rate.min, 2000);
+  EXPECT_EQ(rate.max, 2500);
+}
+
+TEST(Compare, TheTargetIsWhatEveryWayReachesWithEverySeed) {
+  const Comparison comparison = TwoModes();
+  EXPECT_DOUBLE_EQ(comparison.target_accuracy, 0.90);
+  EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->max, 20);
+  EXPECT_EQ(StepsToTarget(comparison, comparison.variants[0])->mean, 10);
+}
+
+TEST(Compare, AWayThatDivergedSetsNoTarget) {
+  const Comparison comparison = Compare(
+      ValuesOf({{"mode", "ps-bsp,ring"}}),
+      {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.10)}, 0);
+  EXPECT_DOUBLE_EQ(comparison.target_accuracy, 0.97);
+  EXPECT_FALSE(SecondsToTarget(comparison, comparison.variants[1]));
+  EXPECT_EQ(NumReached(comparison, comparison.variants[1]), 0);
+}
+
+TEST(Compare, AGivenTargetThatASeedMissesHasNoTime) {
+  const Comparison comparison = TwoModes(0.96);
+  EXPECT_EQ(comparison.target_accuracy, 0.96);
+  EXPECT_FALSE(SecondsToTarget(comparison, comparison.variants[0]));
+  EXPECT_EQ(NumReached(comparison, comparison.variants[0]), 1);
+}
+
+TEST(Compare, WeightsAreComparedSeedBySeed) {
+  EXPECT_EQ(TwoModes().identical_weights, true);
+  RunResult other = RunOf({{"mode", "ring"}}, 1, 0.9);
+  other.weights_crc32 = 1;
+  const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
+  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9), other}, 0).identical_weights,
+            false);
+  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9)}, 0).identical_weights,
+            std::nullopt);
+}
+
+TEST(Compare, WeightsOfDifferentFaultsOrLossyCompressionAreNotCompared) {
+  const auto values = ValuesOf({{"compress", "topk:0.1"}});
+  const Comparison lossy =
+      Compare(values,
+              {RunOf({{"compress", "topk:0.1"}}, 1, 0.9),
+               RunOf({{"compress", "topk:0.1"}, {"mode", "ring"}}, 1, 0.9)},
+              0);
+  ASSERT_THAT(lossy.variants, SizeIs(2));
+  EXPECT_EQ(lossy.identical_weights, std::nullopt);
+}
+
+TEST(Meet, RangesThatTouchCannotBeToldApart) {
+  EXPECT_TRUE(Meet({2, 1, 3}, {4, 3, 5}));
+  EXPECT_FALSE(Meet({2, 1, 2.9}, {4, 3, 5}));
+  EXPECT_TRUE(Meet({4, 1, 9}, {4, 3, 5}));
+}
+
+TEST(GroupsAlong, ARingStandsBesideEveryNumberOfServers) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"servers", "1,2"}}),
+              {RunOf({}, 1, 0.9), RunOf({{"servers", "2"}}, 1, 0.9),
+               RunOf({{"mode", "ring"}, {"servers", kAny}}, 1, 0.9)},
+              0);
+  const auto by_mode = GroupsAlong(comparison, "mode");
+  ASSERT_THAT(by_mode, SizeIs(2));
+  EXPECT_EQ(by_mode[0].label, "1 server");
+  EXPECT_THAT(by_mode[0].variants, SizeIs(2));
+  EXPECT_EQ(by_mode[1].label, "2 servers");
+  EXPECT_THAT(by_mode[1].variants, SizeIs(2));
+  const auto by_servers = GroupsAlong(comparison, "servers");
+  ASSERT_THAT(by_servers, SizeIs(1));
+  EXPECT_EQ(by_servers[0].label, "ps-bsp");
+}
+
+TEST(FormulaOf, IsTheCostModels) {
+  const auto of = [](const AxisTexts& at) {
+    return FormulaOf({At(at), "", {RunOf(at, 1, 0.9)}});
+  };
+  EXPECT_EQ(of({{"workers", "4"}, {"servers", "2"}})->worker_bytes, 4000);
+  EXPECT_EQ(of({{"workers", "4"}, {"servers", "2"}})->server_bytes, 8000);
+  EXPECT_EQ(of({{"mode", "ring"}, {"workers", "4"}})->worker_bytes, 6000);
+  EXPECT_EQ(of({{"mode", "ring"}, {"workers", "1"}})->worker_bytes, 0);
+  const auto half = of({{"compress", "fp16"}, {"workers", "4"}});
+  EXPECT_EQ(half->worker_bytes, 2000);
+  EXPECT_EQ(half->server_bytes, 16000);
+  EXPECT_EQ(of({{"mode", "ring"}, {"compress", "fp16"}})->worker_bytes, 3000);
+  EXPECT_EQ(of({{"compress", "topk:0.01"}})->worker_bytes, 80);
+  EXPECT_FALSE(of({{"mode", "ps-bsp+local-steps=2"}}));
+}
+
+TEST(PredictionOf, IsTheMeanOfAllRunsOrNothing) {
+  RunResult first = RunOf({}, 1000, 0.9);  // 20 steps in 20 s
+  RunResult second = RunOf({}, 500, 0.9);  // in 40 s
+  EXPECT_FALSE(PredictionOf({At({}), "", {first}}));
+  first.predicted_step_s = 1.25;
+  second.predicted_step_s = 2.05;
+  const auto prediction = PredictionOf({At({}), "", {first, second}});
+  ASSERT_TRUE(prediction);
+  EXPECT_DOUBLE_EQ(prediction->predicted_s, 1.65);
+  EXPECT_DOUBLE_EQ(prediction->measured_s, 1.5);
+  EXPECT_NEAR(prediction->error(), 0.1, 1e-12);
+  second.predicted_step_s.reset();
+  EXPECT_FALSE(PredictionOf({At({}), "", {first, second}}));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,170 @@
+#include "lab/study/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "lab/page/report_files.h"
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+RunResult RunOf(const AxisTexts& at) {
+  RunResult run;
+  run.point = At(at);
+  run.num_parameters = 21840;
+  run.images_per_second = 1000;
+  run.test_accuracy = 0.97;
+  run.test_loss = 0.1;
+  run.weights_crc32 = 0xabc;
+  run.steps = {{1, 0.1, 2.3, 1000}, {2, 0.2, std::nan(""), 1000}};
+  run.epochs = {{1, 2, 0.2, 2.0, 0.1, 0.97, 1000}};
+  return run;
+}
+
+class ReportTest : public testing::Test {
+ protected:
+  ReportTest() {
+    setup_.command = "psring compare --data=<b>\"x\"</b>";
+    setup_.flags = {{"--model", "lenet"},
+                    {"--data", "</script><script>alert(1)</script>"},
+                    {"--epochs", "1"},
+                    {"--target-accuracy", "auto"},
+                    {"--", "--threads=1"}};
+    setup_.machine.cpu = "A & B";
+    comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                          {RunOf({}), RunOf({{"mode", "ring"}})}, 0);
+  }
+
+  void SetData(const std::string& data) { setup_.flags[1].second = data; }
+
+  StudySetup setup_;
+  Comparison comparison_;
+};
+
+TEST_F(ReportTest, JsonHoldsTheSetUpTheNumbersAndEveryRunsCourse) {
+  const json report = json::parse(RenderJson(setup_, comparison_));
+  EXPECT_EQ(report["schema"], "psring-report-2");
+  EXPECT_EQ(report["setup"]["flags"]["--model"], "lenet");
+  EXPECT_EQ(report["setup"]["flags"]["--"], "--threads=1");
+  EXPECT_EQ(report["machine"]["cpu"], "A & B");
+  EXPECT_EQ(report["axes"]["mode"], json({"ps-bsp", "ring"}));
+  EXPECT_EQ(report["target_accuracy"], 0.97);
+  EXPECT_EQ(report["identical_weights"], true);
+  ASSERT_EQ(report["variants"].size(), 2u);
+  EXPECT_EQ(report["variants"][1]["label"], "ring");
+  EXPECT_EQ(report["variants"][0]["images_per_second"]["mean"], 1000);
+  EXPECT_EQ(report["variants"][0]["seconds_to_target"]["max"], 0.2);
+  EXPECT_EQ(report["variants"][0]["formula"]["server_bytes_per_step"], 174720);
+  ASSERT_EQ(report["runs"].size(), 2u);
+  const json& bsp = report["runs"][0];
+  EXPECT_EQ(bsp["point"]["mode"], "ps-bsp");
+  EXPECT_EQ(bsp["weights_crc32"], "00000abc");
+  EXPECT_EQ(bsp["steps"][0]["loss"], 2.3);
+  EXPECT_TRUE(bsp["steps"][1]["loss"].is_null());
+  EXPECT_EQ(bsp["epochs"][0]["test_accuracy"], 0.97);
+}
+
+TEST_F(ReportTest, JsonTakesBytesThatAreNoText) {
+  SetData("mnist:/data/\xff");
+  EXPECT_FALSE(json::parse(RenderJson(setup_, comparison_)).is_discarded());
+  EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("mnist:/data/"));
+}
+
+TEST_F(ReportTest, HtmlEscapesWhatComesFromOutside) {
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(html, HasSubstr("&lt;script&gt;alert(1)&lt;/script&gt;"));
+  EXPECT_THAT(html, HasSubstr("--data=&lt;b&gt;&quot;x&quot;&lt;/b&gt;"));
+  EXPECT_THAT(html, HasSubstr("A &amp; B"));
+}
+
+TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesModesFlagsAndCharts) {
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("<h1>Which way of exchanging gradients"));
+  EXPECT_THAT(html, HasSubstr("<p class=\"lead\">"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">images/s</th><td>1,000</td>"));
+  EXPECT_THAT(html, HasSubstr("ended with identical weights"));
+  EXPECT_THAT(html, HasSubstr("<dt>ring</dt><dd>No servers"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">-- (to every worker)</th>"
+                              "<td>--threads=1</td>"));
+  EXPECT_THAT(html, HasSubstr("Chart.js v"));
+}
+
+TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
+  EXPECT_THAT(RenderHtml(setup_, comparison_), Not(HasSubstr("<h2>Staleness")));
+  comparison_.variants[0].runs[0].staleness_histogram = {{0, {3, 1}}};
+  comparison_.variants[0].runs[0].step_times = {{0, {0.01, 0.02, 0.03}}};
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("<h2>Staleness"));
+  EXPECT_THAT(html, HasSubstr("<h2>Where a step's time went"));
+  EXPECT_THAT(html, HasSubstr("<td>30.00 ms</td>"));
+}
+
+TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
+  EXPECT_THAT(RenderHtml(setup_, comparison_),
+              Not(HasSubstr("Faults of speed")));
+  comparison_ = Compare(ValuesOf({{"slow", "worker:1:<x3>"}}),
+                        {RunOf({{"slow", "worker:1:<x3>"}})}, 0);
+  const std::string html = RenderHtml(setup_, comparison_);
+  const size_t fault = html.find("Faults of speed were injected on purpose");
+  ASSERT_NE(fault, std::string::npos);
+  EXPECT_LT(fault, html.find("What came out"));
+  EXPECT_THAT(html, HasSubstr("--slow=worker:1:&lt;x3&gt;"));
+}
+
+TEST_F(ReportTest, HtmlNeedsNoNetworkAndLeavesNoPlaceholder) {
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, Not(HasSubstr("{{")));
+  EXPECT_THAT(html, Not(HasSubstr("src=")));
+  EXPECT_THAT(html, Not(HasSubstr("<link")));
+  EXPECT_THAT(html, Not(HasSubstr("@import")));
+}
+
+TEST_F(ReportTest, APlaceholderInTheUsersTextStaysText) {
+  SetData("{{DATA}}");
+  EXPECT_THAT(RenderHtml(setup_, comparison_), HasSubstr("<td>{{DATA}}</td>"));
+}
+
+TEST(ReportFiles, AnUnwritableFolderIsFoundAndNamed) {
+  const absl::Status s = CheckReportPath("/dev/null/reports");
+  EXPECT_EQ(s.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("/dev/null/reports"));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("--out"));
+}
+
+TEST(ReportFiles, AFolderInTheReportsPlaceIsFound) {
+  const std::string dir = testing::TempDir() + "/taken";
+  std::filesystem::create_directories(dir + "/report.html");
+  EXPECT_THAT(std::string(CheckReportPath(dir).message()),
+              HasSubstr("report.html: it is a folder"));
+}
+
+TEST(ReportFiles, CheckingMakesTheFolderAndLeavesNothingInIt) {
+  const std::string dir = testing::TempDir() + "/new/reports";
+  EXPECT_TRUE(CheckReportPath(dir).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(dir));
+}
+
+TEST(ReportFiles, WritingReplacesTheFileAsAWhole) {
+  const std::string dir = testing::TempDir();
+  ASSERT_TRUE(WriteReportFile(dir, "r.html", "a longer text").ok());
+  ASSERT_TRUE(WriteReportFile(dir, "r.html", "text").ok());
+  std::stringstream text;
+  text << std::ifstream(dir + "/r.html").rdbuf();
+  EXPECT_EQ(text.str(), "text");
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,82 @@
+#include "lab/study/run_predictor.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+RunResult RunOf(const AxisTexts& at, const std::vector<double>& compute,
+                double injected = 0) {
+  RunResult run;
+  run.point = At(at);
+  run.num_parameters = 2'500'000;  // 10 MB
+  int rank = 0;
+  for (const double seconds : compute) {
+    run.step_times[rank++] = {seconds, 0.001, injected, {seconds + injected}};
+  }
+  return run;
+}
+
+std::optional<double> Predict(const RunResult& run, const Args& flags = {}) {
+  const auto predictor = RunPredictor::Create(flags);
+  EXPECT_TRUE(predictor.ok()) << predictor.status();
+  return predictor->StepSeconds(run);
+}
+
+TEST(RunPredictor, AStepIsTheSlowestWorkersComputingAndAnExchange) {
+  for (const char* mode : {"ps-bsp", "ring"}) {
+    const auto step = Predict(RunOf({{"mode", mode}}, {0.2, 0.6}));
+    ASSERT_TRUE(step) << mode;
+    EXPECT_GT(*step, 0.6) << mode;
+    EXPECT_LT(*step, 0.66) << mode;
+  }
+}
+
+TEST(RunPredictor, AnInjectedWaitIsPartOfTheComputing) {
+  const auto step = Predict(RunOf({{"slow", "worker:0:x2"}}, {0.2, 0.2}, 0.2));
+  ASSERT_TRUE(step);
+  EXPECT_GT(*step, 0.4);
+  EXPECT_LT(*step, 0.44);
+}
+
+TEST(RunPredictor, WhoeverIsSlowInAStepHoldsItUp) {
+  RunResult run = RunOf({{"slow", "random:p=0.5:x3"}}, {0.2, 0.2});
+  for (int rank : {0, 1}) run.step_times[rank].busy = {0.1, 0.1, 0.3, 0.3};
+  // A mean of 0.2 each, but one of two is slow in three steps of four.
+  const auto step = Predict(run);
+  ASSERT_TRUE(step);
+  EXPECT_GT(*step, 0.225);
+  EXPECT_LT(*step, 0.28);
+}
+
+TEST(RunPredictor, ALinkTakesItsTime) {
+  // Each way 10 MB through 100 Mbit/s, most of it after the computing.
+  const auto step =
+      Predict(RunOf({{"mode", "ring"}, {"link", "100mbit"}}, {0.01, 0.01}));
+  ASSERT_TRUE(step);
+  EXPECT_GT(*step, 0.8);
+  EXPECT_LT(*step, 1.0);
+}
+
+TEST(RunPredictor, IsSilentAboutWhatItDoesNotSimulate) {
+  for (const AxisTexts& at :
+       std::initializer_list<AxisTexts>{{{"mode", "ps-async"}},
+                                        {{"mode", "ps-ssp:3"}},
+                                        {{"mode", "ps-bsp+backup-workers=1"}},
+                                        {{"compress", "fp16"}},
+                                        {{"link", "worker:1:100mbit"}}}) {
+    EXPECT_FALSE(Predict(RunOf(at, {0.1, 0.1}))) << at[0].second;
+  }
+  const RunResult known = RunOf({}, {0.1, 0.1});
+  EXPECT_FALSE(Predict(known, {"--local-steps=4"}));
+  EXPECT_FALSE(Predict(known, {"--local-steps", "4"}));
+  EXPECT_TRUE(Predict(known, {"--lr-schedule=cosine"}));
+  EXPECT_FALSE(Predict(RunOf({}, {0.1})));  // a worker is missing
+}
+
+}  // namespace
+}  // namespace psring

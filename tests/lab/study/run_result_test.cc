@@ -1,0 +1,115 @@
+#include "lab/study/run_result.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+ProcessMetrics Worker(int rank, double seconds) {
+  ProcessMetrics worker;
+  worker.role = "worker";
+  worker.rank = rank;
+  worker.num_parameters = 21840;
+  worker.global_batch = 128;
+  worker.steps = {{1, 0.1, 2.3, 100}, {2, 0.2, std::nan(""), 100}};
+  worker.epochs = {{1, 50, seconds / 2, 1.0, 1.1, 0.8, 100},
+                   {2, 100, seconds, 0.5, 0.6, 0.9, 100}};
+  worker.end = ProcessEnd{100, seconds, 1000, 1000, 5000 + rank, 0, 0};
+  worker.end->step_time = StepTime{0.5, 0.25, 0.125, {0.5, 0.75}};
+  return worker;
+}
+
+ProcessMetrics Server(int rank, double staleness_mean, int64_t staleness_max) {
+  ProcessMetrics server;
+  server.role = "ps";
+  server.rank = rank;
+  server.end =
+      ProcessEnd{0, 0, 3000, 3000, 700 + rank, staleness_mean, staleness_max};
+  server.end->staleness_histogram = {{0, {3, 1}}, {1, {4, 0, 2}}};
+  return server;
+}
+
+absl::StatusOr<RunResult> Ran() {
+  return Summarize(At({}), {Server(0, 0.5, 2), Server(1, 0.25, 3), Worker(0, 4),
+                            Worker(1, 5)});
+}
+
+TEST(Summarize, TakesTheWorstProcessOfEachRole) {
+  const auto result = Ran();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->num_steps, 100);
+  EXPECT_EQ(result->seconds, 5);
+  EXPECT_EQ(result->images_per_second, 100 * 128 / 5.0);
+  EXPECT_EQ(result->test_accuracy, 0.9);
+  EXPECT_EQ(result->test_loss, 0.6);
+  EXPECT_EQ(result->worker_bytes_per_step, 10);
+  EXPECT_EQ(result->server_bytes_per_step, 30);
+  EXPECT_EQ(result->worker_peak_bytes, 5001);
+  EXPECT_EQ(result->server_peak_bytes, 701);
+  EXPECT_EQ(result->staleness_mean, 0.5);
+  EXPECT_EQ(result->staleness_max, 3);
+}
+
+TEST(Summarize, AddsTheHistogramsOfAllServers) {
+  EXPECT_THAT(
+      Ran()->staleness_histogram,
+      ElementsAre(Pair(0, ElementsAre(6, 2)), Pair(1, ElementsAre(8, 0, 4))));
+  EXPECT_EQ(Ran()->step_times.at(1).exposed, 0.25);
+}
+
+TEST(Summarize, NamesWhatIsMissing) {
+  const auto message = [](const std::vector<ProcessMetrics>& all) {
+    return std::string(Summarize(At({}), all).status().message());
+  };
+  EXPECT_THAT(message({Server(0, 0, 0)}), HasSubstr("worker 0"));
+  ProcessMetrics no_epochs = Worker(0, 1);
+  no_epochs.epochs.clear();
+  EXPECT_THAT(message({no_epochs}), HasSubstr("epochs"));
+  ProcessMetrics no_end = Worker(1, 1);
+  no_end.end.reset();
+  EXPECT_THAT(message({Worker(0, 1), no_end}), HasSubstr("worker 1's end"));
+}
+
+TEST(FirstAt, IsTheFirstEvaluationAtTheTargetOrAbove) {
+  EXPECT_EQ(FirstAt(*Ran(), 0.8)->step, 50);
+  EXPECT_EQ(FirstAt(*Ran(), 0.81)->step, 100);
+  EXPECT_EQ(FirstAt(*Ran(), 0.91), nullptr);
+}
+
+TEST(RunFromJson, GivesBackWhatToJsonWrote) {
+  RunResult run = *Ran();
+  run.weights_crc32 = 0xabc;
+  run.predicted_step_s = 0.0625;
+  const auto back = RunFromJson(nlohmann::json::parse(ToJson(run).dump()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(*back), ToJson(run));
+  EXPECT_EQ(back->point, run.point);
+  EXPECT_EQ(back->weights_crc32, 0xabcu);
+  EXPECT_EQ(back->predicted_step_s, 0.0625);
+  EXPECT_TRUE(std::isnan(back->steps[1].loss));
+}
+
+TEST(RunFromJson, SaysWhatIsMissingOrWrong) {
+  for (const char* key : {"point", "seconds", "weights_crc32", "epochs"}) {
+    nlohmann::json json = ToJson(*Ran());
+    json.erase(key);
+    const auto back = RunFromJson(json);
+    ASSERT_FALSE(back.ok()) << key;
+    EXPECT_THAT(std::string(back.status().message()), HasSubstr(key));
+  }
+  nlohmann::json json = ToJson(*Ran());
+  json["weights_crc32"] = "none";
+  EXPECT_EQ(RunFromJson(json).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace psring

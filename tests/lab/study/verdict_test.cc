@@ -1,0 +1,190 @@
+#include "lab/study/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/study/summary.h"
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Ten steps an epoch; 0.9 is reached after `epochs` of `epoch_seconds` each.
+RunResult RunOf(const AxisTexts& at, int epochs, double epoch_seconds) {
+  RunResult run;
+  run.point = At(at);
+  run.num_parameters = 1000;
+  for (int i = 1; i <= 5; ++i) {
+    const double accuracy = i < epochs ? 0.5 : 0.9;
+    run.epochs.push_back({i, 10 * i, i * epoch_seconds, 1, 1, accuracy, 1000});
+  }
+  run.num_steps = 50;
+  run.seconds = 5 * epoch_seconds;
+  run.images_per_second = 1000;
+  run.test_accuracy = run.epochs.back().test_accuracy;
+  return run;
+}
+
+const AxisTexts kThreeModes = {{"mode", "ps-bsp,ps-async,ring"}, {"seed", "2"}};
+
+Comparison ThreeModes() {
+  return Compare(ValuesOf(kThreeModes),
+                 {RunOf({}, 4, 2.0), RunOf({{"seed", "1"}}, 4, 2.2),
+                  RunOf({{"mode", "ps-async"}}, 5, 1.0),
+                  RunOf({{"mode", "ps-async"}, {"seed", "1"}}, 5, 1.1),
+                  RunOf({{"mode", "ring"}}, 4, 1.2),
+                  RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 1.3)},
+                 0);
+}
+
+TEST(Headlines, SayWhoIsFirstByHowMuchAndWhomSeedsCannotTellApart) {
+  EXPECT_THAT(
+      Headlines(ThreeModes()),
+      ElementsAre(
+          "90.00% accuracy is reached first by ring, after 5.0 s: 1.68 "
+          "times faster than ps-bsp. ps-async (5.2 s) does not differ from "
+          "it by more than the seeds scatter."));
+}
+
+TEST(Headlines, OneSeedTellsSmallDifferencesFromNothing) {
+  const auto headline = [](double ring) {
+    return Headlines(
+        Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, ring)}, 0))[0];
+  };
+  EXPECT_THAT(headline(1.95), AllOf(HasSubstr("ps-bsp (8.0 s) does not differ"),
+                                    HasSubstr("a single seed can tell"),
+                                    Not(HasSubstr("faster"))));
+  EXPECT_THAT(headline(1.0), HasSubstr("2.00 times faster than ps-bsp"));
+}
+
+TEST(Headlines, NameWhoDidNotReachTheTarget) {
+  RunResult never = RunOf({{"mode", "ring"}}, 9, 1.0);
+  const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
+  EXPECT_THAT(Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, 0)),
+              ElementsAre(HasSubstr("ring did not reach it (at best 50.00%)")));
+  EXPECT_THAT(Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, 0.99)),
+              ElementsAre(HasSubstr("Nothing reached 99.00%")));
+}
+
+TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "1,2"}}),
+              {RunOf({{"workers", "1"}}, 4, 4.0), RunOf({}, 4, 2.0),
+               RunOf({{"mode", "ring"}, {"workers", "1"}}, 4, 3.0),
+               RunOf({{"mode", "ring"}}, 4, 1.0)},
+              0);
+  EXPECT_THAT(
+      Headlines(comparison),
+      ElementsAre(
+          HasSubstr("1 worker: 90.00% accuracy is reached first by ring"),
+          HasSubstr("2 workers: 90.00% accuracy is reached first by ring"),
+          "2 workers, against 1 worker: to 90.00% ps-bsp takes 0.50 "
+          "times as long and ring takes 0.33 times as long."));
+  EXPECT_THAT(Questions(comparison),
+              ElementsAre(HasSubstr("Which way"), HasSubstr("more workers")));
+}
+
+TEST(Headlines, OfOneModeRankTheValuesOfTheAxis) {
+  EXPECT_THAT(
+      Headlines(Compare(ValuesOf({{"mode", "ps-bsp"}, {"servers", "1,2"}}),
+                        {RunOf({}, 4, 2.0), RunOf({{"servers", "2"}}, 4, 1.0)},
+                        0)),
+      ElementsAre(
+          "90.00% accuracy is reached first with 2 servers, after 4.0 s: "
+          "2.00 times faster than with 1 server."));
+}
+
+TEST(Findings, SplitTheTimeIntoStepsAndTheirPace) {
+  EXPECT_THAT(
+      Findings(ThreeModes()),
+      Contains("Against ps-bsp, ps-async is 2.00 times as fast per step and "
+               "needs 1.25 times as many steps; ring is 1.68 times as fast per "
+               "step and needs as many steps."));
+}
+
+TEST(Findings, ARatioWithinTheScatterIsMarked) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+              {RunOf({}, 4, 1.0), RunOf({{"seed", "1"}}, 4, 3.0),
+               RunOf({{"mode", "ring"}}, 4, 1.0),
+               RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 2.0)},
+              0);
+  EXPECT_THAT(Findings(comparison),
+              Contains("Against ps-bsp, ring is 1.33 times as fast (no clear "
+                       "difference) per step and needs as many steps."));
+}
+
+TEST(Findings, SayWhetherTheTwoSynchronousModesAgree) {
+  Comparison comparison = ThreeModes();
+  EXPECT_THAT(Findings(comparison), Contains(HasSubstr("identical weights")));
+  comparison.identical_weights = false;
+  EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
+}
+
+TEST(Findings, TellHowFarThePredictorIsOff) {
+  Comparison comparison = ThreeModes();
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("psring predict"))));
+  const auto predict = [&](size_t variant, double part) {
+    for (RunResult& run : comparison.variants[variant].runs) {
+      run.predicted_step_s = part * StepSeconds(run);
+    }
+  };
+  predict(0, 1.02);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("misses the measured step by 2.0%.")));
+  predict(2, 0.9);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("by 6.0% in the median and by 10.0% at most "
+                                 "(ring)")));
+}
+
+TEST(Verdicts, OneWayIsComparedWithNothing) {
+  EXPECT_THAT(
+      Verdicts(Compare(ValuesOf({{"mode", "ps-bsp"}}), {RunOf({}, 4, 2)}, 0)),
+      IsEmpty());
+}
+
+TEST(Faults, AreThoseOfTheAxis) {
+  EXPECT_THAT(Faults(ThreeModes()), IsEmpty());
+  const Comparison slow = Compare(ValuesOf({{"slow", "none"},
+                                            {"slow", "worker:1:x3"},
+                                            {"link", "worker:0:10mbit"}}),
+                                  {}, 0);
+  EXPECT_THAT(Faults(slow),
+              ElementsAre("--slow=worker:1:x3", "--link=worker:0:10mbit"));
+}
+
+TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
+  const Cells cells = SummaryCells(ThreeModes());
+  EXPECT_THAT(cells[0], ElementsAre("", "ps-bsp", "ps-async", "ring"));
+  EXPECT_THAT(cells[1], ElementsAre("images/s", "1,000", "1,000", "1,000"));
+  EXPECT_THAT(cells[2],
+              ElementsAre("time to 90.00% accuracy", "8.4 s\n8.0 s to 8.8 s",
+                          "5.2 s\n5.0 s to 5.5 s", "5.0 s\n4.8 s to 5.2 s"));
+  EXPECT_THAT(cells,
+              Contains(ElementsAre("sent per step, a server", "-", "-", "-")));
+}
+
+TEST(SummaryCells, ManyWaysHaveARowEach) {
+  const Comparison comparison = Compare(
+      ValuesOf({{"mode", "ps-bsp"}, {"workers", "1,2,3,4,5,6"}}),
+      {RunOf({{"workers", "1"}}, 4, 1), RunOf({{"workers", "2"}}, 4, 1),
+       RunOf({{"workers", "3"}}, 4, 1), RunOf({{"workers", "4"}}, 4, 1),
+       RunOf({{"workers", "5"}}, 4, 1), RunOf({{"workers", "6"}}, 4, 1)},
+      0);
+  const Cells cells = ScreenCells(comparison);
+  EXPECT_EQ(cells.size(), 7u);
+  EXPECT_EQ(cells[1][0], "1 worker");
+  EXPECT_EQ(cells[0][1], "images/s");
+}
+
+}  // namespace
+}  // namespace psring

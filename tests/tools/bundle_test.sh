@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A bundle of the real programs runs from another folder, with nothing of the
+# build's environment but libtorch.
+set -euo pipefail
+
+root=$PWD
+. tools/bundle.sh
+
+fail() { echo "FAILED: $*"; exit 1; }
+
+file=$TEST_TMPDIR/psring-bundle.tar.gz
+pack "$root" "$file"
+mkdir "$TEST_TMPDIR/elsewhere"
+cd "$TEST_TMPDIR/elsewhere"
+tar xf "$file"
+cd psring-bundle
+
+for library in lib/*; do
+  case "${library#lib/}" in
+    libtorch* | libc10* | libcuda* | libnccl* | libc.so*) fail "carries $library" ;;
+  esac
+done
+[ -e lib/libzmq.so.5 ] || fail "carries no ZeroMQ"
+[ -e LICENSE ] || fail "carries no licence"
+
+# Where libtorch was when the programs were built.
+torch=$(ldd bin/worker/worker | awk '$1 == "libtorch.so" { sub("/lib/libtorch.so", "", $3); print $3 }')
+case "$torch" in
+  */torch) export PSRING_TORCH=$torch ;;
+esac
+
+bare() { env -i PATH=/usr/bin:/bin HOME=/ ${PSRING_TORCH:+PSRING_TORCH=$PSRING_TORCH} "$@"; }
+
+bare ./psring doctor > out 2>&1 || { cat out; fail "doctor"; }
+for program in cli/psring ps/ps worker/worker lab/bench/rank; do
+  bare LD_LIBRARY_PATH="$PWD/lib${PSRING_TORCH:+:$PSRING_TORCH/lib}" \
+    ldd "bin/$program" > out
+  ! grep "not found" out || fail "$program lacks libraries"
+  grep -q "$PWD/lib/libzmq" out || fail "$program takes the system's ZeroMQ"
+done
+bare ./psring launch --workers=2 -- --data=digits:train=64,test=16 --steps=2 \
+  > out 2>&1 || { cat out; fail "launch"; }
+
+code=0
+bare PSRING_TORCH=/nowhere ./psring doctor > out 2>&1 || code=$?
+[ $code = 1 ] && grep -q "PSRING_TORCH=/nowhere has no" out || fail "a wrong PSRING_TORCH"
+echo "1 bundle passed"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Tests of tools/count_tests.py on small records of bazel runs.
+set -u
+
+failures=0
+dir=$TEST_TMPDIR
+
+target() { echo '{"id":{"targetConfigured":{"label":"'"$1"'"}},"configured":{"testSize":"SMALL"}}'; }
+
+# result LABEL STATUS XML [ATTEMPT]
+result() {
+  echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"attempt":'"${4:-1}"'}},"testResult":{"status":"'"$2"'","testActionOutput":[{"name":"test.xml","uri":"file://'"$3"'"}]}}'
+}
+
+expect() {
+  local want_code=$1 want=$2 code=0 got
+  shift 2
+  got=$(python3 tools/count_tests.py "$@") || code=$?
+  if [ "$(tail -n 1 <<< "$got")" != "$want" ] || [ $code != "$want_code" ]; then
+    echo "FAILED: wanted '$want' and $want_code, got '$got' and $code"
+    failures=$((failures + 1))
+  fi
+}
+
+cat > "$dir/good.xml" << 'END'
+<testsuites><testsuite>
+<testcase name="A" status="run" result="completed"/>
+<testcase name="B" status="run" result="skipped"><skipped message="x"/></testcase>
+<testcase name="C" status="run" result="completed"/>
+</testsuite></testsuites>
+END
+cat > "$dir/bad.xml" << 'END'
+<testsuites><testsuite>
+<testcase name="A" status="run" result="completed"/>
+<testcase name="B" status="run" result="completed"><failure message="1"/><failure message="2"/></testcase>
+</testsuite></testsuites>
+END
+cat > "$dir/shell.xml" << 'END'
+<testsuites><testsuite><testcase name="t" status="run"></testcase></testsuite></testsuites>
+END
+
+{ target //a; result //a PASSED "$dir/good.xml"; } > "$dir/good.json"
+{ target //b; result //b FAILED "$dir/bad.xml"; } > "$dir/bad.json"
+{ target //c; result //c FAILED "$dir/none.xml"; } > "$dir/crash.json"
+{ target //d; result //d FAILED "$dir/good.xml"; } > "$dir/late.json"
+target //e > "$dir/unbuilt.json"
+{ target //f; result //f PASSED "$dir/shell.xml"; } > "$dir/shell.json"
+{ target //g; result //g FAILED "$dir/bad.xml"; result //g PASSED "$dir/shell.xml" 2; } > "$dir/flaky.json"
+
+expect 0 "2 passed, 0 failed, 1 skipped" "$dir/good.json=0"
+expect 1 "1 passed, 1 failed" "$dir/bad.json=3"
+expect 1 "0 passed, 1 failed" "$dir/crash.json=3"
+# Every case passed, the program failed all the same, as with a leak.
+expect 1 "2 passed, 1 failed, 1 skipped" "$dir/late.json=3"
+expect 1 "0 passed, 1 failed" "$dir/unbuilt.json=1"
+expect 0 "1 passed, 0 failed" "$dir/shell.json=0"
+expect 0 "1 passed, 0 failed" "$dir/flaky.json=0"
+cat "$dir/bad.json" "$dir/crash.json" "$dir/late.json" > "$dir/three.json"
+expect 1 "3 passed, 3 failed, 1 skipped" "$dir/three.json=3"
+# A build that broke without naming a target; a record that was never written.
+expect 1 "1 passed, 1 failed" "$dir/shell.json=1"
+expect 1 "0 passed, 1 failed" "$dir/missing.json=37"
+expect 1 "4 passed, 1 failed, 1 skipped" "$dir/good.json=0" "$dir/shell.json=0" "$dir/bad.json=3"
+[ $failures = 0 ]

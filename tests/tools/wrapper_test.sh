@@ -1,0 +1,275 @@
+#!/usr/bin/env bash
+# Tests of ./psring in a repository of its own, with stand-ins for the programs
+# that install and build. Each test_* function below is one case.
+set -u
+
+source_root=$PWD
+failures=0
+
+# A fresh repository and fresh stand-ins; what they were asked is in $stub/log.
+set_up_world() {
+  world=$(mktemp -d "$TEST_TMPDIR/world-XXXXXX")
+  repo=$world/repo stub=$world/stub
+  mkdir -p "$repo/cli" "$stub/bin" "$world/elsewhere"
+  cp -L "$source_root/psring" "$repo/"
+  cp -L "$source_root/cli/usage.txt" "$repo/cli/"
+  cp -rL "$source_root/tools" "$repo/"
+  touch "$repo/WORKSPACE" "$repo/BUILD" "$repo/.bazelrc"
+  mkdir -p "$repo/common/net" "$repo/newcomer" "$repo/tests"
+  touch "$repo/common/net/BUILD" "$repo/newcomer/BUILD" "$repo/tests/BUILD"
+  : > "$stub/log"
+  : > "$stub/installed"
+  unset PSRING_TORCH
+  export CUDA_HOME=$world/no-cuda
+
+  write_stub dpkg-query 'cat "$STUB/installed"'
+  write_stub apt-get '
+    [ "$1" = update ] && exit 0
+    [ ! -e "$STUB/apt-fails" ] || exit 100
+    for p in "$@"; do case $p in -*|install) ;; *) echo "installed $p" >> "$STUB/installed" ;; esac; done'
+  write_stub sudo 'exec "$@"'
+  write_stub python3 '
+    case "$*" in
+      *find_spec*) exit 1 ;;
+      *safetensors*) exit 1 ;;
+      *ensurepip*) exit 0 ;;
+      "-m venv"*) mkdir -p "$3/bin"; cp "$STUB/bin/venv-python3" "$3/bin/python3" ;;
+    esac'
+  write_stub venv-python3 '
+    case "$*" in
+      *find_spec*) [ -e "$STUB/torch" ] && echo "$STUB/torch" ;;
+      *"import numpy, safetensors"*) [ -e "$STUB/safetensors" ] ;;
+      "-m pip install safetensors"*) [ ! -e "$STUB/pip-fails" ] && touch "$STUB/safetensors" ;;
+      "-m pip"*) [ ! -e "$STUB/pip-fails" ] || { echo "no network"; exit 1; }
+        mkdir -p "$STUB/torch/include/torch" "$STUB/torch/lib"
+        touch "$STUB/torch/lib/libtorch.so" ;;
+    esac'
+  write_stub bazel '
+    [ ! -e "$STUB/build-fails" ] || exit 1
+    for p in cli/psring ps/ps worker/worker lab/bench/rank; do
+      mkdir -p "bazel-bin/${p%/*}"
+      printf "#!/bin/sh\necho ran \$PWD \$*\n" > "bazel-bin/$p"
+      chmod +x "bazel-bin/$p"
+    done'
+  export STUB=$stub
+  export PATH=$stub/bin:/usr/bin:/bin
+}
+
+write_stub() {
+  printf '#!/bin/bash\necho "%s $*" >> "$STUB/log"\n%s\n' "$1" "$2" > "$stub/bin/$1"
+  chmod +x "$stub/bin/$1"
+}
+
+fail() {
+  echo "FAILED $current: $*"
+  sed 's/^/  output: /' "$world/out"
+  sed 's/^/  log: /' "$stub/log"
+  failures=$((failures + 1))
+}
+
+# run CODE ARGS...: ./psring must end with CODE.
+run() {
+  local want=$1 code=0
+  shift
+  (cd "$world/elsewhere" && "${psring:-$repo/psring}" "$@") > "$world/out" 2>&1 || code=$?
+  [ $code = "$want" ] || fail "psring $*: exit code $code, not $want"
+}
+
+says() { grep -qF -- "$1" "$world/out" || fail "does not say: $1"; }
+asked() { grep -qE -- "$1" "$stub/log" || fail "was not asked: $1"; }
+not_asked() { ! grep -qE -- "$1" "$stub/log" || fail "was asked: $1"; }
+forget() { : > "$stub/log"; }
+
+test_no_setup_prints_the_commands_and_installs_nothing() {
+  run 1 --no-setup doctor
+  says "apt-get update && apt-get install -y g++"
+  says "pip install torch=="
+  not_asked "^(apt-get|bazel)|-m pip"
+}
+
+test_first_run_installs_with_one_call_builds_and_runs_where_it_was_called() {
+  run 0 compare --epochs=1
+  [ "$(grep -c 'apt-get install' "$stub/log")" = 1 ] || fail "not one apt-get install"
+  asked "apt-get install .*libzmq3-dev.*libjs-chart.js"
+  not_asked "bazel-bootstrap"  # there is a bazel
+  asked "pip install torch=="
+  asked "bazel build .*//cli:psring"
+  says "installs g++"
+  says "ran $world/elsewhere compare --epochs=1"
+}
+
+test_without_a_bazel_debians_is_named() {
+  rm "$stub/bin/bazel"
+  run 1 --no-setup doctor
+  says "bazel-bootstrap bazel-rules-java"
+}
+
+test_second_run_builds_nothing() {
+  run 0 doctor
+  forget
+  run 0 doctor
+  says "ran $world/elsewhere doctor"
+  not_asked "^(apt-get|bazel)|-m pip"
+}
+
+test_a_changed_source_is_built_whatever_its_folder() {
+  local file
+  for file in common/new.cc common/net/new.cc newcomer/new.cc WORKSPACE; do
+    run 0 doctor
+    forget
+    touch "$repo/$file"
+    run 0 doctor
+    asked "bazel build"
+  done
+}
+
+test_a_changed_test_is_not_built() {
+  run 0 doctor
+  forget
+  touch "$repo/tests/new_test.cc" "$repo/report.html"
+  run 0 doctor
+  not_asked "bazel"
+}
+
+test_a_failed_build_is_tried_again() {
+  touch "$stub/build-fails"
+  run 1 doctor
+  says "the build failed"
+  rm "$stub/build-fails"
+  run 0 doctor
+  says "ran"
+}
+
+test_it_works_through_a_symlink() {
+  ln -s "$repo/psring" "$world/link"
+  psring=$world/link run 0 doctor
+  says "ran $world/elsewhere doctor"
+}
+
+test_where_pip_cannot_debians_libtorch_is_taken_and_remembered() {
+  touch "$stub/pip-fails"
+  run 0 doctor
+  says "no network"
+  says "takes Debian's libtorch-dev instead"
+  asked "apt-get install .*libtorch-dev"
+  asked "bazel build --repo_env=PSRING_TORCH=system"
+  forget
+  touch "$repo/common/new.cc"
+  run 0 doctor
+  not_asked "pip"
+  asked "bazel build --repo_env=PSRING_TORCH=system"
+}
+
+test_forced_pip_does_not_fall_back() {
+  touch "$stub/pip-fails"
+  run 1 build --torch=pip
+  says "pip could not install"
+  not_asked "libtorch-dev"
+}
+
+test_a_forced_libtorch_is_remembered_until_auto() {
+  run 0 build --torch=system
+  asked "apt-get install .*libtorch-dev"
+  not_asked "pip"
+  forget
+  touch "$repo/common/new.cc"
+  run 0 doctor
+  asked "bazel build --repo_env=PSRING_TORCH=system"
+  forget
+  run 0 build --torch=auto
+  not_asked "repo_env"
+}
+
+test_a_directory_must_be_a_libtorch() {
+  run 1 build --torch="$world/elsewhere"
+  says "no include/torch"
+  mkdir -p "$world/elsewhere/include/torch" "$world/elsewhere/lib"
+  run 0 build --torch=.
+  asked "bazel build --repo_env=PSRING_TORCH=$world/elsewhere"
+}
+
+test_the_environments_libtorch_wins_over_a_remembered_one() {
+  run 0 build --torch=system
+  mkdir -p "$world/torch/include/torch" "$world/torch/lib"
+  export PSRING_TORCH=$world/torch
+  run 0 doctor
+  asked "bazel build --repo_env=PSRING_TORCH=$world/torch"
+}
+
+test_a_failed_installation_shows_why_and_names_the_packages() {
+  touch "$stub/apt-fails"
+  run 1 doctor
+  says "apt-get could not install: g++"
+}
+
+has_nvcc() {
+  mkdir -p "$CUDA_HOME/bin" "$CUDA_HOME/include" "$CUDA_HOME/lib64"
+  touch "$CUDA_HOME/include/cuda_runtime_api.h" "$CUDA_HOME/lib64/libcudart_static.a"
+  printf '#!/bin/sh\necho "Cuda compilation tools, release 13.0, V13.0.88"\n' > "$CUDA_HOME/bin/nvcc"
+  chmod +x "$CUDA_HOME/bin/nvcc"
+}
+
+test_without_nvcc_it_builds_for_cpus() {
+  run 0 doctor
+  asked "bazel build"
+  not_asked "config=cuda|nccl"
+}
+
+test_with_nvcc_and_nccl_it_builds_for_gpus() {
+  has_nvcc
+  touch "$CUDA_HOME/include/nccl.h"
+  run 0 doctor
+  asked "bazel build --config=cuda"
+  not_asked "pip install nvidia"
+}
+
+test_with_nvcc_alone_it_fetches_nccl() {
+  has_nvcc
+  run 0 doctor
+  says "nvcc, but no nccl.h"
+  asked "venv-python3 -m pip install nvidia-nccl-cu13"
+}
+
+test_where_nccl_cannot_be_had_it_builds_for_cpus() {
+  has_nvcc
+  mkdir -p "$stub/torch/include/torch" "$stub/torch/lib"
+  touch "$stub/torch/lib/libtorch.so" "$stub/pip-fails"
+  export PSRING_TORCH=$stub/torch
+  run 0 doctor
+  says "builds without CUDA"
+  asked "bazel build"
+  not_asked "config=cuda"
+}
+
+test_tests_get_the_packages_that_read_checkpoints() {
+  run 0 test --quick
+  asked "venv-python3 -m pip install safetensors numpy"
+  asked "bazel test"
+  forget
+  run 0 test --quick
+  not_asked "pip install"
+}
+
+test_tests_run_without_the_packages_that_read_checkpoints() {
+  run 0 doctor
+  touch "$stub/pip-fails"
+  run 0 test --quick
+  says "are skipped"
+  asked "bazel test"
+}
+
+test_help_needs_no_build() {
+  run 0 --help
+  says "compare"
+  run 0 build --help
+  says "Example"
+  run 0 test --help
+  says "Example"
+  not_asked "."
+}
+
+for current in $(compgen -A function test_); do
+  set_up_world
+  $current
+done
+[ $failures = 0 ] || { echo "$failures failed"; exit 1; }

@@ -1,0 +1,78 @@
+#include "worker/torch/gpu_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+DeviceWish Wish(const char* text) {
+  const auto wish = ParseDevice(text);
+  EXPECT_TRUE(wish.ok()) << wish.status();
+  return *wish;
+}
+
+TEST(ParseDevice, KnowsTheForms) {
+  EXPECT_EQ(Wish("auto").kind, DeviceWish::Kind::kAuto);
+  EXPECT_EQ(Wish("cpu").kind, DeviceWish::Kind::kCpu);
+  EXPECT_EQ(Wish("cuda").kind, DeviceWish::Kind::kCuda);
+  EXPECT_EQ(Wish("cuda").index, -1);
+  EXPECT_EQ(Wish("cuda:3").index, 3);
+}
+
+TEST(ParseDevice, NamesWhatItDoesNotKnow) {
+  for (const char* text : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda1", ""}) {
+    const absl::Status status = ParseDevice(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("--device"), HasSubstr("cuda:INDEX")));
+  }
+}
+
+TEST(PlaceOnHost, CountsTheWorkersOfTheHostAlone) {
+  proto::Welcome job;
+  for (const char* host : {"a", "b", "a", "b", "a"}) {
+    job.add_workers()->set_host(host);
+    job.mutable_workers()->rbegin()->set_rank(job.workers_size() - 1);
+  }
+  EXPECT_EQ(PlaceOnHost(job, 4).index, 2);
+  EXPECT_EQ(PlaceOnHost(job, 4).count, 3);
+  EXPECT_EQ(PlaceOnHost(job, 1).index, 0);
+  EXPECT_EQ(PlaceOnHost(job, 3).index, 1);
+}
+
+TEST(ChooseGpu, TakesThePlaceUnlessTheUserSays) {
+  EXPECT_EQ(*ChooseGpu(Wish("auto"), {1, 2}, 2, false), 1);
+  EXPECT_EQ(*ChooseGpu(Wish("cuda:0"), {1, 2}, 2, false), 0);
+}
+
+TEST(ChooseGpu, RefusesMoreWorkersThanGpus) {
+  const absl::Status status =
+      ChooseGpu(Wish("cuda"), {2, 3}, 2, false).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("3 workers"), HasSubstr("2 GPUs"),
+                    HasSubstr("--allow-shared-gpu")));
+  EXPECT_EQ(*ChooseGpu(Wish("cuda"), {2, 3}, 2, true), 0);
+}
+
+TEST(ChooseGpu, RefusesAnIndexThatIsNotThere) {
+  const absl::Status status =
+      ChooseGpu(Wish("cuda:2"), {0, 1}, 2, true).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--device=cuda:2"), HasSubstr("2 GPUs")));
+}
+
+TEST(CheckNotShared, NamesBothWorkersAndTheGpu) {
+  const std::vector<std::string> gpus = {"host a, 01", "host b, 01",
+                                         "host a, 01"};
+  EXPECT_THAT(std::string(CheckNotShared(gpus, false).message()),
+              AllOf(HasSubstr("workers 0 and 2"), HasSubstr("host a, 01")));
+  EXPECT_TRUE(CheckNotShared(gpus, true).ok());
+  EXPECT_TRUE(CheckNotShared({"host a, 01", "host b, 01"}, false).ok());
+}
+
+}  // namespace
+}  // namespace psring

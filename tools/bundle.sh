@@ -1,0 +1,59 @@
+# Sourced by ./psring: packs the programs for hosts that cannot build them.
+
+# Comes from the host: libtorch and CUDA, which are large and the host's choice,
+# and the C library, which cannot be brought along.
+LEFT_OUT='^lib(torch|c10|caffe2|shm|gomp|mkl|cud|cublas|cusparse|cusolver|cufft|curand|nccl|nv|c\.|m\.|dl\.|rt\.|pthread\.|resolv\.|util\.|anl\.)|^ld-linux'
+
+bundle_usage() {
+  cat << END
+Usage: ./psring bundle [FILE]
+
+Builds, and packs the programs with the libraries that they need (not libtorch's,
+not CUDA's) into FILE (psring-bundle.tar.gz), for any x86-64 Linux with glibc
+2.36 or newer, which then needs neither Bazel nor root:
+
+  tar xf psring-bundle.tar.gz && psring-bundle/psring doctor
+
+libtorch is that of \$PSRING_TORCH (a directory with lib/) or of the active
+python3's torch: of the version that the programs were built with.
+END
+}
+
+# The libraries that the program at $1 is linked to: name and file, one a line.
+libraries_of() {
+  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' |
+    grep -vE "$LEFT_OUT"
+}
+
+# pack BIN FILE: BIN holds cli/psring, ps/ps, ...
+pack() {
+  local bin=$1 file=$2 work to program name library
+  work=$(mktemp -d)
+  to=$work/psring-bundle
+  mkdir -p "$to/lib"
+  for program in cli/psring ps/ps worker/worker lab/bench/rank; do
+    install -D -m 755 "$bin/$program" "$to/bin/$program"
+    strip "$to/bin/$program"
+    libraries_of "$bin/$program" | while read -r name library; do
+      install -m 644 "$library" "$to/lib/$name"
+    done
+  done
+  "$bin/worker/worker" --version > "$to/libtorch-version"
+  install -m 644 "$root/LICENSE" "$to/"
+  install -m 755 "$root/tools/bundled_psring.sh" "$to/psring"
+  tar -C "$work" -czf "$file.part" psring-bundle
+  mv "$file.part" "$file"
+  rm -rf "$work"
+}
+
+bundle_command() {
+  case "${1:-}" in
+    -h | --help) bundle_usage; return ;;
+    -*) say "unknown flag $1; see ./psring bundle --help"; exit 2 ;;
+  esac
+  local file=${1:-psring-bundle.tar.gz}
+  choose_torch
+  is_built || build
+  pack "$root/bazel-bin" "$file"
+  say "wrote $file ($(du -h "$file" | cut -f1))"
+}

@@ -1,0 +1,70 @@
+# Sourced by ./psring: runs the tests and counts their cases.
+
+# The sanitizers' share; libtorch is not built for them.
+SANITIZED="//tests/common/... //tests/ps/... //tests/ring/..."
+
+test_usage() {
+  cat << END
+Usage: ./psring test [--quick] [BAZEL FLAGS]
+
+Runs all tests; then those of common, ps and ring once with the address and
+undefined-behaviour sanitizers and once with the thread sanitizer, which --quick
+leaves out. The last line counts: N passed, N failed.
+
+Example: ./psring test --quick --test_filter='Layout.*'
+END
+}
+
+# Tests read checkpoints with these packages, and are skipped where no python
+# has them.
+PYTHON_PACKAGES="safetensors numpy"
+
+has_python_packages() {
+  "$1" -c 'import numpy, safetensors' > /dev/null 2>&1
+}
+
+set_up_python_packages() {
+  local python=$root/.venv/bin/python3
+  if has_python_packages "$python" || has_python_packages python3; then return; fi
+  if [ "$may_install" = yes ] && python3 -c 'import ensurepip, venv' 2> /dev/null; then
+    say "installs $PYTHON_PACKAGES into $root/.venv (log: $state/setup.log)"
+    if { [ -x "$python" ] || logged python3 -m venv "$root/.venv"; } &&
+      logged "$python" -m pip install $PYTHON_PACKAGES; then
+      return
+    fi
+  fi
+  say "no python has $PYTHON_PACKAGES: tests that read checkpoints with them are skipped"
+}
+
+# run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json.
+run_tests() {
+  local name=$1 code=0
+  shift
+  say "tests: $name"
+  rm -f "$state/test-$name.json"
+  run_bazel test --keep_going --build_event_json_file="$state/test-$name.json" \
+    "$@" || code=$?
+  records+=("$state/test-$name.json=$code")
+}
+
+test_command() {
+  case "${1:-}" in -h | --help) test_usage; return ;; esac
+  local quick=no sanitizer records=()
+  if [ "${1:-}" = --quick ]; then
+    quick=yes
+    shift
+  fi
+  choose_torch
+  set_up
+  mkdir -p "$state"
+  set_up_python_packages
+  run_tests default "$@" //...
+  if [ $quick = no ]; then
+    for sanitizer in asan tsan; do
+      # Their outputs must not hide the programs in bazel-bin.
+      run_tests $sanitizer --config=$sanitizer --symlink_prefix="$state/$sanitizer-" \
+        --build_tests_only --define=cuda=no --test_tag_filters=-no-sanitizer "$@" $SANITIZED
+    done
+  fi
+  python3 "$root/tools/count_tests.py" "${records[@]}"
+}

@@ -1,0 +1,56 @@
+#include "worker/data/load_dataset.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "worker/data/cifar10_dataset.h"
+#include "worker/data/digits_dataset.h"
+#include "worker/data/idx_dataset.h"
+#include "worker/torch/torch_error.h"
+
+namespace psring {
+namespace {
+
+constexpr char kKnown[] =
+    "mnist:DIR, cifar10:DIR, digits[:train=N,test=M,seed=S]";
+
+absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
+                                       absl::string_view rest) {
+  if (name == "digits") {
+    auto options = ParseDigitsOptions(rest);
+    if (!options.ok()) return options.status();
+    return DrawDigits(*options);
+  }
+  const bool mnist = name == "mnist";
+  if (!mnist && name != "cifar10") {
+    return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
+  }
+  if (rest.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("names no folder. Write ", name, ":DIR"));
+  }
+  const std::string folder(rest);
+  return mnist ? LoadIdx(folder) : LoadCifar10(folder);
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(spec, absl::MaxSplits(':', 1));
+  absl::StatusOr<DatasetPair> loaded;
+  try {
+    loaded = LoadByName(parts.first, parts.second);
+  } catch (const std::exception& error) {
+    loaded = TorchError(error);
+  }
+  if (loaded.ok()) return loaded;
+  return absl::Status(
+      loaded.status().code(),
+      absl::StrCat("data set '", spec, "': ", loaded.status().message()));
+}
+
+}  // namespace psring

@@ -1,0 +1,19 @@
+// From the text of --data to a data set.
+#ifndef PSRING_WORKER_DATA_LOAD_DATASET_H_
+#define PSRING_WORKER_DATA_LOAD_DATASET_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/data/dataset.h"
+
+namespace psring {
+
+// mnist:DIR (IDX files; Fashion-MNIST too), cifar10:DIR (binary version), or
+// digits[:train=N,test=M,seed=S] (embedded; 8000, 2000, 0). An error names the
+// spec's part or the file at fault; that of an unknown spec lists the known.
+// What libtorch throws, such as for want of memory, becomes INTERNAL. Blocks.
+absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_DATA_LOAD_DATASET_H_

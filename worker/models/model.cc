@@ -1,0 +1,62 @@
+#include "worker/models/model.h"
+
+#include <torch/utils.h>
+
+#include <exception>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "worker/models/lenet.h"
+#include "worker/models/mlp.h"
+#include "worker/models/resnet.h"
+#include "worker/torch/torch_error.h"
+
+namespace psring {
+namespace {
+
+using Created = absl::StatusOr<std::shared_ptr<Classifier>>;
+
+constexpr char kKnown[] =
+    "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, "
+    "resnet50";
+
+absl::Status CheckShape(const ImageShape& shape) {
+  if (shape.channels >= 1 && shape.height >= 1 && shape.width >= 1 &&
+      shape.num_classes >= 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot work on images of ", shape.channels, "x", shape.height, "x",
+      shape.width, " in ", shape.num_classes, " classes"));
+}
+
+Created CreateByName(absl::string_view spec, const ImageShape& shape) {
+  if (absl::Status status = CheckShape(shape); !status.ok()) return status;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(spec, absl::MaxSplits(':', 1));
+  if (parts.first == "mlp") return CreateMlp(parts.second, shape);
+  if (spec == "lenet") return CreateLeNet(shape);
+  if (spec == "resnet18") return CreateResNet(ResNetDepth::k18, shape);
+  if (spec == "resnet50") return CreateResNet(ResNetDepth::k50, shape);
+  return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
+}
+
+}  // namespace
+
+Created CreateModel(absl::string_view spec, const ImageShape& shape,
+                    uint64_t seed) {
+  Created model;
+  try {
+    torch::manual_seed(seed);
+    model = CreateByName(spec, shape);
+  } catch (const std::exception& error) {
+    model = TorchError(error);
+  }
+  if (model.ok()) return model;
+  return absl::Status(
+      model.status().code(),
+      absl::StrCat("model '", spec, "': ", model.status().message()));
+}
+
+}  // namespace psring

@@ -1,0 +1,26 @@
+// From the text of --model to a model.
+#ifndef PSRING_WORKER_MODELS_MODEL_H_
+#define PSRING_WORKER_MODELS_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/data/image_shape.h"
+#include "worker/models/classifier.h"
+
+namespace psring {
+
+// `lenet`, `mlp:784-2048-2048-10` (any sizes), `resnet18` or `resnet50`, on the
+// CPU, in training mode. Seeds libtorch's default generator and draws the first
+// weights from it: the same seed, the same weights in every process of a host
+// type. An error names the part of the spec at fault; that of an unknown spec
+// lists the known. What libtorch throws becomes INTERNAL.
+absl::StatusOr<std::shared_ptr<Classifier>> CreateModel(absl::string_view spec,
+                                                        const ImageShape& shape,
+                                                        uint64_t seed);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_MODELS_MODEL_H_

@@ -1,0 +1,71 @@
+#include "worker/torch/gpu_choice.h"
+
+#include <map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace psring {
+namespace {
+
+constexpr char kRemedy[] =
+    "Start fewer workers, or let them share with --allow-shared-gpu (slow: for "
+    "trying things out)";
+
+}  // namespace
+
+absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text) {
+  using Kind = DeviceWish::Kind;
+  if (text == "auto") return DeviceWish{Kind::kAuto};
+  if (text == "cpu") return DeviceWish{Kind::kCpu};
+  if (text == "cuda") return DeviceWish{Kind::kCuda};
+  DeviceWish wish = {Kind::kCuda};
+  absl::string_view index = text;
+  if (absl::ConsumePrefix(&index, "cuda:") &&
+      absl::SimpleAtoi(index, &wish.index) && wish.index >= 0) {
+    return wish;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--device: \"", text, "\" is none of auto, cpu, cuda, cuda:INDEX"));
+}
+
+LocalPlace PlaceOnHost(const proto::Welcome& job, int rank) {
+  LocalPlace place = {0, 0};
+  for (const proto::Process& worker : job.workers()) {
+    if (worker.host() != job.workers(rank).host()) continue;
+    if (worker.rank() < rank) ++place.index;
+    ++place.count;
+  }
+  return place;
+}
+
+absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
+                              int num_gpus, bool may_share) {
+  if (wish.index >= num_gpus) {
+    return absl::InvalidArgumentError(absl::StrCat("--device=cuda:", wish.index,
+                                                   ": this host has ", num_gpus,
+                                                   " GPUs, numbered from 0"));
+  }
+  if (wish.index >= 0) return wish.index;
+  if (place.index < num_gpus) return place.index;
+  if (may_share) return place.index % num_gpus;
+  return absl::InvalidArgumentError(
+      absl::StrCat(place.count, " workers on a host with ", num_gpus,
+                   num_gpus == 1 ? " GPU. " : " GPUs. ", kRemedy));
+}
+
+absl::Status CheckNotShared(const std::vector<std::string>& gpus,
+                            bool may_share) {
+  std::map<std::string, size_t> owners;
+  for (size_t rank = 0; rank < gpus.size() && !may_share; ++rank) {
+    const auto [owner, fresh] = owners.insert({gpus[rank], rank});
+    if (fresh) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("workers ", owner->second, " and ", rank,
+                     " have the same GPU, ", gpus[rank], ". ", kRemedy));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace psring

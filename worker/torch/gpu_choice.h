@@ -1,0 +1,46 @@
+// Which GPU a worker computes on: pure decisions.
+#ifndef PSRING_WORKER_TORCH_GPU_CHOICE_H_
+#define PSRING_WORKER_TORCH_GPU_CHOICE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// --device
+struct DeviceWish {
+  enum class Kind { kAuto, kCpu, kCuda };
+
+  Kind kind = Kind::kAuto;
+  int index = -1;  // of kCuda; -1: by the worker's place on its host
+};
+
+// "auto", "cpu", "cuda", "cuda:1".
+absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text);
+
+// The place of worker `rank` among the workers of its host, and their number.
+struct LocalPlace {
+  int index = 0;
+  int count = 1;
+};
+LocalPlace PlaceOnHost(const proto::Welcome& job, int rank);
+
+// The GPU of a worker at that place of a host that has `num_gpus`: the index it
+// wished for, else its place. INVALID_ARGUMENT where workers outnumber GPUs and
+// `may_share` is false; with it they take turns.
+absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
+                              int num_gpus, bool may_share);
+
+// `gpus[r]` names the GPU of worker r, on all hosts. INVALID_ARGUMENT names two
+// workers with the same one, unless `may_share`.
+absl::Status CheckNotShared(const std::vector<std::string>& gpus,
+                            bool may_share);
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_TORCH_GPU_CHOICE_H_

@@ -1,0 +1,27 @@
+#include "worker/torch/torch_device.h"
+
+#include <torch/cuda.h>
+#include <torch/version.h>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/device.h"
+
+namespace psring {
+
+absl::StatusOr<bool> WantsGpu(const DeviceWish& wish) {
+  if (wish.kind == DeviceWish::Kind::kCpu) return false;
+  absl::Status status = ListCudaDevices().status();
+  if (status.ok() && !torch::cuda::is_available()) {
+    status = absl::FailedPreconditionError(absl::StrCat(
+        "libtorch ", TORCH_VERSION,
+        " has no CUDA: build psring with, or point LD_LIBRARY_PATH at, a "
+        "libtorch of this version that was built for CUDA"));
+  }
+  if (status.ok()) return true;
+  if (wish.kind == DeviceWish::Kind::kAuto) return false;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("--device=cuda: ", std::string(status.message())));
+}
+
+}  // namespace psring
