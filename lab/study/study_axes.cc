@@ -147,7 +147,7 @@ std::vector<Point> AllRuns(const AxisValues& values) {
       point.push_back(values[i][odometer[i]]);
     }
     if (absl::StartsWith(ValueOf(point, "mode"), "ring")) {
-      point[AxisIndex("servers")] = kAny;
+      point[AxisIndex("servers")] = std::string(kAny);
     }
     if (seen.insert(point).second) runs.push_back(std::move(point));
     size_t wheel = 0;
