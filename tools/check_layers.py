@@ -80,9 +80,10 @@ class Build:
             "cc_proto": cc_proto, "cuda_library": cuda_library, "alias": alias,
             "package_group": package_group,
             "select": lambda choices: list(choices.values()),
+            "LIGHT_COPTS": [],
         }
         for name in ("config_setting", "exports_files", "filegroup", "genrule",
-                     "glob", "load", "package", "sh_test"):
+                     "glob", "load", "package", "precompiled_header", "sh_test"):
             names[name] = nothing
         exec(compile(text, package + "/BUILD", "exec"), dict(names, __builtins__={}))
 
