@@ -40,10 +40,6 @@ absl::Status StagedExchange::Prepare() {
     if (!created.ok()) return created.status();
     *event = *created;
   }
-  inner_->OnParameters([this](Range range) {
-    failure_.Update(Return(range));
-    returned_ranges_.push_back(range);
-  });
   return absl::OkStatus();
 }
 
@@ -54,9 +50,15 @@ StagedExchange::~StagedExchange() {
 }
 
 absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
+                                  ParametersArrived arrived,
                                   absl::Time deadline) {
   returned_ranges_.clear();
-  if (absl::Status s = inner_->Join(std::move(slots), deadline); !s.ok()) {
+  const auto send_on = [this](Range range) {
+    failure_.Update(Return(range));
+    returned_ranges_.push_back(range);
+  };
+  if (absl::Status s = inner().Join(std::move(slots), send_on, deadline);
+      !s.ok()) {
     return s;
   }
   return FinishReturn();
@@ -90,10 +92,10 @@ absl::Status StagedExchange::Finish(absl::Time deadline) {
                                        std::string(status.message())));
     }
     leaving.End();
-    if (absl::Status s = inner_->Submit(bucket); !s.ok()) return s;
+    if (absl::Status s = inner().Submit(bucket); !s.ok()) return s;
   }
   returned_ranges_.clear();
-  if (absl::Status s = inner_->Finish(deadline); !s.ok()) return s;
+  if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;
   return FinishReturn();
 }
 
@@ -125,23 +127,8 @@ absl::Status StagedExchange::FinishReturn() {
 
 absl::Status StagedExchange::Synchronise(absl::Time deadline) {
   returned_ranges_.clear();
-  if (absl::Status s = inner_->Synchronise(deadline); !s.ok()) return s;
+  if (absl::Status s = inner().Synchronise(deadline); !s.ok()) return s;
   return FinishReturn();
-}
-
-absl::Status StagedExchange::SumOverWorkers(absl::Span<double> values,
-                                            absl::Time deadline) {
-  return inner_->SumOverWorkers(values, deadline);
-}
-
-absl::Status StagedExchange::SaveState(const std::string& directory,
-                                       absl::Time deadline) {
-  return inner_->SaveState(directory, deadline);
-}
-
-absl::Status StagedExchange::CheckSaveDirectory(const std::string& directory,
-                                                absl::Time deadline) {
-  return inner_->CheckSaveDirectory(directory, deadline);
 }
 
 }  // namespace psring

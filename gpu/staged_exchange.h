@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/exchange/gradient_exchange.h"
+#include "common/exchange/forwarding_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
@@ -26,7 +26,7 @@
 
 namespace psring {
 
-class StagedExchange : public GradientExchange {
+class StagedExchange : public ForwardingExchange {
  public:
   // Page-locks `host`, which `inner` works on. All references outlive the
   // exchange. `track`: the trainer's, or null. RESOURCE_EXHAUSTED as
@@ -37,35 +37,25 @@ class StagedExchange : public GradientExchange {
       Track* track = nullptr);
   ~StagedExchange() override;
 
-  absl::Status Join(std::vector<FlatBuffer> slots,
+  using GradientExchange::Join;
+  // The inner exchange tells this one of what is new; `arrived` is not called.
+  absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     absl::Time deadline) override;
   // On the thread that runs backward: that is not the trainer's.
   absl::Status Submit(int bucket) override;
   // The parameters hold the new step for whatever the compute stream gets from
   // now on.
   absl::Status Finish(absl::Time deadline) override;
-  int64_t step() const override { return inner_->step(); }
   absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SumOverWorkers(absl::Span<double> values,
-                              absl::Time deadline) override;
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override;
-  absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override;
-  int64_t bytes_sent() const override { return inner_->bytes_sent(); }
-  int64_t bytes_received() const override { return inner_->bytes_received(); }
-  int64_t gradient_bytes_sent() const override {
-    return inner_->gradient_bytes_sent();
-  }
 
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,
                  std::unique_ptr<GradientExchange> inner,
                  const Cancellation& cancellation, Track* track)
-      : device_(device),
+      : ForwardingExchange(std::move(inner)),
+        device_(device),
         model_(model),
         host_(host),
-        inner_(std::move(inner)),
         cancellation_(cancellation),
         track_(track) {}
 
@@ -78,7 +68,6 @@ class StagedExchange : public GradientExchange {
   Device& device_;
   DeviceModel& model_;
   FlatModel& host_;
-  const std::unique_ptr<GradientExchange> inner_;
   const Cancellation& cancellation_;
   Track* const track_;
   std::vector<void*> registered_;

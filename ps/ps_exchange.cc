@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/optim/job_plan.h"
+#include "common/optim/sync_policy.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -84,7 +85,8 @@ absl::Status PsExchange::SendInit(Link& link, int slot,
 }
 
 absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
-                              absl::Time deadline) {
+                              ParametersArrived arrived, absl::Time deadline) {
+  arrived_ = std::move(arrived);
   const bool first = member_.job().rank() == 0;
   for (Link& link : links_) {
     for (size_t slot = 0; first && slot <= slots.size(); ++slot) {
@@ -155,7 +157,7 @@ absl::Status PsExchange::Synchronise(absl::Time deadline) {
     return all.status();
   }
   const proto::JobSpec& spec = member_.job().spec();
-  if (spec.sync() == proto::BSP && spec.backup_workers() == 0) {
+  if (PolicyOf(spec).barrier && spec.backup_workers() == 0) {
     return absl::OkStatus();
   }
   if (absl::Status s = PullAll("all parameters", deadline); !s.ok()) return s;
@@ -237,7 +239,7 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
 absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
   std::vector<int> fds = {cancellation_.fd()};
   if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
-  std::vector<bool> told(links_.size(), on_parameters_ == nullptr);
+  std::vector<bool> told(links_.size(), arrived_ == nullptr);
   TimelineSpan span(track_, "await",
                     {.step = awaited_step_, .peer_role = "ps"});
   while (true) {
@@ -256,7 +258,7 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
       }
       if (!told[i] && link.due() == 0) {
         told[i] = true;
-        on_parameters_(link.place.range);
+        arrived_(link.place.range);
       }
       due += link.due();
       // The last one to be named is the one that was waited for longest.
@@ -335,27 +337,6 @@ absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
   return absl::OkStatus();
 }
 
-absl::Status PsExchange::SumOverWorkers(absl::Span<double> values,
-                                        absl::Time deadline) {
-  const std::string mine(reinterpret_cast<const char*>(values.data()),
-                         values.size() * sizeof(double));
-  auto all = member_.Gather(absl::StrCat("sum ", gathers_++), mine, deadline);
-  if (!all.ok()) return all.status();
-  for (double& value : values) value = 0.0;
-  for (const std::string& theirs : *all) {
-    if (theirs.size() != mine.size()) {
-      return absl::InvalidArgumentError(
-          "workers sum different numbers of values");
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      double value;
-      std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
-      values[i] += value;
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
                                    const std::string& text,
                                    absl::Time deadline) {
@@ -383,16 +364,13 @@ absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
   return SendToAll(WireHeader::PROBE_DIR, directory, deadline);
 }
 
-int64_t PsExchange::bytes_sent() const {
-  int64_t total = 0;
-  for (const Socket* socket : sockets_) total += socket->bytes_sent();
-  return total;
-}
-
-int64_t PsExchange::bytes_received() const {
-  int64_t total = 0;
-  for (const Socket* socket : sockets_) total += socket->bytes_received();
-  return total;
+Traffic PsExchange::traffic() const {
+  Traffic traffic{.sent = 0, .received = 0, .gradients_sent = gradient_bytes_};
+  for (const Socket* socket : sockets_) {
+    traffic.sent += socket->bytes_sent();
+    traffic.received += socket->bytes_received();
+  }
+  return traffic;
 }
 
 }  // namespace psring

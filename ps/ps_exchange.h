@@ -15,7 +15,6 @@
 #define PSRING_PS_PS_EXCHANGE_H_
 
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,25 +43,20 @@ class PsExchange : public GradientExchange {
       Context& context, const Cancellation& cancellation, Member& member,
       FlatModel& model, Track* track = nullptr);
 
-  absl::Status Join(std::vector<FlatBuffer> slots,
+  using GradientExchange::Join;
+  // `arrived` is told of a shard's range when the shard has answered for all of
+  // it.
+  absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   absl::Status Finish(absl::Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SumOverWorkers(absl::Span<double> values,
-                              absl::Time deadline) override;
   absl::Status SaveState(const std::string& directory,
                          absl::Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   absl::Time deadline) override;
-  // Tells of a shard's range when the shard has answered for all of it.
-  void OnParameters(std::function<void(Range)> arrived) override {
-    on_parameters_ = std::move(arrived);
-  }
-  int64_t bytes_sent() const override;
-  int64_t bytes_received() const override;
-  int64_t gradient_bytes_sent() const override { return gradient_bytes_; }
+  Traffic traffic() const override;
 
  private:
   struct Link {
@@ -117,7 +111,7 @@ class PsExchange : public GradientExchange {
   Track* const track_;
   std::vector<Link> links_;
   std::vector<Socket*> sockets_;
-  std::function<void(Range)> on_parameters_;
+  ParametersArrived arrived_;
   absl::Time last_submit_ = absl::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/membership.h"
-#include "common/optim/job_plan.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 
@@ -24,23 +24,21 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
     : parts_(parts),
       options_(options),
       spec_(parts.job.spec()),
-      bsp_(spec_.sync() == proto::BSP),
+      barrier_(PolicyOf(spec_).barrier),
       rule_(spec_, parts.job.workers_size(), parts.layout, parts.pieces,
             parts.shard),
       late_gradients_(parts.job.workers_size(), 0) {
   const int num_workers = parts.job.workers_size();
-  const StepGate gate(spec_.sync(), spec_.staleness(), num_workers,
-                      FirstExchange(spec_), spec_.backup_workers());
   for (int i = 0; i < parts.pieces.size(); ++i) {
-    states_.push_back(
-        {i, parts.pieces[i], gate, std::vector<Push>(num_workers)});
+    states_.push_back({i, parts.pieces[i], MakeStepGate(spec_, num_workers),
+                       std::vector<Push>(num_workers)});
   }
 }
 
 absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
                                 Push push) {
   PieceState& state = states_[piece];
-  if (options_.replay == nullptr || step < state.gate.clock(worker)) {
+  if (options_.replay == nullptr || step < state.gate->clock(worker)) {
     return Take(state, worker, step, std::move(push));
   }
   return HoldBack(state, {worker, step}, std::move(push));
@@ -82,7 +80,7 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
           Take(state, turn.worker, turn.step, std::move((*next)->push));
       if (!taken.ok()) return taken;
     }
-    if (state.gate.anyone_waiting()) StartWaiting(state);
+    if (state.gate->anyone_waiting()) StartWaiting(state);
     if (options_.replay->holds_any(state.index)) StartWaiting(state);
   }
 }
@@ -102,7 +100,7 @@ void ShardSteps::TakePull(PieceState& state, int worker,
 
 absl::Status ShardSteps::Take(PieceState& state, int worker, int64_t step,
                               Push push) {
-  const StepGate::Verdict verdict = state.gate.OnPush(worker, step);
+  const StepGate::Verdict verdict = state.gate->OnPush(worker, step);
   const bool taken = verdict == StepGate::Verdict::kAccept ||
                      verdict == StepGate::Verdict::kLate;
   if (taken && options_.record != nullptr) {
@@ -116,7 +114,7 @@ absl::Status ShardSteps::Take(PieceState& state, int worker, int64_t step,
     case StepGate::Verdict::kRepeat:
       // It has counted; if its answer has gone, it may have been lost. Nothing
       // is lost in an arena.
-      if (!state.gate.waiting(worker) && !push.in_arena) {
+      if (!state.gate->waiting(worker) && !push.in_arena) {
         ReplyParameters(state, push.peer, worker, step);
       }
       return absl::OkStatus();
@@ -131,21 +129,21 @@ absl::Status ShardSteps::Take(PieceState& state, int worker, int64_t step,
   if (options_.on_step && step > step_) options_.on_step(step_ = step);
   state.pushes[worker] = std::move(push);
   StartWaiting(state);
-  if (!bsp_) ApplyOne(state, worker, step);
+  if (!barrier_) ApplyOne(state, worker, step);
   ReleaseWorkers(state);
   return absl::OkStatus();
 }
 
 void ShardSteps::ReleaseWorkers(PieceState& state) {
   while (true) {
-    const std::vector<int> released = state.gate.Release();
+    const std::vector<int> released = state.gate->Release();
     if (released.empty()) return;
-    if (bsp_) ApplyStep(state, released);
-    for (int w : released) Answer(state, w, /*in_place=*/bsp_);
-    for (int w : state.gate.ReleaseLate()) AnswerLate(state, w);
+    if (barrier_) ApplyStep(state, released);
+    for (int w : released) Answer(state, w, /*in_place=*/barrier_);
+    for (int w : state.gate->ReleaseLate()) AnswerLate(state, w);
     // Whoever stays behind has been waiting since now at the latest.
     state.waiting_since =
-        state.gate.anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
+        state.gate->anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
   }
 }
 
@@ -166,7 +164,7 @@ void ShardSteps::ApplyStep(PieceState& state, const std::vector<int>& workers) {
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(parts_.host.parameters(w, state.piece.range.begin));
   }
-  const int64_t step = state.gate.clock(workers[0]) - 1;
+  const int64_t step = state.gate->clock(workers[0]) - 1;
   TimelineSpan span(parts_.track, "update", ArgsOf(-1, step, state.piece));
   rule_.ApplyMean(state.index, step, contributions, copies);
   span.End();
@@ -184,10 +182,10 @@ void ShardSteps::AnswerLate(PieceState& state, int worker) {
 // in its arena already.
 void ShardSteps::Answer(PieceState& state, int worker, bool in_place) {
   TimelineSpan span(parts_.track, "answer",
-                    ArgsOf(worker, state.gate.clock(worker) - 1, state.piece));
+                    ArgsOf(worker, state.gate->clock(worker) - 1, state.piece));
   const Push& push = state.pushes[worker];
   if (!push.in_arena) {
-    ReplyParameters(state, push.peer, worker, state.gate.clock(worker) - 1);
+    ReplyParameters(state, push.peer, worker, state.gate->clock(worker) - 1);
     return;
   }
   rule_.OnRead(state.index, worker);
@@ -197,7 +195,7 @@ void ShardSteps::Answer(PieceState& state, int worker, bool in_place) {
                 parts_.shard.parameters(range.begin),
                 range.size() * sizeof(float));
   }
-  parts_.host.Answer(worker, state.gate.next_step(worker));
+  parts_.host.Answer(worker, state.gate->next_step(worker));
 }
 
 void ShardSteps::ReplyParameters(PieceState& state, const std::string& peer,
@@ -205,12 +203,13 @@ void ShardSteps::ReplyParameters(PieceState& state, const std::string& peer,
   rule_.OnRead(state.index, worker);
   const float* data = parts_.shard.parameters(state.piece.range.begin);
   const size_t bytes = state.piece.range.size() * sizeof(float);
-  // In bsp these parameters change only when every worker has pushed the next
-  // step, and a worker pushes only when all its answers are there: they can be
-  // sent from where they lie. Otherwise others may change them at once.
+  // Behind a barrier these parameters change only when every worker has pushed
+  // the next step, and a worker pushes only when all its answers are there:
+  // they can be sent from where they lie. Otherwise others may change them at
+  // once.
   parts_.replies.Parameters(
-      peer, state.piece, step, state.gate.next_step(worker),
-      bsp_ && spec_.backup_workers() == 0
+      peer, state.piece, step, state.gate->next_step(worker),
+      barrier_ && spec_.backup_workers() == 0
           ? Frame::Borrow(data, bytes)
           : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
 }
@@ -220,9 +219,9 @@ std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
   if (options_.replay != nullptr && options_.replay->holds_any(state.index)) {
     return options_.replay->awaited(state.index);
   }
-  const std::vector<int> workers = state.gate.Awaited();
+  const std::vector<int> workers = state.gate->Awaited();
   if (workers.empty()) return std::nullopt;
-  return UpdateTurn{workers.front(), state.gate.awaited_step()};
+  return UpdateTurn{workers.front(), state.gate->awaited_step()};
 }
 
 absl::Status ShardSteps::CheckDeadlines(
@@ -232,7 +231,7 @@ absl::Status ShardSteps::CheckDeadlines(
     const std::optional<UpdateTurn> awaited = AwaitedOf(state);
     if (!awaited.has_value()) {  // workers skip steps that nobody has closed
       return absl::InternalError(absl::StrCat(
-          "all workers have left out step ", state.gate.awaited_step(),
+          "all workers have left out step ", state.gate->awaited_step(),
           " of bucket ", state.piece.bucket));
     }
     const int worker = awaited->worker;

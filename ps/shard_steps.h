@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,7 +92,7 @@ class ShardSteps {
   struct PieceState {
     int index;  // in the table
     Piece piece;
-    StepGate gate;
+    std::unique_ptr<StepGate> gate;
     std::vector<Push> pushes;  // the last of each worker
     absl::Time waiting_since = absl::InfiniteFuture();
   };
@@ -114,7 +115,7 @@ class ShardSteps {
   const ShardStepsParts parts_;
   const ShardStepsOptions options_;
   const proto::JobSpec& spec_;
-  const bool bsp_;
+  const bool barrier_;
 
   std::vector<PieceState> states_;  // by piece
   UpdateRule rule_;

@@ -1,64 +1,11 @@
 #include "ps/step_gate.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "common/optim/job_plan.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
-
-StepGate::StepGate(proto::Sync sync, int64_t staleness, int num_workers,
-                   int64_t first_step, int backup_workers)
-    : bsp_(sync == proto::BSP),
-      bound_(sync == proto::SSP ? staleness
-                                : std::numeric_limits<int64_t>::max()),
-      may_skip_(bsp_ && backup_workers > 0),
-      needed_(static_cast<size_t>(std::max(num_workers - backup_workers, 1))),
-      open_(first_step),
-      clocks_(num_workers, first_step),
-      waiting_(num_workers, false) {}
-
-StepGate::Verdict StepGate::OnPush(int worker, int64_t step) {
-  if (step < clocks_[worker]) return Verdict::kRepeat;
-  // A worker that waits has no business with the next step yet.
-  if (waiting_[worker] || (step > clocks_[worker] && !may_skip_)) {
-    return Verdict::kTooEarly;
-  }
-  clocks_[worker] = step + 1;
-  if (bsp_ && step < open_) return Verdict::kLate;
-  waiting_[worker] = true;
-  in_line_.push_back(worker);
-  return Verdict::kAccept;
-}
-
-std::vector<int> StepGate::Release() {
-  const int64_t slowest = bsp_ ? 0 : MinClock();
-  std::vector<int> released;
-  for (int w : in_line_) {
-    if (bsp_ && released.size() == needed_) break;
-    const bool goes_on =
-        bsp_ ? clocks_[w] == open_ + 1 : clocks_[w] - slowest <= bound_;
-    if (goes_on) released.push_back(w);
-  }
-  if (bsp_ && released.size() < needed_) return {};
-  if (bsp_) ++open_;
-  StopWaiting(released);
-  std::sort(released.begin(), released.end());
-  return released;
-}
-
-std::vector<int> StepGate::ReleaseLate() {
-  std::vector<int> late;
-  for (int w : in_line_) {
-    if (bsp_ && clocks_[w] <= open_) late.push_back(w);
-  }
-  StopWaiting(late);
-  std::sort(late.begin(), late.end());
-  return late;
-}
-
-void StepGate::StopWaiting(const std::vector<int>& workers) {
-  for (int w : workers) waiting_[w] = false;
-  std::erase_if(in_line_, [this](int w) { return !waiting_[w]; });
-}
 
 std::vector<int> StepGate::Awaited() const {
   const int64_t awaited = awaited_step();
@@ -69,8 +16,99 @@ std::vector<int> StepGate::Awaited() const {
   return workers;
 }
 
+StepGate::Verdict StepGate::CheckTurn(int worker, int64_t step,
+                                      bool may_skip) const {
+  if (step < clocks_[worker]) return Verdict::kRepeat;
+  // A worker that waits has no business with the next step yet.
+  if (waiting_[worker] || (step > clocks_[worker] && !may_skip)) {
+    return Verdict::kTooEarly;
+  }
+  return Verdict::kAccept;
+}
+
+void StepGate::StartWaiting(int worker, int64_t step) {
+  clocks_[worker] = step + 1;
+  waiting_[worker] = true;
+  in_line_.push_back(worker);
+}
+
+void StepGate::StopWaiting(const std::vector<int>& workers) {
+  for (int w : workers) waiting_[w] = false;
+  std::erase_if(in_line_, [this](int w) { return !waiting_[w]; });
+}
+
 int64_t StepGate::MinClock() const {
   return *std::min_element(clocks_.begin(), clocks_.end());
+}
+
+BarrierGate::BarrierGate(int num_workers, int64_t first_step,
+                         int backup_workers)
+    : StepGate(num_workers, first_step),
+      needed_(static_cast<size_t>(std::max(num_workers - backup_workers, 1))),
+      may_skip_(backup_workers > 0),
+      open_(first_step) {}
+
+StepGate::Verdict BarrierGate::OnPush(int worker, int64_t step) {
+  const Verdict verdict = CheckTurn(worker, step, may_skip_);
+  if (verdict != Verdict::kAccept) return verdict;
+  if (step < open_) {
+    SetClock(worker, step + 1);
+    return Verdict::kLate;
+  }
+  StartWaiting(worker, step);
+  return Verdict::kAccept;
+}
+
+std::vector<int> BarrierGate::Release() {
+  std::vector<int> released;
+  for (int w : in_line()) {
+    if (released.size() == needed_) break;
+    if (clock(w) == open_ + 1) released.push_back(w);
+  }
+  if (released.size() < needed_) return {};
+  ++open_;
+  StopWaiting(released);
+  std::sort(released.begin(), released.end());
+  return released;
+}
+
+std::vector<int> BarrierGate::ReleaseLate() {
+  std::vector<int> late;
+  for (int w : in_line()) {
+    if (clock(w) <= open_) late.push_back(w);
+  }
+  StopWaiting(late);
+  std::sort(late.begin(), late.end());
+  return late;
+}
+
+StepGate::Verdict BoundGate::OnPush(int worker, int64_t step) {
+  const Verdict verdict = CheckTurn(worker, step, /*may_skip=*/false);
+  if (verdict == Verdict::kAccept) StartWaiting(worker, step);
+  return verdict;
+}
+
+std::vector<int> BoundGate::Release() {
+  const int64_t slowest = MinClock();
+  std::vector<int> released;
+  for (int w : in_line()) {
+    if (clock(w) - slowest <= max_lead_) released.push_back(w);
+  }
+  StopWaiting(released);
+  std::sort(released.begin(), released.end());
+  return released;
+}
+
+std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,
+                                       int num_workers) {
+  const SyncPolicy& policy = PolicyOf(spec);
+  const int64_t first_step = FirstExchange(spec);
+  if (policy.barrier) {
+    return std::make_unique<BarrierGate>(num_workers, first_step,
+                                         spec.backup_workers());
+  }
+  return std::make_unique<BoundGate>(num_workers, first_step,
+                                     MaxLead(policy, spec.staleness()));
 }
 
 }  // namespace psring

@@ -1,28 +1,15 @@
-// When a worker that has pushed may go on: pure decisions, a gate a piece.
+// When a worker that has pushed may take its next step: pure decisions, a gate
+// a piece. Whatever the policy, the protocol between a gate and its shard is
+// the same: OnPush says what a gradient is worth, Release who need not wait any
+// more.
 //
 // Clocks as in Ho et al. 2013 (stale synchronous parallel): a worker's clock is
-// the number of steps that it has pushed. Gradients are applied as they come,
-// and a worker waits while its clock is more than the bound ahead of the
-// slowest worker's:
-//   ssp:k   bound k
-//   async   no bound
-// In bsp one step is open at a time, gathers gradients, and closes with them:
-//   bsp               when every worker's has come
-//   backup workers b  when the first N-b have come (Chen et al. 2016). A later
-//                     one is recognised by its step and dropped; its worker
-//                     gets the newest parameters and goes on with the step that
-//                     is open now.
-// Every piece closes with its own first N-b, as every variable does on Chen et
-// al.'s parameter servers: waiting until all pieces have agreed on a set would
-// cost a round between servers. So a worker may be late with some pieces of a
-// step only; what it goes on with is the furthest step that any piece has told
-// it (PsExchange). A piece that is not as far holds its gradient until then. No
-// step is left without its N-b: one that some piece has closed was pushed by
-// N-b workers, who push it to all pieces before they go on.
+// the number of steps that it has pushed.
 #ifndef PSRING_PS_STEP_GATE_H_
 #define PSRING_PS_STEP_GATE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "protos/cluster.pb.h"
@@ -38,51 +25,107 @@ class StepGate {
     kTooEarly,  // its worker has not pushed the step before
   };
 
-  // `staleness` matters in ssp only, `backup_workers`, fewer than the workers,
-  // in bsp only. Clocks start at `first_step`.
-  StepGate(proto::Sync sync, int64_t staleness, int num_workers,
-           int64_t first_step, int backup_workers = 0);
+  virtual ~StepGate() = default;
 
   // Worker `worker` has pushed `step`.
-  Verdict OnPush(int worker, int64_t step);
+  virtual Verdict OnPush(int worker, int64_t step) = 0;
 
   // The workers whose wait ends now, in rank order. Each accepted push is
-  // released exactly once. In bsp they are those whose gradients closed the
-  // step before next_step(); call it until it gives nobody, as the next step
-  // may be complete already.
-  std::vector<int> Release();
+  // released exactly once. Behind a barrier they are those whose gradients
+  // closed the step before next_step(); call it until it gives nobody, as the
+  // next step may be complete already.
+  virtual std::vector<int> Release() = 0;
 
-  // Of those that waited for the step to open, the ones that came too late for
-  // it all the same, in rank order: their gradients are dropped. Call it after
-  // each Release.
-  std::vector<int> ReleaseLate();
+  // Those that waited for the step to open and came too late for it all the
+  // same, in rank order: their gradients are dropped. Call it after each
+  // Release.
+  virtual std::vector<int> ReleaseLate() { return {}; }
+
+  // The step that a released worker takes next.
+  virtual int64_t next_step(int worker) const = 0;
+
+  // The step that the others wait for, and the workers that have yet to push
+  // it.
+  virtual int64_t awaited_step() const = 0;
+  std::vector<int> Awaited() const;
 
   // Is this worker's last push accepted but not released?
   bool waiting(int worker) const { return waiting_[worker]; }
   bool anyone_waiting() const { return !in_line_.empty(); }
   // One more than the last step that this worker has pushed.
   int64_t clock(int worker) const { return clocks_[worker]; }
-  // What a released worker goes on with: in bsp the step that is open.
-  int64_t next_step(int worker) const { return bsp_ ? open_ : clocks_[worker]; }
 
-  // The workers for whom the others wait, and the step that they have yet to
-  // push.
-  std::vector<int> Awaited() const;
-  int64_t awaited_step() const { return bsp_ ? open_ : MinClock(); }
+ protected:
+  StepGate(int num_workers, int64_t first_step)
+      : clocks_(num_workers, first_step), waiting_(num_workers, false) {}
 
- private:
-  int64_t MinClock() const;
+  // What every gate says to a push that is not the worker's next; kAccept:
+  // nothing speaks against it. `may_skip`: a worker may leave steps out.
+  Verdict CheckTurn(int worker, int64_t step, bool may_skip) const;
+  void StartWaiting(int worker, int64_t step);
   void StopWaiting(const std::vector<int>& workers);
 
-  bool bsp_;
-  int64_t bound_;  // not bsp
-  bool may_skip_;  // bsp with backup workers
-  size_t needed_;  // bsp
-  int64_t open_;   // bsp
+  // The workers that wait, in the order in which they came.
+  const std::vector<int>& in_line() const { return in_line_; }
+  int64_t MinClock() const;
+  void SetClock(int worker, int64_t clock) { clocks_[worker] = clock; }
+
+ private:
   std::vector<int64_t> clocks_;
   std::vector<bool> waiting_;
-  std::vector<int> in_line_;  // in the order in which they came
+  std::vector<int> in_line_;
 };
+
+// One step is open at a time, gathers gradients, and closes with them:
+//   bsp               when every worker's has come
+//   backup workers b  when the first N-b have come (Chen et al. 2016). A later
+//                     one is recognised by its step and dropped; its worker
+//                     gets the newest parameters and takes the step that is
+//                     open now.
+// Every piece closes with its own first N-b, as every variable does on Chen et
+// al.'s parameter servers: waiting until all pieces have agreed on a set would
+// cost a round between servers. So a worker may be late with some pieces of a
+// step only; the step that it takes next is the furthest that any piece has
+// told it (PsExchange). A piece that is not as far holds its gradient until
+// then. No step is left without its N-b: one that some piece has closed was
+// pushed by N-b workers, who push it to all pieces before their next one.
+class BarrierGate : public StepGate {
+ public:
+  // Steps count from `first_step`; fewer backup workers than workers.
+  BarrierGate(int num_workers, int64_t first_step, int backup_workers);
+
+  Verdict OnPush(int worker, int64_t step) override;
+  std::vector<int> Release() override;
+  std::vector<int> ReleaseLate() override;
+  int64_t next_step(int worker) const override { return open_; }
+  int64_t awaited_step() const override { return open_; }
+
+ private:
+  const size_t needed_;  // gradients that close a step
+  const bool may_skip_;
+  int64_t open_;
+};
+
+// Gradients are applied as they come, and a worker waits while its clock is
+// more than `max_lead` ahead of the slowest worker's (Ho et al. 2013; without a
+// bound, Dean et al. 2012).
+class BoundGate : public StepGate {
+ public:
+  BoundGate(int num_workers, int64_t first_step, int64_t max_lead)
+      : StepGate(num_workers, first_step), max_lead_(max_lead) {}
+
+  Verdict OnPush(int worker, int64_t step) override;
+  std::vector<int> Release() override;
+  int64_t next_step(int worker) const override { return clock(worker); }
+  int64_t awaited_step() const override { return MinClock(); }
+
+ private:
+  const int64_t max_lead_;
+};
+
+// The gate of the job's consistency policy.
+std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,
+                                       int num_workers);
 
 }  // namespace psring
 

@@ -1,5 +1,7 @@
 #include "ps/update_rule.h"
 
+#include "common/optim/sync_policy.h"
+
 namespace psring {
 
 UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
@@ -14,7 +16,7 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
       staleness_(num_workers) {
   // What a resumed run has applied before; see Optimizer::Update.
   const int64_t updates =
-      FirstExchange(spec) * (spec.sync() == proto::BSP ? 1 : num_workers);
+      FirstExchange(spec) * (PolicyOf(spec).barrier ? 1 : num_workers);
   versions_.resize(pieces.size(),
                    {updates, std::vector<int64_t>(num_workers, updates)});
 }
@@ -27,7 +29,7 @@ void UpdateRule::OnRead(int piece, int worker) {
 void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
   const int64_t stale = RecordStaleness(piece, contribution.worker);
   const int64_t update = ++versions_[piece].updates;
-  double rate = RateAt(step);
+  double rate = plan_.RateAt(step);
   if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
   const Range range = pieces_[piece].range;
   if (lambda_ > 0) {
@@ -48,10 +50,8 @@ void UpdateRule::ApplyMean(int piece, int64_t step,
   }
   shard_.ApplySum(layout_.bucket(pieces_[piece].bucket), pieces_[piece].range,
                   gradients, 1.0f / static_cast<float>(gradients.size()),
-                  ++versions_[piece].updates, RateAt(step), copies);
+                  ++versions_[piece].updates, plan_.RateAt(step), copies);
 }
-
-double UpdateRule::RateAt(int64_t step) const { return plan_.RateAt(step); }
 
 int64_t UpdateRule::RecordStaleness(int piece, int worker) {
   const int64_t stale =

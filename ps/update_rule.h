@@ -56,7 +56,6 @@ class UpdateRule {
     std::vector<int64_t> read;  // of those, by worker: in what it was given
   };
 
-  double RateAt(int64_t step) const;
   // Records and gives the staleness of that worker's gradient.
   int64_t RecordStaleness(int piece, int worker);
 

@@ -204,6 +204,7 @@ int RingExchange::CommThreads(int local_ranks) const {
 }
 
 absl::Status RingExchange::Join(std::vector<FlatBuffer> slots,
+                                ParametersArrived arrived,
                                 absl::Time deadline) {
   for (int i = 0; i < optimizer_->num_slots(); ++i) {
     const bool given = i < static_cast<int>(slots.size());
@@ -314,12 +315,6 @@ absl::Status RingExchange::Synchronise(absl::Time deadline) {
   return RunTask([=](Communicator& c) { return c.Barrier(deadline); });
 }
 
-absl::Status RingExchange::SumOverWorkers(absl::Span<double> values,
-                                          absl::Time deadline) {
-  return RunTask(
-      [=](Communicator& c) mutable { return c.SumMetrics(values, deadline); });
-}
-
 absl::Status RingExchange::AllReduce(absl::Span<float> data, float scale,
                                      absl::Time deadline) {
   return RunTask(
@@ -349,12 +344,6 @@ void RingExchange::CollectSlots() {
       }
     }
   }
-}
-
-// Rank 0 itself has made the directory.
-absl::Status RingExchange::CheckSaveDirectory(const std::string& directory,
-                                              absl::Time deadline) {
-  return absl::OkStatus();
 }
 
 }  // namespace psring

@@ -65,26 +65,24 @@ class RingExchange : public GradientExchange {
   absl::Status Connect(const proto::Welcome& job, absl::Duration step_timeout,
                        Track* track = nullptr, Track* trainer_track = nullptr);
 
-  absl::Status Join(std::vector<FlatBuffer> slots,
+  using GradientExchange::Join;
+  // `arrived` is not called.
+  absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   absl::Status Finish(absl::Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SumOverWorkers(absl::Span<double> values,
-                              absl::Time deadline) override;
   absl::Status SaveState(const std::string& directory,
                          absl::Time deadline) override;
-  absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override;
 
   // One allreduce by itself, between steps; see Communicator. Blocks.
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          absl::Time deadline);
 
-  int64_t bytes_sent() const override { return bytes_sent_; }
-  int64_t bytes_received() const override { return bytes_received_; }
-  int64_t gradient_bytes_sent() const override { return gradient_bytes_; }
+  Traffic traffic() const override {
+    return {bytes_sent_, bytes_received_, gradient_bytes_};
+  }
 
  private:
   using Task = std::function<absl::Status(Communicator&)>;

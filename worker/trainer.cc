@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/cluster/worker_sum.h"
 #include "common/optim/gradient_clip.h"
 #include "common/optim/optimizer.h"
 #include "common/split_mix.h"
@@ -224,11 +225,7 @@ absl::Status Trainer::EndEpoch() {
   if (!evaluation.ok()) return evaluation.status();
   std::vector<double> sums = {epoch_loss_, static_cast<double>(epoch_steps_),
                               ImagesPerSecond()};
-  if (absl::Status s =
-          parts_.exchange.SumOverWorkers(absl::MakeSpan(sums), StepDeadline());
-      !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = Sum(sums); !s.ok()) return s;
   const double train_loss = sums[0] / std::max(sums[1], 1.0);
   const double rate = sums[2];
   epoch_loss_ = 0;
@@ -277,13 +274,14 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
     sums[1] += output.argmax(1).eq(labels).sum().item<double>();
     sums[2] += static_cast<double>(end - begin);
   }
-  if (absl::Status s =
-          parts_.exchange.SumOverWorkers(absl::MakeSpan(sums), StepDeadline());
-      !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = Sum(sums); !s.ok()) return s;
   const double samples = std::max(sums[2], 1.0);
   return Evaluation{sums[0] / samples, sums[1] / samples};
+}
+
+absl::Status Trainer::Sum(std::vector<double>& values) {
+  return SumOverWorkers(parts_.member, absl::StrCat("sum ", num_sums_++),
+                        absl::MakeSpan(values), StepDeadline());
 }
 
 absl::Status Trainer::BroadcastBuffers() {

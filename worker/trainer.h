@@ -96,6 +96,8 @@ class Trainer {
   absl::Status AfterStep(int64_t before);
   absl::Status EndEpoch();
   absl::StatusOr<Evaluation> Evaluate();
+  // Over all workers, in place.
+  absl::Status Sum(std::vector<double>& values);
   // All workers take rank 0's running statistics.
   absl::Status BroadcastBuffers();
   absl::Status Checkpoint();
@@ -127,6 +129,7 @@ class Trainer {
   int64_t epoch_images_ = 0;
   absl::Duration epoch_time_;
   int64_t evaluations_ = 0;
+  int64_t num_sums_ = 0;
 };
 
 }  // namespace psring

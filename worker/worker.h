@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/worker_client.h"
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
-#include "ring/ring_exchange.h"
 #include "worker/torch/gpu_choice.h"
 
 namespace psring {
@@ -31,7 +31,7 @@ struct WorkerOptions {
   std::string ring_backend = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string checkpoint_dir;    // empty: no checkpoints
+  std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
   bool resume = false;
   std::string metrics_dir;  // empty: no metrics

@@ -11,8 +11,10 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/model/layout.h"
 #include "common/optim/policies.h"
+#include "common/optim/sync_policy.h"
 #include "common/process/process_main.h"
 #include "ps/server.h"
 #include "worker/slowdown.h"
@@ -20,6 +22,25 @@
 
 namespace psring {
 namespace {
+
+std::vector<std::string> SyncNames() {
+  std::vector<std::string> names;
+  for (const SyncPolicy& policy : SyncPolicies()) names.push_back(policy.name);
+  return names;
+}
+
+// "bsp (every worker, each step), ssp (...)".
+std::string SyncHelp() {
+  std::vector<std::string> parts;
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    parts.push_back(absl::StrCat(policy.name, " (", policy.help, ")"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+bool TakesStaleness(const SyncPolicy& policy) {
+  return policy.lead == SyncPolicy::Lead::kStaleness;
+}
 
 // Flags as the user types them; Fill turns them into options.
 struct WorkerFlags {
@@ -119,9 +140,8 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
 
 void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
   app.add_option("--sync", sync,
-                 "ps mode's consistency: bsp (every worker, each step), ssp "
-                 "(--staleness), async")
-      ->check(CLI::IsMember({"bsp", "ssp", "async"}))
+                 absl::StrCat("ps mode's consistency: ", SyncHelp()))
+      ->check(CLI::IsMember(SyncNames()))
       ->capture_default_str();
   app.add_option("--staleness", staleness,
                  "ssp: steps that a worker may be ahead of the slowest")
@@ -239,15 +259,18 @@ std::string Absolute(const std::string& path) {
 }
 
 absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
-  if (sync == "ssp" && staleness < 0) {
-    return absl::InvalidArgumentError(
-        "--sync=ssp needs --staleness=K, the steps that a worker may be ahead");
+  const SyncPolicy& policy = *FindSyncPolicy(sync);  // the flag is checked
+  if (TakesStaleness(policy) && staleness < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--sync=", sync,
+        " needs --staleness=K, the steps that a worker may be ahead"));
   }
-  if (sync != "ssp" && staleness >= 0) {
+  if (!TakesStaleness(policy) && staleness >= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--staleness is for --sync=ssp, not for ", sync));
+        absl::StrCat("--staleness is for --sync=", NamesOf(TakesStaleness),
+                     ", not for ", sync));
   }
-  if (process.mode == "ring" && sync != "bsp") {
+  if (process.mode == "ring" && !policy.barrier) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
   }
@@ -272,10 +295,8 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   proto::JobSpec& spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
   for (const std::string& fault : slow) spec.add_slow(fault);
-  spec.set_sync(sync == "bsp"   ? proto::BSP
-                : sync == "ssp" ? proto::SSP
-                                : proto::ASYNC);
-  spec.set_staleness(sync == "ssp" ? staleness : 0);
+  spec.set_sync(policy.sync);
+  spec.set_staleness(TakesStaleness(policy) ? staleness : 0);
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);
@@ -313,6 +334,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
       !s.ok()) {
     return s;
   }
+  options.checkpoint_dir = Absolute(options.checkpoint_dir);
   options.data = data;
   options.same_host = process.SameHostWish();
   options.step_timeout = process.step_timeout();

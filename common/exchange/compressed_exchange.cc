@@ -23,7 +23,7 @@ absl::Status CompressedExchange::Submit(int bucket) {
   codec_.Quantise(range, model_.gradients.data() + range.begin,
                   residual_.data() + range.begin);
   span.End();
-  return exchange_->Submit(bucket);
+  return inner().Submit(bucket);
 }
 
 }  // namespace psring

@@ -17,14 +17,26 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "common/model/flat_model.h"
 
 namespace psring {
+
+// Bytes of the data plane, headers included, since the start.
+struct Traffic {
+  int64_t sent = 0;
+  int64_t received = 0;
+  // Of `sent`, those that were gradients or partial sums of them: without
+  // headers, and without the parameters or the mean that return.
+  int64_t gradients_sent = 0;
+};
+
+// Told of a range of the parameters that is new, on the trainer's thread.
+using ParametersArrived = std::function<void(Range)>;
 
 class GradientExchange {
  public:
@@ -32,9 +44,15 @@ class GradientExchange {
 
   // Fills the model's parameters, on every worker, with rank 0's. A run that
   // resumes hands in rank 0's optimizer state: one buffer a slot, each as large
-  // as the flat model; a fresh one none. Blocks.
+  // as the flat model; a fresh one none. `arrived`, unless it is null, is
+  // called in this call, in Finish and in Synchronise with each range of the
+  // parameters that is new before the call returns; an exchange may leave
+  // ranges out. Blocks.
   virtual absl::Status Join(std::vector<FlatBuffer> slots,
-                            absl::Time deadline) = 0;
+                            ParametersArrived arrived, absl::Time deadline) = 0;
+  absl::Status Join(std::vector<FlatBuffer> slots, absl::Time deadline) {
+    return Join(std::move(slots), nullptr, deadline);
+  }
 
   // This bucket's gradients are ready and stay as they are until Finish. Never
   // blocks. Buckets come in any order, the same on every worker, each once a
@@ -54,31 +72,19 @@ class GradientExchange {
   // of the last step, with every gradient in them. For evaluation.
   virtual absl::Status Synchronise(absl::Time deadline) = 0;
 
-  // values[i] becomes the sum of all workers' values[i], in rank order: the
-  // same bits everywhere. Blocks.
-  virtual absl::Status SumOverWorkers(absl::Span<double> values,
-                                      absl::Time deadline) = 0;
-
   // Rank 0 only, between steps: whoever holds the state writes it into files
   // that LayOutStateFiles made in `directory`. Blocks.
   virtual absl::Status SaveState(const std::string& directory,
                                  absl::Time deadline) = 0;
 
   // Rank 0 only: can everybody who would write there write into `directory`?
+  // Where only rank 0 writes, it has found that out when it made the directory.
   virtual absl::Status CheckSaveDirectory(const std::string& directory,
-                                          absl::Time deadline) = 0;
+                                          absl::Time deadline) {
+    return absl::OkStatus();
+  }
 
-  // Asks to be told, in Join, Finish and Synchronise, of each range of the
-  // parameters that is new before the call returns. An exchange may leave
-  // ranges out: what was not told is new when the call returns.
-  virtual void OnParameters(std::function<void(Range)> arrived) {}
-
-  // Data-plane bytes, headers included, since the start.
-  virtual int64_t bytes_sent() const = 0;
-  virtual int64_t bytes_received() const = 0;
-  // Of bytes_sent, those that were gradients or partial sums of them: without
-  // headers, and without the parameters or the mean that return.
-  virtual int64_t gradient_bytes_sent() const = 0;
+  virtual Traffic traffic() const = 0;
 };
 
 }  // namespace psring

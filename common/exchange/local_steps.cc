@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<LocalSteps>> LocalSteps::Create(
 }
 
 absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
+                              ParametersArrived /*arrived: by worker*/,
                               absl::Time deadline) {
   slots_ = std::move(slots);
   while (static_cast<int>(slots_.size()) < optimizer_.num_slots()) {
@@ -28,7 +29,7 @@ absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
     if (!slot.ok()) return slot.status();
     slots_.push_back(*std::move(slot));
   }
-  return exchange_->Join({}, deadline);
+  return inner().Join({}, nullptr, deadline);
 }
 
 absl::Status LocalSteps::Submit(int bucket) { return absl::OkStatus(); }
@@ -51,21 +52,16 @@ absl::Status LocalSteps::Average(absl::Time deadline) {
   std::copy_n(model_.parameters.data(), model_.layout.num_elements(),
               model_.gradients.data());
   for (int bucket = 0; bucket < model_.layout.num_buckets(); ++bucket) {
-    if (absl::Status s = exchange_->Submit(bucket); !s.ok()) return s;
+    if (absl::Status s = inner().Submit(bucket); !s.ok()) return s;
   }
-  if (absl::Status s = exchange_->Finish(deadline); !s.ok()) return s;
+  if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;
   averaged_ = true;
   return absl::OkStatus();
 }
 
 absl::Status LocalSteps::Synchronise(absl::Time deadline) {
   if (absl::Status s = Average(deadline); !s.ok()) return s;
-  return exchange_->Synchronise(deadline);
-}
-
-absl::Status LocalSteps::SumOverWorkers(absl::Span<double> values,
-                                        absl::Time deadline) {
-  return exchange_->SumOverWorkers(values, deadline);
+  return inner().Synchronise(deadline);
 }
 
 absl::Status LocalSteps::SaveState(const std::string& directory,
@@ -81,12 +77,6 @@ absl::Status LocalSteps::SaveState(const std::string& directory,
   return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
                          {0, model_.layout.num_elements()},
                          model_.parameters.data(), slots);
-}
-
-// Rank 0 itself has made the directory.
-absl::Status LocalSteps::CheckSaveDirectory(const std::string& directory,
-                                            absl::Time deadline) {
-  return absl::OkStatus();
 }
 
 }  // namespace psring

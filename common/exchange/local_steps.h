@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/exchange/gradient_exchange.h"
+#include "common/exchange/forwarding_exchange.h"
 #include "common/optim/optimizer.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
 
-class LocalSteps : public GradientExchange {
+class LocalSteps : public ForwardingExchange {
  public:
   // `optimizer`: the plan's, of every worker's own steps. `model` is the
   // exchange's, and outlives this.
@@ -32,32 +32,27 @@ class LocalSteps : public GradientExchange {
       const proto::OptimizerSettings& optimizer, FlatModel& model);
 
   // `slots` become this worker's own state, on whatever rank.
-  absl::Status Join(std::vector<FlatBuffer> slots,
+  using GradientExchange::Join;
+  absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   absl::Status Finish(absl::Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SumOverWorkers(absl::Span<double> values,
-                              absl::Time deadline) override;
   // This worker's parameters and its optimizer state, which stands for all.
   // FAILED_PRECONDITION between averagings.
   absl::Status SaveState(const std::string& directory,
                          absl::Time deadline) override;
+  // This worker writes all of it, rank 0, who has made the directory.
   absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override;
-  int64_t bytes_sent() const override { return exchange_->bytes_sent(); }
-  int64_t bytes_received() const override {
-    return exchange_->bytes_received();
-  }
-  int64_t gradient_bytes_sent() const override {
-    return exchange_->gradient_bytes_sent();
+                                  absl::Time deadline) override {
+    return absl::OkStatus();
   }
 
  private:
   LocalSteps(std::unique_ptr<GradientExchange> exchange, Optimizer optimizer,
              int64_t period, int64_t first_step, FlatModel& model)
-      : exchange_(std::move(exchange)),
+      : ForwardingExchange(std::move(exchange)),
         optimizer_(std::move(optimizer)),
         period_(period),
         model_(model),
@@ -65,7 +60,6 @@ class LocalSteps : public GradientExchange {
 
   absl::Status Average(absl::Time deadline);
 
-  const std::unique_ptr<GradientExchange> exchange_;
   const Optimizer optimizer_;
   const int64_t period_;
   FlatModel& model_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/optim/compression.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 namespace {
@@ -12,15 +13,20 @@ namespace {
 // The flags that the user chose the job's consistency with.
 std::string ModeOf(const proto::JobSpec& spec) {
   if (spec.mode() == proto::RING) return "--mode=ring";
-  return spec.sync() == proto::BSP   ? "--sync=bsp"
-         : spec.sync() == proto::SSP ? "--sync=ssp"
-                                     : "--sync=async";
+  return absl::StrCat("--sync=", PolicyOf(spec).name);
 }
+
+// A step ends with one update, the mean of all workers' gradients.
+bool TakesEveryGradient(const proto::JobSpec& spec) {
+  return PolicyOf(spec).barrier && spec.backup_workers() == 0;
+}
+
+bool IsStale(const SyncPolicy& policy) { return !policy.barrier; }
 
 absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
   const int backup = spec.backup_workers();
   if (backup == 0) return absl::OkStatus();
-  if (spec.mode() == proto::RING || spec.sync() != proto::BSP) {
+  if (spec.mode() == proto::RING || !PolicyOf(spec).barrier) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--backup-workers is for --mode=ps --sync=bsp, not for ", ModeOf(spec),
         spec.mode() == proto::RING ? ": a ring needs every worker's gradient"
@@ -36,14 +42,24 @@ absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
   return absl::OkStatus();
 }
 
+// A job of another build may know more policies than this one.
+absl::Status CheckSync(const proto::JobSpec& spec) {
+  if (spec.mode() == proto::RING || PolicyOf(spec).sync == spec.sync()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the job's consistency policy, number ", spec.sync(),
+                   ", is not known here: start all with one build of psring"));
+}
+
 absl::Status CheckCures(const proto::JobSpec& spec) {
   const char* flag = spec.staleness_lr()                ? "--staleness-lr"
                      : spec.delay_compensation() != 0.0 ? "--delay-compensation"
                                                         : nullptr;
   if (flag == nullptr) return absl::OkStatus();
-  if (spec.mode() == proto::RING || spec.sync() == proto::BSP) {
+  if (PolicyOf(spec).barrier) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, " is for --sync=ssp and async, not for ",
+        absl::StrCat(flag, " is for --sync=", NamesOf(IsStale), ", not for ",
                      ModeOf(spec), ", where no gradient is stale"));
   }
   if (!(spec.delay_compensation() >= 0) ||
@@ -61,8 +77,7 @@ absl::Status CheckRecording(const proto::JobSpec& spec) {
                      : !spec.replay_dir().empty() ? "--replay"
                                                   : nullptr;
   if (flag == nullptr) return absl::OkStatus();
-  if (spec.mode() == proto::RING ||
-      (spec.sync() == proto::BSP && spec.backup_workers() == 0)) {
+  if (TakesEveryGradient(spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
         flag, " is for --sync=ssp, async and --backup-workers, not for ",
         ModeOf(spec), ", which ends with the same bits every time"));
@@ -72,9 +87,7 @@ absl::Status CheckRecording(const proto::JobSpec& spec) {
 
 absl::Status CheckLocalSteps(const proto::JobSpec& spec) {
   if (spec.local_steps() <= 1) return absl::OkStatus();
-  if (spec.sync() == proto::BSP && spec.backup_workers() == 0) {
-    return absl::OkStatus();
-  }
+  if (TakesEveryGradient(spec)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--local-steps averages all workers' parameters: it is for --mode=ring "
       "and --sync=bsp, not for ",
@@ -109,7 +122,8 @@ absl::Status CheckClipNorm(const proto::JobSpec& spec) {
 }  // namespace
 
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
-  absl::Status status = CheckBackupWorkers(spec, num_workers);
+  absl::Status status = CheckSync(spec);
+  status.Update(CheckBackupWorkers(spec, num_workers));
   status.Update(CheckCures(spec));
   status.Update(CheckRecording(spec));
   status.Update(CheckLocalSteps(spec));

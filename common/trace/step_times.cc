@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 namespace {
@@ -20,7 +21,10 @@ struct Arrival {
 // for, or where somebody's arrival is not known.
 std::optional<Arrival> Awaited(const std::vector<WorkerSteps>& workers,
                                const SyncRule& rule, int64_t step) {
-  if (rule.sync == "async") return std::nullopt;
+  const SyncPolicy* policy = FindSyncPolicy(rule.sync);
+  if (policy == nullptr || policy->lead == SyncPolicy::Lead::kUnlimited) {
+    return std::nullopt;
+  }
   std::vector<Arrival> arrivals;
   for (size_t w = 0; w < workers.size(); ++w) {
     const auto found = workers[w].find(step - rule.staleness);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/optim/sync_policy.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 
@@ -53,9 +54,7 @@ nlohmann::json Described(const proto::Process& self, const proto::Welcome& job,
           {"workers", job.workers_size()},
           {"servers", job.servers_size()},
           {"mode", spec.mode() == proto::RING ? "ring" : "ps"},
-          {"sync", spec.sync() == proto::SSP     ? "ssp"
-                   : spec.sync() == proto::ASYNC ? "async"
-                                                 : "bsp"},
+          {"sync", PolicyOf(spec).name},
           {"staleness", spec.staleness()},
           {"backup_workers", spec.backup_workers()},
           {"origin_ns", origin_ns}};

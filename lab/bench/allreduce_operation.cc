@@ -21,9 +21,7 @@ class AllReduceOperation : public Operation {
     return absl::OkStatus();
   }
 
-  absl::Status Run() override {
-    return job_.ring()->AllReduce(Data(), Scale(), job_.Deadline());
-  }
+  absl::Status Run() override { return job_.AllReduce(Data(), Scale()); }
 
   absl::Status Verify(int64_t iteration) override {
     const int64_t wrong =

@@ -11,13 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "client/worker_client.h"
 #include "common/cluster/cluster_session.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
-#include "common/net/socket.h"
 #include "protos/cluster.pb.h"
-#include "ring/ring_exchange.h"
 
 namespace psring {
 
@@ -42,13 +42,15 @@ class RankJob {
 
   int rank() { return member().job().rank(); }
   int num_ranks() { return member().job().workers_size(); }
-  Member& member() { return session_->member(); }
+  Member& member() { return client_->member(); }
   // The benchmark's elements, cut into tensors, and behind them kAlignElements
   // that are nobody's.
   FlatModel& model() { return *model_; }
   GradientExchange& exchange() { return *exchange_; }
-  // Null with parameter servers.
-  RingExchange* ring() { return ring_; }
+  // One allreduce by itself, in a ring: see WorkerClient. Blocks.
+  absl::Status AllReduce(absl::Span<float> data, float scale) {
+    return client_->AllReduce(data, scale, Deadline());
+  }
   absl::Time Deadline() const { return absl::Now() + options_.step_timeout; }
 
   // Returns on all ranks at one instant of the monotonic clock, which the ranks
@@ -64,18 +66,16 @@ class RankJob {
   RankJob(const RankJobOptions& options, Cancellation& cancellation)
       : options_(options), cancellation_(cancellation) {}
 
-  absl::Status CreateModel();
+  proto::JobSpec Spec() const;
   absl::Status JoinCluster();
 
   const RankJobOptions options_;
   Cancellation& cancellation_;
-  proto::JobSpec spec_;
   // Declared in the order that worker/worker.cc explains.
   std::optional<FlatModel> model_;
-  Context context_;
-  std::unique_ptr<ClusterSession> session_;
-  RingExchange* ring_ = nullptr;  // exchange_, in ring mode
+  std::unique_ptr<WorkerClient> client_;
   std::unique_ptr<GradientExchange> exchange_;
+  int64_t num_starts_ = 0;
 };
 
 }  // namespace psring

@@ -66,6 +66,7 @@ absl::Status NcclExchange::Copy(void* to, const void* from, FlatBuffer& host,
 }
 
 absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
+                                ParametersArrived arrived,
                                 absl::Time deadline) {
   for (size_t i = 0; i < slots.size() && i < model_.slots.size(); ++i) {
     if (slots[i].size() != model_.slots[i].size()) {
@@ -183,11 +184,6 @@ absl::Status NcclExchange::Synchronise(absl::Time deadline) {
       .status();
 }
 
-absl::Status NcclExchange::SumOverWorkers(absl::Span<double> values,
-                                          absl::Time deadline) {
-  return communicator_->SumMetrics(values, deadline);
-}
-
 absl::Status NcclExchange::SaveState(const std::string& directory,
                                      absl::Time deadline) {
   std::vector<const float*> sources = {model_.parameters.data()};
@@ -205,12 +201,6 @@ absl::Status NcclExchange::SaveState(const std::string& directory,
   return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
                          {0, model_.layout.num_elements()}, copies[0].data(),
                          slots);
-}
-
-// Rank 0 itself has made the directory.
-absl::Status NcclExchange::CheckSaveDirectory(const std::string& directory,
-                                              absl::Time deadline) {
-  return absl::OkStatus();
 }
 
 }  // namespace psring

@@ -42,25 +42,21 @@ class NcclExchange : public GradientExchange {
       absl::Duration step_timeout, Track* track = nullptr);
 
   // `slots` are the host's.
-  absl::Status Join(std::vector<FlatBuffer> slots,
+  using GradientExchange::Join;
+  // `arrived` is not called.
+  absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     absl::Time deadline) override;
   absl::Status Submit(int bucket) override;
   // Blocks in the first step alone.
   absl::Status Finish(absl::Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SumOverWorkers(absl::Span<double> values,
-                              absl::Time deadline) override;
   absl::Status SaveState(const std::string& directory,
                          absl::Time deadline) override;
-  absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override;
 
   // What a ring moves for these allreduces, 2(n-1)/n of their bytes; NCCL does
   // not say, and may choose another topology.
-  int64_t bytes_sent() const override { return bytes_; }
-  int64_t bytes_received() const override { return bytes_; }
-  int64_t gradient_bytes_sent() const override { return bytes_ / 2; }
+  Traffic traffic() const override { return {bytes_, bytes_, bytes_ / 2}; }
 
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <random>
 
 namespace psring {
@@ -13,8 +15,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Verdict = StepGate::Verdict;
 
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
 TEST(StepGate, BspReleasesNobodyUntilEveryWorkerPushed) {
-  StepGate gate(proto::BSP, 0, 3, 0);
+  BarrierGate gate(3, 0, /*backup_workers=*/0);
   EXPECT_EQ(gate.OnPush(2, 0), Verdict::kAccept);
   EXPECT_THAT(gate.Release(), IsEmpty());
   EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
@@ -26,7 +30,7 @@ TEST(StepGate, BspReleasesNobodyUntilEveryWorkerPushed) {
 }
 
 TEST(StepGate, SspLetsAWorkerRunAtMostKStepsAhead) {
-  StepGate gate(proto::SSP, 2, 2, 0);
+  BoundGate gate(2, 0, /*max_lead=*/2);
   for (int step = 0; step < 2; ++step) {
     EXPECT_EQ(gate.OnPush(0, step), Verdict::kAccept);
     EXPECT_THAT(gate.Release(), ElementsAre(0));
@@ -38,7 +42,7 @@ TEST(StepGate, SspLetsAWorkerRunAtMostKStepsAhead) {
 }
 
 TEST(StepGate, AsyncHoldsNobody) {
-  StepGate gate(proto::ASYNC, 0, 2, 0);
+  BoundGate gate(2, 0, kUnlimited);
   for (int step = 0; step < 50; ++step) {
     EXPECT_EQ(gate.OnPush(1, step), Verdict::kAccept);
     EXPECT_THAT(gate.Release(), ElementsAre(1));
@@ -46,7 +50,7 @@ TEST(StepGate, AsyncHoldsNobody) {
 }
 
 TEST(StepGate, ARepeatCountsOnce) {
-  StepGate gate(proto::BSP, 0, 2, 7);
+  BarrierGate gate(2, 7, /*backup_workers=*/0);
   EXPECT_EQ(gate.OnPush(0, 7), Verdict::kAccept);
   EXPECT_EQ(gate.OnPush(0, 7), Verdict::kRepeat);
   EXPECT_EQ(gate.OnPush(0, 6), Verdict::kRepeat);
@@ -54,7 +58,7 @@ TEST(StepGate, ARepeatCountsOnce) {
 }
 
 TEST(StepGate, AStepOutOfTurnIsRefused) {
-  StepGate gate(proto::ASYNC, 0, 2, 0);
+  BoundGate gate(2, 0, kUnlimited);
   EXPECT_EQ(gate.OnPush(0, 1), Verdict::kTooEarly);
   EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
   // Not answered yet.
@@ -62,7 +66,7 @@ TEST(StepGate, AStepOutOfTurnIsRefused) {
 }
 
 TEST(StepGate, BackupWorkersCloseAStepAtTheFirstGradientsAndDropTheRest) {
-  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  BarrierGate gate(3, 0, /*backup_workers=*/1);
   EXPECT_EQ(gate.OnPush(2, 0), Verdict::kAccept);
   EXPECT_THAT(gate.Release(), IsEmpty());
   EXPECT_THAT(gate.Awaited(), ElementsAre(0, 1));
@@ -75,7 +79,7 @@ TEST(StepGate, BackupWorkersCloseAStepAtTheFirstGradientsAndDropTheRest) {
 }
 
 TEST(StepGate, ALateWorkerGoesOnWithTheOpenStep) {
-  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  BarrierGate gate(3, 0, /*backup_workers=*/1);
   for (int step = 0; step < 5; ++step) {
     EXPECT_EQ(gate.OnPush(0, step), Verdict::kAccept);
     EXPECT_EQ(gate.OnPush(1, step), Verdict::kAccept);
@@ -91,7 +95,7 @@ TEST(StepGate, ALateWorkerGoesOnWithTheOpenStep) {
 // Another piece of the model has told its worker of a step that is not open
 // here yet.
 TEST(StepGate, AGradientOfALaterStepIsHeldUntilItsStepIsOpen) {
-  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/1);
+  BarrierGate gate(3, 0, /*backup_workers=*/1);
   EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
   EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
   EXPECT_THAT(gate.Release(), IsEmpty());
@@ -103,7 +107,7 @@ TEST(StepGate, AGradientOfALaterStepIsHeldUntilItsStepIsOpen) {
 }
 
 TEST(StepGate, OfHeldGradientsTheFirstCloseTheStepAndTheRestAreLate) {
-  StepGate gate(proto::BSP, 0, 3, 0, /*backup_workers=*/2);
+  BarrierGate gate(3, 0, /*backup_workers=*/2);
   EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
   EXPECT_EQ(gate.OnPush(0, 1), Verdict::kAccept);
   EXPECT_THAT(gate.Release(), IsEmpty());
@@ -125,8 +129,7 @@ TEST(StepGate, BackupWorkersCloseEveryStepOfEveryPieceOnRandomSchedules) {
     const int backup = 1 + random() % (n - 1);
     const int num_pieces = 1 + random() % 3;
     const int64_t total = 15;
-    std::vector<StepGate> gates(num_pieces,
-                                StepGate(proto::BSP, 0, n, 0, backup));
+    std::vector<BarrierGate> gates(num_pieces, BarrierGate(n, 0, backup));
     std::vector<int64_t> step(n, 0), told(n, 0);
     std::vector<int> pushed(n, 0), answered(n, 0);
     const auto answer = [&](int piece, int w) {
@@ -161,7 +164,7 @@ TEST(StepGate, BackupWorkersCloseEveryStepOfEveryPieceOnRandomSchedules) {
       }
     }
     for (int w = 0; w < n; ++w) ASSERT_EQ(step[w], total);
-    for (const StepGate& gate : gates) ASSERT_EQ(gate.awaited_step(), total);
+    for (const BarrierGate& gate : gates) ASSERT_EQ(gate.awaited_step(), total);
   }
 }
 
@@ -174,13 +177,16 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
     const int64_t k = random() % 4;
     const proto::Sync sync = static_cast<proto::Sync>(1 + random() % 3);
     const int64_t bound = sync == proto::BSP ? 0 : k;
-    StepGate gate(sync, k, n, 0);
+    proto::JobSpec spec;
+    spec.set_sync(sync);
+    spec.set_staleness(k);
+    const std::unique_ptr<StepGate> gate = MakeStepGate(spec, n);
     std::vector<int64_t> clock(n, 0);
     std::vector<bool> waits(n, false);
     for (int event = 0; event < 200; ++event) {
       const int w = random() % n;
       if (waits[w]) continue;
-      ASSERT_EQ(gate.OnPush(w, clock[w]), Verdict::kAccept);
+      ASSERT_EQ(gate->OnPush(w, clock[w]), Verdict::kAccept);
       ++clock[w];
       waits[w] = true;
       const int64_t slowest = *std::min_element(clock.begin(), clock.end());
@@ -191,7 +197,7 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
           waits[i] = false;
         }
       }
-      ASSERT_EQ(gate.Release(), expected);
+      ASSERT_EQ(gate->Release(), expected);
       // Somebody can always go on: no schedule ends in a deadlock.
       ASSERT_TRUE(std::find(waits.begin(), waits.end(), false) != waits.end());
     }

@@ -6,14 +6,8 @@
 #include <thread>
 #include <utility>
 
-#include "common/exchange/compressed_exchange.h"
-#include "common/exchange/local_steps.h"
-#include "common/optim/compression.h"
-#include "common/optim/optimizer.h"
-#include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
 #include "ps/shard_thread.h"
-#include "ring/ring_exchange.h"
 
 namespace psring {
 namespace {
@@ -82,65 +76,42 @@ absl::Status RunTestServer(const Coordinator& coordinator,
   return status.ok() ? status : (*member)->Leave(status, Soon());
 }
 
-absl::Status Compress(const proto::JobSpec& spec, LocalWorker& worker) {
-  const auto compression = ParseCompression(spec.compress());
-  if (!compression.ok() || compression->none()) return compression.status();
-  auto compressed = CompressedExchange::Create(std::move(worker.exchange),
-                                               *compression, worker.model);
-  if (compressed.ok()) worker.exchange = *std::move(compressed);
-  return compressed.status();
+ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
+                                const LocalJobOptions& options) {
+  ClusterOptions cluster;
+  cluster.mode = options.spec.mode();
+  cluster.placement.role = proto::WORKER;
+  const std::string& endpoint = coordinator.endpoint();
+  cluster.placement.coordinator = {
+      "127.0.0.1", std::stoi(endpoint.substr(endpoint.rfind(':') + 1))};
+  cluster.advertise = "127.0.0.1";
+  cluster.join_timeout = absl::Seconds(30);
+  return cluster;
 }
 
 absl::Status RunTestWorker(
     const Coordinator& coordinator, const LocalJobOptions& options, int index,
     const std::function<absl::Status(LocalWorker&)>& body) {
-  const SameHost same_host =
-      options.same_host_of ? options.same_host_of(index) : options.same_host;
-  const int num_slots = options.spec.mode() == proto::RING
-                            ? Optimizer::ForMean(options.spec.optimizer(),
-                                                 options.spec.local_steps())
-                                  ->num_slots()
-                            : 0;
-  auto model = FlatModel::Create(LayoutOf(options.spec), same_host, num_slots);
+  auto model = CreateFlatModel(options.spec, options.same_host_of
+                                                 ? options.same_host_of(index)
+                                                 : options.same_host);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
-  MemberOptions member_options = MemberOptionsOf(coordinator, proto::WORKER);
-  *member_options.join.mutable_spec() = options.spec;
-  if (worker.model.arena != nullptr) {
-    *member_options.join.mutable_shared_memory() =
-        worker.model.arena->address();
-  }
-  RingExchange* ring = nullptr;
-  if (options.spec.mode() == proto::RING) {
-    auto exchange = RingExchange::Create(worker.context, worker.cancellation,
-                                         "127.0.0.1", worker.model);
-    if (!exchange.ok()) return exchange.status();
-    ring = exchange->get();
-    member_options.join.add_endpoints(ring->endpoint());
-    worker.exchange = *std::move(exchange);
-  }
-  auto member =
-      Member::Join(worker.context, worker.cancellation, member_options);
-  if (!member.ok()) return member.status();
-  worker.member = *std::move(member);
+  auto client =
+      WorkerClient::Join({.cluster = ClusterOptionsOf(coordinator, options),
+                          .spec = options.spec,
+                          .step_timeout = options.step_timeout},
+                         worker.cancellation, worker.model);
+  if (!client.ok()) return client.status();
+  worker.client = *std::move(client);
+  worker.member = &worker.client->member();
   worker.rank = worker.member->job().rank();
-  absl::Status status;
-  if (ring != nullptr) {
-    status = ring->Connect(worker.member->job(), options.step_timeout);
-  } else {
-    auto exchange = PsExchange::Create(worker.context, worker.cancellation,
-                                       *worker.member, worker.model);
-    status = exchange.status();
-    if (status.ok()) worker.exchange = *std::move(exchange);
+  auto exchange = worker.client->Connect();
+  absl::Status status = exchange.status();
+  if (exchange.ok()) {
+    worker.exchange = *std::move(exchange);
+    status = body(worker);
   }
-  if (status.ok() && options.spec.local_steps() > 1) {
-    auto local = LocalSteps::Create(std::move(worker.exchange), options.spec,
-                                    options.spec.optimizer(), worker.model);
-    status = local.status();
-    if (status.ok()) worker.exchange = *std::move(local);
-  }
-  if (status.ok()) status = Compress(options.spec, worker);
-  if (status.ok()) status = body(worker);
   return worker.member->Leave(status, Soon());
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "client/worker_client.h"
 #include "common/cluster/coordinator.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
@@ -39,9 +40,10 @@ struct LocalWorker {
   explicit LocalWorker(FlatModel m) : model(std::move(m)) {}
 
   FlatModel model;
-  Context context;
+  Context context;  // a test's own; the client has another
   Cancellation cancellation;
-  std::unique_ptr<Member> member;
+  std::unique_ptr<WorkerClient> client;
+  Member* member = nullptr;  // the client's
   std::unique_ptr<GradientExchange> exchange;
   int rank = -1;
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cluster/worker_sum.h"
 #include "common/net/frame.h"
 #include "ps/shard_map.h"
 #include "tests/testing/local_job.h"
@@ -122,8 +123,8 @@ Bytes PushedBytes(const std::string& compress) {
   Bytes bytes;
   Train(options, [&](LocalWorker& worker) {
     if (worker.rank != 0) return;
-    bytes = {worker.exchange->bytes_sent(),
-             worker.exchange->gradient_bytes_sent()};
+    bytes = {worker.exchange->traffic().sent,
+             worker.exchange->traffic().gradients_sent};
     if (compress[0] == 't') return;
     const Layout& layout = worker.model.layout;
     std::vector<Range> pieces;
@@ -173,9 +174,9 @@ TEST(CompressedExchange, BytesInARingFollowTheFormulas) {
           slices.push_back(NearEqualPart(layout.bucket(b), 3, c));
         }
       }
-      sent[worker.rank] = worker.exchange->gradient_bytes_sent();
+      sent[worker.rank] = worker.exchange->traffic().gradients_sent;
       formula[worker.rank] = kSteps * FormulaOf(compress, layout, slices);
-      EXPECT_GT(worker.exchange->bytes_sent(), sent[worker.rank]);
+      EXPECT_GT(worker.exchange->traffic().sent, sent[worker.rank]);
     });
     EXPECT_EQ(sent, formula) << compress;
   }
@@ -244,7 +245,7 @@ TEST_P(CompressedExchangeTest, WhatIsLostComesLater) {
         worker.model.gradients.data() + worker.model.gradients.size());
     std::vector<double> all(gradient.begin(), gradient.end());
     if (absl::Status s =
-            worker.exchange->SumOverWorkers(absl::MakeSpan(all), Soon());
+            SumOverWorkers(*worker.member, "all", absl::MakeSpan(all), Soon());
         !s.ok()) {
       return s;
     }

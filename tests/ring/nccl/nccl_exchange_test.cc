@@ -154,7 +154,7 @@ TEST_P(NcclExchangeBitsTest, TrainsToTheBitsOfTheRingOnCpus) {
     ASSERT_TRUE(worker.rank.device.Record(read, kComputeStream).ok());
     ASSERT_TRUE(Await(worker.rank.device, read, Soon(), Cancellation()).ok());
     EXPECT_EQ(seen, expected);
-    EXPECT_EQ(worker.exchange->bytes_sent() > 0, n > 1);
+    EXPECT_EQ(worker.exchange->traffic().sent > 0, n > 1);
   });
   EXPECT_EQ(job.nccl().num_aborts(), 0);
 }
@@ -279,19 +279,6 @@ TEST(NcclExchange, RefusesAModelWithoutRoomForTheOptimizersState) {
       rank.job, rank.options, absl::Seconds(60));
   EXPECT_EQ(exchange.status().message(),
             "a model with 1 optimizer slots; adam has 2");
-}
-
-TEST(NcclExchange, SumsMetricsInRankOrderEverywhere) {
-  NcclJob job(3, SpecOf("sgd"));
-  RunGpuJob(job, [](GpuWorker& worker) {
-    for (int round = 0; round < 2; ++round) {
-      std::vector<double> values = {0.1, 1.0 * worker.rank.rank};
-      ASSERT_TRUE(
-          worker.exchange->SumOverWorkers(absl::MakeSpan(values), Soon()).ok());
-      EXPECT_EQ(values[0], 0.1 + 0.1 + 0.1);
-      EXPECT_EQ(values[1], 3.0);
-    }
-  });
 }
 
 absl::Status Save(GradientExchange& exchange, const Layout& layout,

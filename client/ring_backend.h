@@ -1,0 +1,24 @@
+// What sums in ring mode: the hosts' own ring, or NCCL on GPUs.
+#ifndef PSRING_CLIENT_RING_BACKEND_H_
+#define PSRING_CLIENT_RING_BACKEND_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "protos/cluster.pb.h"
+#include "ring/nccl/nccl_api.h"
+
+namespace psring {
+
+// `wish`: "host", "nccl", or "auto": NCCL where the model lies on a GPU
+// (`on_gpu`), nothing in `spec` rules it out and it can be loaded. Sets the
+// ring backend of `spec`; a value: it is NCCL. No ring: nothing is done.
+// INVALID_ARGUMENT and LoadNccl's errors where NCCL was wished for and cannot
+// be had.
+absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
+    const std::string& wish, bool on_gpu, proto::JobSpec& spec);
+
+}  // namespace psring
+
+#endif  // PSRING_CLIENT_RING_BACKEND_H_
