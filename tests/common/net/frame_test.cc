@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "absl/time/clock.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
@@ -45,9 +45,7 @@ TEST(ParseData, ReadsWhatSendDataSent) {
   sent.header.set_step(812);
   sent.payload = Frame::Copy("12345678");
   ASSERT_TRUE(SendData(**dealer, std::move(sent)).ok());
-  ASSERT_TRUE(
-      Wait({router->get()}, std::vector<int>{}, absl::Now() + absl::Seconds(10))
-          .ok());
+  ASSERT_TRUE(Wait({router->get()}, std::vector<int>{}, Soon()).ok());
   auto frames = (*router)->TryReceive();
   ASSERT_TRUE(frames.ok() && frames->has_value());
   auto message = ParseData(*std::move(*frames), true);
