@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -73,6 +74,8 @@ HostilePeer::HostilePeer(const std::string& endpoint) {
   }
   target.sin_port = htons(static_cast<uint16_t>(address->port));
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int no_delay = 1;  // a PING would wait for an answer to what it follows
+  setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &no_delay, sizeof(no_delay));
   EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&target), sizeof(target)),
             0)
       << endpoint;
