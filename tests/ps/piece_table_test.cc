@@ -68,7 +68,9 @@ TEST(PieceTable, FindsThePieceThatAMessageNames) {
     EXPECT_EQ(*found, i);
     WireHeader pull = HeaderOf(pieces[i], WireHeader::PULL);
     pull.clear_num_elements();  // it has no payload
-    EXPECT_EQ(*pieces.Find(pull, WireHeader::FLOAT32), i);
+    const auto pulled = pieces.Find(pull, WireHeader::FLOAT32);
+    ASSERT_TRUE(pulled.ok()) << pulled.status();
+    EXPECT_EQ(*pulled, i);
   }
 }
 
