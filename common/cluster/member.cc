@@ -87,7 +87,11 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
     MutexLock lock(&mutex_);
     in_time = mutex_.AwaitUntil(settled, deadline);
   }
-  if (!in_time) Post(std::move(message));  // a repeat: who is missing?
+  if (!in_time) {  // who is missing?
+    message.mutable_gather()->clear_payload();
+    message.mutable_gather()->set_repeat(true);
+    Post(std::move(message));
+  }
   MutexLock lock(&mutex_);
   mutex_.AwaitUntil(settled, absl::Now() + kAnswerTimeout);
   if (!failure_.ok()) return failure_;

@@ -50,7 +50,7 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
   if (message.has_join()) return OnJoin(now, peer, message.join());
   const auto found = members_.find(peer);
   if (found == members_.end()) return {};  // never joined: nothing to say
-  Member& member = found->second;
+  Participant& member = found->second;
   member.last_heard = now;
   switch (message.kind_case()) {
     case ControlMessage::kHeartbeat: {
@@ -78,7 +78,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(absl::Time now,
     refusal.mutable_refuse()->set_reason(*objection);
     return {{peer, refusal}};
   }
-  Member member;
+  Participant member;
   member.process.set_role(join.role());
   member.process.set_rank(-1);
   member.process.set_host(join.host());
@@ -193,7 +193,7 @@ void Membership::AssignRanks(proto::Role role) {
   }
   int next = 0;
   for (const std::string& peer : join_order_) {
-    Member& member = members_[peer];
+    Participant& member = members_[peer];
     if (member.process.role() != role || member.process.rank() >= 0) continue;
     while (taken[next]) ++next;
     member.process.set_rank(next);
@@ -226,22 +226,25 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
 }
 
 std::vector<Membership::Outgoing> Membership::OnGather(
-    const std::string& peer, const Member& member,
+    const std::string& peer, const Participant& member,
     const proto::Gather& gather) {
   if (state_ != State::kRunning) return {};
   const proto::Role role = member.process.role();
   const auto key = std::make_pair(static_cast<int>(role), gather.name());
+  // A repeat finds no entry where the gather is complete: its answer is on the
+  // way.
+  if (gather.repeat() && !gathers_.contains(key)) return {};
   Contributions& contributions = gathers_[key];
-  // A repeat changes nothing.
-  const bool is_new =
-      contributions.emplace(member.process.rank(), gather.payload()).second;
+  if (!gather.repeat()) {
+    contributions.emplace(member.process.rank(), gather.payload());
+  }
   ControlMessage message;
   message.mutable_gathered()->set_name(gather.name());
   if (static_cast<int>(contributions.size()) < Promised(role)) {
-    if (is_new) return {};
+    if (!gather.repeat()) return {};
     for (int r = 0; r < Promised(role); ++r) {
-      if (!contributions.contains(r))
-        message.mutable_gathered()->add_missing(r);
+      if (contributions.contains(r)) continue;
+      message.mutable_gathered()->add_missing(r);
     }
     return {{peer, std::move(message)}};
   }
@@ -257,7 +260,7 @@ std::vector<Membership::Outgoing> Membership::OnGather(
 }
 
 std::vector<Membership::Outgoing> Membership::OnLeave(
-    Member& member, const proto::Leave& leave) {
+    Participant& member, const proto::Leave& leave) {
   member.left = true;
   const std::string who = Describe(member.process);
   if (!leave.error().empty()) {
@@ -298,7 +301,7 @@ std::string Membership::Missing() const {
   }
   std::vector<std::string> joined;
   for (const std::string& peer : join_order_) {
-    const Member& member = members_.at(peer);
+    const Participant& member = members_.at(peer);
     proto::Process process = member.process;
     process.set_rank(member.wanted_rank);
     joined.push_back(Describe(process));

@@ -21,7 +21,7 @@
 namespace psring {
 
 // Processes of different versions do not work together.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
 
@@ -60,7 +60,7 @@ class Membership {
  private:
   enum class State { kForming, kRunning, kOver };
 
-  struct Member {
+  struct Participant {
     proto::Process process;  // its rank is -1 while forming
     int wanted_rank = -1;
     absl::Time last_heard;
@@ -72,9 +72,10 @@ class Membership {
 
   std::vector<Outgoing> OnJoin(absl::Time now, const std::string& peer,
                                const proto::Join& join);
-  std::vector<Outgoing> OnGather(const std::string& peer, const Member& member,
+  std::vector<Outgoing> OnGather(const std::string& peer,
+                                 const Participant& member,
                                  const proto::Gather& gather);
-  std::vector<Outgoing> OnLeave(Member& member, const proto::Leave& leave);
+  std::vector<Outgoing> OnLeave(Participant& member, const proto::Leave& leave);
   std::vector<Outgoing> End(absl::Status result);
   std::vector<Outgoing> WelcomeAll();
 
@@ -94,9 +95,9 @@ class Membership {
   const absl::Time started_;
   State state_ = State::kForming;
   absl::Status result_;
-  std::map<std::string, Member> members_;  // by peer
-  std::vector<std::string> join_order_;    // peers
-  proto::JobSpec spec_;                    // the first worker's
+  std::map<std::string, Participant> members_;  // by peer
+  std::vector<std::string> join_order_;         // peers
+  proto::JobSpec spec_;                         // the first worker's
   std::map<std::pair<int, std::string>, Contributions> gathers_;
 };
 

@@ -1,17 +1,18 @@
-// The data plane's wire format, written once:
+// The data plane's wire format, written once, in the notation of RFC 5234:
 //
-//   message  = [identity] header payload     ; ZeroMQ frames
-//   identity = 1*255OCTET                    ; only at a ROUTER: whom it is
-//   from
-//                                            ; (or for), never on the wire
-//   header   = WireHeader                    ; protobuf, protos/wire.proto
-//   payload  = num_elements * element        ; little-endian, no alignment
-//            / encoded                       ; dtype ENCODED
-//   element  = 4OCTET                        ; dtype FLOAT32
-//            / OCTET                         ; dtype BYTES
-//   encoded  = *OCTET                        ; num_elements gradients: the
-//                                            ; grammar is in
-//                                            ; common/optim/compression.h
+//   message  = [identity] header payload
+//   identity = 1*255OCTET
+//   header   = WireHeader
+//   payload  = *float / *OCTET / encoded     ; as the header's dtype says
+//   float    = 4OCTET
+//
+// Every part of a message is a ZeroMQ frame. Only a ROUTER's messages have an
+// identity, which says whom they are from or for; it never travels. The header
+// is protobuf (protos/wire.proto), and with its dtype the payload is:
+//
+//   FLOAT32  num_elements floats, little-endian, of any alignment
+//   BYTES    num_elements octets
+//   ENCODED  num_elements gradients; common/optim/compression.h has the grammar
 //
 // A payload is at most kMaxPayloadBytes, and so are the floats of an encoded
 // one. Whatever does not match is an error that says how, before any payload

@@ -7,16 +7,14 @@
 
 #include <string>
 
-#include "absl/time/clock.h"
 #include "tests/testing/fake_device.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 
 // A GPU whose kernels forget the scale.
 class WrongDevice : public FakeDevice {

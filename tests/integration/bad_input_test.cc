@@ -36,7 +36,7 @@ void ExpectUsageError(const WrongUse& use) {
   SCOPED_TRACE(::testing::PrintToString(use));
   Flags argv = {PsringBinary()};
   argv.insert(argv.end(), use.argv.begin(), use.argv.end());
-  const Ran ran = RunProcess(argv, Patience());
+  const Ran ran = RunProcess(argv, Soon());
   EXPECT_EQ(ran.code, 2) << ran.output;
   EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
       << ran.output;
@@ -141,7 +141,7 @@ TEST(WrongFlag, OfLaunchAndCompareIsNamedWithItsRange) {
 TEST(WrongFlag, BehindTheDashesEndsTheJobWithTheWorkersLine) {
   const Ran ran = RunProcess({PsringBinary(), "launch", "--mode=ring",
                               "--workers=1", "--", "--epoch=2"},
-                             Patience());
+                             Soon());
   EXPECT_EQ(ran.code, 2) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
   EXPECT_THAT(LastLine(ran.output), HasSubstr("--epoch=2"));
@@ -165,14 +165,14 @@ TEST(WrongDevice, AGpuThatIsNotThereIsRefusedWithWhatIsMissing) {
                  "--data=digits:train=8,test=8"};
   Flags gpu = alone;
   gpu.push_back("--device=cuda");
-  const Ran device = RunProcess(gpu, Patience());
+  const Ran device = RunProcess(gpu, Soon());
   EXPECT_EQ(device.code, 1) << device.output;
   EXPECT_THAT(LastLine(device.output),
               AllOf(HasSubstr("--device=cuda: "),
                     AnyOf(HasSubstr("built without CUDA"),
                           HasSubstr("no CUDA driver"), HasSubstr("no GPU"))));
   alone.push_back("--ring-backend=nccl");
-  const Ran backend = RunProcess(alone, Patience());
+  const Ran backend = RunProcess(alone, Soon());
   EXPECT_NE(backend.code, 0);
   EXPECT_THAT(LastLine(backend.output),
               HasSubstr("--ring-backend=nccl needs a GPU"));
@@ -189,7 +189,7 @@ class WrongData : public ::testing::Test {
     const Ran ran =
         RunProcess({WorkerBinary(), "--mode=ring", "--workers=1", "--threads=1",
                     "--model=mlp:6-10", "--steps=1", "--data=mnist:" + folder_},
-                   Patience());
+                   Soon());
     EXPECT_GT(ran.code, 0) << ran.output;
     EXPECT_LT(ran.code, 128) << ran.output;
     for (const std::string& part : said) {
@@ -236,7 +236,7 @@ TEST_F(WrongData, ImagesAndLabelsThatDifferInNumberAreBothNamed) {
 TEST_F(WrongData, EndsALaunchedJob) {
   const Ran ran = RunProcess(
       {PsringBinary(), "launch", "--workers=2", "--", "--data=mnist:/nowhere"},
-      Patience());
+      Soon());
   EXPECT_EQ(ran.code, 1) << ran.output;
   EXPECT_THAT(LastLine(ran.output), HasSubstr("/nowhere/train-images"));
 }

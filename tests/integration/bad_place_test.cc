@@ -40,7 +40,7 @@ TEST(BusyPort, IsNamedWithTheRemedy) {
                                      "--data=digits:train=8,test=8"};
   for (Flags* argv : {&ps, &worker}) {
     argv->insert(argv->end(), host.begin(), host.end());
-    const Ran ran = RunProcess(*argv, Patience());
+    const Ran ran = RunProcess(*argv, Soon());
     EXPECT_EQ(ran.code, 1) << ran.output;
     EXPECT_THAT(LastLine(ran.output),
                 AllOf(HasSubstr(held.address()), HasSubstr("already in use"),
@@ -58,9 +58,8 @@ TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
   const HeldPort silent;
   for (const std::string& address : {nobody, silent.address()}) {
     const absl::Time start = absl::Now();
-    const Ran ran =
-        RunProcess({PsBinary(), "--join-timeout=1", "--coordinator=" + address},
-                   Patience());
+    const Ran ran = RunProcess(
+        {PsBinary(), "--join-timeout=1", "--coordinator=" + address}, Soon());
     EXPECT_EQ(ran.code, 1) << ran.output;
     EXPECT_THAT(
         LastLine(ran.output),
@@ -99,7 +98,7 @@ class UnwritableFolder : public ::testing::Test {
 
 TEST_F(UnwritableFolder, ForTheReportIsFoundBeforeTraining) {
   const Ran ran = RunProcess(
-      {PsringBinary(), "compare", "--out=" + file_ + "/report"}, Patience());
+      {PsringBinary(), "compare", "--out=" + file_ + "/report"}, Soon());
   EXPECT_EQ(ran.code, 1) << ran.output;
   EXPECT_THAT(LastLine(ran.output),
               AllOf(HasSubstr(file_ + "/report"), HasSubstr("cannot write"),

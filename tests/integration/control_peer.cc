@@ -2,37 +2,26 @@
 
 #include <gtest/gtest.h>
 
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/cluster/membership.h"
-#include "common/net/socket.h"
-#include "tests/integration/hand_job.h"
+#include "tests/testing/hostile_peer.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 
 std::string RefusalOf(int port, const proto::Join& join) {
-  Context context;
-  auto socket =
-      Socket::Connect(context, absl::StrCat("tcp://127.0.0.1:", port));
-  EXPECT_TRUE(socket.ok()) << socket.status();
+  HostilePeer peer(absl::StrCat("tcp://127.0.0.1:", port));
   proto::ControlMessage message;
   *message.mutable_join() = join;
-  Frames frames;
-  frames.push_back(Frame::Copy(message.SerializeAsString()));
-  EXPECT_TRUE((*socket)->Send(std::move(frames)).ok());
-  const absl::Time deadline = Patience();
-  while (absl::Now() < deadline) {
-    auto answer = (*socket)->TryReceive();
-    if (answer.ok() && answer->has_value()) {
-      EXPECT_TRUE(message.ParseFromString(std::string((**answer)[0].view())));
-      return message.refuse().reason();
-    }
-    Wait({socket->get()}, absl::Span<const int>(), deadline).IgnoreError();
+  peer.Send(message);
+  const auto answer = peer.Receive(Soon());
+  if (!answer.has_value() || !message.ParseFromString(answer->front())) {
+    ADD_FAILURE() << "no answer";
+    return "";
   }
-  ADD_FAILURE() << "no answer";
-  return "";
+  return message.refuse().reason();
 }
 
 // A rank that does not exist is always refused, but differing settings are
@@ -43,7 +32,7 @@ void AwaitFirstRingWorker(int port) {
   join.set_role(proto::WORKER);
   join.set_wanted_rank(1000);
   join.mutable_spec()->set_mode(proto::RING);
-  const absl::Time deadline = Patience();
+  const absl::Time deadline = Soon();
   while (absl::StrContains(RefusalOf(port, join), "--rank")) {
     ASSERT_LT(absl::Now(), deadline);
   }

@@ -99,7 +99,7 @@ Process& HandJob::Start(const std::string& name, const Flags& worker_flags) {
   Process& started =
       processes_.emplace(name, *std::move(process)).first->second;
   if (name == names_.front()) {
-    EXPECT_TRUE(started.WaitForOutput("coordinator listens on", Patience()))
+    EXPECT_TRUE(started.WaitForOutput("coordinator listens on", Soon()))
         << started.Output();
     while ((port_ = ReadPort(port_file_)) == 0 &&
            started.Wait(absl::Now() + absl::Milliseconds(5)) == -1) {
@@ -114,14 +114,13 @@ void HandJob::StartAll() {
 
 void HandJob::TrainFor(absl::Duration time) {
   Process& worker = (*this)["worker 0"];
-  ASSERT_TRUE(worker.WaitForOutput("epoch 1 step", Patience()))
-      << worker.Output();
+  ASSERT_TRUE(worker.WaitForOutput("epoch 1 step", Soon())) << worker.Output();
   EXPECT_EQ(worker.Wait(absl::Now() + time), -1) << worker.Output();
 }
 
 void HandJob::ExpectAllEndWell() {
   for (auto& [name, process] : processes_) {
-    EXPECT_EQ(process.Wait(Patience()), 0) << name << ":\n" << process.Output();
+    EXPECT_EQ(process.Wait(Soon()), 0) << name << ":\n" << process.Output();
   }
 }
 

@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/testing/process.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 
 using Flags = std::vector<std::string>;
-
-// Long enough for a machine that many tests share.
-inline absl::Time Patience() { return absl::Now() + absl::Minutes(2); }
 
 // A model and data so small that a step takes about a millisecond.
 Flags SmallTraining();
@@ -62,7 +59,7 @@ class HandJob {
   void ExpectAllEndWell();
   // Everybody but `culprit` ends with an error whose line contains `parts`.
   void ExpectOthersFail(const std::string& culprit, const Flags& parts,
-                        absl::Time deadline = Patience());
+                        absl::Time deadline = Soon());
 
  private:
   Flags Argv(const std::string& name, const Flags& worker_flags) const;

@@ -1,45 +1,17 @@
 #include "tests/integration/intruder.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/membership.h"
 #include "protos/cluster.pb.h"
 #include "protos/wire.pb.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
-
-int ConnectTo(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-            0)
-      << "port " << port;
-  return fd;
-}
-
-// ZMTP 3.0's (rfc.zeromq.org/spec/23): signature, version, mechanism, filler.
-std::string Greeting() {
-  std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16);
-  greeting.resize(64, '\0');
-  return greeting;
-}
-
-// The handshake's command READY, of a DEALER.
-std::string Ready() {
-  const std::string body("\5READY\13Socket-Type\0\0\0\6DEALER", 29 - 1);
-  return std::string("\4", 1) + static_cast<char>(body.size()) + body;
-}
 
 // A control message that a member could send, from somebody who is none.
 std::string StrangersLeave() {
@@ -72,8 +44,8 @@ std::string HeaderOfAnotherJob(proto::WireHeader::Kind kind) {
 
 }  // namespace
 
-Intruder::~Intruder() {
-  for (int fd : fds_) close(fd);
+HostilePeer& Intruder::PeerAt(int port) {
+  return peers_.emplace_back(absl::StrCat("tcp://127.0.0.1:", port));
 }
 
 std::string Intruder::Random(size_t size) {
@@ -84,28 +56,19 @@ std::string Intruder::Random(size_t size) {
   return bytes;
 }
 
-void Intruder::SendRaw(int port, const std::string& bytes) {
-  fds_.push_back(ConnectTo(port));
-  // The other side may hang up in the middle of it.
-  [[maybe_unused]] ssize_t sent =
-      send(fds_.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-}
-
 void Intruder::VisitWithRawBytes(int port) {
-  SendRaw(port, "");
-  SendRaw(port, Greeting().substr(0, 11));
-  SendRaw(port, Greeting());
-  SendRaw(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  SendRaw(port, Random(4096));
-  SendRaw(port, Greeting() + Random(4096));
-  SendRaw(port, absl::StrCat(Greeting(), Ready(), Random(4096)));
   const std::string long_frame("\2\x40\0\0\0\0\0\0\0", 9);
-  SendRaw(port, absl::StrCat(Greeting(), Ready(), long_frame, Random(4096)));
-  SendRaw(port, absl::StrCat(Greeting(), Ready()));
-  const linger reset = {1, 0};
-  setsockopt(fds_.back(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-  close(fds_.back());
-  fds_.pop_back();
+  for (const std::string& bytes :
+       {std::string(), ZmtpGreeting().substr(0, 11), ZmtpGreeting(),
+        std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), Random(4096),
+        ZmtpGreeting() + Random(4096),
+        absl::StrCat(ZmtpGreeting(), ZmtpReady(), Random(4096)),
+        absl::StrCat(ZmtpGreeting(), ZmtpReady(), long_frame, Random(4096))}) {
+    PeerAt(port).SendBytes(bytes);
+  }
+  HostilePeer& reset = PeerAt(port);
+  reset.SendBytes(ZmtpGreeting() + ZmtpReady());
+  reset.Reset();
 }
 
 void Intruder::VisitWithFrames(int port) {
@@ -121,20 +84,16 @@ void Intruder::VisitWithFrames(int port) {
       {HeaderOfAnotherJob(proto::WireHeader::PUSH), std::string(16, 'x')},
       {HeaderOfAnotherJob(proto::WireHeader::SEGMENT), std::string(16, 'x')},
       {HeaderOfAnotherJob(proto::WireHeader::SAVE), std::string(17, 'x')},
-      {Random(17 << 20)},  // over every limit: the connection is cut
   };
   for (const auto& message : messages) {
-    // Each from a peer of its own: one that is dropped is heard no more.
-    auto socket =
-        Socket::Connect(context_, absl::StrCat("tcp://127.0.0.1:", port));
-    ASSERT_TRUE(socket.ok()) << socket.status();
-    Frames frames;
-    for (const std::string& frame : message) {
-      frames.push_back(Frame::Copy(frame));
-    }
-    EXPECT_TRUE((*socket)->Send(std::move(frames)).ok());
-    sockets_.push_back(*std::move(socket));
+    // Each from a peer of its own: whoever is dropped is not heard again.
+    HostilePeer& peer = PeerAt(port);
+    peer.Send(message);
+    EXPECT_TRUE(peer.AwaitTaken(Soon())) << "port " << port;
   }
+  HostilePeer& huge = PeerAt(port);
+  huge.Send({Random(17 << 20)});  // over every limit: the connection is cut
+  EXPECT_FALSE(huge.AwaitTaken(Soon()));
 }
 
 }  // namespace psring

@@ -56,7 +56,7 @@ class IntruderTest : public ::testing::TestWithParam<std::string> {
   // Said while the training goes on: "dropped peer 00c8 of tcp://...: why".
   static void ExpectDropped(Process& process, int port) {
     EXPECT_TRUE(process.WaitForOutput(
-        absl::StrCat(" of tcp://127.0.0.1:", port, ": "), Patience()))
+        absl::StrCat(" of tcp://127.0.0.1:", port, ": "), Soon()))
         << "Was the training over too soon?\n"
         << process.Output();
   }

@@ -57,8 +57,7 @@ class Launcher : public ::testing::TestWithParam<std::string> {
       processes.push_back(*std::move(process));
     }
     for (size_t rank = 0; rank < processes.size(); ++rank) {
-      EXPECT_EQ(processes[rank].Wait(Patience()), 0)
-          << processes[rank].Output();
+      EXPECT_EQ(processes[rank].Wait(Soon()), 0) << processes[rank].Output();
       EXPECT_THAT(
           processes[rank].Output(),
           HasSubstr(absl::StrCat("by ", source, " (rank ", rank, " of 3)")));
@@ -76,7 +75,7 @@ TEST_P(Launcher, TorchrunTrains) {
   }
   Flags argv = {torchrun, "--standalone", "--nproc-per-node=3", "--no-python"};
   for (const std::string& arg : WorkerArgv(GetParam())) argv.push_back(arg);
-  const Ran ran = RunProcess(argv, Patience());
+  const Ran ran = RunProcess(argv, Soon());
   EXPECT_EQ(ran.code, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("by torchrun (rank 0 of 3)"));
   EXPECT_THAT(ran.output, HasSubstr("step 40/40"));

@@ -85,12 +85,12 @@ TEST(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
   for (const std::string& flag : EndlessTraining()) argv.push_back(flag);
   auto launch = Process::Start(argv);
   ASSERT_TRUE(launch.ok()) << launch.status();
-  ASSERT_TRUE(launch->WaitForOutput("epoch 1 step", Patience()))
+  ASSERT_TRUE(launch->WaitForOutput("epoch 1 step", Soon()))
       << launch->Output();
   const pid_t worker = ChildWith(launch->pid(), "worker/worker ", "--rank=1 ");
   ASSERT_GT(worker, 0);
   kill(worker, SIGKILL);
-  EXPECT_EQ(launch->Wait(Patience()), 128 + SIGKILL) << launch->Output();
+  EXPECT_EQ(launch->Wait(Soon()), 128 + SIGKILL) << launch->Output();
   const std::string output = launch->Output();
   const std::string report = output.substr(output.rfind("psring launch: "));
   EXPECT_THAT(report, ContainsRegex(absl::StrCat(

@@ -29,7 +29,7 @@ Flags With(const std::string& flag) {
 }
 
 void ExpectRefused(Process& process, const Flags& parts) {
-  EXPECT_EQ(process.Wait(Patience()), 1) << process.Output();
+  EXPECT_EQ(process.Wait(Soon()), 1) << process.Output();
   const std::string line = LastLine(process.Output());
   EXPECT_THAT(line, HasSubstr("refuses this process: "));
   for (const std::string& part : parts) EXPECT_THAT(line, HasSubstr(part));
@@ -68,14 +68,14 @@ TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {
   const Ran worker =
       RunProcess({WorkerBinary(), "--mode=ring", "--rank=1", "--workers=2",
                   "--coordinator=" + ps.address(), "--data=digits:train=8"},
-                 Patience());
+                 Soon());
   EXPECT_EQ(worker.code, 1) << worker.output;
   EXPECT_THAT(LastLine(worker.output),
               HasSubstr("--mode: ring here, ps in the job"));
   HandJob ring({.mode = "ring"});
   ring.Start("worker 0");
   const Ran server =
-      RunProcess({PsBinary(), "--coordinator=" + ring.address()}, Patience());
+      RunProcess({PsBinary(), "--coordinator=" + ring.address()}, Soon());
   EXPECT_EQ(server.code, 1) << server.output;
   EXPECT_THAT(LastLine(server.output),
               HasSubstr("--mode: ps here, ring in the job"));
@@ -88,7 +88,7 @@ TEST(Mismatch, OfSyncIsRefusedAndTheOthersEndWithTheHost) {
   job.Start("worker 0", With("--sync=bsp"));
   job.Start("worker 1", With("--sync=async"));
   int refused = -1;
-  const absl::Time deadline = Patience();
+  const absl::Time deadline = Soon();
   while (refused < 0 && absl::Now() < deadline) {
     for (int i : {0, 1}) {
       const absl::Time soon = absl::Now() + absl::Milliseconds(10);
@@ -100,9 +100,9 @@ TEST(Mismatch, OfSyncIsRefusedAndTheOthersEndWithTheHost) {
                 {refused == 0 ? "sync: BSP here, ASYNC in the job"
                               : "sync: ASYNC here, BSP in the job"});
   job["ps 0"].Signal(SIGINT);
-  EXPECT_EQ(job["ps 0"].Wait(Patience()), 128 + SIGINT);
+  EXPECT_EQ(job["ps 0"].Wait(Soon()), 128 + SIGINT);
   Process& other = job[absl::StrCat("worker ", 1 - refused)];
-  EXPECT_EQ(other.Wait(Patience()), 1) << other.Output();
+  EXPECT_EQ(other.Wait(Soon()), 1) << other.Output();
 }
 
 TEST(Mismatch, OfTheJobsSizeIsRefused) {

@@ -56,7 +56,7 @@ TEST_P(Shutdown, OfOneWorkerByCtrlCIsToldToAllOthers) {
   job.TrainFor(absl::ZeroDuration());
   Process& worker = job["worker 1"];
   worker.Signal(SIGINT);
-  EXPECT_EQ(worker.Wait(Patience()), 128 + SIGINT) << worker.Output();
+  EXPECT_EQ(worker.Wait(Soon()), 128 + SIGINT) << worker.Output();
   EXPECT_THAT(LastLine(worker.Output()),
               HasSubstr("interrupted by Interrupt (signal 2)"));
   job.ExpectOthersFail("worker 1",
@@ -72,7 +72,7 @@ TEST_P(Shutdown, OfTheCoordinatorsProcessByCtrlCIsToldToAllOthers) {
   job.TrainFor(absl::ZeroDuration());
   const std::string host = job.names().front();
   job[host].Signal(SIGINT);
-  EXPECT_EQ(job[host].Wait(Patience()), 128 + SIGINT) << job[host].Output();
+  EXPECT_EQ(job[host].Wait(Soon()), 128 + SIGINT) << job[host].Output();
   job.ExpectOthersFail(host, {absl::StrCat(host, " (host ", HostName(),
                                            ", pid ", job[host].pid(), ")")});
   ExpectNothingLeft(job.pids(), job.port());
@@ -83,7 +83,7 @@ TEST_P(Shutdown, OfAJobThatStillWaitsForSomebodyByCtrlC) {
   const std::string host = job.names().front();
   job.Start(host);
   job[host].Signal(SIGINT);
-  EXPECT_EQ(job[host].Wait(Patience()), 128 + SIGINT) << job[host].Output();
+  EXPECT_EQ(job[host].Wait(Soon()), 128 + SIGINT) << job[host].Output();
   EXPECT_THAT(LastLine(job[host].Output()), HasSubstr("interrupted"));
   ExpectNothingLeft(job.pids(), job.port());
 }
@@ -93,7 +93,7 @@ TEST_P(Shutdown, OfALaunchedJobByCtrlCLeavesNothing) {
   for (const std::string& flag : EndlessTraining()) argv.push_back(flag);
   auto launch = Process::Start(argv);
   ASSERT_TRUE(launch.ok()) << launch.status();
-  ASSERT_TRUE(launch->WaitForOutput("epoch 1 step", Patience()))
+  ASSERT_TRUE(launch->WaitForOutput("epoch 1 step", Soon()))
       << launch->Output();
   const std::vector<pid_t> children = ChildrenOf(launch->pid());
   EXPECT_GE(children.size(), 2u);
@@ -104,7 +104,7 @@ TEST_P(Shutdown, OfALaunchedJobByCtrlCLeavesNothing) {
   // Ranks of a ring on one host share memory: only the coordinator listens.
   EXPECT_GE(ports.size(), GetParam() == "ring" ? 1u : 2u);
   launch->Signal(SIGINT);
-  EXPECT_EQ(launch->Wait(Patience()), 128 + SIGINT) << launch->Output();
+  EXPECT_EQ(launch->Wait(Soon()), 128 + SIGINT) << launch->Output();
   EXPECT_EQ(LastLine(launch->Output()),
             "psring launch: interrupted; all processes have ended");
   for (int port : ports) ExpectNothingLeft(children, port);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/testing/process.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
@@ -34,11 +35,9 @@ TEST(Study, OfFourModesAndThreeSeedsGoesOnAfterKill9) {
   {
     auto first = Process::Start(argv);
     ASSERT_TRUE(first.ok()) << first.status();
-    ASSERT_TRUE(
-        first->WaitForOutput("run 6 of 12", absl::Now() + absl::Minutes(2)))
-        << first->Output();
+    ASSERT_TRUE(first->WaitForOutput("run 6 of 12", Soon())) << first->Output();
     first->Signal(SIGKILL);
-    EXPECT_EQ(first->Wait(absl::Now() + absl::Seconds(30)), 128 + SIGKILL);
+    EXPECT_EQ(first->Wait(Soon()), 128 + SIGKILL);
   }
   const Ran second = RunProcess(argv, absl::Now() + absl::Minutes(3));
   ASSERT_EQ(second.code, 0) << second.output;

@@ -35,7 +35,7 @@ json EventsIn(const std::string& path) {
 Ran RunTimeline(const Flags& args) {
   Flags argv = {PsringBinary(), "timeline"};
   argv.insert(argv.end(), args.begin(), args.end());
-  return RunProcess(argv, Patience());
+  return RunProcess(argv, Soon());
 }
 
 // Trains with two workers, of which some may be slow.
@@ -67,7 +67,7 @@ TEST_P(TimelineOf, IsValidJsonAfterKill) {
   job.TrainFor(absl::Milliseconds(500));
   for (const std::string& name : job.names()) job[name].Signal(SIGKILL);
   for (const std::string& name : job.names()) {
-    job[name].Wait(Patience());
+    job[name].Wait(Soon());
     const std::string path = absl::StrCat(
         directory_, "/", std::string(absl::StrReplaceAll(name, {{" ", "-"}})),
         ".trace.json");
@@ -185,7 +185,7 @@ TEST(Timeline, StopsAtItsSizeWhileTrainingGoesOn) {
   job.StartAll();
   ASSERT_TRUE(job["worker 0"].WaitForOutput(
       "the timeline ends here; training goes on: full: --timeline-mb=1",
-      Patience()))
+      Soon()))
       << job["worker 0"].Output();
   EXPECT_EQ(job["worker 0"].Wait(absl::Now() + absl::Milliseconds(50)), -1);
   EXPECT_LE(fs::file_size(directory + "/worker-0.trace.json"), 1u << 20);

@@ -49,7 +49,7 @@ class TwoHostsTest : public ::testing::Test {
   }
 
   static void ExpectTrained(Process& process, const std::string& address) {
-    EXPECT_EQ(process.Wait(Patience()), 0) << process.Output();
+    EXPECT_EQ(process.Wait(Soon()), 0) << process.Output();
     EXPECT_THAT(process.Output(),
                 HasSubstr(absl::StrCat("address ", address, " (the route to ",
                                        Hosts::AddressOf(0), ")")));
@@ -119,7 +119,7 @@ TEST_F(TwoHostsTest, EveryPlacementGivesTheSameBits) {
     }
     bool shared = false;
     for (Process& process : processes) {
-      EXPECT_EQ(process.Wait(Patience()), 0) << process.Output();
+      EXPECT_EQ(process.Wait(Soon()), 0) << process.Output();
       shared |= process.Output().find(mode == "ring"
                                           ? "ring of 2 nodes; 2 ranks share"
                                           : "1 of 2 shards share") !=
@@ -140,16 +140,16 @@ TEST_F(TwoHostsTest, EveryPlacementGivesTheSameBits) {
 TEST_F(TwoHostsTest, LoopbackAddressIsRefusedWithTheRemedy) {
   Process server = Start(0, {PsBinary(), "--host-coordinator", "--workers=1",
                              "--join-timeout=20"});
-  ASSERT_TRUE(server.WaitForOutput("coordinator listens on", Patience()));
+  ASSERT_TRUE(server.WaitForOutput("coordinator listens on", Soon()));
   Process worker = Start(1, Worker({"--advertise=127.0.0.1"}));
-  EXPECT_EQ(worker.Wait(Patience()), 1) << worker.Output();
+  EXPECT_EQ(worker.Wait(Soon()), 1) << worker.Output();
   EXPECT_THAT(LastLine(worker.Output()),
               HasSubstr("this process has a loopback address, but ps (host "));
   EXPECT_THAT(LastLine(worker.Output()),
               HasSubstr("Give it an address that other hosts reach: "
                         "--advertise or --interface"));
   kill(-server.pid(), SIGINT);  // to the group: the server is nsenter's child
-  EXPECT_EQ(server.Wait(Patience()), 128 + SIGINT) << server.Output();
+  EXPECT_EQ(server.Wait(Soon()), 128 + SIGINT) << server.Output();
 }
 
 }  // namespace

@@ -3,12 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "ps/shard_map.h"
+#include "tests/testing/captured_log.h"
+#include "tests/testing/hostile_peer.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -16,6 +25,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 using Finals = std::vector<std::vector<float>>;
 
@@ -88,16 +98,50 @@ TEST(Topologies, BspAndRingEndWithTheSameBitsHoweverTheyArePlaced) {
   }
 }
 
-TEST_P(PlacementTest, StaleModesReachTheSameStepsWithoutEqualBits) {
+absl::Status Push(LocalWorker& worker) {
+  for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+    if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
+  }
+  return worker.exchange->Finish(Soon());
+}
+
+std::vector<float> ParametersOf(const LocalWorker& worker) {
+  const FlatBuffer& p = worker.model.parameters;
+  return {p.data(), p.data() + p.size()};
+}
+
+// Every gradient moves every parameter by 1, so that parameters count the
+// gradients that have come: 20 of each of 3 workers.
+TEST_P(PlacementTest, StaleModesCountEveryGradientOnceAndKeepTheirBound) {
   for (proto::Sync sync : {proto::SSP, proto::ASYNC}) {
     LocalJobOptions options =
         Placed(Options(proto::PARAMETER_SERVER, sync, 3, 2), GetParam());
     options.spec.set_staleness(1);
     options.spec.mutable_optimizer()->set_name("sgd");
     options.spec.mutable_optimizer()->set_momentum(0);
-    const Finals finals = Train(options, 20);
-    for (const auto& parameters : finals) {
-      for (float p : parameters) ASSERT_TRUE(std::isfinite(p));
+    options.spec.mutable_optimizer()->set_lr(1.0);
+    const auto body = [&](LocalWorker& worker) -> absl::Status {
+      if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+      for (int made = 1; made <= 20; ++made) {
+        for (float& g : worker.model.gradients.span()) g = -1.0f;
+        if (absl::Status s = Push(worker); !s.ok()) return s;
+        EXPECT_EQ(worker.exchange->step(), made);
+        // With staleness 1 the others have pushed one step less at least, and
+        // two more at most: one that is ahead by 1 pushes before it waits.
+        const std::vector<float> p = ParametersOf(worker);
+        const auto [least, most] = std::minmax_element(p.begin(), p.end());
+        EXPECT_GE(*least, sync == proto::SSP ? made + 2 * (made - 1) : made);
+        EXPECT_LE(*most, made + 2 * (sync == proto::SSP ? made + 2 : 20));
+      }
+      if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+        return s;
+      }
+      const std::vector<float> p = ParametersOf(worker);
+      EXPECT_EQ(p, std::vector<float>(p.size(), 60.0f));
+      return absl::OkStatus();
+    };
+    for (const absl::Status& s : RunLocalJob(options, body)) {
+      EXPECT_TRUE(s.ok()) << s;
     }
   }
 }
@@ -132,18 +176,6 @@ TEST_P(PlacementTest, AsyncAppliesEveryGradientExactlyOnce) {
     const float last = std::max({finals[0][i], finals[1][i], finals[2][i]});
     ASSERT_EQ(last, 30.0f) << "element " << i;
   }
-}
-
-absl::Status Push(LocalWorker& worker) {
-  for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-    if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
-  }
-  return worker.exchange->Finish(Soon());
-}
-
-std::vector<float> ParametersOf(const LocalWorker& worker) {
-  const FlatBuffer& p = worker.model.parameters;
-  return {p.data(), p.data() + p.size()};
 }
 
 // The third of three workers pushes its first step when the others have made
@@ -289,48 +321,70 @@ TEST_P(PlacementTest, AWorkerThatDoesNotPushIsNamed) {
   }
 }
 
-// Strangers connect to a shard in the middle of training: garbage, another
-// job's epoch, wrong sizes, steps, buckets and types, a worker that is none.
-TEST(PsExchange, MalformedPeersDoNotDisturbTraining) {
+// Sends what worker 1 may not send to that shard, each from a stranger of its
+// own; returns how many. All of it has been taken then.
+int SendMalformed(const LocalWorker& worker, const ShardPlace& shard,
+                  std::deque<HostilePeer>& strangers) {
+  const proto::Welcome& job = worker.member->job();
+  const Piece piece =
+      PiecesOfShard(worker.model.layout, shard.range, kPieceElements).front();
+  for (int attack = 0; attack < 9; ++attack) {
+    proto::WireHeader header;
+    header.set_kind(proto::WireHeader::PUSH);
+    header.set_job_epoch(job.job_epoch() + (attack == 1 ? 1 : 0));
+    header.set_sender(attack == 2 ? 99 : 1);
+    header.set_step(attack == 3 ? 1000000 : worker.exchange->step());
+    header.set_bucket(piece.bucket + (attack == 4 ? 77 : 0));
+    header.set_offset(piece.range.begin + (attack == 5 ? 3 : 0));
+    header.set_num_elements(attack == 6 ? uint64_t{1} << 62
+                                        : piece.range.size());
+    header.set_dtype(attack == 7 ? proto::WireHeader::BYTES
+                                 : proto::WireHeader::FLOAT32);
+    std::vector<std::string> frames = {
+        attack == 0 ? "garbage" : header.SerializeAsString(),
+        std::string(piece.range.size() * sizeof(float), 'x')};
+    if (attack == 8) frames.push_back("one too many");
+    HostilePeer& stranger = strangers.emplace_back(shard.endpoint);
+    stranger.Send(frames);
+    EXPECT_TRUE(stranger.AwaitTaken(Soon())) << attack;
+  }
+  return 9;
+}
+
+// Garbage, another job's epoch, wrong sizes, steps, buckets and types, a worker
+// that does not exist: in the middle of training, at every shard.
+TEST_P(PlacementTest, MalformedPeersAreDroppedAndDoNotDisturbTraining) {
   const LocalJobOptions options =
-      Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2);
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2), GetParam());
   const Finals undisturbed = Train(options, 8);
+  const CapturedLog log;
+  std::deque<HostilePeer> strangers;
+  std::map<std::string, int> malformed;  // by a shard's endpoint
   Finals finals(2);
-  const auto train = TrainBody(8, &finals);
+  const auto before = TrainBody(4, &finals);
   const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = before(worker); !s.ok()) return s;
     if (worker.rank == 0) {
-      const proto::Welcome& job = worker.member->job();
-      for (const proto::Process& server : job.servers()) {
-        for (int attack = 0; attack < 9; ++attack) {
-          auto socket = Socket::Connect(worker.context, server.endpoints(0));
-          if (!socket.ok()) return socket.status();
-          proto::WireHeader header;
-          header.set_kind(proto::WireHeader::PUSH);
-          header.set_job_epoch(attack == 1 ? 666 : job.job_epoch());
-          header.set_sender(attack == 2 ? 99 : 1);
-          header.set_step(attack == 3 ? 1000000 : 0);
-          header.set_bucket(attack == 4 ? 77 : 0);
-          header.set_offset(attack == 5 ? 3 : 0);
-          header.set_num_elements(attack == 6 ? uint64_t{1} << 62 : 2);
-          header.set_dtype(attack == 7 ? proto::WireHeader::BYTES
-                                       : proto::WireHeader::FLOAT32);
-          Frames frames;
-          frames.push_back(Frame::Copy(
-              attack == 0 ? "garbage" : header.SerializeAsString()));
-          frames.push_back(Frame::Copy("12345678"));
-          if (attack == 8) frames.push_back(Frame::Copy("one too many"));
-          if (absl::Status s = (*socket)->Send(std::move(frames)); !s.ok()) {
-            return s;
-          }
-        }
+      for (const ShardPlace& shard :
+           MapShards(worker.model.layout, worker.member->job())) {
+        malformed[shard.endpoint] = SendMalformed(worker, shard, strangers);
       }
     }
-    return train(worker);
+    while (worker.exchange->step() < 8) {
+      FillGradients(worker, worker.exchange->step());
+      if (absl::Status s = Push(worker); !s.ok()) return s;
+    }
+    finals[worker.rank] = ParametersOf(worker);
+    return absl::OkStatus();
   };
   for (const absl::Status& s : RunLocalJob(options, body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
   EXPECT_EQ(finals, undisturbed);
+  EXPECT_THAT(malformed, SizeIs(2));
+  for (const auto& [endpoint, count] : malformed) {
+    EXPECT_EQ(log.Count(absl::StrCat(" of ", endpoint, ": ")), count);
+  }
 }
 
 }  // namespace

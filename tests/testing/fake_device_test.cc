@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 
 TEST(FakeDevice, AStreamWaitsForAnEventAndNotForWhatComesAfterIt) {
   FakeDevice device;

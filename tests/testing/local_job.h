@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "client/worker_client.h"
 #include "common/cluster/coordinator.h"
 #include "common/cluster/member.h"
@@ -17,10 +16,9 @@
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
-
-inline absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 
 struct LocalJobOptions {
   proto::JobSpec spec;  // its mode decides the topology

@@ -4,11 +4,10 @@
 #include <signal.h>
 
 #include "absl/time/clock.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(60); }
 
 std::vector<std::string> Shell(const std::string& script) {
   return {"/bin/sh", "-c", script};

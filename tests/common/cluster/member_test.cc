@@ -8,14 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/coordinator.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(20); }
 
 // One process of a job: what main would hold.
 struct Peer {

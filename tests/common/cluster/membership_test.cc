@@ -49,6 +49,12 @@ ControlMessage GatherOf(const std::string& name, const std::string& payload) {
   return message;
 }
 
+ControlMessage RepeatOf(const std::string& name) {
+  ControlMessage message = GatherOf(name, "");
+  message.mutable_gather()->set_repeat(true);
+  return message;
+}
+
 MembershipOptions Options(int servers, int workers) {
   MembershipOptions options;
   options.num_servers = servers;
@@ -227,7 +233,7 @@ TEST(Membership, AServerThatLeavesEarlyIsAFailure) {
 TEST(Membership, GathersPayloadsByRankOfOneRole) {
   Membership m = Running();
   EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "B")).empty());
-  const auto who = m.OnMessage(kStart, "b", GatherOf("eval", "again"));
+  const auto who = m.OnMessage(kStart, "b", RepeatOf("eval"));
   ASSERT_EQ(who.size(), 1u);
   EXPECT_EQ(who[0].peer, "b");
   EXPECT_THAT(who[0].message.gathered().missing(), ::testing::ElementsAre(0));
@@ -237,6 +243,22 @@ TEST(Membership, GathersPayloadsByRankOfOneRole) {
   ASSERT_EQ(out.size(), 2u);
   EXPECT_THAT(out[0].message.gathered().payloads(),
               ::testing::ElementsAre("A", "B"));
+}
+
+// Its answer and the repeat have crossed on the way.
+TEST(Membership, ARepeatOfACompleteGatherLeavesNothingBehind) {
+  Membership m = Running();
+  m.OnMessage(kStart, "a", GatherOf("eval", "A"));
+  ASSERT_EQ(m.OnMessage(kStart, "b", GatherOf("eval", "B")).size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(m.OnMessage(kStart, "a", RepeatOf("eval")).empty());
+  }
+  // Another one of that name begins from nothing.
+  EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "B2")).empty());
+  const auto out = m.OnMessage(kStart, "a", GatherOf("eval", "A2"));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_THAT(out[0].message.gathered().payloads(),
+              ::testing::ElementsAre("A2", "B2"));
 }
 
 TEST(Membership, IgnoresStrangers) {

@@ -8,13 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
 
 using ::testing::HasSubstr;
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(10); }
 
 Frames Receive(Socket& socket) {
   const absl::Time deadline = Soon();

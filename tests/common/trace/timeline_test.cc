@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -111,7 +112,7 @@ TEST(Timeline, EventsReachTheFileWhileTheProcessRuns) {
   const auto timeline = Start({.directory = directory});
   Track* track = AddTrack(timeline.get(), "trainer");
   { TimelineSpan span(track, "forward"); }
-  const absl::Time end = absl::Now() + absl::Seconds(60);
+  const absl::Time end = Soon();
   while (Named(EventsIn(directory), "forward").empty()) {
     ASSERT_LT(absl::Now(), end);
     std::this_thread::yield();
@@ -153,7 +154,7 @@ TEST(Timeline, SaysInTheFileThatItIsFull) {
     const auto timeline = Start({.directory = directory, .max_mb = 1});
     Track* track = AddTrack(timeline.get(), "trainer");
     // Some 100 bytes each; the buffer may lose some of them.
-    const absl::Time end = absl::Now() + absl::Seconds(60);
+    const absl::Time end = Soon();
     while (Named(EventsIn(directory), "full: --timeline-mb=1").empty()) {
       ASSERT_LT(absl::Now(), end);
       for (int i = 0; i < 8000; ++i) TimelineSpan span(track, "work");

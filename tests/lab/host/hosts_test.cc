@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "tests/testing/proc_fs.h"
 #include "tests/testing/process.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
@@ -25,8 +26,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double kGigabit = 1e9;
-
-absl::Time Soon() { return absl::Now() + absl::Minutes(1); }
 
 // Empty when there is no such process.
 std::string NetworkNamespaceOf(const std::string& pid) {
