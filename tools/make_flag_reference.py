@@ -98,30 +98,31 @@ def sections_of(lines):
 
 
 def block(text):
-    return "```\n%s\n```\n" % text.strip("\n")
+    return "```\n%s\n```" % text.strip("\n")
 
 
-def command_page(program, words, depth):
-    """The Markdown of one command, its subcommands below it."""
-    name = "psring " + " ".join(words)
-    print("\n%s %s\n" % ("#" * depth, name))
+def table(title, flags):
+    head = "| %s | values | default | meaning |\n|---|---|---|---|" % title.lower()
+    return "\n".join([head] + [flag.row() for flag in flags])
+
+
+def command_page(program, words):
+    """The Markdown paragraphs of one command, its subcommands last."""
     lines = run(program, *words, "--help").splitlines()
     usage = next(i for i, line in enumerate(lines) if line.startswith("Usage: "))
-    print(" ".join(lines[:usage]) + "\n")
-    print(block(lines[usage][len("Usage: "):]))
+    page = ["%s psring %s" % ("#" * (len(words) + 1), " ".join(words)),
+            " ".join(lines[:usage]), block(lines[usage][len("Usage: "):])]
     subcommands = []
     for title, entries in sections_of(lines[usage + 1:]):
         if title == "Subcommands":
             subcommands = [entry for entry, _ in entries]
         elif title:
-            print("| %s | values | default | meaning |\n|---|---|---|---|" % title.lower())
-            for entry in entries:
-                print(Flag(*entry).row())
-            print()
+            page.append(table(title, [Flag(*entry) for entry in entries]))
         elif any(entries):
-            print(block("\n".join(entries)))
+            page.append(block("\n".join(entries)))
     for subcommand in subcommands:
-        command_page(program, words + [subcommand], depth + 1)
+        page += command_page(program, words + [subcommand])
+    return page
 
 
 def main():
@@ -129,13 +130,13 @@ def main():
         ROOT, "bazel-bin/cli/psring")
     usage = run(program, "--help")
     built, wrapped = commands_in(usage)
-    print(HEAD)
-    print(block(usage))
+    page = [HEAD.strip(), block(usage)]
     for command in built:
-        command_page(program, [command], 2)
+        page += command_page(program, [command])
     for command in wrapped:
-        print("\n## psring %s\n" % command)
-        print(block(run(os.path.join(ROOT, "psring"), command, "--help")))
+        page += ["## psring " + command,
+                 block(run(os.path.join(ROOT, "psring"), command, "--help"))]
+    print("\n\n".join(page))
 
 
 if __name__ == "__main__":
