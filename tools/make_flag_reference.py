@@ -72,8 +72,10 @@ def values_of(text):
         return ", ".join(code(c) for c in choice.group(1).split(","))
     bounds = re.search(r"^(\w+):.* in \[(\S+) - (\S+)\]$", text)
     if bounds:
-        return "%s to %s" % bounds.groups()[1:]
-    return {"INT": "integer", "FLOAT": "number", "TEXT": "text"}.get(text, text)
+        low, high = bounds.groups()[1:]
+        return "%s or more" % low if float(high) >= 1e9 else "%s to %s" % (low, high)
+    return {"INT": "integer", "UINT": "integer", "FLOAT": "number", "TEXT": "text"}.get(
+        text, text)
 
 
 def sections_of(lines):
