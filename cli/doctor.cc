@@ -144,8 +144,9 @@ int Doctor(const Args& args) {
   app.add_option("--coordinator", flags.coordinator,
                  "HOST:PORT of a job's coordinator, to find the route to it");
   app.add_option("--interface", flags.wish.interface,
-                 "Advertise this network interface's address, e.g. eth0");
-  app.add_option("--advertise", flags.wish.advertise, "Advertise this address");
+                 "Advertises this network interface's address, e.g. eth0");
+  app.add_option("--advertise", flags.wish.advertise,
+                 "Advertises this address");
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
   if (auto code = ParseFlags(app, args)) return *code;

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COLUMN = 30  # where CLI11 begins a flag's meaning, or does so a line below
 HEAD = """\
 # Flags
 
@@ -44,7 +45,7 @@ class Flag:
     """One entry of CLI11's help."""
 
     def __init__(self, entry, meaning):
-        entry, _, excludes = entry.partition(" Excludes: ")
+        entry, _, excludes = entry.strip().partition(" Excludes: ")
         required = entry.endswith(" REQUIRED")
         entry = re.sub(r"( \.\.\.)?( REQUIRED)?$", "", entry)
         name, _, value = entry.partition(" ")
@@ -79,17 +80,16 @@ def values_of(text):
 
 
 def sections_of(lines):
-    """(title, [Flag]) of each "Title:" with its entries; None, [line] for prose."""
+    """(title, [[entry, meaning]]) of each "Title:"; last (None, [line]): the rest."""
     title, entries, prose = None, [], []
     for line in lines + [""]:
         heading = re.fullmatch(r"([A-Z]\w*):", line)
         if heading and not line.startswith("Example"):
             title = heading.group(1)
-        elif title and line.startswith("   "):
-            entries[-1][1] += (" " if entries[-1][1] else "") + line.strip()
+        elif title and line.startswith(" " * COLUMN):
+            entries[-1] = ["".join(entries[-1]), line.strip()]
         elif title and line.startswith("  "):
-            entry = re.fullmatch(r"  (.*?)(?:  +(.*))?", line)
-            entries.append([entry.group(1), entry.group(2) or ""])
+            entries.append([line[:COLUMN], line[COLUMN:]])
         elif title and not line:
             if entries:
                 yield title, entries
@@ -104,6 +104,7 @@ def block(text):
 
 
 def table(title, flags):
+    title = {"Positionals": "arguments"}.get(title, title)
     head = "| %s | values | default | meaning |\n|---|---|---|---|" % title.lower()
     return "\n".join([head] + [flag.row() for flag in flags])
 
@@ -117,7 +118,7 @@ def command_page(program, words):
     subcommands = []
     for title, entries in sections_of(lines[usage + 1:]):
         if title == "Subcommands":
-            subcommands = [entry for entry, _ in entries]
+            subcommands = [entry.strip() for entry, _ in entries]
         elif title:
             page.append(table(title, [Flag(*entry) for entry in entries]))
         elif any(entries):

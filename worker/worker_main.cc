@@ -117,7 +117,7 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
       ->capture_default_str()
       ->group(group);
   app.add_flag("--resume", options.resume,
-               "Resume from the newest checkpoint in --checkpoint-dir")
+               "Resumes from the newest checkpoint in --checkpoint-dir")
       ->group(group);
 }
 
@@ -236,7 +236,7 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
   add("--lr-gamma", lr_gamma, "--lr-schedule=step: factor of each decay")
       ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--scale-lr", scale_lr,
-               "Multiply the rate by the number of workers")
+               "Multiplies the rate by the number of workers")
       ->group(group);
 }
 

@@ -21,7 +21,25 @@ END
     > "$repo/README.md"
   write_program "$repo/bazel-bin/cli/psring" 'case "$*" in
       --help) printf "Usage: psring COMMAND\n\n  run  runs\n" ;;
-      *) printf "Runs.\nUsage: psring run [OPTIONS]\n\nOptions:\n  --n INT:INT in [1 - 9]=3     How often\n" ;;
+      *) cat << END
+Runs.
+Usage: psring run [OPTIONS] FILE
+
+Positionals:
+  FILE TEXT REQUIRED          Read
+
+Options:
+  -h,--help                   Help
+  --n INT:INT in [1 - 9]=3    How often
+  --to-column-thirty TEXT=a=b Short
+  --much INT:INT in [1 - 1099511627776]=5 Excludes: --n
+                              Long
+  --mode TEXT:{ps,ring} ...   One|two
+
+Example:
+  psring run
+END
+      ;;
     esac'
   formatter 14
   (cd "$repo" && python3 tools/make_flag_reference.py > docs/flags.md)
@@ -100,6 +118,16 @@ test_link_to_no_heading() {
 test_path_of_nothing() {
   echo 'See `common/{a,c}.h`, not `std/c.h`.' >> "$repo/README.md"
   fails links 'README.md:3: there is no common/c.h'
+}
+
+test_flags_as_people_read_them() {
+  local row
+  for row in '| `FILE` | text | required | Read |' '| `-h` `--help` |  |  | Help |' \
+    '| `--n` | 1 to 9 | `3` | How often |' '| `--to-column-thirty` | text | `a=b` | Short |' \
+    '| `--much` | 1 or more | `5` | Long. Not with `--n` |' \
+    '| `--mode` | `ps`, `ring` |  | One\|two |'; do
+    grep -qxF -- "$row" "$repo/docs/flags.md" || fail "no row: $row"
+  done
 }
 
 test_stale_flag_reference() {
