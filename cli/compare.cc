@@ -79,7 +79,7 @@ std::string WhatIsKept(const ComparePlan& plan, const Runs& runs) {
   if (plan.out.empty()) return "";
   return absl::StrCat("; ", NumFinished(runs), " of ", runs.size(),
                       " runs are kept in ", plan.out,
-                      ": the same command goes on from there");
+                      ": the same command resumes from there");
 }
 
 // Makes the runs that are missing. An error after a message: the exit code.

@@ -100,7 +100,8 @@ bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
     absl::Status status = Accept(piece, worker, step, std::move(push));
     if (status.ok()) continue;
     ++malformed_pushes_;
-    spdlog::warn("hears {} no more: {}", Describe(options_.job.workers(worker)),
+    spdlog::warn("ignores {} from now on: {}",
+                 Describe(options_.job.workers(worker)),
                  std::string(status.message()));
     return false;
   }

@@ -49,7 +49,7 @@ absl::StatusOr<UpdateLogHeader> ReadHeader(std::ifstream& file,
   if (!file || std::memcmp(magic, kMagic, kMagicBytes) != 0 ||
       size > kMaxHeaderBytes) {
     return absl::DataLossError(
-        absl::StrCat("--replay: ", path, " is no recording of psring's"));
+        absl::StrCat("--replay: ", path, " is not a recording by psring"));
   }
   std::string bytes(size, '\0');
   file.read(bytes.data(), size);
@@ -111,8 +111,8 @@ absl::StatusOr<std::vector<std::vector<UpdateTurn>>> ReadEntries(
   }
   return absl::DataLossError(absl::StrCat(
       "--replay: ", path, file ? " is damaged after " : " is cut after ", count,
-      " updates: the run that recorded it did not end in peace, or the file is "
-      "not whole. Record again"));
+      " updates: the run that recorded it was stopped, or the file is not "
+      "whole. Record again"));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-"""Counts the test cases of finished `bazel test` runs.
+"""Counts the test cases of finished `bazel test` runs, and the checks.
 
 Usage: count_tests.py RECORD=CODE...
 
-RECORD is what --build_event_json_file wrote, CODE the exit code of that run.
+RECORD is what --build_event_json_file wrote, or, named *.txt, what tools/check.sh
+printed; CODE is the exit code of that run.
 Prints one line, "N passed, N failed" (and ", N skipped" if any); exits with 1
 if a test failed or a build broke. A target that ended badly without a failed
 case in its test.xml, as after a crash, counts as one failed.
@@ -77,11 +78,23 @@ def count_record(path, code):
     return counts
 
 
+def count_checks(path, code):
+    """The lines of tools/check.sh; details are indented."""
+    words = {"ok": "passed", "FAILED": "failed", "skipped": "skipped"}
+    with open(path) as lines:
+        counts = Counts(words[line.split()[0]] for line in lines if line[0] != " ")
+    if code != 0 and not counts["failed"]:
+        print(f"psring: the checks ended with {code}")
+        counts["failed"] += 1
+    return counts
+
+
 def main(args):
     total = Counts()
     for record in args:
         path, _, code = record.rpartition("=")
-        total.update(count_record(path, int(code)))
+        count = count_checks if path.endswith(".txt") else count_record
+        total.update(count(path, int(code)))
     print(total.line())
     return 1 if total["failed"] else 0
 

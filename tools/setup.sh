@@ -134,7 +134,7 @@ install_packages() {
     die "not root and no sudo. As root: apt-get update && apt-get install -y $*"
   say "installs $* (log: $state/setup.log)"
   logged as_root apt-get update ||
-    say "apt-get update failed; goes on with the package lists that are there"
+    say "apt-get update failed; using the package lists that are there"
   logged as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "$@" ||
     die "apt-get could not install: $*"

@@ -9,7 +9,8 @@ Usage: ./psring test [--quick] [BAZEL FLAGS]
 
 Runs all tests; then those of common, ps and ring once with the address and
 undefined-behaviour sanitizers and once with the thread sanitizer, which --quick
-leaves out. The last line counts: N passed, N failed.
+leaves out; then the checks of tools/check.sh (form, layers, documents). The last
+line counts all of them: N passed, N failed.
 
 Example: ./psring test --quick --test_filter='Layout.*'
 END
@@ -36,6 +37,21 @@ set_up_python_packages() {
   say "no python has $PYTHON_PACKAGES: tests that read checkpoints with them are skipped"
 }
 
+# tools/check.sh skips the form of the sources where there is none.
+set_up_clang_format() {
+  if command -v clang-format > /dev/null || command -v clang-format-14 > /dev/null; then return; fi
+  [ "$may_install" = yes ] && (install_packages clang-format) ||
+    say "no clang-format: the form of the sources is not checked"
+}
+
+# What needs no test program, recorded in .psring/checks.txt.
+run_checks() {
+  local code=0
+  say "tests: checks"
+  "$root/tools/check.sh" | tee "$state/checks.txt" || code=$?
+  records+=("$state/checks.txt=$code")
+}
+
 # run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json.
 run_tests() {
   local name=$1 code=0
@@ -58,6 +74,7 @@ test_command() {
   set_up
   mkdir -p "$state"
   set_up_python_packages
+  set_up_clang_format
   run_tests default "$@" //...
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
@@ -66,5 +83,6 @@ test_command() {
         --build_tests_only --define=cuda=no --test_tag_filters=-no-sanitizer "$@" $SANITIZED
     done
   fi
+  run_checks
   python3 "$root/tools/count_tests.py" "${records[@]}"
 }

@@ -171,7 +171,7 @@ absl::Status PrepareCheckpointDirectory(const std::string& directory,
   return absl::AlreadyExistsError(absl::StrCat(
       "--checkpoint-dir=", directory, " holds an earlier run's ",
       present.back(),
-      ". Go on from it with --resume, or choose another directory"));
+      ". Resume from it with --resume, or choose another directory"));
 }
 
 absl::Status WriteCheckpoint(

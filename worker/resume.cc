@@ -33,7 +33,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
       progress->batch_size != spec.batch_size() ||
       progress->seed != spec.seed()) {
     spdlog::warn(
-        "{} was made with data {}, batch size {}, seed {}: this run goes on "
+        "{} was made with data {}, batch size {}, seed {}: this run continues "
         "with others, and differs from one that had not stopped",
         *latest, progress->data, progress->batch_size, progress->seed);
   }

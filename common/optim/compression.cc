@@ -46,7 +46,7 @@ absl::Status DecodePairs(Range range, absl::string_view bytes, void* out) {
   if (bytes.size() % kPairBytes != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("an encoded gradient of ", bytes.size(),
-                     " bytes, which are no pairs of ", kPairBytes));
+                     " bytes, which is not a multiple of ", kPairBytes));
   }
   std::memset(out, 0, range.size() * sizeof(float));
   int64_t previous = -1;

@@ -222,7 +222,7 @@ void Timeline::Stop(const absl::Status& status) {
         .IgnoreError();
     file_->Flush().IgnoreError();
   }
-  spdlog::warn("the timeline ends here; training goes on: {}", why);
+  spdlog::warn("the timeline ends here; training continues: {}", why);
 }
 
 }  // namespace psring

@@ -54,7 +54,7 @@ class Field {
       return value_->get<double>();
     }
     return absl::DataLossError(absl::StrCat("--from: ", place_, " of ", where_,
-                                            " is no positive number"));
+                                            " is not a positive number"));
   }
 
  private:
@@ -210,7 +210,7 @@ absl::StatusOr<PredictSource> ReadSource(const std::string& path) {
   const json root = json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
     return absl::DataLossError(
-        absl::StrCat("--from: ", path, " is no JSON object"));
+        absl::StrCat("--from: ", path, " is not a JSON object"));
   }
   const Field field(path, root);
   return root.contains("links") ? ReadBench(field) : ReadReport(root, field);

@@ -37,7 +37,7 @@ absl::StatusOr<json> ReadJson(const std::string& path) {
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   json value = json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) {
-    return absl::DataLossError(absl::StrCat(path, " is no JSON"));
+    return absl::DataLossError(absl::StrCat(path, " is not JSON"));
   }
   return value;
 }

@@ -79,7 +79,7 @@ absl::Status CheckManifest(const json& manifest, const StudySetup& setup) {
   if (!manifest.is_object() || Text(manifest, "schema") != kSchema ||
       !manifest.value("flags", json()).is_object() ||
       !manifest.value("made_with", json()).is_object()) {
-    return absl::DataLossError("it is no study of this psring");
+    return absl::DataLossError("it is not a study of this psring");
   }
   const json now = ManifestJson(setup);
   std::vector<std::string> differences;

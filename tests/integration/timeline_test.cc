@@ -184,7 +184,7 @@ TEST(Timeline, StopsAtItsSizeWhileTrainingGoesOn) {
        .cluster_flags = {"--timeline=" + directory, "--timeline-mb=1"}});
   job.StartAll();
   ASSERT_TRUE(job["worker 0"].WaitForOutput(
-      "the timeline ends here; training goes on: full: --timeline-mb=1",
+      "the timeline ends here; training continues: full: --timeline-mb=1",
       Soon()))
       << job["worker 0"].Output();
   EXPECT_EQ(job["worker 0"].Wait(absl::Now() + absl::Milliseconds(50)), -1);

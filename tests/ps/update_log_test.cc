@@ -99,7 +99,7 @@ TEST_F(UpdateLogTest, ARunThatDidNotEndHasNoWholeRecording) {
     ASSERT_TRUE(writer.ok() && writer->Append(0, {1, 0}).ok());
   }
   EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("is cut after 1 updates"),
-                               HasSubstr("did not end in peace")));
+                               HasSubstr("was stopped")));
 }
 
 TEST_F(UpdateLogTest, AChangedByteIsAnError) {

@@ -61,4 +61,12 @@ expect 1 "3 passed, 3 failed, 1 skipped" "$dir/three.json=3"
 expect 1 "1 passed, 1 failed" "$dir/shell.json=1"
 expect 1 "0 passed, 1 failed" "$dir/missing.json=37"
 expect 1 "4 passed, 1 failed, 1 skipped" "$dir/good.json=0" "$dir/shell.json=0" "$dir/bad.json=3"
+# The lines of tools/check.sh, with details below those that failed.
+printf '%s\n' "ok       links: 9" "skipped  form: none" "FAILED   README; remedy: x" \
+  "  ok or not, this is a detail" > "$dir/checks.txt"
+printf '%s\n' "ok       links: 9" > "$dir/broken.txt"
+expect 1 "1 passed, 1 failed, 1 skipped" "$dir/checks.txt=1"
+expect 1 "3 passed, 1 failed, 2 skipped" "$dir/good.json=0" "$dir/checks.txt=1"
+# A check.sh that broke before it could say what failed.
+expect 1 "1 passed, 1 failed" "$dir/broken.txt=2"
 [ $failures = 0 ]

@@ -14,6 +14,7 @@ set_up_world() {
   cp -L "$source_root/psring" "$repo/"
   cp -L "$source_root/cli/usage.txt" "$repo/cli/"
   cp -rL "$source_root/tools" "$repo/"
+  printf '#!/bin/sh\necho "ok       links"\n' > "$repo/tools/check.sh"
   touch "$repo/WORKSPACE" "$repo/BUILD" "$repo/.bazelrc"
   mkdir -p "$repo/common/net" "$repo/newcomer" "$repo/tests"
   touch "$repo/common/net/BUILD" "$repo/newcomer/BUILD" "$repo/tests/BUILD"
@@ -256,6 +257,28 @@ test_tests_run_without_the_packages_that_read_checkpoints() {
   run 0 test --quick
   says "are skipped"
   asked "bazel test"
+}
+
+test_tests_get_clang_format() {
+  run 0 doctor
+  cp -as /usr/bin "$world/bin"
+  rm -f "$world/bin"/clang-format*
+  export PATH=$stub/bin:$world/bin
+  run 0 test --quick
+  asked "apt-get install .*clang-format"
+  touch "$stub/apt-fails"
+  run 0 test --quick
+  says "no clang-format"
+}
+
+test_checks_count_with_the_tests() {
+  run 0 test --quick
+  says "ok       links"
+  asked "count_tests.py .*/test-default.json=0 .*/checks.txt=0"
+  printf '#!/bin/sh\nexit 1\n' > "$repo/tools/check.sh"
+  forget
+  run 0 test --quick
+  asked "count_tests.py .*/checks.txt=1"
 }
 
 test_help_needs_no_build() {
