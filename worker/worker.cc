@@ -1,5 +1,7 @@
 #include "worker/worker.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -23,6 +25,7 @@
 #include "ring/ring_exchange.h"
 #include "spdlog/spdlog.h"
 #include "worker/data/load_dataset.h"
+#include "worker/models/model.h"
 #include "worker/resume.h"
 #include "worker/torch/torch_device.h"
 #include "worker/trainer.h"
@@ -102,7 +105,7 @@ absl::Status WorkerRun::Load() {
   auto data = LoadDataset(options_.data);
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
-  auto model = CreateModel(spec_.model(), data_.train.shape(),
+  auto model = CreateModel(spec_.model(), data_.train.shape,
                            static_cast<uint64_t>(spec_.seed()));
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
