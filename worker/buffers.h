@@ -2,20 +2,19 @@
 #ifndef PSRING_WORKER_BUFFERS_H_
 #define PSRING_WORKER_BUFFERS_H_
 
-#include <torch/torch.h>
-
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/state/state_files.h"
+#include "worker/models/module.h"
 
 namespace psring {
 
 // In the module's order, for a checkpoint or for other workers.
-std::vector<ExtraTensor> BuffersOf(const torch::nn::Module& module);
+std::vector<ExtraTensor> BuffersOf(const Module& module);
 
 // Errors name the buffer that is missing, or of another shape or type.
-absl::Status SetBuffers(torch::nn::Module& module,
+absl::Status SetBuffers(const Module& module,
                         const std::vector<ExtraTensor>& values);
 
 }  // namespace psring

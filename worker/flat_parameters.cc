@@ -1,61 +1,95 @@
 #include "worker/flat_parameters.h"
 
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <memory>
 #include <utility>
 
-namespace psring {
+#include "worker/torch/tensors.h"
 
-std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module) {
+namespace psring {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Runs after the node that accumulates a parameter's gradient.
+class GradientHook : public torch::autograd::FunctionPostHook {
+ public:
+  explicit GradientHook(std::function<void()> ready)
+      : ready_(std::move(ready)) {}
+
+  variable_list operator()(const variable_list& outputs,
+                           const variable_list&) override {
+    ready_();
+    return outputs;
+  }
+
+ private:
+  const std::function<void()> ready_;
+};
+
+}  // namespace
+
+struct FlatParameters::Tensor {
+  at::Tensor parameter;
+  at::Tensor gradient;  // view
+  // Kept alive for its hook. The pointer's type differs between versions of
+  // libtorch.
+  decltype(torch::autograd::impl::grad_accumulator(
+      std::declval<const at::Tensor&>())) accumulator;
+  uintptr_t hook;
+  bool ready = false;  // in this backward pass
+};
+
+std::vector<proto::TensorShape> ShapesOf(const Module& module) {
   std::vector<proto::TensorShape> shapes;
-  for (const auto& parameter : module.named_parameters()) {
+  for (const NamedTensor& parameter : module.parameters()) {
     proto::TensorShape shape;
-    shape.set_name(parameter.key());
-    for (int64_t size : parameter.value().sizes()) shape.add_shape(size);
+    shape.set_name(parameter.name);
+    for (int64_t size : parameter.tensor.sizes()) shape.add_shape(size);
     shapes.push_back(std::move(shape));
   }
   return shapes;
 }
 
 FlatMemory MemoryOf(FlatModel& model) {
-  return {torch::kCPU, model.parameters.data(), model.gradients.data()};
+  return {c10::kCPU, model.parameters.data(), model.gradients.data()};
 }
 
-FlatParameters::FlatParameters(torch::nn::Module& module, const Layout& layout,
+FlatParameters::FlatParameters(const Module& module, const Layout& layout,
                                const FlatMemory& memory,
                                OnBucketReady on_bucket_ready)
     : layout_(layout), on_bucket_ready_(std::move(on_bucket_ready)) {
-  torch::NoGradGuard no_grad;
-  module.to(memory.device);
-  const auto options = torch::TensorOptions().device(memory.device);
+  c10::NoGradGuard no_grad;
+  for (const NamedTensor& buffer : module.buffers()) {
+    buffer.tensor.set_data(buffer.tensor.to(memory.device));
+  }
   int index = 0;
-  for (torch::Tensor& parameter : module.parameters()) {
-    const Range range = layout.tensor(index);
-    const torch::Tensor view = torch::from_blob(memory.parameters + range.begin,
-                                                parameter.sizes(), options);
+  for (const NamedTensor& named : module.parameters()) {
+    const at::Tensor& parameter = named.tensor;
+    const int64_t begin = layout.tensor(index).begin;
+    const at::Tensor view =
+        TensorAt(memory.parameters + begin, parameter.sizes(), memory.device);
     view.copy_(parameter);
     parameter.set_data(view);
+    const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+    const uintptr_t hook =
+        accumulator->add_post_hook(std::make_unique<GradientHook>(
+            [this, index] { OnGradientReady(index); }));
     tensors_.push_back(
-        {parameter, torch::from_blob(memory.gradients + range.begin,
-                                     parameter.sizes(), options)});
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-    hooks_.push_back(accumulator->add_post_hook(
-        std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [this, index](const torch::autograd::variable_list& outputs,
-                          const torch::autograd::variable_list&) {
-              OnGradientReady(index);
-              return outputs;
-            })));
-    accumulators_.push_back(std::move(accumulator));
+        {parameter,
+         TensorAt(memory.gradients + begin, parameter.sizes(), memory.device),
+         accumulator, hook});
     ++index;
   }
   Expect();
 }
 
 FlatParameters::~FlatParameters() {
-  for (size_t i = 0; i < hooks_.size(); ++i) {
-    accumulators_[i]->del_post_hook(hooks_[i]);
+  for (const Tensor& tensor : tensors_) {
+    tensor.accumulator->del_post_hook(tensor.hook);
   }
 }
 
@@ -68,9 +102,9 @@ void FlatParameters::Expect() {
 }
 
 void FlatParameters::OnGradientReady(int index) {
-  torch::NoGradGuard no_grad;
+  c10::NoGradGuard no_grad;
   Tensor& tensor = tensors_[index];
-  torch::Tensor& gradient = tensor.parameter.mutable_grad();
+  at::Tensor& gradient = tensor.parameter.mutable_grad();
   if (!gradient.defined()) return;
   tensor.gradient.copy_(gradient);
   gradient.reset();  // the next pass hands over its own again

@@ -6,24 +6,24 @@
 #ifndef PSRING_WORKER_FLAT_PARAMETERS_H_
 #define PSRING_WORKER_FLAT_PARAMETERS_H_
 
-#include <torch/csrc/autograd/variable.h>
-#include <torch/torch.h>
+#include <c10/core/Device.h>
 
 #include <functional>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "common/model/flat_model.h"
 #include "protos/cluster.pb.h"
+#include "worker/models/module.h"
 
 namespace psring {
 
 // Name and shape of every parameter, in the module's order.
-std::vector<proto::TensorShape> ShapesOf(const torch::nn::Module& module);
+std::vector<proto::TensorShape> ShapesOf(const Module& module);
 
 // Where the flat buffers lie that a module's tensors are views of.
 struct FlatMemory {
-  torch::Device device;
+  c10::Device device;
   float* parameters;
   float* gradients;
 };
@@ -41,7 +41,7 @@ class FlatParameters {
   // in the order in which buckets fill, on the thread that runs backward. On a
   // GPU a bucket is ready in the order of the compute stream. `module`,
   // `layout` and the memory outlive this.
-  FlatParameters(torch::nn::Module& module, const Layout& layout,
+  FlatParameters(const Module& module, const Layout& layout,
                  const FlatMemory& memory, OnBucketReady on_bucket_ready);
   ~FlatParameters();
 
@@ -50,24 +50,13 @@ class FlatParameters {
   void FinishBackward();
 
  private:
+  struct Tensor;
+
   void OnGradientReady(int tensor);
-
-  struct Tensor {
-    torch::Tensor parameter;
-    torch::Tensor gradient;  // view
-    bool ready = false;      // in this backward pass
-  };
-
   void Expect();
 
   const Layout& layout_;
   const OnBucketReady on_bucket_ready_;
-  // AccumulateGrad nodes, kept alive for their hooks. Their pointer's type
-  // differs between versions of libtorch.
-  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(
-      std::declval<const torch::Tensor&>()));
-  std::vector<Accumulator> accumulators_;
-  std::vector<uintptr_t> hooks_;
   std::vector<Tensor> tensors_;
   std::vector<int> missing_;  // by bucket, of this backward pass
 };

@@ -43,7 +43,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
 absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,
                                                   const proto::JobSpec& spec,
                                                   FlatModel& flat,
-                                                  torch::nn::Module& model) {
+                                                  const Module& model) {
   const auto optimizer = Optimizer::Create(spec.optimizer());
   if (!optimizer.ok()) return optimizer.status();
   std::vector<FlatBuffer> slots;

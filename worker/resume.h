@@ -2,8 +2,6 @@
 #ifndef PSRING_WORKER_RESUME_H_
 #define PSRING_WORKER_RESUME_H_
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +11,8 @@
 #include "protos/cluster.pb.h"
 
 namespace psring {
+
+class Module;
 
 struct ResumePoint {
   std::string checkpoint;  // its directory
@@ -33,7 +33,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
 absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,
                                                   const proto::JobSpec& spec,
                                                   FlatModel& flat,
-                                                  torch::nn::Module& model);
+                                                  const Module& model);
 
 }  // namespace psring
 

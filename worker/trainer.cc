@@ -1,5 +1,7 @@
 #include "worker/trainer.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,8 +13,11 @@
 #include "common/optim/optimizer.h"
 #include "common/split_mix.h"
 #include "spdlog/spdlog.h"
+#include "worker/batch.h"
 #include "worker/buffers.h"
 #include "worker/sampler.h"
+#include "worker/torch/tensors.h"
+#include "worker/torch/torch_error.h"
 
 namespace psring {
 namespace {
@@ -51,9 +56,8 @@ double Trainer::ImagesPerSecond() const {
 // Dropout's randomness is a function of (seed, rank, step): the same in every
 // topology, and the same for a run that stopped and resumed.
 void Trainer::SeedDropout() {
-  torch::manual_seed(Mix(Mix(options_.seed + 1) ^
-                         Mix(static_cast<uint64_t>(step_)) ^
-                         (static_cast<uint64_t>(rank_) << 48)));
+  SeedLibtorch(Mix(Mix(options_.seed + 1) ^ Mix(static_cast<uint64_t>(step_)) ^
+                   (static_cast<uint64_t>(rank_) << 48)));
 }
 
 absl::Status Trainer::Run() {
@@ -95,10 +99,9 @@ double Trainer::Clip() {
   if (memory.device.is_cpu()) {
     return ClipToNorm(options_.clip_norm, parts_.flat.gradients.span());
   }
-  torch::NoGradGuard no_grad;
-  torch::Tensor gradients =
-      torch::from_blob(memory.gradients, {parts_.flat.gradients.size()},
-                       torch::TensorOptions().device(memory.device));
+  c10::NoGradGuard no_grad;
+  const at::Tensor gradients =
+      TensorAt(memory.gradients, {parts_.flat.gradients.size()}, memory.device);
   const auto norm = gradients.norm().item<double>();
   const double factor = options_.clip_norm / (norm + 1e-6);
   if (factor < 1) gradients.mul_(factor);
@@ -129,29 +132,27 @@ absl::Status Trainer::SubmitClipped() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<torch::Tensor> Trainer::Compute(
-    const std::vector<int64_t>& batch) {
+absl::StatusOr<at::Tensor> Trainer::Compute(const std::vector<int64_t>& batch) {
   const SpanArgs args = {.step = step_};
   SeedDropout();
-  parts_.model.train();
+  parts_.model.set_training(true);
   try {
     TimelineSpan data(parts_.track, "data", args);
-    const torch::Device device = parts_.memory.device;
-    const torch::Tensor images =
-        parts_.data.train.BatchImages(batch).to(device);
-    const torch::Tensor labels =
-        parts_.data.train.BatchLabels(batch).to(device);
+    const Batch samples =
+        BatchOf(parts_.data.train, batch, parts_.memory.device);
     data.End();
     TimelineSpan forward(parts_.track, "forward", args);
-    torch::Tensor loss = torch::nll_loss(parts_.model.forward(images), labels);
+    at::Tensor loss =
+        MeanNllLoss(parts_.model.Forward(samples.images), samples.labels);
     forward.End();
     TimelineSpan backward(parts_.track, "backward", args);
     loss.backward();
     flat_.FinishBackward();
     return loss;
-  } catch (const c10::Error& error) {
-    return absl::InternalError(
-        absl::StrCat("libtorch: ", error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    const absl::Status status = TorchError(error);
+    return absl::Status(status.code(),
+                        absl::StrCat("libtorch: ", status.message()));
   }
 }
 
@@ -163,7 +164,7 @@ absl::Status Trainer::FinishStep() {
   return status;
 }
 
-absl::Status Trainer::ReadLoss(const torch::Tensor& loss) {
+absl::Status Trainer::ReadLoss(const at::Tensor& loss) {
   TimelineSpan span(parts_.track, "device", {.step = step_});
   if (parts_.memory.device.is_cpu()) span.Drop();
   const absl::Time begin = absl::Now();
@@ -258,20 +259,17 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
   const Dataset& test = parts_.data.test;
   const std::vector<int64_t> mine =
       EvaluationIndices(test.size(), num_workers_, rank_);
-  torch::NoGradGuard no_grad;
-  parts_.model.eval();
+  c10::NoGradGuard no_grad;
+  parts_.model.set_training(false);
   std::vector<double> sums(3, 0.0);  // loss, correct, samples
   for (size_t begin = 0; begin < mine.size(); begin += kEvaluationBatch) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     const size_t end = std::min<size_t>(begin + kEvaluationBatch, mine.size());
     const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
-    const torch::Device device = parts_.memory.device;
-    const torch::Tensor labels = test.BatchLabels(batch).to(device);
-    const torch::Tensor output =
-        parts_.model.forward(test.BatchImages(batch).to(device));
-    sums[0] += torch::nll_loss(output, labels, {}, torch::Reduction::Sum)
-                   .item<double>();
-    sums[1] += output.argmax(1).eq(labels).sum().item<double>();
+    const Batch samples = BatchOf(test, batch, parts_.memory.device);
+    const at::Tensor output = parts_.model.Forward(samples.images);
+    sums[0] += SumNllLoss(output, samples.labels).item<double>();
+    sums[1] += output.argmax(1).eq(samples.labels).sum().item<double>();
     sums[2] += static_cast<double>(end - begin);
   }
   if (absl::Status s = Sum(sums); !s.ok()) return s;

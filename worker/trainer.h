@@ -19,7 +19,7 @@
 #include "worker/checkpoint.h"
 #include "worker/data/dataset.h"
 #include "worker/flat_parameters.h"
-#include "worker/models/model.h"
+#include "worker/models/classifier.h"
 #include "worker/slowdown.h"
 #include "worker/time_distribution.h"
 
@@ -87,10 +87,10 @@ class Trainer {
   // Waits for as long as an injected fault makes this step longer.
   absl::Status SlowDown();
   // Forward and backward, on whose way buckets are submitted; the loss.
-  absl::StatusOr<torch::Tensor> Compute(const std::vector<int64_t>& batch);
+  absl::StatusOr<at::Tensor> Compute(const std::vector<int64_t>& batch);
   absl::Status FinishStep();
   // Waits for a GPU.
-  absl::Status ReadLoss(const torch::Tensor& loss);
+  absl::Status ReadLoss(const at::Tensor& loss);
   absl::Status Step(const std::vector<int64_t>& batch);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);

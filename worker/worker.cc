@@ -1,5 +1,7 @@
 #include "worker/worker.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -18,6 +20,7 @@
 #include "common/trace/metrics_file.h"
 #include "spdlog/spdlog.h"
 #include "worker/data/load_dataset.h"
+#include "worker/models/model.h"
 #include "worker/resume.h"
 #include "worker/torch/torch_device.h"
 #include "worker/trainer.h"
@@ -98,7 +101,7 @@ absl::Status WorkerRun::Load() {
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   wish_.set_dataset_size(data_.train.size());
-  auto model = CreateModel(wish_.model(), data_.train.shape(),
+  auto model = CreateModel(wish_.model(), data_.train.shape,
                            static_cast<uint64_t>(wish_.seed()));
   if (!model.ok()) return model.status();
   model_ = *std::move(model);

@@ -1,7 +1,5 @@
 #include "worker/worker_gpu.h"
 
-#include <torch/torch.h>
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "common/cluster/environment.h"
 #include "ring/nccl/nccl_api.h"
 #include "spdlog/spdlog.h"
+#include "worker/torch/tensors.h"
 
 namespace psring {
 namespace {
@@ -41,9 +40,8 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   return device;
 }
 
-torch::Tensor TensorOf(const FlatMemory& memory, int64_t size) {
-  return torch::from_blob(memory.parameters, {size},
-                          torch::TensorOptions().device(memory.device));
+at::Tensor ParametersOf(const FlatMemory& memory, int64_t size) {
+  return TensorAt(memory.parameters, {size}, memory.device);
 }
 
 }  // namespace
@@ -62,19 +60,19 @@ absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
 }
 
 FlatMemory WorkerGpu::memory() {
-  return {torch::Device(torch::kCUDA,
-                        static_cast<torch::DeviceIndex>(device_->info().index)),
+  return {c10::Device(c10::kCUDA,
+                      static_cast<c10::DeviceIndex>(device_->info().index)),
           model_->parameters.data(), model_->gradients.data()};
 }
 
 void WorkerGpu::Download(FlatModel& host) {
   const int64_t size = host.parameters.size();
-  TensorOf(MemoryOf(host), size).copy_(TensorOf(memory(), size));
+  ParametersOf(MemoryOf(host), size).copy_(ParametersOf(memory(), size));
 }
 
 void WorkerGpu::Upload(FlatModel& host) {
   const int64_t size = host.parameters.size();
-  TensorOf(memory(), size).copy_(TensorOf(MemoryOf(host), size));
+  ParametersOf(memory(), size).copy_(ParametersOf(MemoryOf(host), size));
 }
 
 }  // namespace psring

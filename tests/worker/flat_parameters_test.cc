@@ -1,54 +1,58 @@
 #include "worker/flat_parameters.h"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "worker/buffers.h"
+#include "worker/models/layers.h"
+#include "worker/torch/tensors.h"
 
 namespace psring {
 namespace {
 
 // Two layers, and a parameter that the forward pass may leave out.
-struct Net : torch::nn::Module {
+struct Net : Module {
   Net() {
-    first = register_module("first", torch::nn::Linear(3, 4));
-    second = register_module("second", torch::nn::Linear(4, 2));
-    unused = register_parameter("unused", torch::ones({5}));
+    AddParameter("unused", unused);
+    AddModule("first", first);
+    AddModule("second", second);
   }
-  torch::Tensor forward(torch::Tensor x) { return second(first(x)); }
+  at::Tensor Forward(const at::Tensor& x) { return second(first(x)); }
 
-  torch::nn::Linear first{nullptr};
-  torch::nn::Linear second{nullptr};
-  torch::Tensor unused;
+  Linear first{3, 4};
+  Linear second{4, 2};
+  at::Tensor unused = at::ones({5});
 };
 
-FlatModel FlatOf(const torch::nn::Module& module, int64_t bucket_bytes) {
+FlatModel FlatOf(const Module& module, int64_t bucket_bytes) {
   return *FlatModel::Create(*Layout::Create(ShapesOf(module), bucket_bytes));
 }
 
 TEST(FlatParameters, AreViewsThatKeepTheModelsValues) {
-  torch::manual_seed(1);
+  SeedLibtorch(1);
   Net net;
-  const torch::Tensor input = torch::rand({2, 3});
-  const torch::Tensor before = net.forward(input);
+  const at::Tensor input = at::rand({2, 3});
+  const at::Tensor before = net.Forward(input);
   FlatModel flat = FlatOf(net, 1 << 20);
   FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
-  EXPECT_TRUE(torch::equal(net.forward(input), before));
+  EXPECT_TRUE(net.Forward(input).equal(before));
   // What is written into the flat model is what the module computes with.
   for (float& p : flat.parameters.span()) p = 0.0f;
-  EXPECT_EQ(net.forward(input).abs().sum().item<float>(), 0.0f);
+  EXPECT_EQ(net.Forward(input).abs().sum().item<float>(), 0.0f);
 }
 
 TEST(FlatParameters, GradientsLandInTheFlatModel) {
-  torch::manual_seed(1);
+  SeedLibtorch(1);
   Net net;
   FlatModel flat = FlatOf(net, 1 << 20);
   FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
-  const torch::Tensor input = torch::rand({2, 3});
+  const at::Tensor input = at::rand({2, 3});
   for (int pass = 0; pass < 2;
        ++pass) {  // the second adds nothing to the first
-    net.forward(input).sum().backward();
+    net.Forward(input).sum().backward();
     parameters.FinishBackward();
     // d sum / d bias of the last layer: the batch size.
     const Range bias = flat.layout.tensor(4);
@@ -61,12 +65,12 @@ TEST(FlatParameters, TheGradientOfWhatTookNoPartIsZero) {
   Net net;
   FlatModel flat = FlatOf(net, 1 << 20);
   FlatParameters parameters(net, flat.layout, MemoryOf(flat), [](int) {});
-  const torch::Tensor input = torch::rand({2, 3});
+  const at::Tensor input = at::rand({2, 3});
   const Range unused = flat.layout.tensor(0);
   ASSERT_EQ(flat.layout.tensors()[0].name(), "unused");
   for (const bool used : {true, false}) {
-    torch::Tensor loss = net.forward(input).sum();
-    if (used) loss = loss + net.unused.sum();
+    at::Tensor loss = net.Forward(input).sum();
+    if (used) loss = loss.add(net.unused.sum());
     loss.backward();
     parameters.FinishBackward();
     EXPECT_EQ(flat.gradients.data()[unused.begin], used ? 1.0f : 0.0f);
@@ -81,7 +85,7 @@ TEST(FlatParameters, ReportsEachBucketOnceInBackwardOrder) {
                             [&](int b) { ready.push_back(b); });
   for (int pass = 0; pass < 2; ++pass) {
     ready.clear();
-    net.forward(torch::rand({2, 3})).sum().backward();
+    net.Forward(at::rand({2, 3})).sum().backward();
     const auto during_backward = ready.size();
     parameters.FinishBackward();
     // All but the unused one came while backward ran.
@@ -94,21 +98,22 @@ TEST(FlatParameters, ReportsEachBucketOnceInBackwardOrder) {
 }
 
 TEST(Buffers, GoThereAndBack) {
-  torch::nn::BatchNorm1d norm(3);
-  norm->running_mean.fill_(2.5f);
-  norm->num_batches_tracked.fill_(7);
-  const std::vector<ExtraTensor> saved = BuffersOf(*norm);
+  const BatchNorm2d norm(3);
+  norm.buffers()[0].tensor.fill_(2.5f);
+  norm.buffers()[2].tensor.fill_(7);
+  const std::vector<ExtraTensor> saved = BuffersOf(norm);
   ASSERT_EQ(saved.size(), 3u);
-  torch::nn::BatchNorm1d other(3);
-  ASSERT_TRUE(SetBuffers(*other, saved).ok());
-  EXPECT_TRUE(torch::equal(other->running_mean, norm->running_mean));
-  EXPECT_EQ(other->num_batches_tracked.item<int64_t>(), 7);
+  const BatchNorm2d other(3);
+  ASSERT_TRUE(SetBuffers(other, saved).ok());
+  ASSERT_EQ(other.buffers()[0].name, "running_mean");
+  EXPECT_TRUE(other.buffers()[0].tensor.equal(norm.buffers()[0].tensor));
+  ASSERT_EQ(other.buffers()[2].name, "num_batches_tracked");
+  EXPECT_EQ(other.buffers()[2].tensor.item<int64_t>(), 7);
 }
 
 TEST(Buffers, OfAnotherShapeAreRefusedByName) {
-  torch::nn::BatchNorm1d three(3);
-  torch::nn::BatchNorm1d four(4);
-  const absl::Status status = SetBuffers(*four, BuffersOf(*three));
+  const absl::Status status =
+      SetBuffers(BatchNorm2d(4), BuffersOf(BatchNorm2d(3)));
   EXPECT_NE(status.message().find("running_mean"), absl::string_view::npos)
       << status;
 }

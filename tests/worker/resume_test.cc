@@ -11,6 +11,7 @@
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"
 #include "worker/flat_parameters.h"
+#include "worker/models/layers.h"
 
 namespace psring {
 namespace {
@@ -29,12 +30,12 @@ class ResumeTest : public ::testing::Test {
     spec_.set_compress("none");
     spec_.mutable_optimizer()->set_name("momentum");
     spec_.mutable_optimizer()->set_momentum(0.5);
-    module_->running_mean.fill_(2.5);
-    flat_ = FlatOf(*module_);
+    module_.buffers()[0].tensor.fill_(2.5);
+    flat_ = FlatOf(module_);
     for (float& p : flat_->parameters.span()) p = 1.5f;
   }
 
-  static FlatModel FlatOf(const torch::nn::Module& module) {
+  static FlatModel FlatOf(const Module& module) {
     return *FlatModel::Create(*Layout::Create(ShapesOf(module), 1 << 20));
   }
 
@@ -49,7 +50,7 @@ class ResumeTest : public ::testing::Test {
     progress.batch_size = spec_.batch_size();
     progress.optimizer = spec_.optimizer().name();
     const absl::Status status = WriteCheckpoint(
-        directory_, {progress, layout, slots, BuffersOf(*module_)},
+        directory_, {progress, layout, slots, BuffersOf(module_)},
         [&](const std::string& directory) {
           const float* slot = momentum.data();
           return WriteStateRange(directory, layout, slots,
@@ -61,7 +62,7 @@ class ResumeTest : public ::testing::Test {
 
   const std::string directory_ = testing::TestDirectory();
   proto::JobSpec spec_;
-  torch::nn::BatchNorm1d module_{20};
+  const BatchNorm2d module_{20};
   std::optional<FlatModel> flat_;
 };
 
@@ -70,15 +71,15 @@ TEST_F(ResumeTest, GoesOnWithWhatWasSaved) {
   const auto found = FindResumePoint(directory_, spec_);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->step, 7);
-  torch::nn::BatchNorm1d module{20};
-  FlatModel flat = FlatOf(*module);
-  auto slots = LoadState(found->checkpoint, spec_, flat, *module);
+  const BatchNorm2d module{20};
+  FlatModel flat = FlatOf(module);
+  auto slots = LoadState(found->checkpoint, spec_, flat, module);
   ASSERT_TRUE(slots.ok()) << slots.status();
   EXPECT_EQ(flat.parameters.data()[0], 1.5f);
   ASSERT_EQ(slots->size(), 1u);
   EXPECT_EQ((*slots)[0].size(), flat.layout.num_elements());
   EXPECT_EQ((*slots)[0].data()[0], 0.25f);
-  EXPECT_EQ(module->running_mean[19].item<float>(), 2.5f);
+  EXPECT_EQ(module.buffers()[0].tensor.select(0, 19).item<float>(), 2.5f);
 }
 
 TEST_F(ResumeTest, WithoutACheckpointThereIsNowhereToGoOn) {

@@ -54,12 +54,11 @@ absl::StatusOr<Dataset> ReadFiles(const std::string& folder,
     if (!status.ok()) return status;
   }
   Dataset dataset;
-  dataset.images = ImagesFromBytes(records.pixels, records.labels.size(),
-                                   kChannels, kSide, kSide);
+  dataset.pixels = PixelsFromBytes(records.pixels);
+  dataset.shape = {kChannels, kSide, kSide, kClasses};
   dataset.labels = LabelsFromBytes(records.labels);
   dataset.mean = {0.4914, 0.4822, 0.4465};
   dataset.stddev = {0.2470, 0.2435, 0.2616};
-  dataset.num_classes = kClasses;
   return dataset;
 }
 

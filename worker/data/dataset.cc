@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 
@@ -23,67 +23,54 @@ LevelTable NormalisedLevels(double mean, double stddev) {
 }
 
 void CheckIndex(int64_t index, int64_t size) {
-  TORCH_CHECK_INDEX(index >= 0 && index < size, "sample ", index,
-                    " of a dataset of ", size);
+  if (index >= 0 && index < size) return;
+  throw std::out_of_range(
+      absl::StrCat("sample ", index, " of a dataset of ", size));
 }
 
 }  // namespace
 
-ImageShape Dataset::shape() const {
-  return {images.size(1), images.size(2), images.size(3), num_classes};
+absl::Span<const uint8_t> Dataset::Image(int64_t index) const {
+  CheckIndex(index, size());
+  return absl::MakeSpan(pixels).subspan(index * pixels_per_image(),
+                                        pixels_per_image());
 }
 
-torch::Tensor Dataset::BatchImages(absl::Span<const int64_t> indices) const {
-  const ImageShape shape = this->shape();
-  const int64_t plane = shape.height * shape.width;
+void Dataset::CopyImages(absl::Span<const int64_t> indices,
+                         absl::Span<float> out) const {
   std::vector<LevelTable> tables;
   for (int64_t c = 0; c < shape.channels; ++c) {
     tables.push_back(NormalisedLevels(mean[c], stddev[c]));
   }
-  torch::Tensor batch = at::empty({static_cast<int64_t>(indices.size()),
-                                   shape.channels, shape.height, shape.width},
-                                  at::kFloat);
-  const uint8_t* all = images.data_ptr<uint8_t>();
-  float* out = batch.data_ptr<float>();
+  const int64_t plane = shape.height * shape.width;
+  float* next = out.data();
   for (int64_t index : indices) {
-    CheckIndex(index, size());
-    const uint8_t* pixels = all + index * shape.channels * plane;
+    const uint8_t* channel = Image(index).data();
     for (const LevelTable& table : tables) {
-      out = std::transform(pixels, pixels + plane, out,
-                           [&table](uint8_t level) { return table[level]; });
-      pixels += plane;
+      next = std::transform(channel, channel + plane, next,
+                            [&table](uint8_t level) { return table[level]; });
+      channel += plane;
     }
   }
-  return batch;
 }
 
-torch::Tensor Dataset::BatchLabels(absl::Span<const int64_t> indices) const {
-  torch::Tensor batch =
-      at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
-  const int64_t* all = labels.data_ptr<int64_t>();
-  int64_t* out = batch.data_ptr<int64_t>();
-  for (int64_t index : indices) {
-    CheckIndex(index, size());
-    *out++ = all[index];
+void Dataset::CopyLabels(absl::Span<const int64_t> indices,
+                         absl::Span<int64_t> out) const {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    CheckIndex(indices[i], size());
+    out[i] = labels[indices[i]];
   }
-  return batch;
 }
 
-torch::Tensor ImagesFromBytes(absl::string_view pixels, int64_t count,
-                              int64_t channels, int64_t height, int64_t width) {
-  torch::Tensor images = at::empty({count, channels, height, width}, at::kByte);
-  TORCH_CHECK(images.numel() == static_cast<int64_t>(pixels.size()),
-              pixels.size(), " bytes for ", images.numel(), " pixels");
-  std::memcpy(images.data_ptr<uint8_t>(), pixels.data(), pixels.size());
-  return images;
+std::vector<uint8_t> PixelsFromBytes(absl::string_view bytes) {
+  return {bytes.begin(), bytes.end()};
 }
 
-torch::Tensor LabelsFromBytes(absl::string_view labels) {
-  torch::Tensor tensor =
-      at::empty({static_cast<int64_t>(labels.size())}, at::kLong);
-  std::transform(labels.begin(), labels.end(), tensor.data_ptr<int64_t>(),
-                 [](char label) { return static_cast<uint8_t>(label); });
-  return tensor;
+std::vector<int64_t> LabelsFromBytes(absl::string_view bytes) {
+  std::vector<int64_t> labels;
+  labels.reserve(bytes.size());
+  for (char label : bytes) labels.push_back(static_cast<uint8_t>(label));
+  return labels;
 }
 
 absl::Status CheckLabels(absl::string_view path, absl::string_view labels,

@@ -1,8 +1,7 @@
-// Labelled images, held in memory as the files hold them: one byte a pixel.
+// Labelled images, held in memory as the files hold them: one byte a pixel. No
+// libtorch: worker/batch.h makes tensors of them.
 #ifndef PSRING_WORKER_DATA_DATASET_H_
 #define PSRING_WORKER_DATA_DATASET_H_
-
-#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>
@@ -14,34 +13,39 @@
 
 namespace psring {
 
-// A plain value; copies share the tensors. Read-only once loaded, and then safe
-// to read from several threads.
+// A plain value. Read-only once loaded, and then safe to read from several
+// threads.
 struct Dataset {
-  torch::Tensor images;  // uint8 [n, channels, height, width], contiguous
-  torch::Tensor labels;  // int64 [n], 0 .. num_classes - 1, contiguous
+  std::vector<uint8_t> pixels;  // [size, channels, height, width]
+  std::vector<int64_t> labels;  // [size], 0 .. num_classes - 1
+  ImageShape shape;
   // Per channel, of pixels scaled to 0 .. 1.
   std::vector<double> mean, stddev;
-  int64_t num_classes = 0;
 
-  int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
-  ImageShape shape() const;
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  int64_t pixels_per_image() const {
+    return shape.channels * shape.height * shape.width;
+  }
+  // The pixels of one image. Throws std::out_of_range, as those below do, for
+  // an index outside 0 .. size() - 1, which is a bug.
+  absl::Span<const uint8_t> Image(int64_t index) const;
 
-  // float32 [indices, channels, height, width]: (pixel / 255 - mean) / stddev,
-  // each step rounded to float32 as torchvision's ToTensor and Normalize do.
-  // An index outside 0 .. size() - 1 is a bug and throws.
-  torch::Tensor BatchImages(absl::Span<const int64_t> indices) const;
-  // int64 [indices].
-  torch::Tensor BatchLabels(absl::Span<const int64_t> indices) const;
+  // Fills `out`, [indices, channels, height, width]: (pixel / 255 - mean) /
+  // stddev, each step rounded to float32 as torchvision's ToTensor and
+  // Normalize do.
+  void CopyImages(absl::Span<const int64_t> indices,
+                  absl::Span<float> out) const;
+  // Fills `out`, [indices].
+  void CopyLabels(absl::Span<const int64_t> indices,
+                  absl::Span<int64_t> out) const;
 };
 
 struct DatasetPair {
   Dataset train, test;
 };
 
-// uint8 / int64 tensors that own a copy of the bytes.
-torch::Tensor ImagesFromBytes(absl::string_view pixels, int64_t count,
-                              int64_t channels, int64_t height, int64_t width);
-torch::Tensor LabelsFromBytes(absl::string_view labels);
+std::vector<uint8_t> PixelsFromBytes(absl::string_view bytes);
+std::vector<int64_t> LabelsFromBytes(absl::string_view bytes);
 
 // INVALID_ARGUMENT names `path`, the first label of at least `num_classes`, and
 // its place.

@@ -22,19 +22,18 @@ Dataset DrawPart(uint64_t seed, Part part, int64_t count) {
   const SplitMix64 random = SplitMix64(seed).Fork(part);
   const DigitPen pen;
   Dataset dataset;
-  dataset.images = at::empty({count, 1, kDigitSide, kDigitSide}, at::kByte);
-  dataset.labels = at::empty({count}, at::kLong);
-  uint8_t* pixels = dataset.images.data_ptr<uint8_t>();
-  int64_t* labels = dataset.labels.data_ptr<int64_t>();
+  dataset.pixels.resize(count * kDigitPixels);
+  dataset.labels.resize(count);
+  const absl::Span<uint8_t> pixels = absl::MakeSpan(dataset.pixels);
   for (int64_t i = 0; i < count; ++i) {
     SplitMix64 of_sample = random.Fork(i);
-    labels[i] = of_sample.Below(kClasses);
-    pen.Draw(static_cast<int>(labels[i]), of_sample,
-             absl::MakeSpan(pixels + i * kDigitPixels, kDigitPixels));
+    dataset.labels[i] = of_sample.Below(kClasses);
+    pen.Draw(static_cast<int>(dataset.labels[i]), of_sample,
+             pixels.subspan(i * kDigitPixels, kDigitPixels));
   }
+  dataset.shape = {1, kDigitSide, kDigitSide, kClasses};
   dataset.mean = {kMean};
   dataset.stddev = {kStddev};
-  dataset.num_classes = kClasses;
   return dataset;
 }
 

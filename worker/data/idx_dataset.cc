@@ -102,12 +102,11 @@ absl::StatusOr<Dataset> ReadPart(const std::string& folder,
   if (!range.ok()) return range;
   const std::vector<int64_t>& sizes = images->sizes;
   Dataset dataset;
-  dataset.images =
-      ImagesFromBytes(images->payload(), sizes[0], 1, sizes[1], sizes[2]);
+  dataset.pixels = PixelsFromBytes(images->payload());
+  dataset.shape = {1, sizes[1], sizes[2], kClasses};
   dataset.labels = LabelsFromBytes(labels->payload());
   dataset.mean = {0.1307};
   dataset.stddev = {0.3081};
-  dataset.num_classes = kClasses;
   return dataset;
 }
 
@@ -118,7 +117,8 @@ absl::StatusOr<DatasetPair> LoadIdx(const std::string& folder) {
   if (!train.ok()) return train.status();
   auto test = ReadPart(folder, "t10k");
   if (!test.ok()) return test.status();
-  const ImageShape a = train->shape(), b = test->shape();
+  const ImageShape& a = train->shape;
+  const ImageShape& b = test->shape;
   if (!(a == b)) {
     return absl::InvalidArgumentError(
         absl::StrCat(folder, ": training images are ", a.height, "x", a.width,

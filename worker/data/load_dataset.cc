@@ -1,6 +1,6 @@
 #include "worker/data/load_dataset.h"
 
-#include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -9,7 +9,6 @@
 #include "worker/data/cifar10_dataset.h"
 #include "worker/data/digits_dataset.h"
 #include "worker/data/idx_dataset.h"
-#include "worker/torch/torch_error.h"
 
 namespace psring {
 namespace {
@@ -44,8 +43,8 @@ absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec) {
   absl::StatusOr<DatasetPair> loaded;
   try {
     loaded = LoadByName(parts.first, parts.second);
-  } catch (const std::exception& error) {
-    loaded = TorchError(error);
+  } catch (const std::bad_alloc&) {
+    loaded = absl::ResourceExhaustedError("not enough memory");
   }
   if (loaded.ok()) return loaded;
   return absl::Status(

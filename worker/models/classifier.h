@@ -2,18 +2,24 @@
 #ifndef PSRING_WORKER_MODELS_CLASSIFIER_H_
 #define PSRING_WORKER_MODELS_CLASSIFIER_H_
 
-#include <torch/nn/module.h>
-#include <torch/types.h>
+#include "worker/models/module.h"
 
 namespace psring {
 
 // An image classifier. Its parameters are float32, in PyTorch's names, order
 // and shapes, so that its weights load into the same model in PyTorch.
-class Classifier : public torch::nn::Module {
+class Classifier : public Module {
  public:
   // float32 [batch, channels, height, width] -> log-probabilities [batch,
   // classes]; the loss is nll_loss. Throws what libtorch throws.
-  virtual torch::Tensor forward(torch::Tensor images) = 0;
+  virtual at::Tensor Forward(at::Tensor images) = 0;
+
+  // Whether Forward drops out and batch norm learns; at first it does.
+  void set_training(bool training) { training_ = training; }
+  bool training() const { return training_; }
+
+ private:
+  bool training_ = true;
 };
 
 }  // namespace psring

@@ -1,9 +1,7 @@
 #include "worker/models/lenet.h"
 
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-
 #include "absl/strings/str_cat.h"
+#include "worker/models/layers.h"
 
 namespace psring {
 namespace {
@@ -14,39 +12,43 @@ constexpr int64_t kFilters1 = 10, kFilters2 = 20, kHidden = 50;
 // What one convolution and pooling leave of a side.
 int64_t SideAfter(int64_t side) { return (side - kKernel + 1) / kPool; }
 
-torch::nn::Conv2d MakeConv(int64_t in, int64_t out) {
-  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, kKernel));
+Conv2dOptions ConvOf(int64_t in, int64_t out) {
+  return {.in = in, .out = out, .kernel = kKernel};
 }
 
-torch::Tensor PoolRelu(const torch::Tensor& x) {
-  return torch::relu(torch::max_pool2d(x, kPool));
+at::Tensor PoolRelu(const at::Tensor& x) {
+  return MaxPool2d(x, {.kernel = kPool, .stride = kPool}).relu();
 }
 
 class LeNet : public Classifier {
  public:
   LeNet(const ImageShape& shape, int64_t features)
-      : conv1_(register_module("conv1", MakeConv(shape.channels, kFilters1))),
-        conv2_(register_module("conv2", MakeConv(kFilters1, kFilters2))),
-        fc1_(register_module("fc1", torch::nn::Linear(features, kHidden))),
-        fc2_(register_module("fc2",
-                             torch::nn::Linear(kHidden, shape.num_classes))) {}
+      : conv1_(ConvOf(shape.channels, kFilters1)),
+        conv2_(ConvOf(kFilters1, kFilters2)),
+        fc1_(features, kHidden),
+        fc2_(kHidden, shape.num_classes) {
+    AddModule("conv1", conv1_);
+    AddModule("conv2", conv2_);
+    AddModule("fc1", fc1_);
+    AddModule("fc2", fc2_);
+  }
 
-  torch::Tensor forward(torch::Tensor x) override {
+  at::Tensor Forward(at::Tensor x) override {
     x = PoolRelu(conv1_(x));
-    x = PoolRelu(torch::feature_dropout(conv2_(x), 0.5, is_training()));
-    x = torch::relu(fc1_(x.flatten(1)));
-    x = torch::dropout(x, 0.5, is_training());
-    return torch::log_softmax(fc2_(x), 1);
+    x = PoolRelu(FeatureDropout(conv2_(x), training()));
+    x = fc1_(x.flatten(1)).relu();
+    x = Dropout(x, training());
+    return fc2_(x).log_softmax(1);
   }
 
  private:
-  torch::nn::Conv2d conv1_, conv2_;
-  torch::nn::Linear fc1_, fc2_;
+  const Conv2d conv1_, conv2_;
+  const Linear fc1_, fc2_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Classifier>> CreateLeNet(
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
     const ImageShape& shape) {
   const int64_t height = SideAfter(SideAfter(shape.height));
   const int64_t width = SideAfter(SideAfter(shape.width));
@@ -55,7 +57,7 @@ absl::StatusOr<std::shared_ptr<Classifier>> CreateLeNet(
         absl::StrCat("needs images of at least 16x16 pixels, these are ",
                      shape.channels, "x", shape.height, "x", shape.width));
   }
-  return std::make_shared<LeNet>(shape, kFilters2 * height * width);
+  return std::make_unique<LeNet>(shape, kFilters2 * height * width);
 }
 
 }  // namespace psring

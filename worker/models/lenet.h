@@ -14,7 +14,7 @@ namespace psring {
 // 2, ReLU; fc1 (50), ReLU, dropout; fc2. On 1x28x28 in 10 classes it has 21,840
 // parameters. INVALID_ARGUMENT where the image is too small: each side needs 16
 // pixels.
-absl::StatusOr<std::shared_ptr<Classifier>> CreateLeNet(
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
     const ImageShape& shape);
 
 }  // namespace psring

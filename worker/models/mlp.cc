@@ -1,12 +1,11 @@
 #include "worker/models/mlp.h"
 
-#include <torch/nn/modules/linear.h>
-
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/models/layers.h"
 
 namespace psring {
 namespace {
@@ -18,22 +17,22 @@ class Mlp : public Classifier {
  public:
   explicit Mlp(const std::vector<int64_t>& sizes) {
     for (size_t i = 1; i < sizes.size(); ++i) {
-      layers_.push_back(register_module(
-          absl::StrCat("fc", i), torch::nn::Linear(sizes[i - 1], sizes[i])));
+      AddModule(absl::StrCat("fc", i),
+                layers_.emplace_back(sizes[i - 1], sizes[i]));
     }
   }
 
-  torch::Tensor forward(torch::Tensor x) override {
+  at::Tensor Forward(at::Tensor x) override {
     x = x.flatten(1);
     for (size_t i = 0; i < layers_.size(); ++i) {
-      if (i > 0) x = torch::relu(x);
+      if (i > 0) x = x.relu();
       x = layers_[i](x);
     }
-    return torch::log_softmax(x, 1);
+    return x.log_softmax(1);
   }
 
  private:
-  std::vector<torch::nn::Linear> layers_;
+  std::vector<Linear> layers_;
 };
 
 absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text) {
@@ -69,13 +68,13 @@ absl::Status CheckEnds(const std::vector<int64_t>& sizes,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Classifier>> CreateMlp(absl::string_view sizes,
+absl::StatusOr<std::unique_ptr<Classifier>> CreateMlp(absl::string_view sizes,
                                                       const ImageShape& shape) {
   auto parsed = ParseSizes(sizes);
   if (!parsed.ok()) return parsed.status();
   absl::Status ends = CheckEnds(*parsed, shape);
   if (!ends.ok()) return ends;
-  return std::make_shared<Mlp>(*parsed);
+  return std::make_unique<Mlp>(*parsed);
 }
 
 }  // namespace psring

@@ -15,7 +15,7 @@ namespace psring {
 // hidden layer, the classes; at least two numbers. Layers fc1, fc2, ... with
 // ReLU between them. INVALID_ARGUMENT for what is not a number, and for a first
 // or last number that does not fit the data, with both.
-absl::StatusOr<std::shared_ptr<Classifier>> CreateMlp(absl::string_view sizes,
+absl::StatusOr<std::unique_ptr<Classifier>> CreateMlp(absl::string_view sizes,
                                                       const ImageShape& shape);
 
 }  // namespace psring

@@ -1,7 +1,5 @@
 #include "worker/models/model.h"
 
-#include <torch/utils.h>
-
 #include <exception>
 #include <string>
 
@@ -10,12 +8,13 @@
 #include "worker/models/lenet.h"
 #include "worker/models/mlp.h"
 #include "worker/models/resnet.h"
+#include "worker/torch/tensors.h"
 #include "worker/torch/torch_error.h"
 
 namespace psring {
 namespace {
 
-using Created = absl::StatusOr<std::shared_ptr<Classifier>>;
+using Created = absl::StatusOr<std::unique_ptr<Classifier>>;
 
 constexpr char kKnown[] =
     "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, "
@@ -48,7 +47,7 @@ Created CreateModel(absl::string_view spec, const ImageShape& shape,
                     uint64_t seed) {
   Created model;
   try {
-    torch::manual_seed(seed);
+    SeedLibtorch(seed);
     model = CreateByName(spec, shape);
   } catch (const std::exception& error) {
     model = TorchError(error);

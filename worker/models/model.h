@@ -17,7 +17,7 @@ namespace psring {
 // weights from it: the same seed, the same weights in every process of a host
 // type. An error names the part of the spec at fault; that of an unknown spec
 // lists the known. What libtorch throws becomes INTERNAL.
-absl::StatusOr<std::shared_ptr<Classifier>> CreateModel(absl::string_view spec,
+absl::StatusOr<std::unique_ptr<Classifier>> CreateModel(absl::string_view spec,
                                                         const ImageShape& shape,
                                                         uint64_t seed);
 

@@ -1,40 +1,43 @@
 #include "worker/models/resnet.h"
 
-#include <torch/nn/init.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-
 #include <array>
-#include <string>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/models/layers.h"
 
 namespace psring {
 namespace {
-
-using torch::nn::BatchNorm2d;
-using torch::nn::Conv2d;
-
-// Padded so that stride 1 keeps the size; no bias, batch norm brings one.
-Conv2d MakeConv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
-  return Conv2d(torch::nn::Conv2dOptions(in, out, kernel)
-                    .stride(stride)
-                    .padding(kernel / 2)
-                    .bias(false));
-}
 
 struct ConvSpec {
   int64_t out, kernel, stride;
 };
 
+// A convolution with batch norm. Padded so that stride 1 keeps the size; no
+// bias, batch norm brings one.
+struct NormedConv {
+  NormedConv(int64_t in, const ConvSpec& spec)
+      : conv({.in = in,
+              .out = spec.out,
+              .kernel = spec.kernel,
+              .stride = spec.stride,
+              .padding = spec.kernel / 2,
+              .bias = false}),
+        norm(spec.out) {}
+
+  at::Tensor operator()(const at::Tensor& x, bool training) const {
+    return norm(conv(x), training);
+  }
+
+  Conv2d conv;
+  BatchNorm2d norm;
+};
+
 // Convolutions with batch norm and ReLU, around which the input is led: as it
 // is, or through a 1x1 convolution where the shape changes. Both of
 // torchvision's kinds, BasicBlock and Bottleneck.
-class ResidualBlock : public torch::nn::Module {
+class ResidualBlock : public Module {
  public:
   ResidualBlock(int64_t in, const std::vector<ConvSpec>& specs) {
     const int64_t out = specs.back().out;
@@ -42,35 +45,38 @@ class ResidualBlock : public torch::nn::Module {
     for (const ConvSpec& spec : specs) stride *= spec.stride;
     // Before the others, as torchvision draws its weights; registered after.
     if (stride != 1 || in != out) {
-      downsample_->push_back(MakeConv(in, out, 1, stride));
-      downsample_->push_back(BatchNorm2d(out));
+      downsample_.emplace(in, ConvSpec{out, 1, stride});
     }
     for (const ConvSpec& spec : specs) {
-      const size_t number = convs_.size() + 1;
-      convs_.push_back(
-          register_module(absl::StrCat("conv", number),
-                          MakeConv(in, spec.out, spec.kernel, spec.stride)));
-      norms_.push_back(
-          register_module(absl::StrCat("bn", number), BatchNorm2d(spec.out)));
+      const NormedConv& made = convs_.emplace_back(in, spec);
+      AddModule(absl::StrCat("conv", convs_.size()), made.conv);
+      AddModule(absl::StrCat("bn", convs_.size()), made.norm);
       in = spec.out;
     }
-    if (!downsample_->is_empty()) register_module("downsample", downsample_);
+    if (!downsample_.has_value()) return;
+    AddModule("downsample.0", downsample_->conv);
+    AddModule("downsample.1", downsample_->norm);
   }
 
-  torch::Tensor forward(torch::Tensor x) {
-    const torch::Tensor around =
-        downsample_->is_empty() ? x : downsample_->forward(x);
+  at::Tensor Forward(at::Tensor x, bool training) const {
+    const at::Tensor around =
+        downsample_.has_value() ? (*downsample_)(x, training) : x;
     for (size_t i = 0; i < convs_.size(); ++i) {
       if (i > 0) x.relu_();
-      x = norms_[i](convs_[i](x));
+      x = convs_[i](x, training);
     }
     return x.add_(around).relu_();
   }
 
+  // In the order of registration.
+  void DrawConvWeights() {
+    for (NormedConv& normed : convs_) normed.conv.DrawForFanOut();
+    if (downsample_.has_value()) downsample_->conv.DrawForFanOut();
+  }
+
  private:
-  std::vector<Conv2d> convs_;
-  std::vector<BatchNorm2d> norms_;
-  torch::nn::Sequential downsample_;
+  std::vector<NormedConv> convs_;
+  std::optional<NormedConv> downsample_;
 };
 
 std::vector<ConvSpec> BlockConvs(ResNetDepth depth, int64_t width,
@@ -87,53 +93,42 @@ std::array<int, 4> BlocksPerLayer(ResNetDepth depth) {
 class ResNet : public Classifier {
  public:
   ResNet(ResNetDepth depth, const ImageShape& shape)
-      : conv1_(register_module("conv1", MakeConv(shape.channels, 64, 7, 2))),
-        bn1_(register_module("bn1", BatchNorm2d(64))) {
+      : stem_(shape.channels, {64, 7, 2}) {
+    AddModule("conv1", stem_.conv);
+    AddModule("bn1", stem_.norm);
     int64_t in = 64;
     for (int layer = 0; layer < 4; ++layer) {
       for (int block = 0; block < BlocksPerLayer(depth)[layer]; ++block) {
         const int64_t stride = layer > 0 && block == 0 ? 2 : 1;
         const auto convs = BlockConvs(depth, int64_t{64} << layer, stride);
-        layers_[layer]->push_back(std::make_shared<ResidualBlock>(in, convs));
+        AddModule(absl::StrCat("layer", layer + 1, ".", block),
+                  blocks_.emplace_back(in, convs));
         in = convs.back().out;
       }
-      register_module(absl::StrCat("layer", layer + 1), layers_[layer]);
     }
-    fc_ = register_module("fc", torch::nn::Linear(in, shape.num_classes));
-    DrawConvWeights();
+    AddModule("fc", fc_.emplace(in, shape.num_classes));
+    stem_.conv.DrawForFanOut();
+    for (ResidualBlock& block : blocks_) block.DrawConvWeights();
   }
 
-  torch::Tensor forward(torch::Tensor x) override {
-    x = bn1_(conv1_(x)).relu_();
-    x = torch::max_pool2d(x, 3, 2, 1);
-    for (torch::nn::Sequential& layer : layers_) x = layer->forward(x);
-    x = torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
-    return torch::log_softmax(fc_(x), 1);
+  at::Tensor Forward(at::Tensor x) override {
+    x = stem_(x, training()).relu_();
+    x = MaxPool2d(x, {.kernel = 3, .stride = 2, .padding = 1});
+    for (const ResidualBlock& block : blocks_) x = block.Forward(x, training());
+    return (*fc_)(GlobalMeanPool2d(x)).log_softmax(1);
   }
 
  private:
-  // He et al. 2015, "Delving Deep into Rectifiers", preserving the variance of
-  // the gradients.
-  void DrawConvWeights() {
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (auto* conv = module->as<Conv2d>()) {
-        torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut,
-                                         torch::kReLU);
-      }
-    }
-  }
-
-  Conv2d conv1_;
-  BatchNorm2d bn1_;
-  std::array<torch::nn::Sequential, 4> layers_;
-  torch::nn::Linear fc_{nullptr};
+  NormedConv stem_;
+  std::vector<ResidualBlock> blocks_;
+  std::optional<Linear> fc_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Classifier>> CreateResNet(
+absl::StatusOr<std::unique_ptr<Classifier>> CreateResNet(
     ResNetDepth depth, const ImageShape& shape) {
-  return std::make_shared<ResNet>(depth, shape);
+  return std::make_unique<ResNet>(depth, shape);
 }
 
 }  // namespace psring

@@ -16,7 +16,7 @@ enum class ResNetDepth { k18, k50 };
 // lies in the 3x3 convolution), names, and first weights. 11,689,512 and
 // 25,557,032 parameters at 3 channels and 1000 classes. Any size of image: the
 // last pooling takes what is left.
-absl::StatusOr<std::shared_ptr<Classifier>> CreateResNet(
+absl::StatusOr<std::unique_ptr<Classifier>> CreateResNet(
     ResNetDepth depth, const ImageShape& shape);
 
 }  // namespace psring

@@ -13,6 +13,8 @@ namespace {
 
 using ::testing::AllOf;
 using testing::CifarRecord;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::TestDirectory;
 using testing::WriteFile;
@@ -36,16 +38,17 @@ TEST_F(Cifar10DatasetTest, ReadsTheFiveBatchesInOrderAndTheTest) {
   const auto loaded = LoadCifar10(folder_);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const Dataset& train = loaded->train;
-  EXPECT_EQ(train.shape(), (ImageShape{3, 32, 32, 10}));
-  EXPECT_TRUE(train.labels.equal(at::tensor({1, 2, 3, 4, 5}, at::kLong)));
+  EXPECT_EQ(train.shape, (ImageShape{3, 32, 32, 10}));
+  EXPECT_THAT(train.labels, ElementsAre(1, 2, 3, 4, 5));
   for (int i = 0; i < 5; ++i) {
     for (int channel = 0; channel < 3; ++channel) {
       const int level = 11 + i + 10 * channel;
-      EXPECT_TRUE(train.images[i][channel].eq(level).all().item<bool>());
+      EXPECT_THAT(train.Image(i).subspan(channel * 32 * 32, 32 * 32),
+                  Each(level));
     }
   }
-  EXPECT_TRUE(loaded->test.labels.equal(at::tensor({6, 7}, at::kLong)));
-  EXPECT_EQ(loaded->test.images[1][2][31][31].item<int>(), 6);
+  EXPECT_THAT(loaded->test.labels, ElementsAre(6, 7));
+  EXPECT_EQ(loaded->test.Image(1).back(), 6);
 }
 
 TEST_F(Cifar10DatasetTest, LooksInTheFolderOfTheOriginalArchiveToo) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <vector>
+
 #include "tests/testing/test_directory.h"
 #include "tests/worker/data/data_files.h"
 #include "worker/data/load_dataset.h"
@@ -10,62 +13,68 @@
 namespace psring {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using testing::TestDirectory;
 
 // Three images of two channels, 1x2 pixels each.
 Dataset Tiny() {
   Dataset dataset;
-  dataset.images = ImagesFromBytes(
-      absl::string_view("\0\xff\x33\x66\1\2\3\4\5\6\7\x08", 12), 3, 2, 1, 2);
+  dataset.pixels = PixelsFromBytes(
+      absl::string_view("\0\xff\x33\x66\1\2\3\4\5\6\7\x08", 12));
   dataset.labels = LabelsFromBytes(absl::string_view("\4\0\xff", 3));
+  dataset.shape = {2, 1, 2, 256};
   dataset.mean = {0.5, 0.1};
   dataset.stddev = {0.25, 2};
-  dataset.num_classes = 256;
   return dataset;
 }
 
-TEST(DatasetTest, TellsTheShapeThatAModelNeeds) {
+std::vector<float> ImagesOf(const Dataset& dataset,
+                            const std::vector<int64_t>& indices) {
+  std::vector<float> images(indices.size() * dataset.pixels_per_image());
+  dataset.CopyImages(indices, absl::MakeSpan(images));
+  return images;
+}
+
+std::vector<int64_t> LabelsOf(const Dataset& dataset,
+                              const std::vector<int64_t>& indices) {
+  std::vector<int64_t> labels(indices.size());
+  dataset.CopyLabels(indices, absl::MakeSpan(labels));
+  return labels;
+}
+
+TEST(DatasetTest, KnowsItsSizes) {
   EXPECT_EQ(Tiny().size(), 3);
-  EXPECT_EQ(Tiny().shape(), (ImageShape{2, 1, 2, 256}));
+  EXPECT_EQ(Tiny().pixels_per_image(), 4);
   EXPECT_EQ(Dataset().size(), 0);
+  EXPECT_THAT(Tiny().Image(2), ElementsAre(5, 6, 7, 8));
 }
 
 TEST(DatasetTest, NormalisesEachChannelByItsOwnMeanAndDeviation) {
-  const at::Tensor batch = Tiny().BatchImages({0});
-  EXPECT_EQ(batch.scalar_type(), at::kFloat);
-  const at::Tensor expected = at::tensor(
-      {-2.0f, 2.0f, (0.2f - 0.1f) / 2, (0.4f - 0.1f) / 2}, at::kFloat);
-  EXPECT_TRUE(at::allclose(batch, expected.view({1, 2, 1, 2})));
-}
-
-TEST(DatasetTest, RoundsAsFloat32ArithmeticOnTensorsDoes) {
-  Dataset dataset = Tiny();
-  dataset.images = at::arange(256, at::kByte).view({1, 1, 16, 16});
-  dataset.labels = at::zeros({1}, at::kLong);
-  dataset.mean = {0.1307};
-  dataset.stddev = {0.3081};
-  const at::Tensor scaled = dataset.images.to(at::kFloat) / 255;
-  const at::Tensor mean = at::full({1}, 0.1307, at::kFloat);
-  const at::Tensor stddev = at::full({1}, 0.3081, at::kFloat);
-  EXPECT_TRUE(dataset.BatchImages({0}).equal((scaled - mean) / stddev));
+  EXPECT_THAT(ImagesOf(Tiny(), {0}),
+              Pointwise(::testing::FloatEq(),
+                        {-2.0f, 2.0f, (0.2f - 0.1f) / 2, (0.4f - 0.1f) / 2}));
 }
 
 TEST(DatasetTest, TakesABatchInTheOrderAskedForWithRepeats) {
-  const Dataset dataset = Tiny();
-  const at::Tensor images = dataset.BatchImages({2, 0, 2});
-  EXPECT_TRUE(images[0].equal(dataset.BatchImages({2})[0]));
-  EXPECT_TRUE(images[1].equal(dataset.BatchImages({0})[0]));
-  EXPECT_TRUE(images[2].equal(images[0]));
-  EXPECT_TRUE(dataset.BatchLabels({2, 0, 2}).equal(
-      at::tensor({255, 4, 255}, at::kLong)));
-  EXPECT_EQ(dataset.BatchImages({}).size(0), 0);
+  const std::vector<float> zero = ImagesOf(Tiny(), {0});
+  const std::vector<float> two = ImagesOf(Tiny(), {2});
+  std::vector<float> expected;
+  for (const auto& image : {two, zero, two}) {
+    expected.insert(expected.end(), image.begin(), image.end());
+  }
+  EXPECT_EQ(ImagesOf(Tiny(), {2, 0, 2}), expected);
+  EXPECT_NE(zero, two);
+  EXPECT_THAT(LabelsOf(Tiny(), {2, 0, 2}), ElementsAre(255, 4, 255));
+  EXPECT_THAT(ImagesOf(Tiny(), {}), ElementsAre());
 }
 
 TEST(DatasetTest, ThrowsForAnIndexThatDoesNotExist) {
-  EXPECT_THROW(Tiny().BatchImages({3}), c10::Error);
-  EXPECT_THROW(Tiny().BatchImages({-1}), c10::Error);
-  EXPECT_THROW(Tiny().BatchLabels({3}), c10::Error);
+  EXPECT_THROW(Tiny().Image(3), std::out_of_range);
+  EXPECT_THROW(ImagesOf(Tiny(), {3}), std::out_of_range);
+  EXPECT_THROW(ImagesOf(Tiny(), {-1}), std::out_of_range);
+  EXPECT_THROW(LabelsOf(Tiny(), {3}), std::out_of_range);
 }
 
 TEST(LoadDatasetTest, FindsEveryKindByItsName) {
@@ -74,18 +83,16 @@ TEST(LoadDatasetTest, FindsEveryKindByItsName) {
   auto loaded = LoadDataset("mnist:" + mnist);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->train.size(), 3);
-  EXPECT_THAT(loaded->test.mean, ::testing::ElementsAre(0.1307));
-  EXPECT_THAT(loaded->test.stddev, ::testing::ElementsAre(0.3081));
+  EXPECT_THAT(loaded->test.mean, ElementsAre(0.1307));
+  EXPECT_THAT(loaded->test.stddev, ElementsAre(0.3081));
 
   const std::string cifar = TestDirectory(".cifar:10");
   testing::WriteTinyCifar10(cifar);
   loaded = LoadDataset("cifar10:" + cifar);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->train.size(), 5);
-  EXPECT_THAT(loaded->test.mean,
-              ::testing::ElementsAre(0.4914, 0.4822, 0.4465));
-  EXPECT_THAT(loaded->test.stddev,
-              ::testing::ElementsAre(0.2470, 0.2435, 0.2616));
+  EXPECT_THAT(loaded->test.mean, ElementsAre(0.4914, 0.4822, 0.4465));
+  EXPECT_THAT(loaded->test.stddev, ElementsAre(0.2470, 0.2435, 0.2616));
 
   loaded = LoadDataset("digits:train=20,test=10");
   ASSERT_TRUE(loaded.ok()) << loaded.status();

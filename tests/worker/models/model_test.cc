@@ -1,6 +1,10 @@
 #include "worker/models/model.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +12,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "worker/torch/tensors.h"
 
 namespace psring {
 namespace {
@@ -20,26 +26,28 @@ constexpr ImageShape kMnist = {1, 28, 28, 10};
 constexpr ImageShape kCifar10 = {3, 32, 32, 10};
 constexpr ImageShape kImageNet = {3, 224, 224, 1000};
 
-std::shared_ptr<Classifier> Created(absl::string_view spec,
+std::unique_ptr<Classifier> Created(absl::string_view spec,
                                     const ImageShape& shape,
                                     uint64_t seed = 0) {
   auto model = CreateModel(spec, shape, seed);
   EXPECT_TRUE(model.ok()) << model.status();
-  return *model;
+  return *std::move(model);
 }
 
 int64_t NumParameters(const Classifier& model) {
   int64_t count = 0;
-  for (const at::Tensor& tensor : model.parameters()) count += tensor.numel();
+  for (const NamedTensor& named : model.parameters()) {
+    count += named.tensor.numel();
+  }
   return count;
 }
 
 // "fc1.weight [50, 320]", in order of registration.
 std::vector<std::string> Parameters(const Classifier& model) {
   std::vector<std::string> list;
-  for (const auto& item : model.named_parameters()) {
+  for (const NamedTensor& named : model.parameters()) {
     std::ostringstream line;
-    line << item.key() << " " << item.value().sizes();
+    line << named.name << " " << named.tensor.sizes();
     list.push_back(line.str());
   }
   return list;
@@ -106,8 +114,9 @@ TEST_F(ModelTest, ResNetsHaveTorchvisionsParameters) {
 
 TEST_F(ModelTest, ResNetsDrawTheVarianceThatKeepsGradients) {
   const auto model = Created("resnet18", kCifar10);
-  const at::Tensor weight =
-      model->named_parameters()["layer4.0.conv1.weight"].detach();
+  const NamedTensor& drawn = model->parameters()[45];
+  ASSERT_EQ(drawn.name, "layer4.0.conv1.weight");
+  const at::Tensor weight = drawn.tensor.detach();
   // Fan-out: 512 filters of 3x3; 256 channels come in.
   EXPECT_NEAR(weight.std().item<double>(), std::sqrt(2.0 / (512 * 9)), 1e-4);
   EXPECT_NEAR(weight.mean().item<double>(), 0, 1e-4);
@@ -125,7 +134,7 @@ TEST_F(ModelTest, EveryModelGivesLogProbabilities) {
   };
   for (const auto& row : kRows) {
     const auto model = Created(row.spec, row.shape);
-    const at::Tensor out = model->forward(Noise(row.shape, 2));
+    const at::Tensor out = model->Forward(Noise(row.shape, 2));
     EXPECT_THAT(out.sizes(), ElementsAre(2, row.shape.num_classes));
     EXPECT_TRUE(at::allclose(out.exp().sum(1), at::ones({2}))) << row.spec;
   }
@@ -134,13 +143,13 @@ TEST_F(ModelTest, EveryModelGivesLogProbabilities) {
 TEST_F(ModelTest, EveryParameterGetsAGradient) {
   for (const char* spec : {"lenet", "mlp:784-20-10", "resnet18", "resnet50"}) {
     const auto model = Created(spec, kMnist);
-    const at::Tensor out = model->forward(Noise(kMnist, 4));
-    at::nll_loss(out, at::arange(4, at::kLong)).backward();
-    for (const auto& item : model->named_parameters()) {
-      const at::Tensor gradient = item.value().grad();
-      ASSERT_TRUE(gradient.defined()) << spec << " " << item.key();
+    const at::Tensor out = model->Forward(Noise(kMnist, 4));
+    MeanNllLoss(out, at::tensor({0, 1, 2, 3}, at::kLong)).backward();
+    for (const NamedTensor& named : model->parameters()) {
+      const at::Tensor gradient = named.tensor.grad();
+      ASSERT_TRUE(gradient.defined()) << spec << " " << named.name;
       EXPECT_GT(gradient.abs().sum().item<double>(), 0)
-          << spec << " " << item.key();
+          << spec << " " << named.name;
     }
   }
 }
@@ -148,9 +157,9 @@ TEST_F(ModelTest, EveryParameterGetsAGradient) {
 TEST_F(ModelTest, DropsOutInTrainingOnly) {
   const auto model = Created("lenet", kMnist);
   const at::Tensor images = Noise(kMnist, 4);
-  EXPECT_FALSE(model->forward(images).equal(model->forward(images)));
-  model->eval();
-  EXPECT_TRUE(model->forward(images).equal(model->forward(images)));
+  EXPECT_FALSE(model->Forward(images).equal(model->Forward(images)));
+  model->set_training(false);
+  EXPECT_TRUE(model->Forward(images).equal(model->Forward(images)));
 }
 
 TEST_F(ModelTest, DrawsTheSameWeightsForTheSameSeed) {
@@ -159,8 +168,10 @@ TEST_F(ModelTest, DrawsTheSameWeightsForTheSameSeed) {
     at::randn({5});  // moves the generator
     const auto b = Created(spec, kMnist, 7)->parameters();
     const auto c = Created(spec, kMnist, 8)->parameters();
-    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << spec;
-    EXPECT_FALSE(a[0].equal(c[0])) << spec;
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_TRUE(a[i].tensor.equal(b[i].tensor)) << spec;
+    }
+    EXPECT_FALSE(a[0].tensor.equal(c[0].tensor)) << spec;
   }
 }
 

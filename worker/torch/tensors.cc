@@ -1,0 +1,29 @@
+#include "worker/torch/tensors.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/nll_loss.h>
+
+namespace psring {
+
+at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type) {
+  return at::empty(shape, type);
+}
+
+at::Tensor TensorAt(float* memory, at::IntArrayRef shape, at::Device device) {
+  return at::from_blob(memory, shape, at::TensorOptions().device(device));
+}
+
+void SeedLibtorch(uint64_t seed) { at::manual_seed(seed); }
+
+at::Tensor MeanNllLoss(const at::Tensor& output, const at::Tensor& labels) {
+  return at::nll_loss(output, labels);
+}
+
+at::Tensor SumNllLoss(const at::Tensor& output, const at::Tensor& labels) {
+  return at::nll_loss(output, labels, {}, at::Reduction::Sum);
+}
+
+}  // namespace psring
