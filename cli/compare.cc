@@ -15,11 +15,11 @@
 #include "lab/page/report_files.h"
 #include "lab/page/text_table.h"
 #include "lab/study/comparison.h"
-#include "lab/study/mode_run.h"
 #include "lab/study/report.h"
 #include "lab/study/run_predictor.h"
 #include "lab/study/study_folder.h"
 #include "lab/study/study_progress.h"
+#include "lab/study/study_run.h"
 #include "lab/study/summary.h"
 #include "lab/study/verdict.h"
 

@@ -8,10 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "cli/version.h"
+#include "common/host_cores.h"
 #include "common/net/zmq_info.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -153,7 +154,7 @@ Job SharedJob(const Flags& flags, const AxisValues& values,
               const Args& passed_on) {
   Job job;
   // As many for every run, so that more workers are just more workers.
-  job.threads_per_worker = std::max(1, NumCores() / MostWorkers(values));
+  job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
   job.ps_binary = flags.binaries.ps;
   job.worker_binary = flags.binaries.worker;
   job.worker_flags = WorkerFlags(flags, passed_on);
@@ -186,12 +187,12 @@ absl::Status CheckNoAxis(const Args& flags) {
   return CheckFlags(flags);
 }
 
-// What follows `--` and what the modes carry.
+// What follows `--` and what the ways carry.
 absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
-  const auto specs = ParseModes(absl::StrJoin(values[AxisIndex("mode")], ","));
+  const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
   if (!specs.ok()) return specs.status();
-  for (const ModeSpec& spec : *specs) {
+  for (const WaySpec& spec : *specs) {
     if (absl::Status s = CheckNoAxis(spec.worker_flags); !s.ok()) return s;
   }
   return absl::OkStatus();

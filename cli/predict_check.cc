@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/host_cores.h"
 #include "lab/bench/link_bench.h"
 #include "lab/bench/predicted.h"
 #include "lab/bench/sweep.h"
@@ -131,7 +132,7 @@ class Checking {
         largest = &row.measured;
       }
     }
-    CalibrateCores(exchanges, NumCores(), &hardware);
+    CalibrateCores(exchanges, HostCores(), &hardware);
     if (largest != nullptr) CalibrateLink(*largest, &hardware);
     std::cerr << "links: " << FormatLinkRate(rate) << " of a stream, "
               << FormatLinkRate(hardware.link_bytes_per_s * 8)
@@ -164,7 +165,7 @@ class Checking {
               << " off; the runs on " << kCalibrationHosts
               << " hosts calibrated the machine's figures.\n"
               << "* Measured: medians. All hosts share this machine's "
-              << NumCores()
+              << HostCores()
               << " cores: what else it does slows them, most of all on fast "
                  "links.\n";
   }

@@ -18,12 +18,13 @@ std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
 // worker that computes for `compute_s`. The last is ready at compute_s.
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
 
-// Of every worker, drawn from its own distribution or the common one: between
+// Of every worker, drawn from its own distribution or the shared one: between
 // two measured values all are equally likely. The same for the same state of
 // `random`.
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random);
 
+// Of all workers; 0 where they compute nothing.
 double MeanCompute(const Workload& workload);
 
 }  // namespace psring

@@ -91,7 +91,7 @@ json ToJson(const PredictStudy& study) {
       {"model", study.model},
       {"parameters", NumElements(study.workload)},
       {"buckets", study.workload.buckets},
-      {"compute_s", study.workload.compute_s},
+      {"compute_s", study.workload.compute_s.front()},
       {"forward_share", study.workload.forward_share},
       {"hardware", HardwareJson(study.hardware)},
       {"verdicts", PredictVerdicts(study)},

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_cores.h"
 #include "lab/host/job.h"
-#include "lab/host/machine.h"
 #include "lab/host/supervisor.h"
 #include "lab/host/temp_dir.h"
 
@@ -173,7 +173,7 @@ Job JobOf(const WorkerMeasurement& wanted, const std::string& directory) {
   Job job;
   job.mode = "ring";
   job.workers = 1;
-  job.threads_per_worker = wanted.threads > 0 ? wanted.threads : NumCores();
+  job.threads_per_worker = wanted.threads > 0 ? wanted.threads : HostCores();
   job.worker_binary = wanted.worker_binary;
   job.metrics_dir = directory;
   job.worker_flags = {absl::StrCat("--model=", wanted.model),

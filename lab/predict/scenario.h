@@ -36,11 +36,10 @@ struct Workload {
   // Float32 elements of each bucket, in the order in which they leave; the
   // first bucket holds the model's last tensors.
   std::vector<int64_t> buckets = {};
-  // Measured times of a step's forward and backward passes: a distribution. A
-  // single one: all workers take as long. Empty: they compute nothing.
-  std::vector<double> compute_s = {};
-  // A distribution for each worker, where they differ; compute_s is empty then.
-  std::vector<std::vector<double>> worker_compute_s = {};
+  // Distributions of a step's forward and backward passes, as measured times:
+  // one for each worker, or a single one that all workers share. Empty: they
+  // compute nothing.
+  std::vector<std::vector<double>> compute_s = {};
   // Of that time, what passes before the first gradients are computed. The
   // gradients then appear evenly over the rest, element by element.
   double forward_share = 1.0 / 3;

@@ -28,7 +28,7 @@ std::vector<Variant> GroupBySeed(const AxisValues& values,
       if (SameBut(run.point, point, "")) variant.runs.push_back(run);
     }
     if (variant.runs.empty()) continue;
-    if (variant.label.empty()) variant.label = ValueOf(point, "mode");
+    if (variant.label.empty()) variant.label = ValueOf(point, kWayAxis);
     variants.push_back(std::move(variant));
   }
   return variants;
@@ -63,11 +63,11 @@ std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
   std::map<std::pair<const Variant*, std::string>, uint32_t> rings;
   std::optional<bool> identical;
   for (const Variant& bsp : variants) {
-    if (ValueOf(bsp.point, "mode") != "ps-bsp") continue;
+    if (ValueOf(bsp.point, kWayAxis) != "ps-bsp") continue;
     if (!SumsInTheCanonicalOrder(bsp.point)) continue;
     for (const Variant& ring : variants) {
-      if (ValueOf(ring.point, "mode") != "ring") continue;
-      if (!SameBut(bsp.point, ring.point, "mode")) continue;
+      if (ValueOf(ring.point, kWayAxis) != "ring") continue;
+      if (!SameBut(bsp.point, ring.point, kWayAxis)) continue;
       for (const RunResult& a : bsp.runs) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
@@ -162,14 +162,14 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
 }
 
 std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
-  const std::string& mode = ValueOf(variant.point, "mode");
+  const std::string& way = ValueOf(variant.point, kWayAxis);
   const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
-  if (!compression.ok() || absl::StrContains(mode, "+")) return std::nullopt;
+  if (!compression.ok() || absl::StrContains(way, "+")) return std::nullopt;
   const auto values = static_cast<double>(variant.runs[0].num_parameters);
   const double gradients = values * BytesPerValue(*compression);
   const double bytes = values * sizeof(float);
   const double n = std::stod(ValueOf(variant.point, "workers"));
-  if (mode == "ring") {
+  if (way == "ring") {
     return TrafficFormula{(n - 1) / n * (gradients + bytes), 0};
   }
   const double servers = std::stod(ValueOf(variant.point, "servers"));

@@ -34,7 +34,7 @@ bool Meet(const Spread& a, const Spread& b);
 
 struct Comparison {
   AxisValues values;
-  std::vector<Variant> variants;  // as the axes are given, the mode fastest
+  std::vector<Variant> variants;  // as the axes are given, the way fastest
   double target_accuracy = 0;
   // Whether every ps-bsp ended with the weights (their CRC-32) of the ring of
   // the same seed; nothing unless there are such pairs.
@@ -67,8 +67,10 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis);
 
 // What a process would send in a step if each were a host of its own; nothing
-// where no formula is known. (DESIGN.md's cost model: n workers, S servers;
-// gradients as common/optim/compression.h has them, other bytes float32.)
+// where no formula is known. With n workers, S servers and a model of M bytes
+// whose gradients are G bytes (M, unless they are compressed: see
+// common/optim/compression.h), each rank of a ring sends (n-1)/n * (G + M), a
+// worker of the servers' sends G, a server n/S * M.
 struct TrafficFormula {
   double worker_bytes = 0;
   double server_bytes = 0;  // 0: no servers

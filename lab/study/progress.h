@@ -1,4 +1,4 @@
-// Shows how far one mode of a comparison is.
+// Shows how far one run of a comparison is.
 #ifndef PSRING_LAB_STUDY_PROGRESS_H_
 #define PSRING_LAB_STUDY_PROGRESS_H_
 

@@ -10,13 +10,13 @@
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
 #include "lab/page/report_style.h"
-#include "lab/study/mode_spec.h"
 #include "lab/study/report_charts.h"
 #include "lab/study/report_json.h"
 #include "lab/study/report_template.h"
 #include "lab/study/study_charts.h"
 #include "lab/study/summary.h"
 #include "lab/study/verdict.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -109,13 +109,13 @@ Terms SetupTerms(const StudySetup& setup, const Comparison& comparison) {
   };
 }
 
-Terms ModeTerms(const Comparison& comparison) {
+Terms WayTerms(const Comparison& comparison) {
   Terms terms;
-  const auto modes =
-      ParseModes(absl::StrJoin(comparison.values[AxisIndex("mode")], ","));
-  if (!modes.ok()) return terms;
-  for (const ModeSpec& mode : *modes) {
-    terms.push_back({mode.name, Explain(mode)});
+  const auto ways =
+      ParseWays(absl::StrJoin(comparison.values[AxisIndex(kWayAxis)], ","));
+  if (!ways.ok()) return terms;
+  for (const WaySpec& way : *ways) {
+    terms.push_back({way.name, Explain(way)});
   }
   return terms;
 }
@@ -194,7 +194,7 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{TRAFFIC}}", HtmlTable(TrafficCells(comparison))},
           {"{{RUNS}}", HtmlTable(RunCells(comparison))},
           {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},
-          {"{{MODES}}", HtmlTerms(ModeTerms(comparison))},
+          {"{{WAYS}}", HtmlTerms(WayTerms(comparison))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
           {"{{COMMAND}}", EscapeHtml(setup.command)},
           {"{{FLAGS}}", HtmlTable(FlagCells(setup))},

@@ -69,14 +69,14 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 }
 
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
-  const std::string& mode = ValueOf(run.point, "mode");
-  if (!exchange_as_by_default_ || (mode != "ps-bsp" && mode != "ring") ||
+  const std::string& way = ValueOf(run.point, kWayAxis);
+  if (!exchange_as_by_default_ || (way != "ps-bsp" && way != "ring") ||
       ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;
   topology.workers = std::stoi(ValueOf(run.point, "workers"));
-  if (mode == "ps-bsp") {
+  if (way == "ps-bsp") {
     topology.kind = TopologyKind::kPs;
     topology.server_hosts = std::stoi(ValueOf(run.point, "servers"));
   }
@@ -86,7 +86,7 @@ std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   hardware->update_bytes_per_s = update_bytes_per_s_;
   Workload workload;
   workload.buckets = CutBuckets(run.num_parameters, kDefaultBucketBytes);
-  workload.worker_compute_s = *std::move(times);
+  workload.compute_s = *std::move(times);
   return PredictStep(*hardware, workload, topology, {.steps = kSteps}).step_s;
 }
 

@@ -1,4 +1,4 @@
-// What one run of a study found out: one mode, one seed, one set of processes.
+// What one run of a study found out: one way, one seed, one set of processes.
 #ifndef PSRING_LAB_STUDY_RUN_RESULT_H_
 #define PSRING_LAB_STUDY_RUN_RESULT_H_
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -23,7 +23,7 @@ constexpr int kMaxSeeds = 1000;
 constexpr int64_t kMaxSeed = int64_t{1} << 40;
 
 constexpr Axis kAxes[] = {
-    {"mode", "--modes", nullptr, AxisKind::kModes,
+    {kWayAxis, "--modes", nullptr, AxisKind::kWays,
      "ps-bsp,ps-ssp:3,ps-async,ring", "$",
      "Which way of exchanging gradients reaches the same accuracy first?",
      "what to compare"},
@@ -91,8 +91,8 @@ absl::Status CheckParts(const Axis& axis, const Strings& parts) {
     absl::Status s = CheckNumber(axis, part, 1, kMaxCount);
     if (!s.ok()) return s;
   }
-  if (axis.kind != AxisKind::kModes) return absl::OkStatus();
-  return ParseModes(absl::StrJoin(parts, ",")).status();
+  if (axis.kind != AxisKind::kWays) return absl::OkStatus();
+  return ParseWays(absl::StrJoin(parts, ",")).status();
 }
 
 absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
@@ -122,6 +122,8 @@ size_t AxisIndex(absl::string_view name) {
   std::abort();
 }
 
+const Axis& AxisOf(absl::string_view name) { return kAxes[AxisIndex(name)]; }
+
 const std::string& ValueOf(const Point& point, absl::string_view axis) {
   return point[AxisIndex(axis)];
 }
@@ -146,7 +148,7 @@ std::vector<Point> AllRuns(const AxisValues& values) {
     for (size_t i = 0; i < values.size(); ++i) {
       point.push_back(values[i][odometer[i]]);
     }
-    if (absl::StartsWith(ValueOf(point, "mode"), "ring")) {
+    if (absl::StartsWith(ValueOf(point, kWayAxis), "ring")) {
       point[AxisIndex("servers")] = std::string(kAny);
     }
     if (seen.insert(point).second) runs.push_back(std::move(point));

@@ -15,7 +15,7 @@ namespace psring {
 
 // How a flag's text becomes values.
 enum class AxisKind {
-  kModes,   // "ps-bsp,ring"; see mode_spec.h
+  kWays,    // "ps-bsp,ring"; see way_spec.h
   kCounts,  // "1,2,4"
   kWords,   // "none,fp16"
   kWhole,   // a value each time that the flag is given; commas belong to it
@@ -33,8 +33,11 @@ struct Axis {
   const char* help;
 };
 
-// The mode comes first, the seed last. A new axis is a row of this table.
+// The way comes first, the seed last. A new axis is a row of this table.
 absl::Span<const Axis> Axes();
+
+// The name, in files, of the axis of ways.
+inline constexpr char kWayAxis[] = "mode";
 
 // A value of each axis, in the table's order.
 using Point = std::vector<std::string>;
@@ -54,10 +57,11 @@ absl::StatusOr<AxisValues> ParseAxes(
 
 // Every combination once, in the order of running: what comes first in the
 // table changes fastest, so that a machine whose pace drifts is unfair to no
-// mode.
+// way.
 std::vector<Point> AllRuns(const AxisValues& values);
 
-size_t AxisIndex(absl::string_view name);  // aborts where there is none
+size_t AxisIndex(absl::string_view name);    // aborts where there is none
+const Axis& AxisOf(absl::string_view name);  // likewise
 const std::string& ValueOf(const Point& point, absl::string_view axis);
 
 // "4 workers", "1 server", "slow=none".

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "lab/host/statistics.h"
 #include "lab/page/format.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -43,7 +43,7 @@ std::string Listing(const Strings& names) {
 
 // What tells the variant from the others along the axis.
 std::string NameAlong(const Variant& variant, const std::string& axis) {
-  return ValueLabel(Axes()[AxisIndex(axis)], ValueOf(variant.point, axis));
+  return ValueLabel(AxisOf(axis), ValueOf(variant.point, axis));
 }
 
 std::string Prefix(const Group& group) {
@@ -110,7 +110,7 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
         unreached);
   }
   const Entry& first = entries[0];
-  const char* with = axis == "mode" ? "" : "with ";
+  const char* with = axis == kWayAxis ? "" : "with ";
   Strings tied, slower;
   for (size_t i = 1; i < entries.size(); ++i) {
     const double times = entries[i].spread.mean / first.spread.mean;
@@ -124,7 +124,7 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
   }
   std::string text = absl::StrCat(
       target, " accuracy is reached ", slower.empty() ? "" : "first ",
-      axis == "mode" ? "by " : with, first.name, ", after ",
+      axis == kWayAxis ? "by " : with, first.name, ", after ",
       FormatSeconds(first.spread.mean), slower.empty() ? "" : ": ",
       Listing(slower), ".");
   if (!tied.empty()) {
@@ -149,25 +149,25 @@ std::string Effect(const Comparison& comparison, const Variant& base,
                    const Variant& other) {
   const auto before = SecondsToTarget(comparison, base);
   const auto now = SecondsToTarget(comparison, other);
-  const std::string mode = NameAlong(other, "mode");
-  if (!now) return absl::StrCat(mode, " does not get there with every seed");
+  const std::string way = NameAlong(other, kWayAxis);
+  if (!now) return absl::StrCat(way, " does not get there with every seed");
   if (!before || before->mean <= 0) return "";
   const bool one = base.runs.size() == 1 && other.runs.size() == 1;
   const bool tied = Tied({"", *before, one}, {"", *now, one});
-  return absl::StrCat(mode, " takes ",
+  return absl::StrCat(way, " takes ",
                       Compared(now->mean / before->mean, tied, "long"));
 }
 
-// What another value of the axis than its first does to every mode, a sentence
+// What another value of the axis than its first does to every way, a sentence
 // for each value and each set of circumstances.
 void AddEffects(const Comparison& comparison, const Axis& axis,
                 Strings* headlines) {
   const Strings& values = comparison.values[AxisIndex(axis.name)];
-  for (const Group& modes : GroupsAlong(comparison, "mode")) {
-    const std::string& value = ValueOf(modes.variants[0]->point, axis.name);
+  for (const Group& ways : GroupsAlong(comparison, kWayAxis)) {
+    const std::string& value = ValueOf(ways.variants[0]->point, axis.name);
     if (value == values[0]) continue;
     Strings effects;
-    for (const Variant* other : modes.variants) {
+    for (const Variant* other : ways.variants) {
       for (const Variant& base : comparison.variants) {
         if (ValueOf(base.point, axis.name) != values[0] ||
             !SameBut(base.point, other->point, axis.name)) {
@@ -179,7 +179,7 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
     }
     if (effects.empty()) continue;
     headlines->push_back(absl::StrCat(
-        modes.label, ", against ", ValueLabel(axis, values[0]), ": to ",
+        ways.label, ", against ", ValueLabel(axis, values[0]), ": to ",
         FormatPercent(comparison.target_accuracy), " ", Listing(effects), "."));
   }
 }
@@ -205,21 +205,21 @@ std::string WhySentence(const Comparison& comparison, const Group& group) {
     const bool as_many =
         one ? base_steps->mean == steps->mean : Meet(*base_steps, *steps);
     parts.push_back(absl::StrCat(
-        NameAlong(other, "mode"), " is ",
+        NameAlong(other, kWayAxis), " is ",
         Compared(base_time.mean / time.mean, as_fast, "fast"),
         " per step and needs ",
         Compared(steps->mean / base_steps->mean, as_many, "many"), " steps"));
   }
   if (parts.empty()) return "";
-  return Sentence(group, absl::StrCat("against ", NameAlong(base, "mode"), ", ",
-                                      absl::StrJoin(parts, "; "), "."));
+  return Sentence(group, absl::StrCat("against ", NameAlong(base, kWayAxis),
+                                      ", ", absl::StrJoin(parts, "; "), "."));
 }
 
 std::string AccuracySentence(const Group& group) {
   std::vector<Entry> entries;
   for (const Variant* variant : group.variants) {
     entries.push_back(
-        {NameAlong(*variant, "mode"),
+        {NameAlong(*variant, kWayAxis),
          SpreadOf(*variant,
                   [](const RunResult& run) { return run.test_accuracy; }),
          variant->runs.size() == 1});
@@ -253,17 +253,17 @@ void AddIdentical(const Comparison& comparison, Strings* findings) {
 }
 
 void AddTraffic(const Comparison& comparison, Strings* findings) {
-  const auto groups = GroupsAlong(comparison, "mode");
+  const auto groups = GroupsAlong(comparison, kWayAxis);
   if (groups.size() > 1) return;  // the report's table has them all
   for (const Group& group : groups) {
     Strings parts;
     for (const Variant* variant : group.variants) {
-      const std::string& mode = ValueOf(variant->point, "mode");
+      const std::string& way = ValueOf(variant->point, kWayAxis);
       const auto formula = FormulaOf(*variant);
-      if ((mode != "ps-bsp" && mode != "ring") || !formula) continue;
+      if ((way != "ps-bsp" && way != "ring") || !formula) continue;
       parts.push_back(absl::StrCat(
           FormatBytes(std::max(formula->worker_bytes, formula->server_bytes)),
-          " a step with ", mode));
+          " a step with ", way));
     }
     if (parts.size() < 2) continue;
     findings->push_back(Sentence(
@@ -274,9 +274,9 @@ void AddTraffic(const Comparison& comparison, Strings* findings) {
 }
 
 void AddStaleness(const Comparison& comparison, Strings* findings) {
-  if (GroupsAlong(comparison, "mode").size() > 1) return;
+  if (GroupsAlong(comparison, kWayAxis).size() > 1) return;
   for (const Variant& variant : comparison.variants) {
-    const auto spec = ParseModes(ValueOf(variant.point, "mode"));
+    const auto spec = ParseWays(ValueOf(variant.point, kWayAxis));
     if (!spec.ok() || spec->front().sync.empty() ||
         spec->front().sync == "bsp") {
       continue;
@@ -335,9 +335,10 @@ Strings Questions(const Comparison& comparison) {
 
 Strings Headlines(const Comparison& comparison) {
   Strings headlines;
+  const bool ways_vary = Varies(comparison, AxisOf(kWayAxis));
   for (const Axis& axis : Axes()) {
     if (!Varies(comparison, axis)) continue;
-    if (axis.kind != AxisKind::kModes && Varies(comparison, Axes()[0])) {
+    if (axis.kind != AxisKind::kWays && ways_vary) {
       AddEffects(comparison, axis, &headlines);
       continue;
     }
@@ -350,7 +351,7 @@ Strings Headlines(const Comparison& comparison) {
 
 Strings Findings(const Comparison& comparison) {
   Strings findings;
-  for (const Group& group : GroupsAlong(comparison, "mode")) {
+  for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);
     findings.push_back(AccuracySentence(group));

@@ -1,4 +1,4 @@
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 #include <set>
 
@@ -13,25 +13,25 @@ namespace {
 
 constexpr int kMaxStaleness = 1000000;
 
-absl::StatusOr<ModeSpec> ParseBareMode(absl::string_view text) {
+absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
   const std::string name(text);
-  if (name == "ring") return ModeSpec{name, "ring", "", 0, {}};
-  if (name == "ps-bsp") return ModeSpec{name, "ps", "bsp", 0, {}};
-  if (name == "ps-async") return ModeSpec{name, "ps", "async", 0, {}};
+  if (name == "ring") return WaySpec{name, "ring", "", 0, {}};
+  if (name == "ps-bsp") return WaySpec{name, "ps", "bsp", 0, {}};
+  if (name == "ps-async") return WaySpec{name, "ps", "async", 0, {}};
   int staleness = 0;
   if (absl::ConsumePrefix(&text, "ps-ssp:") &&
       absl::SimpleAtoi(text, &staleness) && staleness >= 0 &&
       staleness <= kMaxStaleness) {
-    return ModeSpec{name, "ps", "ssp", staleness, {}};
+    return WaySpec{name, "ps", "ssp", staleness, {}};
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--modes: \"", name, "\" is not one of ps-bsp, ps-ssp:K (K from 0 to ",
       kMaxStaleness, "), ps-async, ring; + adds a flag of its workers"));
 }
 
-absl::StatusOr<ModeSpec> ParseMode(absl::string_view text) {
+absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '+');
-  auto spec = ParseBareMode(parts[0]);
+  auto spec = ParseBareWay(parts[0]);
   if (!spec.ok()) return spec;
   for (size_t i = 1; i < parts.size(); ++i) {
     if (parts[i].empty() || parts[i][0] == '-') {
@@ -48,11 +48,11 @@ absl::StatusOr<ModeSpec> ParseMode(absl::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ModeSpec>> ParseModes(absl::string_view text) {
-  std::vector<ModeSpec> specs;
+absl::StatusOr<std::vector<WaySpec>> ParseWays(absl::string_view text) {
+  std::vector<WaySpec> specs;
   std::set<std::string> names;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
-    auto spec = ParseMode(part);
+    auto spec = ParseWay(part);
     if (!spec.ok()) return spec.status();
     if (!names.insert(spec->name).second) {
       return absl::InvalidArgumentError(
@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<ModeSpec>> ParseModes(absl::string_view text) {
 
 namespace {
 
-std::string ExplainBare(const ModeSpec& spec) {
+std::string ExplainBare(const WaySpec& spec) {
   if (spec.mode == "ring") {
     return "No servers: the workers stand in a ring and pass partial sums of "
            "the gradients around it until everybody has the whole sum, then "
@@ -97,7 +97,7 @@ std::string ExplainBare(const ModeSpec& spec) {
 
 }  // namespace
 
-std::string Explain(const ModeSpec& spec) {
+std::string Explain(const WaySpec& spec) {
   std::string text = ExplainBare(spec);
   if (!spec.worker_flags.empty()) {
     absl::StrAppend(&text, " Here its workers run with ",

@@ -1,6 +1,7 @@
-// The ways of training that `psring compare` knows.
-#ifndef PSRING_LAB_STUDY_MODE_SPEC_H_
-#define PSRING_LAB_STUDY_MODE_SPEC_H_
+// The ways of training that `psring compare` knows: a topology with, of
+// servers, the policy of consistency.
+#ifndef PSRING_LAB_STUDY_WAY_SPEC_H_
+#define PSRING_LAB_STUDY_WAY_SPEC_H_
 
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@
 
 namespace psring {
 
-struct ModeSpec {
+struct WaySpec {
   std::string name;                       // as the user wrote it: "ps-ssp:3"
   std::string mode;                       // "ps" or "ring"
   std::string sync;                       // of "ps": "bsp", "ssp" or "async"
@@ -18,14 +19,14 @@ struct ModeSpec {
   std::vector<std::string> worker_flags;  // "--backup-workers=1"
 };
 
-// "ps-bsp,ps-ssp:3,ps-async,ring". A mode may carry flags of its workers:
+// "ps-bsp,ps-ssp:3,ps-async,ring". A way may carry flags of its workers:
 // "ps-bsp+backup-workers=1". INVALID_ARGUMENT names the part that is none of
 // these, or that comes twice.
-absl::StatusOr<std::vector<ModeSpec>> ParseModes(absl::string_view text);
+absl::StatusOr<std::vector<WaySpec>> ParseWays(absl::string_view text);
 
-// What the mode means, in a sentence for people who are new to it.
-std::string Explain(const ModeSpec& spec);
+// What the way means, in a sentence for people who are new to it.
+std::string Explain(const WaySpec& spec);
 
 }  // namespace psring
 
-#endif  // PSRING_LAB_STUDY_MODE_SPEC_H_
+#endif  // PSRING_LAB_STUDY_WAY_SPEC_H_

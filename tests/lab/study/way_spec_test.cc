@@ -1,4 +1,4 @@
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-TEST(ParseModes, UnderstandsTheFourWays) {
-  const auto specs = ParseModes("ps-bsp,ps-ssp:3,ps-async,ring");
+TEST(ParseWays, UnderstandsTheFourWays) {
+  const auto specs = ParseWays("ps-bsp,ps-ssp:3,ps-async,ring");
   ASSERT_TRUE(specs.ok()) << specs.status();
   ASSERT_THAT(*specs, SizeIs(4));
   EXPECT_EQ((*specs)[0].sync, "bsp");
@@ -23,14 +23,14 @@ TEST(ParseModes, UnderstandsTheFourWays) {
   EXPECT_EQ((*specs)[3].mode, "ring");
 }
 
-TEST(ParseModes, SeveralStalenessesMayBeCompared) {
-  EXPECT_TRUE(ParseModes("ps-ssp:0,ps-ssp:8").ok());
+TEST(ParseWays, SeveralStalenessesMayBeCompared) {
+  EXPECT_TRUE(ParseWays("ps-ssp:0,ps-ssp:8").ok());
 }
 
-TEST(ParseModes, WhatIsNoModeIsNamedWithWhatIsAllowed) {
+TEST(ParseWays, WhatIsNoWayIsNamedWithWhatIsAllowed) {
   for (const char* wrong : {"", "star", "ps", "ps-ssp", "ps-ssp:", "ps-ssp:x",
                             "ps-ssp:-1", "ps-ssp:9999999", "RING"}) {
-    const auto specs = ParseModes(std::string("ps-bsp,") + wrong);
+    const auto specs = ParseWays(std::string("ps-bsp,") + wrong);
     ASSERT_FALSE(specs.ok()) << wrong;
     const std::string message(specs.status().message());
     EXPECT_THAT(message, HasSubstr("--modes: \"" + std::string(wrong) + "\""));
@@ -38,20 +38,20 @@ TEST(ParseModes, WhatIsNoModeIsNamedWithWhatIsAllowed) {
   }
 }
 
-TEST(ParseModes, AModeMayCarryFlagsOfItsWorkers) {
-  const auto specs = ParseModes("ps-bsp,ps-bsp+backup-workers=1+lr=0.1");
+TEST(ParseWays, AWayMayCarryFlagsOfItsWorkers) {
+  const auto specs = ParseWays("ps-bsp,ps-bsp+backup-workers=1+lr=0.1");
   ASSERT_TRUE(specs.ok()) << specs.status();
   EXPECT_EQ((*specs)[1].name, "ps-bsp+backup-workers=1+lr=0.1");
   EXPECT_EQ((*specs)[1].sync, "bsp");
   EXPECT_THAT((*specs)[1].worker_flags,
               ElementsAre("--backup-workers=1", "--lr=0.1"));
   EXPECT_THAT(Explain((*specs)[1]), HasSubstr("--backup-workers=1 --lr=0.1"));
-  EXPECT_FALSE(ParseModes("ring+").ok());
-  EXPECT_FALSE(ParseModes("ring+--lr=1").ok());
+  EXPECT_FALSE(ParseWays("ring+").ok());
+  EXPECT_FALSE(ParseWays("ring+--lr=1").ok());
 }
 
-TEST(ParseModes, AModeComesOnce) {
-  const auto specs = ParseModes("ring,ps-bsp,ring");
+TEST(ParseWays, AWayComesOnce) {
+  const auto specs = ParseWays("ring,ps-bsp,ring");
   ASSERT_FALSE(specs.ok());
   EXPECT_THAT(std::string(specs.status().message()),
               HasSubstr("ring comes twice"));

@@ -1,4 +1,4 @@
-#include "lab/study/mode_run.h"
+#include "lab/study/study_run.h"
 
 #include <filesystem>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "lab/host/hosts.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/supervisor.h"
-#include "lab/study/mode_spec.h"
 #include "lab/study/progress.h"
+#include "lab/study/way_spec.h"
 #include "lab/study/weights.h"
 
 namespace psring {
@@ -79,17 +79,17 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 
 Job JobOf(const Point& point, Job job) {
   // ParseAxes has found these values right.
-  const ModeSpec mode = ParseModes(ValueOf(point, "mode")).value().front();
-  job.mode = mode.mode;
+  const WaySpec way = ParseWays(ValueOf(point, kWayAxis)).value().front();
+  job.mode = way.mode;
   job.workers = std::stoi(ValueOf(point, "workers"));
   const std::string& servers = ValueOf(point, "servers");
   if (servers != kAny) job.servers = std::stoi(servers);
   std::vector<std::string>& flags = job.worker_flags;
-  if (mode.mode == "ps") flags.push_back(absl::StrCat("--sync=", mode.sync));
-  if (mode.sync == "ssp") {
-    flags.push_back(absl::StrCat("--staleness=", mode.staleness));
+  if (way.mode == "ps") flags.push_back(absl::StrCat("--sync=", way.sync));
+  if (way.sync == "ssp") {
+    flags.push_back(absl::StrCat("--staleness=", way.staleness));
   }
-  flags.insert(flags.end(), mode.worker_flags.begin(), mode.worker_flags.end());
+  flags.insert(flags.end(), way.worker_flags.begin(), way.worker_flags.end());
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;
     if (flag == nullptr || point[i] == kNone) continue;
@@ -118,7 +118,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   }
   const absl::Time start = absl::Now();
   const absl::Status s =
-      Train(ValueOf(point, "mode"), job, cancellation, exit_code);
+      Train(ValueOf(point, kWayAxis), job, cancellation, exit_code);
   if (!s.ok()) return s;
   auto result = Collect(point, job.metrics_dir, checkpoints);
   if (result.ok()) {
