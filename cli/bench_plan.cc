@@ -13,9 +13,10 @@ namespace psring {
 namespace {
 
 constexpr char kExample[] =
-    "On one host the limit is a concurrent memory copy, on several the links; "
-    "either is\nmeasured in the same run. Open MPI and Gloo are measured too "
-    "where they are found.\n"
+    "The limit on one host is a concurrent memory copy, between hosts the "
+    "links; the same\nrun measures it. Open MPI and Gloo are measured too "
+    "where "
+    "they are installed.\n"
     "Examples:\n"
     "  psring bench allreduce --sizes=1KB,1MB,100MB --ranks=2,4\n"
     "  psring bench allreduce pushpull links --hosts=4 --link=1gbit   (root)\n"
@@ -25,22 +26,24 @@ void AddSweepFlags(CLI::App& app, BenchFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->capture_default_str();
   };
-  add("--sizes", flags.sizes, "of each rank's buffer; 1KB is 1000 bytes");
-  add("--ranks", flags.ranks, "numbers of ranks; with --hosts one on each");
-  add("--servers", flags.servers, "of pushpull and ps-bsp")
+  add("--sizes", flags.sizes, "Sizes of each rank's buffer; 1KB is 1000 bytes");
+  add("--ranks", flags.ranks, "Numbers of ranks; with --hosts, one a host");
+  add("--servers", flags.servers, "Number of servers of pushpull and ps-bsp")
       ->check(CLI::Range(1, kMaxRanks));
   add("--iterations", flags.iterations,
-      "that are timed, at least, at each size; small sizes get more")
+      "Timed iterations at each size, at least; small sizes get more")
       ->check(CLI::Range(int64_t{20}, int64_t{1000000}));
-  add("--warmup", flags.warmup, "iterations before the timed ones")
+  add("--warmup", flags.warmup, "Iterations before the timed ones")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   add("--rounds", flags.rounds,
-      "turns that everybody takes at each size, sharing the iterations")
+      "Rounds at each size, in which all contenders take turns; the "
+      "iterations are shared out among them")
       ->check(CLI::Range(1, 20));
-  add("--optimizer", flags.optimizer, "the servers' in pushpull")
+  add("--optimizer", flags.optimizer, "The servers' optimizer in pushpull")
       ->check(CLI::IsMember({"sgd", "momentum"}));
   add("--peers", flags.peers,
-      "auto (all that are found), none, or of openmpi,gloo");
+      "Whom to compare with: auto (all that are installed), none, or a list "
+      "of openmpi,gloo");
 }
 
 // With the flag's name before what is wrong with its value.
@@ -54,28 +57,28 @@ absl::StatusOr<BenchPlan> PlanHosts(const CLI::App& app,
   if (flags.hosts == 0) {
     for (const char* flag : {"--link", "--placement"}) {
       if (app.count(flag) > 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(flag, " means nothing without --hosts"));
+        return absl::InvalidArgumentError(absl::StrCat(flag, " needs --hosts"));
       }
     }
     return plan;
   }
   if (absl::c_linear_search(flags.operations, "train")) {
-    return absl::InvalidArgumentError("train runs on one host: no --hosts");
+    return absl::InvalidArgumentError(
+        "train runs on one host, without --hosts");
   }
   if (app.count("--ranks") == 0) plan.ranks = {flags.hosts};
   for (const int ranks : plan.ranks) {
     if (ranks == flags.hosts) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ranks: ", ranks, ", but each of --hosts=", flags.hosts,
-                     " has just one rank"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--ranks: ", ranks, ", but each host of --hosts=", flags.hosts,
+        " has exactly one rank"));
   }
   if (flags.placement == "colocated") {
     if (app.count("--servers") > 0 && flags.servers != flags.hosts) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--servers: ", flags.servers,
-                       ", but colocated servers are one on each host; choose "
-                       "--placement=separate"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--servers: ", flags.servers,
+          ", but --placement=colocated puts one server on each host; "
+          "choose --placement=separate"));
     }
     plan.placement = Placement::kColocated;
     plan.servers = flags.hosts;
@@ -91,28 +94,31 @@ void AddBenchFlags(CLI::App& app, BenchFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->capture_default_str();
   };
-  app.add_option("operation", flags.operations,
-                 "allreduce, pushpull, train, links: one or more")
+  app.add_option(
+         "operation", flags.operations,
+         "What to measure, one or more: allreduce, pushpull, train, links")
       ->required()
       ->check(CLI::IsMember({"allreduce", "pushpull", "train", "links"}));
   AddSweepFlags(app, flags);
   add("--hosts", flags.hosts,
-      "make so many hosts of namespaces, with a worker each (root)")
+      "Number of hosts to make of network namespaces, with a worker each "
+      "(needs root)")
       ->check(CLI::Range(2, 64));
-  add("--link", flags.link, "rate of each host's link, such as 100mbit");
+  add("--link", flags.link, "Rate of each host's link, such as 100mbit");
   add("--placement", flags.placement,
-      "with --hosts: a server on each worker's host, or --servers of them on "
-      "hosts of their own")
+      "With --hosts: colocated puts a server on each worker's host, separate "
+      "puts --servers of them on hosts of their own")
       ->check(CLI::IsMember({"colocated", "separate"}));
-  add("--models", flags.models, "of train; see psring worker --help");
-  add("--workers", flags.workers, "numbers of workers of train");
-  add("--steps", flags.steps, "of train, timed")
+  add("--models", flags.models, "Models to train; see psring worker --help");
+  add("--workers", flags.workers, "Numbers of workers to train with");
+  add("--steps", flags.steps, "Timed steps of each training")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
-  add("--repetitions", flags.repetitions, "of train")
+  add("--repetitions", flags.repetitions, "Repetitions of each training")
       ->check(CLI::Range(1, 100));
-  add("--timeout", flags.timeout_s, "seconds until a single run is given up")
+  add("--timeout", flags.timeout_s,
+      "Seconds after which a single run is given up")
       ->check(CLI::Range(1.0, 86400.0));
-  add("--out", flags.out, "folder of bench.html and bench.json");
+  add("--out", flags.out, "Folder for bench.html and bench.json");
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
@@ -133,7 +139,7 @@ absl::StatusOr<BenchPlan> PlanBench(const CLI::App& app,
       if (peer == kOpenMpi || peer == kGloo) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("--peers: \"", peer,
-                       "\" is no peer; auto, none, or of openmpi,gloo"));
+                       "\" is not auto, none or a list of openmpi,gloo"));
     }
   }
   plan.sizes = *std::move(sizes);

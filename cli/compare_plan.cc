@@ -18,18 +18,18 @@ namespace psring {
 namespace {
 
 constexpr char kDescription[] =
-    "Trains one model in several ways, one after the other: the same first "
-    "weights, the same batches. Prints a table and writes report.html and "
-    "report.json. What follows `--` goes to every worker. Several seeds, "
-    "workers, servers, faults or compressions make it a study of every "
-    "combination, which --out=DIR keeps: stopped, it goes on where it was when "
-    "started again with the same flags.";
+    "Trains one model in several ways, one after the other, from the same "
+    "first weights over the same batches. Prints a table and writes "
+    "report.html and report.json. What follows `--` goes to every worker. "
+    "With several seeds, numbers of workers or servers, faults or compressions "
+    "it runs every combination: a study. --out=DIR keeps its finished runs, so "
+    "that the same command resumes a study that was stopped.";
 
 constexpr char kExample[] =
-    "A mode is ps-bsp (synchronous servers), ps-ssp:K (a worker may run K "
-    "steps ahead\nof the slowest), ps-async (nobody waits) or ring (no "
-    "servers); +FLAG=VALUE after it\ngoes to its workers alone.\n"
-    "Example: two modes on your own digits, four workers, three seeds\n"
+    "A way is ps-bsp (synchronous servers), ps-ssp:K (a worker may be K "
+    "steps ahead of\nthe slowest), ps-async (nobody waits) or ring (no "
+    "servers). +FLAG=VALUE after it goes\nto its workers only.\n"
+    "Example: two ways on your own digits, four workers, three seeds\n"
     "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
     "--data=mnist:/data/mnist";
 
@@ -76,24 +76,25 @@ void AddFlags(CLI::App& app, Flags& flags) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->capture_default_str();
   };
-  add("--model", flags.model, "see psring worker --help");
-  add("--data", flags.data, "see psring worker --help");
-  add("--epochs", flags.epochs, "passes over the data, for each run")
+  add("--model", flags.model, "Model; see psring worker --help");
+  add("--data", flags.data, "Training data; see psring worker --help");
+  add("--epochs", flags.epochs, "Passes over the training data in each run")
       ->check(CLI::Range(1, 1000000));
-  add("--batch-size", flags.batch_size, "images of each worker in a step")
+  add("--batch-size", flags.batch_size, "Samples of each worker in a step")
       ->check(CLI::Range(1, 1000000));
-  add("--lr", flags.lr, "learning rate")->check(CLI::Range(0.0, 1e6));
-  add("--momentum", flags.momentum, "of the optimizer")
+  add("--lr", flags.lr, "Learning rate")->check(CLI::Range(0.0, 1e6));
+  add("--momentum", flags.momentum, "Momentum of the optimizer")
       ->check(CLI::Range(0.0, 1.0));
-  add("--optimizer", flags.optimizer, "see psring worker --help");
-  add("--seed", flags.seed, "of weights, batches and dropout; the first one")
+  add("--optimizer", flags.optimizer, "Optimizer; see psring worker --help");
+  add("--seed", flags.seed, "First seed of weights, batches and dropout")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   add("--target-accuracy", flags.target,
-      "that times count to: 0.93, or auto: what all ways reach")
+      "Accuracy to which times are measured, such as 0.93; auto: the highest "
+      "that every way reaches")
       ->check(CheckTarget);
   app.add_option("--out", flags.out,
-                 "folder that keeps the study and its report; without it the "
-                 "report goes here and nothing is kept");
+                 "Folder that keeps the study and its report; without it the "
+                 "report is written here and no run is kept");
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
@@ -181,7 +182,7 @@ absl::Status CheckNoAxis(const Args& flags) {
       const char* taken = axis.worker_flag;
       if (taken == nullptr || !IsFlag(flag, taken)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          flag, " is what the study varies: give ", axis.flag, " before `--`"));
+          flag, " is an axis of the study: give ", axis.flag, " before `--`"));
     }
   }
   return CheckFlags(flags);

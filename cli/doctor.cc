@@ -26,9 +26,9 @@ namespace {
 using Kind = Finding::Kind;
 
 constexpr char kDescription[] =
-    "Prints what was found on this host: libraries, GPUs, cores, memory, and "
-    "the address that a process here would advertise. Ends with 1 when a "
-    "needed thing is missing.";
+    "Prints what this host has: libraries, GPUs, cores, memory, and the "
+    "address that a process here would advertise. Exits with 1 when something "
+    "that psring needs is missing.";
 
 constexpr char kExample[] =
     "Example: which address would others reach this host at?\n"
@@ -144,8 +144,8 @@ int Doctor(const Args& args) {
   app.add_option("--coordinator", flags.coordinator,
                  "HOST:PORT of a job's coordinator, to find the route to it");
   app.add_option("--interface", flags.wish.interface,
-                 "advertise this network interface's address, e.g. eth0");
-  app.add_option("--advertise", flags.wish.advertise, "advertise this address");
+                 "Advertise this network interface's address, e.g. eth0");
+  app.add_option("--advertise", flags.wish.advertise, "Advertise this address");
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
   if (auto code = ParseFlags(app, args)) return *code;

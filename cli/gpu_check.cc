@@ -26,9 +26,9 @@ namespace psring {
 namespace {
 
 constexpr char kDescription[] =
-    "Checks this host's GPUs: devices, driver and NCCL, what their kernels "
-    "compute, copies to and from them, allreduces of 1 to all of them, and "
-    "short trainings in both topologies beside the same on CPUs. Ends with 3 "
+    "Checks this host's GPUs: devices, driver and NCCL, the results of their "
+    "kernels, copies to and from them, allreduces of 1 to all of them, and "
+    "short trainings in both topologies against the same on CPUs. Exits with 3 "
     "when there is no GPU.";
 constexpr char kExample[] = "Example: psring gpu-check --size=256MB";
 
@@ -218,13 +218,13 @@ int Report(const absl::Status& status, int code) {
 int GpuCheck(const Args& args) {
   CLI::App app(kDescription, "psring gpu-check");
   GpuCheckFlags flags;
-  app.add_option("--size", flags.size, "of copies and allreduces")
+  app.add_option("--size", flags.size, "Size of copies and allreduces")
       ->capture_default_str();
-  app.add_option("--model", flags.model, "that is trained")
+  app.add_option("--model", flags.model, "Model to train")
       ->capture_default_str();
-  app.add_option("--data", flags.data, "that it is trained on")
+  app.add_option("--data", flags.data, "Data to train it on")
       ->capture_default_str();
-  app.add_option("--timeout", flags.timeout_s, "seconds for all of it")
+  app.add_option("--timeout", flags.timeout_s, "Seconds for the whole check")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   AddBinaryFlags(app, flags.binaries);

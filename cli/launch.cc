@@ -15,10 +15,10 @@ namespace {
 
 constexpr char kDescription[] =
     "Starts a job's processes on this host and shows their output, each line "
-    "with its process before it. What follows `--` goes to the workers.";
+    "after its process's name. What follows `--` goes to the workers.";
 
 constexpr char kExample[] =
-    "Example: two servers, four workers, ten epochs of the built-in digits\n"
+    "Example: two servers, four workers, ten epochs of the embedded digits\n"
     "  psring launch --mode=ps --servers=2 --workers=4 --log-dir=logs -- \\\n"
     "      --model=lenet --data=digits --sync=bsp --epochs=10\n"
     "All flags of a worker: psring worker --help";
@@ -31,30 +31,30 @@ struct LaunchFlags {
 
 void AddFlags(CLI::App& app, LaunchFlags& flags) {
   Job& job = flags.job;
-  app.add_option("--mode", job.mode, "ps: parameter servers; ring: none")
+  app.add_option("--mode", job.mode, "Topology; ring: no servers")
       ->check(CLI::IsMember({"ps", "ring"}))
       ->capture_default_str();
-  app.add_option("--servers", job.servers, "number of servers (--mode=ps)")
+  app.add_option("--servers", job.servers, "Number of servers (--mode=ps)")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--workers", job.workers, "number of workers")
+  app.add_option("--workers", job.workers, "Number of workers")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--threads-per-worker", job.threads_per_worker,
-                 "threads that compute in each worker (default: this host's "
-                 "cores shared out)")
+                 "Compute threads of each worker; default: its share of this "
+                 "host's cores")
       ->check(CLI::Range(1, 1024));
   app.add_option("--server-flag", job.server_flags,
-                 "a flag for every server, e.g. "
+                 "Flag for every server, e.g. "
                  "--server-flag=--shard-threads=2; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--metrics-dir", job.metrics_dir,
-                 "a folder for every process's metrics (JSON lines)");
+                 "Folder for every process's metrics (JSON lines)");
   app.add_option("--timeline", job.timeline_dir,
-                 "a folder for what every process does when: see psring "
-                 "timeline");
+                 "Folder for the record of what every process does when: see "
+                 "psring timeline");
   app.add_option("--log-dir", flags.log_dir,
-                 "a folder that keeps every process's output");
+                 "Folder that keeps every process's output");
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);
 }
@@ -108,7 +108,7 @@ int Launch(const Args& args) {
     flags.job.worker_flags.assign(separator + 1, args.end());
   }
   if (flags.job.mode == "ring" && app.count("--servers") > 0) {
-    return UsageError(app, "--servers: a ring has no servers (--mode=ring)");
+    return UsageError(app, "--servers: --mode=ring has no servers");
   }
   for (const Args* passed :
        {&flags.job.worker_flags, &flags.job.server_flags}) {

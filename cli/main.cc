@@ -49,7 +49,7 @@ int Main(const Args& all) {
     std::cout << kUsage;
     return 0;
   }
-  std::cerr << "psring: unknown subcommand " << subcommand
+  std::cerr << "psring: unknown command " << subcommand
             << " (see psring --help)" << std::endl;
   return kExitUsage;
 }

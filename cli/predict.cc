@@ -33,8 +33,8 @@ namespace {
 constexpr char kPredictHtml[] = "predict.html";
 
 constexpr char kDescription[] =
-    "Predicts how long a synchronous training step takes in every topology, on "
-    "hosts that are not there: simulates links, servers, threads and slow "
+    "Predicts how long a synchronous training step takes in every topology on "
+    "hosts that you do not have: it simulates links, servers, threads and slow "
     "workers event by event. Prints a table and writes predict.html.";
 
 class Predicting {

@@ -14,9 +14,10 @@ namespace {
 constexpr int kMostHosts = 4096;
 
 constexpr char kExample[] =
-    "--hosts counts the hosts with a worker; servers of their own come on top. "
-    "What no flag\nand no file says is measured on this host in seconds: with "
-    "--compute and --parameters\nnothing is.\n"
+    "--hosts counts the hosts with a worker; hosts that servers have to "
+    "themselves come on top.\nWhat neither a flag nor a file says is measured "
+    "on this host, which takes seconds;\n--compute, --parameters and --update "
+    "leave nothing to measure.\n"
     "Examples:\n"
     "  psring predict --hosts=8,64,512 --link=10gbit\n"
     "  psring predict --from=report.json --hosts=4,16 --link=1gbit "
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<double>> ParseTimes(const char* flag,
         time > absl::Hours(1)) {
       return absl::InvalidArgumentError(absl::StrCat(
           flag, ": \"", part,
-          "\" is no time of at most an hour, such as 12ms or 30us"));
+          "\" is not a time of at most an hour, such as 12ms or 30us"));
     }
     times.push_back(absl::ToDoubleSeconds(time));
   }
@@ -51,14 +52,13 @@ absl::StatusOr<std::vector<double>> ParseTimes(const char* flag,
 absl::Status CheckTogether(const CLI::App& app, const PredictFlags& flags) {
   for (const char* flag : {"--links", "--sizes", "--iterations"}) {
     if (flags.check || app.count(flag) == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " means nothing without --check"));
+    return absl::InvalidArgumentError(absl::StrCat(flag, " needs --check"));
   }
   for (const char* flag :
        {"--link", "--from", "--model", "--compute", "--parameters", "--json"}) {
     if (!flags.check || app.count(flag) == 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, " means nothing with --check"));
+        absl::StrCat(flag, " has no effect with --check"));
   }
   if (app.count("--compute") > 0 && app.count("--parameters") == 0 &&
       flags.from.empty()) {
@@ -116,48 +116,55 @@ void AddPredictFlags(CLI::App& app, PredictFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->capture_default_str();
   };
-  add("--hosts", flags.hosts, "numbers of hosts with a worker, up to 4096");
-  add("--link", flags.link, "rate of each host's link, in each direction");
-  add("--latency", flags.latency, "from a small message's send to its receipt");
+  add("--hosts", flags.hosts, "Numbers of hosts with a worker, up to 4096");
+  add("--link", flags.link, "Rate of each host's link in each direction");
+  add("--latency", flags.latency,
+      "Time from a small message's send to its receipt");
   add("--servers", flags.servers,
-      "numbers of servers on hosts of their own; auto: 1, 2, 4, ...");
+      "Numbers of servers on hosts of their own; auto: 1, 2, 4, ...");
   add("--from", flags.from,
-      "report.json of psring compare (model, compute times) or bench.json of "
-      "psring bench --hosts (link)");
-  add("--model", flags.model, "that is measured; see psring worker --help");
-  add("--batch-size", flags.batch_size, "samples a step, per worker")
+      "File to start from: report.json of psring compare (model, compute "
+      "times) or bench.json of psring bench --hosts (link)");
+  add("--model", flags.model, "Model to measure; see psring worker --help");
+  add("--batch-size", flags.batch_size, "Samples a step, per worker")
       ->check(CLI::Range(1, 1 << 20));
-  add("--threads", flags.threads, "of the measured worker; 0: all cores")
+  add("--threads", flags.threads,
+      "Compute threads of the measured worker; 0: all cores")
       ->check(CLI::Range(0, 1024));
-  add("--measure", flags.measure, "how long a worker is measured");
-  add("--parameters", flags.parameters, "of the model, in place of measuring")
+  add("--measure", flags.measure, "How long to measure a worker");
+  add("--parameters", flags.parameters,
+      "Number of the model's parameters, in place of measuring it")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  add("--bucket-mb", flags.bucket_mb, "gradients leave in buckets of this size")
+  add("--bucket-mb", flags.bucket_mb,
+      "Size of the buckets in which gradients leave, in MiB")
       ->check(CLI::Range(0.001, 100000.0));
   add("--compute", flags.compute,
-      "a step's forward and backward pass: one time, or several measured ones, "
-      "between which every worker's is drawn");
+      "Time of a step's forward and backward pass; of several measured ones, "
+      "each step of each worker draws one");
   add("--forward-share", flags.forward_share,
-      "of that, before the first gradients")
+      "Share of that time before the first gradients")
       ->check(CLI::Range(0.0, 1.0));
   add("--update", flags.update,
-      "bytes of gradients that a thread sums and applies in a second, such as "
+      "Bytes of gradients that a thread sums and applies in a second, such as "
       "4GB");
-  add("--message", flags.message, "a thread's work on each message");
-  add("--shard-threads", flags.shard_threads, "of a server")
+  add("--message", flags.message, "Time that a thread works on each message");
+  add("--shard-threads", flags.shard_threads, "Threads of a server")
       ->check(CLI::Range(1, 64));
-  add("--steps", flags.steps, "that are simulated where workers differ")
+  add("--steps", flags.steps, "Steps to simulate where workers differ")
       ->check(CLI::Range(1, 1000));
-  add("--seed", flags.seed, "of what is drawn");
-  add("--json", flags.json, "file for every prediction");
-  add("--out", flags.out, "folder of predict.html (predict-check.json)");
-  app.add_flag("--check", flags.check,
-               "make hosts of namespaces, measure exchanges on them, and print "
-               "predicted against measured; only the runs on 2 hosts calibrate "
-               "(root)");
-  add("--links", flags.links, "of --check: rates of the hosts' links");
-  add("--sizes", flags.sizes, "of --check: bytes of gradients");
-  add("--iterations", flags.iterations, "of --check, at each point")
+  add("--seed", flags.seed, "Seed of the simulation's draws");
+  add("--json", flags.json, "File for every prediction");
+  add("--out", flags.out,
+      "Folder for predict.html; with --check, predict-check.json");
+  app.add_flag(
+      "--check", flags.check,
+      "Makes hosts of network namespaces, measures exchanges on them, and "
+      "prints predictions beside them; only the runs on 2 hosts "
+      "calibrate (needs root)");
+  add("--links", flags.links, "With --check: rates of the hosts' links");
+  add("--sizes", flags.sizes, "With --check: sizes of the gradients");
+  add("--iterations", flags.iterations,
+      "With --check: iterations at each point")
       ->check(CLI::Range(int64_t{3}, int64_t{100000}));
   AddBinaryFlags(app, flags.binaries);
   app.footer(kExample);

@@ -23,8 +23,8 @@ using nlohmann::json;
 using Cells = std::vector<std::vector<std::string>>;
 
 constexpr char kDescription[] =
-    "What a job's processes did when, from the folder that they were given "
-    "with --timeline (of several hosts: their files, copied into one folder).";
+    "Shows what a job's processes did when, from the folder that --timeline "
+    "gave them. After a run on several hosts, copy all files into one folder.";
 
 constexpr char kExample[] =
     "Example:\n"
@@ -197,13 +197,14 @@ absl::Status Merge(const std::string& directory, const std::string& out) {
 int RunTimeline(const Args& args) {
   CLI::App app(kDescription, "psring timeline");
   std::string directory, out;
-  CLI::App* merge =
-      app.add_subcommand("merge", "One file of all processes, for viewers");
-  merge->add_option("--out", out, "The file; default: DIR/timeline.json");
+  CLI::App* merge = app.add_subcommand(
+      "merge", "Writes one file of all processes, for viewers");
+  merge->add_option("--out", out,
+                    "The file to write; default: DIR/timeline.json");
   CLI::App* explain = app.add_subcommand(
-      "explain", "A table of where a step's time went, and who was waited for");
+      "explain", "Prints where a step's time went, and who was waited for");
   for (CLI::App* command : {merge, explain}) {
-    command->add_option("DIR", directory, "The folder of --timeline")
+    command->add_option("DIR", directory, "Folder that --timeline named")
         ->required();
   }
   app.require_subcommand(1);

@@ -74,38 +74,42 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
   process.AddTo(app);
   app.add_option(
          "--shard-threads", shard_threads,
-         "Of a process that a launcher made a server; 0: its cores, at most 4")
+         "Shard threads of a process that a launcher made a server; 0: the "
+         "host's cores, at most 4")
       ->check(CLI::Range(0, 64))
       ->capture_default_str()
       ->group("Cluster");
   app.add_option("--threads", options.threads,
-                 "Compute threads; 0: the host's cores, shared by its workers")
+                 "Compute threads; 0: this worker's share of the host's cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--slow", slow,
-                 "Injects a fault of speed: worker:RANK:xFACTOR or "
+                 "Slows a worker down on purpose: worker:RANK:xFACTOR or "
                  "random:p=PROBABILITY:xFACTOR; may be repeated")
       ->allow_extra_args(false)
       ->group("Faults");
-  app.add_option("--device", device,
-                 "auto (a GPU where there is one), cpu, cuda (the GPU of this "
-                 "worker's place on its host), cuda:INDEX")
+  app.add_option(
+         "--device", device,
+         "Device to compute on: auto (a GPU if there is one), cpu, cuda "
+         "(the GPU with this worker's index on its host) or cuda:INDEX")
       ->capture_default_str();
-  app.add_flag("--allow-shared-gpu", options.allow_shared_gpu,
-               "Workers may share a GPU: for trying things out, not for speed");
-  app.add_option("--ring-backend", options.ring_backend,
-                 "What sums in ring mode: nccl (GPUs), host (memory and "
-                 "network), auto: nccl on a GPU")
+  app.add_flag(
+      "--allow-shared-gpu", options.allow_shared_gpu,
+      "Lets workers share a GPU: for trying things out, not for speed");
+  app.add_option(
+         "--ring-backend", options.ring_backend,
+         "What sums gradients in ring mode: nccl (on GPUs), host (memory "
+         "and network) or auto (nccl if the worker has a GPU)")
       ->check(CLI::IsMember({"auto", "host", "nccl"}))
       ->capture_default_str();
   app.add_option("--comm-threads", options.ring.comm_threads,
-                 "Threads of a sum in shared memory (ring); 0: the host's "
-                 "cores, shared by its workers, at most 4")
+                 "Threads of a sum in shared memory (ring); 0: this worker's "
+                 "share of the host's cores, at most 4")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   const char* group = "Checkpoints";
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
-                 "Folder for checkpoints, shared by all hosts")
+                 "Folder for checkpoints, which all hosts must share")
       ->group(group);
   app.add_option("--checkpoint-every", options.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
@@ -113,7 +117,7 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
       ->capture_default_str()
       ->group(group);
   app.add_flag("--resume", options.resume,
-               "Go on from the newest checkpoint in --checkpoint-dir")
+               "Resume from the newest checkpoint in --checkpoint-dir")
       ->group(group);
 }
 
@@ -127,8 +131,9 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
                  "ssp: steps that a worker may be ahead of the slowest")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_option("--backup-workers", backup_workers,
-                 "bsp: a step closes without the last so many gradients of "
-                 "each piece; those are dropped (Chen et al. 2016)")
+                 "bsp: a step closes without this many gradients, the last of "
+                 "each piece of the model; those are dropped (Chen et al. "
+                 "2016)")
       ->check(CLI::Range(0, 4095))
       ->capture_default_str();
   app.add_flag("--staleness-lr", staleness_lr,
@@ -141,36 +146,40 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
          "the parameters for each worker; 0: none")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  app.add_option("--local-steps", local_steps,
-                 "ring, bsp: every worker takes so many optimizer steps on its "
-                 "own before all average their parameters (Stich 2019). The "
-                 "optimizer's state is not averaged; a checkpoint holds rank "
-                 "0's")
+  app.add_option(
+         "--local-steps", local_steps,
+         "ring, bsp: every worker takes this many optimizer steps on its "
+         "own before all average their parameters (Stich 2019). The "
+         "optimizer's state is not averaged; a checkpoint holds rank "
+         "0's")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option(
          "--compress", compress,
-         "Each worker's gradients, before they leave: none, fp16, bf16, int8 "
-         "(blocks of 256), onebit (the mean of each sign in blocks of 1024), "
-         "topk:F (the largest F of each bucket, 0 < F <= 0.5). What is lost "
-         "joins the next step's. Sums are float32, and so is what returns: "
-         "parameters, or a ring's mean. Where memory is shared only the "
-         "values change, as nothing is sent. Checkpoints do not hold what "
-         "was lost")
+         "Compresses each worker's gradients before they leave: none, fp16, "
+         "bf16, int8 (blocks of 256), onebit (the mean of each sign in blocks "
+         "of 1024) or topk:F (the largest F of each bucket, 0 < F <= 0.5). "
+         "What rounding loses is added to the next step's gradients. Sums "
+         "stay float32, and so does what returns: parameters, or a ring's "
+         "mean. Where processes share memory nothing is sent, and only the "
+         "values change. Checkpoints do not hold what was lost")
       ->capture_default_str();
   app.add_option("--record", record,
-                 "ssp, async, backup workers: folder into which the servers "
-                 "record the order of updates, each on its own host");
-  app.add_option("--replay", replay,
-                 "A folder of --record: the same job applies its updates in "
-                 "the recorded order, and ends with the same bits");
+                 "ssp, async, --backup-workers: folder in which each server "
+                 "records the order of updates, on its own host");
+  app.add_option(
+      "--replay", replay,
+      "Folder that --record named: the same job applies its updates in "
+      "the recorded order and ends with the same bits");
 }
 
 void WorkerFlags::AddTrainingFlags(CLI::App& app) {
-  app.add_option("--model", model,
-                 "lenet, mlp:784-2048-2048-10, resnet18, resnet50")
+  app.add_option(
+         "--model", model,
+         "Model: lenet, mlp:784-2048-2048-10 (any sizes), resnet18, resnet50")
       ->capture_default_str();
-  app.add_option("--data", data, "digits (embedded), mnist:DIR, cifar10:DIR")
+  app.add_option("--data", data,
+                 "Training data: digits (embedded), mnist:DIR, cifar10:DIR")
       ->capture_default_str();
   app.add_option("--batch-size", batch_size, "Samples a step, per worker")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
@@ -179,14 +188,15 @@ void WorkerFlags::AddTrainingFlags(CLI::App& app) {
       app.add_option("--epochs", epochs, "Passes over the training data")
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
           ->capture_default_str();
-  app.add_option("--steps", steps, "Steps, in place of --epochs")
+  app.add_option("--steps", steps, "Number of steps, in place of --epochs")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->excludes(epochs_option);
-  app.add_option("--seed", seed, "Of first weights, order of data, dropout")
+  app.add_option("--seed", seed,
+                 "Seed of the first weights, the order of the data and dropout")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--bucket-mb", bucket_mb,
-                 "Gradients are sent in buckets of so many MiB")
+                 "Size of the buckets in which gradients leave, in MiB")
       ->check(CLI::Range(0.001, 1024.0))
       ->capture_default_str();
 }
@@ -199,29 +209,31 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
         ->group(group);
   };
   const CLI::Range any(0.0, 1e9);
-  add("--optimizer", optimizer, "sgd, momentum, nesterov, adam, adamw")
+  add("--optimizer", optimizer, "Optimizer, as torch.optim defines it")
       ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adam", "adamw"}));
   add("--lr", lr, "Learning rate")->check(any);
   add("--momentum", momentum,
-      "Of momentum and nesterov; with the default optimizer, selects momentum")
+      "Momentum of momentum and nesterov; with sgd, selects momentum")
       ->check(CLI::Range(0.0, 1.0));
-  add("--weight-decay", weight_decay, "L2 penalty; adamw: decoupled")
+  add("--weight-decay", weight_decay, "L2 penalty; decoupled in adamw")
       ->check(any);
-  add("--beta1", beta1, "Of adam and adamw")->check(CLI::Range(0.0, 1.0));
-  add("--beta2", beta2, "Of adam and adamw")->check(CLI::Range(0.0, 1.0));
-  add("--epsilon", epsilon, "Of adam and adamw")->check(any);
-  add("--lr-schedule", lr_schedule, "constant, step, cosine")
+  add("--beta1", beta1, "beta1 of adam and adamw")->check(CLI::Range(0.0, 1.0));
+  add("--beta2", beta2, "beta2 of adam and adamw")->check(CLI::Range(0.0, 1.0));
+  add("--epsilon", epsilon, "epsilon of adam and adamw")->check(any);
+  add("--lr-schedule", lr_schedule, "How the learning rate changes")
       ->check(CLI::IsMember({"constant", "step", "cosine"}));
   add("--clip-norm", clip_norm,
-      "Each worker's own gradient is clipped to this global norm before it "
-      "leaves (in every mode; the mean of all is not). Nothing leaves while "
+      "Clips each worker's own gradient to this global norm before it leaves, "
+      "in every mode; the mean of all is not clipped. Nothing leaves while "
       "backward runs then. 0: no clipping")
       ->check(any);
-  add("--warmup-epochs", warmup_epochs, "The rate climbs linearly over them")
+  add("--warmup-epochs", warmup_epochs,
+      "Epochs over which the rate climbs linearly")
       ->check(any);
-  add("--lr-step-epochs", lr_step_epochs, "step: epochs between decays")
+  add("--lr-step-epochs", lr_step_epochs,
+      "--lr-schedule=step: epochs between decays")
       ->check(CLI::Range(1e-3, 1e9));
-  add("--lr-gamma", lr_gamma, "step: factor of each decay")
+  add("--lr-gamma", lr_gamma, "--lr-schedule=step: factor of each decay")
       ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--scale-lr", scale_lr,
                "Multiply the rate by the number of workers")
@@ -267,7 +279,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--checkpoint-every=", options.checkpoint_every,
         " is not a multiple of --local-steps=", local_steps,
-        ": between averagings every worker has parameters of its own"));
+        ": between averagings each worker has parameters of its own"));
   }
   proto::JobSpec& spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);

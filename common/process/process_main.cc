@@ -27,14 +27,15 @@ void ProcessFlags::AddTo(CLI::App& app) {
   app.add_option("--workers", workers, "Number of workers of the job")
       ->check(CLI::Range(1, 4096))
       ->group(cluster);
-  app.add_option("--rank", rank, "This process's rank within its role")
+  app.add_option("--rank", rank,
+                 "This process's rank among the job's servers or workers")
       ->check(CLI::Range(0, 4095))
       ->group(cluster);
   app.add_option("--advertise", advertise,
-                 "Address that the others reach this process at")
+                 "Address at which the others reach this process")
       ->group(cluster);
   app.add_option("--interface", interface,
-                 "Network interface whose address is advertised")
+                 "Network interface whose address to advertise")
       ->group(cluster);
   app.add_option("--same-host", same_host,
                  "auto: processes of one host share memory; off: they send "
@@ -43,32 +44,32 @@ void ProcessFlags::AddTo(CLI::App& app) {
       ->capture_default_str()
       ->group(cluster);
   app.add_option("--join-timeout", join_timeout_s,
-                 "Seconds until every process must have joined")
+                 "Seconds within which every process must have joined")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str()
       ->group(cluster);
   app.add_option("--step-timeout", step_timeout_s,
-                 "Seconds that a step may wait for somebody")
+                 "Seconds that a step may wait for another process")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str()
       ->group(cluster);
   app.add_option("--coordinator-port-file", coordinator_port_file,
-                 "Where to write the coordinator's port (with port 0)")
+                 "File to write the coordinator's port to (with port 0)")
       ->group(cluster);
   const char* output = "Output";
   app.add_option("--metrics-dir", metrics_dir,
                  "Folder for this process's metrics (JSON lines)")
       ->group(output);
   app.add_option("--timeline", timeline.directory,
-                 "Folder for what this process does when, in Chrome's trace "
-                 "format: see psring timeline")
+                 "Folder for the record of what this process does when, in "
+                 "Chrome's trace format: see psring timeline")
       ->group(output);
   app.add_option("--timeline-mb", timeline.max_mb,
-                 "The timeline ends when its file has so many MiB")
+                 "Size in MiB at which the timeline ends")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
       ->capture_default_str()
       ->group(output);
-  app.add_option("--log-level", log_level, "How much to log")
+  app.add_option("--log-level", log_level, "Least severe messages to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str()
       ->group(output);

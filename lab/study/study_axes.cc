@@ -26,24 +26,25 @@ constexpr Axis kAxes[] = {
     {kWayAxis, "--modes", nullptr, AxisKind::kWays,
      "ps-bsp,ps-ssp:3,ps-async,ring", "$",
      "Which way of exchanging gradients reaches the same accuracy first?",
-     "what to compare"},
+     "Ways to compare"},
     {"workers", "--workers", nullptr, AxisKind::kCounts, "2", "$ workers",
-     "What do more workers bring?", "number of workers: 2, or 1,2,4"},
+     "What do more workers bring?", "Number of workers: 2, or 1,2,4"},
     {"servers", "--servers", nullptr, AxisKind::kCounts, "1", "$ servers",
      "How many servers are best?",
-     "number of servers in the ps modes: 1, or 1,2,4"},
+     "Number of servers in the ps ways: 1, or 1,2,4"},
     {"slow", "--slow", "--slow", AxisKind::kWhole, kNone, "slow=$",
      "What does a slow worker change?",
-     "a fault of speed, as psring worker takes it; given again: one more"},
+     "Fault of speed, as of psring worker; repeat the flag for another value"},
     {"link", "--link", nullptr, AxisKind::kWhole, kNone, "link=$",
      "What does a slow link change?",
-     "every process on a host of its own (as root), with links of a RATE such "
-     "as 1gbit, or of worker:RANK:RATE alone; given again: one more"},
+     "Puts every process on a host of its own (needs root) with links of RATE, "
+     "such as 1gbit, or slows down one link: worker:RANK:RATE; repeat the flag "
+     "for another value"},
     {"compress", "--compress", "--compress", AxisKind::kWords, kNone,
      "compress=$", "What does compression change?",
-     "of gradients, as psring worker takes it: none, or none,fp16"},
+     "Compression of gradients, as of psring worker: none, or none,fp16"},
     {"seed", "--seeds", "--seed", AxisKind::kSeeds, "1", "seed $", "",
-     "number of seeds, from --seed on; or a list of them"},
+     "Number of seeds, counted from --seed, or a list of them"},
 };
 
 absl::Status Wrong(const Axis& axis, absl::string_view part,
@@ -60,7 +61,7 @@ absl::Status CheckNumber(const Axis& axis, const std::string& text,
     return absl::OkStatus();
   }
   return Wrong(axis, text,
-               absl::StrCat("is no number from ", least, " to ", most));
+               absl::StrCat("is not a number from ", least, " to ", most));
 }
 
 // The seeds themselves, where `parts` is their number.

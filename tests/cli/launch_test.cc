@@ -105,7 +105,7 @@ TEST(Launch, HelpHasAnExample) {
 TEST(Psring, AnUnknownSubcommandIsNamed) {
   const Ran ran = RunPsring({"lanch"});
   EXPECT_EQ(ran.code, 2);
-  EXPECT_THAT(ran.output, HasSubstr("unknown subcommand lanch"));
+  EXPECT_THAT(ran.output, HasSubstr("unknown command lanch"));
 }
 
 // A launch whose worker 0 hangs, and that worker's pid.
