@@ -1,5 +1,7 @@
 #include "lab/predict/predict_page.h"
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_replace.h"
 #include "lab/page/chart_js.h"
 #include "lab/page/chart_tools.h"
@@ -77,8 +79,6 @@ Terms SetupTerms(const PredictStudy& study) {
   return terms;
 }
 
-}  // namespace
-
 json ToJson(const PredictStudy& study) {
   json scales = json::array();
   for (const ScalePredictions& scale : study.scales) {
@@ -97,6 +97,12 @@ json ToJson(const PredictStudy& study) {
       {"verdicts", PredictVerdicts(study)},
       {"scales", std::move(scales)},
   };
+}
+
+}  // namespace
+
+std::string RenderPredictJson(const PredictStudy& study) {
+  return DumpJson(ToJson(study), 1) + "\n";
 }
 
 std::string RenderPredictHtml(const PredictStudy& study) {

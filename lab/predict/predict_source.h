@@ -33,7 +33,7 @@ absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 // reports.
 struct WorkerMeasurement {
   std::string worker_binary;
-  std::string model;
+  std::string model = "lenet";
   int batch_size = 64;
   int threads = 0;  // 0: all cores
   absl::Duration budget = absl::Seconds(5);

@@ -1,5 +1,6 @@
 #include "lab/study/report.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #include "lab/study/study_charts.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 

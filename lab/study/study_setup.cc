@@ -1,6 +1,7 @@
 #include "lab/study/study_setup.h"
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -3,7 +3,7 @@
 #ifndef PSRING_LAB_STUDY_STUDY_SETUP_H_
 #define PSRING_LAB_STUDY_STUDY_SETUP_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
