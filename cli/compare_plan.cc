@@ -27,9 +27,7 @@ constexpr char kDescription[] =
     "that the same command resumes a study that was stopped.";
 
 constexpr char kExample[] =
-    "A way is ps-bsp (synchronous servers), ps-ssp:K (a worker may be K "
-    "steps ahead of\nthe slowest), ps-async (nobody waits) or ring (no "
-    "servers). +FLAG=VALUE after it goes\nto its workers only.\n"
+    "+FLAG=VALUE after a way goes to its workers only.\n"
     "Example: two ways on your own digits, four workers, three seeds\n"
     "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
     "--data=mnist:/data/mnist";
@@ -66,7 +64,7 @@ void AddAxisFlags(CommandLine& line, Flags& flags) {
     const Axis& axis = Axes()[i];
     line.Add(axis.flag, flags.axes[i], axis.help)
         .Repeatable()
-        .Default(axis.initial)
+        .Default(InitialText(axis))
         .TypeName(axis.kind == AxisKind::kWhole ? "SPEC" : "LIST");
   }
 }
@@ -96,7 +94,8 @@ void AddFlags(CommandLine& line, Flags& flags) {
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");
   AddBinaryFlags(line, flags.binaries);
-  line.Footer(kExample);
+  line.Footer(
+      absl::StrCat("Ways, and whom a step waits for:\n", WaysHelp(), kExample));
 }
 
 std::vector<std::string> WorkerFlags(const Flags& flags,

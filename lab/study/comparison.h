@@ -36,8 +36,8 @@ struct Comparison {
   AxisValues values;
   std::vector<Variant> variants;  // as the axes are given, the way fastest
   double target_accuracy = 0;
-  // Whether every ps-bsp ended with the weights (their CRC-32) of the ring of
-  // the same seed; nothing unless there are such pairs.
+  // Whether synchronous servers always ended with the weights (their CRC-32) of
+  // the ring of the same seed; nothing unless there are such pairs.
   std::optional<bool> identical_weights;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/optim/sync_policy.h"
 #include "lab/page/format.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
@@ -154,6 +155,8 @@ std::string StepTimesHtml(const Comparison& comparison) {
       HtmlTable(cells), "</div></details>");
 }
 
+bool IsNotSimulated(const SyncPolicy& policy) { return !policy.barrier; }
+
 std::string PredictionHtml(const Comparison& comparison) {
   const Cells cells = PredictionCells(comparison);
   if (cells.size() < 2) return "";
@@ -164,7 +167,9 @@ std::string PredictionHtml(const Comparison& comparison) {
       "synchronous step: it is told how long each worker's steps computed and "
       "the rate of the links, and works out the exchange and who waits. It "
       "does not know that processes of one machine take each other's cores. "
-      "Means over seeds; ssp and async, compression and single slow links are "
+      "Means over seeds; ",
+      NamesOf(IsNotSimulated),
+      ", compression and single slow links are "
       "not simulated.</p>");
 }
 

@@ -10,6 +10,7 @@
 #include "lab/predict/compute.h"
 #include "lab/predict/predict_step.h"
 #include "lab/predict/update_rate.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -69,14 +70,14 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 }
 
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
-  const std::string& way = ValueOf(run.point, kWayAxis);
-  if (!exchange_as_by_default_ || (way != "ps-bsp" && way != "ring") ||
+  const WaySpec way = WayOf(run.point);
+  if (!exchange_as_by_default_ || !way.plain() || !way.synchronous() ||
       ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;
   topology.workers = std::stoi(ValueOf(run.point, "workers"));
-  if (way == "ps-bsp") {
+  if (way.has_servers()) {
     topology.kind = TopologyKind::kPs;
     topology.server_hosts = std::stoi(ValueOf(run.point, "servers"));
   }

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +23,7 @@ constexpr int64_t kMaxSeed = int64_t{1} << 40;
 
 constexpr Axis kAxes[] = {
     {kWayAxis, "--modes", nullptr, AxisKind::kWays,
-     "ps-bsp,ps-ssp:3,ps-async,ring", "$",
+     /*initial=*/nullptr, "$",
      "Which way of exchanging gradients reaches the same accuracy first?",
      "Ways to compare"},
     {"workers", "--workers", nullptr, AxisKind::kCounts, "2", "$ workers",
@@ -99,7 +98,7 @@ absl::Status CheckParts(const Axis& axis, const Strings& parts) {
 absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
                                   int64_t first_seed) {
   Strings parts = texts;
-  if (parts.empty()) parts = {axis.initial};
+  if (parts.empty()) parts = {InitialText(axis)};
   if (axis.kind != AxisKind::kWhole) {
     parts = absl::StrSplit(absl::StrJoin(parts, ","), ',');
   }
@@ -116,6 +115,10 @@ absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
 
 absl::Span<const Axis> Axes() { return kAxes; }
 
+std::string InitialText(const Axis& axis) {
+  return axis.initial == nullptr ? AllWays() : axis.initial;
+}
+
 size_t AxisIndex(absl::string_view name) {
   for (size_t i = 0; i < std::size(kAxes); ++i) {
     if (name == kAxes[i].name) return i;
@@ -127,6 +130,10 @@ const Axis& AxisOf(absl::string_view name) { return kAxes[AxisIndex(name)]; }
 
 const std::string& ValueOf(const Point& point, absl::string_view axis) {
   return point[AxisIndex(axis)];
+}
+
+WaySpec WayOf(const Point& point) {
+  return ParseWays(ValueOf(point, kWayAxis)).value().front();
 }
 
 absl::StatusOr<AxisValues> ParseAxes(const std::vector<Strings>& texts,
@@ -149,7 +156,7 @@ std::vector<Point> AllRuns(const AxisValues& values) {
     for (size_t i = 0; i < values.size(); ++i) {
       point.push_back(values[i][odometer[i]]);
     }
-    if (absl::StartsWith(ValueOf(point, kWayAxis), "ring")) {
+    if (!WayOf(point).has_servers()) {
       point[AxisIndex("servers")] = std::string(kAny);
     }
     if (seen.insert(point).second) runs.push_back(std::move(point));

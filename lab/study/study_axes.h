@@ -13,6 +13,8 @@
 
 namespace psring {
 
+struct WaySpec;
+
 // How a flag's text becomes values.
 enum class AxisKind {
   kWays,    // "ps-bsp,ring"; see way_spec.h
@@ -27,7 +29,7 @@ struct Axis {
   const char* flag;         // of `psring compare`: "--compress"
   const char* worker_flag;  // that takes the value; null: the job takes it
   AxisKind kind;
-  const char* initial;   // without the flag
+  const char* initial;   // without the flag; null: all ways
   const char* label;     // of the value $: "$ workers"
   const char* question;  // that a study asks which varies it
   const char* help;
@@ -60,9 +62,14 @@ absl::StatusOr<AxisValues> ParseAxes(
 // way.
 std::vector<Point> AllRuns(const AxisValues& values);
 
+// What the axis is without its flag.
+std::string InitialText(const Axis& axis);
+
 size_t AxisIndex(absl::string_view name);    // aborts where there is none
 const Axis& AxisOf(absl::string_view name);  // likewise
 const std::string& ValueOf(const Point& point, absl::string_view axis);
+// The point's way, which ParseAxes has found right.
+WaySpec WayOf(const Point& point);
 
 // "4 workers", "1 server", "slow=none".
 std::string ValueLabel(const Axis& axis, const std::string& value);

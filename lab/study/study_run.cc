@@ -78,18 +78,13 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 }  // namespace
 
 Job JobOf(const Point& point, Job job) {
-  // ParseAxes has found these values right.
-  const WaySpec way = ParseWays(ValueOf(point, kWayAxis)).value().front();
-  job.mode = way.mode;
+  const WaySpec way = WayOf(point);
+  job.mode = way.has_servers() ? "ps" : "ring";
   job.workers = std::stoi(ValueOf(point, "workers"));
   const std::string& servers = ValueOf(point, "servers");
   if (servers != kAny) job.servers = std::stoi(servers);
   std::vector<std::string>& flags = job.worker_flags;
-  if (way.mode == "ps") flags.push_back(absl::StrCat("--sync=", way.sync));
-  if (way.sync == "ssp") {
-    flags.push_back(absl::StrCat("--staleness=", way.staleness));
-  }
-  flags.insert(flags.end(), way.worker_flags.begin(), way.worker_flags.end());
+  for (std::string& flag : way.Flags()) flags.push_back(std::move(flag));
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;
     if (flag == nullptr || point[i] == kNone) continue;

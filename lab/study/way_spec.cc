@@ -4,33 +4,63 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 namespace {
 
-constexpr int kMaxStaleness = 1000000;
+using Strings = std::vector<std::string>;
+
+constexpr char kRing[] = "ring";
+constexpr int64_t kMaxStaleness = 1000000;
+constexpr int64_t kUsualStaleness = 3;
+
+bool TakesBound(const SyncPolicy& policy) {
+  return policy.lead == SyncPolicy::Lead::kStaleness;
+}
+
+// "ps-ssp:K", for `bound` "K".
+std::string WayOf(const SyncPolicy& policy, absl::string_view bound) {
+  return absl::StrCat("ps-", policy.name, TakesBound(policy) ? ":" : "",
+                      TakesBound(policy) ? bound : "");
+}
+
+bool ParseBound(absl::string_view text, int64_t* bound) {
+  return absl::SimpleAtoi(text, bound) && *bound >= 0 &&
+         *bound <= kMaxStaleness;
+}
 
 absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
-  const std::string name(text);
-  if (name == "ring") return WaySpec{name, "ring", "", 0, {}};
-  if (name == "ps-bsp") return WaySpec{name, "ps", "bsp", 0, {}};
-  if (name == "ps-async") return WaySpec{name, "ps", "async", 0, {}};
-  int staleness = 0;
-  if (absl::ConsumePrefix(&text, "ps-ssp:") &&
-      absl::SimpleAtoi(text, &staleness) && staleness >= 0 &&
-      staleness <= kMaxStaleness) {
-    return WaySpec{name, "ps", "ssp", staleness, {}};
+  WaySpec spec;
+  spec.name = std::string(text);
+  if (text == kRing) return spec;
+  Strings known;
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    absl::string_view rest = text;
+    const bool named = absl::ConsumePrefix(&rest, WayOf(policy, ""));
+    if (named && (TakesBound(policy) ? ParseBound(rest, &spec.staleness)
+                                     : rest.empty())) {
+      spec.policy = &policy;
+      return spec;
+    }
+    known.push_back(WayOf(policy, "K"));
+    if (TakesBound(policy)) {
+      absl::StrAppend(&known.back(), " (K from 0 to ", kMaxStaleness, ")");
+    }
   }
+  known.push_back(kRing);
   return absl::InvalidArgumentError(absl::StrCat(
-      "--modes: \"", name, "\" is not one of ps-bsp, ps-ssp:K (K from 0 to ",
-      kMaxStaleness, "), ps-async, ring; + adds a flag of its workers"));
+      "--modes: \"", text, "\" is not one of ", absl::StrJoin(known, ", "),
+      "; + adds a flag of its workers"));
 }
 
 absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, '+');
+  const Strings parts = absl::StrSplit(text, '+');
   auto spec = ParseBareWay(parts[0]);
   if (!spec.ok()) return spec;
   for (size_t i = 1; i < parts.size(); ++i) {
@@ -46,7 +76,35 @@ absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
   return spec;
 }
 
+std::string ExplainBare(const WaySpec& spec) {
+  if (!spec.has_servers()) {
+    return "No servers: the workers stand in a ring and pass partial sums of "
+           "the gradients around it until everybody has the whole sum, then "
+           "each updates its own copy of the model. All take every step "
+           "together.";
+  }
+  const std::string lead =
+      absl::StrCat(spec.staleness, " step", spec.staleness == 1 ? "" : "s");
+  return absl::StrReplaceAll(spec.policy->explanation, {{"$LEAD", lead}});
+}
+
 }  // namespace
+
+bool WaySpec::synchronous() const {
+  return policy == nullptr || policy->barrier;
+}
+
+std::vector<std::string> WaySpec::Flags() const {
+  Strings flags;
+  if (policy != nullptr) {
+    flags.push_back(absl::StrCat("--sync=", policy->name));
+    if (TakesBound(*policy)) {
+      flags.push_back(absl::StrCat("--staleness=", staleness));
+    }
+  }
+  flags.insert(flags.end(), worker_flags.begin(), worker_flags.end());
+  return flags;
+}
 
 absl::StatusOr<std::vector<WaySpec>> ParseWays(absl::string_view text) {
   std::vector<WaySpec> specs;
@@ -63,43 +121,31 @@ absl::StatusOr<std::vector<WaySpec>> ParseWays(absl::string_view text) {
   return specs;
 }
 
-namespace {
-
-std::string ExplainBare(const WaySpec& spec) {
-  if (spec.mode == "ring") {
-    return "No servers: the workers stand in a ring and pass partial sums of "
-           "the gradients around it until everybody has the whole sum, then "
-           "each updates its own copy of the model. All take every step "
-           "together.";
+std::string AllWays() {
+  Strings ways;
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    ways.push_back(WayOf(policy, absl::StrCat(kUsualStaleness)));
   }
-  if (spec.sync == "bsp") {
-    return "Bulk synchronous. Servers hold the model. In each step they wait "
-           "for every worker's gradient, sum them, update once and answer with "
-           "the new parameters. Nobody is ever behind; everybody waits for the "
-           "slowest.";
-  }
-  const std::string every_gradient =
-      "Servers apply each worker's gradient as an update of its own, in full, "
-      "as it comes: N workers make N updates in the time of one, so the model "
-      "moves faster, and diverges sooner. ";
-  if (spec.sync == "ssp") {
-    return absl::StrCat(
-        "Stale synchronous. ", every_gradient, "A worker may run at most ",
-        spec.staleness, " step", spec.staleness == 1 ? "" : "s",
-        " ahead of the slowest one: short delays cost nothing, and a gradient "
-        "may be computed on parameters that are a little old.");
-  }
-  return absl::StrCat(
-      "Asynchronous. ", every_gradient,
-      "Nobody waits for anybody: the fastest pace, but a gradient may be "
-      "computed on parameters of any age.");
+  ways.push_back(kRing);
+  return absl::StrJoin(ways, ",");
 }
 
-}  // namespace
+std::string WaysHelp() {
+  std::string text;
+  const auto add = [&](const std::string& way, const std::string& what) {
+    absl::StrAppendFormat(&text, "  %-9s  %s\n", way, what);
+  };
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    add(WayOf(policy, "K"),
+        absl::StrReplaceAll(policy.help, {{"--staleness", "K"}}));
+  }
+  add(kRing, "every worker, each step; there are no servers");
+  return text;
+}
 
 std::string Explain(const WaySpec& spec) {
   std::string text = ExplainBare(spec);
-  if (!spec.worker_flags.empty()) {
+  if (!spec.plain()) {
     absl::StrAppend(&text, " Here its workers run with ",
                     absl::StrJoin(spec.worker_flags, " "), ".");
   }
