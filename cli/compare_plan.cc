@@ -148,7 +148,7 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
 Job SharedJob(const Flags& flags, const AxisValues& values,
               const Args& passed_on) {
   Job job;
-  // As many for every run, so that more workers are just more workers.
+  // The same for every run, so that more workers are just more workers.
   job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
   job.ps_binary = flags.binaries.ps;
   job.worker_binary = flags.binaries.worker;

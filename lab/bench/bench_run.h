@@ -16,7 +16,7 @@
 namespace psring {
 
 struct BenchOptions {
-  // Of allreduce, pushpull, train, links.
+  // What to measure: any of allreduce, pushpull, train, links.
   std::vector<std::string> operations;
   std::vector<std::string> peers;  // of kOpenMpi, kGloo
 
@@ -26,7 +26,7 @@ struct BenchOptions {
   double link_bits_per_s = 0;
   Placement placement = Placement::kSeparate;
 
-  // Of allreduce and pushpull.
+  // For allreduce and pushpull.
   std::vector<int64_t> sizes;  // in bytes
   std::vector<int> ranks;
   int64_t iterations = 20;
@@ -34,7 +34,7 @@ struct BenchOptions {
   int rounds = 2;
   std::string optimizer = "sgd";  // the servers', in pushpull
 
-  // Of train.
+  // For train.
   std::vector<std::string> models;
   std::vector<int> workers;
   int64_t steps = 300;

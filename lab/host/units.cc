@@ -38,7 +38,8 @@ std::optional<double> ParseWithUnit(absl::string_view text,
   return {};
 }
 
-// With three digits, in the largest unit that leaves it at 1 or more.
+// The number with three digits, in the largest unit that leaves it at 1 or
+// more.
 template <size_t N>
 std::string Format(double value, const Unit (&units)[N]) {
   const Unit* unit = &units[0];
@@ -61,7 +62,7 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view text) {
   if (!bytes || *bytes < sizeof(float) || *bytes > 1e12) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text,
-                     "\" is no size: a number of KB, MB or GB, from 4 B to "
+                     "\" is not a size: a number of KB, MB or GB, from 4 B to "
                      "1000 GB, such as 1KB or 2.5MB"));
   }
   const int64_t floats = static_cast<int64_t>(*bytes / sizeof(float));
@@ -81,10 +82,10 @@ absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text) {
 absl::StatusOr<double> ParseRate(absl::string_view text) {
   const std::optional<double> rate = ParseWithUnit(text, kRates);
   if (!rate || *rate < 1e6 || *rate > 1e12) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text,
-                     "\" is no rate: a number of mbit or gbit, from 1mbit to "
-                     "1000gbit, such as 1gbit"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text,
+        "\" is not a rate: a number of mbit or gbit, from 1mbit to "
+        "1000gbit, such as 1gbit"));
   }
   return *rate;
 }

@@ -77,7 +77,7 @@ class Predicting {
       origin = "measured here, one worker by itself";
       SubtractUpdate(study->hardware, &source);
     } else if (!source.compute_s.empty() && options_.compute_s.empty()) {
-      origin = absl::StrCat(options_.from, ", the fastest mode",
+      origin = absl::StrCat(options_.from, ", the fastest way",
                             source.with_exchange ? ", its exchange in it" : "");
     }
     study->model = source.model;

@@ -29,8 +29,8 @@ struct PredictSource {
 // DATA_LOSS, which names the file and the field that is missing or wrong.
 absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 
-// One worker by itself on this host, for `budget` of training and at least four
-// reports.
+// Measures a single worker on this host, for `budget` of training and at least
+// four reports.
 struct WorkerMeasurement {
   std::string worker_binary;
   std::string model = "lenet";

@@ -57,7 +57,7 @@ int NumSteps(const Hardware& hardware, const Workload& workload,
              const Topology& topology, const Effort& effort) {
   if (ComputeTimesDiffer(workload)) return effort.steps;
   if (topology.kind == TopologyKind::kRing || hardware.fair_flows) return 1;
-  // Of many flows no single one decides.
+  // Where flows are many, no single one decides.
   const bool many =
       int64_t{topology.workers} * topology.num_servers() > kManyFlows;
   return many ? std::min(effort.steps, kStepsOfMany) : effort.steps;

@@ -53,7 +53,7 @@ std::optional<Spread> SecondsToTarget(const Comparison& comparison,
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
                                     const Variant& variant);
 
-// With how many of its seeds the variant reached the target.
+// The number of its seeds with which the variant reached the target.
 int NumReached(const Comparison& comparison, const Variant& variant);
 
 // Variants that differ in one axis only.
@@ -77,8 +77,8 @@ struct TrafficFormula {
 };
 std::optional<TrafficFormula> FormulaOf(const Variant& variant);
 
-// What the predictor says of a variant's step, in the mean over its runs;
-// nothing where it says nothing.
+// What the predictor says about a variant's step, averaged over its runs;
+// nothing where it does not know one of them.
 struct StepPrediction {
   double predicted_s = 0;
   double measured_s = 0;

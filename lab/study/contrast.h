@@ -54,8 +54,8 @@ struct StepContrast {
   Ratio speed;  // the first one's seconds of a step over this one's
   Ratio steps;  // this one's steps to the target over the first one's
 };
-// Of the variants that reach the target with every seed; empty unless the first
-// one does.
+// For the variants that reach the target with every seed; empty unless the
+// first one does.
 std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
                                         const Group& group);
 

@@ -15,7 +15,7 @@
 namespace psring {
 namespace {
 
-// With these a step exchanges something else, or at other times.
+// Flags with which a step exchanges something else, or at other times.
 constexpr const char* kChangesTheExchange[] = {
     "--local-steps", "--backup-workers", "--clip-norm",    "--same-host",
     "--bucket-mb",   "--device",         "--ring-backend", "--comm-threads"};
@@ -25,7 +25,7 @@ constexpr int kSteps = 200;
 
 // More than any link: on one host nothing crosses one.
 constexpr double kNoLinkBitsPerS = 1e15;
-// Until a thread that waits for another of its host goes on.
+// How long a thread takes to wake once another one of its host is done.
 constexpr double kWakeSeconds = 5e-6;
 
 // Nothing unless all hosts' links are alike.

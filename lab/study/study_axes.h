@@ -44,9 +44,10 @@ inline constexpr char kWayAxis[] = "mode";
 // A value of each axis, in the table's order.
 using Point = std::vector<std::string>;
 
-// That a worker is not told: what it does without the flag.
+// The value of a flag that a worker is not given.
 inline constexpr char kNone[] = "none";
-// Where the axis means nothing (a ring's servers): equal to every value.
+// The value where the axis means nothing (a ring's servers): equal to every
+// other.
 inline constexpr char kAny[] = "-";
 
 // The values of every axis, in the table's order.

@@ -72,7 +72,7 @@ json ManifestJson(const StudySetup& setup) {
         {"the processor", setup.machine.cpu},
         {"the number of cores", absl::StrCat(setup.machine.cores)}}},
   };
-  // As a file gives it back: bytes that are no text are replaced.
+  // As a file gives it back: bytes that are not text are replaced.
   return json::parse(DumpJson(manifest, -1));
 }
 
@@ -80,7 +80,7 @@ absl::Status CheckManifest(const json& manifest, const StudySetup& setup) {
   if (!manifest.is_object() || Text(manifest, "schema") != kSchema ||
       !manifest.value("flags", json()).is_object() ||
       !manifest.value("made_with", json()).is_object()) {
-    return absl::DataLossError("it is no study of this psring");
+    return absl::DataLossError("it is not a study of this psring");
   }
   const json now = ManifestJson(setup);
   std::vector<std::string> differences;

@@ -148,7 +148,7 @@ TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
 
 TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   const std::vector<std::pair<std::string, std::string>> kWrong = {
-      {"[1]", "is no JSON object"},
+      {"[1]", "is not a JSON object"},
       {"{}", "has no runs"},
       {R"({"runs": []})", "has no runs[0]"},
       {R"({"runs": [{"seconds": 1, "num_steps": 5}]})",
