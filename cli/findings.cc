@@ -33,7 +33,7 @@ std::string RenderFindings(const std::vector<Finding>& findings) {
   const auto faults = std::count_if(
       findings.begin(), findings.end(),
       [](const Finding& f) { return f.kind == Finding::Kind::kFault; });
-  if (faults == 0) return text + "All that is needed is here.\n";
+  if (faults == 0) return text + "Nothing that psring needs is missing.\n";
   absl::StrAppendFormat(&text, "%d fault%s.\n", faults, faults == 1 ? "" : "s");
   return text;
 }

@@ -65,7 +65,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   for (const ProcessMetrics& process : all) {
     if (process.end) continue;
     return Missing(absl::StrCat(process.role, " ", process.rank,
-                                "'s end: it did not end normally"));
+                                "'s end: it was stopped"));
   }
   RunResult result;
   result.point = point;

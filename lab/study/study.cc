@@ -99,7 +99,7 @@ class Study {
     if (folder_ == nullptr) return "";
     return absl::StrCat("; ", NumFinished(runs_), " of ", runs_.size(),
                         " runs are kept in ", plan_.out,
-                        ": the same command resumes the study");
+                        ": the same command resumes from there");
   }
 
   const StudyPlan& plan_;

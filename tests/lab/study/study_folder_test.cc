@@ -83,7 +83,7 @@ TEST_F(StudyFolderTest, WhatAKilledProcessLeftHalfWrittenGoesAway) {
 TEST_F(StudyFolderTest, AManifestThatIsNoneIsNamed) {
   std::filesystem::create_directories(path_);
   std::ofstream(path_ + "/study.json") << "[1]";
-  EXPECT_THAT(OpenError(), HasSubstr("no study"));
+  EXPECT_THAT(OpenError(), HasSubstr("not a study"));
   std::ofstream(path_ + "/study.json") << "{";
   EXPECT_THAT(OpenError(), HasSubstr("study.json is not JSON"));
 }

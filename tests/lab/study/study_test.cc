@@ -108,7 +108,7 @@ TEST_F(StudyTest, GoesOnAfterAnInterruptThatSaysHow) {
   EXPECT_EQ(process.Wait(absl::Now() + absl::Seconds(60)), 128 + SIGINT);
   EXPECT_THAT(process.Output(),
               HasSubstr("7 of 12 runs are kept in " + out_ +
-                        ": the same command resumes the study"));
+                        ": the same command resumes from there"));
   ExpectGoesOnWithoutRepeating();
 }
 
