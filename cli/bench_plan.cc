@@ -1,6 +1,7 @@
 #include "cli/bench_plan.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -22,110 +23,117 @@ constexpr char kExample[] =
     "  psring bench allreduce pushpull links --hosts=4 --link=1gbit   (root)\n"
     "  psring bench train";
 
-void AddSweepFlags(CLI::App& app, BenchFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->capture_default_str();
-  };
-  add("--sizes", flags.sizes, "Sizes of each rank's buffer; 1KB is 1000 bytes");
-  add("--ranks", flags.ranks, "Numbers of ranks; with --hosts, one a host");
-  add("--servers", flags.servers, "Number of servers of pushpull and ps-bsp")
-      ->check(CLI::Range(1, kMaxRanks));
-  add("--iterations", flags.iterations,
-      "Timed iterations at each size, at least; small sizes get more")
-      ->check(CLI::Range(int64_t{20}, int64_t{1000000}));
-  add("--warmup", flags.warmup, "Iterations before the timed ones")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
-  add("--rounds", flags.rounds,
-      "Rounds at each size, in which all contenders take turns; the "
-      "iterations are shared out among them")
-      ->check(CLI::Range(1, 20));
-  add("--optimizer", flags.optimizer, "The servers' optimizer in pushpull")
-      ->check(CLI::IsMember({"sgd", "momentum"}));
-  add("--peers", flags.peers,
+void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
+  line.Add("--sizes", flags.sizes,
+           "Sizes of each rank's buffer; 1KB is 1000 bytes");
+  line.Add("--ranks", flags.ranks,
+           "Numbers of ranks; with --hosts, one a host");
+  line.Add("--servers", flags.options.servers,
+           "Number of servers of pushpull and ps-bsp")
+      .Range(1, kMaxRanks);
+  line.Add("--iterations", flags.options.iterations,
+           "Timed iterations at each size, at least; small sizes get more")
+      .Range(20, 1000000);
+  line.Add("--warmup", flags.options.warmup, "Iterations before the timed ones")
+      .Range(0, 1000000);
+  line.Add("--rounds", flags.options.rounds,
+           "Rounds at each size, in which all contenders take turns; the "
+           "iterations are shared out among them")
+      .Range(1, 20);
+  line.Add("--optimizer", flags.options.optimizer,
+           "The servers' optimizer in pushpull")
+      .OneOf({"sgd", "momentum"});
+  line.Add(
+      "--peers", flags.peers,
       "Whom to compare with: auto (all that are installed), none, or a list "
       "of openmpi,gloo");
 }
 
-// With the flag's name before what is wrong with its value.
-absl::Status OfFlag(const char* flag, const absl::Status& status) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": ", std::string(status.message())));
-}
-
-absl::StatusOr<BenchPlan> PlanHosts(const CLI::App& app,
-                                    const BenchFlags& flags, BenchPlan plan) {
-  if (flags.hosts == 0) {
+// Where and with how many ranks and servers it runs.
+absl::Status PlanHosts(const CommandLine& line, const std::string& placement,
+                       BenchOptions* options) {
+  if (options->hosts == 0) {
     for (const char* flag : {"--link", "--placement"}) {
-      if (app.count(flag) > 0) {
+      if (line.Has(flag)) {
         return absl::InvalidArgumentError(absl::StrCat(flag, " needs --hosts"));
       }
     }
-    return plan;
+    return absl::OkStatus();
   }
-  if (absl::c_linear_search(flags.operations, "train")) {
+  if (absl::c_linear_search(options->operations, "train")) {
     return absl::InvalidArgumentError(
         "train runs on one host, without --hosts");
   }
-  if (app.count("--ranks") == 0) plan.ranks = {flags.hosts};
-  for (const int ranks : plan.ranks) {
-    if (ranks == flags.hosts) continue;
+  if (!line.Has("--ranks")) options->ranks = {options->hosts};
+  for (const int ranks : options->ranks) {
+    if (ranks == options->hosts) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "--ranks: ", ranks, ", but each host of --hosts=", flags.hosts,
+        "--ranks: ", ranks, ", but each host of --hosts=", options->hosts,
         " has exactly one rank"));
   }
-  if (flags.placement == "colocated") {
-    if (app.count("--servers") > 0 && flags.servers != flags.hosts) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--servers: ", flags.servers,
-          ", but --placement=colocated puts one server on each host; "
-          "choose --placement=separate"));
-    }
-    plan.placement = Placement::kColocated;
-    plan.servers = flags.hosts;
-  } else {
-    plan.server_hosts = flags.servers;
+  if (placement == "separate") {
+    options->server_hosts = options->servers;
+    return absl::OkStatus();
   }
-  return plan;
+  if (line.Has("--servers") && options->servers != options->hosts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--servers: ", options->servers,
+        ", but --placement=colocated puts one server on each host; "
+        "choose --placement=separate"));
+  }
+  options->placement = Placement::kColocated;
+  options->servers = options->hosts;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
+  if (text == "auto") return std::vector<std::string>{kOpenMpi, kGloo};
+  if (text == "none") return std::vector<std::string>();
+  std::vector<std::string> peers = absl::StrSplit(text, ',');
+  for (const std::string& peer : peers) {
+    if (peer == kOpenMpi || peer == kGloo) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", peer, "\" is not auto, none or a list of openmpi,gloo"));
+  }
+  return peers;
 }
 
 }  // namespace
 
-void AddBenchFlags(CLI::App& app, BenchFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->capture_default_str();
-  };
-  app.add_option(
-         "operation", flags.operations,
-         "What to measure, one or more: allreduce, pushpull, train, links")
-      ->required()
-      ->check(CLI::IsMember({"allreduce", "pushpull", "train", "links"}));
-  AddSweepFlags(app, flags);
-  add("--hosts", flags.hosts,
-      "Number of hosts to make of network namespaces, with a worker each "
-      "(needs root)")
-      ->check(CLI::Range(2, 64));
-  add("--link", flags.link, "Rate of each host's link, such as 100mbit");
-  add("--placement", flags.placement,
-      "With --hosts: colocated puts a server on each worker's host, separate "
-      "puts --servers of them on hosts of their own")
-      ->check(CLI::IsMember({"colocated", "separate"}));
-  add("--models", flags.models, "Models to train; see psring worker --help");
-  add("--workers", flags.workers, "Numbers of workers to train with");
-  add("--steps", flags.steps, "Timed steps of each training")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
-  add("--repetitions", flags.repetitions, "Repetitions of each training")
-      ->check(CLI::Range(1, 100));
-  add("--timeout", flags.timeout_s,
-      "Seconds after which a single run is given up")
-      ->check(CLI::Range(1.0, 86400.0));
-  add("--out", flags.out, "Folder for bench.html and bench.json");
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
+void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
+  line.Add("operation", flags.options.operations,
+           "What to measure, one or more: allreduce, pushpull, train, links")
+      .Required()
+      .OneOf({"allreduce", "pushpull", "train", "links"});
+  AddSweepFlags(line, flags);
+  line.Add("--hosts", flags.options.hosts,
+           "Number of hosts to make of network namespaces, with a worker each "
+           "(needs root)")
+      .Range(2, 64);
+  line.Add("--link", flags.link, "Rate of each host's link, such as 100mbit");
+  line.Add("--placement", flags.placement,
+           "With --hosts: colocated puts a server on each worker's host, "
+           "separate "
+           "puts --servers of them on hosts of their own")
+      .OneOf({"colocated", "separate"});
+  line.Add("--models", flags.models,
+           "Models to train; see psring worker --help");
+  line.Add("--workers", flags.workers, "Numbers of workers to train with");
+  line.Add("--steps", flags.options.steps, "Timed steps of each training")
+      .Range(1, 1000000);
+  line.Add("--repetitions", flags.options.repetitions,
+           "Repetitions of each training")
+      .Range(1, 100);
+  line.Add("--timeout", flags.timeout_s,
+           "Seconds after which a single run is given up")
+      .Range(1.0, 86400.0);
+  line.Add("--out", flags.out, "Folder for bench.html and bench.json");
+  AddBinaryFlags(line, flags.options.binaries);
+  line.Footer(kExample);
 }
 
-absl::StatusOr<BenchPlan> PlanBench(const CLI::App& app,
-                                    const BenchFlags& flags) {
-  BenchPlan plan;
+absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
+                                       const BenchFlags& flags) {
   auto sizes = ParseSizes(flags.sizes);
   if (!sizes.ok()) return OfFlag("--sizes", sizes.status());
   auto ranks = ParseNumbers(flags.ranks, 2, kMaxRanks);
@@ -134,21 +142,19 @@ absl::StatusOr<BenchPlan> PlanBench(const CLI::App& app,
   if (!workers.ok()) return OfFlag("--workers", workers.status());
   const auto rate = ParseRate(flags.link);
   if (!rate.ok()) return OfFlag("--link", rate.status());
-  if (flags.peers != "auto" && flags.peers != "none") {
-    for (absl::string_view peer : absl::StrSplit(flags.peers, ',')) {
-      if (peer == kOpenMpi || peer == kGloo) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("--peers: \"", peer,
-                       "\" is not auto, none or a list of openmpi,gloo"));
-    }
-  }
-  plan.sizes = *std::move(sizes);
-  plan.ranks = *std::move(ranks);
-  plan.workers = *std::move(workers);
-  plan.models = absl::StrSplit(flags.models, ',');
-  plan.link_bits_per_s = *rate;
-  plan.servers = flags.servers;
-  return PlanHosts(app, flags, std::move(plan));
+  auto peers = ParsePeers(flags.peers);
+  if (!peers.ok()) return OfFlag("--peers", peers.status());
+  BenchOptions options = flags.options;
+  options.sizes = *std::move(sizes);
+  options.ranks = *std::move(ranks);
+  options.workers = *std::move(workers);
+  options.models = absl::StrSplit(flags.models, ',');
+  options.link_bits_per_s = *rate;
+  options.peers = *std::move(peers);
+  options.timeout = absl::Seconds(flags.timeout_s);
+  absl::Status s = PlanHosts(line, flags.placement, &options);
+  if (!s.ok()) return s;
+  return options;
 }
 
 }  // namespace psring

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "cli/command.h"
 #include "cli/version.h"
+#include "common/host_cores.h"
 #include "common/net/zmq_info.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -25,15 +27,13 @@ constexpr char kDescription[] =
     "that the same command resumes a study that was stopped.";
 
 constexpr char kExample[] =
-    "A way is ps-bsp (synchronous servers), ps-ssp:K (a worker may be K "
-    "steps ahead of\nthe slowest), ps-async (nobody waits) or ring (no "
-    "servers). +FLAG=VALUE after it goes\nto its workers only.\n"
+    "+FLAG=VALUE after a way goes to its workers only.\n"
     "Example: two ways on your own digits, four workers, three seeds\n"
     "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
     "--data=mnist:/data/mnist";
 
-// Where, not what: another folder holds the same study.
-constexpr const char* kNotOfTheStudy[] = {"--help", "--out"};
+// Where, not what: another folder may hold the same study.
+constexpr char kOutFlag[] = "--out";
 
 // Flags as the user gives them.
 struct Flags {
@@ -58,44 +58,44 @@ std::string CheckTarget(const std::string& text) {
   return absl::StrCat("\"", text, "\" is not auto or above 0 and at most 1");
 }
 
-void AddAxisFlags(CLI::App& app, Flags& flags) {
+void AddAxisFlags(CommandLine& line, Flags& flags) {
   flags.axes.resize(Axes().size());
   for (size_t i = 0; i < Axes().size(); ++i) {
     const Axis& axis = Axes()[i];
-    app.add_option(axis.flag, flags.axes[i], axis.help)
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->default_str(axis.initial)
-        ->type_name(axis.kind == AxisKind::kWhole ? "SPEC" : "LIST");
+    line.Add(axis.flag, flags.axes[i], axis.help)
+        .Repeatable()
+        .Default(InitialText(axis))
+        .TypeName(axis.kind == AxisKind::kWhole ? "SPEC" : "LIST");
   }
 }
 
-void AddFlags(CLI::App& app, Flags& flags) {
-  AddAxisFlags(app, flags);
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->capture_default_str();
-  };
-  add("--model", flags.model, "Model; see psring worker --help");
-  add("--data", flags.data, "Training data; see psring worker --help");
-  add("--epochs", flags.epochs, "Passes over the training data in each run")
-      ->check(CLI::Range(1, 1000000));
-  add("--batch-size", flags.batch_size, "Samples of each worker in a step")
-      ->check(CLI::Range(1, 1000000));
-  add("--lr", flags.lr, "Learning rate")->check(CLI::Range(0.0, 1e6));
-  add("--momentum", flags.momentum, "Momentum of the optimizer")
-      ->check(CLI::Range(0.0, 1.0));
-  add("--optimizer", flags.optimizer, "Optimizer; see psring worker --help");
-  add("--seed", flags.seed, "First seed of weights, batches and dropout")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  add("--target-accuracy", flags.target,
-      "Accuracy to which times are measured, such as 0.93; auto: the highest "
-      "that every way reaches")
-      ->check(CheckTarget);
-  app.add_option("--out", flags.out,
-                 "Folder that keeps the study and its report; without it the "
-                 "report is written here and no run is kept");
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
+void AddFlags(CommandLine& line, Flags& flags) {
+  AddAxisFlags(line, flags);
+  line.Add("--model", flags.model, "Model; see psring worker --help");
+  line.Add("--data", flags.data, "Training data; see psring worker --help");
+  line.Add("--epochs", flags.epochs,
+           "Passes over the training data in each run")
+      .Range(1, 1000000);
+  line.Add("--batch-size", flags.batch_size, "Samples of each worker in a step")
+      .Range(1, 1000000);
+  line.Add("--lr", flags.lr, "Learning rate").Range(0.0, 1e6);
+  line.Add("--momentum", flags.momentum, "Momentum of the optimizer")
+      .Range(0.0, 1.0);
+  line.Add("--optimizer", flags.optimizer,
+           "Optimizer; see psring worker --help");
+  line.Add("--seed", flags.seed, "First seed of weights, batches and dropout")
+      .Range(int64_t{0}, int64_t{1} << 40);
+  line.Add("--target-accuracy", flags.target,
+           "Accuracy to which times are measured, such as 0.93; auto: the "
+           "highest "
+           "that every way reaches")
+      .Check(CheckTarget);
+  line.Add(kOutFlag, flags.out,
+           "Folder that keeps the study and its report; without it the "
+           "report is written here and no run is kept");
+  AddBinaryFlags(line, flags.binaries);
+  line.Footer(
+      absl::StrCat("Ways, and whom a step waits for:\n", WaysHelp(), kExample));
 }
 
 std::vector<std::string> WorkerFlags(const Flags& flags,
@@ -125,26 +125,21 @@ int MostWorkers(const AxisValues& values) {
 // Every flag with its value. An axis's is what its text came to, so that
 // "--seeds=3" and "--seeds=0,1,2" are one study.
 std::vector<std::pair<std::string, std::string>> AllFlags(
-    const CLI::App& app, const AxisValues& values, const Args& passed_on) {
+    const CommandLine& line, const AxisValues& values, const Args& passed_on) {
   std::vector<std::pair<std::string, std::string>> flags;
   for (size_t i = 0; i < Axes().size(); ++i) {
     const bool whole = Axes()[i].kind == AxisKind::kWhole;
     flags.push_back(
         {Axes()[i].flag, absl::StrJoin(values[i], whole ? "; " : ",")});
   }
-  for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
-    const auto is_name = [&](const char* other) { return name == other; };
-    // A hidden flag has no name here.
-    if (name.empty() ||
-        std::any_of(std::begin(kNotOfTheStudy), std::end(kNotOfTheStudy),
-                    is_name) ||
-        std::any_of(Axes().begin(), Axes().end(),
-                    [&](const Axis& axis) { return name == axis.flag; })) {
+  for (const CommandLine::Given& flag : line.All()) {
+    if (flag.name == kOutFlag || absl::c_any_of(Axes(), [&](const Axis& axis) {
+          return flag.name == axis.flag;
+        })) {
       continue;
     }
-    flags.push_back({name, option->count() > 0 ? option->results().back()
-                                               : option->get_default_str()});
+    flags.push_back(
+        {flag.name, flag.values.empty() ? flag.initial : flag.values.back()});
   }
   flags.push_back({"--", absl::StrJoin(passed_on, " ")});
   return flags;
@@ -153,8 +148,8 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
 Job SharedJob(const Flags& flags, const AxisValues& values,
               const Args& passed_on) {
   Job job;
-  // As many for every run, so that more workers are just more workers.
-  job.threads_per_worker = std::max(1, NumCores() / MostWorkers(values));
+  // The same for every run, so that more workers are just more workers.
+  job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
   job.ps_binary = flags.binaries.ps;
   job.worker_binary = flags.binaries.worker;
   job.worker_flags = WorkerFlags(flags, passed_on);
@@ -165,8 +160,7 @@ StudySetup Setup(const Args& args, const Flags& flags) {
   const auto torch = LibtorchVersion(flags.binaries.worker);
   StudySetup setup;
   setup.command = absl::StrCat("psring compare ", absl::StrJoin(args, " "));
-  setup.created =
-      absl::FormatTime("%Y-%m-%d %H:%M %Z", absl::Now(), absl::LocalTimeZone());
+  setup.created = DateAndTime();
   setup.commit = BuiltCommit();
   setup.libtorch = torch.ok() ? *torch : "unknown";
   setup.zeromq = ZmqVersion();
@@ -187,12 +181,12 @@ absl::Status CheckNoAxis(const Args& flags) {
   return CheckFlags(flags);
 }
 
-// What follows `--` and what the modes carry.
+// What follows `--` and what the ways carry.
 absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
-  const auto specs = ParseModes(absl::StrJoin(values[AxisIndex("mode")], ","));
+  const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
   if (!specs.ok()) return specs.status();
-  for (const ModeSpec& spec : *specs) {
+  for (const WaySpec& spec : *specs) {
     if (absl::Status s = CheckNoAxis(spec.worker_flags); !s.ok()) return s;
   }
   return absl::OkStatus();
@@ -210,24 +204,24 @@ absl::Status CheckLinks(const std::vector<Point>& runs) {
 
 }  // namespace
 
-std::variant<ComparePlan, int> PlanCompare(const Args& args) {
-  CLI::App app(kDescription, "psring compare");
+std::variant<StudyPlan, int> PlanCompare(const Args& args) {
+  CommandLine line(kDescription, "psring compare");
   Flags flags;
-  AddFlags(app, flags);
+  AddFlags(line, flags);
   const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = ParseFlags(app, Args(args.begin(), separator))) return *code;
+  if (auto code = line.Parse(Args(args.begin(), separator))) return *code;
   Args passed_on;
   if (separator != args.end()) passed_on.assign(separator + 1, args.end());
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
   if (s.ok()) s = CheckWorkerFlags(*values, passed_on);
   if (s.ok()) s = CheckLinks(AllRuns(*values));
-  if (!s.ok()) return UsageError(app, std::string(s.message()));
-  ComparePlan plan;
+  if (!s.ok()) return line.UsageError(std::string(s.message()));
+  StudyPlan plan;
   plan.job = SharedJob(flags, *values, passed_on);
   plan.setup = Setup(args, flags);
   plan.setup.threads_per_worker = plan.job.threads_per_worker;
-  plan.setup.flags = AllFlags(app, *values, passed_on);
+  plan.setup.flags = AllFlags(line, *values, passed_on);
   plan.runs = AllRuns(*values);
   plan.values = *std::move(values);
   if (flags.target != "auto") plan.target_accuracy = std::stod(flags.target);

@@ -11,11 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/command.h"
 #include "cli/findings.h"
-#include "cli/gpu_info.h"
 #include "cli/version.h"
 #include "common/net/address.h"
 #include "common/net/zmq_info.h"
+#include "lab/host/gpu_info.h"
 #include "lab/host/machine.h"
 #include "lab/host/torch_location.h"
 #include "lab/page/format.h"
@@ -139,17 +140,16 @@ std::vector<Finding> Examine(const DoctorFlags& flags) {
 }  // namespace
 
 int Doctor(const Args& args) {
-  CLI::App app(kDescription, "psring doctor");
+  CommandLine line(kDescription, "psring doctor");
   DoctorFlags flags;
-  app.add_option("--coordinator", flags.coordinator,
-                 "HOST:PORT of a job's coordinator, to find the route to it");
-  app.add_option("--interface", flags.wish.interface,
-                 "Advertises this network interface's address, e.g. eth0");
-  app.add_option("--advertise", flags.wish.advertise,
-                 "Advertises this address");
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
-  if (auto code = ParseFlags(app, args)) return *code;
+  line.Add("--coordinator", flags.coordinator,
+           "HOST:PORT of a job's coordinator, to find the route to it");
+  line.Add("--interface", flags.wish.interface,
+           "Advertises this network interface's address, e.g. eth0");
+  line.Add("--advertise", flags.wish.advertise, "Advertises this address");
+  AddBinaryFlags(line, flags.binaries);
+  line.Footer(kExample);
+  if (auto code = line.Parse(args)) return *code;
   const std::vector<Finding> findings = Examine(flags);
   std::cout << RenderFindings(findings) << std::flush;
   return HasFault(findings) ? kExitFailed : 0;

@@ -3,7 +3,7 @@
 #ifndef PSRING_CLI_DOCTOR_H_
 #define PSRING_CLI_DOCTOR_H_
 
-#include "cli/flags.h"
+#include "lab/host/arguments.h"
 
 namespace psring {
 

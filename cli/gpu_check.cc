@@ -1,29 +1,20 @@
 #include "cli/gpu_check.h"
 
-#include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
-#include "cli/gpu_info.h"
+#include "absl/time/time.h"
+#include "cli/command.h"
+#include "common/net/cancellation.h"
 #include "common/net/signals.h"
-#include "common/trace/metrics_reader.h"
-#include "gpu/device_check.h"
-#include "lab/bench/contender.h"
-#include "lab/host/job.h"
-#include "lab/host/statistics.h"
-#include "lab/host/temp_dir.h"
+#include "gpu/device.h"
+#include "lab/bench/gpu_check.h"
 #include "lab/host/units.h"
-#include "ring/nccl/nccl_api.h"
 
 namespace psring {
 namespace {
+
+constexpr char kName[] = "psring gpu-check";
 
 constexpr char kDescription[] =
     "Checks this host's GPUs: devices, driver and NCCL, the results of their "
@@ -32,220 +23,39 @@ constexpr char kDescription[] =
     "when there is no GPU.";
 constexpr char kExample[] = "Example: psring gpu-check --size=256MB";
 
-// Trainings on CPUs and GPUs add in different orders, and convolutions on GPUs
-// may round their inputs to TF32.
-constexpr double kLossTolerance = 0.02;
-
-struct GpuCheckFlags {
-  std::string size = "256MB";
-  std::string model = "lenet";
-  std::string data = "digits:train=2048,test=512";
-  double timeout_s = 600;
-  Binaries binaries;
-};
-
-class Checker {
- public:
-  Checker(const GpuCheckFlags& flags, int64_t size_bytes,
-          const Cancellation& cancellation)
-      : flags_(flags),
-        size_bytes_(size_bytes),
-        cancellation_(cancellation),
-        deadline_(absl::Now() + absl::Seconds(flags.timeout_s)),
-        stage_{.cancellation = cancellation,
-               .ps_binary = flags.binaries.ps,
-               .worker_binary = flags.binaries.worker,
-               .rank_binary = flags.binaries.rank,
-               .timeout = absl::Seconds(flags.timeout_s)} {}
-
-  absl::Status Run(const std::vector<DeviceInfo>& all) {
-    num_gpus_ = static_cast<int>(all.size());
-    if (absl::Status s = CheckDevices(all); !s.ok()) return s;
-    if (absl::Status s = CheckNccl(); !s.ok()) return s;
-    return CheckTrainings();
-  }
-
- private:
-  static void Say(const std::string& what) { std::cout << what << std::endl; }
-
-  absl::Status CheckDevices(const std::vector<DeviceInfo>& all) {
-    if (const auto cuda = FindCuda()) {
-      Say(absl::StrCat("driver: for CUDA ", cuda->driver_version));
-    }
-    for (const DeviceInfo& info : all) {
-      Say(absl::StrFormat("GPU %d: %s, %.1f GiB, compute capability %s, bus %s",
-                          info.index, info.name,
-                          static_cast<double>(info.memory_bytes) / (1 << 30),
-                          info.compute_capability, info.bus_id));
-      auto device = OpenCudaDevice(info.index);
-      if (!device.ok()) return device.status();
-      devices_.push_back(*std::move(device));
-      Device& gpu = *devices_.back();
-      absl::Status status =
-          CheckOptimizers(gpu, 1 << 20, deadline_, cancellation_);
-      if (!status.ok()) return status;
-      Say("  optimizers: as the host's, within 1 ulp");
-      const auto rates =
-          MeasureCopies(gpu, size_bytes_, deadline_, cancellation_);
-      if (!rates.ok()) return rates.status();
-      Say(absl::StrCat("  copies of ", FormatSize(size_bytes_), ": ",
-                       FormatBandwidth(rates->to_device), " to it, ",
-                       FormatBandwidth(rates->to_host), " from it, ",
-                       FormatBandwidth(rates->both), " both ways at once"));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckNccl() {
-    const auto api = LoadNccl();
-    if (!api.ok()) return api.status();
-    int version = 0;
-    api->version(&version);
-    Say(absl::StrCat("NCCL ", NcclVersionName(version)));
-    double link = 0;
-    if (num_gpus_ > 1) {
-      const auto rate = MeasurePeerCopy(*devices_[0], *devices_[1], size_bytes_,
-                                        deadline_, cancellation_);
-      if (!rate.ok()) return rate.status();
-      link = *rate;
-      Say(absl::StrCat("GPU 0 -> GPU 1: ", FormatBandwidth(link)));
-    }
-    devices_.clear();  // the processes' from here on
-    for (int ranks = 1; ranks <= std::max(2, num_gpus_); ++ranks) {
-      if (absl::Status s = CheckAllReduce(ranks, link); !s.ok()) return s;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckAllReduce(int ranks, double link) {
-    const bool shared = ranks > num_gpus_;
-    const auto contender = MakePsring(stage_, "gpu-allreduce");
-    const auto samples = contender->Run(
-        {.ranks = ranks,
-         .size_bytes =
-             shared ? std::min<int64_t>(size_bytes_, 1 << 22) : size_bytes_,
-         .iterations = 20});
-    if (!samples.ok()) return samples.status();
-    const std::string what =
-        absl::StrCat("allreduce, ", ranks, ranks == 1 ? " GPU: " : " GPUs: ");
-    if (shared) {
-      Say("allreduce, 2 ranks on 1 GPU: correct (not timed: they take turns)");
-      return absl::OkStatus();
-    }
-    const double seconds = Median(samples->seconds);
-    const double busbw =
-        static_cast<double>(size_bytes_) / seconds * AllReduceLinkLoad(ranks);
-    Say(absl::StrCat(
-        what, "correct, ", FormatTime(seconds),
-        ranks == 1 ? ""
-                   : absl::StrCat(", busbw ", FormatBandwidth(busbw), ", ",
-                                  absl::StrFormat("%.2f", busbw / link),
-                                  " of the link")));
-    return absl::OkStatus();
-  }
-
-  // Of worker 0 over the only epoch.
-  absl::StatusOr<double> TrainLoss(const std::string& mode, int workers,
-                                   const std::string& device) {
-    auto dir = TempDir::Create();
-    if (!dir.ok()) return dir.status();
-    Job job;
-    job.mode = mode;
-    job.workers = workers;
-    job.ps_binary = stage_.ps_binary;
-    job.worker_binary = stage_.worker_binary;
-    job.metrics_dir = dir->path();
-    job.worker_flags = {"--model=" + flags_.model,
-                        "--data=" + flags_.data,
-                        "--epochs=1",
-                        "--lr=0.02",
-                        "--device=" + device,
-                        "--log-level=warn"};
-    if (device == "cuda" && workers > num_gpus_) {
-      job.worker_flags.push_back("--allow-shared-gpu");
-    }
-    const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
-      return StartJob(job, supervisor);
-    });
-    if (!status.ok()) return status;
-    const auto all = ReadAllMetrics(dir->path());
-    if (!all.ok()) return all.status();
-    for (const ProcessMetrics& process : *all) {
-      if (process.role == "worker" && process.rank == 0 &&
-          !process.epochs.empty()) {
-        return process.epochs.back().train_loss;
-      }
-    }
-    return absl::DataLossError("worker 0 has written no metrics");
-  }
-
-  absl::Status CheckTrainings() {
-    for (const int workers : {1, 2}) {
-      const auto wanted = TrainLoss("ring", workers, "cpu");
-      if (!wanted.ok()) return wanted.status();
-      for (const char* mode : {"ring", "ps"}) {
-        const auto found = TrainLoss(mode, workers, "cuda");
-        if (!found.ok()) return found.status();
-        const std::string what = absl::StrFormat(
-            "%s of %s, %d %s: loss %.5f, on CPUs %.5f", mode, flags_.model,
-            workers, workers == 1 ? "worker" : "workers", *found, *wanted);
-        if (std::abs(*found - *wanted) > kLossTolerance * *wanted) {
-          return absl::DataLossError(absl::StrCat(
-              what, ": more than ", kLossTolerance * 100, "% apart"));
-        }
-        Say(what);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const GpuCheckFlags& flags_;
-  const int64_t size_bytes_;
-  const Cancellation& cancellation_;
-  const absl::Time deadline_;
-  const Stage stage_;
-  int num_gpus_ = 0;
-  std::vector<std::unique_ptr<Device>> devices_;
-};
-
-int Report(const absl::Status& status, int code) {
-  std::cerr << "psring gpu-check: " << status.message() << std::endl;
-  return code;
-}
-
 }  // namespace
 
 int GpuCheck(const Args& args) {
-  CLI::App app(kDescription, "psring gpu-check");
-  GpuCheckFlags flags;
-  app.add_option("--size", flags.size, "Size of copies and allreduces")
-      ->capture_default_str();
-  app.add_option("--model", flags.model, "Model to train")
-      ->capture_default_str();
-  app.add_option("--data", flags.data, "Data to train it on")
-      ->capture_default_str();
-  app.add_option("--timeout", flags.timeout_s, "Seconds for the whole check")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
-  if (auto code = ParseFlags(app, args)) return *code;
-  const auto size = ParseSize(flags.size);
-  if (!size.ok()) {
-    return UsageError(
-        app, absl::StrCat("--size: ", std::string(size.status().message())));
+  CommandLine line(kDescription, kName);
+  GpuCheckOptions options;
+  std::string size = "256MB";
+  double timeout_s = absl::ToDoubleSeconds(options.timeout);
+  line.Add("--size", size, "Size of copies and allreduces");
+  line.Add("--model", options.model, "Model to train");
+  line.Add("--data", options.data, "Data to train it on");
+  line.Add("--timeout", timeout_s, "Seconds for the whole check")
+      .Range(1.0, 1e6);
+  AddBinaryFlags(line, options.binaries);
+  line.Footer(kExample);
+  if (auto code = line.Parse(args)) return *code;
+  const auto size_bytes = ParseSize(size);
+  if (!size_bytes.ok()) {
+    const absl::Status s = OfFlag("--size", size_bytes.status());
+    return line.UsageError(std::string(s.message()));
   }
-  const auto all = ListCudaDevices();
-  if (!all.ok()) return Report(all.status(), kExitNoGpu);
+  options.size_bytes = *size_bytes;
+  options.timeout = absl::Seconds(timeout_s);
+  const auto gpus = ListCudaDevices();
+  if (!gpus.ok()) return Fail(kName, gpus.status(), kExitNoGpu);
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
-  Checker checker(flags, *size, cancellation);
-  if (absl::Status s = checker.Run(*all); !s.ok()) {
-    return signals.received() != 0 ? 128 + signals.received()
-                                   : Report(s, kExitFailed);
+  const absl::Status status = CheckGpus(*gpus, options, cancellation);
+  if (status.ok()) {
+    std::cout << "all is well" << std::endl;
+    return 0;
   }
-  std::cout << "all is well" << std::endl;
-  return 0;
+  return signals.received() != 0 ? 128 + signals.received()
+                                 : Fail(kName, status);
 }
 
 }  // namespace psring

@@ -1,9 +1,10 @@
 #include "cli/launch.h"
 
 #include <algorithm>
-#include <iostream>
 #include <string>
 
+#include "absl/status/status.h"
+#include "cli/command.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
 #include "lab/host/job.h"
@@ -12,6 +13,8 @@
 
 namespace psring {
 namespace {
+
+constexpr char kName[] = "psring launch";
 
 constexpr char kDescription[] =
     "Starts a job's processes on this host and shows their output, each line "
@@ -29,62 +32,48 @@ struct LaunchFlags {
   std::string log_dir;
 };
 
-void AddFlags(CLI::App& app, LaunchFlags& flags) {
+void AddFlags(CommandLine& line, LaunchFlags& flags) {
   Job& job = flags.job;
-  app.add_option("--mode", job.mode, "Topology; ring: no servers")
-      ->check(CLI::IsMember({"ps", "ring"}))
-      ->capture_default_str();
-  app.add_option("--servers", job.servers, "Number of servers (--mode=ps)")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--workers", job.workers, "Number of workers")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--threads-per-worker", job.threads_per_worker,
-                 "Compute threads of each worker; default: its share of this "
-                 "host's cores")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--server-flag", job.server_flags,
-                 "Flag for every server, e.g. "
-                 "--server-flag=--shard-threads=2; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--metrics-dir", job.metrics_dir,
-                 "Folder for every process's metrics (JSON lines)");
-  app.add_option("--timeline", job.timeline_dir,
-                 "Folder for the record of what every process does when: see "
-                 "psring timeline");
-  app.add_option("--log-dir", flags.log_dir,
-                 "Folder that keeps every process's output");
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
+  line.Add("--mode", job.mode, "Topology; ring: no servers")
+      .OneOf({"ps", "ring"});
+  line.Add("--servers", job.servers, "Number of servers (--mode=ps)")
+      .Range(1, 1024);
+  line.Add("--workers", job.workers, "Number of workers").Range(1, 1024);
+  line.Add("--threads-per-worker", job.threads_per_worker,
+           "Compute threads of each worker; default: its share of this "
+           "host's cores")
+      .Range(1, 1024)
+      .Default("");
+  line.Add("--server-flag", job.server_flags,
+           "Flag for every server, e.g. "
+           "--server-flag=--shard-threads=2; may be repeated")
+      .OneValueEach();
+  line.Add("--metrics-dir", job.metrics_dir,
+           "Folder for every process's metrics (JSON lines)");
+  line.Add("--timeline", job.timeline_dir,
+           "Folder for the record of what every process does when: see "
+           "psring timeline");
+  line.Add("--log-dir", flags.log_dir,
+           "Folder that keeps every process's output");
+  AddBinaryFlags(line, flags.binaries);
+  line.Footer(kExample);
 }
 
 int Report(const absl::Status& started, const Supervisor& supervisor,
            int signal) {
-  if (signal != 0) {
-    std::cerr << "psring launch: interrupted; all processes have ended"
-              << std::endl;
-    return 128 + signal;
+  const auto& failure = supervisor.first_failure();
+  if (signal == 0 && failure) {
+    return Fail(kName, absl::AbortedError(ToString(*failure)),
+                failure->ending.shell_code());
   }
-  if (const auto& failure = supervisor.first_failure()) {
-    std::cerr << "psring launch: " << ToString(*failure) << std::endl;
-    return failure->ending.shell_code();
-  }
-  if (!started.ok()) {
-    std::cerr << "psring launch: " << started.message() << std::endl;
-    return kExitFailed;
-  }
-  return 0;
+  return ExitCode(kName, started, signal);
 }
 
 int Run(const LaunchFlags& flags) {
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
-  if (!printer.ok()) {
-    std::cerr << "psring launch: " << printer.status().message() << std::endl;
-    return kExitFailed;
-  }
+  if (!printer.ok()) return Fail(kName, printer.status());
   SupervisorOptions options;
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
@@ -99,21 +88,21 @@ int Run(const LaunchFlags& flags) {
 }  // namespace
 
 int Launch(const Args& args) {
-  CLI::App app(kDescription, "psring launch");
+  CommandLine line(kDescription, kName);
   LaunchFlags flags;
-  AddFlags(app, flags);
+  AddFlags(line, flags);
   const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = ParseFlags(app, Args(args.begin(), separator))) return *code;
+  if (auto code = line.Parse(Args(args.begin(), separator))) return *code;
   if (separator != args.end()) {
     flags.job.worker_flags.assign(separator + 1, args.end());
   }
-  if (flags.job.mode == "ring" && app.count("--servers") > 0) {
-    return UsageError(app, "--servers: --mode=ring has no servers");
+  if (flags.job.mode == "ring" && line.Has("--servers")) {
+    return line.UsageError("--servers: --mode=ring has no servers");
   }
   for (const Args* passed :
        {&flags.job.worker_flags, &flags.job.server_flags}) {
     if (absl::Status s = CheckFlags(*passed); !s.ok()) {
-      return UsageError(app, std::string(s.message()));
+      return line.UsageError(std::string(s.message()));
     }
   }
   flags.job.ps_binary = flags.binaries.ps;

@@ -2,7 +2,7 @@
 #ifndef PSRING_CLI_LAUNCH_H_
 #define PSRING_CLI_LAUNCH_H_
 
-#include "cli/flags.h"
+#include "lab/host/arguments.h"
 
 namespace psring {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "cli/bench.h"
+#include "cli/command.h"
 #include "cli/compare.h"
 #include "cli/doctor.h"
-#include "cli/flags.h"
 #include "cli/gpu_check.h"
 #include "cli/launch.h"
 #include "cli/predict.h"

@@ -2,7 +2,7 @@
 #ifndef PSRING_CLI_PREDICT_H_
 #define PSRING_CLI_PREDICT_H_
 
-#include "cli/flags.h"
+#include "lab/host/arguments.h"
 
 namespace psring {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -12,6 +13,7 @@ namespace psring {
 namespace {
 
 constexpr int kMostHosts = 4096;
+constexpr int kMostMadeHosts = 64;  // by --check
 
 constexpr char kExample[] =
     "--hosts counts the hosts with a worker; hosts that servers have to "
@@ -25,11 +27,6 @@ constexpr char kExample[] =
     "  psring predict --parameters=25557032 --compute=180ms,185ms,240ms "
     "--link=100gbit\n"
     "  psring predict --check --hosts=2,4,6 --links=100mbit,1gbit   (root)";
-
-absl::Status OfFlag(const char* flag, const absl::Status& status) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": ", std::string(status.message())));
-}
 
 // Positive durations, such as 12ms.
 absl::StatusOr<std::vector<double>> ParseTimes(const char* flag,
@@ -49,156 +46,176 @@ absl::StatusOr<std::vector<double>> ParseTimes(const char* flag,
 }
 
 // Flags that mean something only with, or only without, another.
-absl::Status CheckTogether(const CLI::App& app, const PredictFlags& flags) {
+absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
   for (const char* flag : {"--links", "--sizes", "--iterations"}) {
-    if (flags.check || app.count(flag) == 0) continue;
+    if (flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, " needs --check"));
   }
   for (const char* flag :
        {"--link", "--from", "--model", "--compute", "--parameters", "--json"}) {
-    if (!flags.check || app.count(flag) == 0) continue;
+    if (!flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " has no effect with --check"));
   }
-  if (app.count("--compute") > 0 && app.count("--parameters") == 0 &&
-      flags.from.empty()) {
+  if (line.Has("--compute") && !line.Has("--parameters") &&
+      flags.options.from.empty()) {
     return absl::InvalidArgumentError(
         "--compute says how long a model computes; say its --parameters too");
   }
   return absl::OkStatus();
 }
 
-absl::Status PlanHardware(const CLI::App& app, const PredictFlags& flags,
-                          PredictPlan* plan) {
+absl::Status PlanHardware(const CommandLine& line, const PredictFlags& flags,
+                          PredictOptions* options) {
   const auto rate = ParseRate(flags.link);
   if (!rate.ok()) return OfFlag("--link", rate.status());
-  plan->hardware.link_bytes_per_s = *rate / 8;
-  plan->link_given = app.count("--link") > 0;
+  options->hardware.link_bytes_per_s = *rate / 8;
+  options->link_given = line.Has("--link");
   const auto latency = ParseTimes("--latency", flags.latency);
   if (!latency.ok()) return latency.status();
-  plan->hardware.latency_s = latency->front();
+  options->hardware.latency_s = latency->front();
   const auto message = ParseTimes("--message", flags.message);
   if (!message.ok()) return message.status();
-  plan->hardware.message_s = message->front();
-  plan->hardware.shards = flags.shard_threads;
+  options->hardware.message_s = message->front();
   if (!flags.update.empty()) {
     const auto update = ParseSize(flags.update);
     if (!update.ok()) return OfFlag("--update", update.status());
-    plan->update_bytes_per_s = static_cast<double>(*update);
+    options->update_bytes_per_s = static_cast<double>(*update);
   }
   return absl::OkStatus();
 }
 
-absl::Status PlanCheck(const PredictFlags& flags, PredictPlan* plan) {
+absl::Status PlanScales(const CommandLine& line, const PredictFlags& flags,
+                        PredictOptions* options) {
+  const std::string hosts =
+      flags.check && !line.Has("--hosts") ? "2,4,6" : flags.hosts;
+  auto numbers = ParseNumbers(hosts, 2, kMostHosts);
+  if (!numbers.ok()) return OfFlag("--hosts", numbers.status());
+  options->hosts = *std::move(numbers);
+  std::sort(options->hosts.begin(), options->hosts.end());
+  const std::string servers =
+      flags.check && flags.servers == "auto" ? "1,2,4" : flags.servers;
+  if (servers == "auto") return absl::OkStatus();
+  auto given = ParseNumbers(servers, 1, kMostHosts);
+  if (!given.ok()) return OfFlag("--servers", given.status());
+  options->servers = *std::move(given);
+  std::sort(options->servers.begin(), options->servers.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PredictionCheckOptions> PlanCheck(
+    const PredictFlags& flags, const PredictOptions& predict) {
+  PredictionCheckOptions options = flags.check_options;
   for (absl::string_view link : absl::StrSplit(flags.links, ',')) {
     const auto rate = ParseRate(link);
     if (!rate.ok()) return OfFlag("--links", rate.status());
-    plan->links.push_back(*rate);
+    options.links.push_back(*rate);
   }
   auto sizes = ParseSizes(flags.sizes);
   if (!sizes.ok()) return OfFlag("--sizes", sizes.status());
-  plan->sizes = *std::move(sizes);
-  if (flags.check && std::find(plan->hosts.begin(), plan->hosts.end(), 2) ==
-                         plan->hosts.end()) {
+  options.sizes = *std::move(sizes);
+  options.hosts = predict.hosts;
+  options.servers = predict.servers;
+  if (!absl::c_linear_search(options.hosts, 2)) {
     return absl::InvalidArgumentError(
         "--hosts: --check calibrates on 2 hosts, which must be among them");
   }
-  if (flags.check && plan->hosts.back() > 64) {
-    return absl::InvalidArgumentError(
-        "--hosts: --check makes the hosts, at most 64");
+  if (options.hosts.back() > kMostMadeHosts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--hosts: --check makes the hosts, at most ", kMostMadeHosts));
   }
-  return absl::OkStatus();
+  options.out = flags.out;
+  options.binaries = flags.binaries;
+  return options;
 }
 
 }  // namespace
 
-void AddPredictFlags(CLI::App& app, PredictFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->capture_default_str();
-  };
-  add("--hosts", flags.hosts, "Numbers of hosts with a worker, up to 4096");
-  add("--link", flags.link, "Rate of each host's link in each direction");
-  add("--latency", flags.latency,
-      "Time from a small message's send to its receipt");
-  add("--servers", flags.servers,
-      "Numbers of servers on hosts of their own; auto: 1, 2, 4, ...");
-  add("--from", flags.from,
-      "File to start from: report.json of psring compare (model, compute "
-      "times) or bench.json of psring bench --hosts (link)");
-  add("--model", flags.model, "Model to measure; see psring worker --help");
-  add("--batch-size", flags.batch_size, "Samples a step, per worker")
-      ->check(CLI::Range(1, 1 << 20));
-  add("--threads", flags.threads,
-      "Compute threads of the measured worker; 0: all cores")
-      ->check(CLI::Range(0, 1024));
-  add("--measure", flags.measure, "How long to measure a worker");
-  add("--parameters", flags.parameters,
-      "Number of the model's parameters, in place of measuring it")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  add("--bucket-mb", flags.bucket_mb,
-      "Size of the buckets in which gradients leave, in MiB")
-      ->check(CLI::Range(0.001, 100000.0));
-  add("--compute", flags.compute,
+void AddPredictFlags(CommandLine& line, PredictFlags& flags) {
+  line.Add("--hosts", flags.hosts,
+           "Numbers of hosts with a worker, up to 4096");
+  line.Add("--link", flags.link, "Rate of each host's link in each direction");
+  line.Add("--latency", flags.latency,
+           "Time from a small message's send to its receipt");
+  line.Add("--servers", flags.servers,
+           "Numbers of servers on hosts of their own; auto: 1, 2, 4, ...");
+  line.Add("--from", flags.options.from,
+           "File to start from: report.json of psring compare (model, compute "
+           "times) or bench.json of psring bench --hosts (link)");
+  line.Add("--model", flags.options.measurement.model,
+           "Model to measure; see psring worker --help");
+  line.Add("--batch-size", flags.options.measurement.batch_size,
+           "Samples a step, per worker")
+      .Range(1, 1 << 20);
+  line.Add("--threads", flags.options.measurement.threads,
+           "Compute threads of the measured worker; 0: all cores")
+      .Range(0, 1024);
+  line.Add("--measure", flags.measure, "How long to measure a worker");
+  line.Add("--parameters", flags.options.parameters,
+           "Number of the model's parameters, in place of measuring it")
+      .Range(int64_t{1}, int64_t{1} << 40);
+  line.Add("--bucket-mb", flags.bucket_mb,
+           "Size of the buckets in which gradients leave, in MiB")
+      .Range(0.001, 100000.0);
+  line.Add(
+      "--compute", flags.compute,
       "Time of a step's forward and backward pass; of several measured ones, "
       "each step of each worker draws one");
-  add("--forward-share", flags.forward_share,
-      "Share of that time before the first gradients")
-      ->check(CLI::Range(0.0, 1.0));
-  add("--update", flags.update,
+  line.Add("--forward-share", flags.options.forward_share,
+           "Share of that time before the first gradients")
+      .Range(0.0, 1.0);
+  line.Add(
+      "--update", flags.update,
       "Bytes of gradients that a thread sums and applies in a second, such as "
       "4GB");
-  add("--message", flags.message, "Time that a thread works on each message");
-  add("--shard-threads", flags.shard_threads, "Threads of a server")
-      ->check(CLI::Range(1, 64));
-  add("--steps", flags.steps, "Steps to simulate where workers differ")
-      ->check(CLI::Range(1, 1000));
-  add("--seed", flags.seed, "Seed of the simulation's draws");
-  add("--json", flags.json, "File for every prediction");
-  add("--out", flags.out,
-      "Folder for predict.html; with --check, predict-check.json");
-  app.add_flag(
-      "--check", flags.check,
-      "Makes hosts of network namespaces, measures exchanges on them, and "
-      "prints predictions beside them; only the runs on 2 hosts "
-      "calibrate (needs root)");
-  add("--links", flags.links, "With --check: rates of the hosts' links");
-  add("--sizes", flags.sizes, "With --check: sizes of the gradients");
-  add("--iterations", flags.iterations,
-      "With --check: iterations at each point")
-      ->check(CLI::Range(int64_t{3}, int64_t{100000}));
-  AddBinaryFlags(app, flags.binaries);
-  app.footer(kExample);
+  line.Add("--message", flags.message,
+           "Time that a thread works on each message");
+  line.Add("--shard-threads", flags.options.hardware.shards,
+           "Threads of a server")
+      .Range(1, 64);
+  line.Add("--steps", flags.options.effort.steps,
+           "Steps to simulate where workers differ")
+      .Range(1, 1000);
+  line.Add("--seed", flags.options.effort.seed,
+           "Seed of the simulation's draws");
+  line.Add("--json", flags.json, "File for every prediction");
+  line.Add("--out", flags.out,
+           "Folder for predict.html; with --check, predict-check.json");
+  line.Add("--check", flags.check,
+           "Makes hosts of network namespaces, measures exchanges on them, and "
+           "prints predictions beside them; only the runs on 2 hosts "
+           "calibrate (needs root)");
+  line.Add("--links", flags.links, "With --check: rates of the hosts' links");
+  line.Add("--sizes", flags.sizes, "With --check: sizes of the gradients");
+  line.Add("--iterations", flags.check_options.iterations,
+           "With --check: iterations at each point")
+      .Range(3, 100000);
+  AddBinaryFlags(line, flags.binaries);
+  line.Footer(kExample);
 }
 
-absl::StatusOr<PredictPlan> PlanPredict(const CLI::App& app,
+absl::StatusOr<PredictPlan> PlanPredict(const CommandLine& line,
                                         const PredictFlags& flags) {
-  if (absl::Status s = CheckTogether(app, flags); !s.ok()) return s;
+  if (absl::Status s = CheckTogether(line, flags); !s.ok()) return s;
   PredictPlan plan;
-  const std::string hosts =
-      flags.check && app.count("--hosts") == 0 ? "2,4,6" : flags.hosts;
-  auto numbers = ParseNumbers(hosts, 2, kMostHosts);
-  if (!numbers.ok()) return OfFlag("--hosts", numbers.status());
-  plan.hosts = *std::move(numbers);
-  std::sort(plan.hosts.begin(), plan.hosts.end());
-  const std::string servers =
-      flags.check && flags.servers == "auto" ? "1,2,4" : flags.servers;
-  if (servers != "auto") {
-    auto given = ParseNumbers(servers, 1, kMostHosts);
-    if (!given.ok()) return OfFlag("--servers", given.status());
-    plan.servers = *std::move(given);
-    std::sort(plan.servers.begin(), plan.servers.end());
-  }
+  PredictOptions& options = plan.options;
+  options = flags.options;
+  if (absl::Status s = PlanScales(line, flags, &options); !s.ok()) return s;
   if (!flags.compute.empty()) {
     auto times = ParseTimes("--compute", flags.compute);
     if (!times.ok()) return times.status();
-    plan.compute_s = *std::move(times);
+    options.compute_s = *std::move(times);
   }
   const auto measure = ParseTimes("--measure", flags.measure);
   if (!measure.ok()) return measure.status();
-  plan.measure_s = measure->front();
-  plan.effort = {.steps = flags.steps, .seed = flags.seed};
-  if (absl::Status s = PlanHardware(app, flags, &plan); !s.ok()) return s;
-  if (absl::Status s = PlanCheck(flags, &plan); !s.ok()) return s;
+  options.measurement.budget = absl::Seconds(measure->front());
+  options.measurement.worker_binary = flags.binaries.worker;
+  options.bucket_bytes = flags.bucket_mb * (1 << 20);
+  if (absl::Status s = PlanHardware(line, flags, &options); !s.ok()) return s;
+  if (!flags.check) return plan;
+  auto check = PlanCheck(flags, options);
+  if (!check.ok()) return check.status();
+  plan.check = *std::move(check);
   return plan;
 }
 

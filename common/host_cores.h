@@ -1,15 +1,20 @@
-// How many cores this host has, and how many of them a part of it may take.
+// How many cores of this host a process may use, and how many of them a part of
+// it may take.
 #ifndef PSRING_COMMON_HOST_CORES_H_
 #define PSRING_COMMON_HOST_CORES_H_
 
+#include <sched.h>
+
 #include <algorithm>
-#include <thread>
 
 namespace psring {
 
-// At least 1.
+// The cores that this process may run on (its affinity, which containers and
+// taskset set): at least 1.
 inline int HostCores() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
 }
 
 // Threads of a sum, where `sharers` processes of this host make one at a time:

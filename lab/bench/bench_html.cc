@@ -1,5 +1,6 @@
 #include "lab/bench/bench_html.h"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

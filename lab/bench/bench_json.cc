@@ -1,5 +1,7 @@
 #include "lab/bench/bench_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "lab/host/statistics.h"
 #include "lab/page/report_parts.h"
 
@@ -101,6 +103,10 @@ json ToJson(const BenchResults& results) {
       {"points", ListJson(results.points, PointJson)},
       {"trainings", ListJson(results.trainings, TrainingJson)},
   };
+}
+
+std::string RenderBenchJson(const BenchResults& results) {
+  return DumpJson(ToJson(results), 1) + "\n";
 }
 
 }  // namespace psring

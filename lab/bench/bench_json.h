@@ -2,7 +2,8 @@
 #ifndef PSRING_LAB_BENCH_BENCH_JSON_H_
 #define PSRING_LAB_BENCH_BENCH_JSON_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "lab/bench/results.h"
 
@@ -10,6 +11,9 @@ namespace psring {
 
 // Every raw time with what follows from them.
 nlohmann::json ToJson(const BenchResults& results);
+
+// The same as text.
+std::string RenderBenchJson(const BenchResults& results);
 
 }  // namespace psring
 

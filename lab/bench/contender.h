@@ -29,10 +29,10 @@ struct Shape {
 };
 
 struct Samples {
-  // Of each iteration.
+  // One for each iteration.
   std::vector<double> seconds;      // the slowest rank's
   std::vector<double> cpu_seconds;  // of all ranks
-  double server_cpu_seconds = 0;    // of all iterations and servers
+  double server_cpu_seconds = 0;    // in all iterations, of all servers
   int64_t server_peak_bytes = 0;    // of the server that held most; 0: none
 };
 
@@ -45,11 +45,12 @@ struct Stage {
   std::string worker_binary;
   std::string rank_binary;
   std::string optimizer = "sgd";  // the servers'
-  // Of a whole run, and of one step in it.
+  // For a whole run, and for one step in it.
   absl::Duration timeout = absl::Minutes(20);
   absl::Duration step_timeout = absl::Minutes(2);
 
-  // Of that worker's or rank's host; nothing on this one.
+  // What goes before the command line of that worker or rank to run it on its
+  // host; nothing on this one.
   std::vector<std::string> WorkerPrefix(int rank) const;
 };
 
@@ -78,7 +79,7 @@ absl::Status RunToEnd(const Stage& stage,
                       const std::function<absl::Status(Supervisor&)>& start,
                       const OnLine& on_line = nullptr);
 
-// From the files of ranks 0 to `ranks` - 1. DATA_LOSS names the file that is
+// Reads the files of ranks 0 to `ranks` - 1. DATA_LOSS names the file that is
 // missing, damaged or has not `iterations` times.
 absl::StatusOr<Samples> ReadSamples(const std::string& directory, int ranks,
                                     int64_t iterations);

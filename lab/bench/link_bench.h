@@ -11,8 +11,8 @@
 
 namespace psring {
 
-// From each rank to the next and from the last to the first, one after the
-// other, at least `windows` windows each; see lab/bench/link.h.
+// Measures the links from each rank to the next and from the last to the first,
+// one after the other, at least `windows` windows each; see lab/bench/link.h.
 absl::StatusOr<std::vector<Link>> RunLinks(const Stage& stage, int ranks,
                                            int64_t windows);
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/host_cores.h"
 #include "lab/host/hosts.h"
-#include "lab/host/machine.h"
 #include "lab/predict/predict_step.h"
 
 namespace psring {
@@ -12,7 +12,7 @@ Hardware HardwareOfHosts(double link_bits_per_s) {
   Hardware hardware;
   hardware.link_bytes_per_s = link_bits_per_s / 8;
   hardware.burst_s = Hosts::kBurstSeconds;
-  hardware.shards = std::min(NumCores(), 4);  // as a server's default is
+  hardware.shards = std::min(HostCores(), 4);  // as a server's default is
   return hardware;
 }
 

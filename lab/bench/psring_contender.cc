@@ -22,7 +22,7 @@ pid_t BehindPrefix(pid_t pid) {
   return children >> child ? child : pid;
 }
 
-// That all threads of a process have computed until now; 0 once it has gone.
+// How long all threads of a process have computed; 0 once it has ended.
 double CpuSecondsOf(pid_t pid) {
   clockid_t clock;
   timespec time = {};

@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(
   return MakeAllReduce(job, flags.num_elements());
 }
 
-// For whoever looks at the servers' clocks from outside.
+// Tells whoever reads the servers' clocks from outside.
 void Announce(RankJob& job, const char* what) {
   if (job.rank() != 0) return;
   std::puts(what);
@@ -94,7 +94,7 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job,
     status = (*operation)->Run();
     if (timed) stopwatch.Stop();
     if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
-    // Nobody verifies while another, for want of a core, is still at it.
+    // Nobody verifies while another one still lacks a core to finish.
     if (status.ok()) status = job.exchange().Synchronise(job.Deadline());
     if (status.ok()) status = (*operation)->Verify(i);
     if (!status.ok()) return status;

@@ -71,7 +71,7 @@ double AlgorithmBandwidth(const SweepPoint& point,
                           const Measurement& measurement);
 double BusBandwidth(const SweepPoint& point, const Measurement& measurement);
 double TimesLimit(const SweepPoint& point, const Measurement& measurement);
-// Of all processes, per GB (1e9 bytes) that the ranks handed in.
+// CPU time of all processes per GB (1e9 bytes) that the ranks handed in.
 double CpuSecondsPerGb(const SweepPoint& point, const Measurement& measurement);
 // Predicted over psring's median, less 1.
 double PredictionError(const SweepPoint& point);

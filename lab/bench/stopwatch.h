@@ -9,10 +9,10 @@
 
 namespace psring {
 
-// Of the clock that all processes of this machine share.
+// The time of the clock that all processes of this machine share.
 double MonotonicSeconds();
 
-// That all threads of this process have computed.
+// How long all threads of this process have computed.
 double ProcessCpuSeconds();
 
 // Collects times. One thread's own.
@@ -22,7 +22,7 @@ class Stopwatch {
   void Start(double start);
   void Stop();
 
-  // As a file of its own, DIRECTORY/rank-RANK.json:
+  // Writes a file of its own, DIRECTORY/rank-RANK.json:
   //   {"rank": 0, "seconds": [one per Start], "cpu_seconds": [likewise]}
   absl::Status Write(const std::string& directory, int rank) const;
 

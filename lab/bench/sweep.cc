@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_cores.h"
 #include "lab/bench/limits.h"
 #include "lab/bench/predicted.h"
-#include "lab/host/machine.h"
 #include "lab/host/statistics.h"
 #include "lab/host/units.h"
 
@@ -60,7 +60,7 @@ class Sweep {
       for (size_t i = 0; i < samples->seconds.size(); ++i) {
         point->copy_seconds.push_back(CopySeconds(samples->seconds[i],
                                                   samples->cpu_seconds[i],
-                                                  point->ranks, NumCores()));
+                                                  point->ranks, HostCores()));
       }
     }
     if (absl::Status s = RunContender(*psring_, shape, point); !s.ok()) {

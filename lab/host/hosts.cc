@@ -18,7 +18,7 @@
 namespace psring {
 namespace {
 
-// Of tbf: what may go out at once, and how long a packet may wait for its turn
+// For tbf: what may go out at once, and how long a packet may wait for its turn
 // before it is dropped. The burst is a head start on the rate, so it is short;
 // at 1 Gbit/s it still takes a packet of 64 KiB, which need not be cut then.
 constexpr int64_t kLeastBurstBytes = 4096;

@@ -32,10 +32,11 @@ class Hosts {
 
   int count() const { return static_cast<int>(holders_.size()); }
 
-  // That an idle link is ahead of its rate.
+  // How far an idle link is ahead of its rate.
   static constexpr double kBurstSeconds = 0.55e-3;
 
-  // Of a link's rate, what a TCP stream's bytes get: 1448 in a frame of 1514.
+  // The part of a link's rate that a TCP stream's bytes get: 1448 in a frame of
+  // 1514.
   static constexpr double kPayloadShare = 1448.0 / 1514;
 
   static std::string AddressOf(int host);

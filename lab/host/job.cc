@@ -7,8 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_cores.h"
 #include "lab/host/arguments.h"
-#include "lab/host/machine.h"
 #include "lab/host/temp_dir.h"
 
 namespace psring {
@@ -64,7 +64,7 @@ Command WorkerCommand(const Job& job, int rank, int coordinator_port) {
   if (job.threads_per_worker >= 0 && !HasFlag(job.worker_flags, "--threads")) {
     const int threads = job.threads_per_worker > 0
                             ? job.threads_per_worker
-                            : std::max(1, NumCores() / job.workers);
+                            : std::max(1, HostCores() / job.workers);
     command.argv.push_back(absl::StrCat("--threads=", threads));
   }
   command.argv.insert(command.argv.end(), job.worker_flags.begin(),

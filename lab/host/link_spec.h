@@ -21,7 +21,7 @@ struct LinkSpec {
   int worker = -1;  // -1: every host
   double bits_per_s = kFastBitsPerS;
 
-  // Of the hosts of so many workers, by rank, then of the servers.
+  // The rates of the hosts of so many workers, by rank, then of the servers.
   std::vector<double> RatesOf(int workers, int servers) const;
 };
 

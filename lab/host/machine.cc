@@ -1,15 +1,14 @@
 #include "lab/host/machine.h"
 
-#include <sched.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/host_cores.h"
 
 namespace psring {
 namespace {
@@ -39,14 +38,8 @@ std::string System() {
 
 }  // namespace
 
-int NumCores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 Machine DescribeMachine() {
-  return {NumCores(), CpuName(), MemoryBytes(), System()};
+  return {HostCores(), CpuName(), MemoryBytes(), System()};
 }
 
 }  // namespace psring

@@ -7,11 +7,8 @@
 
 namespace psring {
 
-// That this process may run on, at least 1.
-int NumCores();
-
 struct Machine {
-  int cores = 1;
+  int cores = 1;    // that this process may run on
   std::string cpu;  // its model's name
   int64_t memory_bytes = 0;
   std::string system;  // "Linux 6.1.0, x86_64"

@@ -1,4 +1,4 @@
-// Of the times that a benchmark took.
+// Statistics of the times that a benchmark took.
 #ifndef PSRING_LAB_HOST_STATISTICS_H_
 #define PSRING_LAB_HOST_STATISTICS_H_
 

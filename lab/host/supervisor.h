@@ -20,12 +20,12 @@
 namespace psring {
 
 struct SupervisorOptions {
-  // After the first failure: how long the others have to notice by themselves,
+  // After the first failure: how long the others have to notice it,
   // before SIGTERM. Heartbeats tell them within 10 s.
   absl::Duration settle = absl::Seconds(15);
-  // From SIGTERM to SIGKILL.
+  // The time from SIGTERM to SIGKILL.
   absl::Duration terminate_grace = absl::Seconds(5);
-  // From the SIGINT that a cancellation sends to SIGKILL.
+  // The time from the SIGINT that a cancellation sends to SIGKILL.
   absl::Duration interrupt_grace = absl::Seconds(10);
   // How many last lines of a process are kept for its failure.
   size_t tail_lines = 20;
@@ -68,7 +68,7 @@ class Supervisor {
   void SignalAll(int signal);
 
   bool AllEnded() const;
-  // Of the process of that name; 0 when there is none.
+  // The id of the process of that name; 0 without such a process.
   pid_t PidOf(const std::string& name) const;
   const std::optional<Failure>& first_failure() const { return failure_; }
 

@@ -38,7 +38,8 @@ std::optional<double> ParseWithUnit(absl::string_view text,
   return {};
 }
 
-// With three digits, in the largest unit that leaves it at 1 or more.
+// The number with three digits, in the largest unit that leaves it at 1 or
+// more.
 template <size_t N>
 std::string Format(double value, const Unit (&units)[N]) {
   const Unit* unit = &units[0];

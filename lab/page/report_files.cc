@@ -64,4 +64,9 @@ absl::Status WriteReportFile(const std::string& directory,
   return folder.ok() ? folder->Sync() : folder.status();
 }
 
+std::string ReportPath(const std::string& directory, const std::string& name) {
+  return (std::filesystem::absolute(directory).lexically_normal() / name)
+      .string();
+}
+
 }  // namespace psring

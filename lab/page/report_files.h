@@ -23,6 +23,9 @@ absl::Status CheckReportPath(const std::string& directory,
 absl::Status WriteReportFile(const std::string& directory,
                              const std::string& name, absl::string_view text);
 
+// The file's absolute path, for people.
+std::string ReportPath(const std::string& directory, const std::string& name);
+
 }  // namespace psring
 
 #endif  // PSRING_LAB_PAGE_REPORT_FILES_H_

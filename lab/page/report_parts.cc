@@ -1,5 +1,7 @@
 #include "lab/page/report_parts.h"
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "lab/page/chart_js.h"

@@ -2,7 +2,7 @@
 #ifndef PSRING_LAB_PAGE_REPORT_PARTS_H_
 #define PSRING_LAB_PAGE_REPORT_PARTS_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/strings/string_view.h"

@@ -18,8 +18,9 @@ double PsSeconds(const Hardware& hardware, double bytes, int workers,
 // A server on every worker's host: the ring's bytes in 2 hops.
 double ColocatedPsSeconds(const Hardware& hardware, double bytes, int workers);
 
-// Of n workers' hosts with a server each and k hosts with nothing but one, the
-// part of the model that all n hold in the best split, and its time: each of
+// With n workers' hosts that have a server each and k hosts that have nothing
+// but a server: the part of the model that all n hold in the best split, and
+// its time: each of
 // the n sends and gets M - m + (n-1)m for its m bytes, each of the k gets and
 // sends n bytes for one of its own; the best split makes both equal, 2n(n-1) /
 // (n^2 + kn - 2k) * M/B. With k >= n the n hold nothing (BytePS: Jiang et al.,

@@ -9,16 +9,8 @@ namespace psring {
 namespace {
 
 double Mean(const std::vector<double>& times) {
-  if (times.empty()) return 0;
   return std::accumulate(times.begin(), times.end(), 0.0) /
          static_cast<double>(times.size());
-}
-
-// At least one: 0 where nobody computes.
-std::vector<double> Sorted(std::vector<double> times) {
-  if (times.empty()) times.push_back(0);
-  std::sort(times.begin(), times.end());
-  return times;
 }
 
 double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
@@ -56,20 +48,25 @@ std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
 
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random) {
-  const auto& own = workload.worker_compute_s;
-  const std::vector<double> common = Sorted(workload.compute_s);
+  std::vector<std::vector<double>> sorted = workload.compute_s;
+  if (sorted.empty()) sorted = {{0.0}};
+  for (std::vector<double>& times : sorted) {
+    std::sort(times.begin(), times.end());
+  }
   std::vector<double> drawn;
   for (int w = 0; w < workers; ++w) {
-    drawn.push_back(Draw(own.empty() ? common : Sorted(own[w]), random));
+    drawn.push_back(Draw(sorted.size() == 1 ? sorted[0] : sorted[w], random));
   }
   return drawn;
 }
 
 double MeanCompute(const Workload& workload) {
-  if (workload.worker_compute_s.empty()) return Mean(workload.compute_s);
+  if (workload.compute_s.empty()) return 0;
   double sum = 0;
-  for (const auto& times : workload.worker_compute_s) sum += Mean(times);
-  return sum / static_cast<double>(workload.worker_compute_s.size());
+  for (const std::vector<double>& times : workload.compute_s) {
+    sum += Mean(times);
+  }
+  return sum / static_cast<double>(workload.compute_s.size());
 }
 
 }  // namespace psring

@@ -14,16 +14,18 @@ namespace psring {
 // the rest.
 std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
 
-// From the step's start, of each bucket in the order in which they leave, by a
-// worker that computes for `compute_s`. The last is ready at compute_s.
+// When each bucket of a worker that computes for `compute_s` is ready, counted
+// from the step's start, in the order in which they leave; the last at
+// compute_s.
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
 
-// Of every worker, drawn from its own distribution or the common one: between
-// two measured values all are equally likely. The same for the same state of
-// `random`.
+// Draws a time for every worker, from its own distribution or the shared one:
+// between two measured values all are equally likely. Returns the same for the
+// same state of `random`.
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random);
 
+// The mean over all workers; 0 where they compute nothing.
 double MeanCompute(const Workload& workload);
 
 }  // namespace psring

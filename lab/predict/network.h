@@ -41,7 +41,7 @@ struct Message {
   double bytes = 0;
   int fan_out = 1;  // 0: to its own host, over no link
   int fan_in = 1;
-  // The owner's: what it is.
+  // What it is, for its owner.
   int kind = 0;
   int a = 0;
   int b = 0;
@@ -76,7 +76,7 @@ class Network {
   // `what` comes back at that time.
   void SetTimer(double at, const Message& what);
 
-  // Until nothing is left to happen.
+  // Runs until nothing is left to happen.
   void Run();
 
  private:

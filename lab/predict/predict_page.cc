@@ -1,5 +1,7 @@
 #include "lab/predict/predict_page.h"
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_replace.h"
 #include "lab/page/chart_js.h"
 #include "lab/page/chart_tools.h"
@@ -77,8 +79,6 @@ Terms SetupTerms(const PredictStudy& study) {
   return terms;
 }
 
-}  // namespace
-
 json ToJson(const PredictStudy& study) {
   json scales = json::array();
   for (const ScalePredictions& scale : study.scales) {
@@ -91,12 +91,18 @@ json ToJson(const PredictStudy& study) {
       {"model", study.model},
       {"parameters", NumElements(study.workload)},
       {"buckets", study.workload.buckets},
-      {"compute_s", study.workload.compute_s},
+      {"compute_s", study.workload.compute_s.front()},
       {"forward_share", study.workload.forward_share},
       {"hardware", HardwareJson(study.hardware)},
       {"verdicts", PredictVerdicts(study)},
       {"scales", std::move(scales)},
   };
+}
+
+}  // namespace
+
+std::string RenderPredictJson(const PredictStudy& study) {
+  return DumpJson(ToJson(study), 1) + "\n";
 }
 
 std::string RenderPredictHtml(const PredictStudy& study) {

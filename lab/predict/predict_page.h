@@ -2,14 +2,14 @@
 #ifndef PSRING_LAB_PREDICT_PREDICT_PAGE_H_
 #define PSRING_LAB_PREDICT_PREDICT_PAGE_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "lab/predict/predict_study.h"
 
 namespace psring {
 
-nlohmann::json ToJson(const PredictStudy& study);
+// Every prediction, as JSON.
+std::string RenderPredictJson(const PredictStudy& study);
 
 // One file that needs no other and no network. All that comes from the user or
 // from files is escaped.

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/host_cores.h"
 #include "lab/host/job.h"
-#include "lab/host/machine.h"
 #include "lab/host/supervisor.h"
 #include "lab/host/temp_dir.h"
 
@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLeastReports = 4;
-// Until a worker has made so many.
+// How long a worker may take to make so many.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 
 // A field of a file, or DATA_LOSS with its place.
@@ -32,7 +32,7 @@ class Field {
   absl::Status status() const { return absl::DataLossError(problem_); }
   size_t size() const { return value_->size(); }
 
-  // Of a missing field: missing.
+  // A field of a missing field is missing.
   Field operator[](const char* key) const {
     if (!ok()) return *this;
     return value_->is_object() && value_->contains(key)
@@ -77,24 +77,24 @@ class Field {
   const json* value_;
 };
 
-// A mode's times between reports, and its mean step.
-struct ModeSteps {
+// A run's times between reports, and its mean step.
+struct RunSteps {
   double mean = 0;
   double parameters = 0;
   std::vector<StepSample> steps;
 };
 
-absl::StatusOr<ModeSteps> ReadMode(const Field& mode) {
-  ModeSteps read;
-  const auto seconds = mode["seconds"].Positive();
+absl::StatusOr<RunSteps> ReadRun(const Field& run) {
+  RunSteps read;
+  const auto seconds = run["seconds"].Positive();
   if (!seconds.ok()) return seconds.status();
-  const auto num_steps = mode["num_steps"].Positive();
+  const auto num_steps = run["num_steps"].Positive();
   if (!num_steps.ok()) return num_steps.status();
-  const auto parameters = mode["num_parameters"].Positive();
+  const auto parameters = run["num_parameters"].Positive();
   if (!parameters.ok()) return parameters.status();
   read.mean = *seconds / *num_steps;
   read.parameters = *parameters;
-  const Field steps = mode["steps"];
+  const Field steps = run["steps"];
   if (!steps.ok()) return steps.status();
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto step = steps[i]["step"].Positive();
@@ -115,7 +115,7 @@ bool HasFault(const json& run) {
   return on("slow") || on("link");
 }
 
-// Of all workers; empty where the run does not tell.
+// The times of all workers; empty where the run does not tell.
 std::vector<double> BusyTimes(const json& run) {
   std::vector<double> times;
   for (const json& worker : run.value("step_seconds", json::object())) {
@@ -134,15 +134,15 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
   double fastest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < runs.size(); ++i) {
     if (HasFault(root["runs"][i])) continue;
-    const auto mode = ReadMode(runs[i]);
-    if (!mode.ok()) return mode.status();
-    if (mode->mean >= fastest) continue;
-    fastest = mode->mean;
-    source.parameters = static_cast<int64_t>(mode->parameters);
+    const auto run = ReadRun(runs[i]);
+    if (!run.ok()) return run.status();
+    if (run->mean >= fastest) continue;
+    fastest = run->mean;
+    source.parameters = static_cast<int64_t>(run->parameters);
     source.compute_s = BusyTimes(root["runs"][i]);
     source.with_exchange = source.compute_s.empty();
-    if (source.with_exchange) source.compute_s = StepSeconds(mode->steps);
-    if (source.compute_s.empty()) source.compute_s = {mode->mean};
+    if (source.with_exchange) source.compute_s = StepSeconds(run->steps);
+    if (source.compute_s.empty()) source.compute_s = {run->mean};
   }
   if (source.compute_s.empty()) {
     return absl::FailedPreconditionError(
@@ -168,12 +168,12 @@ absl::StatusOr<PredictSource> ReadBench(const Field& file) {
   return source;
 }
 
-// As if it trained for good: whoever measures ends it.
+// Trains without end: whoever measures stops it.
 Job JobOf(const WorkerMeasurement& wanted, const std::string& directory) {
   Job job;
   job.mode = "ring";
   job.workers = 1;
-  job.threads_per_worker = wanted.threads > 0 ? wanted.threads : NumCores();
+  job.threads_per_worker = wanted.threads > 0 ? wanted.threads : HostCores();
   job.worker_binary = wanted.worker_binary;
   job.metrics_dir = directory;
   job.worker_flags = {absl::StrCat("--model=", wanted.model),

@@ -29,11 +29,11 @@ struct PredictSource {
 // DATA_LOSS, which names the file and the field that is missing or wrong.
 absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 
-// One worker by itself on this host, for `budget` of training and at least four
-// reports.
+// Measures a single worker on this host, for `budget` of training and at least
+// four reports.
 struct WorkerMeasurement {
   std::string worker_binary;
-  std::string model;
+  std::string model = "lenet";
   int batch_size = 64;
   int threads = 0;  // 0: all cores
   absl::Duration budget = absl::Seconds(5);

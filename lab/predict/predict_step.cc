@@ -15,8 +15,8 @@ namespace psring {
 namespace {
 
 constexpr int kClasses = 8;
-// Of workers with servers.
-constexpr int64_t kManyLinks = 256;
+// Between workers and servers.
+constexpr int64_t kManyFlows = 256;
 constexpr int kStepsOfMany = 5;
 
 // `count` hosts in at most `most` runs of near-equal length: bounds.
@@ -47,16 +47,19 @@ std::vector<HostClass> WorkerClasses(std::vector<double> compute, int most) {
   return classes;
 }
 
-// Of a step are drawn: times, where they differ, and how flows share links.
+bool ComputeTimesDiffer(const Workload& workload) {
+  return workload.compute_s.size() > 1 ||
+         (workload.compute_s.size() == 1 && workload.compute_s[0].size() > 1);
+}
+
+// What a step draws: times, where they differ, and how flows share links.
 int NumSteps(const Hardware& hardware, const Workload& workload,
              const Topology& topology, const Effort& effort) {
-  if (!workload.worker_compute_s.empty() || workload.compute_s.size() > 1) {
-    return effort.steps;
-  }
+  if (ComputeTimesDiffer(workload)) return effort.steps;
   if (topology.kind == TopologyKind::kRing || hardware.fair_flows) return 1;
-  // Of many flows no single one decides.
+  // Where flows are many, no single one decides.
   const bool many =
-      int64_t{topology.workers} * topology.num_servers() > kManyLinks;
+      int64_t{topology.workers} * topology.num_servers() > kManyFlows;
   return many ? std::min(effort.steps, kStepsOfMany) : effort.steps;
 }
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "lab/host/machine.h"
+#include "common/host_cores.h"
 #include "lab/host/units.h"
 
 namespace psring {
@@ -60,7 +60,7 @@ ScalePredictions PredictScale(const Hardware& hardware,
   };
   {
     std::vector<std::jthread> others;
-    for (int i = 1; i < NumCores(); ++i) others.emplace_back(predict);
+    for (int i = 1; i < HostCores(); ++i) others.emplace_back(predict);
     predict();
   }
   scale.best = BestOf(scale.all);

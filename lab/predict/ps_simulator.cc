@@ -200,7 +200,7 @@ class PsSimulator : public Network::Owner {
     }
   }
 
-  // Of the shard's host; a worker's pushes have the lanes before.
+  // A lane of the shard's host; a worker's pushes have the lanes before.
   int AnswerLane(int s, int w) const {
     return static_cast<int>(shards_.size() +
                             shards_[s].index * workers_.size() + w);

@@ -28,7 +28,7 @@ double SimulatePs(const Hardware& hardware, const Workload& workload,
                   const std::vector<HostClass>& classes, int pieces_at_once,
                   uint64_t seed);
 
-// Of the model, what the servers on the workers' hosts hold.
+// The part of the model that the servers on the workers' hosts hold.
 double ColocatedShare(const Topology& topology);
 
 // Messages of such a step that are simulated, of `workers` classes of workers

@@ -10,7 +10,7 @@
 namespace psring {
 namespace {
 
-// Of a message: a is its bucket, b the rank where its slice starts, c its hop,
+// In a message a is its bucket, b the rank where its slice starts, c its hop,
 // from 1. A timer with a hop: its receiver is through with that message;
 // without one: a bucket of that rank is ready.
 class RingSimulator : public Network::Owner {
@@ -87,7 +87,7 @@ class RingSimulator : public Network::Owner {
     return segments;
   }
 
-  // Of the rank's comm thread, where it is idle and the next bucket is ready.
+  // Starts the rank's comm thread where it is idle and the next bucket ready.
   void Begin(int index) {
     Rank& rank = ranks_[index];
     if (rank.running || rank.bucket == static_cast<int>(rank.ready.size()) ||

@@ -11,10 +11,11 @@ namespace psring {
 struct Hardware {
   // What a stream of bytes gets through a host's link, in each direction.
   double link_bytes_per_s = 1.25e9;
-  // From the sending of a small message until a thread of the receiver has it.
+  // The time from sending a small message until a thread of the receiver has
+  // it.
   double latency_s = 30e-6;
-  // That a link which was idle is ahead of its rate: the bucket of a shaped
-  // link, as hosts that are namespaces have it. A cable has none.
+  // How far a link that was idle is ahead of its rate: the bucket of a shaped
+  // link, as hosts that are namespaces have it. A cable has 0.
   double burst_s = 0;
   // A thread's work on each message, beside its bytes.
   double message_s = 5e-6;
@@ -36,12 +37,11 @@ struct Workload {
   // Float32 elements of each bucket, in the order in which they leave; the
   // first bucket holds the model's last tensors.
   std::vector<int64_t> buckets = {};
-  // Measured times of a step's forward and backward passes: a distribution. A
-  // single one: all workers take as long. Empty: they compute nothing.
-  std::vector<double> compute_s = {};
-  // A distribution for each worker, where they differ; compute_s is empty then.
-  std::vector<std::vector<double>> worker_compute_s = {};
-  // Of that time, what passes before the first gradients are computed. The
+  // Distributions of a step's forward and backward passes, as measured times:
+  // one for each worker, or a single one that all workers share. Empty: they
+  // compute nothing.
+  std::vector<std::vector<double>> compute_s = {};
+  // The part of that time before the first gradients are computed. The
   // gradients then appear evenly over the rest, element by element.
   double forward_share = 1.0 / 3;
   // false: gradients are summed and nothing is done with them, as bench's
@@ -58,7 +58,7 @@ struct Topology {
   // a server each too.
   int server_hosts = 0;
   bool colocated = false;
-  // Of the model's bytes, what the colocated servers hold where there are both;
+  // The part of the model that the colocated servers hold where there are both;
   // negative: near-equal parts, one a server, as psring cuts it.
   double colocated_share = -1;
 

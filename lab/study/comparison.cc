@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "common/optim/compression.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -28,7 +28,7 @@ std::vector<Variant> GroupBySeed(const AxisValues& values,
       if (SameBut(run.point, point, "")) variant.runs.push_back(run);
     }
     if (variant.runs.empty()) continue;
-    if (variant.label.empty()) variant.label = ValueOf(point, "mode");
+    if (variant.label.empty()) variant.label = ValueOf(point, kWayAxis);
     variants.push_back(std::move(variant));
   }
   return variants;
@@ -59,15 +59,24 @@ bool SumsInTheCanonicalOrder(const Point& point) {
          compress == "int8";
 }
 
+// Servers that take every step of a ring.
+bool ServersSumAsRing(const WaySpec& way) {
+  return way.has_servers() && way.synchronous() && way.plain();
+}
+
+bool IsPlainRing(const WaySpec& way) {
+  return !way.has_servers() && way.plain();
+}
+
 std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
   std::map<std::pair<const Variant*, std::string>, uint32_t> rings;
   std::optional<bool> identical;
   for (const Variant& bsp : variants) {
-    if (ValueOf(bsp.point, "mode") != "ps-bsp") continue;
+    if (!ServersSumAsRing(WayOf(bsp.point))) continue;
     if (!SumsInTheCanonicalOrder(bsp.point)) continue;
     for (const Variant& ring : variants) {
-      if (ValueOf(ring.point, "mode") != "ring") continue;
-      if (!SameBut(bsp.point, ring.point, "mode")) continue;
+      if (!IsPlainRing(WayOf(ring.point))) continue;
+      if (!SameBut(bsp.point, ring.point, kWayAxis)) continue;
       for (const RunResult& a : bsp.runs) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
@@ -162,14 +171,14 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
 }
 
 std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
-  const std::string& mode = ValueOf(variant.point, "mode");
+  const WaySpec way = WayOf(variant.point);
   const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
-  if (!compression.ok() || absl::StrContains(mode, "+")) return std::nullopt;
+  if (!compression.ok() || !way.plain()) return std::nullopt;
   const auto values = static_cast<double>(variant.runs[0].num_parameters);
   const double gradients = values * BytesPerValue(*compression);
   const double bytes = values * sizeof(float);
   const double n = std::stod(ValueOf(variant.point, "workers"));
-  if (mode == "ring") {
+  if (!way.has_servers()) {
     return TrafficFormula{(n - 1) / n * (gradients + bytes), 0};
   }
   const double servers = std::stod(ValueOf(variant.point, "servers"));

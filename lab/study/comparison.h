@@ -34,10 +34,10 @@ bool Meet(const Spread& a, const Spread& b);
 
 struct Comparison {
   AxisValues values;
-  std::vector<Variant> variants;  // as the axes are given, the mode fastest
+  std::vector<Variant> variants;  // as the axes are given, the way fastest
   double target_accuracy = 0;
-  // Whether every ps-bsp ended with the weights (their CRC-32) of the ring of
-  // the same seed; nothing unless there are such pairs.
+  // Whether synchronous servers always ended with the weights (their CRC-32) of
+  // the ring of the same seed; nothing unless there are such pairs.
   std::optional<bool> identical_weights;
 };
 
@@ -53,7 +53,7 @@ std::optional<Spread> SecondsToTarget(const Comparison& comparison,
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
                                     const Variant& variant);
 
-// With how many of its seeds the variant reached the target.
+// The number of its seeds with which the variant reached the target.
 int NumReached(const Comparison& comparison, const Variant& variant);
 
 // Variants that differ in one axis only.
@@ -67,16 +67,18 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis);
 
 // What a process would send in a step if each were a host of its own; nothing
-// where no formula is known. (DESIGN.md's cost model: n workers, S servers;
-// gradients as common/optim/compression.h has them, other bytes float32.)
+// where no formula is known. With n workers, S servers and a model of M bytes
+// whose gradients are G bytes (M, unless they are compressed: see
+// common/optim/compression.h), each rank of a ring sends (n-1)/n * (G + M), a
+// worker of the servers' sends G, a server n/S * M.
 struct TrafficFormula {
   double worker_bytes = 0;
   double server_bytes = 0;  // 0: no servers
 };
 std::optional<TrafficFormula> FormulaOf(const Variant& variant);
 
-// What the predictor says of a variant's step, in the mean over its runs;
-// nothing where it says nothing.
+// What the predictor says about a variant's step, averaged over its runs;
+// nothing where it does not know one of them.
 struct StepPrediction {
   double predicted_s = 0;
   double measured_s = 0;

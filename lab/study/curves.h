@@ -15,11 +15,11 @@ struct BandPoint {
   Spread value;
 };
 
-// Of the evaluations, one point each; cut at the first that some seed lacks.
+// A point for each evaluation, up to the first that some seed lacks.
 std::vector<BandPoint> AccuracyBand(const Variant& variant);
 std::vector<BandPoint> TestLossBand(const Variant& variant);
 
-// Of the training loss, which is noted at other steps for every seed: smoothed
+// The training loss, which every seed notes at other steps: smoothed
 // (the mean with a 50th of all samples to each side), then read off at
 // `num_points` steps that are evenly apart, linearly between samples.
 std::vector<BandPoint> LossBand(const Variant& variant, int num_points);

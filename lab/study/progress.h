@@ -1,4 +1,4 @@
-// Shows how far one mode of a comparison is.
+// Shows how far one run of a comparison is.
 #ifndef PSRING_LAB_STUDY_PROGRESS_H_
 #define PSRING_LAB_STUDY_PROGRESS_H_
 
@@ -19,7 +19,7 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
 // On a terminal a bar that is redrawn in place, otherwise a line per epoch.
 class Progress {
  public:
-  // `columns` of the terminal, or 0 where `out` is none.
+  // `columns` of the terminal, or 0 where `out` is not a terminal.
   Progress(FILE* out, int columns, std::string name)
       : out_(out), columns_(columns), name_(std::move(name)) {}
 
@@ -37,7 +37,7 @@ class Progress {
   std::string bar_;
 };
 
-// Of the terminal that `out` is; 0 when it is none.
+// The width of the terminal that `out` is; 0 where it is not a terminal.
 int TerminalColumns(FILE* out);
 
 }  // namespace psring

@@ -1,22 +1,24 @@
 #include "lab/study/report.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/optim/sync_policy.h"
 #include "lab/page/format.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
 #include "lab/page/report_style.h"
-#include "lab/study/mode_spec.h"
 #include "lab/study/report_charts.h"
 #include "lab/study/report_json.h"
 #include "lab/study/report_template.h"
 #include "lab/study/study_charts.h"
 #include "lab/study/summary.h"
 #include "lab/study/verdict.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -109,13 +111,13 @@ Terms SetupTerms(const StudySetup& setup, const Comparison& comparison) {
   };
 }
 
-Terms ModeTerms(const Comparison& comparison) {
+Terms WayTerms(const Comparison& comparison) {
   Terms terms;
-  const auto modes =
-      ParseModes(absl::StrJoin(comparison.values[AxisIndex("mode")], ","));
-  if (!modes.ok()) return terms;
-  for (const ModeSpec& mode : *modes) {
-    terms.push_back({mode.name, Explain(mode)});
+  const auto ways =
+      ParseWays(absl::StrJoin(comparison.values[AxisIndex(kWayAxis)], ","));
+  if (!ways.ok()) return terms;
+  for (const WaySpec& way : *ways) {
+    terms.push_back({way.name, Explain(way)});
   }
   return terms;
 }
@@ -153,6 +155,8 @@ std::string StepTimesHtml(const Comparison& comparison) {
       HtmlTable(cells), "</div></details>");
 }
 
+bool IsNotSimulated(const SyncPolicy& policy) { return !policy.barrier; }
+
 std::string PredictionHtml(const Comparison& comparison) {
   const Cells cells = PredictionCells(comparison);
   if (cells.size() < 2) return "";
@@ -163,7 +167,9 @@ std::string PredictionHtml(const Comparison& comparison) {
       "synchronous step: it is told how long each worker's steps computed and "
       "the rate of the links, and works out the exchange and who waits. It "
       "does not know that processes of one machine take each other's cores. "
-      "Means over seeds; ssp and async, compression and single slow links are "
+      "Means over seeds; ",
+      NamesOf(IsNotSimulated),
+      ", compression and single slow links are "
       "not simulated.</p>");
 }
 
@@ -194,7 +200,7 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{TRAFFIC}}", HtmlTable(TrafficCells(comparison))},
           {"{{RUNS}}", HtmlTable(RunCells(comparison))},
           {"{{EPOCHS}}", HtmlTable(EpochCells(comparison))},
-          {"{{MODES}}", HtmlTerms(ModeTerms(comparison))},
+          {"{{WAYS}}", HtmlTerms(WayTerms(comparison))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
           {"{{COMMAND}}", EscapeHtml(setup.command)},
           {"{{FLAGS}}", HtmlTable(FlagCells(setup))},

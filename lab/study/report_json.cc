@@ -1,5 +1,6 @@
 #include "lab/study/report_json.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "lab/page/report_parts.h"

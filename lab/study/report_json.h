@@ -44,7 +44,7 @@
 #ifndef PSRING_LAB_STUDY_REPORT_JSON_H_
 #define PSRING_LAB_STUDY_REPORT_JSON_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "lab/study/comparison.h"
 #include "lab/study/study_setup.h"

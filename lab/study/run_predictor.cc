@@ -10,11 +10,12 @@
 #include "lab/predict/compute.h"
 #include "lab/predict/predict_step.h"
 #include "lab/predict/update_rate.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
 
-// With these a step exchanges something else, or at other times.
+// Flags with which a step exchanges something else, or at other times.
 constexpr const char* kChangesTheExchange[] = {
     "--local-steps", "--backup-workers", "--clip-norm",    "--same-host",
     "--bucket-mb",   "--device",         "--ring-backend", "--comm-threads"};
@@ -24,7 +25,7 @@ constexpr int kSteps = 200;
 
 // More than any link: on one host nothing crosses one.
 constexpr double kNoLinkBitsPerS = 1e15;
-// Until a thread that waits for another of its host goes on.
+// How long a thread takes to wake once another one of its host is done.
 constexpr double kWakeSeconds = 5e-6;
 
 // Nothing unless all hosts' links are alike.
@@ -69,14 +70,14 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 }
 
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
-  const std::string& mode = ValueOf(run.point, "mode");
-  if (!exchange_as_by_default_ || (mode != "ps-bsp" && mode != "ring") ||
+  const WaySpec way = WayOf(run.point);
+  if (!exchange_as_by_default_ || !way.plain() || !way.synchronous() ||
       ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;
   topology.workers = std::stoi(ValueOf(run.point, "workers"));
-  if (mode == "ps-bsp") {
+  if (way.has_servers()) {
     topology.kind = TopologyKind::kPs;
     topology.server_hosts = std::stoi(ValueOf(run.point, "servers"));
   }
@@ -86,7 +87,7 @@ std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   hardware->update_bytes_per_s = update_bytes_per_s_;
   Workload workload;
   workload.buckets = CutBuckets(run.num_parameters, kDefaultBucketBytes);
-  workload.worker_compute_s = *std::move(times);
+  workload.compute_s = *std::move(times);
   return PredictStep(*hardware, workload, topology, {.steps = kSteps}).step_s;
 }
 

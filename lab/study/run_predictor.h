@@ -20,9 +20,9 @@ class RunPredictor {
   // worker.
   static absl::StatusOr<RunPredictor> Create(const Args& worker_flags);
 
-  // Seconds of a step; nothing for what is not simulated: ssp and async,
-  // compression, links of several rates, GPUs, and worker flags that change the
-  // exchange.
+  // Seconds of a step; nothing for what is not simulated: ways that are not
+  // synchronous, compression, links of several rates, GPUs, and worker flags
+  // that change the exchange.
   std::optional<double> StepSeconds(const RunResult& run) const;
 
  private:

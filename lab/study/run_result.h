@@ -1,10 +1,10 @@
-// What one run of a study found out: one mode, one seed, one set of processes.
+// What one run of a study found out: one way, one seed, one set of processes.
 #ifndef PSRING_LAB_STUDY_RUN_RESULT_H_
 #define PSRING_LAB_STUDY_RUN_RESULT_H_
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +23,8 @@ struct RunResult {
   double images_per_second = 0;
   double test_accuracy = 0;  // after the last epoch
   double test_loss = 0;
-  // Of the process of that role which sent or held most; 0: no such process.
+  // Those of the process of that role which sent or held most; 0: no such
+  // process.
   double worker_bytes_per_step = 0;
   double server_bytes_per_step = 0;
   int64_t worker_peak_bytes = 0;
@@ -44,7 +45,7 @@ struct RunResult {
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all);
 
-// The mean, of worker 0.
+// Worker 0's mean step.
 double StepSeconds(const RunResult& run);
 
 // When the first evaluation at `target` or better was; null if none was.
@@ -53,8 +54,8 @@ const EpochSample* FirstAt(const RunResult& run, double target);
 // The highest of its evaluations' accuracies.
 double BestAccuracy(const RunResult& run);
 
-// As in report.json and in a study's folder; see report_json.h. A number that
-// is not finite becomes null, and comes back as NaN.
+// The form that report.json and a study's folder have; see report_json.h. A
+// number that is not finite becomes null, and comes back as NaN.
 nlohmann::json ToJson(const RunResult& run);
 // DATA_LOSS says what is missing.
 absl::StatusOr<RunResult> RunFromJson(const nlohmann::json& json);

@@ -4,14 +4,13 @@
 #include <cstdlib>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
@@ -23,8 +22,8 @@ constexpr int kMaxSeeds = 1000;
 constexpr int64_t kMaxSeed = int64_t{1} << 40;
 
 constexpr Axis kAxes[] = {
-    {"mode", "--modes", nullptr, AxisKind::kModes,
-     "ps-bsp,ps-ssp:3,ps-async,ring", "$",
+    {kWayAxis, "--modes", nullptr, AxisKind::kWays,
+     /*initial=*/nullptr, "$",
      "Which way of exchanging gradients reaches the same accuracy first?",
      "Ways to compare"},
     {"workers", "--workers", nullptr, AxisKind::kCounts, "2", "$ workers",
@@ -92,14 +91,14 @@ absl::Status CheckParts(const Axis& axis, const Strings& parts) {
     absl::Status s = CheckNumber(axis, part, 1, kMaxCount);
     if (!s.ok()) return s;
   }
-  if (axis.kind != AxisKind::kModes) return absl::OkStatus();
-  return ParseModes(absl::StrJoin(parts, ",")).status();
+  if (axis.kind != AxisKind::kWays) return absl::OkStatus();
+  return ParseWays(absl::StrJoin(parts, ",")).status();
 }
 
 absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
                                   int64_t first_seed) {
   Strings parts = texts;
-  if (parts.empty()) parts = {axis.initial};
+  if (parts.empty()) parts = {InitialText(axis)};
   if (axis.kind != AxisKind::kWhole) {
     parts = absl::StrSplit(absl::StrJoin(parts, ","), ',');
   }
@@ -116,6 +115,10 @@ absl::StatusOr<Strings> ParseAxis(const Axis& axis, const Strings& texts,
 
 absl::Span<const Axis> Axes() { return kAxes; }
 
+std::string InitialText(const Axis& axis) {
+  return axis.initial == nullptr ? AllWays() : axis.initial;
+}
+
 size_t AxisIndex(absl::string_view name) {
   for (size_t i = 0; i < std::size(kAxes); ++i) {
     if (name == kAxes[i].name) return i;
@@ -123,8 +126,14 @@ size_t AxisIndex(absl::string_view name) {
   std::abort();
 }
 
+const Axis& AxisOf(absl::string_view name) { return kAxes[AxisIndex(name)]; }
+
 const std::string& ValueOf(const Point& point, absl::string_view axis) {
   return point[AxisIndex(axis)];
+}
+
+WaySpec WayOf(const Point& point) {
+  return ParseWays(ValueOf(point, kWayAxis)).value().front();
 }
 
 absl::StatusOr<AxisValues> ParseAxes(const std::vector<Strings>& texts,
@@ -147,7 +156,7 @@ std::vector<Point> AllRuns(const AxisValues& values) {
     for (size_t i = 0; i < values.size(); ++i) {
       point.push_back(values[i][odometer[i]]);
     }
-    if (absl::StartsWith(ValueOf(point, "mode"), "ring")) {
+    if (!WayOf(point).has_servers()) {
       point[AxisIndex("servers")] = std::string(kAny);
     }
     if (seen.insert(point).second) runs.push_back(std::move(point));

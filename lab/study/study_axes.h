@@ -13,9 +13,11 @@
 
 namespace psring {
 
+struct WaySpec;
+
 // How a flag's text becomes values.
 enum class AxisKind {
-  kModes,   // "ps-bsp,ring"; see mode_spec.h
+  kWays,    // "ps-bsp,ring"; see way_spec.h
   kCounts,  // "1,2,4"
   kWords,   // "none,fp16"
   kWhole,   // a value each time that the flag is given; commas belong to it
@@ -27,21 +29,25 @@ struct Axis {
   const char* flag;         // of `psring compare`: "--compress"
   const char* worker_flag;  // that takes the value; null: the job takes it
   AxisKind kind;
-  const char* initial;   // without the flag
+  const char* initial;   // without the flag; null: all ways
   const char* label;     // of the value $: "$ workers"
   const char* question;  // that a study asks which varies it
   const char* help;
 };
 
-// The mode comes first, the seed last. A new axis is a row of this table.
+// The way comes first, the seed last. A new axis is a row of this table.
 absl::Span<const Axis> Axes();
+
+// The name, in files, of the axis of ways.
+inline constexpr char kWayAxis[] = "mode";
 
 // A value of each axis, in the table's order.
 using Point = std::vector<std::string>;
 
-// That a worker is not told: what it does without the flag.
+// The value of a flag that a worker is not given.
 inline constexpr char kNone[] = "none";
-// Where the axis means nothing (a ring's servers): equal to every value.
+// The value where the axis means nothing (a ring's servers): equal to every
+// other.
 inline constexpr char kAny[] = "-";
 
 // The values of every axis, in the table's order.
@@ -54,11 +60,17 @@ absl::StatusOr<AxisValues> ParseAxes(
 
 // Every combination once, in the order of running: what comes first in the
 // table changes fastest, so that a machine whose pace drifts is unfair to no
-// mode.
+// way.
 std::vector<Point> AllRuns(const AxisValues& values);
 
-size_t AxisIndex(absl::string_view name);  // aborts where there is none
+// What the axis is without its flag.
+std::string InitialText(const Axis& axis);
+
+size_t AxisIndex(absl::string_view name);    // aborts where there is none
+const Axis& AxisOf(absl::string_view name);  // likewise
 const std::string& ValueOf(const Point& point, absl::string_view axis);
+// The point's way, which ParseAxes has found right.
+WaySpec WayOf(const Point& point);
 
 // "4 workers", "1 server", "slow=none".
 std::string ValueLabel(const Axis& axis, const std::string& value);

@@ -1,5 +1,6 @@
 #include "lab/study/study_charts.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -41,14 +42,14 @@ json LineJson(const Variant& variant, const std::string& label) {
           {"test_loss", BandJson(TestLossBand(variant))}};
 }
 
-// The axis whose values are the lines of one picture: the mode, or the first
-// other one that varies where there is one mode.
+// The axis whose values are the lines of one picture: the way, or the first
+// other one that varies where there is one way.
 const Axis& LineAxis(const Comparison& comparison) {
   for (const Axis& axis : Axes()) {
     if (axis.kind == AxisKind::kSeeds) continue;
     if (comparison.values[AxisIndex(axis.name)].size() > 1) return axis;
   }
-  return Axes()[0];
+  return AxisOf(kWayAxis);
 }
 
 // A picture for each set of circumstances.
@@ -98,9 +99,9 @@ json ScalingJson(const Comparison& comparison) {
                                           }))},
              {"seconds", SpreadJson(SecondsToTarget(comparison, *variant))}});
       }
-      const std::string label = group.label.empty()
-                                    ? ValueOf(group.variants[0]->point, "mode")
-                                    : group.label;
+      const std::string label =
+          group.label.empty() ? ValueOf(group.variants[0]->point, kWayAxis)
+                              : group.label;
       lines.push_back({{"label", label}, {"points", std::move(points)}});
     }
     if (lines.empty()) continue;

@@ -13,7 +13,7 @@
 #ifndef PSRING_LAB_STUDY_STUDY_CHARTS_H_
 #define PSRING_LAB_STUDY_STUDY_CHARTS_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "lab/study/comparison.h"
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -63,7 +64,7 @@ absl::Status TakeManifest(const fs::path& folder, const StudySetup& setup) {
   if (same.ok()) return same;
   return absl::FailedPreconditionError(absl::StrCat(
       "--out=", folder.string(), " holds another study: ", same.message(),
-      ". Start it as it was to go on with it, choose another folder with --out,"
+      ". Start it as it was to resume it, choose another folder with --out,"
       " or remove this one"));
 }
 
@@ -77,7 +78,7 @@ absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
   const absl::Status locked = lock->Lock();
   if (absl::IsUnavailable(locked)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("another psring compare is at work in --out=", path,
+        absl::StrCat("another psring compare uses --out=", path,
                      ". Wait for it, or choose another folder"));
   }
   if (!locked.ok()) return locked;
@@ -101,12 +102,11 @@ absl::StatusOr<std::vector<std::optional<RunResult>>> StudyFolder::FinishedRuns(
     auto run = RunFromJson(*value);
     absl::Status s = run.status();
     if (s.ok() && run->point != points[i]) {
-      s = absl::DataLossError("it is of another run");
+      s = absl::DataLossError("it holds another run");
     }
     if (!s.ok()) {
-      return absl::DataLossError(
-          absl::StrCat(RunPath(i), ": ", s.message(),
-                       ". Remove it, and the run is made again"));
+      return absl::DataLossError(absl::StrCat(
+          RunPath(i), ": ", s.message(), ". Remove it to make that run again"));
     }
     runs[i] = *std::move(run);
   }

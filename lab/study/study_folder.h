@@ -1,8 +1,8 @@
-// A study's results on disk, so that it can be stopped at any moment and gone
-// on with:
+// A study's results on disk, so that it can be stopped at any moment and
+// resumed:
 //   study.json         the manifest: every flag, machine, commit
 //   runs/run-004.json  a finished run: see RunResult's ToJson
-//   scratch/           of the run that is under way
+//   scratch/           what the run under way writes
 // A file appears whole or not at all, and is on the disk when it does.
 #ifndef PSRING_LAB_STUDY_STUDY_FOLDER_H_
 #define PSRING_LAB_STUDY_STUDY_FOLDER_H_
@@ -22,7 +22,7 @@ namespace psring {
 class StudyFolder {
  public:
   // Makes the folder, or opens one that holds a study with the same setup.
-  // FAILED_PRECONDITION says what differs, or that another process is at it.
+  // FAILED_PRECONDITION says what differs, or that another process uses it.
   static absl::StatusOr<std::unique_ptr<StudyFolder>> Open(
       const std::string& path, const StudySetup& setup);
 

@@ -1,6 +1,7 @@
 #include "lab/study/study_setup.h"
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -71,7 +72,7 @@ json ManifestJson(const StudySetup& setup) {
         {"the processor", setup.machine.cpu},
         {"the number of cores", absl::StrCat(setup.machine.cores)}}},
   };
-  // As a file gives it back: bytes that are no text are replaced.
+  // As a file gives it back: bytes that are not text are replaced.
   return json::parse(DumpJson(manifest, -1));
 }
 

@@ -3,7 +3,7 @@
 #ifndef PSRING_LAB_STUDY_STUDY_SETUP_H_
 #define PSRING_LAB_STUDY_STUDY_SETUP_H_
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +24,7 @@ struct StudySetup {
   std::string zeromq;
   Machine machine;
 
-  // Of a flag that is there; aborts where there is none.
+  // The value of a flag; aborts without such a flag.
   const std::string& Flag(const std::string& name) const;
 };
 
@@ -34,7 +34,8 @@ nlohmann::json SetupJson(const StudySetup& setup);
 nlohmann::json ManifestJson(const StudySetup& setup);
 
 // FAILED_PRECONDITION names what in `manifest`, an earlier setup's, differs
-// from `setup`: a flag, the build or the machine. DATA_LOSS where it is none.
+// from `setup`: a flag, the build or the machine. DATA_LOSS where it is not a
+// manifest.
 absl::Status CheckManifest(const nlohmann::json& manifest,
                            const StudySetup& setup);
 

@@ -13,7 +13,7 @@ namespace psring {
 using Cells = std::vector<std::vector<std::string>>;
 
 // Every measure of every variant, a column each; many variants have a row each.
-// Of several seeds: the mean, and in a second line the range.
+// Several seeds show as the mean and, in a second line, the range.
 Cells SummaryCells(const Comparison& comparison);
 
 // The same in less room: means only, and of many variants the main measures.

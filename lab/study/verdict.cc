@@ -8,31 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "lab/host/statistics.h"
 #include "lab/page/format.h"
-#include "lab/study/mode_spec.h"
+#include "lab/study/contrast.h"
+#include "lab/study/way_spec.h"
 
 namespace psring {
 namespace {
 
 using Strings = std::vector<std::string>;
-
-// With one seed nobody knows how far seeds scatter: less than this part of
-// difference is not called one.
-constexpr double kOneSeedMargin = 0.05;
-
-// A variant beside the figure that it is judged by.
-struct Entry {
-  std::string name;
-  Spread spread;
-  bool one_seed;
-};
-
-bool Tied(const Entry& a, const Entry& b) {
-  if (!a.one_seed || !b.one_seed) return Meet(a.spread, b.spread);
-  const double larger = std::max(a.spread.mean, b.spread.mean);
-  return std::abs(a.spread.mean - b.spread.mean) <= kOneSeedMargin * larger;
-}
 
 // "a", "a and b", "a, b and c".
 std::string Listing(const Strings& names) {
@@ -43,7 +26,7 @@ std::string Listing(const Strings& names) {
 
 // What tells the variant from the others along the axis.
 std::string NameAlong(const Variant& variant, const std::string& axis) {
-  return ValueLabel(Axes()[AxisIndex(axis)], ValueOf(variant.point, axis));
+  return ValueLabel(AxisOf(axis), ValueOf(variant.point, axis));
 }
 
 std::string Prefix(const Group& group) {
@@ -59,19 +42,18 @@ std::string Sentence(const Group& group, const std::string& lower_case) {
 }
 
 // Those that did not reach the target with every seed.
-std::string Unreached(const Comparison& comparison, const Group& group,
+std::string Unreached(const Comparison& comparison, const Ranking& ranking,
                       const std::string& axis) {
   Strings parts;
-  for (const Variant* variant : group.variants) {
+  for (const Variant* variant : ranking.unreached) {
     const int reached = NumReached(comparison, *variant);
     const int all = static_cast<int>(variant->runs.size());
-    if (reached == all) continue;
-    const double best = SpreadOf(*variant, BestAccuracy).max;
     std::string text =
         absl::StrCat(NameAlong(*variant, axis), " did not reach it");
     if (reached > 0) {
       absl::StrAppend(&text, " with ", all - reached, " of ", all, " seeds");
     } else {
+      const double best = SpreadOf(*variant, BestAccuracy).max;
       absl::StrAppend(&text, " (at best ", FormatPercent(best), ")");
     }
     parts.push_back(std::move(text));
@@ -80,190 +62,154 @@ std::string Unreached(const Comparison& comparison, const Group& group,
                        : absl::StrCat(" ", absl::StrJoin(parts, "; "), ".");
 }
 
-// Of those that reached the target with every seed, the fastest first.
-std::vector<Entry> Ranking(const Comparison& comparison, const Group& group,
-                           const std::string& axis) {
-  std::vector<Entry> entries;
-  for (const Variant* variant : group.variants) {
-    if (const auto spread = SecondsToTarget(comparison, *variant)) {
-      entries.push_back(
-          {NameAlong(*variant, axis), *spread, variant->runs.size() == 1});
-    }
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.spread.mean < b.spread.mean;
-  });
-  return entries;
-}
-
 // Who of the group reaches the target first, by how much, and who cannot be
 // told from it.
 std::string RankingSentence(const Comparison& comparison, const Group& group,
                             const std::string& axis) {
   const std::string target = FormatPercent(comparison.target_accuracy);
-  const std::string unreached = Unreached(comparison, group, axis);
-  const std::vector<Entry> entries = Ranking(comparison, group, axis);
-  if (entries.empty()) {
+  const Ranking ranking = RankBySeconds(comparison, group);
+  const std::string unreached = Unreached(comparison, ranking, axis);
+  if (ranking.reached.empty()) {
     return absl::StrCat(
         Sentence(group, absl::StrCat("nothing reached ", target,
                                      " accuracy with every seed.")),
         unreached);
   }
-  const Entry& first = entries[0];
-  const char* with = axis == "mode" ? "" : "with ";
+  const Rated& first = ranking.reached[0];
+  const char* with = axis == kWayAxis ? "" : "with ";
   Strings tied, slower;
-  for (size_t i = 1; i < entries.size(); ++i) {
-    const double times = entries[i].spread.mean / first.spread.mean;
-    if (Tied(first, entries[i])) {
-      tied.push_back(absl::StrCat(entries[i].name, " (",
-                                  FormatSeconds(entries[i].spread.mean), ")"));
+  for (size_t i = 1; i < ranking.reached.size(); ++i) {
+    const Rated& other = ranking.reached[i];
+    const std::string name = NameAlong(*other.variant, axis);
+    if (Tied(first, other)) {
+      tied.push_back(
+          absl::StrCat(name, " (", FormatSeconds(other.spread.mean), ")"));
     } else {
-      slower.push_back(absl::StrCat(FormatTimes(times), " times faster than ",
-                                    with, entries[i].name));
+      slower.push_back(
+          absl::StrCat(FormatTimes(other.spread.mean / first.spread.mean),
+                       " times faster than ", with, name));
     }
   }
   std::string text = absl::StrCat(
       target, " accuracy is reached ", slower.empty() ? "" : "first ",
-      axis == "mode" ? "by " : with, first.name, ", after ",
-      FormatSeconds(first.spread.mean), slower.empty() ? "" : ": ",
+      axis == kWayAxis ? "by " : with, NameAlong(*first.variant, axis),
+      ", after ", FormatSeconds(first.spread.mean), slower.empty() ? "" : ": ",
       Listing(slower), ".");
   if (!tied.empty()) {
-    absl::StrAppend(
-        &text, " ", Listing(tied), tied.size() == 1 ? " does" : " do",
-        " not differ from it by more than ",
-        first.one_seed ? "a single seed can tell." : "the seeds scatter.");
+    absl::StrAppend(&text, " ", Listing(tied),
+                    tied.size() == 1 ? " does" : " do",
+                    " not differ from it by more than ",
+                    first.variant->runs.size() == 1 ? "a single seed can tell."
+                                                    : "the seeds scatter.");
   }
   return absl::StrCat(Prefix(group), text, unreached);
 }
 
 // "1.20 times as fast", "as fast", "1.03 times as fast (no clear difference)".
-std::string Compared(double ratio, bool tied, const char* as) {
-  const std::string times = FormatTimes(ratio);
+std::string Compared(const Ratio& ratio, const char* as) {
+  const std::string times = FormatTimes(ratio.times);
   if (times == FormatTimes(1)) return absl::StrCat("as ", as);
   return absl::StrCat(times, " times as ", as,
-                      tied ? " (no clear difference)" : "");
+                      ratio.tied ? " (no clear difference)" : "");
 }
 
-// "ring 2.9 times as long"; nothing where the other did not reach the target.
+// "ring takes 2.9 times as long"; empty where `base` did not reach the target.
 std::string Effect(const Comparison& comparison, const Variant& base,
                    const Variant& other) {
-  const auto before = SecondsToTarget(comparison, base);
-  const auto now = SecondsToTarget(comparison, other);
-  const std::string mode = NameAlong(other, "mode");
-  if (!now) return absl::StrCat(mode, " does not get there with every seed");
-  if (!before || before->mean <= 0) return "";
-  const bool one = base.runs.size() == 1 && other.runs.size() == 1;
-  const bool tied = Tied({"", *before, one}, {"", *now, one});
-  return absl::StrCat(mode, " takes ",
-                      Compared(now->mean / before->mean, tied, "long"));
+  const std::string way = NameAlong(other, kWayAxis);
+  if (!SecondsToTarget(comparison, other)) {
+    return absl::StrCat(way, " does not get there with every seed");
+  }
+  const auto ratio = SecondsRatio(comparison, base, other);
+  return ratio ? absl::StrCat(way, " takes ", Compared(*ratio, "long")) : "";
 }
 
-// What another value of the axis than its first does to every mode, a sentence
+// What another value of the axis than its first does to every way, a sentence
 // for each value and each set of circumstances.
 void AddEffects(const Comparison& comparison, const Axis& axis,
                 Strings* headlines) {
-  const Strings& values = comparison.values[AxisIndex(axis.name)];
-  for (const Group& modes : GroupsAlong(comparison, "mode")) {
-    const std::string& value = ValueOf(modes.variants[0]->point, axis.name);
-    if (value == values[0]) continue;
+  const std::string& first = comparison.values[AxisIndex(axis.name)][0];
+  for (const Group& ways : GroupsAlong(comparison, kWayAxis)) {
     Strings effects;
-    for (const Variant* other : modes.variants) {
-      for (const Variant& base : comparison.variants) {
-        if (ValueOf(base.point, axis.name) != values[0] ||
-            !SameBut(base.point, other->point, axis.name)) {
-          continue;
-        }
-        const std::string effect = Effect(comparison, base, *other);
-        if (!effect.empty()) effects.push_back(effect);
-      }
+    for (const Variant* other : ways.variants) {
+      const Variant* base = BaseOf(comparison, *other, axis.name);
+      if (base == nullptr) continue;
+      const std::string effect = Effect(comparison, *base, *other);
+      if (!effect.empty()) effects.push_back(effect);
     }
     if (effects.empty()) continue;
     headlines->push_back(absl::StrCat(
-        modes.label, ", against ", ValueLabel(axis, values[0]), ": to ",
+        ways.label, ", against ", ValueLabel(axis, first), ": to ",
         FormatPercent(comparison.target_accuracy), " ", Listing(effects), "."));
   }
 }
 
-Spread SecondsPerStep(const Variant& variant) {
-  return SpreadOf(variant, StepSeconds);
-}
-
 // How speed per step and number of steps make up the time to the target.
 std::string WhySentence(const Comparison& comparison, const Group& group) {
-  const Variant& base = *group.variants[0];
-  const auto base_steps = StepsToTarget(comparison, base);
-  const Spread base_time = SecondsPerStep(base);
-  if (!base_steps || base_time.mean <= 0) return "";
   Strings parts;
-  for (size_t i = 1; i < group.variants.size(); ++i) {
-    const Variant& other = *group.variants[i];
-    const auto steps = StepsToTarget(comparison, other);
-    const Spread time = SecondsPerStep(other);
-    if (!steps || time.mean <= 0) continue;
-    const bool one = base.runs.size() == 1 && other.runs.size() == 1;
-    const bool as_fast = Tied({"", base_time, one}, {"", time, one});
-    const bool as_many =
-        one ? base_steps->mean == steps->mean : Meet(*base_steps, *steps);
-    parts.push_back(absl::StrCat(
-        NameAlong(other, "mode"), " is ",
-        Compared(base_time.mean / time.mean, as_fast, "fast"),
-        " per step and needs ",
-        Compared(steps->mean / base_steps->mean, as_many, "many"), " steps"));
+  for (const StepContrast& other : ContrastSteps(comparison, group)) {
+    parts.push_back(absl::StrCat(NameAlong(*other.variant, kWayAxis), " is ",
+                                 Compared(other.speed, "fast"),
+                                 " per step and needs ",
+                                 Compared(other.steps, "many"), " steps"));
   }
   if (parts.empty()) return "";
-  return Sentence(group, absl::StrCat("against ", NameAlong(base, "mode"), ", ",
-                                      absl::StrJoin(parts, "; "), "."));
+  return Sentence(
+      group, absl::StrCat("against ", NameAlong(*group.variants[0], kWayAxis),
+                          ", ", absl::StrJoin(parts, "; "), "."));
 }
 
 std::string AccuracySentence(const Group& group) {
-  std::vector<Entry> entries;
-  for (const Variant* variant : group.variants) {
-    entries.push_back(
-        {NameAlong(*variant, "mode"),
-         SpreadOf(*variant,
-                  [](const RunResult& run) { return run.test_accuracy; }),
-         variant->runs.size() == 1});
-  }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) {
-                     return a.spread.mean > b.spread.mean;
-                   });
   Strings parts;
-  for (const Entry& entry : entries) {
-    std::string range = FormatPercent(entry.spread.mean);
-    if (entry.spread.min < entry.spread.max) {
-      absl::StrAppend(&range, " (", FormatPercent(entry.spread.min), " to ",
-                      FormatPercent(entry.spread.max), ")");
+  for (const auto& [variant, accuracy] : RankByAccuracy(group)) {
+    std::string range = FormatPercent(accuracy.mean);
+    if (accuracy.min < accuracy.max) {
+      absl::StrAppend(&range, " (", FormatPercent(accuracy.min), " to ",
+                      FormatPercent(accuracy.max), ")");
     }
-    parts.push_back(absl::StrCat(entry.name, " ", range));
+    parts.push_back(absl::StrCat(NameAlong(*variant, kWayAxis), " ", range));
   }
   return Sentence(
       group, absl::StrCat("the final accuracies are ", Listing(parts), "."));
 }
 
+// The ways that should end with the same weights, those with servers first.
+Strings SynchronousWays(const Comparison& comparison) {
+  Strings with_servers, rings;
+  for (const std::string& name : comparison.values[AxisIndex(kWayAxis)]) {
+    const auto way = ParseWays(name);
+    if (!way.ok() || !way->front().synchronous() || !way->front().plain()) {
+      continue;
+    }
+    (way->front().has_servers() ? with_servers : rings).push_back(name);
+  }
+  with_servers.insert(with_servers.end(), rings.begin(), rings.end());
+  return with_servers;
+}
+
 void AddIdentical(const Comparison& comparison, Strings* findings) {
   if (!comparison.identical_weights) return;
-  findings->push_back(
+  findings->push_back(absl::StrCat(
+      Listing(SynchronousWays(comparison)),
       *comparison.identical_weights
-          ? "ps-bsp and ring ended with identical weights (the same CRC-32) "
-            "for every seed: here the topology changes the speed and nothing "
-            "else."
-          : "ps-bsp and ring ended with DIFFERENT weights. They should not: "
-            "both sum in the same order.");
+          ? " ended with identical weights (the same CRC-32) for every seed: "
+            "here the topology changes the speed and nothing else."
+          : " ended with DIFFERENT weights. They should not: both sum in the "
+            "same order."));
 }
 
 void AddTraffic(const Comparison& comparison, Strings* findings) {
-  const auto groups = GroupsAlong(comparison, "mode");
+  const auto groups = GroupsAlong(comparison, kWayAxis);
   if (groups.size() > 1) return;  // the report's table has them all
   for (const Group& group : groups) {
     Strings parts;
     for (const Variant* variant : group.variants) {
-      const std::string& mode = ValueOf(variant->point, "mode");
+      const WaySpec way = WayOf(variant->point);
       const auto formula = FormulaOf(*variant);
-      if ((mode != "ps-bsp" && mode != "ring") || !formula) continue;
+      if (!way.synchronous() || !formula) continue;
       parts.push_back(absl::StrCat(
           FormatBytes(std::max(formula->worker_bytes, formula->server_bytes)),
-          " a step with ", mode));
+          " a step with ", way.name));
     }
     if (parts.size() < 2) continue;
     findings->push_back(Sentence(
@@ -274,13 +220,9 @@ void AddTraffic(const Comparison& comparison, Strings* findings) {
 }
 
 void AddStaleness(const Comparison& comparison, Strings* findings) {
-  if (GroupsAlong(comparison, "mode").size() > 1) return;
+  if (GroupsAlong(comparison, kWayAxis).size() > 1) return;
   for (const Variant& variant : comparison.variants) {
-    const auto spec = ParseModes(ValueOf(variant.point, "mode"));
-    if (!spec.ok() || spec->front().sync.empty() ||
-        spec->front().sync == "bsp") {
-      continue;
-    }
+    if (WayOf(variant.point).synchronous()) continue;
     const Spread mean =
         SpreadOf(variant, [](const RunResult& r) { return r.staleness_mean; });
     const Spread worst = SpreadOf(variant, [](const RunResult& r) {
@@ -295,26 +237,16 @@ void AddStaleness(const Comparison& comparison, Strings* findings) {
 
 // How well the predictor knows this machine.
 void AddPrediction(const Comparison& comparison, Strings* findings) {
-  std::vector<double> errors;
-  double worst = -1;
-  std::string label;
-  for (const Variant& variant : comparison.variants) {
-    const auto prediction = PredictionOf(variant);
-    if (!prediction) continue;
-    errors.push_back(std::abs(prediction->error()));
-    if (errors.back() < worst) continue;
-    worst = errors.back();
-    label = variant.label;
-  }
-  if (errors.empty()) return;
+  const auto errors = ErrorsOfPredictions(comparison);
+  if (!errors) return;
   findings->push_back(absl::StrFormat(
       "psring predict, told how long each worker computed, misses the measured "
       "step by %.1f%%%s.",
-      100 * Median(errors),
-      errors.size() == 1
+      100 * errors->median,
+      errors->count == 1
           ? ""
           : absl::StrFormat(" in the median and by %.1f%% at most (%s)",
-                            100 * worst, label)));
+                            100 * errors->worst, errors->worst_label)));
 }
 
 bool Varies(const Comparison& comparison, const Axis& axis) {
@@ -335,9 +267,10 @@ Strings Questions(const Comparison& comparison) {
 
 Strings Headlines(const Comparison& comparison) {
   Strings headlines;
+  const bool ways_vary = Varies(comparison, AxisOf(kWayAxis));
   for (const Axis& axis : Axes()) {
     if (!Varies(comparison, axis)) continue;
-    if (axis.kind != AxisKind::kModes && Varies(comparison, Axes()[0])) {
+    if (axis.kind != AxisKind::kWays && ways_vary) {
       AddEffects(comparison, axis, &headlines);
       continue;
     }
@@ -350,7 +283,7 @@ Strings Headlines(const Comparison& comparison) {
 
 Strings Findings(const Comparison& comparison) {
   Strings findings;
-  for (const Group& group : GroupsAlong(comparison, "mode")) {
+  for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);
     findings.push_back(AccuracySentence(group));

@@ -68,7 +68,7 @@ TEST_F(CompareTest, TrainsOnlyInTheWaysAskedFor) {
   EXPECT_TRUE(report["identical_weights"].is_null());
 }
 
-TEST_F(CompareTest, AFailureNamesModeAndProcessAndGivesItsCode) {
+TEST_F(CompareTest, AFailureNamesWayAndProcessAndGivesItsCode) {
   const Ran ran = Compare({"--", "--fake-fail-rank=0", "--fake-fail-code=9"});
   EXPECT_EQ(ran.code, 9);
   EXPECT_THAT(ran.output,

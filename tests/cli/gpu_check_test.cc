@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cli/gpu_info.h"
+#include "lab/host/gpu_info.h"
 #include "tests/testing/run_psring.h"
 
 namespace psring {

@@ -19,7 +19,7 @@ TEST(ReadyTimes, FollowTheForwardPassInProportionToTheElements) {
 }
 
 TEST(DrawComputeTimes, StaysWithinWhatWasMeasured) {
-  const Workload workload = {.buckets = {1}, .compute_s = {3, 1, 2}};
+  const Workload workload = {.buckets = {1}, .compute_s = {{3, 1, 2}}};
   std::mt19937_64 random(7);
   const auto drawn = DrawComputeTimes(workload, 10'000, random);
   const auto [least, most] = std::minmax_element(drawn.begin(), drawn.end());
@@ -32,12 +32,12 @@ TEST(DrawComputeTimes, StaysWithinWhatWasMeasured) {
 
 TEST(DrawComputeTimes, OfOneMeasuredTimeIsThatTime) {
   std::mt19937_64 random(7);
-  EXPECT_THAT(DrawComputeTimes({.buckets = {1}, .compute_s = {4}}, 3, random),
+  EXPECT_THAT(DrawComputeTimes({.buckets = {1}, .compute_s = {{4}}}, 3, random),
               Each(4));
 }
 
 TEST(DrawComputeTimes, OfWorkersThatDifferAreTheirOwn) {
-  const Workload workload = {.buckets = {1}, .worker_compute_s = {{1, 2}, {5}}};
+  const Workload workload = {.buckets = {1}, .compute_s = {{1, 2}, {5}}};
   std::mt19937_64 random(7);
   for (int i = 0; i < 100; ++i) {
     const auto drawn = DrawComputeTimes(workload, 2, random);

@@ -114,7 +114,7 @@ TEST(Coarse, AgreesWithFine) {
   hardware.update_bytes_per_s = 4e9;
   hardware.shards = 2;
   const Workload workload = {.buckets = {6 * kMiB, 6 * kMiB, 12 * kMiB},
-                             .compute_s = {0.2}};
+                             .compute_s = {{0.2}}};
   for (const Topology& topology :
        {Ring(24), Ps(24, 4), Ps(24, 16), Colocated(24), Colocated(24, 8)}) {
     const double fine = Seconds(hardware, workload, topology);
@@ -126,7 +126,7 @@ TEST(Coarse, AgreesWithFine) {
 TEST(Coarse, AgreesWithFineWhereFlowsAreUneven) {
   const Hardware hardware = {.link_bytes_per_s = 1e8};
   const Workload workload = {.buckets = {6 * kMiB, 6 * kMiB, 12 * kMiB},
-                             .compute_s = {0.1, 0.12, 0.2}};
+                             .compute_s = {{0.1, 0.12, 0.2}}};
   for (const Topology& topology :
        {Ps(24, 4), Ps(24, 16), Colocated(24), Colocated(24, 8)}) {
     const double fine = Seconds(hardware, workload, topology);
@@ -137,7 +137,7 @@ TEST(Coarse, AgreesWithFineWhereFlowsAreUneven) {
 
 TEST(Coarse, AgreesWithFineWhereWorkersDiffer) {
   const Workload workload = {.buckets = {12 * kMiB, 12 * kMiB},
-                             .compute_s = {0.2, 0.21, 0.22, 0.25, 0.6}};
+                             .compute_s = {{0.2, 0.21, 0.22, 0.25, 0.6}}};
   for (const Topology& topology : {Ring(16), Ps(16, 4), Colocated(16)}) {
     const double fine = Seconds(Ideal(), workload, topology);
     const double coarse = Seconds(Ideal(), workload, topology, 4000);
@@ -150,7 +150,7 @@ TEST(Step, HidesWhatIsExchangedWhileBackwardRuns) {
   for (const Topology& topology : {Ring(4), Ps(4, 4), Colocated(4)}) {
     workload.compute_s.clear();
     const double exchange = Seconds(Ideal(), workload, topology);
-    workload.compute_s = {10 * exchange};
+    workload.compute_s = {{10 * exchange}};
     const double step = Seconds(Ideal(), workload, topology);
     EXPECT_GT(step, 10 * exchange);
     // What comes after backward is the last bucket, which in ps mode one server
@@ -160,8 +160,8 @@ TEST(Step, HidesWhatIsExchangedWhileBackwardRuns) {
 }
 
 TEST(Step, WaitsForTheSlowestWorker) {
-  const Workload even = {.buckets = {kMiB}, .compute_s = {0.1}};
-  const Workload uneven = {.buckets = {kMiB}, .compute_s = {0.1, 0.1, 0.5}};
+  const Workload even = {.buckets = {kMiB}, .compute_s = {{0.1}}};
+  const Workload uneven = {.buckets = {kMiB}, .compute_s = {{0.1, 0.1, 0.5}}};
   for (const Topology& topology : {Ring(8), Ps(8, 2), Colocated(8)}) {
     EXPECT_GT(Seconds(Ideal(), uneven, topology),
               Seconds(Ideal(), even, topology) + 0.1)
@@ -171,7 +171,7 @@ TEST(Step, WaitsForTheSlowestWorker) {
 
 TEST(Step, IsNoLongerOnBetterHardware) {
   const Workload workload = {.buckets = {8 * kMiB, 8 * kMiB},
-                             .compute_s = {0.05}};
+                             .compute_s = {{0.05}}};
   const Hardware base = {.link_bytes_per_s = 1e8};
   Hardware faster = base;
   faster.link_bytes_per_s *= 2;
@@ -187,7 +187,7 @@ TEST(Step, IsNoLongerOnBetterHardware) {
 
 TEST(Step, IsTheSameForTheSameSeed) {
   const Workload workload = {.buckets = {kMiB, kMiB},
-                             .compute_s = {0.1, 0.2, 0.4}};
+                             .compute_s = {{0.1, 0.2, 0.4}}};
   const auto step = [&](uint64_t seed) {
     return PredictStep({}, workload, Ps(6, 2), {.seed = seed}).step_s;
   };
@@ -210,7 +210,7 @@ TEST(Step, OfSharedCoresTakesAtLeastTheirTime) {
 
 TEST(Step, OfThousandsOfHostsIsPredicted) {
   const Workload workload = {.buckets = std::vector<int64_t>(16, 25 * kMiB / 4),
-                             .compute_s = {0.1, 0.11, 0.12, 0.3}};
+                             .compute_s = {{0.1, 0.11, 0.12, 0.3}}};
   for (const Topology& topology : Candidates(4096, AutoServers(4096))) {
     const Prediction prediction = PredictStep({}, workload, topology);
     EXPECT_GT(prediction.step_s, 0.29) << Describe(topology);

@@ -24,10 +24,10 @@ RunResult RunOf(const AxisTexts& at, double rate, double accuracy) {
   return run;
 }
 
-const AxisTexts kTwoModes = {{"mode", "ps-bsp,ring"}, {"seed", "2"}};
+const AxisTexts kTwoWays = {{"mode", "ps-bsp,ring"}, {"seed", "2"}};
 
-Comparison TwoModes(double target = 0) {
-  return Compare(ValuesOf(kTwoModes),
+Comparison TwoWays(double target = 0) {
+  return Compare(ValuesOf(kTwoWays),
                  {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.90),
                   RunOf({{"seed", "1"}}, 500, 0.955),
                   RunOf({{"mode", "ring"}, {"seed", "1"}}, 2500, 0.92)},
@@ -35,7 +35,7 @@ Comparison TwoModes(double target = 0) {
 }
 
 TEST(Compare, GroupsRunsThatDifferInTheirSeeds) {
-  const Comparison comparison = TwoModes();
+  const Comparison comparison = TwoWays();
   ASSERT_THAT(comparison.variants, SizeIs(2));
   EXPECT_EQ(comparison.variants[0].label, "ps-bsp");
   EXPECT_THAT(comparison.variants[0].runs, SizeIs(2));
@@ -48,7 +48,7 @@ TEST(Compare, GroupsRunsThatDifferInTheirSeeds) {
 }
 
 TEST(Compare, TheTargetIsWhatEveryWayReachesWithEverySeed) {
-  const Comparison comparison = TwoModes();
+  const Comparison comparison = TwoWays();
   EXPECT_DOUBLE_EQ(comparison.target_accuracy, 0.90);
   EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->max, 20);
   EXPECT_EQ(StepsToTarget(comparison, comparison.variants[0])->mean, 10);
@@ -64,14 +64,14 @@ TEST(Compare, AWayThatDivergedSetsNoTarget) {
 }
 
 TEST(Compare, AGivenTargetThatASeedMissesHasNoTime) {
-  const Comparison comparison = TwoModes(0.96);
+  const Comparison comparison = TwoWays(0.96);
   EXPECT_EQ(comparison.target_accuracy, 0.96);
   EXPECT_FALSE(SecondsToTarget(comparison, comparison.variants[0]));
   EXPECT_EQ(NumReached(comparison, comparison.variants[0]), 1);
 }
 
 TEST(Compare, WeightsAreComparedSeedBySeed) {
-  EXPECT_EQ(TwoModes().identical_weights, true);
+  EXPECT_EQ(TwoWays().identical_weights, true);
   RunResult other = RunOf({{"mode", "ring"}}, 1, 0.9);
   other.weights_crc32 = 1;
   const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
@@ -104,12 +104,12 @@ TEST(GroupsAlong, ARingStandsBesideEveryNumberOfServers) {
               {RunOf({}, 1, 0.9), RunOf({{"servers", "2"}}, 1, 0.9),
                RunOf({{"mode", "ring"}, {"servers", kAny}}, 1, 0.9)},
               0);
-  const auto by_mode = GroupsAlong(comparison, "mode");
-  ASSERT_THAT(by_mode, SizeIs(2));
-  EXPECT_EQ(by_mode[0].label, "1 server");
-  EXPECT_THAT(by_mode[0].variants, SizeIs(2));
-  EXPECT_EQ(by_mode[1].label, "2 servers");
-  EXPECT_THAT(by_mode[1].variants, SizeIs(2));
+  const auto by_way = GroupsAlong(comparison, "mode");
+  ASSERT_THAT(by_way, SizeIs(2));
+  EXPECT_EQ(by_way[0].label, "1 server");
+  EXPECT_THAT(by_way[0].variants, SizeIs(2));
+  EXPECT_EQ(by_way[1].label, "2 servers");
+  EXPECT_THAT(by_way[1].variants, SizeIs(2));
   const auto by_servers = GroupsAlong(comparison, "servers");
   ASSERT_THAT(by_servers, SizeIs(1));
   EXPECT_EQ(by_servers[0].label, "ps-bsp");

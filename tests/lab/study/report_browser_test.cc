@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "tests/testing/run_psring.h"
 #include "tests/testing/process.h"
+#include "tests/testing/run_psring.h"
 
 namespace psring {
 namespace {

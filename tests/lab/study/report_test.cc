@@ -90,7 +90,7 @@ TEST_F(ReportTest, HtmlEscapesWhatComesFromOutside) {
   EXPECT_THAT(html, HasSubstr("A &amp; B"));
 }
 
-TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesModesFlagsAndCharts) {
+TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesWaysFlagsAndCharts) {
   const std::string html = RenderHtml(setup_, comparison_);
   EXPECT_THAT(html, HasSubstr("<h1>Which way of exchanging gradients"));
   EXPECT_THAT(html, HasSubstr("<p class=\"lead\">"));

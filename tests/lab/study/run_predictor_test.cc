@@ -28,11 +28,11 @@ std::optional<double> Predict(const RunResult& run, const Args& flags = {}) {
 }
 
 TEST(RunPredictor, AStepIsTheSlowestWorkersComputingAndAnExchange) {
-  for (const char* mode : {"ps-bsp", "ring"}) {
-    const auto step = Predict(RunOf({{"mode", mode}}, {0.2, 0.6}));
-    ASSERT_TRUE(step) << mode;
-    EXPECT_GT(*step, 0.6) << mode;
-    EXPECT_LT(*step, 0.66) << mode;
+  for (const char* way : {"ps-bsp", "ring"}) {
+    const auto step = Predict(RunOf({{"mode", way}}, {0.2, 0.6}));
+    ASSERT_TRUE(step) << way;
+    EXPECT_GT(*step, 0.6) << way;
+    EXPECT_LT(*step, 0.66) << way;
   }
 }
 

@@ -28,7 +28,7 @@ std::string ErrorOf(const std::string& axis, const std::string& text) {
   return values.ok() ? "" : std::string(values.status().message());
 }
 
-TEST(ParseAxes, WithoutFlagsItIsFourModesOnce) {
+TEST(ParseAxes, WithoutFlagsItIsFourWaysOnce) {
   const auto values = ParseAxes(Given({}), 7);
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_THAT((*values)[AxisIndex("mode")], SizeIs(4));
@@ -61,7 +61,7 @@ TEST(ParseAxes, NamesTheFlagAndThePartThatIsWrong) {
   EXPECT_THAT(ErrorOf("mode", "ring,star"), HasSubstr("--modes: \"star\""));
 }
 
-TEST(AllRuns, EveryModeRunsWithASeedBeforeTheNextSeed) {
+TEST(AllRuns, EveryWayRunsWithASeedBeforeTheNextSeed) {
   const auto runs =
       AllRuns(*ParseAxes(Given({{"mode", "ps-bsp,ring"}, {"seed", "2"}}), 0));
   ASSERT_THAT(runs, SizeIs(4));

@@ -96,7 +96,7 @@ TEST_F(StudyFolderTest, ADamagedRunIsNamedWithTheRemedy) {
   const auto error = [&] {
     return std::string((*folder)->FinishedRuns({At({})}).status().message());
   };
-  EXPECT_THAT(error(), AllOf(HasSubstr("run-000.json: it is of another run"),
+  EXPECT_THAT(error(), AllOf(HasSubstr("run-000.json: it holds another run"),
                              HasSubstr("Remove it")));
   std::ofstream(path_ + "/runs/run-000.json") << "{}";
   EXPECT_THAT(error(), HasSubstr("Remove it"));

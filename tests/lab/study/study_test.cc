@@ -32,7 +32,7 @@ class StudyTest : public testing::Test {
     std::filesystem::remove(hang_on_);
   }
 
-  // 4 modes x 3 seeds.
+  // 4 ways x 3 seeds.
   std::vector<std::string> Args(const std::string& epochs = "2") const {
     return {"compare",
             "--out=" + out_,

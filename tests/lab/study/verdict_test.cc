@@ -32,10 +32,10 @@ RunResult RunOf(const AxisTexts& at, int epochs, double epoch_seconds) {
   return run;
 }
 
-const AxisTexts kThreeModes = {{"mode", "ps-bsp,ps-async,ring"}, {"seed", "2"}};
+const AxisTexts kThreeWays = {{"mode", "ps-bsp,ps-async,ring"}, {"seed", "2"}};
 
-Comparison ThreeModes() {
-  return Compare(ValuesOf(kThreeModes),
+Comparison ThreeWays() {
+  return Compare(ValuesOf(kThreeWays),
                  {RunOf({}, 4, 2.0), RunOf({{"seed", "1"}}, 4, 2.2),
                   RunOf({{"mode", "ps-async"}}, 5, 1.0),
                   RunOf({{"mode", "ps-async"}, {"seed", "1"}}, 5, 1.1),
@@ -46,7 +46,7 @@ Comparison ThreeModes() {
 
 TEST(Headlines, SayWhoIsFirstByHowMuchAndWhomSeedsCannotTellApart) {
   EXPECT_THAT(
-      Headlines(ThreeModes()),
+      Headlines(ThreeWays()),
       ElementsAre(
           "90.00% accuracy is reached first by ring, after 5.0 s: 1.68 "
           "times faster than ps-bsp. ps-async (5.2 s) does not differ from "
@@ -92,7 +92,7 @@ TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
               ElementsAre(HasSubstr("Which way"), HasSubstr("more workers")));
 }
 
-TEST(Headlines, OfOneModeRankTheValuesOfTheAxis) {
+TEST(Headlines, OfOneWayRankTheValuesOfTheAxis) {
   EXPECT_THAT(
       Headlines(Compare(ValuesOf({{"mode", "ps-bsp"}, {"servers", "1,2"}}),
                         {RunOf({}, 4, 2.0), RunOf({{"servers", "2"}}, 4, 1.0)},
@@ -104,7 +104,7 @@ TEST(Headlines, OfOneModeRankTheValuesOfTheAxis) {
 
 TEST(Findings, SplitTheTimeIntoStepsAndTheirPace) {
   EXPECT_THAT(
-      Findings(ThreeModes()),
+      Findings(ThreeWays()),
       Contains("Against ps-bsp, ps-async is 2.00 times as fast per step and "
                "needs 1.25 times as many steps; ring is 1.68 times as fast per "
                "step and needs as many steps."));
@@ -122,15 +122,15 @@ TEST(Findings, ARatioWithinTheScatterIsMarked) {
                        "difference) per step and needs as many steps."));
 }
 
-TEST(Findings, SayWhetherTheTwoSynchronousModesAgree) {
-  Comparison comparison = ThreeModes();
+TEST(Findings, SayWhetherTheTwoSynchronousWaysAgree) {
+  Comparison comparison = ThreeWays();
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("identical weights")));
   comparison.identical_weights = false;
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
 }
 
 TEST(Findings, TellHowFarThePredictorIsOff) {
-  Comparison comparison = ThreeModes();
+  Comparison comparison = ThreeWays();
   EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("psring predict"))));
   const auto predict = [&](size_t variant, double part) {
     for (RunResult& run : comparison.variants[variant].runs) {
@@ -153,7 +153,7 @@ TEST(Verdicts, OneWayIsComparedWithNothing) {
 }
 
 TEST(Faults, AreThoseOfTheAxis) {
-  EXPECT_THAT(Faults(ThreeModes()), IsEmpty());
+  EXPECT_THAT(Faults(ThreeWays()), IsEmpty());
   const Comparison slow = Compare(ValuesOf({{"slow", "none"},
                                             {"slow", "worker:1:x3"},
                                             {"link", "worker:0:10mbit"}}),
@@ -163,7 +163,7 @@ TEST(Faults, AreThoseOfTheAxis) {
 }
 
 TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
-  const Cells cells = SummaryCells(ThreeModes());
+  const Cells cells = SummaryCells(ThreeWays());
   EXPECT_THAT(cells[0], ElementsAre("", "ps-bsp", "ps-async", "ring"));
   EXPECT_THAT(cells[1], ElementsAre("images/s", "1,000", "1,000", "1,000"));
   EXPECT_THAT(cells[2],

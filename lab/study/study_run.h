@@ -1,7 +1,7 @@
 // One run of a study, as processes of this host: trains and collects what came
 // out.
-#ifndef PSRING_LAB_STUDY_MODE_RUN_H_
-#define PSRING_LAB_STUDY_MODE_RUN_H_
+#ifndef PSRING_LAB_STUDY_STUDY_RUN_H_
+#define PSRING_LAB_STUDY_STUDY_RUN_H_
 
 #include <string>
 
@@ -27,4 +27,4 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& job,
 
 }  // namespace psring
 
-#endif  // PSRING_LAB_STUDY_MODE_RUN_H_
+#endif  // PSRING_LAB_STUDY_STUDY_RUN_H_

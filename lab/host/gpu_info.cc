@@ -1,4 +1,4 @@
-#include "cli/gpu_info.h"
+#include "lab/host/gpu_info.h"
 
 #include <dlfcn.h>
 

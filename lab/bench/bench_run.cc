@@ -1,31 +1,63 @@
-#include "cli/bench_run.h"
+#include "lab/bench/bench_run.h"
 
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "lab/bench/bench_cells.h"
+#include "lab/bench/contender.h"
 #include "lab/bench/link_bench.h"
+#include "lab/bench/peers.h"
 #include "lab/bench/sweep.h"
 #include "lab/bench/train_bench.h"
+#include "lab/host/hosts.h"
 #include "lab/host/temp_dir.h"
 
 namespace psring {
+namespace {
 
-BenchRun::BenchRun(const BenchFlags& flags, BenchPlan plan,
-                   const Cancellation& cancellation)
-    : flags_(flags),
-      plan_(std::move(plan)),
-      stage_{.cancellation = cancellation,
-             .placement = plan_.placement,
-             .ps_binary = flags.binaries.ps,
-             .worker_binary = flags.binaries.worker,
-             .rank_binary = flags.binaries.rank,
-             .optimizer = flags.optimizer,
-             .timeout = absl::Seconds(flags.timeout_s)} {}
+// One thread's own. All references outlive it.
+class BenchRun {
+ public:
+  BenchRun(const BenchOptions& options, const Cancellation& cancellation)
+      : options_(options),
+        stage_{.cancellation = cancellation,
+               .placement = options.placement,
+               .ps_binary = options.binaries.ps,
+               .worker_binary = options.binaries.worker,
+               .rank_binary = options.binaries.rank,
+               .optimizer = options.optimizer,
+               .timeout = options.timeout} {}
+
+  absl::Status Measure(BenchResults* results);
+
+ private:
+  bool Wants(const char* operation) const {
+    return absl::c_linear_search(options_.operations, operation);
+  }
+  bool WantsPeer(const char* name) const {
+    return absl::c_linear_search(options_.peers, name);
+  }
+  absl::Status MakeHosts(BenchResults* results);
+  void FindPeers(const std::string& directory, BenchResults* results);
+  void AddPeer(const char* name,
+               absl::StatusOr<std::unique_ptr<Contender>> peer,
+               const std::string& detail, BenchResults* results);
+  absl::Status MeasureLinks(BenchResults* results);
+  absl::Status Sweep(const std::string& operation, BenchResults* results);
+  absl::Status Train(BenchResults* results);
+
+  const BenchOptions& options_;
+  Stage stage_;
+  std::unique_ptr<Hosts> hosts_;
+  std::optional<GlooPython> python_;
+  std::vector<std::unique_ptr<Contender>> peers_;
+};
 
 absl::Status BenchRun::Measure(BenchResults* results) {
   auto dir = TempDir::Create();
@@ -40,24 +72,15 @@ absl::Status BenchRun::Measure(BenchResults* results) {
   return Wants("train") ? Train(results) : absl::OkStatus();
 }
 
-bool BenchRun::Wants(const char* operation) const {
-  return absl::c_linear_search(flags_.operations, operation);
-}
-
-bool BenchRun::WantsPeer(const char* name) const {
-  const std::vector<std::string> peers = absl::StrSplit(flags_.peers, ',');
-  return flags_.peers == "auto" || absl::c_linear_search(peers, name);
-}
-
 absl::Status BenchRun::MakeHosts(BenchResults* results) {
-  if (flags_.hosts == 0) return absl::OkStatus();
-  auto hosts =
-      Hosts::Create(flags_.hosts + plan_.server_hosts, plan_.link_bits_per_s);
+  if (options_.hosts == 0) return absl::OkStatus();
+  auto hosts = Hosts::Create(options_.hosts + options_.server_hosts,
+                             options_.link_bits_per_s);
   if (!hosts.ok()) return hosts.status();
   hosts_ = *std::move(hosts);
   stage_.hosts = hosts_.get();
   results->hosts = hosts_->count();
-  results->link_bits_per_s = plan_.link_bits_per_s;
+  results->link_bits_per_s = options_.link_bits_per_s;
   return absl::OkStatus();
 }
 
@@ -92,7 +115,7 @@ void BenchRun::AddPeer(const char* name,
 // Limits on several hosts need them too.
 absl::Status BenchRun::MeasureLinks(BenchResults* results) {
   if (!Wants("links") && stage_.hosts == nullptr) return absl::OkStatus();
-  auto links = RunLinks(stage_, plan_.ranks.back(), flags_.iterations);
+  auto links = RunLinks(stage_, options_.ranks.back(), options_.iterations);
   if (!links.ok()) {
     return absl::Status(
         links.status().code(),
@@ -106,12 +129,12 @@ absl::Status BenchRun::Sweep(const std::string& operation,
                              BenchResults* results) {
   SweepOptions options;
   options.operation = operation;
-  options.ranks = plan_.ranks;
-  options.sizes = plan_.sizes;
-  options.servers = plan_.servers;
-  options.iterations = flags_.iterations;
-  options.warmup = flags_.warmup;
-  options.rounds = flags_.rounds;
+  options.ranks = options_.ranks;
+  options.sizes = options_.sizes;
+  options.servers = options_.servers;
+  options.iterations = options_.iterations;
+  options.warmup = options_.warmup;
+  options.rounds = options_.rounds;
   options.link_bits_per_s =
       stage_.hosts == nullptr ? 0 : SlowestLink(results->links);
   options.on_point = [](const SweepPoint& point) {
@@ -128,11 +151,11 @@ absl::Status BenchRun::Sweep(const std::string& operation,
 
 absl::Status BenchRun::Train(BenchResults* results) {
   TrainOptions options;
-  options.models = plan_.models;
-  options.workers = plan_.workers;
-  options.servers = plan_.servers;
-  options.steps = flags_.steps;
-  options.repetitions = flags_.repetitions;
+  options.models = options_.models;
+  options.workers = options_.workers;
+  options.servers = options_.servers;
+  options.steps = options_.steps;
+  options.repetitions = options_.repetitions;
   options.python = python_;
   options.on_training = [](const Training& training) {
     std::cerr << Describe(training) << std::endl;
@@ -141,6 +164,14 @@ absl::Status BenchRun::Train(BenchResults* results) {
   if (!trainings.ok()) return trainings.status();
   results->trainings = *std::move(trainings);
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunBenchmarks(const BenchOptions& options,
+                           const Cancellation& cancellation,
+                           BenchResults* results) {
+  return BenchRun(options, cancellation).Measure(results);
 }
 
 }  // namespace psring

@@ -1,7 +1,7 @@
 // Which CUDA driver and NCCL this host has. Neither is linked: both are looked
 // for while running.
-#ifndef PSRING_CLI_GPU_INFO_H_
-#define PSRING_CLI_GPU_INFO_H_
+#ifndef PSRING_LAB_HOST_GPU_INFO_H_
+#define PSRING_LAB_HOST_GPU_INFO_H_
 
 #include <optional>
 #include <string>
@@ -21,4 +21,4 @@ std::optional<std::string> FindNccl();
 
 }  // namespace psring
 
-#endif  // PSRING_CLI_GPU_INFO_H_
+#endif  // PSRING_LAB_HOST_GPU_INFO_H_

@@ -1,4 +1,4 @@
-#include "lab/study/mode_run.h"
+#include "lab/study/study_run.h"
 
 #include <filesystem>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "lab/host/hosts.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/supervisor.h"
-#include "lab/study/mode_spec.h"
 #include "lab/study/progress.h"
+#include "lab/study/way_spec.h"
 #include "lab/study/weights.h"
 
 namespace psring {
@@ -78,18 +78,13 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 }  // namespace
 
 Job JobOf(const Point& point, Job job) {
-  // ParseAxes has found these values right.
-  const ModeSpec mode = ParseModes(ValueOf(point, "mode")).value().front();
-  job.mode = mode.mode;
+  const WaySpec way = WayOf(point);
+  job.mode = way.has_servers() ? "ps" : "ring";
   job.workers = std::stoi(ValueOf(point, "workers"));
   const std::string& servers = ValueOf(point, "servers");
   if (servers != kAny) job.servers = std::stoi(servers);
   std::vector<std::string>& flags = job.worker_flags;
-  if (mode.mode == "ps") flags.push_back(absl::StrCat("--sync=", mode.sync));
-  if (mode.sync == "ssp") {
-    flags.push_back(absl::StrCat("--staleness=", mode.staleness));
-  }
-  flags.insert(flags.end(), mode.worker_flags.begin(), mode.worker_flags.end());
+  for (std::string& flag : way.Flags()) flags.push_back(std::move(flag));
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;
     if (flag == nullptr || point[i] == kNone) continue;
@@ -118,7 +113,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   }
   const absl::Time start = absl::Now();
   const absl::Status s =
-      Train(ValueOf(point, "mode"), job, cancellation, exit_code);
+      Train(ValueOf(point, kWayAxis), job, cancellation, exit_code);
   if (!s.ok()) return s;
   auto result = Collect(point, job.metrics_dir, checkpoints);
   if (result.ok()) {

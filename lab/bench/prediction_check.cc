@@ -1,15 +1,17 @@
-#include "cli/predict_check.h"
+#include "lab/bench/prediction_check.h"
 
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/host_cores.h"
 #include "lab/bench/link_bench.h"
 #include "lab/bench/predicted.h"
 #include "lab/bench/sweep.h"
@@ -47,35 +49,36 @@ std::string Percent(double part) {
 
 class Checking {
  public:
-  Checking(const PredictFlags& flags, const PredictPlan& plan,
+  Checking(const PredictionCheckOptions& options,
            const Cancellation& cancellation)
-      : flags_(flags), plan_(plan), cancellation_(cancellation) {}
+      : options_(options), cancellation_(cancellation) {}
 
   absl::Status Run() {
-    for (const double link : plan_.links) {
+    for (const double link : options_.links) {
       if (absl::Status s = RunLink(link); !s.ok()) return s;
     }
     Print();
-    return WriteReportFile(flags_.out, kCheckJson, DumpJson(Json(), 1) + "\n");
+    return WriteReportFile(options_.out, kCheckJson,
+                           DumpJson(Json(), 1) + "\n");
   }
 
  private:
   absl::Status RunLink(double link_bits_per_s) {
-    const int most_servers = plan_.servers.back();
+    const int most_servers = options_.servers.back();
     auto hosts =
-        Hosts::Create(plan_.hosts.back() + most_servers, link_bits_per_s);
+        Hosts::Create(options_.hosts.back() + most_servers, link_bits_per_s);
     if (!hosts.ok()) return hosts.status();
     const Stage stage = {.cancellation = cancellation_,
                          .hosts = hosts->get(),
                          .placement = Placement::kSeparate,
-                         .ps_binary = flags_.binaries.ps,
-                         .worker_binary = flags_.binaries.worker,
-                         .rank_binary = flags_.binaries.rank};
+                         .ps_binary = options_.binaries.ps,
+                         .worker_binary = options_.binaries.worker,
+                         .rank_binary = options_.binaries.rank};
     const auto links = RunLinks(stage, kCalibrationHosts, kLinkWindows);
     if (!links.ok()) return links.status();
     const double rate = SlowestLink(*links);
     std::vector<Row> rows;
-    for (const int n : plan_.hosts) {
+    for (const int n : options_.hosts) {
       if (absl::Status s = Measure(stage, n, rate, link_bits_per_s, &rows);
           !s.ok()) {
         return s;
@@ -93,14 +96,15 @@ class Checking {
   absl::Status Measure(const Stage& stage, int hosts, double rate, double link,
                        std::vector<Row>* rows) {
     std::vector<int> servers = {0};
-    servers.insert(servers.end(), plan_.servers.begin(), plan_.servers.end());
+    servers.insert(servers.end(), options_.servers.begin(),
+                   options_.servers.end());
     for (const int s : servers) {
       SweepOptions options;
       options.operation = s == 0 ? "allreduce" : "pushpull";
       options.ranks = {hosts};
-      options.sizes = plan_.sizes;
+      options.sizes = options_.sizes;
       options.servers = std::max(s, 1);
-      options.iterations = flags_.iterations;
+      options.iterations = options_.iterations;
       options.warmup = 1;
       options.rounds = 1;
       options.link_bits_per_s = rate;
@@ -131,7 +135,7 @@ class Checking {
         largest = &row.measured;
       }
     }
-    CalibrateCores(exchanges, NumCores(), &hardware);
+    CalibrateCores(exchanges, HostCores(), &hardware);
     if (largest != nullptr) CalibrateLink(*largest, &hardware);
     std::cerr << "links: " << FormatLinkRate(rate) << " of a stream, "
               << FormatLinkRate(hardware.link_bytes_per_s * 8)
@@ -164,7 +168,7 @@ class Checking {
               << " off; the runs on " << kCalibrationHosts
               << " hosts calibrated the machine's figures.\n"
               << "* Measured: medians. All hosts share this machine's "
-              << NumCores()
+              << HostCores()
               << " cores: what else it does slows them, most of all on fast "
                  "links.\n";
   }
@@ -189,21 +193,19 @@ class Checking {
             {"rows", std::move(rows)}};
   }
 
-  const PredictFlags& flags_;
-  const PredictPlan& plan_;
+  const PredictionCheckOptions& options_;
   const Cancellation& cancellation_;
   std::vector<Row> rows_;
 };
 
 }  // namespace
 
-absl::Status CheckPredictions(const PredictFlags& flags,
-                              const PredictPlan& plan,
+absl::Status CheckPredictions(const PredictionCheckOptions& options,
                               const Cancellation& cancellation) {
-  if (absl::Status s = CheckReportPath(flags.out, {kCheckJson}); !s.ok()) {
+  if (absl::Status s = CheckReportPath(options.out, {kCheckJson}); !s.ok()) {
     return s;
   }
-  return Checking(flags, plan, cancellation).Run();
+  return Checking(options, cancellation).Run();
 }
 
 }  // namespace psring

@@ -1,0 +1,38 @@
+// What the commands share, beside the command line itself.
+#ifndef PSRING_CLI_COMMAND_H_
+#define PSRING_CLI_COMMAND_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/process/command_line.h"
+#include "lab/host/arguments.h"
+
+namespace psring {
+
+// The exit code of a command that failed; kExitUsage and a child's own are the
+// others.
+inline constexpr int kExitFailed = 1;
+
+// The hidden flags --ps-binary, --worker-binary and --rank-binary, which tests
+// use.
+void AddBinaryFlags(CommandLine& line, Binaries& binaries);
+
+// INVALID_ARGUMENT with the flag's name before what is wrong with its value.
+absl::Status OfFlag(const std::string& flag, const absl::Status& status);
+
+// Prints "COMMAND: what went wrong" on stderr. Returns `exit_code`.
+int Fail(const std::string& command, const absl::Status& status,
+         int exit_code = kExitFailed);
+
+// The exit code of a command whose work ended with `status`, after `signal`
+// (0: none): says on stderr that it was interrupted or what went wrong.
+int ExitCode(const std::string& command, const absl::Status& status,
+             int signal);
+
+// The date and time here, as reports show it: "2026-11-22 04:47 UTC".
+std::string DateAndTime();
+
+}  // namespace psring
+
+#endif  // PSRING_CLI_COMMAND_H_

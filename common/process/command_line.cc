@@ -1,0 +1,161 @@
+#include "common/process/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+namespace psring {
+namespace {
+
+template <typename T>
+Flag AddWithDefault(CLI::App& app, const std::string& name, T& value,
+                    const std::string& help) {
+  return Flag(app.add_option(name, value, help)->capture_default_str());
+}
+
+}  // namespace
+
+Flag& Flag::Range(int64_t least, int64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Flag& Flag::Range(double least, double most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Flag& Flag::OneOf(std::initializer_list<const char*> values) {
+  option_->check(
+      CLI::IsMember(std::vector<std::string>(values.begin(), values.end())));
+  return *this;
+}
+
+Flag& Flag::Check(std::function<std::string(const std::string&)> check) {
+  option_->check(std::move(check));
+  return *this;
+}
+
+Flag& Flag::Required() {
+  option_->required();
+  return *this;
+}
+
+Flag& Flag::Hidden() {
+  option_->group("")->take_last();
+  return *this;
+}
+
+Flag& Flag::Default(const std::string& text) {
+  option_->default_str(text);
+  return *this;
+}
+
+Flag& Flag::TypeName(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+Flag& Flag::OneValueEach() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+Flag& Flag::Repeatable() {
+  option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return *this;
+}
+
+CommandLine::CommandLine(const std::string& description,
+                         const std::string& name)
+    : owned_(std::make_unique<CLI::App>(description, name)), app_(*owned_) {}
+
+CommandLine::CommandLine(CLI::App* subcommand) : app_(*subcommand) {}
+
+CommandLine::~CommandLine() = default;
+
+Flag CommandLine::Add(const std::string& name, std::string& value,
+                      const std::string& help) {
+  return AddWithDefault(app_, name, value, help);
+}
+
+Flag CommandLine::Add(const std::string& name, int& value,
+                      const std::string& help) {
+  return AddWithDefault(app_, name, value, help);
+}
+
+Flag CommandLine::Add(const std::string& name, int64_t& value,
+                      const std::string& help) {
+  return AddWithDefault(app_, name, value, help);
+}
+
+Flag CommandLine::Add(const std::string& name, uint64_t& value,
+                      const std::string& help) {
+  return AddWithDefault(app_, name, value, help);
+}
+
+Flag CommandLine::Add(const std::string& name, double& value,
+                      const std::string& help) {
+  return AddWithDefault(app_, name, value, help);
+}
+
+Flag CommandLine::Add(const std::string& name, std::vector<std::string>& values,
+                      const std::string& help) {
+  return Flag(app_.add_option(name, values, help));
+}
+
+Flag CommandLine::Add(const std::string& name, bool& value,
+                      const std::string& help) {
+  return Flag(app_.add_flag(name, value, help));
+}
+
+void CommandLine::Footer(const std::string& text) { app_.footer(text); }
+
+CommandLine& CommandLine::AddSubcommand(const std::string& name,
+                                        const std::string& description) {
+  app_.require_subcommand(1);
+  CLI::App* const subcommand = app_.add_subcommand(name, description);
+  subcommands_.emplace_back(new CommandLine(subcommand));
+  return *subcommands_.back();
+}
+
+bool CommandLine::chosen() const { return app_.parsed(); }
+
+std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
+  // CLI11 takes the last one first.
+  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  try {
+    app_.parse(std::move(reversed));
+    return std::nullopt;
+  } catch (const CLI::Success& help) {
+    return app_.exit(help);
+  } catch (const CLI::Error& error) {
+    return UsageError(error.what());
+  }
+}
+
+int CommandLine::UsageError(const std::string& what) const {
+  std::string line = what;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::cerr << app_.get_name() << ": " << line << " (see " << app_.get_name()
+            << " --help)" << std::endl;
+  return kExitUsage;
+}
+
+bool CommandLine::Has(const std::string& name) const {
+  return app_.count(name) > 0;
+}
+
+std::vector<CommandLine::Given> CommandLine::All() const {
+  std::vector<Given> all;
+  for (const CLI::Option* option : app_.get_options()) {
+    const bool hidden = option->get_group().empty();
+    if (hidden || option == app_.get_help_ptr()) continue;
+    all.push_back(
+        {option->get_name(), option->results(), option->get_default_str()});
+  }
+  return all;
+}
+
+}  // namespace psring

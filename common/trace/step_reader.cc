@@ -1,0 +1,71 @@
+#include "common/trace/step_reader.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace psring {
+namespace {
+
+using nlohmann::json;
+
+// A span of a worker that says where a step's time went.
+void TakeSpan(const json& event, WorkerSteps& steps) {
+  const json& args = event.at("args");
+  if (event.at("ph") != "X" || !args.contains("step")) return;
+  const std::string name = event.at("name");
+  WorkerStep& step = steps[args["step"].get<int64_t>()];
+  const int64_t ns = std::max<int64_t>(
+      static_cast<int64_t>(event.at("dur").get<double>() * 1000), 1);
+  if (name == "step") step.whole = ns;
+  if (name == "data") step.data = ns;
+  if (name == "forward") step.forward = ns;
+  if (name == "encode") step.encode += ns;
+  // Buckets that were encoded before it ended were encoded in it.
+  if (name == "backward") step.backward = ns - step.encode;
+  if (name == "device") step.device = ns;
+  if (name == "slow") step.slow = ns;
+  if (name == "wait") {
+    // By its own clock until that is known.
+    step.arrived = static_cast<int64_t>(event.at("ts").get<double>() * 1000);
+    step.went_on = step.arrived + ns;
+  }
+  if (name == "await" && args.contains("peer")) {
+    absl::string_view peer = args["peer"].get_ref<const std::string&>();
+    if (absl::ConsumePrefix(&peer, "ps ")) {
+      int rank = -1;
+      if (absl::SimpleAtoi(peer, &rank)) step.last_server = rank;
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<JobSteps> ReadSteps(const std::string& directory) {
+  std::vector<WorkerSteps> by_process;
+  auto infos = ReadTraces(directory, [&](size_t process, const json& event) {
+    by_process.resize(std::max(by_process.size(), process + 1));
+    if (event.contains("args")) TakeSpan(event, by_process[process]);
+  });
+  if (!infos.ok()) return infos.status();
+  JobSteps job;
+  for (size_t i = 0; i < infos->size(); ++i) {
+    if ((*infos)[i].role != "worker") continue;
+    const int64_t shift = (*infos)[i].CommonNs(0);
+    for (auto& [number, step] : by_process[i]) {
+      if (step.went_on == 0) continue;
+      step.arrived += shift;
+      step.went_on += shift;
+    }
+    job.workers.push_back(std::move(by_process[i]));
+  }
+  job.processes = *std::move(infos);
+  return job;
+}
+
+}  // namespace psring

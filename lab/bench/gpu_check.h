@@ -1,0 +1,33 @@
+// Whether this host's GPUs compute, copy, reduce and train as they should.
+#ifndef PSRING_LAB_BENCH_GPU_CHECK_H_
+#define PSRING_LAB_BENCH_GPU_CHECK_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/net/cancellation.h"
+#include "gpu/device.h"
+#include "lab/host/arguments.h"
+
+namespace psring {
+
+struct GpuCheckOptions {
+  int64_t size_bytes = 256'000'000;  // of copies and allreduces
+  std::string model = "lenet";       // that is trained
+  std::string data = "digits:train=2048,test=512";
+  absl::Duration timeout = absl::Minutes(10);  // of all of it
+  Binaries binaries;
+};
+
+// Checks `gpus`, all of this host's, and prints what it finds, line by line.
+// Blocks until every process has ended. An error says what is wrong.
+absl::Status CheckGpus(const std::vector<DeviceInfo>& gpus,
+                       const GpuCheckOptions& options,
+                       const Cancellation& cancellation);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_BENCH_GPU_CHECK_H_

@@ -1,0 +1,149 @@
+#include "lab/predict/predict_run.h"
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "lab/host/units.h"
+#include "lab/page/format.h"
+#include "lab/predict/compute.h"
+#include "lab/predict/update_rate.h"
+
+namespace psring {
+namespace {
+
+class Predicting {
+ public:
+  Predicting(const PredictOptions& options, const Cancellation& cancellation)
+      : options_(options), cancellation_(cancellation) {}
+
+  absl::StatusOr<PredictStudy> Run() {
+    PredictStudy study;
+    study.hardware = options_.hardware;
+    study.auto_servers = options_.servers.empty();
+    PredictSource source;
+    if (!options_.from.empty()) {
+      auto read = ReadSource(options_.from);
+      if (!read.ok()) return read.status();
+      source = *std::move(read);
+    }
+    absl::Status s = FillUpdate(&study);
+    if (s.ok()) s = FillWorkload(std::move(source), &study);
+    if (!s.ok()) return s;
+    FillLink(&study);
+    for (const int hosts : options_.hosts) {
+      if (s = cancellation_.status(); !s.ok()) return s;
+      study.scales.push_back(PredictScale(study.hardware, study.workload, hosts,
+                                          options_.servers, options_.effort));
+    }
+    return study;
+  }
+
+ private:
+  absl::Status FillUpdate(PredictStudy* study) {
+    std::string origin = "--update";
+    if (options_.update_bytes_per_s) {
+      study->hardware.update_bytes_per_s = *options_.update_bytes_per_s;
+    } else {
+      const auto rate = MeasureUpdateRate();
+      if (!rate.ok()) return rate.status();
+      study->hardware.update_bytes_per_s = *rate;
+      origin = "measured here";
+    }
+    study->origins.push_back(
+        {"Update",
+         absl::StrCat(FormatBandwidth(study->hardware.update_bytes_per_s),
+                      " of gradients a thread (", origin, ")")});
+    return absl::OkStatus();
+  }
+
+  absl::Status FillWorkload(PredictSource source, PredictStudy* study) {
+    std::string origin = "flags";
+    const bool whole_by_flags =
+        !options_.compute_s.empty() &&
+        (options_.parameters > 0 || source.parameters > 0);
+    if (!whole_by_flags && source.compute_s.empty()) {
+      std::cerr << "measuring " << options_.measurement.model
+                << ": one worker for "
+                << absl::FormatDuration(options_.measurement.budget)
+                << std::endl;
+      auto measured = MeasureWorker(options_.measurement, cancellation_);
+      if (!measured.ok()) return measured.status();
+      measured->link_bits_per_s = source.link_bits_per_s;
+      source = *std::move(measured);
+      origin = "measured here, one worker by itself";
+      SubtractUpdate(study->hardware, &source);
+    } else if (!source.compute_s.empty() && options_.compute_s.empty()) {
+      origin = absl::StrCat(options_.from, ", the fastest way",
+                            source.with_exchange ? ", its exchange in it" : "");
+    }
+    study->model = source.model;
+    if (options_.parameters > 0) source.parameters = options_.parameters;
+    Workload& workload = study->workload;
+    workload.buckets = CutBuckets(source.parameters, options_.bucket_bytes);
+    workload.compute_s = {options_.compute_s.empty() ? source.compute_s
+                                                     : options_.compute_s};
+    workload.forward_share = options_.forward_share;
+    DescribeWorkload(workload, origin, study);
+    link_bits_per_s_ = source.link_bits_per_s;
+    return absl::OkStatus();
+  }
+
+  // A lone worker applies the optimizer, which the simulators count too.
+  static void SubtractUpdate(const Hardware& hardware, PredictSource* source) {
+    const double update = static_cast<double>(source->parameters) *
+                          sizeof(float) / hardware.update_bytes_per_s;
+    for (double& seconds : source->compute_s) {
+      seconds = std::max(seconds - update, seconds / 2);
+    }
+  }
+
+  static void DescribeWorkload(const Workload& workload,
+                               const std::string& origin, PredictStudy* study) {
+    const std::vector<double>& times = workload.compute_s.front();
+    const auto [least, most] = std::minmax_element(times.begin(), times.end());
+    study->origins.push_back(
+        {"Model",
+         absl::StrCat(study->model, study->model.empty() ? "" : ": ",
+                      FormatCount(static_cast<double>(NumElements(workload))),
+                      " parameters, ",
+                      FormatSize(static_cast<int64_t>(NumBytes(workload))),
+                      " in ", workload.buckets.size(), " buckets")});
+    study->origins.push_back(
+        {"Compute",
+         absl::StrCat(FormatTime(MeanCompute(workload)), " a step, from ",
+                      FormatTime(*least), " to ", FormatTime(*most), " (",
+                      origin, "); gradients come after ",
+                      absl::StrFormat("%.0f%%", workload.forward_share * 100),
+                      " of it, evenly")});
+  }
+
+  void FillLink(PredictStudy* study) {
+    std::string origin = options_.link_given ? "--link" : "the default";
+    if (!options_.link_given && link_bits_per_s_) {
+      study->hardware.link_bytes_per_s = *link_bits_per_s_ / 8;
+      origin = options_.from;
+    }
+    study->origins.push_back(
+        {"Links",
+         absl::StrCat(FormatLinkRate(study->hardware.link_bytes_per_s * 8),
+                      " in each direction (", origin, "), latency ",
+                      FormatTime(study->hardware.latency_s))});
+  }
+
+  const PredictOptions& options_;
+  const Cancellation& cancellation_;
+  std::optional<double> link_bits_per_s_;
+};
+
+}  // namespace
+
+absl::StatusOr<PredictStudy> RunPrediction(const PredictOptions& options,
+                                           const Cancellation& cancellation) {
+  return Predicting(options, cancellation).Run();
+}
+
+}  // namespace psring

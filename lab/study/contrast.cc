@@ -1,0 +1,123 @@
+#include "lab/study/contrast.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/host/statistics.h"
+
+namespace psring {
+namespace {
+
+// Figures of one seed each that differ by a smaller part are not told apart.
+constexpr double kOneSeedMargin = 0.05;
+
+bool HaveOneSeed(const Variant& a, const Variant& b) {
+  return a.runs.size() == 1 && b.runs.size() == 1;
+}
+
+Spread SecondsPerStep(const Variant& variant) {
+  return SpreadOf(variant, StepSeconds);
+}
+
+}  // namespace
+
+bool Tied(const Rated& a, const Rated& b) {
+  if (!HaveOneSeed(*a.variant, *b.variant)) return Meet(a.spread, b.spread);
+  const double larger = std::max(a.spread.mean, b.spread.mean);
+  return std::abs(a.spread.mean - b.spread.mean) <= kOneSeedMargin * larger;
+}
+
+Ranking RankBySeconds(const Comparison& comparison, const Group& group) {
+  Ranking ranking;
+  for (const Variant* variant : group.variants) {
+    if (const auto seconds = SecondsToTarget(comparison, *variant)) {
+      ranking.reached.push_back({variant, *seconds});
+    } else {
+      ranking.unreached.push_back(variant);
+    }
+  }
+  std::sort(ranking.reached.begin(), ranking.reached.end(),
+            [](const Rated& a, const Rated& b) {
+              return a.spread.mean < b.spread.mean;
+            });
+  return ranking;
+}
+
+const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
+                      const std::string& axis) {
+  const std::string& first = comparison.values[AxisIndex(axis)][0];
+  if (ValueOf(variant.point, axis) == first) return nullptr;
+  for (const Variant& base : comparison.variants) {
+    if (ValueOf(base.point, axis) == first &&
+        SameBut(base.point, variant.point, axis)) {
+      return &base;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Ratio> SecondsRatio(const Comparison& comparison,
+                                  const Variant& base, const Variant& other) {
+  const auto before = SecondsToTarget(comparison, base);
+  const auto now = SecondsToTarget(comparison, other);
+  if (!before || !now || before->mean <= 0) return std::nullopt;
+  return Ratio{now->mean / before->mean,
+               Tied({&base, *before}, {&other, *now})};
+}
+
+std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
+                                        const Group& group) {
+  std::vector<StepContrast> contrasts;
+  const Variant& base = *group.variants[0];
+  const auto base_steps = StepsToTarget(comparison, base);
+  const Spread base_time = SecondsPerStep(base);
+  if (!base_steps || base_time.mean <= 0) return contrasts;
+  for (size_t i = 1; i < group.variants.size(); ++i) {
+    const Variant& other = *group.variants[i];
+    const auto steps = StepsToTarget(comparison, other);
+    const Spread time = SecondsPerStep(other);
+    if (!steps || time.mean <= 0) continue;
+    const bool as_many = HaveOneSeed(base, other)
+                             ? base_steps->mean == steps->mean
+                             : Meet(*base_steps, *steps);
+    contrasts.push_back(
+        {&other,
+         {base_time.mean / time.mean, Tied({&base, base_time}, {&other, time})},
+         {steps->mean / base_steps->mean, as_many}});
+  }
+  return contrasts;
+}
+
+std::vector<Rated> RankByAccuracy(const Group& group) {
+  std::vector<Rated> accuracies;
+  for (const Variant* variant : group.variants) {
+    accuracies.push_back({variant, SpreadOf(*variant, [](const RunResult& run) {
+                            return run.test_accuracy;
+                          })});
+  }
+  std::stable_sort(accuracies.begin(), accuracies.end(),
+                   [](const Rated& a, const Rated& b) {
+                     return a.spread.mean > b.spread.mean;
+                   });
+  return accuracies;
+}
+
+std::optional<PredictionErrors> ErrorsOfPredictions(
+    const Comparison& comparison) {
+  PredictionErrors errors;
+  std::vector<double> all;
+  for (const Variant& variant : comparison.variants) {
+    const auto prediction = PredictionOf(variant);
+    if (!prediction) continue;
+    all.push_back(std::abs(prediction->error()));
+    if (all.size() > 1 && all.back() < errors.worst) continue;
+    errors.worst = all.back();
+    errors.worst_label = variant.label;
+  }
+  if (all.empty()) return std::nullopt;
+  errors.count = all.size();
+  errors.median = Median(all);
+  return errors;
+}
+
+}  // namespace psring

@@ -1,0 +1,78 @@
+// How the variants of a comparison differ, as numbers: statistics that
+// verdict.h puts into sentences. Pure. Variants are the comparison's, which
+// must outlive what points to them.
+#ifndef PSRING_LAB_STUDY_CONTRAST_H_
+#define PSRING_LAB_STUDY_CONTRAST_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/study/comparison.h"
+
+namespace psring {
+
+// A variant beside the figure that it is judged by.
+struct Rated {
+  const Variant* variant = nullptr;
+  Spread spread;
+};
+
+// Whether the seeds cannot tell the two apart: their ranges meet or, where both
+// have one seed, their figures differ by less than 5%, since nobody knows then
+// how far seeds scatter.
+bool Tied(const Rated& a, const Rated& b);
+
+// A figure over another one.
+struct Ratio {
+  double times = 1;
+  bool tied = false;
+};
+
+// Who of a group reaches the target, and when.
+struct Ranking {
+  std::vector<Rated> reached;             // with every seed, the fastest first
+  std::vector<const Variant*> unreached;  // not with every seed
+};
+Ranking RankBySeconds(const Comparison& comparison, const Group& group);
+
+// The variant that differs from `variant` only in having the axis's first
+// value; null where there is none or it is `variant` itself.
+const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
+                      const std::string& axis);
+
+// The seconds to the target of `other` over those of `base`; nothing unless
+// both reach it with every seed.
+std::optional<Ratio> SecondsRatio(const Comparison& comparison,
+                                  const Variant& base, const Variant& other);
+
+// What makes up the time to the target: how fast steps are, and how many it
+// takes, beside the group's first variant.
+struct StepContrast {
+  const Variant* variant = nullptr;
+  Ratio speed;  // the first one's seconds of a step over this one's
+  Ratio steps;  // this one's steps to the target over the first one's
+};
+// For the variants that reach the target with every seed; empty unless the
+// first one does.
+std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
+                                        const Group& group);
+
+// The final accuracies of a group, the highest first.
+std::vector<Rated> RankByAccuracy(const Group& group);
+
+// How far the predictor is off, as parts of the measured step.
+struct PredictionErrors {
+  size_t count = 0;
+  double median = 0;
+  double worst = 0;
+  std::string worst_label;  // of the variant
+};
+// Nothing where no variant has a prediction.
+std::optional<PredictionErrors> ErrorsOfPredictions(
+    const Comparison& comparison);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_CONTRAST_H_

@@ -1,0 +1,118 @@
+#include "lab/study/study.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "lab/host/temp_dir.h"
+#include "lab/study/run_predictor.h"
+#include "lab/study/study_folder.h"
+#include "lab/study/study_progress.h"
+#include "lab/study/study_run.h"
+
+namespace psring {
+namespace {
+
+// One thread's own. All references outlive it.
+class Study {
+ public:
+  Study(const StudyPlan& plan, const Cancellation& cancellation)
+      : plan_(plan), cancellation_(cancellation), runs_(plan.runs.size()) {}
+
+  absl::StatusOr<std::vector<RunResult>> Run(int* exit_code) {
+    *exit_code = 1;
+    absl::Status s = OpenFolder();
+    if (s.ok() && NumFinished(runs_) < runs_.size()) s = RunRest(exit_code);
+    if (!s.ok()) return s;
+    std::vector<RunResult> finished;
+    for (auto& run : runs_) finished.push_back(*std::move(run));
+    return finished;
+  }
+
+ private:
+  // Takes the finished runs from the folder, where one is kept.
+  absl::Status OpenFolder() {
+    if (plan_.out.empty()) return absl::OkStatus();
+    auto opened = StudyFolder::Open(plan_.out, plan_.setup);
+    if (!opened.ok()) return opened.status();
+    folder_ = *std::move(opened);
+    auto finished = folder_->FinishedRuns(plan_.runs);
+    if (!finished.ok()) return finished.status();
+    runs_ = *std::move(finished);
+    if (const size_t done = NumFinished(runs_); done > 0) {
+      std::cout << done << " of " << runs_.size() << " runs are in "
+                << plan_.out << " already" << std::endl;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunRest(int* exit_code) {
+    const auto predictor = RunPredictor::Create(plan_.job.worker_flags);
+    if (!predictor.ok()) return predictor.status();
+    const auto temporary = TempDir::Create();
+    if (!temporary.ok()) return temporary.status();
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      if (runs_[i]) continue;
+      std::cout << RunLine(plan_.runs[i], i, runs_) << std::endl;
+      const auto scratch = EmptyScratch(*temporary);
+      if (!scratch.ok()) return scratch.status();
+      auto run =
+          RunOnce(plan_.runs[i], plan_.job, *scratch, cancellation_, exit_code);
+      if (folder_ != nullptr) folder_->RemoveScratch();
+      if (!cancellation_.status().ok()) {
+        return absl::CancelledError(absl::StrCat(
+            "interrupted; all processes have ended", WhatIsKept()));
+      }
+      if (!run.ok()) {
+        return absl::AbortedError(absl::StrCat(RunLabel(plan_.runs[i]), ": ",
+                                               run.status().message(),
+                                               WhatIsKept()));
+      }
+      run->predicted_step_s = predictor->StepSeconds(*run);
+      if (folder_ != nullptr) {
+        if (auto s = folder_->Keep(i, *run); !s.ok()) return s;
+      }
+      runs_[i] = *std::move(run);
+    }
+    return absl::OkStatus();
+  }
+
+  // Where a run's files lie while it runs: in the study's folder or, where none
+  // is kept, in a temporary one.
+  absl::StatusOr<std::string> EmptyScratch(const TempDir& temporary) {
+    if (folder_ != nullptr) return folder_->MakeScratch();
+    const std::string path = absl::StrCat(temporary.path(), "/run");
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    std::filesystem::create_directory(path, error);
+    if (!error) return path;
+    return absl::InternalError(
+        absl::StrCat("cannot make ", path, ": ", error.message()));
+  }
+
+  std::string WhatIsKept() const {
+    if (folder_ == nullptr) return "";
+    return absl::StrCat("; ", NumFinished(runs_), " of ", runs_.size(),
+                        " runs are kept in ", plan_.out,
+                        ": the same command resumes from there");
+  }
+
+  const StudyPlan& plan_;
+  const Cancellation& cancellation_;
+  std::unique_ptr<StudyFolder> folder_;         // null: none is kept
+  std::vector<std::optional<RunResult>> runs_;  // by the plan's order
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<RunResult>> RunStudy(
+    const StudyPlan& plan, const Cancellation& cancellation, int* exit_code) {
+  return Study(plan, cancellation).Run(exit_code);
+}
+
+}  // namespace psring

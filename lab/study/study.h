@@ -1,0 +1,36 @@
+// A study from its first run to its last.
+#ifndef PSRING_LAB_STUDY_STUDY_H_
+#define PSRING_LAB_STUDY_STUDY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/net/cancellation.h"
+#include "lab/host/job.h"
+#include "lab/study/run_result.h"
+#include "lab/study/study_axes.h"
+#include "lab/study/study_setup.h"
+
+namespace psring {
+
+// What `psring compare` was asked for.
+struct StudyPlan {
+  AxisValues values;
+  std::vector<Point> runs;     // in the order of running
+  double target_accuracy = 0;  // 0: what the ways reach
+  std::string out;             // empty: no study is kept
+  Job job;                     // what all runs share
+  StudySetup setup;
+};
+
+// Makes the runs that the study's folder lacks, with progress on stdout, and
+// returns all of them in the order of `plan.runs`. Blocks until every process
+// has ended. An error names the run and says how many are kept; `exit_code` is
+// then what this program should end with, unless it was interrupted.
+absl::StatusOr<std::vector<RunResult>> RunStudy(
+    const StudyPlan& plan, const Cancellation& cancellation, int* exit_code);
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_STUDY_H_
