@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
@@ -25,8 +26,6 @@ WireHeader SegmentOf(uint64_t sequence) {
   header.set_num_elements(1);
   return header;
 }
-
-absl::Time Soon() { return absl::Now() + absl::Seconds(10); }
 
 class SegmentInboxTest : public ::testing::Test {
  protected:
