@@ -1,7 +1,7 @@
 // Collective operations among N ranks. Every rank makes the same calls in the
 // same order with the same sizes. Lives on one thread, which creates, uses and
-// destroys it. All calls block, at most until their deadline; an error names
-// the rank that was waited for, after it the communicator is of no more use.
+// destroys it. All calls block, at most until their deadline. An error names
+// the rank that was waited for; after one the communicator must not be used.
 #ifndef PSRING_RING_COMMUNICATOR_H_
 #define PSRING_RING_COMMUNICATOR_H_
 

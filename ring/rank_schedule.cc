@@ -45,11 +45,6 @@ RankSchedule::Inflow* RankSchedule::Due(int route, int visit, int from,
   return &*found;
 }
 
-void RankSchedule::Take(Inflow& inflow, Range segment) {
-  inflow.next = segment.end;
-  num_missing_ -= segment.size();
-}
-
 int RankSchedule::awaited() const {
   for (const Inflow& inflow : inflows_) {
     if (inflow.next < routes_[inflow.route].range.end) return inflow.from;

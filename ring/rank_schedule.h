@@ -34,7 +34,10 @@ class RankSchedule {
   // arguments may come from a stranger.
   Inflow* Due(int route, int visit, int from, Range segment);
   // The segment that was due has come.
-  void Take(Inflow& inflow, Range segment);
+  void Take(Inflow& inflow, Range segment) {
+    inflow.next = segment.end;
+    num_missing_ -= segment.size();
+  }
   // All has come.
   bool complete() const { return num_missing_ == 0; }
   // The rank whose segments are missing; -1: nobody's.

@@ -147,8 +147,4 @@ Route BroadcastRoute(int n, int root, int64_t num_elements) {
   return route;
 }
 
-Range SegmentAt(Range range, int64_t begin) {
-  return {begin, std::min(begin + kSegmentElements, range.end)};
-}
-
 }  // namespace psring

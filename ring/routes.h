@@ -4,7 +4,8 @@
 // starts at rank c+1, goes round by way of c+2, c+3, ... (mod N), each adding
 // its own values, and is complete at rank c; from there the sum goes round once
 // more until all have it (Patarasuk & Yuan 2009). Slices travel in segments,
-// each of which goes on as soon as it has come: all hops are busy at once.
+// and each rank forwards a segment as soon as it has arrived: all hops are busy
+// at once.
 //
 // Consecutive ranks that share memory form a node, which the slice enters once
 // for all of them: an agent adds the values of every member, in the same order,
@@ -16,6 +17,7 @@
 #ifndef PSRING_RING_ROUTES_H_
 #define PSRING_RING_ROUTES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -32,7 +34,7 @@ struct Node {
   friend bool operator==(const Node& a, const Node& b) = default;
 };
 
-// Each rank by itself: the flat ring.
+// A node for each rank: the flat ring.
 std::vector<Node> SingleNodes(int n);
 
 // The longest runs of ranks that can all reach one another: reach[a * n + b] is
@@ -80,7 +82,9 @@ Route BroadcastRoute(int n, int root, int64_t num_elements);
 
 // The segment that begins at element `begin` of `range`: kSegmentElements, the
 // last one fewer.
-Range SegmentAt(Range range, int64_t begin);
+inline Range SegmentAt(Range range, int64_t begin) {
+  return {begin, std::min(begin + kSegmentElements, range.end)};
+}
 
 }  // namespace psring
 

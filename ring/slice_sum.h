@@ -15,7 +15,7 @@ namespace psring {
 // One thread's own.
 class SliceSum {
  public:
-  // Of `rank`'s slice in a ring of n ranks.
+  // `slice` is the one of `rank` in a ring of n ranks.
   SliceSum(Range slice, int n, int rank);
 
   // Rank `from`, not this one, has sent its `values` of `segment`, each once.

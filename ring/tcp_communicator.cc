@@ -159,11 +159,6 @@ absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
 }
 
-float* TcpCommunicator::DataOf(const Collective& c, int rank) const {
-  if (c.group == nullptr) return c.data.data();
-  return c.group->data((rank - first_member_ + size()) % size());
-}
-
 // In an allreduce this rank's values can be sent from where they lie: they are
 // overwritten only by their own sums, which come back after they have gone.
 // Nothing comes back in the others, whose caller may free its data at once.
@@ -227,10 +222,14 @@ absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
   message.header.set_dtype(way.encoded ? WireHeader::ENCODED
                                        : WireHeader::FLOAT32);
   if (!way.visits[visit - 1].complete) {
-    gradient_bytes_ += static_cast<int64_t>(payload.size());
+    gradient_bytes_sent_ += static_cast<int64_t>(payload.size());
   }
   message.payload = std::move(payload);
-  return SendData(*next_[way.visits[visit].agent], std::move(message));
+  Socket& socket = *next_[way.visits[visit].agent];
+  const int64_t before = socket.bytes_sent();
+  const absl::Status status = SendData(socket, std::move(message));
+  bytes_sent_ += socket.bytes_sent() - before;
+  return status;
 }
 
 absl::Status TcpCommunicator::Receive(const Collective& c) {
@@ -247,6 +246,7 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
     next = inbox_->TryNext(sequence_);
   }
   if (!next.ok()) return next.status();
+  bytes_received_ = inbox_->socket().bytes_received();
   DataMessage& message = **next;
   const WireHeader& header = message.header;
   const int64_t begin = static_cast<int64_t>(header.offset());
@@ -329,14 +329,6 @@ absl::Status TcpCommunicator::Late(const Collective& c) const {
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(job_.workers(rank)),
                    " has sent nothing in time for collective ", sequence_));
-}
-
-int64_t TcpCommunicator::bytes_sent() const {
-  int64_t bytes = 0;
-  for (const std::unique_ptr<Socket>& socket : next_) {
-    if (socket != nullptr) bytes += socket->bytes_sent();
-  }
-  return bytes;
 }
 
 }  // namespace psring

@@ -11,6 +11,7 @@
 #ifndef PSRING_RING_TCP_COMMUNICATOR_H_
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
@@ -69,10 +71,10 @@ class TcpCommunicator : public Communicator {
   absl::Status Broadcast(absl::Span<float> data, int root,
                          absl::Time deadline) override;
 
-  int64_t bytes_sent() const;
-  int64_t bytes_received() const { return inbox_->socket().bytes_received(); }
-  // Of them, payloads on their way to where they are summed.
-  int64_t gradient_bytes_sent() const { return gradient_bytes_; }
+  // Any thread.
+  Traffic traffic() const {
+    return {bytes_sent_, bytes_received_, gradient_bytes_sent_};
+  }
   // Messages that were not ours and were dropped.
   int64_t malformed() const { return inbox_->malformed(); }
 
@@ -107,7 +109,7 @@ class TcpCommunicator : public Communicator {
   TcpCommunicator(Context& context, const Cancellation& cancellation)
       : context_(context), cancellation_(cancellation) {}
 
-  // Makes the plan of a new shape and connects to whom it sends.
+  // Makes the plan of a new shape, and connects to the ranks that it sends to.
   absl::StatusOr<Plan*> MakePlan(const Shape& shape);
   std::vector<Route> RoutesOf(const Shape& shape) const;
   absl::Status ConnectTo(int rank);
@@ -128,7 +130,10 @@ class TcpCommunicator : public Communicator {
   absl::Status OnEncoded(const Collective& c, RankSchedule::Inflow& at,
                          Range range, const DataMessage& message);
   // Where the data of `rank`, a member of this node, lies.
-  float* DataOf(const Collective& c, int rank) const;
+  float* DataOf(const Collective& c, int rank) const {
+    if (c.group == nullptr) return c.data.data();
+    return c.group->data((rank - first_member_ + size()) % size());
+  }
   absl::Status Late(const Collective& c) const;
 
   Context& context_;
@@ -142,7 +147,10 @@ class TcpCommunicator : public Communicator {
   std::vector<std::unique_ptr<Socket>> next_;  // by rank; null: not needed yet
   std::map<Shape, Plan> plans_;
   uint64_t sequence_ = 0;  // of the collective under way
-  int64_t gradient_bytes_ = 0;
+  // Read by any thread.
+  std::atomic<int64_t> bytes_sent_ = 0;
+  std::atomic<int64_t> bytes_received_ = 0;
+  std::atomic<int64_t> gradient_bytes_sent_ = 0;
 };
 
 }  // namespace psring

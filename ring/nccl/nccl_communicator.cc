@@ -13,7 +13,7 @@ namespace {
 
 // While NCCL prepares or the GPU works: short beside both.
 constexpr absl::Duration kLookAgain = absl::Microseconds(50);
-// Of saying goodbye, and of asking who waits in a late collective.
+// How long the end of NCCL may take, and asking who waits in a late collective.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(3);
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
 constexpr size_t kTokenElements = 16;

@@ -70,7 +70,8 @@ class NcclCommunicator : public Communicator {
                               absl::Time deadline);
 
   Stream stream() const { return stream_; }
-  // Of the last collective: the same on every rank that has made as many.
+  // The number of the last collective: the same on every rank that has made as
+  // many.
   int64_t sequence() const { return sequence_; }
 
   // An event recorded behind what is in the compute stream now.

@@ -150,28 +150,32 @@ TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {
   });
 }
 
+// Strangers that send what a rank is about to, but for one thing.
 TEST(TcpCommunicator, DropsStrangersAndKeepsWorking) {
   RunRing(2, RingPath::kTcp, [](TestRank& rank) {
     TcpCommunicator& c = *rank.tcp;
-    for (int attack = 0; attack < 4; ++attack) {
+    const Range slice = NearEqualPart({0, 1000}, 2, c.rank());
+    for (int attack = 0; attack < 5; ++attack) {
       proto::WireHeader header;
       header.set_kind(proto::WireHeader::SEGMENT);
       header.set_dtype(proto::WireHeader::FLOAT32);
       header.set_job_epoch(attack == 1 ? 1 : 99);
       header.set_sender(attack == 2 ? c.rank() : 1 - c.rank());
       header.set_sequence(attack == 3 ? 77 : 1);
+      header.set_bucket(c.rank());
       header.set_hop(1);
-      header.set_offset(1);
-      header.set_num_elements(2);
-      ASSERT_NO_FATAL_FAILURE(SendAsStranger(
-          c, attack == 0 ? "x" : header.SerializeAsString(), "12345678"));
+      header.set_offset(attack == 4 ? slice.begin + 1 : slice.begin);
+      header.set_num_elements(slice.size());
+      ASSERT_NO_FATAL_FAILURE(
+          SendAsStranger(c, attack == 0 ? "x" : header.SerializeAsString(),
+                         std::string(slice.size() * sizeof(float), '1')));
     }
     for (int i = 0; i < 50; ++i) {
       const absl::Span<float> data = rank.Place(std::vector<float>(1000, 1.0f));
       ASSERT_TRUE(c.AllReduce(data, 1.0f, Soon()).ok());
       ASSERT_EQ(VectorOf(data), std::vector<float>(1000, 2.0f));
     }
-    EXPECT_EQ(c.malformed(), 4);
+    EXPECT_EQ(c.malformed(), 5);
   });
 }
 
