@@ -83,11 +83,11 @@ absl::Status WorkerClient::JoinJob() {
     *join.mutable_shared_memory() = flat_.arena->address();
   }
   if (UsesHostRing(options_.spec)) {
-    auto exchange = RingExchange::Create(
-        context_, cancellation_, session_->address(), flat_, options_.ring);
-    if (!exchange.ok()) return exchange.status();
-    listening_ = *std::move(exchange);
-    join.add_endpoints(listening_->endpoint());
+    auto listener =
+        RingListener::Create(context_, cancellation_, session_->address());
+    if (!listener.ok()) return listener.status();
+    listener_ = *std::move(listener);
+    join.add_endpoints(listener_->endpoint());
   }
   *join.mutable_spec() = options_.spec;
   return session_->Join(std::move(join));
@@ -109,14 +109,13 @@ absl::StatusOr<Exchange> WorkerClient::Connect(Timeline* timeline, Track* track,
 
 absl::StatusOr<Exchange> WorkerClient::ConnectTopology(Timeline* timeline,
                                                        Track* track) {
-  if (listening_ != nullptr) {
-    if (absl::Status s = listening_->Connect(job(), options_.step_timeout,
-                                             AddTrack(timeline, "ring"), track);
-        !s.ok()) {
-      return s;
-    }
-    ring_ = listening_.get();
-    return std::move(listening_);
+  if (listener_ != nullptr) {
+    auto ring =
+        ConnectRing(std::move(listener_), job(), flat_, options_.ring,
+                    options_.step_timeout, AddTrack(timeline, "ring"), track);
+    if (!ring.ok()) return ring.status();
+    ring_ = ring->get();
+    return *std::move(ring);
   }
   auto exchange =
       PsExchange::Create(context_, cancellation_, member(), flat_, track);

@@ -22,8 +22,10 @@
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "protos/cluster.pb.h"
+#include "ring/connect_ring.h"
 #include "ring/nccl/nccl_api.h"
 #include "ring/ring_exchange.h"
+#include "ring/ring_listener.h"
 
 namespace psring {
 
@@ -99,8 +101,8 @@ class WorkerClient {
   FlatModel& flat_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
-  // A ring listens before it joins; Connect hands it out.
-  std::unique_ptr<RingExchange> listening_;
+  // A ring listens before it joins; Connect makes its exchange of it.
+  std::unique_ptr<RingListener> listener_;
   RingExchange* ring_ = nullptr;  // the one that was handed out
 };
 

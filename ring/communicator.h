@@ -1,7 +1,7 @@
 // Collective operations among N ranks. Every rank makes the same calls in the
 // same order with the same sizes. Lives on one thread, which creates, uses and
-// destroys it. All calls block, at most until their deadline; an error names
-// the rank that was waited for, after it the communicator is of no more use.
+// destroys it. All calls block, at most until their deadline. An error names
+// the rank that was waited for; after one the communicator must not be used.
 #ifndef PSRING_RING_COMMUNICATOR_H_
 #define PSRING_RING_COMMUNICATOR_H_
 
@@ -26,11 +26,6 @@ class Communicator {
   virtual absl::Status AllReduce(absl::Span<float> data, float scale,
                                  absl::Time deadline) = 0;
 
-  // The same, but only this rank's slice of data (NearEqualPart) is defined
-  // afterwards.
-  virtual absl::Status ReduceScatter(absl::Span<float> data, float scale,
-                                     absl::Time deadline) = 0;
-
   // Every rank brings its slice of data (NearEqualPart); all get all slices.
   virtual absl::Status AllGather(absl::Span<float> data,
                                  absl::Time deadline) = 0;
@@ -41,11 +36,6 @@ class Communicator {
 
   // Returns when every rank has called it.
   virtual absl::Status Barrier(absl::Time deadline);
-
-  // values[i] becomes the sum in float64, in rank order, of all ranks'
-  // values[i]: for metrics, where a few exact values matter more than speed.
-  virtual absl::Status SumMetrics(absl::Span<double> values,
-                                  absl::Time deadline);
 };
 
 }  // namespace psring

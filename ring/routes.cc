@@ -27,6 +27,18 @@ void AddReduceVisits(absl::Span<const Node> nodes, int n, int slice,
   }
 }
 
+// From `root` round to the rank before it, of a flat ring; nobody adds.
+void AddRound(int n, int root, std::vector<Visit>& visits) {
+  for (int hop = 0; hop < n; ++hop) {
+    const int rank = (root + hop) % n;
+    visits.push_back({.node = rank,
+                      .agent = rank,
+                      .first_rank = 0,
+                      .num_ranks = 0,
+                      .complete = true});
+  }
+}
+
 }  // namespace
 
 std::vector<Node> SingleNodes(int n) {
@@ -68,20 +80,16 @@ int NodeOfRank(absl::Span<const Node> nodes, int n, int rank) {
 }
 
 // A node's members take turns as agents.
-std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
-                            RoutePhase phase, int64_t num_elements) {
+std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
+                                   int64_t num_elements) {
   const int num_nodes = static_cast<int>(nodes.size());
   std::vector<Route> routes(n);
   for (int slice = 0; slice < n; ++slice) {
     Route& route = routes[slice];
     route.range = NearEqualPart({0, num_elements}, n, slice);
-    if (phase != RoutePhase::kAllGather) {
-      AddReduceVisits(nodes, n, slice, route.visits);
-    }
+    AddReduceVisits(nodes, n, slice, route.visits);
     const int last = NodeOfRank(nodes, n, slice);
-    const int first_hop = phase == RoutePhase::kAllGather ? 0 : 1;
-    const int hops = phase == RoutePhase::kReduceScatter ? 0 : num_nodes;
-    for (int hop = first_hop; hop < hops; ++hop) {
+    for (int hop = 1; hop < num_nodes; ++hop) {
       route.visits.push_back({.node = (last + hop) % num_nodes,
                               .agent = 0,
                               .first_rank = 0,
@@ -92,6 +100,15 @@ std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
       const Node& node = nodes[visit.node];
       visit.agent = (node.first + slice % node.size) % n;
     }
+  }
+  return routes;
+}
+
+std::vector<Route> AllGatherRoutes(int n, int64_t num_elements) {
+  std::vector<Route> routes(n);
+  for (int slice = 0; slice < n; ++slice) {
+    routes[slice].range = NearEqualPart({0, num_elements}, n, slice);
+    AddRound(n, slice, routes[slice].visits);
   }
   return routes;
 }
@@ -117,8 +134,8 @@ std::vector<Route> DirectRoutes(int n, int64_t num_elements) {
       routes.push_back(std::move(route));
     }
   }
-  for (Route& route :
-       RoutesOf(SingleNodes(n), n, RoutePhase::kAllGather, num_elements)) {
+  for (Route& route : AllGatherRoutes(n, num_elements)) {
+    route.waits = true;
     routes.push_back(std::move(route));
   }
   return routes;
@@ -126,23 +143,8 @@ std::vector<Route> DirectRoutes(int n, int64_t num_elements) {
 
 Route BroadcastRoute(int n, int root, int64_t num_elements) {
   Route route{{0, num_elements}, {}};
-  for (int hop = 0; hop < n; ++hop) {
-    const int rank = (root + hop) % n;
-    route.visits.push_back({.node = rank,
-                            .agent = rank,
-                            .first_rank = 0,
-                            .num_ranks = 0,
-                            .complete = true});
-  }
+  AddRound(n, root, route.visits);
   return route;
-}
-
-std::vector<Range> SegmentsOf(Range range, int64_t max_elements) {
-  std::vector<Range> segments;
-  for (int64_t begin = range.begin; begin < range.end; begin += max_elements) {
-    segments.push_back({begin, std::min(begin + max_elements, range.end)});
-  }
-  return segments;
 }
 
 }  // namespace psring

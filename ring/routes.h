@@ -4,7 +4,8 @@
 // starts at rank c+1, goes round by way of c+2, c+3, ... (mod N), each adding
 // its own values, and is complete at rank c; from there the sum goes round once
 // more until all have it (Patarasuk & Yuan 2009). Slices travel in segments,
-// each of which goes on as soon as it has come: all hops are busy at once.
+// and each rank forwards a segment as soon as it has arrived: all hops are busy
+// at once.
 //
 // Consecutive ranks that share memory form a node, which the slice enters once
 // for all of them: an agent adds the values of every member, in the same order,
@@ -16,6 +17,7 @@
 #ifndef PSRING_RING_ROUTES_H_
 #define PSRING_RING_ROUTES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -32,7 +34,7 @@ struct Node {
   friend bool operator==(const Node& a, const Node& b) = default;
 };
 
-// Each rank by itself: the flat ring.
+// A node for each rank: the flat ring.
 std::vector<Node> SingleNodes(int n);
 
 // The longest runs of ranks that can all reach one another: reach[a * n + b] is
@@ -57,18 +59,20 @@ struct Route {
   Range range;
   std::vector<Visit> visits;  // the first one starts it
   bool encoded = false;       // of DirectRoutes
+  bool waits = false;         // of DirectRoutes: starts with a sum of others
 };
 
-enum class RoutePhase { kReduceScatter, kAllGather, kAllReduce };
+// An allreduce through `nodes`: the routes of all slices.
+std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
+                                   int64_t num_elements);
 
-// The routes of all slices of `num_elements`.
-std::vector<Route> RoutesOf(absl::Span<const Node> nodes, int n,
-                            RoutePhase phase, int64_t num_elements);
+// An allgather in a flat ring: every slice goes round from its own rank.
+std::vector<Route> AllGatherRoutes(int n, int64_t num_elements);
 
 // An allreduce of compressed values, of which partial sums cannot be encoded:
 // rank c+1, c+2, ... each send their values of slice c straight to rank c,
 // which sums them in that order. First these routes, n * (n - 1) of them,
-// encoded; then those of an allgather, each of which begins when its slice is
+// encoded; then those of an allgather, each of which waits until its slice is
 // summed. Every rank is a node of its own: no rank's values are added to
 // another's.
 std::vector<Route> DirectRoutes(int n, int64_t num_elements);
@@ -76,8 +80,11 @@ std::vector<Route> DirectRoutes(int n, int64_t num_elements);
 // All elements from the root to every other rank of a flat ring.
 Route BroadcastRoute(int n, int root, int64_t num_elements);
 
-// `range` in runs of at most `max_elements`.
-std::vector<Range> SegmentsOf(Range range, int64_t max_elements);
+// The segment that begins at element `begin` of `range`: kSegmentElements, the
+// last one fewer.
+inline Range SegmentAt(Range range, int64_t begin) {
+  return {begin, std::min(begin + kSegmentElements, range.end)};
+}
 
 }  // namespace psring
 

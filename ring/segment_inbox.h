@@ -36,8 +36,8 @@ class SegmentInbox {
   // its sender. Errors are the socket's.
   absl::StatusOr<std::optional<DataMessage>> TryNext(uint64_t sequence);
 
-  // What this peer has sent is not what it should have: it is logged, counted
-  // and heard no more, but for what is kept already.
+  // Logs and counts a message that should not have been sent, and ignores its
+  // sender from now on. What is kept already stays.
   void Drop(const std::string& peer, const absl::Status& why) {
     peers_.Drop(peer, why);
   }

@@ -58,35 +58,21 @@ void ShmCommunicator::SumInto(Range whole, Range range, int64_t base,
   });
 }
 
-absl::Status ShmCommunicator::Reduce(absl::Span<float> data, float scale,
-                                     bool to_all, absl::Time deadline) {
+absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
+                                        absl::Time deadline) {
   if (size() == 1 && scale == 1.0f) return absl::OkStatus();
   const Range whole{0, static_cast<int64_t>(data.size())};
-  const Range slice = NearEqualPart(whole, size(), rank());
   if (data.size() <= kSmallElements || !group_->Shares(data)) {
     float* const out = data.data();
     return Staged(data, deadline, [&](Range range) {
-      SumInto(whole, to_all ? range : Intersect(range, slice), range.begin,
-              scale, {&out, 1});
+      SumInto(whole, range, range.begin, scale, {&out, 1});
     });
   }
   if (absl::Status s = group_->EnterShared(data, deadline); !s.ok()) return s;
   Pointers outs;
-  for (int r = 0; r < size(); ++r) {
-    if (to_all || r == rank()) outs.push_back(group_->data(r));
-  }
-  SumInto(whole, slice, 0, scale, outs);
+  for (int r = 0; r < size(); ++r) outs.push_back(group_->data(r));
+  SumInto(whole, NearEqualPart(whole, size(), rank()), 0, scale, outs);
   return group_->Leave(deadline);
-}
-
-absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
-                                        absl::Time deadline) {
-  return Reduce(data, scale, /*to_all=*/true, deadline);
-}
-
-absl::Status ShmCommunicator::ReduceScatter(absl::Span<float> data, float scale,
-                                            absl::Time deadline) {
-  return Reduce(data, scale, /*to_all=*/false, deadline);
 }
 
 absl::Status ShmCommunicator::ReduceAndUpdate(

@@ -33,8 +33,6 @@ class ShmCommunicator : public Communicator {
   int size() const override { return group_->size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          absl::Time deadline) override;
-  absl::Status ReduceScatter(absl::Span<float> data, float scale,
-                             absl::Time deadline) override;
   absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
                          absl::Time deadline) override;
@@ -55,8 +53,6 @@ class ShmCommunicator : public Communicator {
   // every rank's values of that range can be read in `group_->data`.
   absl::Status Staged(absl::Span<float> data, absl::Time deadline,
                       absl::FunctionRef<void(Range)> use);
-  absl::Status Reduce(absl::Span<float> data, float scale, bool to_all,
-                      absl::Time deadline);
   // Sums `range` of `whole` out of everybody's data, which begin at element
   // `base`, into `outs`, which begin at 0.
   void SumInto(Range whole, Range range, int64_t base, float scale,

@@ -5,20 +5,22 @@
 // A received segment is summed into where it arrived and sent on from there:
 // between its first and its last hop no byte is copied.
 //
-// Compressed values go round no ring: see DirectRoutes. Then every rank sends
-// for itself, also where several share a host: s of them send s encoded slices
-// over its link where the ring sends one partial sum.
+// Compressed values do not travel around the ring: see DirectRoutes. Then every
+// rank sends for itself, also where several share a host: s of them send s
+// encoded slices over its link where the ring sends one partial sum.
 #ifndef PSRING_RING_TCP_COMMUNICATOR_H_
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
@@ -28,8 +30,10 @@
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"
+#include "ring/rank_schedule.h"
 #include "ring/routes.h"
 #include "ring/segment_inbox.h"
+#include "ring/slice_sum.h"
 
 namespace psring {
 
@@ -48,9 +52,9 @@ class TcpCommunicator : public Communicator {
   // null.
   void Connect(const proto::Welcome& job, Track* track = nullptr);
 
-  // From now on allreduces go through `nodes`, more than one, the same on every
-  // rank. `group`: this rank's node, or null where it is alone. Data of an
-  // allreduce then has to lie in the group's arenas.
+  // Before the first allreduce: these go through `nodes`, more than one, the
+  // same on every rank. `group`: this rank's node, or null where it is alone.
+  // Data of an allreduce then has to lie in the group's arenas.
   void UseNodes(std::vector<Node> nodes, std::unique_ptr<LocalGroup> group);
 
   int rank() const override { return job_.rank(); }
@@ -63,86 +67,90 @@ class TcpCommunicator : public Communicator {
   absl::Status AllReduceEncoded(const GradientCodec& codec, int64_t begin,
                                 absl::Span<float> data, float scale,
                                 absl::Time deadline);
-  absl::Status ReduceScatter(absl::Span<float> data, float scale,
-                             absl::Time deadline) override;
   absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
                          absl::Time deadline) override;
 
-  int64_t bytes_sent() const;
-  int64_t bytes_received() const { return inbox_->socket().bytes_received(); }
-  // Of them, payloads on their way to where they are summed.
-  int64_t gradient_bytes_sent() const { return gradient_bytes_; }
+  // Any thread.
+  Traffic traffic() const {
+    return {bytes_sent_, bytes_received_, gradient_bytes_sent_};
+  }
   // Messages that were not ours and were dropped.
   int64_t malformed() const { return inbox_->malformed(); }
 
  private:
-  // What is still to come to this rank at one visit of one route: segments, in
-  // order.
-  struct Inflow {
-    std::vector<Range> segments;
-    size_t received = 0;
+  enum class Kind { kAllReduce, kAllReduceEncoded, kAllGather, kBroadcast };
+  // Two collectives of one shape differ in nothing but their data.
+  struct Shape {
+    Kind kind = Kind::kAllReduce;
+    int root = 0;  // of kBroadcast
+    int64_t num_elements = 0;
+
+    friend auto operator<=>(const Shape& a, const Shape& b) = default;
   };
-  // What has come of a segment that this rank sums, decoded; by rank.
-  struct Contributions {
-    std::vector<Frame> values;
-    int missing = 0;
+  // What all collectives of one shape use.
+  struct Plan {
+    RankSchedule schedule;
+    std::optional<SliceSum> sum;  // of kAllReduceEncoded
   };
   // One collective under way.
   struct Collective {
     absl::Span<float> data;
     float scale = 1.0f;
-    std::vector<Route> routes;
-    bool grouped = false;  // peers of this node are read and written too
-    bool comes_back =
-        false;  // every rank's slices are overwritten by their sum
+    LocalGroup* group = nullptr;           // whose data is read and written too
     const GradientCodec* codec = nullptr;  // of encoded routes
     int64_t begin = 0;                     // of the data, for the codec
     absl::Time deadline;
-    std::map<std::pair<int, int>, Inflow> inflows;        // by route and visit
-    std::map<int64_t, Contributions> contributions = {};  // by first element
-    int64_t segments_due = 0;
+    bool comes_back =
+        false;  // every rank's slices are overwritten by their sum
+    Plan* plan = nullptr;
   };
 
   TcpCommunicator(Context& context, const Cancellation& cancellation)
       : context_(context), cancellation_(cancellation) {}
 
-  absl::Status RunFlat(RoutePhase phase, absl::Span<float> data, float scale,
-                       absl::Time deadline);
-  absl::Status Run(Collective c);
-  // `rank`, a member of this node, has its data there.
-  float* DataOf(const Collective& c, int rank) const;
+  // Makes the plan of a new shape, and connects to the ranks that it sends to.
+  absl::StatusOr<Plan*> MakePlan(const Shape& shape);
+  std::vector<Route> RoutesOf(const Shape& shape) const;
+  absl::Status ConnectTo(int rank);
+
+  absl::Status Run(const Shape& shape, Collective c);
+  // This rank's or its node's values on a route that starts here.
   absl::Status SendFirst(const Collective& c, int route);
-  Frame FirstPayload(const Collective& c, const Visit& visit, Range range);
-  Frame EncodedPayload(const Collective& c, Range range);
+  absl::Status SendEncoded(const Collective& c, int route);
   absl::Status SendSegment(const Collective& c, int route, int visit,
                            Range range, Frame payload);
-  absl::StatusOr<Socket*> SocketTo(int rank);
-  // Receives one valid segment and does what its visit wants done.
-  absl::Status Receive(Collective& c);
-  absl::Status OnSegment(Collective& c, int route, int visit, Range range,
-                         Frame payload);
-  // A rank's values of a segment that this one sums. When the last have come,
-  // the sum begins its way round.
-  absl::Status OnContribution(Collective& c, int from, Range range,
-                              Frame values);
-  void WriteToMembers(const Collective& c, Range range, const void* values);
-  // Waits for a message of this collective.
-  absl::StatusOr<DataMessage> NextMessage(const Collective& c);
-  // The rank whose segments are due; -1: none.
-  int Awaited(const Collective& c) const;
+  // Waits for a message of this collective. Does what its visit wants done, if
+  // it is the segment that is due there.
+  absl::Status Receive(const Collective& c);
+  absl::Status OnSegment(const Collective& c, const RankSchedule::Inflow& at,
+                         Range range, Frame payload);
+  // Values for this rank's slice. When the last of a segment have come, their
+  // sum begins its way round.
+  absl::Status OnEncoded(const Collective& c, RankSchedule::Inflow& at,
+                         Range range, const DataMessage& message);
+  // Where the data of `rank`, a member of this node, lies.
+  float* DataOf(const Collective& c, int rank) const {
+    if (c.group == nullptr) return c.data.data();
+    return c.group->data((rank - first_member_ + size()) % size());
+  }
   absl::Status Late(const Collective& c) const;
 
   Context& context_;
   const Cancellation& cancellation_;
   proto::Welcome job_;
   Track* track_ = nullptr;
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;  // of allreduces
+  int first_member_ = 0;     // of this node
   std::unique_ptr<LocalGroup> group_;
   std::unique_ptr<SegmentInbox> inbox_;
-  std::map<int, std::unique_ptr<Socket>> next_;  // by rank
-  uint64_t sequence_ = 0;                        // of the collective under way
-  int64_t gradient_bytes_ = 0;
+  std::vector<std::unique_ptr<Socket>> next_;  // by rank; null: not needed yet
+  std::map<Shape, Plan> plans_;
+  uint64_t sequence_ = 0;  // of the collective under way
+  // Read by any thread.
+  std::atomic<int64_t> bytes_sent_ = 0;
+  std::atomic<int64_t> bytes_received_ = 0;
+  std::atomic<int64_t> gradient_bytes_sent_ = 0;
 };
 
 }  // namespace psring

@@ -16,7 +16,7 @@ ThreadTeam::~ThreadTeam() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadTeam::Run(const std::function<void(int)>& part) {
+void ThreadTeam::Run(absl::FunctionRef<void(int)> part) {
   if (threads_.empty()) return part(0);
   {
     MutexLock lock(&mutex_);
@@ -35,7 +35,7 @@ void ThreadTeam::Run(const std::function<void(int)>& part) {
 void ThreadTeam::Work(int index) {
   int64_t seen = 0;
   while (true) {
-    const std::function<void(int)>* part = nullptr;
+    const absl::FunctionRef<void(int)>* part = nullptr;
     {
       MutexLock lock(&mutex_);
       const auto due = [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -3,11 +3,11 @@
 #define PSRING_RING_THREAD_TEAM_H_
 
 #include <cstdint>
-#include <functional>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "common/mutex.h"
 
 namespace psring {
@@ -23,13 +23,13 @@ class ThreadTeam {
 
   // Calls `part` with 0 to size() - 1, each on a thread of its own, and returns
   // when all have returned. One caller at a time.
-  void Run(const std::function<void(int)>& part);
+  void Run(absl::FunctionRef<void(int)> part);
 
  private:
   void Work(int index);
 
   Mutex mutex_;
-  const std::function<void(int)>* part_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  const absl::FunctionRef<void(int)>* part_ ABSL_GUARDED_BY(mutex_) = nullptr;
   int64_t round_ ABSL_GUARDED_BY(mutex_) = 0;
   int working_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

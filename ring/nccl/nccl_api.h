@@ -52,9 +52,6 @@ struct NcclApi {
       all_reduce;
   std::function<NcclResult(const float* in, float* out, size_t count, int root,
                            NcclComm, void* stream)>
-      reduce;
-  std::function<NcclResult(const float* in, float* out, size_t count, int root,
-                           NcclComm, void* stream)>
       broadcast;
   // ncclCommRegister and ncclCommDeregister.
   std::function<NcclResult(NcclComm, void* data, size_t size_bytes,

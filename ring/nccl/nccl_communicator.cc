@@ -1,6 +1,5 @@
 #include "ring/nccl/nccl_communicator.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +13,7 @@ namespace {
 
 // While NCCL prepares or the GPU works: short beside both.
 constexpr absl::Duration kLookAgain = absl::Microseconds(50);
-// Of saying goodbye, and of asking who waits in a late collective.
+// How long the end of NCCL may take, and asking who waits in a late collective.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(3);
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
 constexpr size_t kTokenElements = 16;
@@ -215,24 +214,6 @@ absl::Status NcclCommunicator::AllReduce(absl::Span<float> data, float scale,
                });
 }
 
-absl::Status NcclCommunicator::ReduceScatter(absl::Span<float> data,
-                                             float scale, absl::Time deadline) {
-  if (data.empty()) return Look();
-  const auto launch = [&](const NcclApi& api, NcclComm comm) {
-    return ForEachSlice(
-        api, data, size(), [&](float* slice, size_t count, int owner) {
-          return api.reduce(slice, slice, count, owner, comm, stream_.handle);
-        });
-  };
-  const Range mine =
-      NearEqualPart({0, static_cast<int64_t>(data.size())}, size(), rank());
-  return Block(absl::StrCat("reduce-scatter of ", data.size(), " elements"),
-               deadline, launch, [&] {
-                 return ScaleSum(device_, data.data() + mine.begin, scale,
-                                 mine.size(), stream_);
-               });
-}
-
 absl::Status NcclCommunicator::AllGather(absl::Span<float> data,
                                          absl::Time deadline) {
   if (data.empty()) return Look();
@@ -264,31 +245,6 @@ absl::Status NcclCommunicator::Barrier(absl::Time deadline) {
     return api.all_reduce(token_, token_, kTokenElements, comm, stream_.handle);
   };
   return Block("barrier", deadline, launch, Nothing);
-}
-
-absl::Status NcclCommunicator::SumMetrics(absl::Span<double> values,
-                                          absl::Time deadline) {
-  const size_t size_bytes = values.size() * sizeof(double);
-  const auto all = Gather(
-      absl::StrCat("sum/", ++num_gathers_),
-      std::string(reinterpret_cast<const char*>(values.data()), size_bytes),
-      deadline);
-  if (!all.ok()) return all.status();
-  for (double& value : values) value = 0.0;
-  for (int r = 0; r < size(); ++r) {
-    const std::string& payload = (*all)[r];
-    if (payload.size() != size_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("worker ", r, " sums ", payload.size() / sizeof(double),
-                       " values, worker ", rank(), " ", values.size()));
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      double value;
-      std::memcpy(&value, payload.data() + i * sizeof(double), sizeof(value));
-      values[i] += value;
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,

@@ -59,15 +59,10 @@ class NcclCommunicator : public Communicator {
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          absl::Time deadline) override;
-  absl::Status ReduceScatter(absl::Span<float> data, float scale,
-                             absl::Time deadline) override;
   absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
                          absl::Time deadline) override;
   absl::Status Barrier(absl::Time deadline) override;
-  // Through the control plane: the values are the host's.
-  absl::Status SumMetrics(absl::Span<double> values,
-                          absl::Time deadline) override;
 
   // NCCL may then read and write it directly; the same calls on every rank, and
   // nobody does where one cannot. An error is the control plane's.
@@ -75,7 +70,8 @@ class NcclCommunicator : public Communicator {
                               absl::Time deadline);
 
   Stream stream() const { return stream_; }
-  // Of the last collective: the same on every rank that has made as many.
+  // The number of the last collective: the same on every rank that has made as
+  // many.
   int64_t sequence() const { return sequence_; }
 
   // An event recorded behind what is in the compute stream now.

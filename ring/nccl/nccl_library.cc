@@ -104,12 +104,6 @@ void FillCollectives(Symbols& symbols, NcclApi& api) {
     return f(in, out, count, ncclFloat32, ncclSum, CommOf(comm),
              StreamOf(stream));
   };
-  api.reduce = [f = PSRING_FIND(ncclReduce)](const float* in, float* out,
-                                             size_t count, int root,
-                                             NcclComm comm, void* stream) {
-    return f(in, out, count, ncclFloat32, ncclSum, root, CommOf(comm),
-             StreamOf(stream));
-  };
   api.broadcast = [f = PSRING_FIND(ncclBroadcast)](
                       const float* in, float* out, size_t count, int root,
                       NcclComm comm, void* stream) {

@@ -24,8 +24,9 @@ struct NcclView {
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// OK: go on. Else why not. DEADLINE_EXCEEDED, and no other code, says that a
-// collective takes too long, which has a culprit that is not known here.
+// OK, or why the communicator has to be aborted. DEADLINE_EXCEEDED, and no
+// other code, says that a collective takes too long, which has a culprit that
+// is not known here.
 //
 // NCCL's own error does not say who is gone; the control plane will, a little
 // later: it gets `culprit_grace`.

@@ -70,7 +70,7 @@ class NcclWatchdog {
   // Waits for an abort under way.
   ~NcclWatchdog();
 
-  // Of the device's, to be given back: with a collective, or alone.
+  // One of the device's events, to be given back: with a collective, or alone.
   absl::StatusOr<Event> TakeEvent();
   void GiveBack(Event event);
 

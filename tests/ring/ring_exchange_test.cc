@@ -1,7 +1,15 @@
+// A ring's exchange, whichever it is: a SharedRing or a MessageRing.
+#include "ring/ring_exchange.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
@@ -9,30 +17,100 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-LocalJobOptions RingOf(int workers) {
+const std::vector<std::string> kSlots = {"momentum_buffer"};
+
+// How its workers reach each other.
+enum class Reach { kSharedMemory, kMessages, kBoth };
+
+LocalJobOptions RingOf(int workers, Reach reach) {
   LocalJobOptions options;
   options.spec = SmallSpec(proto::RING, proto::BSP);
   options.num_workers = workers;
+  if (reach == Reach::kMessages) options.same_host = SameHost::kOff;
+  if (reach == Reach::kBoth) {
+    options.same_host_of = [](int index) {
+      return index == 0 ? SameHost::kOff : SameHost::kAuto;
+    };
+  }
   return options;
 }
 
-TEST(RingExchange, EveryWorkerHoldsTheSameParametersAfterEveryStep) {
+class RingExchangeTest : public ::testing::TestWithParam<Reach> {};
+
+INSTANTIATE_TEST_SUITE_P(Reaches, RingExchangeTest,
+                         ::testing::Values(Reach::kSharedMemory,
+                                           Reach::kMessages, Reach::kBoth));
+
+TEST_P(RingExchangeTest, EveryWorkerHoldsTheSameParametersAfterEveryStep) {
   std::vector<std::vector<float>> finals(3);
-  for (const absl::Status& s : RunLocalJob(RingOf(3), TrainBody(10, &finals))) {
+  for (const absl::Status& s :
+       RunLocalJob(RingOf(3, GetParam()), TrainBody(10, &finals))) {
     EXPECT_TRUE(s.ok()) << s;
   }
   EXPECT_EQ(finals[0], finals[1]);
   EXPECT_EQ(finals[0], finals[2]);
 }
 
+// The parameters and the optimizer's state, to the bit: also where each rank
+// keeps its own slices' state alone.
+TEST(RingExchange, SavesTheSameStateHoweverItsWorkersReachEachOther) {
+  std::vector<std::string> saved;
+  for (const Reach reach :
+       {Reach::kSharedMemory, Reach::kMessages, Reach::kBoth}) {
+    const std::string directory =
+        testing::TestDirectory("." + std::to_string(saved.size()));
+    std::vector<std::vector<float>> unused(3);
+    const auto train = TrainBody(4, &unused);
+    const auto body = [&](LocalWorker& worker) -> absl::Status {
+      if (absl::Status s = train(worker); !s.ok()) return s;
+      if (worker.rank == 0) {
+        absl::Status status =
+            LayOutStateFiles(directory, worker.model.layout, kSlots, {});
+        status.Update(worker.exchange->SaveState(directory, Soon()));
+        if (!status.ok()) return status;
+      }
+      return worker.exchange->Synchronise(Soon());
+    };
+    for (const absl::Status& s : RunLocalJob(RingOf(3, reach), body)) {
+      EXPECT_TRUE(s.ok()) << s;
+    }
+    saved.push_back(testing::ReadFile(directory + "/" + kModelFile) +
+                    testing::ReadFile(directory + "/" + kOptimizerFile));
+  }
+  EXPECT_TRUE(saved[0] == saved[1]);
+  EXPECT_TRUE(saved[0] == saved[2]);
+}
+
+TEST(RingExchange, CountsBytesOfMessagesAlone) {
+  for (const Reach reach : {Reach::kSharedMemory, Reach::kMessages}) {
+    std::vector<std::vector<float>> unused(2);
+    const auto train = TrainBody(3, &unused);
+    const auto body = [&](LocalWorker& worker) -> absl::Status {
+      if (absl::Status s = train(worker); !s.ok()) return s;
+      const Traffic traffic = worker.exchange->traffic();
+      const int64_t model_bytes = worker.model.layout.num_elements() *
+                                  static_cast<int64_t>(sizeof(float));
+      // Of two workers each sends one half, in every step, to be summed.
+      EXPECT_EQ(traffic.gradients_sent > 0, reach == Reach::kMessages);
+      EXPECT_EQ(traffic.sent > 3 * model_bytes, reach == Reach::kMessages);
+      EXPECT_EQ(traffic.received > 3 * model_bytes, reach == Reach::kMessages);
+      return absl::OkStatus();
+    };
+    for (const absl::Status& s : RunLocalJob(RingOf(2, reach), body)) {
+      EXPECT_TRUE(s.ok()) << s;
+    }
+  }
+}
+
 // Stopping after 4 steps and going on from the state is the same as not
 // stopping.
-TEST(RingExchange, ResumesFromHandedInState) {
+TEST_P(RingExchangeTest, ResumesFromHandedInState) {
   std::vector<std::vector<float>> whole(2);
-  for (const absl::Status& s : RunLocalJob(RingOf(2), TrainBody(1, &whole))) {
+  for (const absl::Status& s :
+       RunLocalJob(RingOf(2, GetParam()), TrainBody(1, &whole))) {
     EXPECT_TRUE(s.ok()) << s;
   }
-  LocalJobOptions options = RingOf(2);
+  LocalJobOptions options = RingOf(2, GetParam());
   options.spec.set_first_step(1);
   std::vector<float> resumed;
   const auto body = [&](LocalWorker& worker) -> absl::Status {
@@ -63,8 +141,8 @@ TEST(RingExchange, ResumesFromHandedInState) {
   }
 }
 
-TEST(RingExchange, AWorkerThatDoesNotTakePartIsNamedWithStepAndBucket) {
-  LocalJobOptions options = RingOf(2);
+TEST_P(RingExchangeTest, AWorkerThatDoesNotTakePartIsNamedWithStepAndBucket) {
+  LocalJobOptions options = RingOf(2, GetParam());
   options.step_timeout = absl::Seconds(1);
   const auto body = [](LocalWorker& worker) -> absl::Status {
     if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;

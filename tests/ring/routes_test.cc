@@ -30,9 +30,11 @@ const std::vector<std::vector<int>> kPlacements = {
 };
 
 TEST(Routes, SegmentsCoverTheSliceInOrder) {
-  EXPECT_THAT(SegmentsOf({10, 20}, 4),
-              ElementsAre(Range{10, 14}, Range{14, 18}, Range{18, 20}));
-  EXPECT_TRUE(SegmentsOf({10, 10}, 4).empty());
+  constexpr int64_t kMax = kSegmentElements;
+  const Range slice{10, 10 + 2 * kMax + 7};
+  EXPECT_EQ(SegmentAt(slice, 10), (Range{10, 10 + kMax}));
+  EXPECT_EQ(SegmentAt(slice, 10 + kMax), (Range{10 + kMax, 10 + 2 * kMax}));
+  EXPECT_EQ(SegmentAt(slice, 10 + 2 * kMax), (Range{10 + 2 * kMax, slice.end}));
 }
 
 TEST(Routes, NodesAreTheLongestRunsOfRanksThatReachEachOther) {
@@ -64,7 +66,7 @@ TEST(Routes, ASliceMeetsEveryRankOnceFromTheOneBehindItsOwner) {
   for (const std::vector<int>& hosts : kPlacements) {
     const int n = static_cast<int>(hosts.size());
     const std::vector<Node> nodes = NodesOn(hosts);
-    const auto routes = RoutesOf(nodes, n, RoutePhase::kReduceScatter, 1000);
+    const auto routes = AllReduceRoutes(nodes, n, 1000);
     for (int slice = 0; slice < n; ++slice) {
       std::vector<int> met;
       for (const Visit& visit : routes[slice].visits) {
@@ -72,10 +74,10 @@ TEST(Routes, ASliceMeetsEveryRankOnceFromTheOneBehindItsOwner) {
           met.push_back((visit.first_rank + i) % n);
           EXPECT_EQ(NodeOfRank(nodes, n, met.back()), visit.node);
         }
+        EXPECT_EQ(visit.complete, static_cast<int>(met.size()) == n);
       }
       ASSERT_EQ(met.size(), n);
       for (int i = 0; i < n; ++i) EXPECT_EQ(met[i], (slice + 1 + i) % n);
-      EXPECT_TRUE(routes[slice].visits.back().complete);
     }
   }
 }
@@ -84,8 +86,7 @@ TEST(Routes, ASumReachesEveryNodeOnce) {
   for (const std::vector<int>& hosts : kPlacements) {
     const int n = static_cast<int>(hosts.size());
     const std::vector<Node> nodes = NodesOn(hosts);
-    for (const Route& route :
-         RoutesOf(nodes, n, RoutePhase::kAllReduce, 1000)) {
+    for (const Route& route : AllReduceRoutes(nodes, n, 1000)) {
       std::multiset<int> complete_at;
       for (const Visit& visit : route.visits) {
         EXPECT_EQ(NodeOfRank(nodes, n, visit.agent), visit.node);
@@ -103,11 +104,27 @@ TEST(Routes, EachHopGoesToTheNextNode) {
   for (const std::vector<int>& hosts : kPlacements) {
     const int n = static_cast<int>(hosts.size());
     const std::vector<Node> nodes = NodesOn(hosts);
-    for (const Route& route :
-         RoutesOf(nodes, n, RoutePhase::kAllReduce, 1000)) {
+    for (const Route& route : AllReduceRoutes(nodes, n, 1000)) {
       for (size_t v = 1; v < route.visits.size(); ++v) {
         EXPECT_EQ(route.visits[v].node, (route.visits[v - 1].node + 1) %
                                             static_cast<int>(nodes.size()));
+      }
+    }
+  }
+}
+
+TEST(Routes, AnAllGatherGoesRoundFromEachRank) {
+  for (int n : {1, 2, 5}) {
+    const std::vector<Route> routes = AllGatherRoutes(n, 1000);
+    ASSERT_EQ(routes.size(), n);
+    for (int c = 0; c < n; ++c) {
+      EXPECT_EQ(routes[c].range, NearEqualPart({0, 1000}, n, c));
+      ASSERT_EQ(routes[c].visits.size(), n);
+      for (int hop = 0; hop < n; ++hop) {
+        const Visit& visit = routes[c].visits[hop];
+        EXPECT_EQ(visit.agent, (c + hop) % n);
+        EXPECT_EQ(visit.num_ranks, 0);
+        EXPECT_TRUE(visit.complete);
       }
     }
   }
@@ -117,13 +134,13 @@ TEST(Routes, EachHopGoesToTheNextNode) {
 TEST(DirectRoutes, EverySliceGoesStraightToItsOwnerInTheOrderOfTheSum) {
   for (int n : {1, 2, 3, 5}) {
     const std::vector<Route> routes = DirectRoutes(n, 1000);
-    const std::vector<Route> round =
-        RoutesOf(SingleNodes(n), n, RoutePhase::kAllGather, 1000);
+    const std::vector<Route> round = AllGatherRoutes(n, 1000);
     ASSERT_EQ(routes.size(), n * (n - 1) + round.size());
     for (int distance = 1; distance < n; ++distance) {
       for (int c = 0; c < n; ++c) {
         const Route& route = routes[(distance - 1) * n + c];
         EXPECT_TRUE(route.encoded);
+        EXPECT_FALSE(route.waits);
         EXPECT_EQ(route.range, NearEqualPart({0, 1000}, n, c));
         ASSERT_EQ(route.visits.size(), 2u);
         EXPECT_EQ(route.visits[0].agent, (c + distance) % n);
@@ -134,6 +151,7 @@ TEST(DirectRoutes, EverySliceGoesStraightToItsOwnerInTheOrderOfTheSum) {
     for (int c = 0; c < n; ++c) {
       const Route& route = routes[n * (n - 1) + c];
       EXPECT_FALSE(route.encoded);
+      EXPECT_TRUE(route.waits);
       EXPECT_EQ(route.visits, round[c].visits);
       EXPECT_EQ(route.visits[0].agent, c);
     }

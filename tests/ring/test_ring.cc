@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/model/reduce.h"
 #include "common/mutex.h"
+#include "common/net/socket.h"
 #include "ring/shm_communicator.h"
+#include "tests/testing/hostile_peer.h"
 #include "tests/testing/nccl_job.h"
 
 namespace psring {
@@ -149,8 +150,6 @@ void RunRing(int n, RingPath path, const RankBody& body) {
   TestJob(n, path).Run(body);
 }
 
-absl::Time InAMinute() { return absl::Now() + absl::Seconds(60); }
-
 std::vector<float> DataOf(int rank, int64_t elements) {
   std::mt19937 random(rank * 7919 + 1);
   std::uniform_real_distribution<float> uniform(-3.0f, 3.0f);
@@ -180,17 +179,11 @@ std::vector<float> SumOf(const std::vector<std::vector<float>>& data,
   return sum;
 }
 
-void SendAsStranger(Context& context, TcpCommunicator& c,
-                    const std::string& header, const std::string& payload) {
-  auto socket = Socket::Connect(context, c.endpoint());
-  ASSERT_TRUE(socket.ok()) << socket.status();
-  Frames frames;
-  frames.push_back(Frame::Copy(header));
-  frames.push_back(Frame::Copy(payload));
-  ASSERT_TRUE((*socket)->Send(std::move(frames)).ok());
-  ASSERT_TRUE(Wait(std::vector<Socket*>{}, std::vector<int>{},
-                   absl::Now() + absl::Milliseconds(20))
-                  .ok());
+void SendAsStranger(const TcpCommunicator& c, const std::string& header,
+                    const std::string& payload) {
+  HostilePeer stranger(c.endpoint());
+  stranger.Send({header, payload});
+  ASSERT_TRUE(stranger.AwaitTaken(Soon()));
 }
 
 std::string RingTestName(

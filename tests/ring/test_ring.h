@@ -12,13 +12,12 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/model/worker_arena.h"
-#include "common/net/socket.h"
 #include "ring/communicator.h"
 #include "ring/tcp_communicator.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 
@@ -63,9 +62,6 @@ using RankBody = std::function<void(TestRank&)>;
 // epoch 99; returns when all are through.
 void RunRing(int n, RingPath path, const RankBody& body);
 
-// A minute from now: no call is meant to last so long.
-absl::Time InAMinute();
-
 // Rank r's data; irregular, so that the order of a sum shows in its bits.
 std::vector<float> DataOf(int rank, int64_t elements);
 
@@ -78,9 +74,9 @@ Layout OneTensor(int64_t elements);
 std::vector<float> SumOf(const std::vector<std::vector<float>>& data,
                          float scale);
 
-// What a stranger's connection brings `c`, and time to hear it.
-void SendAsStranger(Context& context, TcpCommunicator& c,
-                    const std::string& header, const std::string& payload);
+// A stranger's connection brings `c` this message; returns when it is there.
+void SendAsStranger(const TcpCommunicator& c, const std::string& header,
+                    const std::string& payload);
 
 // What is tested for several numbers of ranks and paths.
 class RingTest : public ::testing::TestWithParam<std::tuple<int, RingPath>> {

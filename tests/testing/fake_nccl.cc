@@ -86,11 +86,6 @@ NcclApi FakeNccl::ApiOf(FakeDevice& device) {
     return Prepare(comm_of(comm), {Kind::kAllReduce, in, out, count, 0},
                    stream);
   };
-  api.reduce = [this, comm_of](const float* in, float* out, size_t count,
-                               int root, NcclComm comm, void* stream) {
-    return Prepare(comm_of(comm), {Kind::kReduce, in, out, count, root},
-                   stream);
-  };
   api.broadcast = [this, comm_of](const float* in, float* out, size_t count,
                                   int root, NcclComm comm, void* stream) {
     return Prepare(comm_of(comm), {Kind::kBroadcast, in, out, count, root},
@@ -201,7 +196,6 @@ bool FakeNccl::Agree(const Meeting& meeting) {
 }
 
 void FakeNccl::Compute(Meeting& meeting) {
-  const int n = static_cast<int>(meeting.ops.size());
   const Op& first = *meeting.ops.front();
   const int64_t count = static_cast<int64_t>(first.count);
   std::vector<float> result(first.count);
@@ -211,23 +205,14 @@ void FakeNccl::Compute(Meeting& meeting) {
     case Kind::kAllReduce:
       CanonicalSum({0, count}, {0, count}, inputs, 1.0f, result.data());
       break;
-    case Kind::kReduce: {  // a slice's order, which ends with its owner
-      const float* start = meeting.ops[(first.root + 1) % n]->in;
-      result.assign(start, start + count);
-      for (int i = 2; i <= n; ++i) {
-        AddInto(result.data(), inputs[(first.root + i) % n], count);
-      }
-      break;
-    }
     case Kind::kBroadcast: {
       const float* data = meeting.ops[first.root]->in;
       result.assign(data, data + count);
       break;
     }
   }
-  for (int r = 0; r < n; ++r) {
-    if (first.kind == Kind::kReduce && r != first.root) continue;
-    std::copy(result.begin(), result.end(), meeting.ops[r]->out);
+  for (const auto& op : meeting.ops) {
+    std::copy(result.begin(), result.end(), op->out);
   }
 }
 

@@ -47,7 +47,7 @@ class FakeNccl {
   int num_launched() const;
 
  private:
-  enum class Kind { kAllReduce, kReduce, kBroadcast };
+  enum class Kind { kAllReduce, kBroadcast };
   struct Op {
     Kind kind = Kind::kAllReduce;
     const float* in = nullptr;

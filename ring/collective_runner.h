@@ -1,0 +1,61 @@
+// Runs a rank's collectives one after the other, in the order in which they are
+// posted.
+//
+// On a thread of its own, as a ring's bytes move only while every rank takes
+// part and the trainer's thread is busy with backward; or on the caller's, in
+// Await, where the host has no core for such a thread.
+#ifndef PSRING_RING_COLLECTIVE_RUNNER_H_
+#define PSRING_RING_COLLECTIVE_RUNNER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+
+namespace psring {
+
+// One thread, the caller's, makes all calls.
+class CollectiveRunner {
+ public:
+  // Has a deadline of its own, and so have all waits for it.
+  using Task = std::function<absl::Status()>;
+  enum class Where { kOwnThread, kCallersThread };
+
+  // `at_end` is called last on the runner's own thread.
+  explicit CollectiveRunner(Where where, std::function<void()> at_end = {});
+  // Skips what is queued. Blocks for the task under way and for `at_end`.
+  ~CollectiveRunner();
+
+  // Queues a task and returns its number: 1, 2, 3, ... Does not block.
+  int64_t Post(Task task);
+
+  // Blocks until this task and all before it are over. The first error of any
+  // task so far; nothing is run after it.
+  absl::Status Await(int64_t number);
+
+  // Posts and awaits.
+  absl::Status Run(absl::FunctionRef<absl::Status()> task);
+
+ private:
+  void Loop();
+  // The first task of the queue; the lock is given up while it runs.
+  void RunNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::function<void()> at_end_;
+  Mutex mutex_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_posted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_over_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // none: tasks run in Await
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_COLLECTIVE_RUNNER_H_

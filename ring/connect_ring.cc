@@ -1,0 +1,85 @@
+#include "ring/connect_ring.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/host_cores.h"
+#include "common/optim/compression.h"
+#include "ring/collective_runner.h"
+#include "ring/host_ranks.h"
+#include "ring/message_ring.h"
+#include "ring/rank_model.h"
+#include "ring/shared_ring.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+
+namespace {
+
+using Where = CollectiveRunner::Where;
+
+absl::StatusOr<std::unique_ptr<HostRanks>> FindHosts(
+    RingListener& listener, const proto::Welcome& job, FlatModel& flat,
+    absl::Duration step_timeout, Track* track) {
+  const auto all_gather = [&](absl::Span<float> data) {
+    return listener.runner().Run([&] {
+      TcpCommunicator& c = listener.communicator();
+      c.Connect(job, track);
+      return c.AllGather(data, absl::Now() + step_timeout);
+    });
+  };
+  return HostRanks::Find(job, flat, listener.cancellation(), all_gather);
+}
+
+absl::Status UseNodes(RingListener& listener, const HostRanks& hosts,
+                      Track* track) {
+  spdlog::info("ring of {} nodes; {} ranks share this one's memory",
+               hosts.nodes().size(), hosts.node().size);
+  return listener.runner().Run([&] {
+    listener.communicator().UseNodes(hosts.nodes(), hosts.MakeGroup(track));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
+    std::unique_ptr<RingListener> listener, const proto::Welcome& job,
+    FlatModel& flat, const RingOptions& options, absl::Duration step_timeout,
+    Track* track, Track* trainer_track) {
+  auto model = RankModel::Create(job, flat);
+  if (!model.ok()) return model.status();
+  const auto compression = ParseCompression(job.spec().compress());
+  if (!compression.ok()) return compression.status();
+  std::optional<GradientCodec> codec;
+  if (!compression->none()) codec.emplace(*compression, flat.layout);
+  auto hosts = FindHosts(*listener, job, flat, step_timeout, track);
+  if (!hosts.ok()) return hosts.status();
+  const int n = (*hosts)->size();
+  const int num_nodes = static_cast<int>((*hosts)->nodes().size());
+  if (num_nodes == 1 && flat.arena != nullptr) {
+    spdlog::info("all {} ranks share memory", n);
+    const SharedRing::Options shared{
+        .where = n < HostCores() ? Where::kOwnThread : Where::kCallersThread,
+        .threads =
+            options.comm_threads > 0 ? options.comm_threads : ThreadsFor(n),
+        .step_timeout = step_timeout,
+        .track = track,
+        .traffic = listener->communicator().traffic()};
+    listener.reset();  // nobody will send to it
+    return std::make_unique<SharedRing>(*std::move(hosts), *std::move(model),
+                                        shared);
+  }
+  if (num_nodes < n) {
+    if (absl::Status s = UseNodes(*listener, **hosts, track); !s.ok()) return s;
+  }
+  return std::make_unique<MessageRing>(
+      *std::move(hosts), *std::move(model), std::move(codec),
+      std::move(listener),
+      MessageRing::Options{.step_timeout = step_timeout,
+                           .track = track,
+                           .trainer_track = trainer_track});
+}
+
+}  // namespace psring

@@ -1,0 +1,82 @@
+// What a worker of a ring trains: its model, the optimizer that it applies to
+// it, and the optimizer's state. Every rank begins with rank 0's.
+#ifndef PSRING_RING_RANK_MODEL_H_
+#define PSRING_RING_RANK_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/model/flat_model.h"
+#include "common/model/layout.h"
+#include "common/optim/job_plan.h"
+#include "common/optim/optimizer.h"
+#include "protos/cluster.pb.h"
+#include "ring/communicator.h"
+
+namespace psring {
+
+// Owned by an exchange. It has no lock: the exchange says which thread uses
+// which of its buckets, and when.
+class RankModel {
+ public:
+  // `flat` outlives it. Errors: an optimizer that cannot be made, an arena
+  // without room for its state.
+  static absl::StatusOr<RankModel> Create(const proto::Welcome& job,
+                                          FlatModel& flat);
+
+  const Layout& layout() const { return flat_.layout; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  // The number of the exchange's first step.
+  int64_t first_step() const { return first_step_; }
+  double RateAt(int64_t step) const { return plan_.RateAt(step); }
+
+  // The optimizer's state: what is handed in, one buffer a slot, and zeros for
+  // slots that are not. In the arena, if the model has one. Once.
+  absl::Status TakeSlots(std::vector<FlatBuffer> slots);
+
+  // All ranks call it: everybody's parameters and state become rank 0's.
+  absl::Status Broadcast(Communicator& c, absl::Time deadline);
+
+  // Where a bucket lies; after TakeSlots.
+  struct Bucket {
+    absl::Span<float> gradients;
+    float* parameters = nullptr;
+    std::vector<float*> slots;
+  };
+  const Bucket& bucket(int b) const { return buckets_[b]; }
+  // The whole model's.
+  FlatBuffer& slot(int i) { return slots_[i]; }
+  int num_slots() const { return static_cast<int>(slots_.size()); }
+
+  // Applies the bucket's gradients, by now the mean of all ranks', as those of
+  // `step`.
+  void Update(const Bucket& bucket, int64_t step) const;
+
+  // As GradientExchange::SaveState.
+  absl::Status Save(const std::string& directory) const;
+
+ private:
+  RankModel(FlatModel& flat, int64_t first_step, JobPlan plan,
+            Optimizer optimizer)
+      : flat_(flat),
+        first_step_(first_step),
+        plan_(std::move(plan)),
+        optimizer_(std::move(optimizer)) {}
+
+  FlatModel& flat_;
+  int64_t first_step_;
+  JobPlan plan_;
+  Optimizer optimizer_;
+  std::vector<FlatBuffer> slots_;
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_RING_RANK_MODEL_H_

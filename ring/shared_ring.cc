@@ -1,0 +1,84 @@
+#include "ring/shared_ring.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/model/layout.h"
+
+namespace psring {
+
+SharedRing::SharedRing(std::unique_ptr<HostRanks> hosts, RankModel model,
+                       const Options& options)
+    : hosts_(std::move(hosts)),
+      options_(options),
+      step_(model.first_step()),
+      model_(std::move(model)),
+      communicator_(hosts_->MakeGroup(options.track), options.threads),
+      runner_(options.where) {}
+
+absl::Status SharedRing::Join(std::vector<FlatBuffer> slots,
+                              ParametersArrived arrived, absl::Time deadline) {
+  if (absl::Status s = model_.TakeSlots(std::move(slots)); !s.ok()) return s;
+  return runner_.Run([&] { return model_.Broadcast(communicator_, deadline); });
+}
+
+absl::Status SharedRing::Submit(int bucket) {
+  last_task_ = runner_.Post(
+      [this, bucket, step = step_] { return Reduce(bucket, step); });
+  return absl::OkStatus();
+}
+
+absl::Status SharedRing::Reduce(int bucket, int64_t step) {
+  const auto& [gradients, parameters, slots] = model_.bucket(bucket);
+  TimelineSpan span(
+      options_.track, "reduce",
+      {.step = step,
+       .bytes = static_cast<int64_t>(gradients.size() * sizeof(float)),
+       .bucket = bucket});
+  const absl::Status status = communicator_.ReduceAndUpdate(
+      gradients, 1.0f / static_cast<float>(communicator_.size()),
+      model_.optimizer(), step + 1, model_.RateAt(step), parameters, slots,
+      absl::Now() + options_.step_timeout);
+  return status.ok() ? status : AtBucket(step, bucket, status);
+}
+
+absl::Status SharedRing::Finish(absl::Time deadline) {
+  if (absl::Status s = runner_.Await(last_task_); !s.ok()) return s;
+  ++step_;
+  return absl::OkStatus();
+}
+
+absl::Status SharedRing::Synchronise(absl::Time deadline) {
+  return runner_.Run([&] { return communicator_.Barrier(deadline); });
+}
+
+absl::Status SharedRing::AllReduce(absl::Span<float> data, float scale,
+                                   absl::Time deadline) {
+  return runner_.Run(
+      [&] { return communicator_.AllReduce(data, scale, deadline); });
+}
+
+absl::Status SharedRing::SaveState(const std::string& directory,
+                                   absl::Time deadline) {
+  CollectSlots();
+  return model_.Save(directory);
+}
+
+// Between steps: nobody changes its state before all, this rank among them,
+// have entered the next one.
+void SharedRing::CollectSlots() {
+  const int n = hosts_->size();
+  for (int b = 0; b < model_.layout().num_buckets(); ++b) {
+    for (int r = 0; r < n; ++r) {
+      if (r == hosts_->rank()) continue;
+      const Range slice = NearEqualPart(model_.layout().bucket(b), n, r);
+      for (int i = 0; i < model_.num_slots(); ++i) {
+        std::copy_n(hosts_->arena(r)->slot(i) + slice.begin, slice.size(),
+                    model_.slot(i).data() + slice.begin);
+      }
+    }
+  }
+}
+
+}  // namespace psring

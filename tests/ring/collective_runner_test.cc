@@ -1,0 +1,116 @@
+#include "ring/collective_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+
+namespace psring {
+namespace {
+
+using ::testing::ElementsAre;
+using Where = CollectiveRunner::Where;
+
+class CollectiveRunnerTest : public ::testing::TestWithParam<Where> {};
+
+TEST_P(CollectiveRunnerTest, RunsTasksInTheirOrder) {
+  CollectiveRunner runner(GetParam());
+  std::vector<int> ran;
+  int64_t last = 0;
+  for (int i = 0; i < 100; ++i) {
+    last = runner.Post([&ran, i] {
+      ran.push_back(i);
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(last, i + 1);
+  }
+  ASSERT_TRUE(runner.Await(last).ok());
+  ASSERT_EQ(ran.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[i], i);
+}
+
+TEST_P(CollectiveRunnerTest, RunsNothingAfterAnError) {
+  CollectiveRunner runner(GetParam());
+  std::vector<int> ran;
+  const auto task = [&ran](int i, absl::Status result) {
+    return [&ran, i, result] {
+      ran.push_back(i);
+      return result;
+    };
+  };
+  const absl::Status lost = absl::UnavailableError("lost worker 1");
+  runner.Post(task(1, absl::OkStatus()));
+  runner.Post(task(2, lost));
+  EXPECT_EQ(runner.Await(runner.Post(task(3, absl::OkStatus()))), lost);
+  EXPECT_EQ(runner.Run(task(4, absl::InternalError("another"))), lost);
+  EXPECT_THAT(ran, ElementsAre(1, 2));
+}
+
+TEST_P(CollectiveRunnerTest, RunReturnsWhatItsTaskDoes) {
+  CollectiveRunner runner(GetParam());
+  int ran = 0;
+  EXPECT_TRUE(runner
+                  .Run([&] {
+                    ++ran;
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_EQ(ran, 1);
+  const absl::Status late = absl::DeadlineExceededError("late");
+  EXPECT_EQ(runner.Run([&] { return late; }), late);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CollectiveRunnerTest,
+                         ::testing::Values(Where::kOwnThread,
+                                           Where::kCallersThread));
+
+TEST(CollectiveRunner, ItsOwnThreadRunsWhileTheCallerDoesSomethingElse) {
+  std::vector<std::thread::id> threads;
+  {
+    CollectiveRunner runner(Where::kOwnThread, [&] {
+      threads.push_back(std::this_thread::get_id());
+    });
+    absl::Notification ran;
+    const int64_t number = runner.Post([&] {
+      threads.push_back(std::this_thread::get_id());
+      ran.Notify();
+      return absl::OkStatus();
+    });
+    ran.WaitForNotification();  // without Await
+    EXPECT_TRUE(runner.Await(number).ok());
+  }
+  ASSERT_EQ(threads.size(), 2u);
+  EXPECT_NE(threads[0], std::this_thread::get_id());
+  EXPECT_EQ(threads[1], threads[0]);
+}
+
+TEST(CollectiveRunner, AwaitReturnsWhileLaterTasksAreUnderWay) {
+  CollectiveRunner runner(Where::kOwnThread);
+  absl::Notification awaited;
+  const int64_t first = runner.Post([] { return absl::OkStatus(); });
+  const int64_t second = runner.Post([&] {
+    awaited.WaitForNotification();
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(runner.Await(first).ok());
+  awaited.Notify();
+  EXPECT_TRUE(runner.Await(second).ok());
+}
+
+TEST(CollectiveRunner, TheCallersThreadRunsTasksInAwaitAlone) {
+  CollectiveRunner runner(Where::kCallersThread);
+  std::thread::id thread;
+  const int64_t number = runner.Post([&] {
+    thread = std::this_thread::get_id();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(thread, std::thread::id());
+  EXPECT_TRUE(runner.Await(number).ok());
+  EXPECT_EQ(thread, std::this_thread::get_id());
+}
+
+}  // namespace
+}  // namespace psring
