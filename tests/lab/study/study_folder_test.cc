@@ -67,7 +67,7 @@ TEST_F(StudyFolderTest, AnotherSetupIsRefusedWithWhatDiffersAndTheRemedy) {
 TEST_F(StudyFolderTest, TwoAtOnceAreRefused) {
   auto folder = StudyFolder::Open(path_, setup_);
   ASSERT_TRUE(folder.ok());
-  EXPECT_THAT(OpenError(), HasSubstr("another psring compare is at work"));
+  EXPECT_THAT(OpenError(), HasSubstr("another psring compare uses --out="));
   folder->reset();
   EXPECT_EQ(OpenError(), "");
 }

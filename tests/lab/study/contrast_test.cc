@@ -1,0 +1,116 @@
+#include "lab/study/contrast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/lab/study/points.h"
+
+namespace psring {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// 100 steps that reach 90% after `seconds`, or 10% where that is negative.
+RunResult RunOf(const AxisTexts& changes, double seconds) {
+  RunResult run;
+  run.point = At(changes);
+  run.num_steps = 100;
+  run.seconds = std::abs(seconds);
+  run.test_accuracy = seconds > 0 ? 0.9 : 0.1;
+  run.epochs = {{1, 100, run.seconds, 0, 0, run.test_accuracy, 0}};
+  return run;
+}
+
+Variant Runs(std::vector<double> seconds) {
+  Variant variant;
+  for (const double s : seconds) variant.runs.push_back(RunOf({}, s));
+  return variant;
+}
+
+TEST(Tied, OneSeedEachIsTiedBelowAMarginAndSeveralWhereTheirRangesMeet) {
+  const Variant one = Runs({1}), many = Runs({1, 2});
+  EXPECT_TRUE(Tied({&one, {10, 10, 10}}, {&one, {10.4, 10.4, 10.4}}));
+  EXPECT_FALSE(Tied({&one, {10, 10, 10}}, {&one, {10.6, 10.6, 10.6}}));
+  EXPECT_FALSE(Tied({&many, {10, 10, 10}}, {&one, {10.1, 10.1, 10.1}}));
+  EXPECT_TRUE(Tied({&many, {10, 9, 11}}, {&many, {12, 11, 13}}));
+}
+
+class ContrastTest : public testing::Test {
+ protected:
+  ContrastTest()
+      : comparison_(
+            Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "2,4"}}),
+                    {RunOf({}, 4), RunOf({{"mode", "ring"}}, 2),
+                     RunOf({{"workers", "4"}}, 3),
+                     RunOf({{"mode", "ring"}, {"workers", "4"}}, -1)},
+                    0.5)) {}
+
+  const Comparison comparison_;
+};
+
+TEST_F(ContrastTest, RanksByTimeAndSetsApartWhoDidNotArrive) {
+  const auto groups = GroupsAlong(comparison_, kWayAxis);
+  ASSERT_THAT(groups, SizeIs(2));
+  const Ranking first = RankBySeconds(comparison_, groups[0]);
+  ASSERT_THAT(first.reached, SizeIs(2));
+  EXPECT_EQ(ValueOf(first.reached[0].variant->point, kWayAxis), "ring");
+  EXPECT_EQ(first.reached[1].spread.mean, 4);
+  const Ranking second = RankBySeconds(comparison_, groups[1]);
+  ASSERT_THAT(second.reached, SizeIs(1));
+  ASSERT_THAT(second.unreached, SizeIs(1));
+  EXPECT_EQ(ValueOf(second.unreached[0]->point, kWayAxis), "ring");
+}
+
+TEST_F(ContrastTest, TheBaseHasTheFirstValueOfTheAxisAndAllElseAlike) {
+  for (const Variant& variant : comparison_.variants) {
+    const Variant* base = BaseOf(comparison_, variant, "workers");
+    if (ValueOf(variant.point, "workers") == "2") {
+      EXPECT_EQ(base, nullptr) << variant.label;
+      continue;
+    }
+    ASSERT_NE(base, nullptr) << variant.label;
+    EXPECT_EQ(ValueOf(base->point, "workers"), "2");
+    EXPECT_EQ(ValueOf(base->point, kWayAxis), ValueOf(variant.point, kWayAxis));
+    const auto ratio = SecondsRatio(comparison_, *base, variant);
+    if (ValueOf(variant.point, kWayAxis) == "ring") {
+      EXPECT_FALSE(ratio);  // it does not reach the target
+    } else {
+      ASSERT_TRUE(ratio);
+      EXPECT_EQ(ratio->times, 0.75);
+      EXPECT_FALSE(ratio->tied);
+    }
+  }
+}
+
+TEST_F(ContrastTest, StepsAreHeldAgainstTheFirstVariantOfTheGroup) {
+  const auto groups = GroupsAlong(comparison_, kWayAxis);
+  const auto contrasts = ContrastSteps(comparison_, groups[0]);
+  ASSERT_THAT(contrasts, SizeIs(1));
+  EXPECT_EQ(contrasts[0].speed.times, 2);
+  EXPECT_FALSE(contrasts[0].speed.tied);
+  EXPECT_EQ(contrasts[0].steps.times, 1);
+  EXPECT_TRUE(contrasts[0].steps.tied);
+  EXPECT_THAT(ContrastSteps(comparison_, groups[1]), IsEmpty());
+}
+
+TEST_F(ContrastTest, ThePredictorsErrorsAreMedianAndWorst) {
+  EXPECT_FALSE(ErrorsOfPredictions(comparison_));
+  Comparison predicted = comparison_;
+  const double errors[] = {0.1, -0.3, 0.2};  // of steps of 40, 20 and 30 ms
+  for (size_t i = 0; i < 3; ++i) {
+    RunResult& run = predicted.variants[i].runs[0];
+    run.predicted_step_s = StepSeconds(run) * (1 + errors[i]);
+  }
+  const auto found = ErrorsOfPredictions(predicted);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->count, 3u);
+  EXPECT_NEAR(found->median, 0.2, 1e-9);
+  EXPECT_NEAR(found->worst, 0.3, 1e-9);
+  EXPECT_EQ(found->worst_label, predicted.variants[1].label);
+}
+
+}  // namespace
+}  // namespace psring
