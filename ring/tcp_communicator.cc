@@ -243,6 +243,7 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
         !s.ok()) {
       return s;
     }
+    span.End();
     next = inbox_->TryNext(sequence_);
   }
   if (!next.ok()) return next.status();
