@@ -30,21 +30,55 @@ is_built() {
   [ -z "$(cd "$root" && find $(sources) -newer "$state/built" -print -quit)" ]
 }
 
+# What the Bazel on the PATH must be told, as it finds libtorch through WORKSPACE:
+# 7 prefers modules, 8 switches WORKSPACE off, 9 has none. Debian's, which is
+# 4.2.3, reports no version.
+choose_bazel_flags() {
+  local version
+  version=$(bazel --version 2> /dev/null | sed -n 's/^bazel \([0-9][0-9]*\)\..*/\1/p')
+  bazel_flags=()
+  [ -n "$version" ] || return 0
+  if [ "$version" -lt 4 ] || [ "$version" -gt 8 ]; then
+    die "psring builds with Bazel 4 to 8, and $(command -v bazel) is version $version." \
+      "Take it off the PATH (psring then installs Debian's), or set USE_BAZEL_VERSION=8.x if it is bazelisk."
+  fi
+  if [ "$version" -ge 7 ]; then bazel_flags+=(--noenable_bzlmod); fi
+  if [ "$version" -ge 8 ]; then bazel_flags+=(--enable_workspace); fi
+}
+
 # bazel COMMAND ARGS... in the repository, with the libtorch that was chosen.
+# While all goes well it shows its progress alone: on a terminal one line that is
+# rewritten, otherwise a line a minute.
 run_bazel() {
-  local flags=()
+  local bazel_flags flags=(--ui_event_filters=-info,-debug --noshow_loading_progress)
+  choose_bazel_flags
   [ -z "$torch" ] || flags+=("--repo_env=PSRING_TORCH=$torch")
   ! has_cuda || flags+=(--config=cuda)
-  [ -t 2 ] || flags+=(--color=no --curses=no --show_progress_rate_limit=60)
-  (cd "$root" && bazel "$1" ${flags[@]+"${flags[@]}"} "${@:2}")
+  if [ -t 2 ]; then
+    flags+=(--ui_actions_shown=1)
+  else
+    flags+=(--color=no --curses=no --show_progress_rate_limit=60)
+  fi
+  (cd "$root" && bazel "$1" ${bazel_flags[@]+"${bazel_flags[@]}"} "${flags[@]}" "${@:2}")
+}
+
+# What a first build takes: about 20 minutes of one core.
+first_build_time() {
+  local cores
+  cores=$(nproc)
+  echo "about $((20 / cores + 1)) minutes on $cores cores"
 }
 
 build() {
   set_up
   mkdir -p "$state"
   build_key > "$state/building"
-  say "builds (the first time takes some minutes)"
-  run_bazel build $PROGRAMS "$@" || die "the build failed; see above"
+  if [ -f "$state/built" ]; then
+    say "builds what has changed"
+  else
+    say "builds for the first time: $(first_build_time)"
+  fi
+  run_bazel build --show_result=0 $PROGRAMS "$@" || die "the build failed; see above"
   # As old as the start of the build: what changed meanwhile is newer.
   mv "$state/building" "$state/built"
 }
@@ -61,6 +95,12 @@ Builds the programs. --torch says which libtorch, for this and later builds:
 
 With support for GPUs where nvcc and nccl.h are found: in \$CUDA_HOME (else
 /usr/local/cuda) or in the nvidia-* wheels of python3. CUDA_HOME=none: without.
+
+Warnings of the compiler are errors, and another compiler may have other warnings:
+./psring build --copt=-Wno-error lets them through.
+
+Builds with Debian's Bazel, which psring installs where there is none, and with
+any Bazel from 4 to 8 on the PATH.
 
 Example: ./psring build --torch=system
 END

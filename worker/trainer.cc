@@ -48,9 +48,9 @@ int64_t Trainer::epoch() const {
   return (step_ - 1) / options_.plan.steps_per_epoch + 1;
 }
 
-double Trainer::ImagesPerSecond() const {
-  return static_cast<double>(epoch_images_) /
-         std::max(absl::ToDoubleSeconds(epoch_time_), 1e-9);
+double Trainer::EpochStats::ImagesPerSecond() const {
+  return static_cast<double>(num_images) /
+         std::max(absl::ToDoubleSeconds(time), 1e-9);
 }
 
 // Dropout's randomness is a function of (seed, rank, step): the same in every
@@ -197,10 +197,10 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   parts_.member.ReportStep(step_);
   const absl::Duration took = absl::Now() - start;
   training_time_ += took;
-  epoch_time_ += took;
-  epoch_loss_ += last_loss_;
-  ++epoch_steps_;
-  epoch_images_ += static_cast<int64_t>(batch.size());
+  epoch_stats_.loss_sum += last_loss_;
+  ++epoch_stats_.num_steps;
+  epoch_stats_.num_images += static_cast<int64_t>(batch.size());
+  epoch_stats_.time += took;
   return absl::OkStatus();
 }
 
@@ -213,7 +213,7 @@ absl::Status Trainer::AfterStep(int64_t before) {
          {"step", step_},
          {"seconds", absl::ToDoubleSeconds(training_time_)},
          {"loss", last_loss_},
-         {"images_per_second", ImagesPerSecond() * num_workers_}});
+         {"images_per_second", epoch_stats_.ImagesPerSecond() * num_workers_}});
   }
   const int64_t every = options_.checkpoint_every;
   const bool due = every > 0 && !finished() && step_ / every > before / every;
@@ -224,15 +224,13 @@ absl::Status Trainer::AfterStep(int64_t before) {
 absl::Status Trainer::EndEpoch() {
   auto evaluation = Evaluate();
   if (!evaluation.ok()) return evaluation.status();
-  std::vector<double> sums = {epoch_loss_, static_cast<double>(epoch_steps_),
-                              ImagesPerSecond()};
+  const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
+  std::vector<double> sums = {stats.loss_sum,
+                              static_cast<double>(stats.num_steps),
+                              stats.ImagesPerSecond()};
   if (absl::Status s = Sum(sums); !s.ok()) return s;
   const double train_loss = sums[0] / std::max(sums[1], 1.0);
   const double rate = sums[2];
-  epoch_loss_ = 0;
-  epoch_steps_ = 0;
-  epoch_images_ = 0;
-  epoch_time_ = absl::ZeroDuration();
   if (rank_ != 0) return absl::OkStatus();
   parts_.metrics.Write({{"event", "epoch"},
                         {"epoch", epoch()},

@@ -74,6 +74,16 @@ class Trainer {
   const StepTimes& step_times() const { return times_; }
 
  private:
+  // This worker's share of an epoch, so far.
+  struct EpochStats {
+    double ImagesPerSecond() const;
+
+    double loss_sum = 0;  // over steps
+    int64_t num_steps = 0;
+    int64_t num_images = 0;
+    absl::Duration time;
+  };
+
   struct Evaluation {
     double loss = 0;
     double accuracy = 0;
@@ -105,8 +115,6 @@ class Trainer {
   absl::Time StepDeadline() const;
   int64_t epoch() const;
   bool finished() const { return step_ >= options_.plan.total_steps; }
-  // This worker's, in the epoch under way.
-  double ImagesPerSecond() const;
 
   // Fixed after construction.
   const TrainerParts parts_;
@@ -123,11 +131,7 @@ class Trainer {
   StepTimes times_;
   absl::Time next_report_ = absl::InfinitePast();
   double last_loss_ = 0;
-  // Of the epoch under way.
-  double epoch_loss_ = 0;
-  int64_t epoch_steps_ = 0;
-  int64_t epoch_images_ = 0;
-  absl::Duration epoch_time_;
+  EpochStats epoch_stats_;  // of the epoch under way
   int64_t evaluations_ = 0;
   int64_t num_sums_ = 0;
 };

@@ -20,6 +20,7 @@ set_up_world() {
   touch "$repo/common/net/BUILD" "$repo/newcomer/BUILD" "$repo/tests/BUILD"
   : > "$stub/log"
   : > "$stub/installed"
+  echo "bazel no_version" > "$stub/bazel-version"  # as Debian's
   unset PSRING_TORCH
   export CUDA_HOME=$world/no-cuda
 
@@ -46,6 +47,7 @@ set_up_world() {
         touch "$STUB/torch/lib/libtorch.so" ;;
     esac'
   write_stub bazel '
+    if [ "$*" = --version ]; then cat "$STUB/bazel-version"; exit; fi
     [ ! -e "$STUB/build-fails" ] || exit 1
     for p in cli/psring ps/ps worker/worker lab/bench/rank; do
       mkdir -p "bazel-bin/${p%/*}"
@@ -153,12 +155,12 @@ test_where_pip_cannot_debians_libtorch_is_taken_and_remembered() {
   says "no network"
   says "takes Debian's libtorch-dev instead"
   asked "apt-get install .*libtorch-dev"
-  asked "bazel build --repo_env=PSRING_TORCH=system"
+  asked "bazel build .*--repo_env=PSRING_TORCH=system"
   forget
   touch "$repo/common/new.cc"
   run 0 doctor
   not_asked "pip"
-  asked "bazel build --repo_env=PSRING_TORCH=system"
+  asked "bazel build .*--repo_env=PSRING_TORCH=system"
 }
 
 test_forced_pip_does_not_fall_back() {
@@ -175,7 +177,7 @@ test_a_forced_libtorch_is_remembered_until_auto() {
   forget
   touch "$repo/common/new.cc"
   run 0 doctor
-  asked "bazel build --repo_env=PSRING_TORCH=system"
+  asked "bazel build .*--repo_env=PSRING_TORCH=system"
   forget
   run 0 build --torch=auto
   not_asked "repo_env"
@@ -186,7 +188,7 @@ test_a_directory_must_be_a_libtorch() {
   says "no include/torch"
   mkdir -p "$world/elsewhere/include/torch" "$world/elsewhere/lib"
   run 0 build --torch=.
-  asked "bazel build --repo_env=PSRING_TORCH=$world/elsewhere"
+  asked "bazel build .*--repo_env=PSRING_TORCH=$world/elsewhere"
 }
 
 test_the_environments_libtorch_wins_over_a_remembered_one() {
@@ -194,7 +196,7 @@ test_the_environments_libtorch_wins_over_a_remembered_one() {
   mkdir -p "$world/torch/include/torch" "$world/torch/lib"
   export PSRING_TORCH=$world/torch
   run 0 doctor
-  asked "bazel build --repo_env=PSRING_TORCH=$world/torch"
+  asked "bazel build .*--repo_env=PSRING_TORCH=$world/torch"
 }
 
 test_a_failed_installation_shows_why_and_names_the_packages() {
@@ -220,7 +222,7 @@ test_with_nvcc_and_nccl_it_builds_for_gpus() {
   has_nvcc
   touch "$CUDA_HOME/include/nccl.h"
   run 0 doctor
-  asked "bazel build --config=cuda"
+  asked "bazel build .*--config=cuda"
   not_asked "pip install nvidia"
 }
 
@@ -279,6 +281,57 @@ test_checks_count_with_the_tests() {
   forget
   run 0 test --quick
   asked "count_tests.py .*/checks.txt=1"
+}
+
+test_debians_bazel_needs_no_flags() {
+  run 0 doctor
+  asked "bazel build "
+  not_asked "bzlmod|workspace"
+}
+
+test_each_bazel_is_told_to_use_workspace_as_it_understands_it() {
+  local version
+  for version in 4.2.3 5.4.1 6.5.0- 7.4.1 8.0.0; do
+    echo "bazel $version" > "$stub/bazel-version"
+    forget
+    run 0 build
+    asked "bazel build "
+    case $version in
+      7.*) asked "bazel build .*--noenable_bzlmod"; not_asked "enable_workspace" ;;
+      8.*) asked "bazel build .*--noenable_bzlmod .*--enable_workspace" ;;
+      *) not_asked "bzlmod|workspace" ;;
+    esac
+  done
+  run 0 test --quick
+  asked "bazel test .*--noenable_bzlmod .*--enable_workspace"
+}
+
+test_a_bazel_that_cannot_build_it_is_refused() {
+  local version
+  for version in 3.7.2 9.0.0 10.1.0; do
+    echo "bazel $version" > "$stub/bazel-version"
+    run 1 build
+    says "psring builds with Bazel 4 to 8, and $stub/bin/bazel is version ${version%%.*}"
+    not_asked "bazel build"
+  done
+}
+
+test_the_first_build_says_how_long_it_may_take() {
+  run 0 doctor
+  says "builds for the first time: about"
+  touch "$repo/common/new.cc"
+  run 0 doctor
+  says "builds what has changed"
+}
+
+test_a_build_shows_progress_alone() {
+  run 0 doctor
+  asked "bazel build .*--ui_event_filters=-info,-debug .*--show_progress_rate_limit=60 .*--show_result=0"
+}
+
+test_help_says_how_to_let_warnings_through() {
+  run 0 build --help
+  says "./psring build --copt=-Wno-error"
 }
 
 test_help_needs_no_build() {

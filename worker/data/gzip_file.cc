@@ -68,15 +68,13 @@ absl::StatusOr<std::string> Unpack(std::string packed, const std::string& path,
   z_stream stream = {};
   const Inflater inflater = StartInflate(stream, packed);
   if (inflater == nullptr) return absl::InternalError("zlib does not start");
-  std::string bytes;
+  std::string bytes, chunk(kChunkBytes, '\0');
   int code = Z_OK;
   while (code == Z_OK) {
-    const size_t before = bytes.size();
-    bytes.resize(before + kChunkBytes);
-    stream.next_out = reinterpret_cast<Bytef*>(&bytes[before]);
+    stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
     stream.avail_out = kChunkBytes;
     code = inflate(&stream, Z_NO_FLUSH);
-    bytes.resize(bytes.size() - stream.avail_out);
+    bytes.append(chunk, 0, kChunkBytes - stream.avail_out);
     if (static_cast<int64_t>(bytes.size()) > max_bytes) {
       return TooLarge(path, max_bytes);
     }

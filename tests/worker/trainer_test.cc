@@ -1,0 +1,308 @@
+#include "worker/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/local_job.h"
+#include "tests/testing/test_directory.h"
+#include "worker/models/layers.h"
+
+namespace psring {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+// Two layers, on images of one pixel. Notes which pixels it is trained on.
+class TinyModel : public Classifier {
+ public:
+  TinyModel() {
+    AddModule("fc1", fc1_);
+    AddModule("fc2", fc2_);
+  }
+
+  at::Tensor Forward(at::Tensor x) override {
+    x = x.flatten(1);
+    for (int64_t i = 0; training() && i < x.size(0); ++i) {
+      trained_on.push_back(std::lround(x.select(0, i).item<float>()));
+    }
+    return fc2_(fc1_(x)).log_softmax(1);
+  }
+
+  std::vector<int> trained_on;
+
+ private:
+  const Linear fc1_{1, 3};
+  const Linear fc2_{3, 2};
+};
+
+// `size` images, whose only pixel is their number.
+Dataset Numbers(int size) {
+  Dataset dataset;
+  for (int i = 0; i < size; ++i) {
+    dataset.pixels.push_back(i);
+    dataset.labels.push_back(i % 2);
+  }
+  dataset.shape = {1, 1, 1, 2};
+  dataset.mean = {0};
+  dataset.stddev = {1.0 / 255};
+  return dataset;
+}
+
+// Notes what it is asked to do, and does nothing but count steps.
+class FakeExchange : public GradientExchange {
+ public:
+  FakeExchange(FlatModel& flat, int64_t step) : flat_(flat), step_(step) {}
+
+  absl::Status Join(std::vector<FlatBuffer>, ParametersArrived,
+                    absl::Time) override {
+    calls.push_back("join");
+    return absl::OkStatus();
+  }
+
+  absl::Status Submit(int bucket) override {
+    calls.push_back(absl::StrCat("submit ", bucket));
+    double squares = 0;
+    for (const float g : flat_.gradients.span()) squares += g * g;
+    norms.push_back(std::sqrt(squares));
+    return submit_result;
+  }
+
+  absl::Status Finish(absl::Time) override {
+    calls.push_back(absl::StrCat("finish ", step_));
+    ++step_;
+    if (on_finish) on_finish();
+    return finish_result;
+  }
+
+  int64_t step() const override { return step_; }
+  void set_step(int64_t step) { step_ = step; }
+
+  absl::Status Synchronise(absl::Time) override {
+    calls.push_back("synchronise");
+    return absl::OkStatus();
+  }
+
+  absl::Status SaveState(const std::string&, absl::Time) override {
+    calls.push_back("save");
+    return absl::OkStatus();
+  }
+
+  Traffic traffic() const override { return {}; }
+
+  // All but Submit.
+  std::vector<std::string> CallsBetweenSteps() const {
+    std::vector<std::string> others;
+    for (const std::string& call : calls) {
+      if (call.rfind("submit", 0) != 0) others.push_back(call);
+    }
+    return others;
+  }
+
+  std::vector<std::string> calls;
+  std::vector<double> norms;  // of all gradients, at each Submit
+  std::function<void()> on_finish;
+  absl::Status submit_result, finish_result;
+
+ private:
+  FlatModel& flat_;
+  int64_t step_;
+};
+
+constexpr int kBuckets = 4;  // a parameter each
+
+// The only worker of a job, with eight samples: four steps make an epoch.
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest()
+      : flat_(*FlatModel::Create(*Layout::Create(ShapesOf(model_), 1))) {
+    options_.plan.steps_per_epoch = 4;
+    options_.plan.total_steps = 4;
+    options_.plan.optimizer.set_name("sgd");
+    options_.batch_size = 2;
+  }
+
+  // From options_.progress.step on.
+  absl::Status Train() {
+    exchange_.set_step(options_.progress.step);
+    LocalJobOptions job;
+    job.spec = SmallSpec(proto::RING, proto::BSP);
+    const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
+      MetricsFile metrics = *MetricsFile::Create("", {}, {});
+      Trainer trainer({model_, data_, flat_, MemoryOf(flat_), exchange_,
+                       *worker.member, metrics, worker.cancellation},
+                      options_);
+      status_ = trainer.Run();
+      end_ = trainer.step();
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(results, Each(absl::OkStatus()));
+    return status_;
+  }
+
+  TinyModel model_;
+  DatasetPair data_ = {Numbers(8), Numbers(3)};
+  FlatModel flat_;
+  FakeExchange exchange_{flat_, 0};
+  TrainerOptions options_;
+  int64_t end_ = -1;  // the trainer's step, after it ran
+
+ private:
+  absl::Status status_;
+};
+
+TEST_F(TrainerTest, SubmitsEachBucketOnceAStepThenFinishesIt) {
+  ASSERT_TRUE(Train().ok());
+  ASSERT_THAT(exchange_.calls, SizeIs(4 * (kBuckets + 1) + 1));
+  for (int step = 0; step < 4; ++step) {
+    const auto begin = exchange_.calls.begin() + step * (kBuckets + 1);
+    EXPECT_THAT(
+        std::vector<std::string>(begin, begin + kBuckets),
+        UnorderedElementsAre("submit 0", "submit 1", "submit 2", "submit 3"));
+    EXPECT_EQ(begin[kBuckets], absl::StrCat("finish ", step));
+  }
+  EXPECT_EQ(end_, 4);
+  EXPECT_THAT(model_.trained_on, UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST_F(TrainerTest, ClipsTheWholeGradientBeforeItSubmitsAnyOfIt) {
+  options_.clip_norm = 1e-3;
+  ASSERT_TRUE(Train().ok());
+  ASSERT_THAT(exchange_.norms, SizeIs(4 * kBuckets));
+  EXPECT_THAT(exchange_.norms, Each(::testing::DoubleNear(1e-3, 1e-6)));
+}
+
+TEST_F(TrainerTest, EndsWithTheErrorOfAFailedSubmit) {
+  exchange_.submit_result = absl::UnavailableError("server 2 is gone");
+  EXPECT_EQ(Train(), exchange_.submit_result);
+  EXPECT_THAT(exchange_.CallsBetweenSteps(), ElementsAre());
+}
+
+TEST_F(TrainerTest, EndsWithTheErrorOfAFailedSubmitOfClippedGradients) {
+  options_.clip_norm = 1;
+  exchange_.submit_result = absl::UnavailableError("server 2 is gone");
+  EXPECT_EQ(Train(), exchange_.submit_result);
+  EXPECT_THAT(exchange_.calls, SizeIs(1));
+}
+
+TEST_F(TrainerTest, EndsWithTheErrorOfAFailedFinish) {
+  exchange_.on_finish = [this] {
+    if (exchange_.step() == 2) {
+      exchange_.finish_result = absl::DeadlineExceededError("worker 1 is late");
+    }
+  };
+  EXPECT_EQ(Train(), absl::DeadlineExceededError("worker 1 is late"));
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 0", "finish 1"));
+  EXPECT_EQ(end_, 1);
+}
+
+TEST_F(TrainerTest, LeavesOutTheStepsThatTheExchangeLeavesOut) {
+  exchange_.on_finish = [this] {
+    if (exchange_.step() == 2) exchange_.set_step(3);
+  };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 0", "finish 1", "finish 3", "synchronise"));
+  EXPECT_EQ(end_, 4);
+  // No sample twice, and those of step 2 not at all.
+  std::vector<int> samples = model_.trained_on;
+  std::sort(samples.begin(), samples.end());
+  EXPECT_THAT(samples, SizeIs(6));
+  EXPECT_EQ(std::adjacent_find(samples.begin(), samples.end()), samples.end());
+}
+
+TEST_F(TrainerTest, EvaluatesAfterEachEpochAndAtTheEnd) {
+  options_.plan.steps_per_epoch = 2;
+  options_.plan.total_steps = 5;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(
+      exchange_.CallsBetweenSteps(),
+      ElementsAre("finish 0", "finish 1", "synchronise", "finish 2", "finish 3",
+                  "synchronise", "finish 4", "synchronise"));
+}
+
+TEST_F(TrainerTest, WritesACheckpointEverySoManyStepsAndOneAtTheEnd) {
+  options_.plan.total_steps = 4;
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 2;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 0", "finish 1", "save", "finish 2",
+                          "finish 3", "synchronise", "save"));
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
+}
+
+TEST_F(TrainerTest, WritesTheCheckpointThatASkippedStepWasToWrite) {
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 2;
+  exchange_.on_finish = [this] {
+    if (exchange_.step() == 2) exchange_.set_step(3);
+  };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000003"));
+}
+
+TEST_F(TrainerTest, WritesOnlyTheLastCheckpointUnlessToldOtherwise) {
+  options_.checkpoint_dir = testing::TestDirectory();
+  ASSERT_TRUE(Train().ok());
+  EXPECT_EQ(exchange_.calls.back(), "save");
+  EXPECT_EQ(std::count(exchange_.calls.begin(), exchange_.calls.end(), "save"),
+            1);
+}
+
+TEST_F(TrainerTest, EndsWithAdviceWhenTheLossIsNoNumber) {
+  exchange_.on_finish = [this] {
+    flat_.parameters.data()[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("the loss of step 1 is "), HasSubstr("A smaller --lr")));
+}
+
+TEST_F(TrainerTest, EndsWithAdviceWhenAClippedGradientIsNoNumber) {
+  options_.clip_norm = 1;
+  for (float& p : flat_.parameters.span()) p = 0;
+  data_.train.mean = {std::numeric_limits<double>::quiet_NaN()};
+  const absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the norm of step 0's gradient is "),
+                    HasSubstr("A smaller --lr")));
+  EXPECT_THAT(exchange_.calls, ElementsAre());
+}
+
+TEST_F(TrainerTest, ResumesWhereTheCheckpointWasMade) {
+  options_.plan.total_steps = 8;
+  ASSERT_TRUE(Train().ok());
+  const std::vector<int> whole = model_.trained_on;
+  ASSERT_THAT(whole, SizeIs(16));
+  model_.trained_on.clear();
+  exchange_.calls.clear();
+  options_.progress.step = 5;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 5", "finish 6", "finish 7", "synchronise"));
+  EXPECT_THAT(model_.trained_on,
+              ::testing::ElementsAreArray(whole.begin() + 10, whole.end()));
+}
+
+}  // namespace
+}  // namespace psring
