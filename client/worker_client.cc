@@ -41,11 +41,11 @@ absl::StatusOr<Exchange> Wrap(Exchange exchange, const proto::Welcome& job,
     if (!local.ok()) return local.status();
     exchange = *std::move(local);
   }
-  const auto compression = ParseCompression(spec.compress());
-  if (!compression.ok()) return compression.status();
-  if (compression->none()) return exchange;
+  auto codec = CodecOf(spec, flat.layout);
+  if (!codec.ok()) return codec.status();
+  if (!codec->has_value()) return exchange;
   auto compressed = CompressedExchange::Create(std::move(exchange),
-                                               *compression, flat, track);
+                                               **std::move(codec), flat, track);
   if (!compressed.ok()) return compressed.status();
   return *std::move(compressed);
 }

@@ -31,22 +31,33 @@ absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
   std::unique_ptr<PsExchange> exchange(
       new PsExchange(cancellation, member, model, track));
   exchange->step_ = FirstExchange(member.job().spec());
-  const auto compression = ParseCompression(member.job().spec().compress());
-  if (!compression.ok()) return compression.status();
-  if (!compression->none()) {
-    exchange->codec_.emplace(*compression, model.layout);
-  }
+  auto codec = CodecOf(member.job().spec(), model.layout);
+  if (!codec.ok()) return codec.status();
+  if (codec->has_value()) exchange->codec_.emplace(**std::move(codec));
   for (const ShardPlace& place : MapShards(model.layout, member.job())) {
     auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
     if (!socket.ok()) return socket.status();
-    Link link;
-    link.place = place;
-    link.socket = *std::move(socket);
-    link.pieces = PiecesOfShard(model.layout, place.range, kPieceElements);
-    exchange->sockets_.push_back(link.socket.get());
-    exchange->links_.push_back(std::move(link));
+    exchange->AddShard(place, *std::move(socket));
   }
   return exchange;
+}
+
+// A shard has the pieces of a bucket one after the other.
+void PsExchange::AddShard(const ShardPlace& place,
+                          std::unique_ptr<Socket> socket) {
+  ShardPeer shard;
+  shard.place = place;
+  shard.socket = std::move(socket);
+  shard.pieces = PiecesOfShard(model_.layout, place.range, kPieceElements);
+  for (size_t i = 0; i < shard.pieces.size(); ++i) {
+    std::vector<BucketPart>& parts = parts_of_[shard.pieces[i].bucket];
+    if (parts.empty() || parts.back().shard != shards_.size()) {
+      parts.push_back({shards_.size(), i, i});
+    }
+    parts.back().end = i + 1;
+  }
+  sockets_.push_back(shard.socket.get());
+  shards_.push_back(std::move(shard));
 }
 
 WireHeader PsExchange::HeaderOf(WireHeader::Kind kind,
@@ -63,21 +74,21 @@ WireHeader PsExchange::HeaderOf(WireHeader::Kind kind,
   return header;
 }
 
-SpanArgs PsExchange::ArgsOf(const Link& link) const {
+SpanArgs PsExchange::ArgsOf(const ShardPeer& shard) const {
   return {
-      .step = step_, .bytes = 0, .peer = link.place.server, .peer_role = "ps"};
+      .step = step_, .bytes = 0, .peer = shard.place.server, .peer_role = "ps"};
 }
 
-absl::Status PsExchange::SendInit(Link& link, int slot,
+absl::Status PsExchange::SendInit(ShardPeer& shard, int slot,
                                   const FlatBuffer& values) {
-  for (const Piece& piece : link.pieces) {
+  for (const Piece& piece : shard.pieces) {
     DataMessage message;
     message.header = HeaderOf(WireHeader::INIT, piece);
     message.header.set_slot(static_cast<uint32_t>(slot));
     message.payload = Frame::Copy(
         {reinterpret_cast<const char*>(values.data() + piece.range.begin),
          piece.range.size() * sizeof(float)});
-    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+    if (absl::Status s = SendData(*shard.socket, std::move(message)); !s.ok()) {
       return s;
     }
   }
@@ -88,11 +99,11 @@ absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived arrived, absl::Time deadline) {
   arrived_ = std::move(arrived);
   const bool first = member_.job().rank() == 0;
-  for (Link& link : links_) {
+  for (ShardPeer& shard : shards_) {
     for (size_t slot = 0; first && slot <= slots.size(); ++slot) {
       const FlatBuffer& values =
           slot == 0 ? model_.parameters : slots[slot - 1];
-      if (absl::Status s = SendInit(link, static_cast<int>(slot), values);
+      if (absl::Status s = SendInit(shard, static_cast<int>(slot), values);
           !s.ok()) {
         return s;
       }
@@ -108,12 +119,12 @@ absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
 // A shard that has answered has attached before, where it could. Both sides
 // have to reach each other.
 void PsExchange::FindHostShards() {
+  num_by_message_ = static_cast<int>(shards_.size());
   if (model_.arena == nullptr) return;
   const proto::Welcome& job = member_.job();
   std::vector<int> shards_of(job.servers_size(), 0);
-  int found = 0;
-  for (size_t i = 0; i < links_.size() && i < WorkerArena::kMaxShards; ++i) {
-    const int server = links_[i].place.server;
+  for (size_t i = 0; i < shards_.size() && i < WorkerArena::kMaxShards; ++i) {
+    const int server = shards_[i].place.server;
     const int index = shards_of[server]++;
     const proto::SharedMemory& memory = job.servers(server).shared_memory();
     ShardSignals& signals = model_.arena->shard(static_cast<int>(i));
@@ -124,28 +135,29 @@ void PsExchange::FindHostShards() {
     auto button =
         DoorbellButton::Open(memory.pid(), memory.doorbell_fds(index));
     if (!button.ok()) continue;
-    links_[i].button = *std::move(button);
-    links_[i].signals = &signals;
+    shards_[i].button = *std::move(button);
+    shards_[i].signals = &signals;
     signals.used.store(1, std::memory_order_release);
-    ++found;
+    --num_by_message_;
   }
-  spdlog::info("{} of {} shards share this host's memory", found,
-               links_.size());
+  spdlog::info("{} of {} shards share this host's memory",
+               static_cast<int>(shards_.size()) - num_by_message_,
+               shards_.size());
 }
 
 absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
   awaited_step_ = -1;
-  for (Link& link : links_) {
-    for (const Piece& piece : link.pieces) {
+  for (ShardPeer& shard : shards_) {
+    for (const Piece& piece : shard.pieces) {
       DataMessage message;
       message.header = HeaderOf(WireHeader::PULL, piece);
       message.header.set_num_elements(0);
-      if (absl::Status s = SendData(*link.socket, std::move(message));
+      if (absl::Status s = SendData(*shard.socket, std::move(message));
           !s.ok()) {
         return s;
       }
     }
-    link.answers_due = static_cast<int>(link.pieces.size());
+    shard.answers_due = static_cast<int>(shard.pieces.size());
   }
   return Await(what, deadline);
 }
@@ -168,25 +180,28 @@ absl::Status PsExchange::Submit(int bucket) {
   if (model_.arena != nullptr) {
     model_.arena->pushed(bucket).store(step_ + 1, std::memory_order_release);
   }
-  const absl::Time now = absl::Now();
+  for (const BucketPart& part : parts_of_[bucket]) {
+    ShardPeer& shard = shards_[part.shard];
+    if (shard.signals == nullptr) continue;
+    shard.answers_awaited += static_cast<int64_t>(part.end - part.begin);
+    shard.button->Ring();
+  }
+  return num_by_message_ == 0 ? absl::OkStatus()
+                              : SubmitByMessage(bucket, absl::Now());
+}
+
+absl::Status PsExchange::SubmitByMessage(int bucket, absl::Time now) {
   const bool computing = now - last_submit_ > kPatience;
   last_submit_ = now;
-  for (Link& link : links_) {
-    if (computing) {
-      if (absl::Status s = SendPushes(link, kNoWindow); !s.ok()) return s;
-    }
-    int64_t in_arena = 0;
-    for (const Piece& piece : link.pieces) {
-      if (piece.bucket != bucket) continue;
-      if (link.signals != nullptr) {
-        ++in_arena;
-      } else {
-        link.unsent.push_back(piece);
-      }
-    }
-    link.answers_awaited += in_arena;
-    if (in_arena > 0) link.button->Ring();
-    if (absl::Status s = SendPushes(link, kWindowPieces); !s.ok()) return s;
+  for (size_t i = 0; computing && i < shards_.size(); ++i) {
+    if (absl::Status s = SendPushes(shards_[i], kNoWindow); !s.ok()) return s;
+  }
+  for (const BucketPart& part : parts_of_[bucket]) {
+    ShardPeer& shard = shards_[part.shard];
+    if (shard.signals != nullptr) continue;
+    shard.unsent.insert(shard.unsent.end(), shard.pieces.begin() + part.begin,
+                        shard.pieces.begin() + part.end);
+    if (absl::Status s = SendPushes(shard, kWindowPieces); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -201,22 +216,24 @@ Frame PsExchange::PayloadOf(const Piece& piece) const {
   return payload;
 }
 
-absl::Status PsExchange::SendPushes(Link& link, int window) {
-  TimelineSpan span(track_, "send", ArgsOf(link));
-  if (link.unsent.empty() || link.answers_due >= window) span.Drop();
-  while (!link.unsent.empty() && link.answers_due < window) {
-    const Piece piece = link.unsent.front();
-    link.unsent.pop_front();
+absl::Status PsExchange::SendPushes(ShardPeer& shard, int window) {
+  if (shard.unsent.empty() || shard.answers_due >= window) {
+    return absl::OkStatus();
+  }
+  TimelineSpan span(track_, "send", ArgsOf(shard));
+  while (!shard.unsent.empty() && shard.answers_due < window) {
+    const Piece piece = shard.unsent.front();
+    shard.unsent.pop_front();
     DataMessage message;
     message.header = HeaderOf(WireHeader::PUSH, piece);
     if (codec_.has_value()) message.header.set_dtype(WireHeader::ENCODED);
     message.payload = PayloadOf(piece);
     gradient_bytes_ += static_cast<int64_t>(message.payload.size());
     span.args().bytes += static_cast<int64_t>(message.payload.size());
-    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+    if (absl::Status s = SendData(*shard.socket, std::move(message)); !s.ok()) {
       return s;
     }
-    ++link.answers_due;
+    ++shard.answers_due;
   }
   return absl::OkStatus();
 }
@@ -227,10 +244,10 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
   if (absl::Status s = Await(absl::StrCat("step ", step_), deadline); !s.ok()) {
     return s;
   }
-  for (const Link& link : links_) {
-    if (link.signals == nullptr) continue;
+  for (const ShardPeer& shard : shards_) {
+    if (shard.signals == nullptr) continue;
     next_step_ = std::max(
-        next_step_, link.signals->next_step.load(std::memory_order_acquire));
+        next_step_, shard.signals->next_step.load(std::memory_order_acquire));
   }
   step_ = next_step_;
   return absl::OkStatus();
@@ -239,30 +256,30 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
 absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
   std::vector<int> fds = {cancellation_.fd()};
   if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
-  std::vector<bool> told(links_.size(), arrived_ == nullptr);
+  std::vector<bool> told(shards_.size(), arrived_ == nullptr);
   TimelineSpan span(track_, "await",
                     {.step = awaited_step_, .peer_role = "ps"});
   while (true) {
     if (model_.arena != nullptr) model_.arena->doorbell().Clear();
     int64_t due = 0;
-    for (size_t i = 0; i < links_.size(); ++i) {
-      Link& link = links_[i];
-      if (link.answers_due > 0) {
-        if (absl::Status s = ReceiveFrom(link); !s.ok()) return s;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      ShardPeer& shard = shards_[i];
+      if (shard.answers_due > 0) {
+        if (absl::Status s = ReceiveFrom(shard); !s.ok()) return s;
       }
-      if (absl::Status s = SendPushes(link, kWindowPieces); !s.ok()) return s;
-      if (link.due() < 0) {
+      if (absl::Status s = SendPushes(shard, kWindowPieces); !s.ok()) return s;
+      if (shard.due() < 0) {
         return absl::InternalError(
-            absl::StrCat(Describe(member_.job().servers(link.place.server)),
+            absl::StrCat(Describe(member_.job().servers(shard.place.server)),
                          " has answered more than was pushed"));
       }
-      if (!told[i] && link.due() == 0) {
+      if (!told[i] && shard.due() == 0) {
         told[i] = true;
-        arrived_(link.place.range);
+        arrived_(shard.place.range);
       }
-      due += link.due();
+      due += shard.due();
       // The last one to be named is the one that was waited for longest.
-      if (link.due() > 0) span.args().peer = link.place.server;
+      if (shard.due() > 0) span.args().peer = shard.place.server;
     }
     if (due == 0) return absl::OkStatus();
     if (absl::Now() > deadline) return Late(what);
@@ -273,20 +290,20 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
 
 absl::Status PsExchange::Late(const std::string& what) const {
   std::vector<std::string> silent;
-  for (const Link& link : links_) {
-    if (link.due() == 0) continue;
+  for (const ShardPeer& shard : shards_) {
+    if (shard.due() == 0) continue;
     silent.push_back(
-        absl::StrCat(Describe(member_.job().servers(link.place.server)), " (",
-                     link.due(), " pieces)"));
+        absl::StrCat(Describe(member_.job().servers(shard.place.server)), " (",
+                     shard.due(), " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
 }
 
-absl::Status PsExchange::ReceiveFrom(Link& link) {
-  TimelineSpan span(track_, "receive", ArgsOf(link));
-  while (link.answers_due > 0) {
-    auto frames = link.socket->TryReceive();
+absl::Status PsExchange::ReceiveFrom(ShardPeer& shard) {
+  TimelineSpan span(track_, "receive", ArgsOf(shard));
+  while (shard.answers_due > 0) {
+    auto frames = shard.socket->TryReceive();
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) {
       if (span.args().bytes == 0) span.Drop();
@@ -297,24 +314,25 @@ absl::Status PsExchange::ReceiveFrom(Link& link) {
       span.args().bytes += static_cast<int64_t>(message->payload.size());
     }
     const absl::Status status =
-        message.ok() ? OnMessage(link, *message) : message.status();
+        message.ok() ? OnMessage(shard, *message) : message.status();
     if (!status.ok()) {
       return absl::Status(
           status.code(),
-          absl::StrCat(Describe(member_.job().servers(link.place.server)), ": ",
-                       std::string(status.message())));
+          absl::StrCat(Describe(member_.job().servers(shard.place.server)),
+                       ": ", std::string(status.message())));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
+absl::Status PsExchange::OnMessage(ShardPeer& shard,
+                                   const DataMessage& message) {
   const WireHeader& header = message.header;
   if (header.job_epoch() != member_.job().job_epoch()) {
     return absl::InvalidArgumentError("sent a message of another job");
   }
   if (header.kind() == WireHeader::DONE) {
-    --link.answers_due;
+    --shard.answers_due;
     return message.payload.size() == 0
                ? absl::OkStatus()
                : absl::FailedPreconditionError(message.payload.view());
@@ -323,8 +341,8 @@ absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
   const int64_t size = static_cast<int64_t>(header.num_elements());
   if (header.kind() != WireHeader::PARAMS ||
       header.dtype() != WireHeader::FLOAT32 || header.step() != awaited_step_ ||
-      begin < link.place.range.begin || begin > link.place.range.end ||
-      size > link.place.range.end - begin) {
+      begin < shard.place.range.begin || begin > shard.place.range.end ||
+      size > shard.place.range.end - begin) {
     return absl::InvalidArgumentError(absl::StrCat(
         "sent ", WireHeader::Kind_Name(header.kind()), " of step ",
         header.step(), ", ", size, " elements from ", begin,
@@ -333,23 +351,23 @@ absl::Status PsExchange::OnMessage(Link& link, const DataMessage& message) {
   std::memcpy(model_.parameters.data() + begin, message.payload.data(),
               message.payload.size());
   next_step_ = std::max(next_step_, header.next_step());
-  --link.answers_due;
+  --shard.answers_due;
   return absl::OkStatus();
 }
 
 absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
                                    const std::string& text,
                                    absl::Time deadline) {
-  for (Link& link : links_) {
+  for (ShardPeer& shard : shards_) {
     DataMessage message;
     message.header = HeaderOf(kind, Piece());
     message.header.set_dtype(WireHeader::BYTES);
     message.header.set_num_elements(text.size());
     message.payload = Frame::Copy(text);
-    if (absl::Status s = SendData(*link.socket, std::move(message)); !s.ok()) {
+    if (absl::Status s = SendData(*shard.socket, std::move(message)); !s.ok()) {
       return s;
     }
-    ++link.answers_due;
+    ++shard.answers_due;
   }
   return Await(text, deadline);
 }

@@ -59,7 +59,8 @@ class PsExchange : public GradientExchange {
   Traffic traffic() const override;
 
  private:
-  struct Link {
+  // One shard of a server, as this worker sees it.
+  struct ShardPeer {
     ShardPlace place;
     std::unique_ptr<Socket> socket;
     std::vector<Piece> pieces;
@@ -79,29 +80,42 @@ class PsExchange : public GradientExchange {
     }
   };
 
+  // The pieces [begin, end) of a shard that make its part of a bucket.
+  struct BucketPart {
+    size_t shard = 0;
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
   PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model,
              Track* track)
       : cancellation_(cancellation),
         member_(member),
         model_(model),
-        track_(track) {}
+        track_(track),
+        parts_of_(model.layout.num_buckets()) {}
+
+  void AddShard(const ShardPlace& place, std::unique_ptr<Socket> socket);
 
   proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
                              const Piece& piece) const;
-  SpanArgs ArgsOf(const Link& link) const;
-  absl::Status SendInit(Link& link, int slot, const FlatBuffer& values);
+  SpanArgs ArgsOf(const ShardPeer& shard) const;
+  absl::Status SendInit(ShardPeer& shard, int slot, const FlatBuffer& values);
   void FindHostShards();
+  // To the shards that share no memory with this worker. `now` tells whether
+  // buckets come one after the other or with computing between them.
+  absl::Status SubmitByMessage(int bucket, absl::Time now);
   // A piece's gradients, from where they lie or encoded.
   Frame PayloadOf(const Piece& piece) const;
   // Sends what has been submitted, as far as the window allows.
-  absl::Status SendPushes(Link& link, int window);
+  absl::Status SendPushes(ShardPeer& shard, int window);
   absl::Status PullAll(const std::string& what, absl::Time deadline);
   absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
                          absl::Time deadline);
   // Receives until no answer is due; `what` is for the deadline's error.
   absl::Status Await(const std::string& what, absl::Time deadline);
-  absl::Status ReceiveFrom(Link& link);
-  absl::Status OnMessage(Link& link, const DataMessage& message);
+  absl::Status ReceiveFrom(ShardPeer& shard);
+  absl::Status OnMessage(ShardPeer& shard, const DataMessage& message);
   absl::Status Late(const std::string& what) const;
 
   const Cancellation& cancellation_;
@@ -109,7 +123,9 @@ class PsExchange : public GradientExchange {
   FlatModel& model_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   Track* const track_;
-  std::vector<Link> links_;
+  std::vector<ShardPeer> shards_;
+  std::vector<std::vector<BucketPart>> parts_of_;  // by bucket
+  int num_by_message_ = 0;  // shards that share no memory; from Join on
   std::vector<Socket*> sockets_;
   ParametersArrived arrived_;
   absl::Time last_submit_ = absl::InfinitePast();

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/optim/delay_compensation.h"
-#include "common/optim/fused_update.h"
 #include "common/state/state_files.h"
 
 namespace psring {
@@ -43,27 +42,17 @@ void Shard::Set(int slot, Range range, const void* values) {
               range.size() * sizeof(float));
 }
 
-std::vector<float*> Shard::SlotsAt(int64_t begin) {
-  std::vector<float*> slots;
+absl::InlinedVector<float*, 16> Shard::SlotsAt(int64_t begin) {
+  absl::InlinedVector<float*, 16> slots;
   for (FlatBuffer& slot : slots_) {
     slots.push_back(slot.data() + (begin - range_.begin));
   }
   return slots;
 }
 
-void Shard::ApplySum(Range bucket, Range range,
-                     absl::Span<const void* const> gradients, float scale,
-                     int64_t update, double lr,
-                     absl::Span<float* const> copies) {
-  SumAndUpdate(optimizer_, bucket, range, gradients, scale, update, lr,
-               parameters_.data() + (range.begin - range_.begin),
-               SlotsAt(range.begin), copies);
-}
-
 void Shard::Apply(Range range, const void* gradient, int64_t update,
                   double lr) {
-  optimizer_.Update(update, lr, gradient,
-                    parameters_.data() + (range.begin - range_.begin),
+  optimizer_.Update(update, lr, gradient, parameters(range.begin),
                     SlotsAt(range.begin), range.size());
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -27,24 +28,24 @@ class Shard {
   Range range() const { return range_; }
   int num_slots() const { return optimizer_.num_slots(); }
 
-  // The parameters from flat element `begin` on; stays where it is.
+  const Optimizer& optimizer() const { return optimizer_; }
+
+  // The parameters and each slot of the optimizer's state, from flat element
+  // `begin` on; they stay where they are.
   const float* parameters(int64_t begin) const {
     return parameters_.data() + (begin - range_.begin);
   }
+  float* parameters(int64_t begin) {
+    return parameters_.data() + (begin - range_.begin);
+  }
+  absl::InlinedVector<float*, 16> SlotsAt(int64_t begin);
 
   // Sets the parameters (slot 0) or the optimizer's slot-th state, from bytes
   // of any alignment.
   void Set(int slot, Range range, const void* values);
 
-  // One update of `range`, a part of `bucket`, with the canonical sum of all
-  // workers' gradients times `scale`. `update` counts from 1; see Optimizer.
-  // The new parameters are written to every one of `copies` too, each of which
-  // holds `range`.
-  void ApplySum(Range bucket, Range range,
-                absl::Span<const void* const> gradients, float scale,
-                int64_t update, double lr, absl::Span<float* const> copies);
-
-  // The same with one worker's gradient alone.
+  // One update of `range` with one worker's gradient. `update` counts from 1;
+  // see Optimizer.
   void Apply(Range range, const void* gradient, int64_t update, double lr);
 
   // The same with a gradient that was computed on snapshot `snapshot`, the
@@ -59,7 +60,6 @@ class Shard {
 
  private:
   explicit Shard(Optimizer optimizer) : optimizer_(std::move(optimizer)) {}
-  std::vector<float*> SlotsAt(int64_t begin);
   float* SnapshotAt(int snapshot, int64_t begin) {
     return snapshots_.data() + snapshot * range_.size() +
            (begin - range_.begin);

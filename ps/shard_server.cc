@@ -17,6 +17,11 @@ using proto::WireHeader;
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
 
+absl::Status TooEarly(absl::string_view what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, " before the first parameters"));
+}
+
 }  // namespace
 
 ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
@@ -97,7 +102,9 @@ bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
     Push push;
     push.gradient = host_.gradients(worker, pieces_[piece].range.begin);
     push.in_arena = true;
-    absl::Status status = Accept(piece, worker, step, std::move(push));
+    const absl::Status status =
+        initialised() ? steps_.OnPush(piece, worker, step, std::move(push))
+                      : TooEarly("a push");
     if (status.ok()) continue;
     ++malformed_pushes_;
     spdlog::warn("ignores {} from now on: {}",
@@ -168,6 +175,7 @@ absl::Status ShardServer::OnPull(const DataMessage& message) {
 }
 
 absl::Status ShardServer::OnPush(DataMessage message) {
+  if (!initialised()) return TooEarly("a push");
   const GradientCodec* codec = options_.codec;
   const auto found =
       pieces_.Find(message.header, codec == nullptr ? WireHeader::FLOAT32
@@ -190,15 +198,7 @@ absl::Status ShardServer::OnPush(DataMessage message) {
     }
   }
   push.gradient = push.payload.data();
-  return Accept(*found, worker, step, std::move(push));
-}
-
-absl::Status ShardServer::Accept(int piece, int worker, int64_t step,
-                                 Push push) {
-  if (!initialised()) {
-    return absl::FailedPreconditionError("a push before the first parameters");
-  }
-  return steps_.OnPush(piece, worker, step, std::move(push));
+  return steps_.OnPush(*found, worker, step, std::move(push));
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
@@ -208,9 +208,7 @@ absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
 }
 
 absl::Status ShardServer::OnSave(const DataMessage& message) {
-  if (!initialised()) {
-    return absl::FailedPreconditionError("SAVE before the first parameters");
-  }
+  if (!initialised()) return TooEarly("SAVE");
   replies_.Done(message.peer,
                 shard_.Save(std::string(message.payload.view()), layout_));
   return absl::OkStatus();

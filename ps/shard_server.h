@@ -77,8 +77,6 @@ class ShardServer {
   absl::Status OnProbeDirectory(const DataMessage& message);
   absl::Status OnSave(const DataMessage& message);
 
-  // A gradient has come, in a message or in an arena.
-  absl::Status Accept(int piece, int worker, int64_t step, Push push);
   bool initialised() const { return missing_init_.empty(); }
 
   Socket& socket_;

@@ -76,12 +76,9 @@ absl::Status ShardThread::ServeOn(Socket& socket,
     options.steps.replay =
         &replay.emplace(*std::move(turns), job.workers_size());
   }
-  const auto compression = ParseCompression(job.spec().compress());
-  if (!compression.ok()) return compression.status();
-  std::optional<GradientCodec> codec;
-  if (!compression->none()) {
-    options.codec = &codec.emplace(*compression, assignment.layout);
-  }
+  const auto codec = CodecOf(job.spec(), assignment.layout);
+  if (!codec.ok()) return codec.status();
+  if (codec->has_value()) options.codec = &**codec;
   std::optional<UpdateLogWriter> record;
   if (!job.spec().record_dir().empty()) {
     auto writer = UpdateLogWriter::Create(job.spec().record_dir(), header);

@@ -1,5 +1,7 @@
 #include "ps/update_rule.h"
 
+#include "absl/container/inlined_vector.h"
+#include "common/optim/fused_update.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {
@@ -43,14 +45,17 @@ void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
 void UpdateRule::ApplyMean(int piece, int64_t step,
                            absl::Span<const Contribution> contributions,
                            absl::Span<float* const> copies) {
-  std::vector<const void*> gradients;
+  absl::InlinedVector<const void*, 16> gradients;
   for (const Contribution& contribution : contributions) {
     RecordStaleness(piece, contribution.worker);
     gradients.push_back(contribution.gradient);
   }
-  shard_.ApplySum(layout_.bucket(pieces_[piece].bucket), pieces_[piece].range,
-                  gradients, 1.0f / static_cast<float>(gradients.size()),
-                  ++versions_[piece].updates, plan_.RateAt(step), copies);
+  const Range range = pieces_[piece].range;
+  SumAndUpdate(shard_.optimizer(), layout_.bucket(pieces_[piece].bucket), range,
+               gradients, 1.0f / static_cast<float>(gradients.size()),
+               ++versions_[piece].updates, plan_.RateAt(step),
+               shard_.parameters(range.begin), shard_.SlotsAt(range.begin),
+               copies);
 }
 
 int64_t UpdateRule::RecordStaleness(int piece, int worker) {

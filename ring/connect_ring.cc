@@ -1,6 +1,5 @@
 #include "ring/connect_ring.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -50,10 +49,8 @@ absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
     Track* track, Track* trainer_track) {
   auto model = RankModel::Create(job, flat);
   if (!model.ok()) return model.status();
-  const auto compression = ParseCompression(job.spec().compress());
-  if (!compression.ok()) return compression.status();
-  std::optional<GradientCodec> codec;
-  if (!compression->none()) codec.emplace(*compression, flat.layout);
+  auto codec = CodecOf(job.spec(), flat.layout);
+  if (!codec.ok()) return codec.status();
   auto hosts = FindHosts(*listener, job, flat, step_timeout, track);
   if (!hosts.ok()) return hosts.status();
   const int n = (*hosts)->size();
@@ -75,7 +72,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
     if (absl::Status s = UseNodes(*listener, **hosts, track); !s.ok()) return s;
   }
   return std::make_unique<MessageRing>(
-      *std::move(hosts), *std::move(model), std::move(codec),
+      *std::move(hosts), *std::move(model), *std::move(codec),
       std::move(listener),
       MessageRing::Options{.step_timeout = step_timeout,
                            .track = track,

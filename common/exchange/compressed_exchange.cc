@@ -3,13 +3,13 @@
 namespace psring {
 
 absl::StatusOr<std::unique_ptr<CompressedExchange>> CompressedExchange::Create(
-    std::unique_ptr<GradientExchange> exchange, const Compression& compression,
+    std::unique_ptr<GradientExchange> exchange, GradientCodec codec,
     FlatModel& model, Track* track) {
   auto residual = FlatBuffer::Create(model.layout.num_elements());
   if (!residual.ok()) return residual.status();
-  std::unique_ptr<CompressedExchange> compressed(new CompressedExchange(
-      std::move(exchange), GradientCodec(compression, model.layout),
-      *std::move(residual), model, track));
+  std::unique_ptr<CompressedExchange> compressed(
+      new CompressedExchange(std::move(exchange), std::move(codec),
+                             *std::move(residual), model, track));
   return compressed;
 }
 

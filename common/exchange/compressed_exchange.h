@@ -21,12 +21,11 @@ namespace psring {
 
 class CompressedExchange : public ForwardingExchange {
  public:
-  // `compression` is the job's, and not none. `model` is the exchange's, and
-  // outlives this. `track`: the trainer's, or null. RESOURCE_EXHAUSTED as
-  // FlatBuffer's.
+  // `codec` is the job's. `model` is the exchange's, and outlives this.
+  // `track`: the trainer's, or null. RESOURCE_EXHAUSTED as FlatBuffer's.
   static absl::StatusOr<std::unique_ptr<CompressedExchange>> Create(
-      std::unique_ptr<GradientExchange> exchange,
-      const Compression& compression, FlatModel& model, Track* track = nullptr);
+      std::unique_ptr<GradientExchange> exchange, GradientCodec codec,
+      FlatModel& model, Track* track = nullptr);
 
   // Changes the bucket's gradients.
   absl::Status Submit(int bucket) override;

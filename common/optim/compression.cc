@@ -283,4 +283,13 @@ void GradientCodec::DecodeOneBitParts(Range range, const char* bytes,
   });
 }
 
+absl::StatusOr<std::optional<GradientCodec>> CodecOf(const proto::JobSpec& spec,
+                                                     const Layout& layout) {
+  const auto compression = ParseCompression(spec.compress());
+  if (!compression.ok()) return compression.status();
+  std::optional<GradientCodec> codec;
+  if (!compression->none()) codec.emplace(*compression, layout);
+  return codec;
+}
+
 }  // namespace psring

@@ -37,12 +37,14 @@
 #define PSRING_COMMON_OPTIM_COMPRESSION_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/model/layout.h"
+#include "protos/cluster.pb.h"
 
 namespace psring {
 
@@ -99,6 +101,11 @@ class GradientCodec {
   const Compression compression_;
   std::vector<Block> blocks_;  // ascending; none where the kind needs none
 };
+
+// The codec of a job's gradients; none: they travel as float32. Errors are
+// ParseCompression's.
+absl::StatusOr<std::optional<GradientCodec>> CodecOf(const proto::JobSpec& spec,
+                                                     const Layout& layout);
 
 }  // namespace psring
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/model/reduce.h"
+#include "common/optim/fused_update.h"
 
 namespace psring {
 namespace {
@@ -28,7 +29,7 @@ std::vector<float> RandomValues(int seed, int64_t n) {
 
 // The fused, tiled update must give the bits of a plain sum followed by a plain
 // update, wherever a server's range cuts the bucket.
-TEST(Shard, ApplySumIsTheCanonicalSumThenTheOptimizer) {
+TEST(Shard, AFusedUpdateOfAnyPartIsTheCanonicalSumThenTheOptimizer) {
   const Range bucket{32, 32 + 10000};
   std::vector<std::vector<float>> gradients;
   for (int w = 0; w < 3; ++w) gradients.push_back(RandomValues(w, 10000));
@@ -47,7 +48,9 @@ TEST(Shard, ApplySumIsTheCanonicalSumThenTheOptimizer) {
       for (const auto& g : gradients) {
         inputs.push_back(g.data() + (range.begin - bucket.begin));
       }
-      shard->ApplySum(bucket, range, inputs, 1.0f / 3, step, 0.1, copies);
+      SumAndUpdate(shard->optimizer(), bucket, range, inputs, 1.0f / 3, step,
+                   0.1, shard->parameters(range.begin),
+                   shard->SlotsAt(range.begin), copies);
       std::vector<float> sum(range.size());
       CanonicalSum(bucket, range, inputs, 1.0f / 3, sum.data());
       float* slots[] = {momentum.data()};
