@@ -32,8 +32,8 @@ namespace {
 constexpr int kBusyGroups = 64;
 
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
-  return Slowdown::Create({spec.slow().begin(), spec.slow().end()},
-                          static_cast<uint64_t>(spec.seed()));
+  const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
+  return Slowdown::Create(faults, static_cast<uint64_t>(spec.seed()));
 }
 
 nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
@@ -84,6 +84,7 @@ class WorkerRun {
   ResumePoint resume_;  // its checkpoint empty: a fresh run
   DatasetPair data_;
   std::shared_ptr<Classifier> model_;
+  Slowdown slowdown_;
   std::optional<FlatModel> flat_;
   bool on_gpu_ = false;
   std::optional<NcclApi> nccl_;  // until it has joined
@@ -108,7 +109,9 @@ absl::Status WorkerRun::Load() {
   for (const proto::TensorShape& shape : ShapesOf(*model_)) {
     *wish_.add_tensors() = shape;
   }
-  if (absl::Status s = SlowdownOf(wish_).status(); !s.ok()) return s;
+  auto slowdown = SlowdownOf(wish_);
+  if (!slowdown.ok()) return slowdown.status();
+  slowdown_ = *std::move(slowdown);
   if (absl::Status s = ChooseBackend(); !s.ok()) return s;
   auto flat = CreateFlatModel(wish_, options_.same_host);
   if (!flat.ok()) return flat.status();
@@ -151,6 +154,9 @@ absl::Status WorkerRun::Join() {
 absl::Status WorkerRun::Prepare() {
   SetThreads();
   if (absl::Status s = CheckPolicies(spec(), job().workers_size()); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = slowdown_.CheckWorkers(job().workers_size()); !s.ok()) {
     return s;
   }
   plan_ = PlanOf(spec(), job().workers_size());
@@ -255,11 +261,6 @@ absl::Status WorkerRun::JoinExchange() {
 
 absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
-  auto slowdown = SlowdownOf(spec());
-  if (!slowdown.ok()) return slowdown.status();
-  if (absl::Status s = slowdown->CheckWorkers(job().workers_size()); !s.ok()) {
-    return s;
-  }
   const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
   Trainer trainer({*model_, data_, *flat_, memory, *exchange_,
                    client_->member(), *metrics_, cancellation_, track_},
@@ -274,7 +275,7 @@ absl::Status WorkerRun::Train() {
                    .seed = static_cast<uint64_t>(spec().seed()),
                    .batch_size = spec().batch_size(),
                    .clip_norm = spec().clip_norm(),
-                   .slowdown = *std::move(slowdown),
+                   .slowdown = slowdown_,
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = options_.checkpoint_dir,
                    .checkpoint_every = options_.checkpoint_every});

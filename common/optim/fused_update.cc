@@ -26,7 +26,7 @@ void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
   const bool stream = bucket.size() >= kStreamElements;
   alignas(64) std::array<float, kTile> sum;
   absl::InlinedVector<const void*, 16> tile_gradients(gradients.size());
-  absl::InlinedVector<float*, 2> tile_slots(slots.begin(), slots.end());
+  absl::InlinedVector<float*, 16> tile_slots(slots.begin(), slots.end());
   for (int64_t done = 0; done < range.size(); done += kTile) {
     const Range tile{range.begin + done,
                      std::min(range.begin + done + kTile, range.end)};
