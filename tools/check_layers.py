@@ -4,8 +4,8 @@
 Usage: tools/check_layers.py [--list] [ROOT]
 
 Refused, one line each with file and line:
-  - an include of a header whose target the including target does not list in
-    its deps: Bazel, which runs without a sandbox here, would not notice;
+  - an include of a header that no target has, or whose target the including
+    target does not list in its deps: Bazel, which runs without a sandbox here, would not notice;
   - an include of a header whose target is not visible from there: the floors
     are the package_groups of the BUILD file at the root;
   - folders that include each other, directly or through others.
@@ -143,9 +143,11 @@ def check(root):
         package = package_of(target.label)
         for path in target.files:
             for number, header in includes_of(os.path.join(root, path)):
-                if header not in owners:
-                    continue  # a library's
                 where = "%s:%d" % (path, number)
+                if header not in owners:
+                    if os.path.isdir(os.path.join(root, os.path.dirname(header) or "?")):
+                        refused.add("%s includes %s, which no target has" % (where, header))
+                    continue  # a library's
                 labels = {o.label for o in owners[header]}
                 if not labels & (target.deps | {target.label}):
                     refused.add("%s includes %s, but %s does not list %s in its deps" % (

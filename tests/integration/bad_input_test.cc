@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/gpu_info.h"
+#include "lab/host/gpu_info.h"
 #include "tests/integration/hand_job.h"
 #include "tests/testing/test_directory.h"
 #include "tests/worker/data/data_files.h"
