@@ -75,7 +75,7 @@ test_command() {
   mkdir -p "$state"
   set_up_python_packages
   set_up_clang_format
-  run_tests default "$@" //...
+  run_tests default --build_tests_only "$@" //...
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
       # Their outputs must not hide the programs in bazel-bin.

@@ -24,6 +24,7 @@ MemberOptions MemberOptionsOf(const Coordinator& coordinator,
   options.join.set_role(role);
   options.join.set_wanted_rank(-1);
   options.join.set_host("localhost");
+  options.join.set_address("127.0.0.1");
   options.join.set_pid(4711);
   options.join_timeout = absl::Seconds(30);
   return options;
@@ -81,6 +82,7 @@ ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
   ClusterOptions cluster;
   cluster.mode = options.spec.mode();
   cluster.placement.role = proto::WORKER;
+  cluster.placement.summary = "a worker of a test";
   const std::string& endpoint = coordinator.endpoint();
   cluster.placement.coordinator = {
       "127.0.0.1", std::stoi(endpoint.substr(endpoint.rfind(':') + 1))};
