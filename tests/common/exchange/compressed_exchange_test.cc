@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/cluster/worker_sum.h"
-#include "common/net/frame.h"
 #include "common/model/layout.h"
+#include "common/net/frame.h"
 #include "ps/shard_map.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
