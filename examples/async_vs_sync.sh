@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Synchronous against asynchronous training, with three seeds: who reaches the
 # same accuracy first, and is it faster steps or fewer of them? The report
-# answers; stopped, the same command goes on where it was.
+# answers; if it is stopped, the same command resumes it.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")

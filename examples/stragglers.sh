@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One worker of four takes three times as long for a step: what does that cost
-# every mode, beside the same training without it?
+# each way, compared with the same training without it?
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
