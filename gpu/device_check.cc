@@ -181,7 +181,7 @@ absl::Status CheckOptimizers(Device& device, int64_t num_elements,
                              const Cancellation& cancellation) {
   Bench bench(device, deadline, cancellation);
   if (absl::Status s = bench.Open(); !s.ok()) return s;
-  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"}) {
+  for (const std::string& name : OptimizerNames()) {
     const auto optimizer = Optimizer::Create(SettingsOf(name));
     if (!optimizer.ok()) return optimizer.status();
     absl::Status status =

@@ -30,8 +30,8 @@ std::vector<HostWorker> FindHostWorkers(const Layout& layout,
   return found;
 }
 
-HostLink::HostLink(absl::Span<const HostWorker> workers, int shard,
-                   std::vector<int> buckets)
+HostShard::HostShard(absl::Span<const HostWorker> workers, int shard,
+                     std::vector<int> buckets)
     : workers_(workers),
       shard_(shard),
       buckets_(std::move(buckets)),
@@ -45,7 +45,7 @@ HostLink::HostLink(absl::Span<const HostWorker> workers, int shard,
   }
 }
 
-void HostLink::Poll(
+void HostShard::Poll(
     absl::FunctionRef<bool(int worker, int bucket, int64_t step)> on_push) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
@@ -65,7 +65,7 @@ void HostLink::Poll(
   }
 }
 
-void HostLink::Answer(int worker, int64_t next_step) {
+void HostShard::Answer(int worker, int64_t next_step) {
   ShardSignals& signals = workers_[worker].arena->shard(shard_);
   if (next_step > signals.next_step.load(std::memory_order_relaxed)) {
     signals.next_step.store(next_step, std::memory_order_relaxed);
@@ -76,7 +76,7 @@ void HostLink::Answer(int worker, int64_t next_step) {
   answered_[worker] = true;
 }
 
-void HostLink::RingAnswered() {
+void HostShard::RingAnswered() {
   for (size_t w = 0; w < workers_.size(); ++w) {
     if (!answered_[w]) continue;
     answered_[w] = false;

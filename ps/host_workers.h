@@ -29,12 +29,12 @@ std::vector<HostWorker> FindHostWorkers(const Layout& layout,
                                         const proto::Welcome& job);
 
 // One shard's side. Its thread's own; the workers outlive it.
-class HostLink {
+class HostShard {
  public:
   // Tells every worker that this shard, the `shard`-th of the job, reads its
   // arena. `buckets`: those of which the shard has a part.
-  HostLink(absl::Span<const HostWorker> workers, int shard,
-           std::vector<int> buckets);
+  HostShard(absl::Span<const HostWorker> workers, int shard,
+            std::vector<int> buckets);
 
   // Calls on_push for each bucket whose gradients of `step` a worker has pushed
   // since the last call; false makes it deaf to that worker.

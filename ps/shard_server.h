@@ -88,7 +88,7 @@ class ShardServer {
   const PieceTable pieces_;
 
   ShardReplies replies_;
-  HostLink host_;
+  HostShard host_;
   ShardSteps steps_;  // uses what is above
   // (slot, piece) that worker 0 has yet to send before anyone can pull.
   std::set<std::pair<int, int>> missing_init_;

@@ -53,7 +53,7 @@ struct ShardStepsParts {
   const Layout& layout;
   const PieceTable& pieces;
   Shard& shard;
-  HostLink& host;
+  HostShard& host;
   ShardReplies& replies;
   Track* track = nullptr;  // of the shard's thread; null: no timeline
 };

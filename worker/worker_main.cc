@@ -13,10 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/model/layout.h"
+#include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/process/process_main.h"
 #include "ps/server.h"
+#include "worker/models/model.h"
 #include "worker/slowdown.h"
 #include "worker/worker.h"
 
@@ -194,9 +196,7 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
 }
 
 void WorkerFlags::AddTrainingFlags(CLI::App& app) {
-  app.add_option(
-         "--model", model,
-         "Model: lenet, mlp:784-2048-2048-10 (any sizes), resnet18, resnet50")
+  app.add_option("--model", model, absl::StrCat("Model: ", kKnownModels))
       ->capture_default_str();
   app.add_option("--data", data,
                  "Training data: digits (embedded), mnist:DIR, cifar10:DIR")
@@ -230,7 +230,7 @@ void WorkerFlags::AddOptimizerFlags(CLI::App& app) {
   };
   const CLI::Range any(0.0, 1e9);
   add("--optimizer", optimizer, "Optimizer, as torch.optim defines it")
-      ->check(CLI::IsMember({"sgd", "momentum", "nesterov", "adam", "adamw"}));
+      ->check(CLI::IsMember(OptimizerNames()));
   add("--lr", lr, "Learning rate")->check(any);
   add("--momentum", momentum,
       "Momentum of momentum and nesterov; with sgd, selects momentum")

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/optim/optimizer_kernels.h"
 
 namespace psring {
@@ -66,6 +67,22 @@ absl::Status CheckSettings(const proto::OptimizerSettings& s) {
   return adam ? CheckAdam(s) : CheckMomentum(s);
 }
 
+struct Definition {
+  const char* name;
+  OptimizerKind kind;
+  std::vector<std::string> slot_names;  // torch's
+};
+
+std::vector<Definition> Definitions() {
+  return {
+      {"sgd", OptimizerKind::kSgd, {}},
+      {"momentum", OptimizerKind::kMomentum, {"momentum_buffer"}},
+      {"nesterov", OptimizerKind::kNesterov, {"momentum_buffer"}},
+      {"adam", OptimizerKind::kAdam, {"exp_avg", "exp_avg_sq"}},
+      {"adamw", OptimizerKind::kAdamW, {"exp_avg", "exp_avg_sq"}},
+  };
+}
+
 AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
                       int64_t update, double lr) {
   AdamFactors f;
@@ -86,20 +103,16 @@ AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
 
 }  // namespace
 
+std::vector<std::string> OptimizerNames() {
+  std::vector<std::string> names;
+  for (const Definition& definition : Definitions()) {
+    names.push_back(definition.name);
+  }
+  return names;
+}
+
 absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
-  struct Definition {
-    const char* name;
-    OptimizerKind kind;
-    std::vector<std::string> slot_names;
-  };
-  const Definition definitions[] = {
-      {"sgd", OptimizerKind::kSgd, {}},
-      {"momentum", OptimizerKind::kMomentum, {"momentum_buffer"}},
-      {"nesterov", OptimizerKind::kNesterov, {"momentum_buffer"}},
-      {"adam", OptimizerKind::kAdam, {"exp_avg", "exp_avg_sq"}},
-      {"adamw", OptimizerKind::kAdamW, {"exp_avg", "exp_avg_sq"}},
-  };
-  for (const Definition& definition : definitions) {
+  for (const Definition& definition : Definitions()) {
     if (s.name() != definition.name) continue;
     if (absl::Status status = CheckSettings(s); !status.ok()) return status;
     Optimizer optimizer;
@@ -108,8 +121,8 @@ absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
     optimizer.slot_names_ = definition.slot_names;
     return optimizer;
   }
-  return Bad(absl::StrCat("unknown name \"", s.name(),
-                          "\"; choose sgd, momentum, nesterov, adam or adamw"));
+  return Bad(absl::StrCat("unknown name \"", s.name(), "\"; choose ",
+                          absl::StrJoin(OptimizerNames(), ", ")));
 }
 
 UpdateFactors Optimizer::Factors(int64_t update, double lr) const {

@@ -22,6 +22,9 @@
 namespace psring {
 
 // Immutable; callable from any thread.
+// Every optimizer's name, as --optimizer takes it.
+std::vector<std::string> OptimizerNames();
+
 class Optimizer {
  public:
   // Errors: an unknown name; a setting out of its range, named with the range.

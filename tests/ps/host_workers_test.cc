@@ -58,7 +58,7 @@ class HostWorkersTest : public ::testing::Test {
 
   // What a look at the arenas finds; `hears` is answered to each.
   using Pushed = std::tuple<int, int, int64_t>;  // worker, bucket, step
-  static std::vector<Pushed> Poll(HostLink& link, bool hears = true) {
+  static std::vector<Pushed> Poll(HostShard& link, bool hears = true) {
     std::vector<Pushed> found;
     link.Poll([&](int worker, int bucket, int64_t step) {
       found.push_back({worker, bucket, step});
@@ -112,7 +112,7 @@ TEST_F(HostWorkersTest, WhoCannotBeReachedIsElsewhere) {
 
 TEST_F(HostWorkersTest, AttachesToTheArenas) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  const HostLink link(workers, 5, {0, 1, 2});
+  const HostShard link(workers, 5, {0, 1, 2});
   for (const auto& arena : arenas_) {
     EXPECT_EQ(arena->shard(5).attached.load(), 1u);
     EXPECT_EQ(arena->shard(4).attached.load(), 0u);
@@ -125,7 +125,7 @@ TEST_F(HostWorkersTest, AttachesToTheArenas) {
 
 TEST_F(HostWorkersTest, TellsEveryPushOnce) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostLink link(workers, 0, {0, 2});
+  HostShard link(workers, 0, {0, 2});
   UseShard(0);
   EXPECT_THAT(Poll(link), IsEmpty());
   Push(1, 2, 0);
@@ -140,7 +140,7 @@ TEST_F(HostWorkersTest, TellsEveryPushOnce) {
 // It still sends messages: its gradients must not count twice.
 TEST_F(HostWorkersTest, AWorkerThatDoesNotUseTheShardIsNotRead) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostLink link(workers, 0, {0});
+  HostShard link(workers, 0, {0});
   Push(0, 0, 3);
   EXPECT_THAT(Poll(link), IsEmpty());
   UseShard(0);
@@ -149,7 +149,7 @@ TEST_F(HostWorkersTest, AWorkerThatDoesNotUseTheShardIsNotRead) {
 
 TEST_F(HostWorkersTest, IsDeafToWhomItsOwnerRefuses) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostLink link(workers, 0, {0, 1});
+  HostShard link(workers, 0, {0, 1});
   UseShard(0);
   Push(0, 0, 5);
   EXPECT_THAT(Poll(link, /*hears=*/false), ElementsAre(Pushed{0, 0, 5}));
@@ -164,7 +164,7 @@ TEST_F(HostWorkersTest, IsDeafToCountsThatNobodyReaches) {
   for (const int64_t count :
        {int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
     const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-    HostLink link(workers, 0, {0});
+    HostShard link(workers, 0, {0});
     UseShard(0);
     arenas_[0]->pushed(0).store(count);
     EXPECT_THAT(Poll(link), IsEmpty()) << count;
@@ -177,7 +177,7 @@ TEST_F(HostWorkersTest, IsDeafToCountsThatNobodyReaches) {
 
 TEST_F(HostWorkersTest, ShardsBeyondTheArenasSignalsUseMessages) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostLink link(workers, WorkerArena::kMaxShards, {0});
+  HostShard link(workers, WorkerArena::kMaxShards, {0});
   // What lies behind the signals is neither written nor taken for one.
   EXPECT_EQ(arenas_[0]->pushed(0).load(), 0);
   Push(0, 0, int64_t{1} << 32);
@@ -186,7 +186,7 @@ TEST_F(HostWorkersTest, ShardsBeyondTheArenasSignalsUseMessages) {
 
 TEST_F(HostWorkersTest, AnswersWakeTheirWorkersAtTheNextRing) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostLink link(workers, 0, {0});
+  HostShard link(workers, 0, {0});
   const ShardSignals& signals = arenas_[1]->shard(0);
   link.Answer(1, 4);
   link.Answer(1, 9);

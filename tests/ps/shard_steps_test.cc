@@ -77,7 +77,7 @@ class ShardStepsTest : public ::testing::Test {
   Context context_;
   std::unique_ptr<Socket> socket_;
   std::unique_ptr<ShardReplies> replies_;
-  HostLink host_{{}, 0, {0}};
+  HostShard host_{{}, 0, {0}};
   std::optional<ShardSteps> steps_;
 };
 

@@ -16,10 +16,6 @@ namespace {
 
 using Created = absl::StatusOr<std::unique_ptr<Classifier>>;
 
-constexpr char kKnown[] =
-    "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, "
-    "resnet50";
-
 absl::Status CheckShape(const ImageShape& shape) {
   if (shape.channels >= 1 && shape.height >= 1 && shape.width >= 1 &&
       shape.num_classes >= 1) {
@@ -38,7 +34,8 @@ Created CreateByName(absl::string_view spec, const ImageShape& shape) {
   if (spec == "lenet") return CreateLeNet(shape);
   if (spec == "resnet18") return CreateResNet(ResNetDepth::k18, shape);
   if (spec == "resnet50") return CreateResNet(ResNetDepth::k50, shape);
-  return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown. Known: ", kKnownModels));
 }
 
 }  // namespace

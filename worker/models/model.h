@@ -12,11 +12,14 @@
 
 namespace psring {
 
-// `lenet`, `mlp:784-2048-2048-10` (any sizes), `resnet18` or `resnet50`, on the
-// CPU, in training mode. Seeds libtorch's default generator and draws the first
-// weights from it: the same seed, the same weights in every process of a host
-// type. An error names the part of the spec at fault; that of an unknown spec
-// lists the known. What libtorch throws becomes INTERNAL.
+inline constexpr char kKnownModels[] =
+    "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, resnet50";
+
+// One of kKnownModels, on the CPU, in training mode. Seeds libtorch's default
+// generator and draws the first weights from it: the same seed, the same
+// weights in every process of a host type. An error names the part of the spec
+// at fault; that of an unknown spec lists the known. What libtorch throws
+// becomes INTERNAL.
 absl::StatusOr<std::unique_ptr<Classifier>> CreateModel(absl::string_view spec,
                                                         const ImageShape& shape,
                                                         uint64_t seed);
