@@ -48,7 +48,8 @@ Context::~Context() { context_.close(); }
 
 Frame Frame::Copy(absl::string_view bytes) {
   Frame frame;
-  frame.message_.rebuild(bytes.data(), bytes.size());
+  // No bytes may have no address, which memcpy must not be given.
+  if (!bytes.empty()) frame.message_.rebuild(bytes.data(), bytes.size());
   return frame;
 }
 
