@@ -378,6 +378,7 @@ TEST_F(ShardServerTest, EndsWithTheNameOfAWorkerThatIsLate) {
   Worker zero(context_, endpoint_);
   Push(zero, 0, 0, 1, 1.0f);
   ASSERT_TRUE(ended_.WaitForNotificationWithDeadline(Soon()));
+  Stop();
   EXPECT_EQ(result_.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(result_.message()),
               AllOf(HasSubstr("worker 1 (host b, pid 4711)"),
