@@ -1,5 +1,5 @@
-// A command's line of flags, bound to values: cli's door to CLI11, whose headers
-// take longer to compile than most of our files.
+// A command's line of flags, bound to values: cli's door to CLI11, whose
+// headers take longer to compile than most of our files.
 #ifndef PSRING_COMMON_PROCESS_COMMAND_LINE_H_
 #define PSRING_COMMON_PROCESS_COMMAND_LINE_H_
 
