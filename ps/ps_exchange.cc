@@ -27,14 +27,14 @@ constexpr absl::Duration kPatience = absl::Milliseconds(2);
 
 absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     Context& context, const Cancellation& cancellation, Member& member,
-    FlatModel& model, Track* track) {
+    const proto::Welcome& job, FlatModel& model, Track* track) {
   std::unique_ptr<PsExchange> exchange(
-      new PsExchange(cancellation, member, model, track));
-  exchange->step_ = FirstExchange(member.job().spec());
-  auto codec = CodecOf(member.job().spec(), model.layout);
+      new PsExchange(cancellation, member, job, model, track));
+  exchange->step_ = FirstExchange(job.spec());
+  auto codec = CodecOf(job.spec(), model.layout);
   if (!codec.ok()) return codec.status();
   if (codec->has_value()) exchange->codec_.emplace(**std::move(codec));
-  for (const ShardPlace& place : MapShards(model.layout, member.job())) {
+  for (const ShardPlace& place : MapShards(model.layout, job)) {
     auto socket = Socket::Connect(context, place.endpoint, DataSocketOptions());
     if (!socket.ok()) return socket.status();
     exchange->AddShard(place, *std::move(socket));
@@ -64,8 +64,8 @@ WireHeader PsExchange::HeaderOf(WireHeader::Kind kind,
                                 const Piece& piece) const {
   WireHeader header;
   header.set_kind(kind);
-  header.set_job_epoch(member_.job().job_epoch());
-  header.set_sender(static_cast<uint32_t>(member_.job().rank()));
+  header.set_job_epoch(job_.job_epoch());
+  header.set_sender(static_cast<uint32_t>(job_.rank()));
   header.set_step(step_);
   header.set_bucket(static_cast<uint32_t>(piece.bucket));
   header.set_offset(static_cast<uint64_t>(piece.range.begin));
@@ -98,7 +98,7 @@ absl::Status PsExchange::SendInit(ShardPeer& shard, int slot,
 absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived arrived, absl::Time deadline) {
   arrived_ = std::move(arrived);
-  const bool first = member_.job().rank() == 0;
+  const bool first = job_.rank() == 0;
   for (ShardPeer& shard : shards_) {
     for (size_t slot = 0; first && slot <= slots.size(); ++slot) {
       const FlatBuffer& values =
@@ -121,12 +121,11 @@ absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
 void PsExchange::FindHostShards() {
   num_by_message_ = static_cast<int>(shards_.size());
   if (model_.arena == nullptr) return;
-  const proto::Welcome& job = member_.job();
-  std::vector<int> shards_of(job.servers_size(), 0);
+  std::vector<int> shards_of(job_.servers_size(), 0);
   for (size_t i = 0; i < shards_.size() && i < WorkerArena::kMaxShards; ++i) {
     const int server = shards_[i].place.server;
     const int index = shards_of[server]++;
-    const proto::SharedMemory& memory = job.servers(server).shared_memory();
+    const proto::SharedMemory& memory = job_.servers(server).shared_memory();
     ShardSignals& signals = model_.arena->shard(static_cast<int>(i));
     if (signals.attached.load(std::memory_order_acquire) == 0 ||
         index >= memory.doorbell_fds_size() || !ShmArena::Map(memory).ok()) {
@@ -164,11 +163,12 @@ absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
 
 // Nobody is in a step between the two gathers, so all pull the same.
 absl::Status PsExchange::Synchronise(absl::Time deadline) {
-  const std::string name = absl::StrCat("synchronise ", gathers_++);
+  const std::string name =
+      absl::StrCat("synchronise ", job_.model_id(), " ", gathers_++);
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
     return all.status();
   }
-  const proto::JobSpec& spec = member_.job().spec();
+  const proto::JobSpec& spec = job_.spec();
   if (PolicyOf(spec).barrier && spec.backup_workers() == 0) {
     return absl::OkStatus();
   }
@@ -270,7 +270,7 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
       if (absl::Status s = SendPushes(shard, kWindowPieces); !s.ok()) return s;
       if (shard.due() < 0) {
         return absl::InternalError(
-            absl::StrCat(Describe(member_.job().servers(shard.place.server)),
+            absl::StrCat(Describe(job_.servers(shard.place.server)),
                          " has answered more than was pushed"));
       }
       if (!told[i] && shard.due() == 0) {
@@ -292,9 +292,8 @@ absl::Status PsExchange::Late(const std::string& what) const {
   std::vector<std::string> silent;
   for (const ShardPeer& shard : shards_) {
     if (shard.due() == 0) continue;
-    silent.push_back(
-        absl::StrCat(Describe(member_.job().servers(shard.place.server)), " (",
-                     shard.due(), " pieces)"));
+    silent.push_back(absl::StrCat(Describe(job_.servers(shard.place.server)),
+                                  " (", shard.due(), " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
@@ -318,8 +317,8 @@ absl::Status PsExchange::ReceiveFrom(ShardPeer& shard) {
     if (!status.ok()) {
       return absl::Status(
           status.code(),
-          absl::StrCat(Describe(member_.job().servers(shard.place.server)),
-                       ": ", std::string(status.message())));
+          absl::StrCat(Describe(job_.servers(shard.place.server)), ": ",
+                       std::string(status.message())));
     }
   }
   return absl::OkStatus();
@@ -328,7 +327,7 @@ absl::Status PsExchange::ReceiveFrom(ShardPeer& shard) {
 absl::Status PsExchange::OnMessage(ShardPeer& shard,
                                    const DataMessage& message) {
   const WireHeader& header = message.header;
-  if (header.job_epoch() != member_.job().job_epoch()) {
+  if (header.job_epoch() != job_.job_epoch()) {
     return absl::InvalidArgumentError("sent a message of another job");
   }
   if (header.kind() == WireHeader::DONE) {

@@ -36,12 +36,12 @@ namespace psring {
 
 class PsExchange : public GradientExchange {
  public:
-  // Connects to every shard of the job. All references outlive the exchange;
-  // `model` outlives `context` too, as gradients are sent from where they lie.
-  // `track`: this thread's, or null.
+  // Connects to every shard of `job`, which is the model's. All references
+  // outlive the exchange; `model` outlives `context` too, as gradients are sent
+  // from where they lie. `track`: this thread's, or null.
   static absl::StatusOr<std::unique_ptr<PsExchange>> Create(
       Context& context, const Cancellation& cancellation, Member& member,
-      FlatModel& model, Track* track = nullptr);
+      const proto::Welcome& job, FlatModel& model, Track* track = nullptr);
 
   using GradientExchange::Join;
   // `arrived` is told of a shard's range when the shard has answered for all of
@@ -87,10 +87,11 @@ class PsExchange : public GradientExchange {
     size_t end = 0;
   };
 
-  PsExchange(const Cancellation& cancellation, Member& member, FlatModel& model,
-             Track* track)
+  PsExchange(const Cancellation& cancellation, Member& member,
+             const proto::Welcome& job, FlatModel& model, Track* track)
       : cancellation_(cancellation),
         member_(member),
+        job_(job),
         model_(model),
         track_(track),
         parts_of_(model.layout.num_buckets()) {}
@@ -120,6 +121,7 @@ class PsExchange : public GradientExchange {
 
   const Cancellation& cancellation_;
   Member& member_;
+  const proto::Welcome& job_;
   FlatModel& model_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   Track* const track_;

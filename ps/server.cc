@@ -1,87 +1,120 @@
 #include "ps/server.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/cluster/model_opening.h"
 #include "common/host_cores.h"
-#include "common/optim/policies.h"
 #include "common/trace/metrics_file.h"
-#include "ps/shard_map.h"
-#include "ps/shard_thread.h"
+#include "ps/served_model.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
 
-using Shards = std::vector<std::unique_ptr<ShardThread>>;
-
 int NumShards(int wish) { return wish > 0 ? wish : ThreadsFor(1); }
 
-absl::StatusOr<Shards> Listen(Context& context, const std::string& address,
-                              int count, Cancellation& cancellation) {
-  Shards shards;
-  for (int i = 0; i < count; ++i) {
-    auto shard = ShardThread::Start(context, address, cancellation);
-    if (!shard.ok()) return shard.status();
-    shards.push_back(*std::move(shard));
-  }
-  return shards;
+// A server's life: models come and go with the workers' wishes. What is
+// declared first is destroyed last.
+class ServerRun {
+ public:
+  ServerRun(const ServerOptions& options, Cancellation& cancellation)
+      : options_(options), cancellation_(cancellation) {}
+
+  absl::Status Join();
+  // Serves until the job has ended; its result.
+  absl::Status Serve();
+
+ private:
+  absl::Status Open(const proto::Welcome& request);
+  void Close(const std::string& id);
+  void StopModel(ServedModel& model);
+  absl::Status ServeRequests();
+  nlohmann::json End() const;
+
+  const ServerOptions options_;
+  Cancellation& cancellation_;
+  absl::Time start_;
+  // What has been served by models that are closed.
+  ServedModel::Result served_;
+  std::unique_ptr<Timeline> timeline_;  // null: none
+  std::vector<std::unique_ptr<ServedModel>> models_;
+  Context context_;
+  std::unique_ptr<ClusterSession> session_;
+};
+
+absl::Status ServerRun::Join() {
+  auto session =
+      ClusterSession::Start(context_, cancellation_, options_.cluster);
+  if (!session.ok()) return session.status();
+  session_ = *std::move(session);
+  return session_->Join();
 }
 
-// Fills `host_workers`, which outlive the shards.
-absl::Status ServeAll(Shards& shards, Member& member,
-                      const ServerOptions& options, Timeline* timeline,
-                      std::vector<HostWorker>& host_workers) {
-  const proto::Welcome& job = member.job();
-  if (absl::Status s = CheckPolicies(job.spec(), job.workers_size()); !s.ok()) {
-    return s;
+absl::Status ServerRun::Open(const proto::Welcome& request) {
+  Member& member = session_->member();
+  auto model = ServedModel::Open(context_, cancellation_, member, request,
+                                 {.address = session_->address(),
+                                  .shards = NumShards(options_.shard_threads),
+                                  .same_host = options_.same_host,
+                                  .step_timeout = options_.step_timeout});
+  if (!model.ok()) return model.status();
+  if (models_.empty() && timeline_ == nullptr) {
+    auto timeline =
+        Timeline::Create(options_.timeline, proto::PS, (*model)->job(),
+                         [&member] { return member.coordinator_clock(); });
+    if (!timeline.ok()) return timeline.status();
+    timeline_ = *std::move(timeline);
   }
-  auto layout =
-      Layout::Create({job.spec().tensors().begin(), job.spec().tensors().end()},
-                     job.spec().bucket_bytes());
-  if (!layout.ok()) return layout.status();
-  if (options.same_host == SameHost::kAuto) {
-    host_workers = FindHostWorkers(*layout, job);
-  }
-  const std::vector<ShardPlace> places = MapShards(*layout, job);
-  size_t mine = 0;
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i].server != job.rank()) continue;
-    shards[mine++]->Serve(
-        {{.job = job,
-          .shard = static_cast<int>(i),
-          .host_workers = host_workers,
-          .steps = {.step_timeout = options.step_timeout,
-                    .on_step =
-                        [&member](int64_t step) { member.ReportStep(step); }},
-          .track = AddTrack(timeline, absl::StrCat("shard ", i))},
-         *layout,
-         places[i].range});
-  }
-  spdlog::info("ps {} serves {} parameters of {} to {} workers", job.rank(),
-               layout->num_parameters(), job.spec().model(),
-               job.workers_size());
+  (*model)->Serve(timeline_.get());
+  models_.push_back(*std::move(model));
   return absl::OkStatus();
 }
 
-nlohmann::json StopAll(Shards& shards, absl::Time start) {
-  StalenessStats staleness;
-  std::vector<int64_t> late;
-  int64_t sent = 0;
-  int64_t received = 0;
-  for (auto& shard : shards) {
-    const ShardThread::Result result = shard->Stop();
-    staleness.Add(result.staleness);
-    late.resize(std::max(late.size(), result.late_gradients.size()), 0);
-    for (size_t w = 0; w < result.late_gradients.size(); ++w) {
-      late[w] += result.late_gradients[w];
-    }
-    sent += result.bytes_sent;
-    received += result.bytes_received;
+void ServerRun::StopModel(ServedModel& model) {
+  const ServedModel::Result result = model.Stop();
+  served_.staleness.Add(result.staleness);
+  served_.late_gradients.resize(
+      std::max(served_.late_gradients.size(), result.late_gradients.size()), 0);
+  for (size_t w = 0; w < result.late_gradients.size(); ++w) {
+    served_.late_gradients[w] += result.late_gradients[w];
   }
+  served_.bytes_sent += result.bytes_sent;
+  served_.bytes_received += result.bytes_received;
+}
+
+// All workers have their last answers: nothing of it is on its way.
+void ServerRun::Close(const std::string& id) {
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    if ((*model)->job().model_id() != id) continue;
+    StopModel(**model);
+    models_.erase(model);
+    return;
+  }
+}
+
+absl::Status ServerRun::ServeRequests() {
+  while (true) {
+    auto announced = session_->member().NextAnnouncement();
+    if (!announced.ok()) return announced.status();
+    if (!announced->has_value()) return absl::OkStatus();
+    const auto request = ParseModelRequest(**announced);
+    if (!request.ok()) return request.status();
+    if (request->kind == ModelRequest::Kind::kClose) {
+      Close(request->model.model_id());
+    } else if (absl::Status s = Open(request->model); !s.ok()) {
+      return s;
+    }
+  }
+}
+
+nlohmann::json ServerRun::End() const {
+  const StalenessStats& staleness = served_.staleness;
   const double mean = staleness.updates == 0
                           ? 0.0
                           : static_cast<double>(staleness.sum) /
@@ -91,70 +124,40 @@ nlohmann::json StopAll(Shards& shards, absl::Time start) {
     histogram[absl::StrCat(w)] = staleness.histograms[w];
   }
   return {{"event", "end"},
-          {"seconds", absl::ToDoubleSeconds(absl::Now() - start)},
-          {"bytes_sent", sent},
-          {"bytes_received", received},
+          {"seconds", absl::ToDoubleSeconds(absl::Now() - start_)},
+          {"bytes_sent", served_.bytes_sent},
+          {"bytes_received", served_.bytes_received},
           {"peak_memory_bytes", PeakMemoryBytes(/*shared_bytes=*/0)},
           {"staleness_mean", mean},
           {"staleness_max", staleness.max},
           {"staleness_histogram", histogram},
-          {"late_gradients", late}};
+          {"late_gradients", served_.late_gradients}};
+}
+
+absl::Status ServerRun::Serve() {
+  Member& member = session_->member();
+  const proto::Welcome& job = member.job();
+  start_ = absl::Now();
+  auto metrics =
+      MetricsFile::Create(options_.metrics_dir, job.servers(job.rank()), {});
+  absl::Status status = metrics.status();
+  if (status.ok()) status = ServeRequests();
+  for (auto& model : models_) StopModel(*model);
+  if (metrics.ok()) metrics->Write(End());
+  if (status.ok()) {
+    spdlog::info("ps {}: the job has ended", job.rank());
+    return status;
+  }
+  return member.Leave(status, absl::Now() + absl::Seconds(2));
 }
 
 }  // namespace
 
 absl::Status RunServer(const ServerOptions& options,
                        Cancellation& cancellation) {
-  // What the shards send lies in them until the context has flushed it, so
-  // they are destroyed after it; their sockets are closed before, by StopAll.
-  std::vector<HostWorker> host_workers;
-  Shards shards;
-  Context context;
-  auto session = ClusterSession::Start(context, cancellation, options.cluster);
-  if (!session.ok()) return session.status();
-  std::unique_ptr<ShmArena> proof;  // that a worker is on this host
-  if (options.same_host == SameHost::kAuto) {
-    auto arena = ShmArena::Create(0);
-    if (!arena.ok()) return arena.status();
-    proof = *std::move(arena);
-  }
-  auto listening = Listen(context, (*session)->address(),
-                          NumShards(options.shard_threads), cancellation);
-  if (!listening.ok()) return listening.status();
-  shards = *std::move(listening);
-  proto::Join join;
-  if (proof != nullptr) *join.mutable_shared_memory() = proof->address();
-  for (const auto& shard : shards) {
-    join.add_endpoints(shard->endpoint());
-    if (proof == nullptr) continue;
-    join.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
-  }
-  absl::Status status = (*session)->Join(std::move(join));
-  if (!status.ok()) {
-    StopAll(shards, absl::Now());
-    return status;
-  }
-  Member& member = (*session)->member();
-  const proto::Welcome& job = member.job();
-  const absl::Time start = absl::Now();
-  auto metrics =
-      MetricsFile::Create(options.metrics_dir, job.servers(job.rank()), {});
-  status = metrics.status();
-  auto timeline = Timeline::Create(options.timeline, proto::PS, job, [&member] {
-    return member.coordinator_clock();
-  });
-  status.Update(timeline.status());
-  if (status.ok()) {
-    status = ServeAll(shards, member, options, timeline->get(), host_workers);
-  }
-  if (status.ok()) status = member.WaitForEnd();
-  const nlohmann::json end = StopAll(shards, start);
-  if (metrics.ok()) metrics->Write(end);
-  if (status.ok()) {
-    spdlog::info("ps {}: the job has ended", job.rank());
-    return status;
-  }
-  return member.Leave(status, absl::Now() + absl::Seconds(2));
+  ServerRun run(options, cancellation);
+  if (absl::Status s = run.Join(); !s.ok()) return s;
+  return run.Serve();
 }
 
 }  // namespace psring

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "client/job_client.h"
+#include "client/model_client.h"
 #include "client/ring_backend.h"
-#include "client/worker_client.h"
 #include "common/host_cores.h"
 #include "common/model/flat_model.h"
 #include "common/optim/job_plan.h"
@@ -46,8 +47,8 @@ nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
 }
 
 // One worker's run, in the order in which it happens. What is declared first is
-// destroyed last: the client sends gradients from where they lie in `flat_`,
-// and the exchange stands on the client.
+// destroyed last: gradients are sent from where they lie in `flat_`, and the
+// exchange stands on the job and the model.
 class WorkerRun {
  public:
   WorkerRun(const WorkerOptions& options, Cancellation& cancellation)
@@ -60,6 +61,7 @@ class WorkerRun {
 
  private:
   const proto::Welcome& job() { return client_->job(); }
+  Member& member() { return job_->member(); }
   // What all have agreed on.
   const proto::JobSpec& spec() { return job().spec(); }
   // Whether to compute on a GPU, and what sums in ring mode.
@@ -75,6 +77,7 @@ class WorkerRun {
   absl::Status JoinExchange();
   absl::Status Train();
   void WriteEnd(const Trainer& trainer);
+  absl::Status Leave(const absl::Status& result);
   absl::Time StepDeadline() const {
     return absl::Now() + 2 * options_.step_timeout;
   }
@@ -89,7 +92,8 @@ class WorkerRun {
   std::optional<FlatModel> flat_;
   bool on_gpu_ = false;
   std::optional<NcclApi> nccl_;  // until it has joined
-  std::unique_ptr<WorkerClient> client_;
+  std::unique_ptr<JobClient> job_;
+  std::unique_ptr<ModelClient> client_;
   JobPlan plan_;
   std::unique_ptr<Timeline> timeline_;  // null: none
   Track* track_ = nullptr;              // of the trainer's thread
@@ -140,13 +144,16 @@ absl::Status WorkerRun::FindCheckpoint() {
 }
 
 absl::Status WorkerRun::Join() {
-  auto client = WorkerClient::Join({.cluster = options_.cluster,
-                                    .spec = wish_,
-                                    .ring = options_.ring,
-                                    .nccl = std::move(nccl_),
-                                    .step_timeout = options_.step_timeout},
-                                   cancellation_, *flat_);
-  if (!client.ok()) return client.status();
+  auto job = JobClient::Join(options_.cluster, cancellation_);
+  if (!job.ok()) return job.status();
+  job_ = *std::move(job);
+  auto client = ModelClient::Open(*job_,
+                                  {.spec = wish_,
+                                   .ring = options_.ring,
+                                   .nccl = std::move(nccl_),
+                                   .step_timeout = options_.step_timeout},
+                                  *flat_);
+  if (!client.ok()) return Leave(client.status());
   client_ = *std::move(client);
   return absl::OkStatus();
 }
@@ -194,9 +201,9 @@ absl::Status WorkerRun::OpenRecords() {
        {"global_batch", spec().batch_size() * job().workers_size()}});
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
-  auto timeline = Timeline::Create(
-      options_.timeline, proto::WORKER, job(),
-      [this] { return client_->member().coordinator_clock(); });
+  auto timeline =
+      Timeline::Create(options_.timeline, proto::WORKER, job(),
+                       [this] { return member().coordinator_clock(); });
   if (!timeline.ok()) return timeline.status();
   timeline_ = *std::move(timeline);
   track_ = AddTrack(timeline_.get(), "trainer");
@@ -208,10 +215,9 @@ absl::Status WorkerRun::OpenGpu() {
   const auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   const bool updates_there = spec().ring_backend() == "nccl";
-  auto gpu = WorkerGpu::Open(options_.device, options_.allow_shared_gpu,
-                             client_->member(), flat_->layout,
-                             updates_there ? optimizer->num_slots() : 0,
-                             StepDeadline());
+  auto gpu = WorkerGpu::Open(
+      options_.device, options_.allow_shared_gpu, member(), flat_->layout,
+      updates_there ? optimizer->num_slots() : 0, StepDeadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
   return absl::OkStatus();
@@ -263,8 +269,8 @@ absl::Status WorkerRun::JoinExchange() {
 absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
   const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
-  Trainer trainer({*model_, data_, *flat_, memory, *exchange_,
-                   client_->member(), *metrics_, cancellation_, track_},
+  Trainer trainer({*model_, data_, *flat_, memory, *exchange_, member(),
+                   *metrics_, cancellation_, track_},
                   {.plan = plan_,
                    .progress = {.step = spec().first_step(),
                                 .num_workers = job().workers_size(),
@@ -306,7 +312,12 @@ void WorkerRun::WriteEnd(const Trainer& trainer) {
                                     trainer.step() - spec().first_step())}});
 }
 
-absl::Status WorkerRun::TrainAndLeave() { return client_->Leave(Train()); }
+// After success the others may need as long as two slow steps.
+absl::Status WorkerRun::Leave(const absl::Status& result) {
+  return job_->Leave(result, 2 * options_.step_timeout);
+}
+
+absl::Status WorkerRun::TrainAndLeave() { return Leave(Train()); }
 
 }  // namespace
 

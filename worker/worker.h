@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/worker_client.h"
+#include "client/model_client.h"
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"

@@ -79,9 +79,11 @@ absl::Status ClusterSession::HostCoordinator() {
   return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
 }
 
-absl::Status ClusterSession::Join(proto::Join join) {
+absl::Status ClusterSession::Join() {
   const Placement& placement = options_.placement;
+  proto::Join join;
   join.set_role(placement.role);
+  join.set_mode(options_.mode);
   join.set_wanted_rank(placement.rank);
   join.set_host(HostName());
   join.set_pid(getpid());

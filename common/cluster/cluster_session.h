@@ -41,9 +41,13 @@ class ClusterSession {
   // The numeric address to listen on and to be reached at.
   const std::string& address() const { return address_.address; }
 
-  // Joins the job; blocks until it is complete. `join` says role-specific
-  // things: endpoints, and a worker's spec.
-  absl::Status Join(proto::Join join);
+  // Where the coordinator listens, with the port that the system chose.
+  const std::string& coordinator_endpoint() const {
+    return coordinator_endpoint_;
+  }
+
+  // Joins the job; blocks until it is complete.
+  absl::Status Join();
 
   // After Join.
   Member& member() { return *member_; }

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -126,6 +127,54 @@ absl::Status Member::LateGather(const proto::Gathered& answer) const {
       absl::StrCat(who, " reached '", answer.name(), "' in time"));
 }
 
+void Member::Announce(proto::Role to, const std::string& name,
+                      std::string payload) {
+  ControlMessage message;
+  message.mutable_announce()->set_to(to);
+  message.mutable_announce()->set_name(name);
+  message.mutable_announce()->set_payload(std::move(payload));
+  Post(std::move(message));
+}
+
+absl::StatusOr<std::string> Member::AwaitAnnouncement(const std::string& name,
+                                                      absl::Time deadline) {
+  MutexLock lock(&mutex_);
+  auto found = announced_.end();
+  const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    found = std::find_if(announced_.begin(), announced_.end(),
+                         [&](const auto& a) { return a.name() == name; });
+    return found != announced_.end() || !failure_.ok() || ended_;
+  };
+  if (!mutex_.AwaitUntil(settled, deadline)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("nobody has announced '", name, "' in time"));
+  }
+  if (!failure_.ok()) return failure_;
+  if (found == announced_.end()) {
+    return absl::AbortedError(
+        absl::StrCat("the job ended while waiting for '", name, "'"));
+  }
+  std::string payload = std::move(*found->mutable_payload());
+  announced_.erase(found);
+  return payload;
+}
+
+absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
+  MutexLock lock(&mutex_);
+  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !announced_.empty() || !failure_.ok() || ended_;
+  };
+  mutex_.Await(settled);  // the coordinator's silence ends it
+  if (!failure_.ok()) return failure_;
+  if (ended_) {
+    left_ = true;
+    return std::nullopt;
+  }
+  proto::Announce next = std::move(announced_.front());
+  announced_.pop_front();
+  return next;
+}
+
 absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
   left_ = true;
   ControlMessage message;
@@ -143,16 +192,6 @@ absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
         "this worker has finished, but the others have not in time");
   }
   return absl::OkStatus();
-}
-
-absl::Status Member::WaitForEnd() {
-  MutexLock lock(&mutex_);
-  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return ended_ || !failure_.ok();
-  };
-  mutex_.Await(settled);  // the coordinator's silence ends it
-  left_ = left_ || ended_;
-  return failure_;
 }
 
 void Member::Post(ControlMessage message) {
@@ -243,6 +282,7 @@ void Member::OnMessage(const ControlMessage& message, absl::Time now) {
   }
   MutexLock lock(&mutex_);
   if (message.has_welcome()) arrived_ = message.welcome();
+  if (message.has_announce()) announced_.push_back(message.announce());
   if (message.has_gathered()) {
     gathered_[message.gathered().name()] = message.gathered();
   }

@@ -58,6 +58,21 @@ class Member {
                                                   const std::string& payload,
                                                   absl::Time deadline);
 
+  // Tells every process of the role `to`. Any thread; never blocks. A name is
+  // used once.
+  void Announce(proto::Role to, const std::string& name, std::string payload);
+
+  // Blocks until that has been announced to this process's role; the payload.
+  // DEADLINE_EXCEEDED, the job's failure, or ABORTED where it has ended. Any
+  // thread.
+  absl::StatusOr<std::string> AwaitAnnouncement(const std::string& name,
+                                                absl::Time deadline);
+
+  // Blocks until anything is announced to this process's role, in the order of
+  // arrival; nothing once the job has ended. A thread that calls it is the only
+  // one that awaits announcements.
+  absl::StatusOr<std::optional<proto::Announce>> NextAnnouncement();
+
   // Tells the next heartbeats how far this process is. Any thread.
   void ReportStep(int64_t step) { step_.store(step); }
 
@@ -69,9 +84,6 @@ class Member {
   // on. Blocks until the job has ended for all or the deadline; returns the
   // job's result, or `result` itself where it is an error.
   absl::Status Leave(const absl::Status& result, absl::Time deadline);
-
-  // A server's wait: blocks until the job has ended; its result.
-  absl::Status WaitForEnd();
 
  private:
   Member(Cancellation& cancellation, const MemberOptions& options);
@@ -104,6 +116,7 @@ class Member {
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
   std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
+  std::deque<proto::Announce> announced_ ABSL_GUARDED_BY(mutex_);
   std::optional<ClockOffset> clock_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/cluster/spec_difference.h"
 #include "common/net/address.h"
 
 namespace psring {
@@ -62,6 +61,8 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
     }
     case ControlMessage::kGather:
       return OnGather(peer, member, message.gather());
+    case ControlMessage::kAnnounce:
+      return OnAnnounce(message.announce());
     case ControlMessage::kLeave:
       return OnLeave(member, message.leave());
     default:
@@ -83,17 +84,10 @@ std::vector<Membership::Outgoing> Membership::OnJoin(absl::Time now,
   member.process.set_rank(-1);
   member.process.set_host(join.host());
   member.process.set_pid(join.pid());
-  *member.process.mutable_endpoints() = join.endpoints();
-  if (join.has_shared_memory()) {
-    *member.process.mutable_shared_memory() = join.shared_memory();
-  }
   member.process.set_address(join.address());
   member.process.set_hosts_coordinator(join.hosts_coordinator());
   member.wanted_rank = join.wanted_rank();
   member.last_heard = now;
-  if (join.role() == proto::WORKER && Joined(proto::WORKER) == 0) {
-    spec_ = join.spec();
-  }
   members_[peer] = member;
   join_order_.push_back(peer);
   const bool complete = Joined(proto::PS) == options_.num_servers &&
@@ -116,13 +110,13 @@ std::optional<std::string> Membership::Objection(
     return absl::StrCat("role ", join.role(), " is unknown");
   }
   for (const auto& objection :
-       {SpecObjection(join), RankObjection(join), AddressObjection(join)}) {
+       {SizeObjection(join), AddressObjection(join), RankObjection(join)}) {
     if (objection) return objection;
   }
   return std::nullopt;
 }
 
-std::optional<std::string> Membership::SpecObjection(
+std::optional<std::string> Membership::SizeObjection(
     const proto::Join& join) const {
   if (join.num_servers() > 0 && join.num_servers() != options_.num_servers) {
     return absl::StrCat("--servers: ", join.num_servers(), " here, ",
@@ -132,14 +126,9 @@ std::optional<std::string> Membership::SpecObjection(
     return absl::StrCat("--workers: ", join.num_workers(), " here, ",
                         options_.num_workers, " in the job");
   }
-  const proto::Mode mode =
-      join.role() == proto::PS ? proto::PARAMETER_SERVER : join.spec().mode();
-  if (mode != options_.mode) {
-    return absl::StrCat("--mode: ", NameOf(mode), " here, ",
+  if (join.mode() != options_.mode) {
+    return absl::StrCat("--mode: ", NameOf(join.mode()), " here, ",
                         NameOf(options_.mode), " in the job");
-  }
-  if (join.role() == proto::WORKER && Joined(proto::WORKER) > 0) {
-    return SpecDifference(join.spec(), spec_);
   }
   return std::nullopt;
 }
@@ -207,7 +196,6 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
   state_ = State::kRunning;
   proto::Welcome welcome;
   welcome.set_job_epoch(options_.job_epoch);
-  *welcome.mutable_spec() = spec_;
   for (int i = 0; i < options_.num_servers; ++i) welcome.add_servers();
   for (int i = 0; i < options_.num_workers; ++i) welcome.add_workers();
   for (const auto& [peer, member] : members_) {
@@ -255,6 +243,18 @@ std::vector<Membership::Outgoing> Membership::OnGather(
   std::vector<Outgoing> out;
   for (const auto& [peer, other] : members_) {
     if (other.process.role() == role) out.push_back({peer, message});
+  }
+  return out;
+}
+
+std::vector<Membership::Outgoing> Membership::OnAnnounce(
+    const proto::Announce& announce) const {
+  if (state_ != State::kRunning) return {};
+  ControlMessage message;
+  *message.mutable_announce() = announce;
+  std::vector<Outgoing> out;
+  for (const auto& [peer, member] : members_) {
+    if (member.process.role() == announce.to()) out.push_back({peer, message});
   }
   return out;
 }

@@ -21,7 +21,7 @@
 namespace psring {
 
 // Processes of different versions do not work together.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
 
@@ -75,6 +75,7 @@ class Membership {
   std::vector<Outgoing> OnGather(const std::string& peer,
                                  const Participant& member,
                                  const proto::Gather& gather);
+  std::vector<Outgoing> OnAnnounce(const proto::Announce& announce) const;
   std::vector<Outgoing> OnLeave(Participant& member, const proto::Leave& leave);
   std::vector<Outgoing> End(absl::Status result);
   std::vector<Outgoing> WelcomeAll();
@@ -82,7 +83,7 @@ class Membership {
   // Why this process cannot take part, or nothing.
   std::optional<std::string> Objection(const proto::Join& join) const;
   std::optional<std::string> RankObjection(const proto::Join& join) const;
-  std::optional<std::string> SpecObjection(const proto::Join& join) const;
+  std::optional<std::string> SizeObjection(const proto::Join& join) const;
   std::optional<std::string> AddressObjection(const proto::Join& join) const;
 
   int Promised(proto::Role role) const;
@@ -97,7 +98,6 @@ class Membership {
   absl::Status result_;
   std::map<std::string, Participant> members_;  // by peer
   std::vector<std::string> join_order_;         // peers
-  proto::JobSpec spec_;                         // the first worker's
   std::map<std::pair<int, std::string>, Contributions> gathers_;
 };
 

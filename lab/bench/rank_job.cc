@@ -65,12 +65,15 @@ absl::Status RankJob::JoinCluster() {
   auto model = CreateFlatModel(spec, options_.same_host);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  auto client = WorkerClient::Join({.cluster = options_.cluster,
-                                    .spec = spec,
-                                    .ring = options_.ring,
-                                    .step_timeout = options_.step_timeout},
-                                   cancellation_, *model_);
-  if (!client.ok()) return client.status();
+  auto job = JobClient::Join(options_.cluster, cancellation_);
+  if (!job.ok()) return job.status();
+  job_ = *std::move(job);
+  auto client = ModelClient::Open(*job_,
+                                  {.spec = spec,
+                                   .ring = options_.ring,
+                                   .step_timeout = options_.step_timeout},
+                                  *model_);
+  if (!client.ok()) return Leave(client.status());
   client_ = *std::move(client);
   auto exchange = client_->Connect();
   if (!exchange.ok()) return exchange.status();
@@ -96,7 +99,7 @@ absl::StatusOr<double> RankJob::AwaitStart() {
 }
 
 absl::Status RankJob::Leave(const absl::Status& result) {
-  return client_->Leave(result);
+  return job_->Leave(result, 2 * options_.step_timeout);
 }
 
 }  // namespace psring

@@ -12,7 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "client/worker_client.h"
+#include "client/job_client.h"
+#include "client/model_client.h"
 #include "common/cluster/cluster_session.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
@@ -42,12 +43,12 @@ class RankJob {
 
   int rank() { return member().job().rank(); }
   int num_ranks() { return member().job().workers_size(); }
-  Member& member() { return client_->member(); }
+  Member& member() { return job_->member(); }
   // The benchmark's elements, cut into tensors, and behind them kAlignElements
   // that are nobody's.
   FlatModel& model() { return *model_; }
   GradientExchange& exchange() { return *exchange_; }
-  // One allreduce by itself, in a ring: see WorkerClient. Blocks.
+  // One allreduce by itself, in a ring: see ModelClient. Blocks.
   absl::Status AllReduce(absl::Span<float> data, float scale) {
     return client_->AllReduce(data, scale, Deadline());
   }
@@ -73,7 +74,8 @@ class RankJob {
   Cancellation& cancellation_;
   // Declared in the order that worker/worker.cc explains.
   std::optional<FlatModel> model_;
-  std::unique_ptr<WorkerClient> client_;
+  std::unique_ptr<JobClient> job_;
+  std::unique_ptr<ModelClient> client_;
   std::unique_ptr<GradientExchange> exchange_;
   int64_t num_starts_ = 0;
 };

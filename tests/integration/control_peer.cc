@@ -24,14 +24,15 @@ std::string RefusalOf(int port, const proto::Join& join) {
   return message.refuse().reason();
 }
 
-// A rank that does not exist is always refused, but differing settings are
-// named before it: as soon as there are any to differ from.
+// A rank that does not exist is always refused, but an address beyond loopback
+// is named before it: as soon as there is a process on loopback.
 void AwaitFirstRingWorker(int port) {
   proto::Join join;
   join.set_protocol_version(kProtocolVersion);
   join.set_role(proto::WORKER);
   join.set_wanted_rank(1000);
-  join.mutable_spec()->set_mode(proto::RING);
+  join.set_mode(proto::RING);
+  join.set_address("10.0.0.1");
   const absl::Time deadline = Soon();
   while (absl::StrContains(RefusalOf(port, join), "--rank")) {
     ASSERT_LT(absl::Now(), deadline);

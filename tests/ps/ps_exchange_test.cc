@@ -325,7 +325,7 @@ TEST_P(PlacementTest, AWorkerThatDoesNotPushIsNamed) {
 // own; returns how many. All of it has been taken then.
 int SendMalformed(const LocalWorker& worker, const ShardPlace& shard,
                   std::deque<HostilePeer>& strangers) {
-  const proto::Welcome& job = worker.member->job();
+  const proto::Welcome& job = worker.client->job();
   const Piece piece =
       PiecesOfShard(worker.model.layout, shard.range, kPieceElements).front();
   for (int attack = 0; attack < 9; ++attack) {
@@ -366,7 +366,7 @@ TEST_P(PlacementTest, MalformedPeersAreDroppedAndDoNotDisturbTraining) {
     if (absl::Status s = before(worker); !s.ok()) return s;
     if (worker.rank == 0) {
       for (const ShardPlace& shard :
-           MapShards(worker.model.layout, worker.member->job())) {
+           MapShards(worker.model.layout, worker.client->job())) {
         malformed[shard.endpoint] = SendMalformed(worker, shard, strangers);
       }
     }

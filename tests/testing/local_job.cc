@@ -6,22 +6,18 @@
 #include <thread>
 #include <utility>
 
-#include "ps/shard_map.h"
-#include "ps/shard_thread.h"
+#include "common/cluster/model_opening.h"
+#include "ps/served_model.h"
 
 namespace psring {
 namespace {
-
-Layout LayoutOf(const proto::JobSpec& spec) {
-  return *Layout::Create({spec.tensors().begin(), spec.tensors().end()},
-                         spec.bucket_bytes());
-}
 
 MemberOptions MemberOptionsOf(const Coordinator& coordinator,
                               proto::Role role) {
   MemberOptions options;
   options.coordinator = coordinator.endpoint();
   options.join.set_role(role);
+  options.join.set_mode(proto::PARAMETER_SERVER);
   options.join.set_wanted_rank(-1);
   options.join.set_host("localhost");
   options.join.set_address("127.0.0.1");
@@ -32,48 +28,33 @@ MemberOptions MemberOptionsOf(const Coordinator& coordinator,
 
 absl::Status RunTestServer(const Coordinator& coordinator,
                            const LocalJobOptions& options) {
-  std::vector<HostWorker> host_workers;              // outlive the shards
-  std::vector<std::unique_ptr<ShardThread>> shards;  // outlive the context
+  std::vector<std::unique_ptr<ServedModel>> models;  // outlive the context
   Context context;
   Cancellation cancellation;
-  MemberOptions member_options = MemberOptionsOf(coordinator, proto::PS);
-  for (int i = 0; i < options.shard_threads; ++i) {
-    auto shard = ShardThread::Start(context, "127.0.0.1", cancellation);
-    if (!shard.ok()) return shard.status();
-    member_options.join.add_endpoints((*shard)->endpoint());
-    shards.push_back(*std::move(shard));
+  auto member = Member::Join(context, cancellation,
+                             MemberOptionsOf(coordinator, proto::PS));
+  if (!member.ok()) return member.status();
+  absl::Status status;
+  while (status.ok()) {
+    auto announced = (*member)->NextAnnouncement();
+    status = announced.status();
+    if (!status.ok() || !announced->has_value()) break;
+    const auto request = ParseModelRequest(**announced);
+    if (!request.ok()) return request.status();
+    if (request->kind == ModelRequest::Kind::kClose) continue;
+    auto model =
+        ServedModel::Open(context, cancellation, **member, request->model,
+                          {.address = "127.0.0.1",
+                           .shards = options.shard_threads,
+                           .same_host = options.same_host,
+                           .published = options.servers_publish,
+                           .step_timeout = options.step_timeout});
+    status = model.status();
+    if (!status.ok()) break;
+    (*model)->Serve(nullptr);
+    models.push_back(*std::move(model));
   }
-  auto proof = ShmArena::Create(0);
-  if (!proof.ok()) return proof.status();
-  if (options.same_host == SameHost::kAuto && options.servers_publish) {
-    *member_options.join.mutable_shared_memory() = (*proof)->address();
-    for (const auto& shard : shards) {
-      member_options.join.mutable_shared_memory()->add_doorbell_fds(
-          shard->doorbell_fd());
-    }
-  }
-  auto member = Member::Join(context, cancellation, member_options);
-  absl::Status status = member.status();
-  if (status.ok()) {
-    const proto::Welcome& job = (*member)->job();
-    const Layout layout = LayoutOf(job.spec());
-    if (options.same_host == SameHost::kAuto) {
-      host_workers = FindHostWorkers(layout, job);
-    }
-    const std::vector<ShardPlace> places = MapShards(layout, job);
-    size_t mine = 0;
-    for (size_t i = 0; i < places.size(); ++i) {
-      if (places[i].server != job.rank()) continue;
-      shards[mine++]->Serve({{.job = job,
-                              .shard = static_cast<int>(i),
-                              .host_workers = host_workers,
-                              .steps = {.step_timeout = options.step_timeout}},
-                             layout,
-                             places[i].range});
-    }
-    status = (*member)->WaitForEnd();
-  }
-  for (auto& shard : shards) shard->Stop();
+  for (auto& model : models) model->Stop();
   return status.ok() ? status : (*member)->Leave(status, Soon());
 }
 
@@ -99,14 +80,16 @@ absl::Status RunTestWorker(
                                                  : options.same_host);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
-  auto client =
-      WorkerClient::Join({.cluster = ClusterOptionsOf(coordinator, options),
-                          .spec = options.spec,
-                          .step_timeout = options.step_timeout},
-                         worker.cancellation, worker.model);
-  if (!client.ok()) return client.status();
+  auto job = JobClient::Join(ClusterOptionsOf(coordinator, options),
+                             worker.cancellation);
+  if (!job.ok()) return job.status();
+  worker.job = *std::move(job);
+  worker.member = &worker.job->member();
+  auto client = ModelClient::Open(
+      *worker.job, {.spec = options.spec, .step_timeout = options.step_timeout},
+      worker.model);
+  if (!client.ok()) return worker.member->Leave(client.status(), Soon());
   worker.client = *std::move(client);
-  worker.member = &worker.client->member();
   worker.rank = worker.member->job().rank();
   auto exchange = worker.client->Connect();
   absl::Status status = exchange.status();

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "client/worker_client.h"
+#include "client/job_client.h"
+#include "client/model_client.h"
 #include "common/cluster/coordinator.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
@@ -38,10 +39,11 @@ struct LocalWorker {
   explicit LocalWorker(FlatModel m) : model(std::move(m)) {}
 
   FlatModel model;
-  Context context;  // a test's own; the client has another
+  Context context;  // a test's own; the job has another
   Cancellation cancellation;
-  std::unique_ptr<WorkerClient> client;
-  Member* member = nullptr;  // the client's
+  std::unique_ptr<JobClient> job;
+  std::unique_ptr<ModelClient> client;
+  Member* member = nullptr;  // the job's
   std::unique_ptr<GradientExchange> exchange;
   int rank = -1;
 };

@@ -28,9 +28,7 @@ struct Peer {
     options.join.set_role(role);
     options.join.set_wanted_rank(-1);
     options.join.set_host("h");
-    if (role == proto::WORKER) {
-      options.join.mutable_spec()->set_mode(proto::PARAMETER_SERVER);
-    }
+    options.join.set_mode(proto::PARAMETER_SERVER);
     options.join_timeout = absl::Seconds(10);
     member = Member::Join(context, cancellation, options);
   }
@@ -68,7 +66,9 @@ TEST(Member, EverybodyLeavesInPeace) {
   });
   EXPECT_TRUE((*job.b.member)->Leave(absl::OkStatus(), Soon()).ok());
   other.join();
-  EXPECT_TRUE((*job.server.member)->WaitForEnd().ok());
+  const auto end = (*job.server.member)->NextAnnouncement();
+  EXPECT_TRUE(end.ok()) << end.status();
+  EXPECT_FALSE(end->has_value());
   EXPECT_TRUE(job.server.cancellation.status().ok());
 }
 
@@ -101,7 +101,7 @@ TEST(Member, AFailureReachesEverybodyWithItsCulprit) {
   Job job;
   EXPECT_FALSE(
       (*job.a.member)->Leave(absl::InternalError("disk full"), Soon()).ok());
-  const absl::Status end = (*job.server.member)->WaitForEnd();
+  const absl::Status end = (*job.server.member)->NextAnnouncement().status();
   EXPECT_THAT(std::string(end.message()),
               AllOf(HasSubstr("worker"), HasSubstr("disk full")));
   EXPECT_FALSE((*job.b.member)->Gather("never", "", Soon()).ok());
@@ -111,7 +111,7 @@ TEST(Member, AFailureReachesEverybodyWithItsCulprit) {
 TEST(Member, ACoordinatorThatGoesIsNamedByItsSilence) {
   Job job;
   job.coordinator.reset();  // says goodbye
-  const absl::Status end = (*job.server.member)->WaitForEnd();
+  const absl::Status end = (*job.server.member)->NextAnnouncement().status();
   EXPECT_THAT(std::string(end.message()), HasSubstr("coordinator"));
 }
 

@@ -23,10 +23,7 @@ ControlMessage JoinOf(proto::Role role, int wanted_rank = -1) {
   join.set_host("hostA");
   join.set_pid(4711);
   join.set_address("10.0.0.1");
-  if (role == proto::WORKER) {
-    join.mutable_spec()->set_mode(proto::PARAMETER_SERVER);
-    join.mutable_spec()->mutable_optimizer()->set_lr(0.02);
-  }
+  join.set_mode(proto::PARAMETER_SERVER);
   return message;
 }
 
@@ -92,7 +89,6 @@ TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
     ASSERT_TRUE(o.message.has_welcome());
     EXPECT_EQ(o.message.welcome().workers_size(), 2);
     EXPECT_EQ(o.message.welcome().servers_size(), 1);
-    EXPECT_EQ(o.message.welcome().spec().optimizer().lr(), 0.02);
     EXPECT_EQ(o.message.welcome().rank(), o.peer == "v" ? 1 : 0);
   }
 }
@@ -101,7 +97,7 @@ TEST(Membership, HonoursRanksThatALauncherGave) {
   Membership m(Options(0, 3), kStart);
   auto join = [](int rank) {
     ControlMessage message = JoinOf(proto::WORKER, rank);
-    message.mutable_join()->mutable_spec()->set_mode(proto::RING);
+    message.mutable_join()->set_mode(proto::RING);
     return message;
   };
   m.OnMessage(kStart, "x", join(2));
@@ -130,21 +126,9 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
                                      kProtocolVersion, " in the job")));
 
   ControlMessage mode = JoinOf(proto::WORKER);
-  mode.mutable_join()->mutable_spec()->set_mode(proto::RING);
+  mode.mutable_join()->set_mode(proto::RING);
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", mode)),
             "--mode: ring here, ps in the job");
-
-  ControlMessage lr = JoinOf(proto::WORKER);
-  lr.mutable_join()->mutable_spec()->mutable_optimizer()->set_lr(0.1);
-  EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", lr)),
-            "optimizer.lr: 0.1 here, 0.02 in the job");
-
-  ControlMessage model = JoinOf(proto::WORKER);
-  auto* tensor = model.mutable_join()->mutable_spec()->add_tensors();
-  tensor->set_name("conv1.weight");
-  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", model)),
-              AllOf(HasSubstr("tensors[0]"), HasSubstr("conv1.weight"),
-                    HasSubstr("none in the job")));
 
   ControlMessage workers = JoinOf(proto::WORKER);
   workers.mutable_join()->set_num_workers(5);
@@ -259,6 +243,21 @@ TEST(Membership, ARepeatOfACompleteGatherLeavesNothingBehind) {
   ASSERT_EQ(out.size(), 2u);
   EXPECT_THAT(out[0].message.gathered().payloads(),
               ::testing::ElementsAre("A2", "B2"));
+}
+
+TEST(Membership, HandsOnWhatIsAnnouncedToARole) {
+  Membership m = Running();
+  ControlMessage announce;
+  announce.mutable_announce()->set_to(proto::WORKER);
+  announce.mutable_announce()->set_name("served");
+  announce.mutable_announce()->set_payload("here");
+  const auto out = m.OnMessage(kStart, "s", announce);
+  ASSERT_EQ(out.size(), 2u);
+  for (const auto& o : out) {
+    EXPECT_NE(o.peer, "s");
+    EXPECT_EQ(o.message.announce().name(), "served");
+    EXPECT_EQ(o.message.announce().payload(), "here");
+  }
 }
 
 TEST(Membership, IgnoresStrangers) {

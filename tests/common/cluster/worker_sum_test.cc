@@ -38,7 +38,7 @@ void RunThreeWorkers(const std::function<void(Member&)>& body) {
       worker.coordinator = (*coordinator)->endpoint();
       worker.join.set_role(proto::WORKER);
       worker.join.set_wanted_rank(-1);
-      worker.join.mutable_spec()->set_mode(proto::RING);
+      worker.join.set_mode(proto::RING);
       auto member = Member::Join(own, cancellation, worker);
       ASSERT_TRUE(member.ok()) << member.status();
       body(**member);

@@ -133,7 +133,7 @@ Bytes PushedBytes(const std::string& compress) {
     if (compress[0] == 't') return;
     const Layout& layout = worker.model.layout;
     std::vector<Range> pieces;
-    for (const ShardPlace& place : MapShards(layout, worker.member->job())) {
+    for (const ShardPlace& place : MapShards(layout, worker.client->job())) {
       for (const Piece& piece :
            PiecesOfShard(layout, place.range, kPieceElements)) {
         pieces.push_back(piece.range);
@@ -198,7 +198,7 @@ TEST(CompressedExchange, MalformedGradientsAreDroppedAndTrainingGoesOn) {
     Finals finals(2);
     const auto train = TrainBody(kSteps, &finals);
     const auto body = [&](LocalWorker& worker) -> absl::Status {
-      const proto::Welcome& job = worker.member->job();
+      const proto::Welcome& job = worker.client->job();
       const Piece piece = PiecesOfShard(
           worker.model.layout, MapShards(worker.model.layout, job)[0].range,
           kPieceElements)[0];

@@ -245,7 +245,7 @@ TEST(NcclCommunicator, AProcessThatFailsIsNamedByTheCoordinator) {
       return worker.member->Gather(name, payload, deadline);
     };
     auto connected = NcclCommunicator::Create(
-        nccl.ApiOf(device), device, worker.cancellation, worker.member->job(),
+        nccl.ApiOf(device), device, worker.cancellation, worker.client->job(),
         nccl_options, Soon());
     if (!connected.ok()) return connected.status();
     NcclCommunicator& c = **connected;

@@ -1,9 +1,10 @@
-#include "client/worker_client.h"
+#include "client/model_client.h"
 
-#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/cluster/model_opening.h"
 #include "common/exchange/compressed_exchange.h"
 #include "common/exchange/local_steps.h"
 #include "common/model/layout.h"
@@ -18,9 +19,6 @@ namespace psring {
 namespace {
 
 using Exchange = std::unique_ptr<GradientExchange>;
-
-// A failing worker has nothing to wait for but its message's way out.
-constexpr absl::Duration kFailedLeave = absl::Seconds(2);
 
 bool UsesNccl(const proto::JobSpec& spec) {
   return spec.mode() == proto::RING && spec.ring_backend() == "nccl";
@@ -65,36 +63,31 @@ absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
       spec.mode() == proto::RING ? optimizer->num_slots() : 0);
 }
 
-absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Join(
-    ClientOptions options, Cancellation& cancellation, FlatModel& flat) {
-  std::unique_ptr<WorkerClient> client(
-      new WorkerClient(std::move(options), cancellation, flat));
-  if (absl::Status s = client->JoinJob(); !s.ok()) return s;
+absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
+    JobClient& job, ModelOptions options, FlatModel& flat) {
+  std::unique_ptr<ModelClient> client(
+      new ModelClient(job, std::move(options), flat));
+  proto::ModelPart part;
+  *part.mutable_spec() = client->options_.spec;
+  if (flat.arena != nullptr) {
+    *part.mutable_shared_memory() = flat.arena->address();
+  }
+  if (UsesHostRing(client->options_.spec)) {
+    auto listener =
+        RingListener::Create(job.context(), job.cancellation(), job.address());
+    if (!listener.ok()) return listener.status();
+    client->listener_ = *std::move(listener);
+    part.add_endpoints(client->listener_->endpoint());
+  }
+  auto model = OpenModel(job.member(), client->options_.id, part,
+                         absl::Now() + client->options_.step_timeout);
+  if (!model.ok()) return model.status();
+  client->model_ = *std::move(model);
   return client;
 }
 
-absl::Status WorkerClient::JoinJob() {
-  auto session =
-      ClusterSession::Start(context_, cancellation_, options_.cluster);
-  if (!session.ok()) return session.status();
-  session_ = *std::move(session);
-  proto::Join join;
-  if (flat_.arena != nullptr) {
-    *join.mutable_shared_memory() = flat_.arena->address();
-  }
-  if (UsesHostRing(options_.spec)) {
-    auto listener =
-        RingListener::Create(context_, cancellation_, session_->address());
-    if (!listener.ok()) return listener.status();
-    listener_ = *std::move(listener);
-    join.add_endpoints(listener_->endpoint());
-  }
-  *join.mutable_spec() = options_.spec;
-  return session_->Join(std::move(join));
-}
-
-absl::StatusOr<Exchange> WorkerClient::Connect(Timeline* timeline, Track* track,
-                                               const GpuModel* gpu) {
+absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
+                                              const GpuModel* gpu) {
   if (UsesNccl(options_.spec)) return ConnectNccl(*gpu, track);
   auto topology = ConnectTopology(timeline, track);
   if (!topology.ok()) return topology.status();
@@ -102,13 +95,13 @@ absl::StatusOr<Exchange> WorkerClient::Connect(Timeline* timeline, Track* track,
   if (!exchange.ok() || gpu == nullptr) return exchange;
   auto staged =
       StagedExchange::Create(gpu->device, gpu->model, flat_,
-                             *std::move(exchange), cancellation_, track);
+                             *std::move(exchange), job_.cancellation(), track);
   if (!staged.ok()) return staged.status();
   return *std::move(staged);
 }
 
-absl::StatusOr<Exchange> WorkerClient::ConnectTopology(Timeline* timeline,
-                                                       Track* track) {
+absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,
+                                                      Track* track) {
   if (listener_ != nullptr) {
     auto ring =
         ConnectRing(std::move(listener_), job(), flat_, options_.ring,
@@ -117,29 +110,30 @@ absl::StatusOr<Exchange> WorkerClient::ConnectTopology(Timeline* timeline,
     ring_ = ring->get();
     return *std::move(ring);
   }
-  auto exchange =
-      PsExchange::Create(context_, cancellation_, member(), flat_, track);
+  auto exchange = PsExchange::Create(job_.context(), job_.cancellation(),
+                                     job_.member(), job(), flat_, track);
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);
 }
 
-absl::StatusOr<Exchange> WorkerClient::ConnectNccl(const GpuModel& gpu,
-                                                   Track* track) {
+absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
+                                                  Track* track) {
   NcclOptions options;
   options.gather = [this](const std::string& name, const std::string& payload,
                           absl::Time deadline) {
-    return member().Gather(name, payload, deadline);
+    return job_.member().Gather(absl::StrCat(options_.id, "/", name), payload,
+                                deadline);
   };
   options.allow_shared_gpu = gpu.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
-      *std::move(options_.nccl), gpu.device, cancellation_, gpu.model, job(),
-      std::move(options), options_.step_timeout, track);
+      *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
+      job(), std::move(options), options_.step_timeout, track);
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);
 }
 
-absl::Status WorkerClient::AllReduce(absl::Span<float> data, float scale,
-                                     absl::Time deadline) {
+absl::Status ModelClient::AllReduce(absl::Span<float> data, float scale,
+                                    absl::Time deadline) {
   if (ring_ == nullptr) {
     return absl::FailedPreconditionError(
         "an allreduce by itself needs --mode=ring, connected");
@@ -147,10 +141,8 @@ absl::Status WorkerClient::AllReduce(absl::Span<float> data, float scale,
   return ring_->AllReduce(data, scale, deadline);
 }
 
-absl::Status WorkerClient::Leave(const absl::Status& result) {
-  return member().Leave(
-      result,
-      absl::Now() + (result.ok() ? 2 * options_.step_timeout : kFailedLeave));
+absl::Status ModelClient::Close(absl::Time deadline) {
+  return CloseModel(job_.member(), options_.id, deadline);
 }
 
 }  // namespace psring

@@ -1,23 +1,22 @@
-// A worker's side of a job, without any framework: it joins, connects the
-// exchange of the job's mode, and leaves. The only folder that names both
-// topologies is this one; whoever trains (worker/, a benchmark's rank, a test)
-// stands on it.
-#ifndef PSRING_CLIENT_WORKER_CLIENT_H_
-#define PSRING_CLIENT_WORKER_CLIENT_H_
+// A worker's side of one of its job's models, without any framework: it opens
+// the model with all the others, and connects the exchange of the job's mode.
+// The only folder that names both topologies is this one; whoever trains
+// (worker/, a benchmark's rank, other languages, a test) stands on it.
+#ifndef PSRING_CLIENT_MODEL_CLIENT_H_
+#define PSRING_CLIENT_MODEL_CLIENT_H_
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/cluster/cluster_session.h"
+#include "client/job_client.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
-#include "common/net/cancellation.h"
-#include "common/net/socket.h"
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
@@ -35,8 +34,9 @@ namespace psring {
 absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
                                           SameHost same_host);
 
-struct ClientOptions {
-  ClusterOptions cluster;
+struct ModelOptions {
+  // Names the model, which is new in the job.
+  std::string id = "model";
   // What all workers agree on, as this one knows it; complete.
   proto::JobSpec spec;
   RingOptions ring = {};
@@ -53,19 +53,20 @@ struct GpuModel {
 };
 
 // The trainer's thread's own.
-class WorkerClient {
+class ModelClient {
  public:
-  // Blocks until the job is complete. `flat` and `cancellation` outlive the
-  // client: gradients are sent from where they lie. Errors are Member::Join's,
-  // and those of opening a socket.
-  static absl::StatusOr<std::unique_ptr<WorkerClient>> Join(
-      ClientOptions options, Cancellation& cancellation, FlatModel& flat);
+  // Blocks until all workers and servers have opened the model. `job` outlives
+  // the client; `flat` outlives `job`, as gradients are sent from where they
+  // lie. Errors are OpenModel's, and those of opening a socket.
+  static absl::StatusOr<std::unique_ptr<ModelClient>> Open(JobClient& job,
+                                                           ModelOptions options,
+                                                           FlatModel& flat);
 
-  Member& member() { return session_->member(); }
-  // Who takes part, and what all have agreed on.
-  const proto::Welcome& job() { return member().job(); }
+  // Who takes part in this model, and what all have agreed on.
+  const proto::Welcome& job() const { return model_; }
+  const proto::JobSpec& spec() const { return model_.spec(); }
 
-  // Once, after Join: the exchange of the job's mode, with local steps and
+  // Once: the exchange of the job's mode, with local steps and
   // compression where the job has them, for the host's memory or, where `gpu`
   // is not null, a GPU's. It must not outlive the client. `timeline` and
   // `track`, of the trainer's thread, may be null. Blocks until the workers of
@@ -79,33 +80,28 @@ class WorkerClient {
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          absl::Time deadline);
 
-  // Ends this worker's part of the job: see Member::Leave. After success it
-  // waits for as long as two slow steps of the others may take.
-  absl::Status Leave(const absl::Status& result);
+  // All workers call it when nothing of this model is under way; its exchange
+  // has ended. Servers let go of the model.
+  absl::Status Close(absl::Time deadline);
 
  private:
-  WorkerClient(ClientOptions options, Cancellation& cancellation,
-               FlatModel& flat)
-      : options_(std::move(options)),
-        cancellation_(cancellation),
-        flat_(flat) {}
+  ModelClient(JobClient& job, ModelOptions options, FlatModel& flat)
+      : job_(job), options_(std::move(options)), flat_(flat) {}
 
-  absl::Status JoinJob();
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectTopology(
       Timeline* timeline, Track* track);
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectNccl(
       const GpuModel& gpu, Track* track);
 
-  ClientOptions options_;
-  Cancellation& cancellation_;
+  JobClient& job_;
+  ModelOptions options_;
   FlatModel& flat_;
-  Context context_;
-  std::unique_ptr<ClusterSession> session_;
-  // A ring listens before it joins; Connect makes its exchange of it.
+  proto::Welcome model_;
+  // A ring listens before it is opened; Connect makes its exchange of it.
   std::unique_ptr<RingListener> listener_;
   RingExchange* ring_ = nullptr;  // the one that was handed out
 };
 
 }  // namespace psring
 
-#endif  // PSRING_CLIENT_WORKER_CLIENT_H_
+#endif  // PSRING_CLIENT_MODEL_CLIENT_H_

@@ -1,0 +1,100 @@
+#include "ps/served_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/model_opening.h"
+#include "common/optim/policies.h"
+#include "ps/shard_map.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+
+absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(
+    Context& context, Cancellation& cancellation, Member& member,
+    const proto::Welcome& request, const ServedModelOptions& options) {
+  const proto::JobSpec& spec = request.spec();
+  if (absl::Status s = CheckPolicies(spec, request.workers_size()); !s.ok()) {
+    return s;
+  }
+  auto layout = Layout::Create({spec.tensors().begin(), spec.tensors().end()},
+                               spec.bucket_bytes());
+  if (!layout.ok()) return layout.status();
+  std::unique_ptr<ServedModel> model(
+      new ServedModel(member, *std::move(layout), options));
+  if (absl::Status s = model->Listen(context, cancellation); !s.ok()) return s;
+  auto part = model->Part();
+  if (!part.ok()) return part.status();
+  auto job =
+      AnswerModel(member, request, *part, absl::Now() + options.step_timeout);
+  if (!job.ok()) return job.status();
+  model->job_ = *std::move(job);
+  if (options.same_host == SameHost::kAuto) {
+    model->host_workers_ = FindHostWorkers(model->layout_, model->job_);
+  }
+  return model;
+}
+
+absl::Status ServedModel::Listen(Context& context, Cancellation& cancellation) {
+  for (int i = 0; i < options_.shards; ++i) {
+    auto shard = ShardThread::Start(context, options_.address, cancellation);
+    if (!shard.ok()) return shard.status();
+    shards_.push_back(*std::move(shard));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::ModelPart> ServedModel::Part() {
+  proto::ModelPart part;
+  for (const auto& shard : shards_) part.add_endpoints(shard->endpoint());
+  if (options_.same_host == SameHost::kOff || !options_.published) return part;
+  auto proof = ShmArena::Create(0);
+  if (!proof.ok()) return proof.status();
+  proof_ = *std::move(proof);
+  *part.mutable_shared_memory() = proof_->address();
+  for (const auto& shard : shards_) {
+    part.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
+  }
+  return part;
+}
+
+void ServedModel::Serve(Timeline* timeline) {
+  const std::vector<ShardPlace> places = MapShards(layout_, job_);
+  size_t mine = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].server != job_.rank()) continue;
+    shards_[mine++]->Serve(
+        {{.job = job_,
+          .shard = static_cast<int>(i),
+          .host_workers = host_workers_,
+          .steps = {.step_timeout = options_.step_timeout,
+                    .on_step =
+                        [this](int64_t step) { member_.ReportStep(step); }},
+          .track = AddTrack(timeline, absl::StrCat("shard ", i))},
+         layout_,
+         places[i].range});
+  }
+  spdlog::info("ps {} serves {} parameters of {} to {} workers", job_.rank(),
+               layout_.num_parameters(), job_.spec().model(),
+               job_.workers_size());
+}
+
+ServedModel::Result ServedModel::Stop() {
+  Result all;
+  for (auto& shard : shards_) {
+    const ShardThread::Result result = shard->Stop();
+    all.staleness.Add(result.staleness);
+    all.late_gradients.resize(
+        std::max(all.late_gradients.size(), result.late_gradients.size()), 0);
+    for (size_t w = 0; w < result.late_gradients.size(); ++w) {
+      all.late_gradients[w] += result.late_gradients[w];
+    }
+    all.bytes_sent += result.bytes_sent;
+    all.bytes_received += result.bytes_received;
+  }
+  return all;
+}
+
+}  // namespace psring

@@ -1,0 +1,177 @@
+#include "common/cluster/model_opening.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/coordinator.h"
+#include "tests/testing/soon.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Two servers and two workers, each on a thread of its own.
+class ModelOpeningTest : public ::testing::Test {
+ protected:
+  static constexpr int kServers = 2;
+  static constexpr int kWorkers = 2;
+
+  using Body = std::function<absl::Status(Member&)>;
+
+  static proto::ModelPart PartOf(const Member& member, const char* role) {
+    proto::ModelPart part;
+    part.add_endpoints(absl::StrCat(role, " ", member.job().rank()));
+    return part;
+  }
+
+  static proto::ModelPart WorkerPart(const Member& member) {
+    proto::ModelPart part = PartOf(member, "worker");
+    part.mutable_spec()->mutable_optimizer()->set_lr(0.02);
+    return part;
+  }
+
+  // Every process's result: servers first.
+  std::vector<absl::Status> Run(const Body& server, const Body& worker) {
+    Context context;
+    MembershipOptions options;
+    options.num_servers = kServers;
+    options.num_workers = kWorkers;
+    options.job_epoch = 7;
+    auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0}, options);
+    EXPECT_TRUE(coordinator.ok()) << coordinator.status();
+    std::vector<absl::Status> results(kServers + kWorkers);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kServers + kWorkers; ++i) {
+      threads.emplace_back([&, i] {
+        const bool is_server = i < kServers;
+        results[i] = RunOne((*coordinator)->endpoint(),
+                            is_server ? proto::PS : proto::WORKER,
+                            is_server ? server : worker);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+
+ private:
+  static absl::Status RunOne(const std::string& coordinator, proto::Role role,
+                             const Body& body) {
+    Context context;
+    Cancellation cancellation;
+    MemberOptions options;
+    options.coordinator = coordinator;
+    options.join.set_role(role);
+    options.join.set_mode(proto::PARAMETER_SERVER);
+    options.join.set_wanted_rank(-1);
+    options.join.set_host("h");
+    options.join.set_address("127.0.0.1");
+    auto member = Member::Join(context, cancellation, options);
+    if (!member.ok()) return member.status();
+    const absl::Status status = body(**member);
+    if (role == proto::PS && status.ok()) return status;
+    return (*member)->Leave(status, Soon());
+  }
+};
+
+// Answers as long as the job lasts.
+absl::Status Serve(Member& member, std::vector<std::string>* closed,
+                   const std::function<proto::ModelPart(Member&)>& part) {
+  while (true) {
+    const auto next = member.NextAnnouncement();
+    if (!next.ok()) return next.status();
+    if (!next->has_value()) return absl::OkStatus();
+    const auto request = ParseModelRequest(**next);
+    if (!request.ok()) return request.status();
+    if (request->kind == ModelRequest::Kind::kClose) {
+      if (member.job().rank() == 0) {
+        closed->push_back(request->model.model_id());
+      }
+      continue;
+    }
+    const auto model =
+        AnswerModel(member, request->model, part(member), Soon());
+    if (!model.ok()) return model.status();
+    EXPECT_EQ(model->workers(1).endpoints(0), "worker 1");
+    EXPECT_EQ(model->servers(1).endpoints(0), "ps 1");
+  }
+}
+
+TEST_F(ModelOpeningTest, EverybodyLearnsTheSpecAndAllEndpoints) {
+  std::vector<std::string> closed;
+  const auto results = Run(
+      [&](Member& member) {
+        return Serve(member, &closed,
+                     [](Member& m) { return PartOf(m, "ps"); });
+      },
+      [](Member& member) -> absl::Status {
+        uint64_t first_epoch = 0;
+        for (const char* id : {"generator", "discriminator"}) {
+          const auto model = OpenModel(member, id, WorkerPart(member), Soon());
+          if (!model.ok()) return model.status();
+          EXPECT_EQ(model->model_id(), id);
+          EXPECT_EQ(model->rank(), member.job().rank());
+          EXPECT_EQ(model->spec().optimizer().lr(), 0.02);
+          EXPECT_EQ(model->workers(1).endpoints(0), "worker 1");
+          EXPECT_EQ(model->servers(0).endpoints(0), "ps 0");
+          EXPECT_EQ(model->servers(1).endpoints(0), "ps 1");
+          EXPECT_NE(model->job_epoch(), first_epoch);
+          first_epoch = model->job_epoch();
+        }
+        return CloseModel(member, "generator", Soon());
+      });
+  for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(closed, ::testing::ElementsAre("generator"));
+}
+
+TEST_F(ModelOpeningTest, NamesTheWorkerThatDisagreesAndTheField) {
+  std::vector<std::string> closed;
+  const auto results =
+      Run([&](Member& member) { return Serve(member, &closed, nullptr); },
+          [](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            if (member.job().rank() == 1) {
+              part.mutable_spec()->mutable_optimizer()->set_lr(0.1);
+            }
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("worker 1 (host h"),
+                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
+  }
+}
+
+TEST_F(ModelOpeningTest, NamesTheServerThatDoesNotAnswer) {
+  const auto results = Run(
+      [](Member& member) -> absl::Status {
+        const auto next = member.NextAnnouncement();
+        if (!next.ok()) return next.status();
+        const auto request = ParseModelRequest(**next);
+        if (member.job().rank() == 1) {  // sits there until the job has failed
+          return member.NextAnnouncement().status();
+        }
+        return AnswerModel(member, request->model, PartOf(member, "ps"),
+                           absl::Now() + absl::Milliseconds(100))
+            .status();
+      },
+      [](Member& member) {
+        return OpenModel(member, "model", WorkerPart(member), Soon()).status();
+      });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("ps 1 (host h"), HasSubstr("open model")));
+  }
+}
+
+}  // namespace
+}  // namespace psring
