@@ -12,6 +12,7 @@
 #include "cli/gpu_check.h"
 #include "cli/launch.h"
 #include "cli/predict.h"
+#include "cli/run.h"
 #include "cli/timeline.h"
 #include "cli/usage.h"
 #include "cli/version.h"
@@ -37,6 +38,7 @@ int Main(const Args& all) {
   const Args args(all.empty() ? all.end() : all.begin() + 1, all.end());
   if (subcommand == "ps") return Become(Binaries().ps, args);
   if (subcommand == "worker") return Become(Binaries().worker, args);
+  if (subcommand == "run") return RunScript(args);
   if (subcommand == "launch") return Launch(args);
   if (subcommand == "compare") return RunCompare(args);
   if (subcommand == "bench") return RunBench(args);

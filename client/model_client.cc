@@ -1,5 +1,6 @@
 #include "client/model_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,11 +57,15 @@ absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
                                spec.bucket_bytes());
   if (!layout.ok()) return layout.status();
   const auto optimizer =
-      Optimizer::ForMean(spec.optimizer(), spec.local_steps());
+      Optimizer::ForMean(spec.optimizer(), ReturnsMean(spec));
   if (!optimizer.ok()) return optimizer.status();
-  return FlatModel::Create(
+  auto flat = FlatModel::Create(
       *std::move(layout), UsesNccl(spec) ? SameHost::kOff : same_host,
       spec.mode() == proto::RING ? optimizer->num_slots() : 0);
+  if (flat.ok() && spec.rates_from_workers()) {
+    flat->rates.resize(std::max(spec.groups_size(), 1), spec.optimizer().lr());
+  }
+  return flat;
 }
 
 absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(

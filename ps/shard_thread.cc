@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/optim/compression.h"
+#include "common/optim/job_plan.h"
 
 namespace psring {
 
@@ -59,7 +60,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
                                   const Assignment& assignment) {
   const proto::Welcome& job = assignment.options.job;
   auto optimizer =
-      Optimizer::ForMean(job.spec().optimizer(), job.spec().local_steps());
+      Optimizer::ForMean(job.spec().optimizer(), ReturnsMean(job.spec()));
   if (!optimizer.ok()) return optimizer.status();
   auto shard = Shard::Create(
       assignment.range, *std::move(optimizer),

@@ -10,7 +10,7 @@ namespace psring {
 absl::StatusOr<RankModel> RankModel::Create(const proto::Welcome& job,
                                             FlatModel& flat) {
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
-  auto optimizer = Optimizer::ForMean(plan.optimizer, job.spec().local_steps());
+  auto optimizer = Optimizer::ForMean(plan.optimizer, ReturnsMean(job.spec()));
   if (!optimizer.ok()) return optimizer.status();
   if (flat.arena != nullptr &&
       flat.arena->num_slots() < optimizer->num_slots()) {

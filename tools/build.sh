@@ -1,6 +1,6 @@
 # Sourced by ./psring: builds what has changed since the last build.
 
-PROGRAMS="//cli:psring //ps:ps //worker:worker //lab/bench:rank"
+PROGRAMS="//cli:psring //ps:ps //worker:worker //lab/bench:rank //python/capi:libpsring.so"
 # What the programs are made of: every folder that Bazel builds from, except those
 # that only people and tests read.
 sources() {
@@ -24,7 +24,7 @@ build_key() {
 is_built() {
   [ -f "$state/built" ] && [ "$(cat "$state/built")" = "$(build_key)" ] || return 1
   local program
-  for program in cli/psring ps/ps worker/worker lab/bench/rank; do
+  for program in cli/psring ps/ps worker/worker lab/bench/rank python/capi/libpsring.so; do
     [ -x "$root/bazel-bin/$program" ] || return 1
   done
   [ -z "$(cd "$root" && find $(sources) -newer "$state/built" -print -quit)" ]

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/cluster/node_list.h"
+#include "common/net/address.h"
 
 namespace psring {
 namespace {
@@ -106,6 +107,21 @@ bool IsSlurmTask(Reader& reader) {
          !reader.Text(SlurmStep(reader)).empty();
 }
 
+// By psring run, and by hand for those whose launcher is not known here.
+void ReadPsringCoordinator(Reader& reader, LaunchEnvironment* result) {
+  const std::string text = reader.Text("PSRING_COORDINATOR");
+  result->hosts_coordinator =
+      reader.Number("PSRING_COORDINATOR_HOSTED", 0, 1) == 1;
+  if (text.empty()) return;
+  const auto address = ParseHostPort(text);
+  if (!address.ok()) {
+    reader.Fail("PSRING_COORDINATOR", "not HOST:PORT");
+    return;
+  }
+  result->coordinator_host = address->host;
+  result->coordinator_port = address->port;
+}
+
 void ReadTorchrunCoordinator(Reader& reader, LaunchEnvironment* result) {
   const std::string host = reader.Text("MASTER_ADDR");
   const int port = reader.Number("MASTER_PORT", 1, kMaxPort);
@@ -161,6 +177,8 @@ void ReadOpenMpiCoordinator(Reader& reader, LaunchEnvironment* result) {
 
 // By precedence.
 constexpr Launcher kLaunchers[] = {
+    {"psring run", "PSRING_RANK", "PSRING_SIZE", "PSRING_LOCAL_RANK",
+     ReadPsringCoordinator},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ReadTorchrunCoordinator},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", ReadOpenMpiCoordinator},

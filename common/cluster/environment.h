@@ -1,4 +1,4 @@
-// What torchrun, Slurm and Open MPI say in environment variables.
+// What `psring run`, torchrun, Slurm and Open MPI say in environment variables.
 //
 // Everything but ReadVariables is pure.
 #ifndef PSRING_COMMON_CLUSTER_ENVIRONMENT_H_
@@ -23,18 +23,20 @@ void SetVariables(const Variables& variables);
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  std::string source;  // "torchrun", "Slurm", "Open MPI"; empty: by hand
-  int rank = -1;       // among all processes of the job
+  // "psring run", "torchrun", "Slurm", "Open MPI"; empty: by hand
+  std::string source;
+  int rank = -1;  // among all processes of the job
   int size = 0;
   int local_rank = -1;           // among those on this host; -1: not told
   std::string coordinator_host;  // empty: the launcher names no address
   int coordinator_port = 0;
+  bool hosts_coordinator = false;  // the launcher itself does
   std::vector<std::string> warnings;
 };
 
-// The first of torchrun, Open MPI and Slurm that gives a rank and a size; a
-// warning if another gives different ones. INVALID_ARGUMENT names a malformed
-// variable and its value. The shell of a Slurm batch script or of an
+// The first of psring run, torchrun, Open MPI and Slurm that gives a rank and a
+// size; a warning if another gives different ones. INVALID_ARGUMENT names a
+// malformed variable and its value. The shell of a Slurm batch script or of an
 // interactive allocation is not a launched task.
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(const Variables& variables);
 

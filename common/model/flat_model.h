@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -54,6 +55,9 @@ struct FlatModel {
   std::unique_ptr<WorkerArena> arena;  // of both; null with kOff
   FlatBuffer parameters;
   FlatBuffer gradients;
+  // Where the job takes rates from its workers: the learning rate of each group
+  // of tensors, the trainer's until it submits.
+  std::vector<double> rates = {};
 };
 
 }  // namespace psring

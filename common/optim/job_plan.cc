@@ -20,6 +20,10 @@ int64_t FirstExchange(const proto::JobSpec& spec) {
   return spec.local_steps() > 1 ? 0 : spec.first_step();
 }
 
+bool ReturnsMean(const proto::JobSpec& spec) {
+  return spec.local_steps() > 1 || spec.mean_only();
+}
+
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;
   const int64_t samples =

@@ -23,6 +23,11 @@ struct JobPlan {
 // exchange parameters now and then, these are counted from 0 on.
 int64_t FirstExchange(const proto::JobSpec& spec);
 
+// Whether the exchange returns the mean of what the workers bring, in place of
+// new parameters that follow from it: local steps, and workers that apply an
+// optimizer of their own.
+bool ReturnsMean(const proto::JobSpec& spec);
+
 // An epoch gives every worker ceil(dataset_size / num_workers) samples, in
 // batches of batch_size of which the last may be smaller.
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers);

@@ -140,9 +140,9 @@ UpdateFactors Optimizer::Factors(int64_t update, double lr) const {
 }
 
 absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
-                                             int64_t local_steps) {
+                                             bool returns_mean) {
   auto optimizer = Create(s);
-  if (!optimizer.ok() || local_steps <= 1) return optimizer;
+  if (!optimizer.ok() || !returns_mean) return optimizer;
   optimizer->kind_ = OptimizerKind::kAssign;
   optimizer->slot_names_.clear();
   return optimizer;

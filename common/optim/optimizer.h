@@ -31,10 +31,10 @@ class Optimizer {
   static absl::StatusOr<Optimizer> Create(const proto::OptimizerSettings& s);
 
   // What an exchange applies to the mean of what all workers bring: the same,
-  // or, where that is parameters (common/exchange/local_steps.h), an assignment
+  // or, where it returns that mean (ReturnsMean in job_plan.h), an assignment
   // without state, whatever the rate.
   static absl::StatusOr<Optimizer> ForMean(const proto::OptimizerSettings& s,
-                                           int64_t local_steps);
+                                           bool returns_mean);
 
   // torch's names of the state kept per parameter, e.g. {"momentum_buffer"}.
   // Each is a span as large as the parameters, zero at the start.

@@ -119,6 +119,44 @@ absl::Status CheckClipNorm(const proto::JobSpec& spec) {
       "--clip-norm must be above 0, or 0 for none, not ", spec.clip_norm()));
 }
 
+// Workers that apply an optimizer of their own take part in every step.
+absl::Status CheckMeanOnly(const proto::JobSpec& spec) {
+  if (!spec.mean_only() || TakesEveryGradient(spec)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "update=\"local\" steps on the mean of all workers' gradients, which ",
+      spec.backup_workers() > 0 ? "backup workers do not wait for"
+                                : absl::StrCat(ModeOf(spec), " has not"),
+      ": use update=\"fused\", where the servers step"));
+}
+
+absl::Status CheckGroups(const proto::JobSpec& spec) {
+  if (spec.groups_size() > kMaxGroups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.groups_size(), " groups of tensors: at most ",
+                     kMaxGroups, ". Merge those with equal settings"));
+  }
+  if (spec.groups().empty() && spec.tensor_groups().empty()) {
+    return absl::OkStatus();
+  }
+  if (spec.tensor_groups_size() != spec.tensors_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("groups are given for ", spec.tensor_groups_size(), " of ",
+                     spec.tensors_size(), " tensors"));
+  }
+  for (const int group : spec.tensor_groups()) {
+    if (group >= 0 && group < spec.groups_size()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tensor of group ", group, " of ", spec.groups_size()));
+  }
+  for (const proto::OptimizerSettings& group : spec.groups()) {
+    if (group.name() == spec.optimizer().name()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("groups of tensors with different optimizers: ",
+                     spec.optimizer().name(), " and ", group.name()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
@@ -129,6 +167,8 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   status.Update(CheckLocalSteps(spec));
   status.Update(CheckCompression(spec));
   status.Update(CheckClipNorm(spec));
+  status.Update(CheckMeanOnly(spec));
+  status.Update(CheckGroups(spec));
   return status;
 }
 

@@ -227,8 +227,8 @@ TEST(Optimizer, ForTheMeanOfLocalStepsAssigns) {
   settings.set_beta1(0.9);
   settings.set_beta2(0.999);
   settings.set_epsilon(1e-8);
-  EXPECT_EQ(Optimizer::ForMean(settings, 1)->num_slots(), 2);
-  const auto assign = Optimizer::ForMean(settings, 2);
+  EXPECT_EQ(Optimizer::ForMean(settings, false)->num_slots(), 2);
+  const auto assign = Optimizer::ForMean(settings, true);
   ASSERT_TRUE(assign.ok());
   EXPECT_EQ(assign->num_slots(), 0);
   std::vector<float> parameters = {1.0f, 2.0f, 3.0f};

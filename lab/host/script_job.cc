@@ -1,0 +1,116 @@
+#include "lab/host/script_job.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/host_cores.h"
+#include "common/net/address.h"
+
+namespace psring {
+namespace {
+
+uint64_t RandomEpoch() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32) | random();
+}
+
+MembershipOptions MembershipOf(const ScriptJob& job) {
+  MembershipOptions membership;
+  const bool ring = job.mode == "ring";
+  membership.mode = ring ? proto::RING : proto::PARAMETER_SERVER;
+  membership.num_servers = ring ? 0 : job.servers;
+  membership.num_workers = job.job_size();
+  membership.join_timeout = absl::Seconds(job.join_timeout_s);
+  membership.job_epoch = RandomEpoch();
+  return membership;
+}
+
+std::string Variable(const std::string& name, const std::string& value) {
+  return absl::StrCat(name, "=", value);
+}
+
+}  // namespace
+
+absl::Status CheckScriptJob(const ScriptJob& job) {
+  if (job.command.empty()) {
+    return absl::InvalidArgumentError(
+        "no program: name it after `--`, e.g. `-- python3 train.py`");
+  }
+  if (job.first_rank + job.workers > job.job_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--size=", job.job_size(),
+                     ", but this host has the ranks ", job.first_rank, " to ",
+                     job.first_rank + job.workers - 1, " (--first-rank, -n)"));
+  }
+  if (job.job_size() > job.workers && job.coordinator.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--size=", job.job_size(),
+        " counts processes of other hosts: "
+        "--coordinator=HOST:PORT is missing, the same on all of them"));
+  }
+  return absl::OkStatus();
+}
+
+Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
+                      int index) {
+  const int rank = job.first_rank + index;
+  const int threads = job.threads_per_worker > 0
+                          ? job.threads_per_worker
+                          : std::max(1, HostCores() / job.workers);
+  std::map<std::string, std::string> variables = {
+      {"PSRING_RANK", absl::StrCat(rank)},
+      {"PSRING_SIZE", absl::StrCat(job.job_size())},
+      {"PSRING_LOCAL_RANK", absl::StrCat(index)},
+      {"PSRING_LOCAL_SIZE", absl::StrCat(job.workers)},
+      {"PSRING_COORDINATOR", coordinator},
+      {"PSRING_COORDINATOR_HOSTED", "1"},
+      {"PSRING_MODE", job.mode},
+      {"PSRING_SERVERS", absl::StrCat(job.servers)},
+      {"OMP_NUM_THREADS", absl::StrCat(threads)},
+      {"PYTHONUNBUFFERED", "1"}};
+  for (const auto& [name, value] : job.extra) variables[name] = value;
+  Command command;
+  command.name = absl::StrCat("worker ", rank);
+  command.argv = {"/usr/bin/env"};
+  for (const auto& [name, value] : variables) {
+    command.argv.push_back(Variable(name, value));
+  }
+  command.argv.insert(command.argv.end(), job.command.begin(),
+                      job.command.end());
+  return command;
+}
+
+absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
+    const ScriptJob& job, Supervisor& supervisor) {
+  if (absl::Status s = CheckScriptJob(job); !s.ok()) return s;
+  std::unique_ptr<RunningScript> running(new RunningScript());
+  HostPort address = {"127.0.0.1", 0};
+  if (!job.coordinator.empty()) {
+    const auto given = ParseHostPort(job.coordinator);
+    if (!given.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--coordinator: ", given.status().message()));
+    }
+    address = *given;
+  }
+  if (job.first_rank == 0) {
+    auto coordinator =
+        Coordinator::Start(running->context_, address, MembershipOf(job));
+    if (!coordinator.ok()) return coordinator.status();
+    running->coordinator_ = *std::move(coordinator);
+    const std::string& endpoint = running->coordinator_->endpoint();
+    address.port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  }
+  for (int i = 0; i < job.workers; ++i) {
+    if (absl::Status s =
+            supervisor.Start(WorkerCommand(job, ToString(address), i));
+        !s.ok()) {
+      return s;
+    }
+  }
+  return running;
+}
+
+}  // namespace psring

@@ -1,0 +1,63 @@
+// The command lines of a script's processes on this host, and the coordinator
+// of their job.
+#ifndef PSRING_LAB_HOST_SCRIPT_JOB_H_
+#define PSRING_LAB_HOST_SCRIPT_JOB_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/cluster/coordinator.h"
+#include "common/net/socket.h"
+#include "lab/host/arguments.h"
+#include "lab/host/child.h"
+#include "lab/host/supervisor.h"
+
+namespace psring {
+
+struct ScriptJob {
+  std::string mode = "ring";  // or "ps"
+  int servers = 1;            // "ps" only; threads of the first workers
+  int workers = 2;            // on this host
+  int size = 0;               // on all hosts; 0: as many as here
+  int first_rank = 0;         // of this host's workers
+  // "HOST:PORT", which the launcher of rank 0 listens on; empty: loopback, and
+  // a port that the system chooses.
+  std::string coordinator;
+  double join_timeout_s = 60;
+  int threads_per_worker = 0;                // 0: this host's cores shared out
+  std::map<std::string, std::string> extra;  // more variables
+  Args command;                              // of every worker
+
+  int job_size() const { return size > 0 ? size : workers; }
+};
+
+// INVALID_ARGUMENT names the flag that contradicts another.
+absl::Status CheckScriptJob(const ScriptJob& job);
+
+// What the worker `index` of this host runs.
+Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
+                      int index);
+
+// Lives as long as its processes. One thread's own.
+class RunningScript {
+ public:
+  // Starts the coordinator, where rank 0 is on this host, and all workers.
+  // After an error what has been started still runs: the caller stops the
+  // supervisor.
+  static absl::StatusOr<std::unique_ptr<RunningScript>> Start(
+      const ScriptJob& job, Supervisor& supervisor);
+
+ private:
+  RunningScript() = default;
+
+  Context context_;
+  std::unique_ptr<Coordinator> coordinator_;  // null: on another host
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_SCRIPT_JOB_H_

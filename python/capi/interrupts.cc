@@ -1,0 +1,90 @@
+#include "python/capi/interrupts.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace psring {
+namespace {
+
+// What a signal handler may touch.
+std::atomic<int> waiting = 0;
+std::atomic<int> interrupts = 0;
+std::atomic<int> wake_fd = -1;
+struct sigaction chained;
+
+thread_local int interrupts_before = 0;
+
+void OnInterrupt(int signal, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  if (waiting.load() > 0) {
+    interrupts.fetch_add(1);
+    const uint64_t one = 1;
+    [[maybe_unused]] ssize_t written = write(wake_fd.load(), &one, sizeof(one));
+  }
+  if ((chained.sa_flags & SA_SIGINFO) != 0) {
+    chained.sa_sigaction(signal, info, context);
+  } else if (chained.sa_handler == SIG_DFL) {
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+  } else if (chained.sa_handler != SIG_IGN) {
+    chained.sa_handler(signal);
+  }
+  errno = saved_errno;
+}
+
+// A program may set a handler of its own at any time: ours goes before it
+// again.
+void PutHandlerInFront() {
+  struct sigaction now;
+  sigaction(SIGINT, nullptr, &now);
+  const bool ours =
+      (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == OnInterrupt;
+  const bool ignored =
+      (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+  if (ours || ignored) return;
+  chained = now;
+  struct sigaction mine = {};
+  mine.sa_sigaction = OnInterrupt;
+  mine.sa_mask = now.sa_mask;
+  mine.sa_flags = now.sa_flags | SA_SIGINFO;
+  sigaction(SIGINT, &mine, nullptr);
+}
+
+void StartWatcher(Cancellation& cancellation) {
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  wake_fd.store(fd);
+  std::thread([fd, &cancellation] {
+    // SIGINT is for the threads that were there before.
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    uint64_t count = 0;
+    while (read(fd, &count, sizeof(count)) != sizeof(count)) {
+    }
+    cancellation.Cancel(absl::CancelledError("interrupted by SIGINT"));
+  }).detach();
+}
+
+}  // namespace
+
+InterruptScope::InterruptScope(Cancellation& cancellation) {
+  if (wake_fd.load() < 0) StartWatcher(cancellation);
+  interrupts_before = interrupts.load();
+  PutHandlerInFront();
+  waiting.fetch_add(1);
+}
+
+InterruptScope::~InterruptScope() { waiting.fetch_sub(1); }
+
+bool InterruptScope::interrupted() const {
+  return interrupts.load() != interrupts_before;
+}
+
+}  // namespace psring

@@ -1,0 +1,309 @@
+#include "python/capi/psring.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/mutex.h"
+#include "python/capi/interrupts.h"
+#include "python/capi/session.h"
+#include "python/capi/tasks.h"
+
+namespace psring {
+namespace {
+
+// All that the process has of psring. Never destroyed: a foreign program ends
+// its threads in an order of its own.
+struct Process {
+  Cancellation cancellation;
+  Tasks tasks;
+  std::unique_ptr<Session> session;  // null before psring_join
+};
+
+Mutex process_mutex;
+Process* process = nullptr;
+bool forked = false;
+
+thread_local std::string last_error;
+thread_local std::string last_text;
+
+int Error(int code, const absl::Status& status) {
+  last_error = std::string(status.message());
+  return code;
+}
+
+int CodeOf(const absl::Status& status) {
+  if (status.ok()) return PSRING_OK;
+  const bool callers = status.code() == absl::StatusCode::kInvalidArgument ||
+                       status.code() == absl::StatusCode::kNotFound;
+  return Error(callers ? PSRING_INVALID : PSRING_ERROR, status);
+}
+
+absl::Status Invalid(absl::string_view text) {
+  return absl::InvalidArgumentError(text);
+}
+
+absl::Status NotJoined() {
+  return Invalid(
+      forked ? "this is a child of fork: psring's job is its parent's. Start "
+               "processes with psring run, or fork before init()"
+             : "psring is not initialised: call init() first");
+}
+
+Process* Joined() {
+  MutexLock lock(&process_mutex);
+  const bool joined = process != nullptr && process->session != nullptr &&
+                      process->session->joined();
+  return joined ? process : nullptr;
+}
+
+int64_t Start(Process& p, Tasks::Work work) {
+  return p.tasks.Start(std::move(work));
+}
+
+Tasks::Work WithoutResult(std::function<absl::Status()> work) {
+  return [work = std::move(work)]() -> absl::StatusOr<std::string> {
+    if (absl::Status s = work(); !s.ok()) return s;
+    return std::string();
+  };
+}
+
+// A model of this process, or null with the error set.
+ScriptModel* ModelOf(int64_t number) {
+  Process* p = Joined();
+  if (p == nullptr) {
+    Error(PSRING_INVALID, NotJoined());
+    return nullptr;
+  }
+  ScriptModel* model = p->session->model(number);
+  if (model == nullptr) {
+    Error(PSRING_INVALID, Invalid(absl::StrCat("there is no model ", number,
+                                               ", or it has been closed")));
+  }
+  return model;
+}
+
+int64_t StartOnModel(int64_t number,
+                     std::function<absl::Status(ScriptModel&)> work) {
+  ScriptModel* model = ModelOf(number);
+  if (model == nullptr) return PSRING_INVALID;
+  return Start(*process, WithoutResult([model, work = std::move(work)] {
+    return work(*model);
+  }));
+}
+
+const char* Text(std::string text) {
+  last_text = std::move(text);
+  return last_text.c_str();
+}
+
+}  // namespace
+}  // namespace psring
+
+using namespace psring;  // NOLINT: what follows is C's
+
+extern "C" {
+
+int psring_abi(void) { return PSRING_ABI; }
+
+const char* psring_version(void) { return PSRING_VERSION; }
+
+const char* psring_error(void) { return last_error.c_str(); }
+
+int64_t psring_join(const char* options) {
+  MutexLock lock(&process_mutex);
+  if (forked) return Error(PSRING_INVALID, NotJoined());
+  if (process != nullptr && process->session != nullptr) {
+    return Error(PSRING_INVALID,
+                 Invalid("psring is initialised already: call shutdown() "
+                         "before a second init()"));
+  }
+  auto parsed = ParseSessionOptions(options);
+  if (!parsed.ok()) return CodeOf(parsed.status());
+  // A job that has ended leaves its cancellation behind.
+  process = new Process();
+  auto session = Session::Create(*std::move(parsed), process->cancellation);
+  if (!session.ok()) return CodeOf(session.status());
+  process->session = *std::move(session);
+  Session* joining = process->session.get();
+  return process->tasks.Start(
+      WithoutResult([joining] { return joining->Join(); }));
+}
+
+const char* psring_job(void) {
+  Process* p = Joined();
+  if (p == nullptr) {
+    Error(PSRING_INVALID, NotJoined());
+    return nullptr;
+  }
+  return Text(p->session->Describe().dump());
+}
+
+int64_t psring_leave(const char* error) {
+  Process* p = Joined();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const std::string why = error;
+  return Start(*p, WithoutResult([p, why]() -> absl::Status {
+    const absl::Status result =
+        why.empty() ? absl::OkStatus() : absl::AbortedError(why);
+    const absl::Status ended = p->session->Leave(result);
+    std::unique_ptr<Session> session;
+    {
+      MutexLock lock(&process_mutex);
+      session = std::move(p->session);
+    }
+    session.reset();  // ends the servers that live here
+    return why.empty() ? ended : absl::OkStatus();
+  }));
+}
+
+const char* psring_failure(void) {
+  MutexLock lock(&process_mutex);
+  if (process == nullptr) return "";
+  return Text(std::string(process->cancellation.status().message()));
+}
+
+int psring_log(const char* line) {
+  Process* p = Joined();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("event")) {
+    return CodeOf(Invalid("a line of metrics is a JSON object with an event"));
+  }
+  p->session->Log(std::move(json));
+  return PSRING_OK;
+}
+
+// Nothing is destroyed: threads that would have to be joined are the parent's.
+void psring_forked(void) {
+  forked = true;
+  process = nullptr;
+}
+
+int psring_wait(int64_t handle, int timeout_ms) {
+  Process* p = process;
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const auto done = p->tasks.Wait(handle, absl::Milliseconds(timeout_ms));
+  if (!done.ok()) return CodeOf(done.status());
+  return done->has_value() ? CodeOf(**done) : PSRING_PENDING;
+}
+
+int psring_release(int64_t handle) {
+  if (process == nullptr) return PSRING_OK;
+  process->tasks.Release(handle);
+  return PSRING_OK;
+}
+
+int psring_result(int64_t handle, void* out, int64_t bytes) {
+  if (process == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const auto result = process->tasks.Result(handle);
+  if (!result.ok()) return CodeOf(result.status());
+  if (static_cast<int64_t>(result->size()) != bytes) {
+    return CodeOf(Invalid(absl::StrCat("the result has ", result->size(),
+                                       " bytes, not ", bytes)));
+  }
+  std::memcpy(out, result->data(), result->size());
+  return PSRING_OK;
+}
+
+int64_t psring_open_model(const char* options) {
+  Process* p = Joined();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const std::string text = options;
+  return Start(*p, [p, text]() -> absl::StatusOr<std::string> {
+    const auto number = p->session->OpenModel(text);
+    if (!number.ok()) return number.status();
+    return std::string(reinterpret_cast<const char*>(&*number),
+                       sizeof(*number));
+  });
+}
+
+const char* psring_model(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  return found == nullptr ? nullptr : Text(found->Describe().dump());
+}
+
+float* psring_parameters(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  return found == nullptr ? nullptr : found->flat().parameters.data();
+}
+
+float* psring_gradients(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  return found == nullptr ? nullptr : found->flat().gradients.data();
+}
+
+int64_t psring_begin(int64_t model, const float* const* slots,
+                     int32_t num_slots) {
+  std::vector<const float*> list;
+  for (int i = 0; slots != nullptr && i < num_slots; ++i) {
+    list.push_back(slots[i]);
+  }
+  return StartOnModel(model, [list](ScriptModel& m) { return m.Begin(list); });
+}
+
+int psring_set_rates(int64_t model, const double* rates, int32_t num_rates) {
+  ScriptModel* found = ModelOf(model);
+  if (found == nullptr) return PSRING_INVALID;
+  return CodeOf(found->SetRates({rates, static_cast<size_t>(num_rates)}));
+}
+
+int psring_submit(int64_t model, int32_t bucket) {
+  ScriptModel* found = ModelOf(model);
+  if (found == nullptr) return PSRING_INVALID;
+  const int buckets = found->flat().layout.num_buckets();
+  if (bucket < 0 || bucket >= buckets) {
+    return CodeOf(
+        Invalid(absl::StrCat("bucket ", bucket, " of a model of ", buckets)));
+  }
+  return CodeOf(found->exchange().Submit(bucket));
+}
+
+int psring_finish(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  if (found == nullptr) return PSRING_INVALID;
+  const InterruptScope interrupts(process->cancellation);
+  const absl::Status status = found->Finish();
+  if (!status.ok() && interrupts.interrupted()) {
+    return Error(PSRING_INTERRUPTED, status);
+  }
+  return CodeOf(status);
+}
+
+int64_t psring_step(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  return found == nullptr ? PSRING_INVALID : found->exchange().step();
+}
+
+int64_t psring_synchronise(int64_t model) {
+  return StartOnModel(model, [](ScriptModel& m) { return m.Synchronise(); });
+}
+
+int64_t psring_save(int64_t model, const char* directory) {
+  const std::string path = directory;
+  return StartOnModel(model, [path](ScriptModel& m) { return m.Save(path); });
+}
+
+const char* psring_traffic(int64_t model) {
+  ScriptModel* found = ModelOf(model);
+  if (found == nullptr) return nullptr;
+  const Traffic traffic = found->traffic();
+  return Text(nlohmann::json({{"sent", traffic.sent},
+                              {"received", traffic.received},
+                              {"gradients_sent", traffic.gradients_sent}})
+                  .dump());
+}
+
+int64_t psring_close_model(int64_t model) {
+  if (ModelOf(model) == nullptr) return PSRING_INVALID;
+  Process* p = process;
+  return Start(
+      *p, WithoutResult([p, model] { return p->session->CloseModel(model); }));
+}
+
+}  // extern "C"

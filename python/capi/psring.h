@@ -1,0 +1,213 @@
+/* psring for other languages: a job, its models, and collectives among its
+ * workers. One job a process.
+ *
+ * Every function returns PSRING_OK, PSRING_PENDING or a negative code, unless
+ * it says otherwise; psring_error() then says what is wrong, of the calling
+ * thread's last failed call. Texts are UTF-8. Options are JSON objects; a key
+ * that is not known is an error. Nothing here throws, and nothing calls back.
+ *
+ * What blocks is started by one call, which gives a handle (above 0), and
+ * waited for by psring_wait, a little at a time, so that the caller can look
+ * after signals in between. psring_finish alone blocks by itself: it is on the
+ * way of every step; SIGINT ends it.
+ *
+ * Threads: any thread may call any function; calls for one model come one at a
+ * time.
+ */
+#ifndef PSRING_PYTHON_CAPI_PSRING_H_
+#define PSRING_PYTHON_CAPI_PSRING_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes with every change of this header that a caller may notice. */
+#define PSRING_ABI 1
+#define PSRING_VERSION "0.2.0"
+
+enum {
+  PSRING_OK = 0,
+  PSRING_PENDING = 1,
+  PSRING_ERROR = -1,       /* the job or the call failed */
+  PSRING_INTERRUPTED = -2, /* SIGINT came while psring_finish was waiting */
+  PSRING_INVALID = -3      /* the caller's arguments are wrong; the job lives */
+};
+
+enum { /* dtypes */
+       PSRING_UINT8 = 0,
+       PSRING_INT8 = 1,
+       PSRING_INT16 = 2,
+       PSRING_INT32 = 3,
+       PSRING_INT64 = 4,
+       PSRING_FLOAT16 = 5,
+       PSRING_BFLOAT16 = 6,
+       PSRING_FLOAT32 = 7,
+       PSRING_FLOAT64 = 8,
+       PSRING_BOOL = 9
+};
+
+enum { /* reductions; AVERAGE: of integers it is PSRING_INVALID */
+       PSRING_SUM = 0,
+       PSRING_AVERAGE = 1,
+       PSRING_MIN = 2,
+       PSRING_MAX = 3,
+       PSRING_PRODUCT = 4
+};
+
+int psring_abi(void);
+/* "0.2.0". */
+const char* psring_version(void);
+const char* psring_error(void);
+
+/* ---- The job ------------------------------------------------------------- */
+
+/* Joins the job; the handle is done when all processes have. Keys, all
+ * optional, each before the environment (PSRING_MODE ..., else torchrun's, Open
+ * MPI's, Slurm's), and that before the default: mode "ring" | "ps"; servers
+ * (1): number of servers, each a thread of one of the first workers; rank,
+ * size: of the workers; coordinator "HOST:PORT", which rank 0 hosts unless
+ * psring run does; own_servers (true): false where servers are started by hand
+ * (psring ps); advertise, interface, same_host ("auto" | "off"); join_timeout_s
+ * (60), step_timeout_s (60); shard_threads (0); log_level ("warn");
+ * metrics_dir. Without any launcher: a job of one. */
+int64_t psring_join(const char* options);
+
+/* {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size",
+ * "mode", "servers", "hosts": [by rank], "pids": [by rank]}. The text lives
+ * until this thread's next call; null and psring_error() before the job is
+ * complete. */
+const char* psring_job(void);
+
+/* Ends this process's part: error "" where it has done it. Done when the job
+ * has ended for all; with an error at once. */
+int64_t psring_leave(const char* error);
+
+/* The first failure of the job as this process knows it, its culprit in front;
+ * "" while there is none. Never blocks. */
+const char* psring_failure(void);
+
+/* Adds a line to this process's metrics, in the folder of metrics_dir: a JSON
+ * object with "event" (common/trace/metrics_file.h). Without a folder: nothing.
+ */
+int psring_log(const char* line);
+
+/* In a child of fork: forgets the job, which stays the parent's. Every later
+ * call is PSRING_INVALID there. */
+void psring_forked(void);
+
+/* Waits for a handle, at most timeout_ms. What is done stays until
+ * psring_release, which may come before (the operation is then given up by
+ * this process alone, which others may wait for). */
+int psring_wait(int64_t handle, int timeout_ms);
+int psring_release(int64_t handle);
+
+/* ---- Collectives --------------------------------------------------------- */
+
+/* Among the ranks of `set` (sorted; null: all). All of them call with the same
+ * name, the same dtype, reduction and, where it says so, the same count;
+ * otherwise all of them fail, and the error names the ranks and both sides. The
+ * order of calls with different names is free. A name may be used again once
+ * the handle is done. Memory stays as it is until then. In both modes. */
+
+/* out = postscale * reduction(prescale * in), elementwise, the same bits on all
+ * ranks: in rank order; 16-bit floats in float32. out may be in. */
+int64_t psring_allreduce(const char* name, const void* in, void* out,
+                         int64_t count, int dtype, int reduction,
+                         double prescale, double postscale, const int32_t* set,
+                         int32_t set_size);
+/* Everybody's bytes, by rank of the set, whatever their sizes; see
+ * psring_result. `tag`: a text that must be equal everywhere. */
+int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
+                         const char* tag, const int32_t* set, int32_t set_size);
+/* data becomes that of the rank `root` (of the job). */
+int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
+                         const char* tag, const int32_t* set, int32_t set_size);
+/* bytes[i] of `in`, one after the other, go to the i-th rank of the set. */
+int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
+                        const char* tag, const int32_t* set, int32_t set_size);
+/* Of the reduction of `in`, the elements from the sum of counts before this
+ * rank on: counts[i] for the i-th rank of the set. */
+int64_t psring_reducescatter(const char* name, const void* in, void* out,
+                             const int64_t* counts, int dtype, int reduction,
+                             double prescale, double postscale,
+                             const int32_t* set, int32_t set_size);
+int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size);
+/* This rank has no more data: until every rank has called it, it takes part in
+ * others' allreduces and barriers with zeros. The result, 4 bytes: the last
+ * rank to call it, an int32. */
+int64_t psring_join_uneven(void);
+
+/* What allgather and alltoall brought: the bytes of each rank of the set, and
+ * all of them copied to `out`. After psring_wait has said OK. */
+int psring_result_sizes(int64_t handle, int64_t* bytes, int32_t set_size);
+int psring_result(int64_t handle, void* out, int64_t bytes);
+
+/* ---- Models -------------------------------------------------------------- */
+
+/* Opens a model; all workers do, with the same options and in the same order.
+ * Keys: id; tensors [{"name", "shape"}] in the order of the forward pass, so
+ * that the last one is in bucket 0; bucket_mb (25); update "local" | "fused";
+ * sync
+ * ("bsp"), staleness, backup_workers, staleness_lr, delay_compensation;
+ * compress
+ * ("none"); and for "fused" optimizer {"name": sgd | momentum | nesterov | adam
+ * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon"}, or
+ * groups
+ * [{...}] of them, all of the same name, with tensor_groups [group of each
+ * tensor]; step: the number of the first one, 0. Once done, psring_result gives
+ * the model's number, an int64_t. */
+int64_t psring_open_model(const char* options);
+
+/* {"num_elements", "num_buckets", "num_slots", "slot_names", "tensors":
+ * [{"begin", "size", "bucket"}]}: where tensors lie in the flat memory, in
+ * elements. */
+const char* psring_model(int64_t model);
+
+/* Flat memory of num_elements float32 each. Gradients are the caller's until
+ * psring_submit. Parameters are, between psring_finish and the next
+ * psring_submit; with update "local" they receive the mean of the gradients. */
+float* psring_parameters(int64_t model);
+float* psring_gradients(int64_t model);
+
+/* Before the first step: everybody's parameters become rank 0's; slots (null:
+ * the optimizer begins anew) are rank 0's optimizer state, flat memory of
+ * num_elements each, which is copied. */
+int64_t psring_begin(int64_t model, const float* const* slots,
+                     int32_t num_slots);
+
+/* "fused": the learning rate of each group from the next psring_submit on. */
+int psring_set_rates(int64_t model, const double* rates, int32_t num_rates);
+
+/* This bucket's gradients are ready, once a step. Buckets come in any order,
+ * the same on every worker. Never blocks. */
+int psring_submit(int64_t model, int32_t bucket);
+
+/* Blocks until the parameters hold what the step has brought, at most for
+ * the step timeout; the error names who holds it up. */
+int psring_finish(int64_t model);
+
+/* The number of the step whose gradients come next. */
+int64_t psring_step(int64_t model);
+
+/* Every worker is here, and all hold the same parameters, with every gradient
+ * in them. */
+int64_t psring_synchronise(int64_t model);
+
+/* Rank 0 writes parameters and optimizer state into a folder that exists, as
+ * safetensors; all others wait. For update "fused". */
+int64_t psring_save(int64_t model, const char* directory);
+
+/* {"sent", "received", "gradients_sent"} in bytes since the start, and, of this
+ * process's servers, "staleness_mean", "staleness_max". */
+const char* psring_traffic(int64_t model);
+
+/* All workers close it; its memory is gone. */
+int64_t psring_close_model(int64_t model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PSRING_PYTHON_CAPI_PSRING_H_ */

@@ -1,0 +1,249 @@
+#include "python/capi/script_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/optim/job_plan.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/policies.h"
+#include "common/optim/sync_policy.h"
+#include "common/state/state_files.h"
+#include "python/capi/json_options.h"
+
+namespace psring {
+namespace {
+
+constexpr double kAnyRate = 1e9;
+
+// Hyperparameters; the name is `name` unless it says its own.
+absl::Status ParseOptimizer(const std::string& what,
+                            const nlohmann::json& object,
+                            proto::OptimizerSettings& settings) {
+  JsonOptions options(what, object);
+  std::string name = "sgd";
+  double lr = 0.0, momentum = 0.0, decay = 0.0;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  options.Text("name", name);
+  options.Number("lr", lr, 0.0, kAnyRate);
+  options.Number("momentum", momentum, 0.0, 1.0);
+  options.Number("weight_decay", decay, 0.0, kAnyRate);
+  options.Number("beta1", beta1, 0.0, 1.0);
+  options.Number("beta2", beta2, 0.0, 1.0);
+  options.Number("epsilon", epsilon, 0.0, kAnyRate);
+  if (absl::Status s = options.Finish(); !s.ok()) return s;
+  settings.set_name(name);
+  settings.set_lr(lr);
+  settings.set_momentum(momentum);
+  settings.set_weight_decay(decay);
+  settings.set_beta1(beta1);
+  settings.set_beta2(beta2);
+  settings.set_epsilon(epsilon);
+  settings.mutable_schedule()->set_kind("constant");
+  return Optimizer::Create(settings).status();
+}
+
+absl::Status ParseTensors(const nlohmann::json& list, proto::JobSpec& spec) {
+  for (const nlohmann::json& entry : list) {
+    if (!entry.is_object() || !entry.contains("name") ||
+        !entry["name"].is_string() || !entry.contains("shape") ||
+        !entry["shape"].is_array()) {
+      return absl::InvalidArgumentError(
+          "a model's tensors are objects with a name and a shape");
+    }
+    proto::TensorShape& tensor = *spec.add_tensors();
+    tensor.set_name(entry["name"].get<std::string>());
+    for (const nlohmann::json& size : entry["shape"]) {
+      if (!size.is_number_integer()) {
+        return absl::InvalidArgumentError(absl::StrCat("the shape of ",
+                                                       tensor.name(),
+                                                       " is no list of whole "
+                                                       "numbers"));
+      }
+      tensor.add_shape(size.get<int64_t>());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseGroups(JsonOptions& options, proto::JobSpec& spec) {
+  if (const nlohmann::json* one = options.Object("optimizer")) {
+    if (absl::Status s =
+            ParseOptimizer("optimizer", *one, *spec.mutable_optimizer());
+        !s.ok()) {
+      return s;
+    }
+  }
+  if (const nlohmann::json* groups = options.Array("groups")) {
+    for (const nlohmann::json& group : *groups) {
+      if (absl::Status s =
+              ParseOptimizer(absl::StrCat("group ", spec.groups_size()), group,
+                             *spec.add_groups());
+          !s.ok()) {
+        return s;
+      }
+    }
+    if (!groups->empty()) *spec.mutable_optimizer() = spec.groups(0);
+  }
+  if (const nlohmann::json* of_tensors = options.Array("tensor_groups")) {
+    for (const nlohmann::json& group : *of_tensors) {
+      if (!group.is_number_integer()) {
+        options.Fail("tensor_groups", "must be a list of whole numbers");
+        break;
+      }
+      spec.add_tensor_groups(group.get<int>());
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::set<std::string> SyncNames() {
+  std::set<std::string> names;
+  for (const SyncPolicy& policy : SyncPolicies()) names.insert(policy.name);
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
+                                                 proto::Mode mode) {
+  auto options = JsonOptions::Parse("a model", text);
+  if (!options.ok()) return options.status();
+  std::string id = "model", update = "local", sync = "bsp", compress = "none";
+  double bucket_mb = static_cast<double>(kDefaultBucketBytes) / (1 << 20);
+  double compensation = 0.0;
+  int64_t staleness = 0, step = 0;
+  int backup_workers = 0;
+  bool staleness_lr = false;
+  options->Text("id", id);
+  options->OneOf("update", update, {"local", "fused"});
+  options->OneOf("sync", sync, SyncNames());
+  options->Text("compress", compress);
+  options->Number("bucket_mb", bucket_mb, 0.001, 1024.0);
+  options->Integer("staleness", staleness, 0, 1000000);
+  options->Integer("backup_workers", backup_workers, 0, 4095);
+  options->Flag("staleness_lr", staleness_lr);
+  options->Number("delay_compensation", compensation, 0.0, 1e9);
+  options->Integer("step", step, 0, std::numeric_limits<int64_t>::max());
+  proto::JobSpec spec;
+  const nlohmann::json* tensors = options->Array("tensors");
+  if (tensors == nullptr) options->Fail("tensors", "is missing");
+  if (absl::Status s = ParseGroups(*options, spec); !s.ok()) return s;
+  if (absl::Status s = options->Finish(); !s.ok()) return s;
+  if (absl::Status s = ParseTensors(*tensors, spec); !s.ok()) return s;
+  if (!spec.has_optimizer()) {
+    spec.mutable_optimizer()->set_name("sgd");
+    spec.mutable_optimizer()->mutable_schedule()->set_kind("constant");
+  }
+  spec.set_mode(mode);
+  spec.set_model(id);
+  spec.set_data("the script's");
+  spec.set_mean_only(update == "local");
+  spec.set_rates_from_workers(update == "fused");
+  spec.set_sync(FindSyncPolicy(sync)->sync);
+  spec.set_staleness(staleness);
+  spec.set_backup_workers(backup_workers);
+  spec.set_staleness_lr(staleness_lr);
+  spec.set_delay_compensation(compensation);
+  spec.set_compress(compress);
+  spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));
+  spec.set_first_step(step);
+  spec.set_local_steps(1);
+  spec.set_ring_backend(mode == proto::RING ? "host" : "");
+  return spec;
+}
+
+absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
+    JobClient& job, const proto::JobSpec& spec, SameHost same_host,
+    absl::Duration step_timeout) {
+  if (absl::Status s = CheckPolicies(spec, job.job().workers_size()); !s.ok()) {
+    return s;
+  }
+  auto flat = CreateFlatModel(spec, same_host);
+  if (!flat.ok()) return flat.status();
+  std::unique_ptr<ScriptModel> model(
+      new ScriptModel(job, *std::move(flat), spec.model(), step_timeout));
+  auto client = ModelClient::Open(
+      job, {.id = spec.model(), .spec = spec, .step_timeout = step_timeout},
+      model->flat_);
+  if (!client.ok()) return client.status();
+  model->client_ = *std::move(client);
+  auto exchange = model->client_->Connect();
+  if (!exchange.ok()) return exchange.status();
+  model->exchange_ = *std::move(exchange);
+  return model;
+}
+
+absl::Time ScriptModel::Deadline() const {
+  return absl::Now() + 2 * step_timeout_;
+}
+
+nlohmann::json ScriptModel::Describe() const {
+  const Layout& layout = flat_.layout;
+  nlohmann::json tensors = nlohmann::json::array();
+  for (int i = 0; i < static_cast<int>(layout.tensors().size()); ++i) {
+    tensors.push_back({{"begin", layout.tensor(i).begin},
+                       {"size", layout.tensor(i).size()},
+                       {"bucket", layout.bucket_of_tensor(i)}});
+  }
+  const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
+                                            ReturnsMean(client_->spec()));
+  const std::vector<std::string> slots =
+      optimizer.ok() ? optimizer->slot_names() : std::vector<std::string>();
+  return {{"num_elements", layout.num_elements()},
+          {"num_buckets", layout.num_buckets()},
+          {"num_slots", slots.size()},
+          {"slot_names", slots},
+          {"tensors", tensors}};
+}
+
+absl::Status ScriptModel::Begin(absl::Span<const float* const> slots) {
+  std::vector<FlatBuffer> buffers;
+  for (const float* slot : slots) {
+    auto buffer = FlatBuffer::Create(flat_.layout.num_elements());
+    if (!buffer.ok()) return buffer.status();
+    std::copy_n(slot, flat_.layout.num_elements(), buffer->data());
+    buffers.push_back(*std::move(buffer));
+  }
+  return exchange_->Join(std::move(buffers), Deadline());
+}
+
+absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
+  if (rates.size() != flat_.rates.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rates.size(), " learning rates for ", flat_.rates.size(),
+                     " groups of tensors"));
+  }
+  std::copy(rates.begin(), rates.end(), flat_.rates.begin());
+  return absl::OkStatus();
+}
+
+absl::Status ScriptModel::Save(const std::string& directory) {
+  if (absl::Status s = Synchronise(); !s.ok()) return s;
+  absl::Status saved;
+  if (job_.job().rank() == 0) {
+    const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
+                                              ReturnsMean(client_->spec()));
+    saved =
+        LayOutStateFiles(directory, flat_.layout, optimizer->slot_names(), {});
+    if (saved.ok()) saved = exchange_->SaveState(directory, Deadline());
+  }
+  const auto all =
+      job_.member().Gather(absl::StrCat("saved ", id_, " ", num_saves_++),
+                           std::string(saved.message()), Deadline());
+  if (!all.ok()) return all.status();
+  if (all->front().empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("worker 0 cannot save to ", directory, ": ", all->front()));
+}
+
+absl::Status ScriptModel::Close() {
+  if (absl::Status s = Synchronise(); !s.ok()) return s;
+  exchange_.reset();
+  return client_->Close(Deadline());
+}
+
+}  // namespace psring

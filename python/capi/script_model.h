@@ -1,0 +1,74 @@
+// A model of a foreign program: its flat memory and the exchange that fills it.
+#ifndef PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
+#define PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "client/job_client.h"
+#include "client/model_client.h"
+#include "common/exchange/gradient_exchange.h"
+#include "common/model/flat_model.h"
+#include "nlohmann/json.hpp"
+#include "protos/cluster.pb.h"
+
+namespace psring {
+
+// What psring_open_model was told, as a job's spec. INVALID_ARGUMENT names the
+// key and what it takes.
+absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
+                                                 proto::Mode mode);
+
+// One thread at a time.
+class ScriptModel {
+ public:
+  // Blocks until all workers and servers have opened it.
+  static absl::StatusOr<std::unique_ptr<ScriptModel>> Open(
+      JobClient& job, const proto::JobSpec& spec, SameHost same_host,
+      absl::Duration step_timeout);
+
+  // {"num_elements", ...}: see psring_model.
+  nlohmann::json Describe() const;
+  FlatModel& flat() { return flat_; }
+  GradientExchange& exchange() { return *exchange_; }
+  const std::string& id() const { return id_; }
+
+  // Everybody begins with rank 0's parameters, and with its optimizer state:
+  // `slots`, none or all of them, num_elements each.
+  absl::Status Begin(absl::Span<const float* const> slots);
+  absl::Status SetRates(absl::Span<const double> rates);
+  absl::Status Finish() { return exchange_->Finish(Deadline()); }
+  absl::Status Synchronise() { return exchange_->Synchronise(Deadline()); }
+  // All workers: rank 0 writes the state into that folder.
+  absl::Status Save(const std::string& directory);
+  // All workers. The exchange has ended after it; the memory is still there.
+  absl::Status Close();
+  Traffic traffic() const { return exchange_->traffic(); }
+
+ private:
+  ScriptModel(JobClient& job, FlatModel flat, std::string id,
+              absl::Duration step_timeout)
+      : job_(job),
+        id_(std::move(id)),
+        step_timeout_(step_timeout),
+        flat_(std::move(flat)) {}
+  absl::Time Deadline() const;
+
+  JobClient& job_;
+  const std::string id_;
+  const absl::Duration step_timeout_;
+  FlatModel flat_;
+  std::unique_ptr<ModelClient> client_;
+  std::unique_ptr<GradientExchange> exchange_;
+  int64_t num_saves_ = 0;  // names the gathers
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_

