@@ -181,7 +181,7 @@ class CudaDevice : public Device {
     Use();
     UpdateOperands operands = {gradient, parameters, {}, num_elements};
     std::copy(slots.begin(), slots.end(), operands.slots);
-    return Check(LaunchUpdate(optimizer.Factors(update, lr), scale, operands,
+    return Check(LaunchUpdate(optimizer.FormulaOf(update, lr), scale, operands,
                               Of(stream)),
                  "the optimizer's kernel");
   }

@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "gpu/kernels.h"
 
 namespace psring {
@@ -27,18 +29,15 @@ cudaError_t Launch(int64_t n, cudaStream_t stream, F f) {
   return cudaGetLastError();
 }
 
-// What an element's update reads and writes, by value: the formulas work in
-// registers.
-struct Element {
-  __device__ Element(const UpdateOperands& o, float scale, int64_t i)
-      : o(o), i(i), g(o.gradient[i] * scale), p(o.parameters[i]) {}
-  __device__ ~Element() { o.parameters[i] = p; }
-
-  const UpdateOperands& o;
-  const int64_t i;
-  const float g;
-  float p;
-};
+template <typename Formula>
+cudaError_t LaunchFormula(Formula formula, float scale, UpdateOperands o,
+                          cudaStream_t stream) {
+  return Launch(o.num_elements, stream, [=] __device__(int64_t i) {
+    float p = o.parameters[i];  // the formula works in registers
+    UpdateElement(formula, o.gradient[i] * scale, p, o.slots, i);
+    o.parameters[i] = p;
+  });
+}
 
 }  // namespace
 
@@ -48,42 +47,11 @@ cudaError_t LaunchScale(float* data, float scale, int64_t num_elements,
                 [=] __device__(int64_t i) { data[i] *= scale; });
 }
 
-cudaError_t LaunchUpdate(const UpdateFactors& factors, float scale,
+cudaError_t LaunchUpdate(const OptimizerFormula& formula, float scale,
                          const UpdateOperands& operands, cudaStream_t stream) {
-  const UpdateOperands o = operands;
-  const MomentumFactors m = factors.momentum;
-  const AdamFactors a = factors.adam;
-  const int64_t n = o.num_elements;
-  switch (factors.kind) {
-    case OptimizerKind::kSgd:
-      return Launch(n, stream, [=] __device__(int64_t i) {
-        Element e(o, scale, i);
-        SgdElement(m, e.g, e.p);
-      });
-    case OptimizerKind::kMomentum:
-      return Launch(n, stream, [=] __device__(int64_t i) {
-        Element e(o, scale, i);
-        MomentumElement(m, e.g, e.p, o.slots[0][i]);
-      });
-    case OptimizerKind::kNesterov:
-      return Launch(n, stream, [=] __device__(int64_t i) {
-        Element e(o, scale, i);
-        NesterovElement(m, e.g, e.p, o.slots[0][i]);
-      });
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return Launch(n, stream, [=] __device__(int64_t i) {
-        Element e(o, scale, i);
-        AdamMoments(a, e.g, e.p, o.slots[0][i], o.slots[1][i]);
-        AdamStep(a, o.slots[0][i], __fsqrt_rn(o.slots[1][i]), e.p);
-      });
-    case OptimizerKind::kAssign:
-      return Launch(n, stream, [=] __device__(int64_t i) {
-        Element e(o, scale, i);
-        e.p = e.g;
-      });
-  }
-  return cudaErrorInvalidValue;
+  return std::visit(
+      [&](const auto& f) { return LaunchFormula(f, scale, operands, stream); },
+      formula);
 }
 
 }  // namespace psring

@@ -20,12 +20,12 @@ cudaError_t LaunchScale(float* data, float scale, int64_t num_elements,
 struct UpdateOperands {
   const float* gradient;
   float* parameters;
-  float* slots[2];
+  float* slots[kMaxOptimizerSlots];
   int64_t num_elements;
 };
 
 // One update by gradient * scale.
-cudaError_t LaunchUpdate(const UpdateFactors& factors, float scale,
+cudaError_t LaunchUpdate(const OptimizerFormula& formula, float scale,
                          const UpdateOperands& operands, cudaStream_t stream);
 
 }  // namespace psring

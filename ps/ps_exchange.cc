@@ -186,11 +186,8 @@ absl::Status PsExchange::Submit(int bucket) {
     shard.answers_awaited += static_cast<int64_t>(part.end - part.begin);
     shard.button->Ring();
   }
-  return num_by_message_ == 0 ? absl::OkStatus()
-                              : SubmitByMessage(bucket, absl::Now());
-}
-
-absl::Status PsExchange::SubmitByMessage(int bucket, absl::Time now) {
+  if (num_by_message_ == 0) return absl::OkStatus();
+  const absl::Time now = absl::Now();
   const bool computing = now - last_submit_ > kPatience;
   last_submit_ = now;
   for (size_t i = 0; computing && i < shards_.size(); ++i) {
@@ -206,16 +203,6 @@ absl::Status PsExchange::SubmitByMessage(int bucket, absl::Time now) {
   return absl::OkStatus();
 }
 
-Frame PsExchange::PayloadOf(const Piece& piece) const {
-  const float* values = model_.gradients.data() + piece.range.begin;
-  if (!codec_.has_value()) {
-    return Frame::Borrow(values, piece.range.size() * sizeof(float));
-  }
-  Frame payload = Frame::OfSize(codec_->EncodedBytes(piece.range, values));
-  codec_->Encode(piece.range, values, payload.data());
-  return payload;
-}
-
 absl::Status PsExchange::SendPushes(ShardPeer& shard, int window) {
   if (shard.unsent.empty() || shard.answers_due >= window) {
     return absl::OkStatus();
@@ -224,10 +211,18 @@ absl::Status PsExchange::SendPushes(ShardPeer& shard, int window) {
   while (!shard.unsent.empty() && shard.answers_due < window) {
     const Piece piece = shard.unsent.front();
     shard.unsent.pop_front();
+    const float* values = model_.gradients.data() + piece.range.begin;
     DataMessage message;
     message.header = HeaderOf(WireHeader::PUSH, piece);
-    if (codec_.has_value()) message.header.set_dtype(WireHeader::ENCODED);
-    message.payload = PayloadOf(piece);
+    if (codec_.has_value()) {
+      message.header.set_dtype(WireHeader::ENCODED);
+      message.payload =
+          Frame::OfSize(codec_->EncodedBytes(piece.range, values));
+      codec_->Encode(piece.range, values, message.payload.data());
+    } else {
+      message.payload =
+          Frame::Borrow(values, piece.range.size() * sizeof(float));
+    }
     gradient_bytes_ += static_cast<int64_t>(message.payload.size());
     span.args().bytes += static_cast<int64_t>(message.payload.size());
     if (absl::Status s = SendData(*shard.socket, std::move(message)); !s.ok()) {
@@ -267,7 +262,11 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
       if (shard.answers_due > 0) {
         if (absl::Status s = ReceiveFrom(shard); !s.ok()) return s;
       }
-      if (absl::Status s = SendPushes(shard, kWindowPieces); !s.ok()) return s;
+      if (!shard.unsent.empty()) {
+        if (absl::Status s = SendPushes(shard, kWindowPieces); !s.ok()) {
+          return s;
+        }
+      }
       if (shard.due() < 0) {
         return absl::InternalError(
             absl::StrCat(Describe(job_.servers(shard.place.server)),

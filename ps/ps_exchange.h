@@ -103,12 +103,8 @@ class PsExchange : public GradientExchange {
   SpanArgs ArgsOf(const ShardPeer& shard) const;
   absl::Status SendInit(ShardPeer& shard, int slot, const FlatBuffer& values);
   void FindHostShards();
-  // To the shards that share no memory with this worker. `now` tells whether
-  // buckets come one after the other or with computing between them.
-  absl::Status SubmitByMessage(int bucket, absl::Time now);
-  // A piece's gradients, from where they lie or encoded.
-  Frame PayloadOf(const Piece& piece) const;
-  // Sends what has been submitted, as far as the window allows.
+  // Sends gradients that have been submitted, from where they lie or encoded,
+  // as far as the window allows.
   absl::Status SendPushes(ShardPeer& shard, int window);
   absl::Status PullAll(const std::string& what, absl::Time deadline);
   absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
@@ -130,6 +126,8 @@ class PsExchange : public GradientExchange {
   int num_by_message_ = 0;  // shards that share no memory; from Join on
   std::vector<Socket*> sockets_;
   ParametersArrived arrived_;
+  // Tells buckets that come one after the other from buckets with computing
+  // between them.
   absl::Time last_submit_ = absl::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due

@@ -14,6 +14,7 @@ struct Push {
   Frame payload;                   // by message: the gradient, decoded
   const void* gradient = nullptr;  // where it lies
   bool in_arena = false;
+  bool in_turn = false;  // a replay has held it back until its turn
 };
 
 }  // namespace psring

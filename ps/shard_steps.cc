@@ -38,21 +38,59 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
 absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
                                 Push push) {
   PieceState& state = states_[piece];
-  if (options_.replay == nullptr || step < state.gate->clock(worker)) {
-    return Take(state, worker, step, std::move(push));
+  if (options_.replay != nullptr && !push.in_turn &&
+      step >= state.gate->clock(worker)) {
+    return HoldBack(state, {worker, step}, std::move(push));
   }
-  return HoldBack(state, {worker, step}, std::move(push));
+  const StepGate::Decision decision = state.gate->OnPush(worker, step);
+  if (decision.verdict == StepGate::Verdict::kTooEarly) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
+                     state.piece.bucket, " out of turn"));
+  }
+  if (decision.verdict == StepGate::Verdict::kRepeat) {
+    // It has counted; if its answer has gone, it may have been lost. Nothing is
+    // lost in an arena.
+    if (!state.gate->waiting(worker) && !push.in_arena) {
+      Answer(state, worker, push, step, state.gate->next_step(worker),
+             /*in_place=*/false);
+    }
+    return absl::OkStatus();
+  }
+  if (options_.record != nullptr) {
+    failure_.Update(options_.record->Append(state.index, {worker, step}));
+  }
+  if (options_.on_step && step > step_) options_.on_step(step_ = step);
+  state.pushes[worker] = std::move(push);
+  if (!barrier_) ApplyOne(state, worker, step);
+  for (const std::vector<int>& workers : decision.released) {
+    if (barrier_) ApplyStep(state, workers);
+    for (int w : workers) {
+      const int64_t next = state.gate->clock(w);
+      Answer(state, w, state.pushes[w], next - 1, next, /*in_place=*/barrier_);
+    }
+  }
+  for (int w : decision.late) {
+    ++late_gradients_[w];
+    state.pushes[w].payload = Frame();
+    Answer(state, w, state.pushes[w], state.gate->clock(w) - 1,
+           state.gate->next_step(w), /*in_place=*/false);
+  }
+  // Whoever stays behind a step that has closed waits for the next one.
+  if (!decision.released.empty()) state.waiting_since = absl::InfiniteFuture();
+  if (state.gate->anyone_waiting()) StartWaiting(state);
+  return absl::OkStatus();
 }
 
 absl::Status ShardSteps::OnPull(int piece, int worker,
                                 const std::string& peer) {
   PieceState& state = states_[piece];
-  if (options_.replay == nullptr) {
-    TakePull(state, worker, peer);
-    return absl::OkStatus();
-  }
   Push pull;
   pull.peer = peer;
+  if (options_.replay == nullptr) {
+    TakePull(state, worker, pull);
+    return absl::OkStatus();
+  }
   return HoldBack(state, {worker, kPullTurn}, std::move(pull));
 }
 
@@ -74,10 +112,12 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
     const UpdateTurn turn = (*next)->turn;
     state.waiting_since = absl::InfiniteFuture();
     if (turn.step == kPullTurn) {
-      TakePull(state, turn.worker, (*next)->push.peer);
+      TakePull(state, turn.worker, (*next)->push);
     } else {
+      Push& push = (*next)->push;
+      push.in_turn = true;
       absl::Status taken =
-          Take(state, turn.worker, turn.step, std::move((*next)->push));
+          OnPush(state.index, turn.worker, turn.step, std::move(push));
       if (!taken.ok()) return taken;
     }
     if (state.gate->anyone_waiting()) StartWaiting(state);
@@ -90,61 +130,12 @@ void ShardSteps::StartWaiting(PieceState& state) {
 }
 
 // Parameters leave at the state that others' updates have brought about.
-void ShardSteps::TakePull(PieceState& state, int worker,
-                          const std::string& peer) {
+void ShardSteps::TakePull(PieceState& state, int worker, const Push& pull) {
   if (options_.record != nullptr) {
     failure_.Update(options_.record->Append(state.index, {worker, kPullTurn}));
   }
-  ReplyParameters(state, peer, worker, -1);
-}
-
-absl::Status ShardSteps::Take(PieceState& state, int worker, int64_t step,
-                              Push push) {
-  const StepGate::Verdict verdict = state.gate->OnPush(worker, step);
-  const bool taken = verdict == StepGate::Verdict::kAccept ||
-                     verdict == StepGate::Verdict::kLate;
-  if (taken && options_.record != nullptr) {
-    failure_.Update(options_.record->Append(state.index, {worker, step}));
-  }
-  switch (verdict) {
-    case StepGate::Verdict::kTooEarly:
-      return absl::InvalidArgumentError(
-          absl::StrCat("worker ", worker, " pushes step ", step, " of bucket ",
-                       state.piece.bucket, " out of turn"));
-    case StepGate::Verdict::kRepeat:
-      // It has counted; if its answer has gone, it may have been lost. Nothing
-      // is lost in an arena.
-      if (!state.gate->waiting(worker) && !push.in_arena) {
-        ReplyParameters(state, push.peer, worker, step);
-      }
-      return absl::OkStatus();
-    case StepGate::Verdict::kLate:
-      push.payload = Frame();
-      state.pushes[worker] = std::move(push);
-      AnswerLate(state, worker);
-      return absl::OkStatus();
-    case StepGate::Verdict::kAccept:
-      break;
-  }
-  if (options_.on_step && step > step_) options_.on_step(step_ = step);
-  state.pushes[worker] = std::move(push);
-  StartWaiting(state);
-  if (!barrier_) ApplyOne(state, worker, step);
-  ReleaseWorkers(state);
-  return absl::OkStatus();
-}
-
-void ShardSteps::ReleaseWorkers(PieceState& state) {
-  while (true) {
-    const std::vector<int> released = state.gate->Release();
-    if (released.empty()) return;
-    if (barrier_) ApplyStep(state, released);
-    for (int w : released) Answer(state, w, /*in_place=*/barrier_);
-    for (int w : state.gate->ReleaseLate()) AnswerLate(state, w);
-    // Whoever stays behind has been waiting since now at the latest.
-    state.waiting_since =
-        state.gate->anyone_waiting() ? absl::Now() : absl::InfiniteFuture();
-  }
+  Answer(state, worker, pull, -1, state.gate->next_step(worker),
+         /*in_place=*/false);
 }
 
 void ShardSteps::ApplyOne(PieceState& state, int worker, int64_t step) {
@@ -171,44 +162,26 @@ void ShardSteps::ApplyStep(PieceState& state, const std::vector<int>& workers) {
   for (int w : workers) state.pushes[w].payload = Frame();
 }
 
-void ShardSteps::AnswerLate(PieceState& state, int worker) {
-  ++late_gradients_[worker];
-  state.pushes[worker].payload = Frame();
-  Answer(state, worker, /*in_place=*/false);
-}
-
-// The worker that waits gets the parameters: into its arena, where nobody uses
-// them until all of its answers are there, or by message. `in_place`: they are
-// in its arena already.
-void ShardSteps::Answer(PieceState& state, int worker, bool in_place) {
-  TimelineSpan span(parts_.track, "answer",
-                    ArgsOf(worker, state.gate->clock(worker) - 1, state.piece));
-  const Push& push = state.pushes[worker];
-  if (!push.in_arena) {
-    ReplyParameters(state, push.peer, worker, state.gate->clock(worker) - 1);
-    return;
-  }
+void ShardSteps::Answer(PieceState& state, int worker, const Push& push,
+                        int64_t step, int64_t next_step, bool in_place) {
+  TimelineSpan span(parts_.track, "answer", ArgsOf(worker, step, state.piece));
   rule_.OnRead(state.index, worker);
   const Range range = state.piece.range;
-  if (!in_place) {
-    std::memcpy(parts_.host.parameters(worker, range.begin),
-                parts_.shard.parameters(range.begin),
-                range.size() * sizeof(float));
+  const float* data = parts_.shard.parameters(range.begin);
+  const size_t bytes = range.size() * sizeof(float);
+  if (push.in_arena) {
+    if (!in_place) {
+      std::memcpy(parts_.host.parameters(worker, range.begin), data, bytes);
+    }
+    parts_.host.Answer(worker, next_step);
+    return;
   }
-  parts_.host.Answer(worker, state.gate->next_step(worker));
-}
-
-void ShardSteps::ReplyParameters(PieceState& state, const std::string& peer,
-                                 int worker, int64_t step) {
-  rule_.OnRead(state.index, worker);
-  const float* data = parts_.shard.parameters(state.piece.range.begin);
-  const size_t bytes = state.piece.range.size() * sizeof(float);
   // Behind a barrier these parameters change only when every worker has pushed
   // the next step, and a worker pushes only when all its answers are there:
   // they can be sent from where they lie. Otherwise others may change them at
   // once.
   parts_.replies.Parameters(
-      peer, state.piece, step, state.gate->next_step(worker),
+      push.peer, state.piece, step, next_step,
       barrier_ && spec_.backup_workers() == 0
           ? Frame::Borrow(data, bytes)
           : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));

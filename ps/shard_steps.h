@@ -97,19 +97,19 @@ class ShardSteps {
     absl::Time waiting_since = absl::InfiniteFuture();
   };
 
-  absl::Status Take(PieceState& state, int worker, int64_t step, Push push);
-  void TakePull(PieceState& state, int worker, const std::string& peer);
+  void TakePull(PieceState& state, int worker, const Push& pull);
   // In a replay, until its turn.
   absl::Status HoldBack(PieceState& state, UpdateTurn turn, Push push);
   absl::Status TakeRecorded(PieceState& state);
   void StartWaiting(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);
   void ApplyStep(PieceState& state, const std::vector<int>& workers);
-  void ReleaseWorkers(PieceState& state);
-  void Answer(PieceState& state, int worker, bool in_place);
-  void AnswerLate(PieceState& state, int worker);
-  void ReplyParameters(PieceState& state, const std::string& peer, int worker,
-                       int64_t step);
+  // The worker gets the parameters, as the answer to its push of `step` or to a
+  // pull (-1), and `next_step`: into its arena, where nobody uses them until
+  // all of its answers are there, or by message. `in_place`: they are in its
+  // arena already.
+  void Answer(PieceState& state, int worker, const Push& push, int64_t step,
+              int64_t next_step, bool in_place);
   std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
 
   const ShardStepsParts parts_;

@@ -1,6 +1,7 @@
 #include "ps/step_gate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"
@@ -16,25 +17,23 @@ std::vector<int> StepGate::Awaited() const {
   return workers;
 }
 
-StepGate::Verdict StepGate::CheckTurn(int worker, int64_t step,
-                                      bool may_skip) const {
+StepGate::Verdict StepGate::Enter(int worker, int64_t step, bool may_skip) {
   if (step < clocks_[worker]) return Verdict::kRepeat;
   // A worker that waits has no business with the next step yet.
   if (waiting_[worker] || (step > clocks_[worker] && !may_skip)) {
     return Verdict::kTooEarly;
   }
-  return Verdict::kAccept;
-}
-
-void StepGate::StartWaiting(int worker, int64_t step) {
   clocks_[worker] = step + 1;
   waiting_[worker] = true;
   in_line_.push_back(worker);
+  return Verdict::kAccept;
 }
 
-void StepGate::StopWaiting(const std::vector<int>& workers) {
+std::vector<int> StepGate::Leave(std::vector<int> workers) {
   for (int w : workers) waiting_[w] = false;
   std::erase_if(in_line_, [this](int w) { return !waiting_[w]; });
+  std::sort(workers.begin(), workers.end());
+  return workers;
 }
 
 int64_t StepGate::MinClock() const {
@@ -48,55 +47,40 @@ BarrierGate::BarrierGate(int num_workers, int64_t first_step,
       may_skip_(backup_workers > 0),
       open_(first_step) {}
 
-StepGate::Verdict BarrierGate::OnPush(int worker, int64_t step) {
-  const Verdict verdict = CheckTurn(worker, step, may_skip_);
-  if (verdict != Verdict::kAccept) return verdict;
-  if (step < open_) {
-    SetClock(worker, step + 1);
-    return Verdict::kLate;
+StepGate::Decision BarrierGate::OnPush(int worker, int64_t step) {
+  Decision decision;
+  decision.verdict = Enter(worker, step, may_skip_);
+  if (decision.verdict != Verdict::kAccept) return decision;
+  while (true) {
+    std::vector<int> closing;
+    for (int w : in_line()) {
+      if (closing.size() == needed_) break;
+      if (clock(w) == open_ + 1) closing.push_back(w);
+    }
+    if (closing.size() < needed_) break;
+    ++open_;
+    decision.released.push_back(Leave(std::move(closing)));
   }
-  StartWaiting(worker, step);
-  return Verdict::kAccept;
-}
-
-std::vector<int> BarrierGate::Release() {
-  std::vector<int> released;
   for (int w : in_line()) {
-    if (released.size() == needed_) break;
-    if (clock(w) == open_ + 1) released.push_back(w);
+    if (clock(w) <= open_) decision.late.push_back(w);
   }
-  if (released.size() < needed_) return {};
-  ++open_;
-  StopWaiting(released);
-  std::sort(released.begin(), released.end());
-  return released;
+  decision.late = Leave(std::move(decision.late));
+  return decision;
 }
 
-std::vector<int> BarrierGate::ReleaseLate() {
-  std::vector<int> late;
-  for (int w : in_line()) {
-    if (clock(w) <= open_) late.push_back(w);
-  }
-  StopWaiting(late);
-  std::sort(late.begin(), late.end());
-  return late;
-}
-
-StepGate::Verdict BoundGate::OnPush(int worker, int64_t step) {
-  const Verdict verdict = CheckTurn(worker, step, /*may_skip=*/false);
-  if (verdict == Verdict::kAccept) StartWaiting(worker, step);
-  return verdict;
-}
-
-std::vector<int> BoundGate::Release() {
+StepGate::Decision BoundGate::OnPush(int worker, int64_t step) {
+  Decision decision;
+  decision.verdict = Enter(worker, step, /*may_skip=*/false);
+  if (decision.verdict != Verdict::kAccept) return decision;
   const int64_t slowest = MinClock();
   std::vector<int> released;
   for (int w : in_line()) {
     if (clock(w) - slowest <= max_lead_) released.push_back(w);
   }
-  StopWaiting(released);
-  std::sort(released.begin(), released.end());
-  return released;
+  if (!released.empty()) {
+    decision.released.push_back(Leave(std::move(released)));
+  }
+  return decision;
 }
 
 std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,

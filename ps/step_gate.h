@@ -1,6 +1,6 @@
 // When a worker that has pushed may take its next step: pure decisions, a gate
 // a piece. Whatever the policy, the protocol between a gate and its shard is
-// the same: OnPush says what a gradient is worth, Release who need not wait any
+// the same: OnPush says what a gradient is worth, and who need not wait any
 // more.
 //
 // Clocks as in Ho et al. 2013 (stale synchronous parallel): a worker's clock is
@@ -19,29 +19,29 @@ namespace psring {
 class StepGate {
  public:
   enum class Verdict {
-    kAccept,    // this gradient counts, now or when its step is open
-    kLate,      // its step has closed without it; its worker waits for nothing
+    kAccept,    // its worker waits from now on, until a decision releases it
     kRepeat,    // it has come before; it must not count again
     kTooEarly,  // its worker has not pushed the step before
+  };
+
+  // What follows from a push. Each accepted one is released exactly once.
+  struct Decision {
+    Verdict verdict = Verdict::kAccept;
+    // The workers whose wait ends now, in rank order. Behind a barrier each
+    // group are those whose gradients close a step, one step after the other:
+    // the next one may be complete already.
+    std::vector<std::vector<int>> released;
+    // Those whose wait ends as well, in rank order, but whose step has closed
+    // without them: their gradients are dropped.
+    std::vector<int> late;
   };
 
   virtual ~StepGate() = default;
 
   // Worker `worker` has pushed `step`.
-  virtual Verdict OnPush(int worker, int64_t step) = 0;
+  virtual Decision OnPush(int worker, int64_t step) = 0;
 
-  // The workers whose wait ends now, in rank order. Each accepted push is
-  // released exactly once. Behind a barrier they are those whose gradients
-  // closed the step before next_step(); call it until it gives nobody, as the
-  // next step may be complete already.
-  virtual std::vector<int> Release() = 0;
-
-  // Those that waited for the step to open and came too late for it all the
-  // same, in rank order: their gradients are dropped. Call it after each
-  // Release.
-  virtual std::vector<int> ReleaseLate() { return {}; }
-
-  // The step that a released worker takes next.
+  // The step that a worker takes next if its wait ends now.
   virtual int64_t next_step(int worker) const = 0;
 
   // The step that the others wait for, and the workers that have yet to push
@@ -59,16 +59,15 @@ class StepGate {
   StepGate(int num_workers, int64_t first_step)
       : clocks_(num_workers, first_step), waiting_(num_workers, false) {}
 
-  // What every gate says to a push that is not the worker's next; kAccept:
-  // nothing speaks against it. `may_skip`: a worker may leave steps out.
-  Verdict CheckTurn(int worker, int64_t step, bool may_skip) const;
-  void StartWaiting(int worker, int64_t step);
-  void StopWaiting(const std::vector<int>& workers);
+  // A push that is the worker's next puts it in line; what every gate says to
+  // any other. `may_skip`: a worker may leave steps out.
+  Verdict Enter(int worker, int64_t step, bool may_skip);
+  // These wait no more; in rank order.
+  std::vector<int> Leave(std::vector<int> workers);
 
   // The workers that wait, in the order in which they came.
   const std::vector<int>& in_line() const { return in_line_; }
   int64_t MinClock() const;
-  void SetClock(int worker, int64_t clock) { clocks_[worker] = clock; }
 
  private:
   std::vector<int64_t> clocks_;
@@ -94,9 +93,7 @@ class BarrierGate : public StepGate {
   // Steps count from `first_step`; fewer backup workers than workers.
   BarrierGate(int num_workers, int64_t first_step, int backup_workers);
 
-  Verdict OnPush(int worker, int64_t step) override;
-  std::vector<int> Release() override;
-  std::vector<int> ReleaseLate() override;
+  Decision OnPush(int worker, int64_t step) override;
   int64_t next_step(int worker) const override { return open_; }
   int64_t awaited_step() const override { return open_; }
 
@@ -114,8 +111,7 @@ class BoundGate : public StepGate {
   BoundGate(int num_workers, int64_t first_step, int64_t max_lead)
       : StepGate(num_workers, first_step), max_lead_(max_lead) {}
 
-  Verdict OnPush(int worker, int64_t step) override;
-  std::vector<int> Release() override;
+  Decision OnPush(int worker, int64_t step) override;
   int64_t next_step(int worker) const override { return clock(worker); }
   int64_t awaited_step() const override { return MinClock(); }
 

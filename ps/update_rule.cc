@@ -29,8 +29,10 @@ void UpdateRule::OnRead(int piece, int worker) {
 }
 
 void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
-  const int64_t stale = RecordStaleness(piece, contribution.worker);
-  const int64_t update = ++versions_[piece].updates;
+  Versions& versions = versions_[piece];
+  const int64_t stale = versions.updates - versions.read[contribution.worker];
+  staleness_.Record(contribution.worker, stale);
+  const int64_t update = ++versions.updates;
   double rate = plan_.RateAt(step);
   if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
   const Range range = pieces_[piece].range;
@@ -45,24 +47,19 @@ void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
 void UpdateRule::ApplyMean(int piece, int64_t step,
                            absl::Span<const Contribution> contributions,
                            absl::Span<float* const> copies) {
+  Versions& versions = versions_[piece];
   absl::InlinedVector<const void*, 16> gradients;
   for (const Contribution& contribution : contributions) {
-    RecordStaleness(piece, contribution.worker);
+    const int worker = contribution.worker;
+    staleness_.Record(worker, versions.updates - versions.read[worker]);
     gradients.push_back(contribution.gradient);
   }
   const Range range = pieces_[piece].range;
   SumAndUpdate(shard_.optimizer(), layout_.bucket(pieces_[piece].bucket), range,
                gradients, 1.0f / static_cast<float>(gradients.size()),
-               ++versions_[piece].updates, plan_.RateAt(step),
+               ++versions.updates, plan_.RateAt(step),
                shard_.parameters(range.begin), shard_.SlotsAt(range.begin),
                copies);
-}
-
-int64_t UpdateRule::RecordStaleness(int piece, int worker) {
-  const int64_t stale =
-      versions_[piece].updates - versions_[piece].read[worker];
-  staleness_.Record(worker, stale);
-  return stale;
 }
 
 }  // namespace psring

@@ -56,9 +56,6 @@ class UpdateRule {
     std::vector<int64_t> read;  // of those, by worker: in what it was given
   };
 
-  // Records and gives the staleness of that worker's gradient.
-  int64_t RecordStaleness(int piece, int worker);
-
   const JobPlan plan_;
   const bool staleness_lr_;
   const float lambda_;  // of delay compensation; 0: none

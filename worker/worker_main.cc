@@ -145,12 +145,15 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
 }
 
 void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
+  const std::string stale = NamesOf(IsStale);
   app.add_option("--sync", sync,
                  absl::StrCat("ps mode's consistency: ", SyncHelp()))
       ->check(CLI::IsMember(SyncNames()))
       ->capture_default_str();
-  app.add_option("--staleness", staleness,
-                 "ssp: steps that a worker may be ahead of the slowest")
+  app.add_option(
+         "--staleness", staleness,
+         absl::StrCat(NamesOf(TakesStaleness),
+                      ": steps that a worker may be ahead of the slowest"))
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
   app.add_option("--backup-workers", backup_workers,
                  "bsp: a step closes without this many gradients, the last of "
@@ -159,13 +162,16 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
       ->check(CLI::Range(0, 4095))
       ->capture_default_str();
   app.add_flag("--staleness-lr", staleness_lr,
-               "ssp, async: an update's rate is divided by its staleness "
-               "(Zhang et al. 2016)");
+               absl::StrCat(stale,
+                            ": an update's rate is divided by its staleness "
+                            "(Zhang et al. 2016)"));
   app.add_option(
          "--delay-compensation", delay_compensation,
-         "ssp, async: gradients are corrected by lambda * g * g * (w - "
-         "w when read) (Zheng et al. 2017). Costs the servers a copy of "
-         "the parameters for each worker; 0: none")
+         absl::StrCat(
+             stale,
+             ": gradients are corrected by lambda * g * g * (w - w when read) "
+             "(Zheng et al. 2017). Costs the servers a copy of the parameters "
+             "for each worker; 0: none"))
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   app.add_option(
@@ -186,9 +192,11 @@ void WorkerFlags::AddConsistencyFlags(CLI::App& app) {
          "mean. Where processes share memory nothing is sent, and only the "
          "values change. Checkpoints do not hold what was lost")
       ->capture_default_str();
-  app.add_option("--record", record,
-                 "ssp, async, --backup-workers: folder in which each server "
-                 "records the order of updates, on its own host");
+  app.add_option(
+      "--record", record,
+      absl::StrCat(stale,
+                   "; --backup-workers: folder in which each server records "
+                   "the order of updates, on its own host"));
   app.add_option(
       "--replay", replay,
       "Folder that --record named: the same job applies its updates in "

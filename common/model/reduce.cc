@@ -16,20 +16,6 @@ const UnalignedFloat* At(const void* data, int64_t offset) {
 // All loops are elementwise: memory that is the same float is no dependency
 // between iterations, which "ivdep" says. Buffers are equal or disjoint.
 
-PSRING_TARGET_CLONES
-void AddLoop(UnalignedFloat* out, const UnalignedFloat* a,
-             const UnalignedFloat* b, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
-}
-
-PSRING_TARGET_CLONES
-void ScaleLoop(UnalignedFloat* out, const UnalignedFloat* a, float scale,
-               int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * scale;
-}
-
 // 64 bytes: a cache line, and a register of the widest instruction set.
 // Narrower ones take several registers for it.
 constexpr int64_t kLine = 16;
@@ -63,12 +49,19 @@ void SumLoop(const void* const* inputs, int num_inputs, float scale,
 
 }  // namespace
 
+PSRING_TARGET_CLONES
 void AddInto(void* accumulator, const void* values, int64_t num_elements) {
-  AddLoop(At(accumulator, 0), At(accumulator, 0), At(values, 0), num_elements);
+  UnalignedFloat* out = At(accumulator, 0);
+  const UnalignedFloat* in = At(values, 0);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < num_elements; ++i) out[i] = out[i] + in[i];
 }
 
+PSRING_TARGET_CLONES
 void Scale(void* data, float scale, int64_t num_elements) {
-  ScaleLoop(At(data, 0), At(data, 0), scale, num_elements);
+  UnalignedFloat* out = At(data, 0);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < num_elements; ++i) out[i] = out[i] * scale;
 }
 
 void CanonicalSum(Range bucket, Range range,

@@ -5,47 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 namespace psring {
-namespace {
-
 using proto::WireHeader;
-
-absl::Status CheckPayload(const WireHeader& header, size_t payload_bytes) {
-  if (!WireHeader::Kind_IsValid(header.kind()) ||
-      header.kind() == WireHeader::KIND_UNSPECIFIED) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown kind ", header.kind()));
-  }
-  size_t element_bytes = 0;
-  switch (header.dtype()) {
-    case WireHeader::FLOAT32:
-      element_bytes = 4;
-      break;
-    case WireHeader::BYTES:
-      element_bytes = 1;
-      break;
-    case WireHeader::ENCODED:
-      if (payload_bytes <= kMaxPayloadBytes &&
-          header.num_elements() <= kMaxPayloadElements) {
-        return absl::OkStatus();
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat("an encoded payload of ", payload_bytes, " bytes for ",
-                       header.num_elements(), " elements: too large"));
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown dtype ", header.dtype()));
-  }
-  // The division keeps a huge num_elements from wrapping around.
-  if (payload_bytes > kMaxPayloadBytes || payload_bytes % element_bytes != 0 ||
-      payload_bytes / element_bytes != header.num_elements()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "payload of ", payload_bytes, " bytes where the header says ",
-        header.num_elements(), " elements of ", element_bytes, " bytes"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 SocketOptions DataSocketOptions() {
   SocketOptions options;
@@ -78,9 +38,35 @@ absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
         "a header of ", header.size(), " bytes that is not a WireHeader"));
   }
   message.payload = std::move(frames[expected - 1]);
-  if (absl::Status s = CheckPayload(message.header, message.payload.size());
-      !s.ok()) {
-    return s;
+  const WireHeader::Kind kind = message.header.kind();
+  if (!WireHeader::Kind_IsValid(kind) || kind == WireHeader::KIND_UNSPECIFIED) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown kind ", kind));
+  }
+  const uint64_t num_elements = message.header.num_elements();
+  const size_t payload_bytes = message.payload.size();
+  const bool fits = payload_bytes <= kMaxPayloadBytes;
+  size_t element_bytes = 1;
+  switch (message.header.dtype()) {
+    case WireHeader::FLOAT32:
+      element_bytes = sizeof(float);
+      break;
+    case WireHeader::BYTES:
+      break;
+    case WireHeader::ENCODED:
+      if (fits && num_elements <= kMaxPayloadElements) return message;
+      return absl::InvalidArgumentError(
+          absl::StrCat("an encoded payload of ", payload_bytes, " bytes for ",
+                       num_elements, " elements: too large"));
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown dtype ", message.header.dtype()));
+  }
+  // The division keeps a huge num_elements from wrapping around.
+  if (!fits || payload_bytes % element_bytes != 0 ||
+      payload_bytes / element_bytes != num_elements) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "payload of ", payload_bytes, " bytes where the header says ",
+        num_elements, " elements of ", element_bytes, " bytes"));
   }
   return message;
 }

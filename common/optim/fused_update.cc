@@ -34,7 +34,7 @@ void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
       tile_gradients[i] =
           static_cast<const char*>(gradients[i]) + done * sizeof(float);
     }
-    CanonicalSum(bucket, tile, tile_gradients, scale, sum.data());
+    CanonicalSumToAll(bucket, tile, tile_gradients, scale, {sum.data()});
     optimizer.Update(count, lr, sum.data(), parameters + done, tile_slots,
                      tile.size());
     for (float*& slot : tile_slots) slot += tile.size();

@@ -1,7 +1,6 @@
 #include "common/optim/optimizer.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -33,21 +32,18 @@ absl::Status CheckFraction(const char* name, double value) {
   return Bad(absl::StrCat(name, " must be in [0, 1), not ", value));
 }
 
+absl::Status CheckSgd(const proto::OptimizerSettings& s) {
+  absl::Status status = CheckFraction("momentum", s.momentum());
+  if (!status.ok() || s.momentum() == 0) return status;
+  return Bad(absl::StrCat("sgd has no momentum, but momentum is ", s.momentum(),
+                          "; use --optimizer=momentum"));
+}
+
 absl::Status CheckMomentum(const proto::OptimizerSettings& s) {
-  if (absl::Status status = CheckFraction("momentum", s.momentum());
-      !status.ok()) {
-    return status;
-  }
-  if (s.name() == "sgd" && s.momentum() != 0) {
-    return Bad(absl::StrCat("sgd has no momentum, but momentum is ",
-                            s.momentum(), "; use --optimizer=momentum"));
-  }
-  const bool needs = s.name() == "momentum" || s.name() == "nesterov";
-  if (needs && s.momentum() == 0) {
-    return Bad(absl::StrCat(s.name(), " needs momentum in (0, 1), not 0; ",
-                            "without momentum use --optimizer=sgd"));
-  }
-  return absl::OkStatus();
+  absl::Status status = CheckFraction("momentum", s.momentum());
+  if (!status.ok() || s.momentum() != 0) return status;
+  return Bad(absl::StrCat(s.name(), " needs momentum in (0, 1), not 0; ",
+                          "without momentum use --optimizer=sgd"));
 }
 
 absl::Status CheckAdam(const proto::OptimizerSettings& s) {
@@ -59,36 +55,28 @@ absl::Status CheckAdam(const proto::OptimizerSettings& s) {
                           "], not ", s.epsilon()));
 }
 
-absl::Status CheckSettings(const proto::OptimizerSettings& s) {
-  absl::Status status = CheckRange("lr", s.lr());
-  if (status.ok()) status = CheckRange("weight_decay", s.weight_decay());
-  if (!status.ok()) return status;
-  const bool adam = s.name() == "adam" || s.name() == "adamw";
-  return adam ? CheckAdam(s) : CheckMomentum(s);
+OptimizerFormula SgdOf(const proto::OptimizerSettings& s, int64_t update,
+                       double lr) {
+  return SgdFormula{.lr = static_cast<float>(lr),
+                    .weight_decay = static_cast<float>(s.weight_decay())};
 }
 
-struct Definition {
-  const char* name;
-  OptimizerKind kind;
-  std::vector<std::string> slot_names;  // torch's
-};
-
-std::vector<Definition> Definitions() {
-  return {
-      {"sgd", OptimizerKind::kSgd, {}},
-      {"momentum", OptimizerKind::kMomentum, {"momentum_buffer"}},
-      {"nesterov", OptimizerKind::kNesterov, {"momentum_buffer"}},
-      {"adam", OptimizerKind::kAdam, {"exp_avg", "exp_avg_sq"}},
-      {"adamw", OptimizerKind::kAdamW, {"exp_avg", "exp_avg_sq"}},
-  };
+// The two with a momentum have the same scalars.
+template <typename Formula>
+OptimizerFormula MomentumOf(const proto::OptimizerSettings& s, int64_t update,
+                            double lr) {
+  return Formula{.lr = static_cast<float>(lr),
+                 .momentum = static_cast<float>(s.momentum()),
+                 .weight_decay = static_cast<float>(s.weight_decay())};
 }
 
-AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
-                      int64_t update, double lr) {
-  AdamFactors f;
+template <bool kDecoupled>
+OptimizerFormula AdamOf(const proto::OptimizerSettings& s, int64_t update,
+                        double lr) {
+  AdamFormula f;
   const double decay = s.weight_decay();
-  f.keep = static_cast<float>(decoupled ? 1 - lr * decay : 1);
-  f.weight_decay = static_cast<float>(decoupled ? 0 : decay);
+  f.keep = static_cast<float>(kDecoupled ? 1 - lr * decay : 1);
+  f.weight_decay = static_cast<float>(kDecoupled ? 0 : decay);
   f.beta1 = static_cast<float>(s.beta1());
   f.one_minus_beta1 = static_cast<float>(1 - s.beta1());
   f.beta2 = static_cast<float>(s.beta2());
@@ -99,6 +87,36 @@ AdamFactors FactorsOf(const proto::OptimizerSettings& s, bool decoupled,
       static_cast<float>(std::sqrt(1 - std::pow(s.beta2(), count)));
   f.epsilon = static_cast<float>(s.epsilon());
   return f;
+}
+
+OptimizerFormula AssignOf(const proto::OptimizerSettings& s, int64_t update,
+                          double lr) {
+  return AssignFormula();
+}
+
+struct Definition {
+  const char* name;
+  std::vector<std::string> slot_names;  // torch's, as many as the formula has
+  // Of what is its own; lr and weight_decay are everyone's.
+  absl::Status (*check)(const proto::OptimizerSettings& s);
+  OptimizerFormula (*formula_of)(const proto::OptimizerSettings& s,
+                                 int64_t update, double lr);
+};
+
+std::vector<Definition> Definitions() {
+  return {
+      {"sgd", {}, CheckSgd, SgdOf},
+      {"momentum",
+       {"momentum_buffer"},
+       CheckMomentum,
+       MomentumOf<MomentumFormula>},
+      {"nesterov",
+       {"momentum_buffer"},
+       CheckMomentum,
+       MomentumOf<NesterovFormula>},
+      {"adam", {"exp_avg", "exp_avg_sq"}, CheckAdam, AdamOf<false>},
+      {"adamw", {"exp_avg", "exp_avg_sq"}, CheckAdam, AdamOf<true>},
+  };
 }
 
 }  // namespace
@@ -114,9 +132,12 @@ std::vector<std::string> OptimizerNames() {
 absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
   for (const Definition& definition : Definitions()) {
     if (s.name() != definition.name) continue;
-    if (absl::Status status = CheckSettings(s); !status.ok()) return status;
+    absl::Status status = CheckRange("lr", s.lr());
+    if (status.ok()) status = CheckRange("weight_decay", s.weight_decay());
+    if (status.ok()) status = definition.check(s);
+    if (!status.ok()) return status;
     Optimizer optimizer;
-    optimizer.kind_ = definition.kind;
+    optimizer.formula_of_ = definition.formula_of;
     optimizer.settings_ = s;
     optimizer.slot_names_ = definition.slot_names;
     return optimizer;
@@ -125,25 +146,11 @@ absl::StatusOr<Optimizer> Optimizer::Create(const proto::OptimizerSettings& s) {
                           absl::StrJoin(OptimizerNames(), ", ")));
 }
 
-UpdateFactors Optimizer::Factors(int64_t update, double lr) const {
-  UpdateFactors factors = {};
-  factors.kind = kind_;
-  if (kind_ == OptimizerKind::kAdam || kind_ == OptimizerKind::kAdamW) {
-    factors.adam =
-        FactorsOf(settings_, kind_ == OptimizerKind::kAdamW, update, lr);
-  } else {
-    factors.momentum = {static_cast<float>(lr),
-                        static_cast<float>(settings_.momentum()),
-                        static_cast<float>(settings_.weight_decay())};
-  }
-  return factors;
-}
-
 absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
                                              bool returns_mean) {
   auto optimizer = Create(s);
   if (!optimizer.ok() || !returns_mean) return optimizer;
-  optimizer->kind_ = OptimizerKind::kAssign;
+  optimizer->formula_of_ = AssignOf;
   optimizer->slot_names_.clear();
   return optimizer;
 }
@@ -151,22 +158,8 @@ absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
 void Optimizer::Update(int64_t update, double lr, const void* gradient,
                        float* parameters, absl::Span<float* const> slots,
                        int64_t num_elements) const {
-  const auto* g = static_cast<const UnalignedFloat*>(gradient);
-  const UpdateFactors f = Factors(update, lr);
-  switch (kind_) {
-    case OptimizerKind::kSgd:
-      return SgdLoop(f.momentum, g, parameters, num_elements);
-    case OptimizerKind::kMomentum:
-      return MomentumLoop(f.momentum, g, parameters, slots[0], num_elements);
-    case OptimizerKind::kNesterov:
-      return NesterovLoop(f.momentum, g, parameters, slots[0], num_elements);
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      return AdamLoop(f.adam, g, parameters, slots[0], slots[1], num_elements);
-    case OptimizerKind::kAssign:
-      std::memcpy(parameters, gradient, num_elements * sizeof(float));
-      return;
-  }
+  UpdateElements(FormulaOf(update, lr), gradient, parameters, slots.data(),
+                 num_elements);
 }
 
 }  // namespace psring

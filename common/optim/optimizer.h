@@ -21,10 +21,10 @@
 
 namespace psring {
 
-// Immutable; callable from any thread.
 // Every optimizer's name, as --optimizer takes it.
 std::vector<std::string> OptimizerNames();
 
+// Immutable; callable from any thread.
 class Optimizer {
  public:
   // Errors: an unknown name; a setting out of its range, named with the range.
@@ -49,15 +49,18 @@ class Optimizer {
               float* parameters, absl::Span<float* const> slots,
               int64_t num_elements) const;
 
-  // The scalars of that update's formula (optimizer_formulas.h).
-  UpdateFactors Factors(int64_t update, double lr) const;
+  // That update, as a formula for one element.
+  OptimizerFormula FormulaOf(int64_t update, double lr) const {
+    return formula_of_(settings_, update, lr);
+  }
 
   const proto::OptimizerSettings& settings() const { return settings_; }
 
  private:
   Optimizer() = default;
 
-  OptimizerKind kind_ = OptimizerKind::kSgd;
+  OptimizerFormula (*formula_of_)(const proto::OptimizerSettings& s,
+                                  int64_t update, double lr) = nullptr;
   proto::OptimizerSettings settings_;
   std::vector<std::string> slot_names_;
 };

@@ -1,37 +1,43 @@
 #include "common/optim/optimizer_kernels.h"
 
-#include <cmath>
+#include <variant>
+
+#include "common/model/target_clones.h"
+
+// Into every clone of UpdateElements, to be compiled for its instruction set.
+#define PSRING_IN_CLONE [[gnu::always_inline]] inline
 
 namespace psring {
+namespace {
 
-PSRING_TARGET_CLONES
-void SgdLoop(MomentumFactors f, const UnalignedFloat* g, float* p, int64_t n) {
+// The loop over `Formula`, if that is the one.
+template <typename Formula>
+PSRING_IN_CLONE void LoopIf(const OptimizerFormula& formula,
+                            const UnalignedFloat* g, float* p,
+                            float* const* slots, int64_t n) {
+  const Formula* const chosen = std::get_if<Formula>(&formula);
+  if (chosen == nullptr) return;
+  const Formula f = *chosen;  // here no store can change it
+  float* s[kMaxOptimizerSlots] = {};
+  for (int k = 0; k < Formula::kNumSlots; ++k) s[k] = slots[k];
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) SgdElement(f, g[i], p[i]);
+  for (int64_t i = 0; i < n; ++i) UpdateElement(f, g[i], p[i], s, i);
 }
 
-PSRING_TARGET_CLONES
-void MomentumLoop(MomentumFactors f, const UnalignedFloat* g, float* p,
-                  float* buffer, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) MomentumElement(f, g[i], p[i], buffer[i]);
+template <typename... Formulas>
+PSRING_IN_CLONE void LoopOf(const std::variant<Formulas...>& formula,
+                            const UnalignedFloat* g, float* p,
+                            float* const* slots, int64_t n) {
+  (LoopIf<Formulas>(formula, g, p, slots, n), ...);
 }
 
-PSRING_TARGET_CLONES
-void NesterovLoop(MomentumFactors f, const UnalignedFloat* g, float* p,
-                  float* buffer, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) NesterovElement(f, g[i], p[i], buffer[i]);
-}
+}  // namespace
 
 PSRING_TARGET_CLONES
-void AdamLoop(AdamFactors f, const UnalignedFloat* g, float* p, float* exp_avg,
-              float* exp_avg_sq, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    AdamMoments(f, g[i], p[i], exp_avg[i], exp_avg_sq[i]);
-    AdamStep(f, exp_avg[i], std::sqrt(exp_avg_sq[i]), p[i]);
-  }
+void UpdateElements(const OptimizerFormula& formula, const void* gradient,
+                    float* parameters, float* const* slots, int64_t n) {
+  LoopOf(formula, static_cast<const UnalignedFloat*>(gradient), parameters,
+         slots, n);
 }
 
 }  // namespace psring

@@ -21,8 +21,6 @@ bool TakesEveryGradient(const proto::JobSpec& spec) {
   return PolicyOf(spec).barrier && spec.backup_workers() == 0;
 }
 
-bool IsStale(const SyncPolicy& policy) { return !policy.barrier; }
-
 absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
   const int backup = spec.backup_workers();
   if (backup == 0) return absl::OkStatus();
@@ -78,9 +76,10 @@ absl::Status CheckRecording(const proto::JobSpec& spec) {
                                                   : nullptr;
   if (flag == nullptr) return absl::OkStatus();
   if (TakesEveryGradient(spec)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, " is for --sync=ssp, async and --backup-workers, not for ",
-        ModeOf(spec), ", which ends with the same bits every time"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is for --sync=", NamesOf(IsStale),
+                     ", and for --backup-workers, not for ", ModeOf(spec),
+                     ", which ends with the same bits every time"));
   }
   return absl::OkStatus();
 }

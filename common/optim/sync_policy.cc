@@ -66,6 +66,8 @@ int64_t MaxLead(const SyncPolicy& policy, int64_t staleness) {
   return 0;
 }
 
+bool IsStale(const SyncPolicy& policy) { return !policy.barrier; }
+
 std::string NamesOf(bool (*pick)(const SyncPolicy&)) {
   std::vector<std::string> names;
   for (const SyncPolicy& policy : kPolicies) {

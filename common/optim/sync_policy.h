@@ -46,6 +46,10 @@ const SyncPolicy* FindSyncPolicy(absl::string_view name);
 // `staleness`.
 int64_t MaxLead(const SyncPolicy& policy, int64_t staleness);
 
+// Whether gradients may be computed on parameters that others have changed
+// since.
+bool IsStale(const SyncPolicy& policy);
+
 // The names of all policies for which `pick` is true, as in a sentence: "ssp
 // and async".
 std::string NamesOf(bool (*pick)(const SyncPolicy&));

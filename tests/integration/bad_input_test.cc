@@ -108,7 +108,7 @@ TEST(WrongFlag, ThatContradictsAnotherIsNamedWithIt) {
        {"--staleness-lr is for --sync=ssp and async, not for --sync=bsp"}},
       {{"worker", "--mode=ring", "--delay-compensation=1"},
        {"--delay-compensation is for --sync=ssp and async"}},
-      {{"worker", "--record=/tmp/x"}, {"--record is for --sync=ssp, async"}},
+      {{"worker", "--record=/tmp/x"}, {"--record is for --sync=ssp and async"}},
       {{"worker", "--sync=async", "--local-steps=2"},
        {"--local-steps averages", "not for --sync=async"}},
       {{"worker", "--local-steps=4", "--checkpoint-every=6",

@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/net/address.h"
 #include "common/net/socket.h"
@@ -19,23 +18,25 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
-// What the product would leave behind in shared memory; that of other tests
-// comes and goes.
-std::vector<std::string> SharedMemoryOf(const std::vector<pid_t>& pids) {
-  std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    const std::string name = entry.path().filename();
-    for (pid_t pid : pids) {
-      if (absl::StrContains(name, absl::StrCat(pid))) found.push_back(name);
-    }
-  }
-  return found;
+// What the processes share, from which it follows what they could leave.
+std::set<std::string> ArenasOf(const std::vector<pid_t>& pids) {
+  std::set<std::string> arenas;
+  for (pid_t pid : pids) arenas.merge(SharedMemoryOf(pid));
+  return arenas;
 }
 
-void ExpectNothingLeft(const std::vector<pid_t>& pids, int port) {
+// `arenas`: the memory that they shared. It has no name, and is freed with the
+// last process that maps it.
+void ExpectNothingLeft(const std::vector<pid_t>& pids, int port,
+                       const std::set<std::string>& arenas = {}) {
   for (pid_t pid : pids) EXPECT_FALSE(IsAlive(pid)) << CommandLine(pid);
-  EXPECT_THAT(SharedMemoryOf(pids), IsEmpty());
+  for (pid_t pid : AllProcesses()) {
+    for (const std::string& arena : SharedMemoryOf(pid)) {
+      EXPECT_FALSE(arenas.contains(arena)) << CommandLine(pid);
+    }
+  }
   Context context;
   const auto again = Socket::Bind(context, "127.0.0.1", port);
   EXPECT_TRUE(again.ok()) << again.status();
@@ -54,6 +55,8 @@ TEST_P(Shutdown, OfOneWorkerByCtrlCIsToldToAllOthers) {
   HandJob job({.mode = GetParam(), .worker_flags = EndlessTraining()});
   job.StartAll();
   job.TrainFor(absl::ZeroDuration());
+  const std::set<std::string> arenas = ArenasOf(job.pids());
+  EXPECT_THAT(arenas, Not(IsEmpty()));
   Process& worker = job["worker 1"];
   worker.Signal(SIGINT);
   EXPECT_EQ(worker.Wait(Soon()), 128 + SIGINT) << worker.Output();
@@ -63,19 +66,21 @@ TEST_P(Shutdown, OfOneWorkerByCtrlCIsToldToAllOthers) {
                        {absl::StrCat("worker 1 (host ", HostName(), ", pid ",
                                      worker.pid(), ") failed at step "),
                         ": interrupted by Interrupt (signal 2)"});
-  ExpectNothingLeft(job.pids(), job.port());
+  ExpectNothingLeft(job.pids(), job.port(), arenas);
 }
 
 TEST_P(Shutdown, OfTheCoordinatorsProcessByCtrlCIsToldToAllOthers) {
   HandJob job({.mode = GetParam(), .worker_flags = EndlessTraining()});
   job.StartAll();
   job.TrainFor(absl::ZeroDuration());
+  const std::set<std::string> arenas = ArenasOf(job.pids());
+  EXPECT_THAT(arenas, Not(IsEmpty()));
   const std::string host = job.names().front();
   job[host].Signal(SIGINT);
   EXPECT_EQ(job[host].Wait(Soon()), 128 + SIGINT) << job[host].Output();
   job.ExpectOthersFail(host, {absl::StrCat(host, " (host ", HostName(),
                                            ", pid ", job[host].pid(), ")")});
-  ExpectNothingLeft(job.pids(), job.port());
+  ExpectNothingLeft(job.pids(), job.port(), arenas);
 }
 
 TEST_P(Shutdown, OfAJobThatStillWaitsForSomebodyByCtrlC) {
@@ -97,6 +102,8 @@ TEST_P(Shutdown, OfALaunchedJobByCtrlCLeavesNothing) {
       << launch->Output();
   const std::vector<pid_t> children = ChildrenOf(launch->pid());
   EXPECT_GE(children.size(), 2u);
+  const std::set<std::string> arenas = ArenasOf(children);
+  EXPECT_THAT(arenas, Not(IsEmpty()));
   std::vector<int> ports;
   for (pid_t child : children) {
     for (int port : ListeningPorts(child)) ports.push_back(port);
@@ -107,7 +114,7 @@ TEST_P(Shutdown, OfALaunchedJobByCtrlCLeavesNothing) {
   EXPECT_EQ(launch->Wait(Soon()), 128 + SIGINT) << launch->Output();
   EXPECT_EQ(LastLine(launch->Output()),
             "psring launch: interrupted; all processes have ended");
-  for (int port : ports) ExpectNothingLeft(children, port);
+  for (int port : ports) ExpectNothingLeft(children, port, arenas);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Shutdown, ::testing::Values("ps", "ring"),

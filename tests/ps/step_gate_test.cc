@@ -11,111 +11,117 @@
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::IsEmpty;
+using Decision = StepGate::Decision;
 using Verdict = StepGate::Verdict;
+
+// It counts, and closes these steps or frees these workers, in groups.
+template <typename... Groups>
+auto Releases(Groups... groups) {
+  return AllOf(Field("verdict", &Decision::verdict, Verdict::kAccept),
+               Field("released", &Decision::released, ElementsAre(groups...)),
+               Field("late", &Decision::late, IsEmpty()));
+}
+
+// It counts, and nobody's wait ends.
+auto Waits() { return Releases(); }
+
+// Its step has closed; its worker waits for nothing.
+auto IsLate(int worker) {
+  return AllOf(Field("verdict", &Decision::verdict, Verdict::kAccept),
+               Field("released", &Decision::released, IsEmpty()),
+               Field("late", &Decision::late, ElementsAre(worker)));
+}
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
 TEST(StepGate, BspReleasesNobodyUntilEveryWorkerPushed) {
   BarrierGate gate(3, 0, /*backup_workers=*/0);
-  EXPECT_EQ(gate.OnPush(2, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), IsEmpty());
-  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_THAT(gate.OnPush(2, 0), Waits());
+  EXPECT_THAT(gate.OnPush(0, 0), Waits());
   EXPECT_THAT(gate.Awaited(), ElementsAre(1));
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(gate.OnPush(1, 0), Releases(ElementsAre(0, 1, 2)));
   EXPECT_FALSE(gate.anyone_waiting());
 }
 
 TEST(StepGate, SspLetsAWorkerRunAtMostKStepsAhead) {
   BoundGate gate(2, 0, /*max_lead=*/2);
   for (int step = 0; step < 2; ++step) {
-    EXPECT_EQ(gate.OnPush(0, step), Verdict::kAccept);
-    EXPECT_THAT(gate.Release(), ElementsAre(0));
+    EXPECT_THAT(gate.OnPush(0, step), Releases(ElementsAre(0)));
   }
-  EXPECT_EQ(gate.OnPush(0, 2), Verdict::kAccept);  // its clock: 3 ahead of 0
-  EXPECT_THAT(gate.Release(), IsEmpty());
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(0, 1));
+  EXPECT_THAT(gate.OnPush(0, 2), Waits());  // its clock: 3 ahead of 0
+  EXPECT_THAT(gate.OnPush(1, 0), Releases(ElementsAre(0, 1)));
 }
 
 TEST(StepGate, AsyncHoldsNobody) {
   BoundGate gate(2, 0, kUnlimited);
   for (int step = 0; step < 50; ++step) {
-    EXPECT_EQ(gate.OnPush(1, step), Verdict::kAccept);
-    EXPECT_THAT(gate.Release(), ElementsAre(1));
+    EXPECT_THAT(gate.OnPush(1, step), Releases(ElementsAre(1)));
   }
 }
 
 TEST(StepGate, ARepeatCountsOnce) {
   BarrierGate gate(2, 7, /*backup_workers=*/0);
-  EXPECT_EQ(gate.OnPush(0, 7), Verdict::kAccept);
-  EXPECT_EQ(gate.OnPush(0, 7), Verdict::kRepeat);
-  EXPECT_EQ(gate.OnPush(0, 6), Verdict::kRepeat);
-  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_THAT(gate.OnPush(0, 7), Waits());
+  EXPECT_EQ(gate.OnPush(0, 7).verdict, Verdict::kRepeat);
+  EXPECT_EQ(gate.OnPush(0, 6).verdict, Verdict::kRepeat);
+  EXPECT_TRUE(gate.waiting(0));
 }
 
 TEST(StepGate, AStepOutOfTurnIsRefused) {
-  BoundGate gate(2, 0, kUnlimited);
-  EXPECT_EQ(gate.OnPush(0, 1), Verdict::kTooEarly);
-  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
+  BoundGate gate(2, 0, /*max_lead=*/0);
+  EXPECT_EQ(gate.OnPush(0, 1).verdict, Verdict::kTooEarly);
+  EXPECT_THAT(gate.OnPush(0, 0), Waits());
   // Not answered yet.
-  EXPECT_EQ(gate.OnPush(0, 1), Verdict::kTooEarly);
+  EXPECT_EQ(gate.OnPush(0, 1).verdict, Verdict::kTooEarly);
 }
 
 TEST(StepGate, BackupWorkersCloseAStepAtTheFirstGradientsAndDropTheRest) {
   BarrierGate gate(3, 0, /*backup_workers=*/1);
-  EXPECT_EQ(gate.OnPush(2, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), IsEmpty());
+  EXPECT_THAT(gate.OnPush(2, 0), Waits());
   EXPECT_THAT(gate.Awaited(), ElementsAre(0, 1));
-  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(0, 2));
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kLate);
+  EXPECT_THAT(gate.OnPush(0, 0), Releases(ElementsAre(0, 2)));
+  EXPECT_THAT(gate.OnPush(1, 0), IsLate(1));
   EXPECT_EQ(gate.next_step(1), 1);
   EXPECT_FALSE(gate.waiting(1));
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kRepeat);
+  EXPECT_EQ(gate.OnPush(1, 0).verdict, Verdict::kRepeat);
 }
 
 TEST(StepGate, ALateWorkerGoesOnWithTheOpenStep) {
   BarrierGate gate(3, 0, /*backup_workers=*/1);
   for (int step = 0; step < 5; ++step) {
-    EXPECT_EQ(gate.OnPush(0, step), Verdict::kAccept);
-    EXPECT_EQ(gate.OnPush(1, step), Verdict::kAccept);
-    EXPECT_THAT(gate.Release(), ElementsAre(0, 1));
+    EXPECT_THAT(gate.OnPush(0, step), Waits());
+    EXPECT_THAT(gate.OnPush(1, step), Releases(ElementsAre(0, 1)));
   }
-  EXPECT_EQ(gate.OnPush(2, 0), Verdict::kLate);
+  EXPECT_THAT(gate.OnPush(2, 0), IsLate(2));
   EXPECT_EQ(gate.next_step(2), 5);
-  EXPECT_EQ(gate.OnPush(2, 5), Verdict::kAccept);
-  EXPECT_EQ(gate.OnPush(1, 5), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(1, 2));
+  EXPECT_THAT(gate.OnPush(2, 5), Waits());
+  EXPECT_THAT(gate.OnPush(1, 5), Releases(ElementsAre(1, 2)));
 }
 
 // Another piece of the model has told its worker of a step that is not open
 // here yet.
 TEST(StepGate, AGradientOfALaterStepIsHeldUntilItsStepIsOpen) {
   BarrierGate gate(3, 0, /*backup_workers=*/1);
-  EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
-  EXPECT_EQ(gate.OnPush(0, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), IsEmpty());
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(0, 1));
+  EXPECT_THAT(gate.OnPush(2, 1), Waits());
+  EXPECT_THAT(gate.OnPush(0, 0), Waits());
+  EXPECT_THAT(gate.OnPush(1, 0), Releases(ElementsAre(0, 1)));
   EXPECT_TRUE(gate.waiting(2));
-  EXPECT_EQ(gate.OnPush(1, 1), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(1, 2));
+  EXPECT_THAT(gate.OnPush(1, 1), Releases(ElementsAre(1, 2)));
 }
 
 TEST(StepGate, OfHeldGradientsTheFirstCloseTheStepAndTheRestAreLate) {
   BarrierGate gate(3, 0, /*backup_workers=*/2);
-  EXPECT_EQ(gate.OnPush(2, 1), Verdict::kAccept);
-  EXPECT_EQ(gate.OnPush(0, 1), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), IsEmpty());
-  EXPECT_EQ(gate.OnPush(1, 0), Verdict::kAccept);
-  EXPECT_THAT(gate.Release(), ElementsAre(1));
-  EXPECT_THAT(gate.ReleaseLate(), IsEmpty());
-  EXPECT_THAT(gate.Release(), ElementsAre(2));
-  EXPECT_THAT(gate.ReleaseLate(), ElementsAre(0));
+  EXPECT_THAT(gate.OnPush(2, 1), Waits());
+  EXPECT_THAT(gate.OnPush(0, 1), Waits());
+  const Decision decision = gate.OnPush(1, 0);
+  EXPECT_EQ(decision.verdict, Verdict::kAccept);
+  EXPECT_THAT(decision.released, ElementsAre(ElementsAre(1), ElementsAre(2)));
+  EXPECT_THAT(decision.late, ElementsAre(0));
+  EXPECT_FALSE(gate.anyone_waiting());
   EXPECT_EQ(gate.next_step(0), 2);
 }
 
@@ -132,8 +138,8 @@ TEST(StepGate, BackupWorkersCloseEveryStepOfEveryPieceOnRandomSchedules) {
     std::vector<BarrierGate> gates(num_pieces, BarrierGate(n, 0, backup));
     std::vector<int64_t> step(n, 0), told(n, 0);
     std::vector<int> pushed(n, 0), answered(n, 0);
-    const auto answer = [&](int piece, int w) {
-      told[w] = std::max(told[w], gates[piece].next_step(w));
+    const auto answer = [&](int piece, int w, int64_t next_step) {
+      told[w] = std::max(told[w], next_step);
       if (++answered[w] < num_pieces) return;
       ASSERT_GT(told[w], step[w]);
       step[w] = told[w];
@@ -147,20 +153,22 @@ TEST(StepGate, BackupWorkersCloseEveryStepOfEveryPieceOnRandomSchedules) {
       if (able.empty()) break;
       const int w = able[random() % able.size()];
       const int piece = pushed[w]++;
-      const Verdict verdict = gates[piece].OnPush(w, step[w]);
-      if (verdict == Verdict::kLate) {
-        answer(piece, w);
-        continue;
-      }
-      ASSERT_EQ(verdict, Verdict::kAccept);
-      for (std::vector<int> closed = gates[piece].Release(); !closed.empty();
-           closed = gates[piece].Release()) {
+      const int64_t open = gates[piece].awaited_step();
+      const Decision decision = gates[piece].OnPush(w, step[w]);
+      ASSERT_EQ(decision.verdict, Verdict::kAccept);
+      int64_t closes = open;
+      for (const std::vector<int>& closed : decision.released) {
+        ++closes;
         ASSERT_EQ(static_cast<int>(closed.size()), n - backup);
         for (int c : closed) {
-          ASSERT_EQ(gates[piece].clock(c), gates[piece].awaited_step());
-          answer(piece, c);
+          ASSERT_EQ(gates[piece].clock(c), closes);
+          answer(piece, c, closes);
         }
-        for (int late : gates[piece].ReleaseLate()) answer(piece, late);
+      }
+      ASSERT_EQ(gates[piece].awaited_step(), closes);
+      for (int late : decision.late) {
+        ASSERT_LE(gates[piece].clock(late), closes);
+        answer(piece, late, gates[piece].next_step(late));
       }
     }
     for (int w = 0; w < n; ++w) ASSERT_EQ(step[w], total);
@@ -186,7 +194,9 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
     for (int event = 0; event < 200; ++event) {
       const int w = random() % n;
       if (waits[w]) continue;
-      ASSERT_EQ(gate->OnPush(w, clock[w]), Verdict::kAccept);
+      const Decision decision = gate->OnPush(w, clock[w]);
+      ASSERT_EQ(decision.verdict, Verdict::kAccept);
+      ASSERT_THAT(decision.late, IsEmpty());
       ++clock[w];
       waits[w] = true;
       const int64_t slowest = *std::min_element(clock.begin(), clock.end());
@@ -197,7 +207,11 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
           waits[i] = false;
         }
       }
-      ASSERT_EQ(gate->Release(), expected);
+      if (expected.empty()) {
+        ASSERT_THAT(decision.released, IsEmpty());
+      } else {
+        ASSERT_THAT(decision.released, ElementsAre(expected));
+      }
       // Somebody can always go on: no schedule ends in a deadlock.
       ASSERT_TRUE(std::find(waits.begin(), waits.end(), false) != waits.end());
     }

@@ -69,17 +69,40 @@ std::vector<int> ListeningPorts(pid_t pid) {
   return ports;
 }
 
-std::vector<pid_t> ChildrenOf(pid_t pid) {
-  std::vector<pid_t> children;
+std::set<std::string> SharedMemoryOf(pid_t pid) {
+  std::set<std::string> inodes;
+  std::istringstream lines(Slurp(absl::StrCat("/proc/", pid, "/maps")));
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string addresses, access, offset, device, inode, path;
+    words >> addresses >> access >> offset >> device >> inode >> path;
+    if (path.rfind("/memfd:", 0) == 0) inodes.insert(inode);
+  }
+  return inodes;
+}
+
+std::vector<pid_t> AllProcesses() {
+  std::vector<pid_t> all;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    pid_t child = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &child)) continue;
+    pid_t pid = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) &&
+        IsAlive(pid)) {
+      all.push_back(pid);
+    }
+  }
+  return all;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const pid_t child : AllProcesses()) {
     std::istringstream stat(StatOf(child));
     std::string state;
     pid_t parent = 0;
     stat >> state >> parent;
-    if (parent == pid && state != "Z") children.push_back(child);
+    if (parent == pid) children.push_back(child);
   }
   return children;
 }

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,13 @@ namespace psring {
 
 // The TCP ports (IPv4 or IPv6) that the process listens on, ascending.
 std::vector<int> ListeningPorts(pid_t pid);
+
+// The inodes of the memory without a name (memfd_create) that the process has
+// mapped, its own and others'.
+std::set<std::string> SharedMemoryOf(pid_t pid);
+
+// Every process of this host, dead ones that nobody has asked for left out.
+std::vector<pid_t> AllProcesses();
 
 // The processes that `pid` has started and that live.
 std::vector<pid_t> ChildrenOf(pid_t pid);

@@ -6,14 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/shm_arena.h"
 #include "common/net/socket.h"
 #include "tests/testing/process.h"
 
 namespace psring {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST(ProcFsTest, FindsThePortsThatAProcessListensOn) {
   EXPECT_THAT(ListeningPorts(getpid()), ElementsAre());
@@ -23,6 +27,17 @@ TEST(ProcFsTest, FindsThePortsThatAProcessListensOn) {
   const std::vector<int> ports = ListeningPorts(getpid());
   ASSERT_EQ(ports.size(), 1u);
   EXPECT_EQ((*socket)->endpoint(), absl::StrCat("tcp://127.0.0.1:", ports[0]));
+}
+
+TEST(ProcFsTest, FindsSharedMemoryWhileItIsMapped) {
+  EXPECT_THAT(SharedMemoryOf(getpid()), IsEmpty());
+  {
+    const auto arena = ShmArena::Create(1 << 12);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    EXPECT_THAT(SharedMemoryOf(getpid()), SizeIs(1));
+    EXPECT_THAT(AllProcesses(), Contains(getpid()));
+  }
+  EXPECT_THAT(SharedMemoryOf(getpid()), IsEmpty());
 }
 
 TEST(ProcFsTest, FindsChildrenUntilTheyAreDead) {

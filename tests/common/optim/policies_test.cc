@@ -75,9 +75,11 @@ TEST(Policies, RecordingIsForModesInWhichChanceDecides) {
   }
   for (proto::JobSpec spec : {kBsp, kRing}) {
     spec.set_replay_dir("/a");
-    EXPECT_THAT(ErrorOf(spec), HasSubstr("--replay is for --sync=ssp, async"));
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--replay is for --sync=ssp and async"));
     spec.set_record_dir("/b");
-    EXPECT_THAT(ErrorOf(spec), HasSubstr("--record is for --sync=ssp, async"));
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr("--record is for --sync=ssp and async"));
   }
 }
 
