@@ -1,6 +1,5 @@
 #include "client/model_client.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,9 +61,7 @@ absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
   auto flat = FlatModel::Create(
       *std::move(layout), UsesNccl(spec) ? SameHost::kOff : same_host,
       spec.mode() == proto::RING ? optimizer->num_slots() : 0);
-  if (flat.ok() && spec.rates_from_workers()) {
-    flat->rates.resize(std::max(spec.groups_size(), 1), spec.optimizer().lr());
-  }
+  if (flat.ok()) flat->rates.resize(NumRates(spec), spec.optimizer().lr());
   return flat;
 }
 

@@ -45,6 +45,9 @@ class HostShard {
   const float* gradients(int worker, int64_t begin) const {
     return workers_[worker].arena->gradients() + begin;
   }
+  const double* rates(int worker) const {
+    return workers_[worker].arena->rates();
+  }
   float* parameters(int worker, int64_t begin) const {
     return workers_[worker].arena->parameters() + begin;
   }

@@ -178,6 +178,7 @@ absl::Status PsExchange::Synchronise(absl::Time deadline) {
 
 absl::Status PsExchange::Submit(int bucket) {
   if (model_.arena != nullptr) {
+    std::copy(model_.rates.begin(), model_.rates.end(), model_.arena->rates());
     model_.arena->pushed(bucket).store(step_ + 1, std::memory_order_release);
   }
   for (const BucketPart& part : parts_of_[bucket]) {
@@ -214,6 +215,7 @@ absl::Status PsExchange::SendPushes(ShardPeer& shard, int window) {
     const float* values = model_.gradients.data() + piece.range.begin;
     DataMessage message;
     message.header = HeaderOf(WireHeader::PUSH, piece);
+    for (double rate : model_.rates) message.header.add_rates(rate);
     if (codec_.has_value()) {
       message.header.set_dtype(WireHeader::ENCODED);
       message.payload =

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/container/inlined_vector.h"
 #include "common/net/socket.h"
 
 namespace psring {
@@ -13,6 +14,8 @@ struct Push {
   std::string peer;                // by message: whom to answer
   Frame payload;                   // by message: the gradient, decoded
   const void* gradient = nullptr;  // where it lies
+  // Of each group, where the job takes rates from its workers.
+  absl::InlinedVector<double, 4> rates;
   bool in_arena = false;
   bool in_turn = false;  // a replay has held it back until its turn
 };

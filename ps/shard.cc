@@ -51,9 +51,9 @@ absl::InlinedVector<float*, 16> Shard::SlotsAt(int64_t begin) {
 }
 
 void Shard::Apply(Range range, const void* gradient, int64_t update,
-                  double lr) {
-  optimizer_.Update(update, lr, gradient, parameters(range.begin),
-                    SlotsAt(range.begin), range.size());
+                  absl::Span<const double> rates) {
+  optimizer_.Update(update, rates, gradient, parameters(range.begin),
+                    SlotsAt(range.begin), range);
 }
 
 void Shard::TakeSnapshot(int snapshot, Range range) {
@@ -63,7 +63,8 @@ void Shard::TakeSnapshot(int snapshot, Range range) {
 
 // Tile by tile, so that the compensated gradient stays in the cache.
 void Shard::ApplyCompensated(Range range, const void* gradient, int snapshot,
-                             float lambda, int64_t update, double lr) {
+                             float lambda, int64_t update,
+                             absl::Span<const double> rates) {
   constexpr int64_t kTile = 4096;
   alignas(64) std::array<float, kTile> compensated;
   for (int64_t begin = range.begin; begin < range.end; begin += kTile) {
@@ -73,7 +74,7 @@ void Shard::ApplyCompensated(Range range, const void* gradient, int snapshot,
                         (begin - range.begin) * sizeof(float),
                     parameters(begin), SnapshotAt(snapshot, begin),
                     compensated.data(), tile.size());
-    Apply(tile, compensated.data(), update, lr);
+    Apply(tile, compensated.data(), update, rates);
   }
 }
 

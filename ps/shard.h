@@ -46,13 +46,15 @@ class Shard {
 
   // One update of `range` with one worker's gradient. `update` counts from 1;
   // see Optimizer.
-  void Apply(Range range, const void* gradient, int64_t update, double lr);
+  void Apply(Range range, const void* gradient, int64_t update,
+             absl::Span<const double> rates);
 
   // The same with a gradient that was computed on snapshot `snapshot`, the
   // parameters of `range` as they were at its last TakeSnapshot; see
   // CompensateDelay.
   void ApplyCompensated(Range range, const void* gradient, int snapshot,
-                        float lambda, int64_t update, double lr);
+                        float lambda, int64_t update,
+                        absl::Span<const double> rates);
   void TakeSnapshot(int snapshot, Range range);
 
   // Writes its range into a checkpoint's files (state_files.h).

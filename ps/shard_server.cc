@@ -1,5 +1,6 @@
 #include "ps/shard_server.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,7 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       layout_(layout),
       shard_(shard),
       num_workers_(options_.job.workers_size()),
+      num_rates_(NumRates(options_.job.spec())),
       pieces_(layout, shard.range()),
       replies_(socket, options_.job),
       host_(options_.host_workers, options_.shard, pieces_.buckets()),
@@ -102,9 +104,12 @@ bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
     Push push;
     push.gradient = host_.gradients(worker, pieces_[piece].range.begin);
     push.in_arena = true;
-    const absl::Status status =
-        initialised() ? steps_.OnPush(piece, worker, step, std::move(push))
-                      : TooEarly("a push");
+    push.rates.assign(host_.rates(worker), host_.rates(worker) + num_rates_);
+    absl::Status status = CheckRates(push.rates);
+    if (!initialised()) status = TooEarly("a push");
+    if (status.ok()) {
+      status = steps_.OnPush(piece, worker, step, std::move(push));
+    }
     if (status.ok()) continue;
     ++malformed_pushes_;
     spdlog::warn("ignores {} from now on: {}",
@@ -198,7 +203,23 @@ absl::Status ShardServer::OnPush(DataMessage message) {
     }
   }
   push.gradient = push.payload.data();
+  push.rates.assign(message.header.rates().begin(),
+                    message.header.rates().end());
+  if (absl::Status s = CheckRates(push.rates); !s.ok()) return s;
   return steps_.OnPush(*found, worker, step, std::move(push));
+}
+
+absl::Status ShardServer::CheckRates(absl::Span<const double> rates) const {
+  if (static_cast<int>(rates.size()) != num_rates_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        rates.size(), " learning rates where ", num_rates_, " are due"));
+  }
+  for (const double rate : rates) {
+    if (rate >= 0 && std::isfinite(rate)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a learning rate of ", rate));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {

@@ -77,6 +77,9 @@ class ShardServer {
   absl::Status OnProbeDirectory(const DataMessage& message);
   absl::Status OnSave(const DataMessage& message);
 
+  // INVALID_ARGUMENT: not as many as the job has, or one that is no rate.
+  absl::Status CheckRates(absl::Span<const double> rates) const;
+
   bool initialised() const { return missing_init_.empty(); }
 
   Socket& socket_;
@@ -85,6 +88,7 @@ class ShardServer {
   const Layout& layout_;
   Shard& shard_;
   const int num_workers_;
+  const int num_rates_;  // that every push brings
   const PieceTable pieces_;
 
   ShardReplies replies_;

@@ -141,7 +141,7 @@ void ShardSteps::TakePull(PieceState& state, int worker, const Push& pull) {
 void ShardSteps::ApplyOne(PieceState& state, int worker, int64_t step) {
   TimelineSpan span(parts_.track, "update", ArgsOf(worker, step, state.piece));
   Push& push = state.pushes[worker];
-  rule_.ApplyOne(state.index, step, {worker, push.gradient});
+  rule_.ApplyOne(state.index, step, {worker, push.gradient, push.rates});
   push.payload = Frame();
 }
 
@@ -151,7 +151,8 @@ void ShardSteps::ApplyStep(PieceState& state, const std::vector<int>& workers) {
   std::vector<UpdateRule::Contribution> contributions;
   std::vector<float*> copies;
   for (int w : workers) {
-    contributions.push_back({w, state.pushes[w].gradient});
+    contributions.push_back(
+        {w, state.pushes[w].gradient, state.pushes[w].rates});
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(parts_.host.parameters(w, state.piece.range.begin));
   }

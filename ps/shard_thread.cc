@@ -60,7 +60,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
                                   const Assignment& assignment) {
   const proto::Welcome& job = assignment.options.job;
   auto optimizer =
-      Optimizer::ForMean(job.spec().optimizer(), ReturnsMean(job.spec()));
+      Optimizer::ForJob(job.spec(), job.spec().optimizer(), assignment.layout);
   if (!optimizer.ok()) return optimizer.status();
   auto shard = Shard::Create(
       assignment.range, *std::move(optimizer),

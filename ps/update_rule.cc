@@ -1,6 +1,5 @@
 #include "ps/update_rule.h"
 
-#include "absl/container/inlined_vector.h"
 #include "common/optim/fused_update.h"
 #include "common/optim/sync_policy.h"
 
@@ -28,19 +27,27 @@ void UpdateRule::OnRead(int piece, int worker) {
   if (lambda_ > 0) shard_.TakeSnapshot(worker, pieces_[piece].range);
 }
 
+UpdateRule::Rates UpdateRule::RatesOf(int64_t step,
+                                      const Contribution& contribution) const {
+  if (contribution.rates.empty()) return {plan_.RateAt(step)};
+  return {contribution.rates.begin(), contribution.rates.end()};
+}
+
 void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
   Versions& versions = versions_[piece];
   const int64_t stale = versions.updates - versions.read[contribution.worker];
   staleness_.Record(contribution.worker, stale);
   const int64_t update = ++versions.updates;
-  double rate = plan_.RateAt(step);
-  if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
+  Rates rates = RatesOf(step, contribution);
+  for (double& rate : rates) {
+    if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
+  }
   const Range range = pieces_[piece].range;
   if (lambda_ > 0) {
     shard_.ApplyCompensated(range, contribution.gradient, contribution.worker,
-                            lambda_, update, rate);
+                            lambda_, update, rates);
   } else {
-    shard_.Apply(range, contribution.gradient, update, rate);
+    shard_.Apply(range, contribution.gradient, update, rates);
   }
 }
 
@@ -57,7 +64,7 @@ void UpdateRule::ApplyMean(int piece, int64_t step,
   const Range range = pieces_[piece].range;
   SumAndUpdate(shard_.optimizer(), layout_.bucket(pieces_[piece].bucket), range,
                gradients, 1.0f / static_cast<float>(gradients.size()),
-               ++versions.updates, plan_.RateAt(step),
+               ++versions.updates, RatesOf(step, contributions.front()),
                shard_.parameters(range.begin), shard_.SlotsAt(range.begin),
                copies);
 }

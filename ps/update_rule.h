@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/optim/job_plan.h"
@@ -29,6 +30,8 @@ class UpdateRule {
   struct Contribution {
     int worker = 0;
     const void* gradient = nullptr;
+    // Where the job takes them from its workers; otherwise the step's count.
+    absl::Span<const double> rates = {};
   };
 
   // The references outlive the rule.
@@ -41,9 +44,9 @@ class UpdateRule {
   // The gradient is an update of its own; cures apply.
   void ApplyOne(int piece, int64_t step, Contribution contribution);
 
-  // The mean of these gradients, given in rank order, is one update: their
-  // canonical sum, as if nobody else were in the job. The new parameters are
-  // written to every one of `copies` too.
+  // The mean of these gradients, given in rank order, is one update at the
+  // first one's rates: their canonical sum, as if nobody else were in the job.
+  // The new parameters are written to every one of `copies` too.
   void ApplyMean(int piece, int64_t step,
                  absl::Span<const Contribution> contributions,
                  absl::Span<float* const> copies);
@@ -51,6 +54,11 @@ class UpdateRule {
   const StalenessStats& staleness() const { return staleness_; }
 
  private:
+  using Rates = absl::InlinedVector<double, 4>;
+
+  // The learning rates of that gradient's update.
+  Rates RatesOf(int64_t step, const Contribution& contribution) const;
+
   struct Versions {
     int64_t updates = 0;        // applied so far
     std::vector<int64_t> read;  // of those, by worker: in what it was given

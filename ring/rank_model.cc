@@ -10,7 +10,7 @@ namespace psring {
 absl::StatusOr<RankModel> RankModel::Create(const proto::Welcome& job,
                                             FlatModel& flat) {
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
-  auto optimizer = Optimizer::ForMean(plan.optimizer, ReturnsMean(job.spec()));
+  auto optimizer = Optimizer::ForJob(job.spec(), plan.optimizer, flat.layout);
   if (!optimizer.ok()) return optimizer.status();
   if (flat.arena != nullptr &&
       flat.arena->num_slots() < optimizer->num_slots()) {
@@ -43,6 +43,7 @@ absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots) {
   for (int b = 0; b < flat_.layout.num_buckets(); ++b) {
     const Range range = flat_.layout.bucket(b);
     Bucket& bucket = buckets_.emplace_back();
+    bucket.range = range;
     bucket.gradients = {flat_.gradients.data() + range.begin,
                         static_cast<size_t>(range.size())};
     bucket.parameters = flat_.parameters.data() + range.begin;
@@ -62,10 +63,14 @@ absl::Status RankModel::Broadcast(Communicator& c, absl::Time deadline) {
   return status;
 }
 
+RankModel::Rates RankModel::RatesAt(int64_t step) const {
+  if (flat_.rates.empty()) return {plan_.RateAt(step)};
+  return {flat_.rates.begin(), flat_.rates.end()};
+}
+
 void RankModel::Update(const Bucket& bucket, int64_t step) const {
-  optimizer_.Update(step + 1, RateAt(step), bucket.gradients.data(),
-                    bucket.parameters, bucket.slots,
-                    static_cast<int64_t>(bucket.gradients.size()));
+  optimizer_.Update(step + 1, RatesAt(step), bucket.gradients.data(),
+                    bucket.parameters, bucket.slots, bucket.range);
 }
 
 absl::Status RankModel::Save(const std::string& directory) const {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,7 +35,9 @@ class RankModel {
   const Optimizer& optimizer() const { return optimizer_; }
   // The number of the exchange's first step.
   int64_t first_step() const { return first_step_; }
-  double RateAt(int64_t step) const { return plan_.RateAt(step); }
+  // The learning rates of its groups: the worker's own where it has them.
+  using Rates = absl::InlinedVector<double, 4>;
+  Rates RatesAt(int64_t step) const;
 
   // The optimizer's state: what is handed in, one buffer a slot, and zeros for
   // slots that are not. In the arena, if the model has one. Once.
@@ -45,6 +48,7 @@ class RankModel {
 
   // Where a bucket lies; after TakeSlots.
   struct Bucket {
+    Range range;
     absl::Span<float> gradients;
     float* parameters = nullptr;
     std::vector<float*> slots;

@@ -30,7 +30,7 @@ absl::Status SharedRing::Submit(int bucket) {
 }
 
 absl::Status SharedRing::Reduce(int bucket, int64_t step) {
-  const auto& [gradients, parameters, slots] = model_.bucket(bucket);
+  const auto& [range, gradients, parameters, slots] = model_.bucket(bucket);
   TimelineSpan span(
       options_.track, "reduce",
       {.step = step,
@@ -38,8 +38,8 @@ absl::Status SharedRing::Reduce(int bucket, int64_t step) {
        .bucket = bucket});
   const absl::Status status = communicator_.ReduceAndUpdate(
       gradients, 1.0f / static_cast<float>(communicator_.size()),
-      model_.optimizer(), step + 1, model_.RateAt(step), parameters, slots,
-      absl::Now() + options_.step_timeout);
+      model_.optimizer(), step + 1, model_.RatesAt(step), parameters, slots,
+      range.begin, absl::Now() + options_.step_timeout);
   return status.ok() ? status : AtBucket(step, bucket, status);
 }
 

@@ -77,8 +77,8 @@ absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
 
 absl::Status ShmCommunicator::ReduceAndUpdate(
     absl::Span<float> gradients, float scale, const Optimizer& optimizer,
-    int64_t count, double lr, float* parameters, absl::Span<float* const> slots,
-    absl::Time deadline) {
+    int64_t count, absl::Span<const double> rates, float* parameters,
+    absl::Span<float* const> slots, int64_t origin, absl::Time deadline) {
   if (absl::Status s = group_->EnterShared(gradients, deadline); !s.ok()) {
     return s;
   }
@@ -97,8 +97,8 @@ absl::Status ShmCommunicator::ReduceAndUpdate(
     }
     Pointers state;
     for (float* slot : slots) state.push_back(slot + mine.begin);
-    SumAndUpdate(optimizer, bucket, mine, inputs, scale, count, lr,
-                 parameters + mine.begin, state, copies);
+    SumAndUpdate(optimizer, bucket, mine, inputs, scale, count, rates,
+                 parameters + mine.begin, state, copies, origin);
   });
   span.End();
   return group_->Leave(deadline);

@@ -41,11 +41,13 @@ class ShmCommunicator : public Communicator {
   // everybody's gradients, applies the optimizer to it (its state of other
   // slices falls behind) and writes the new parameters to every rank. All three
   // lie in the arena, at the same place on every rank; pointers are to the
-  // bucket's first element. See SumAndUpdate (common/optim/fused_update.h).
+  // bucket's first element, `origin` of the flat model. See SumAndUpdate
+  // (common/optim/fused_update.h).
   absl::Status ReduceAndUpdate(absl::Span<float> gradients, float scale,
                                const Optimizer& optimizer, int64_t count,
-                               double lr, float* parameters,
-                               absl::Span<float* const> slots,
+                               absl::Span<const double> rates,
+                               float* parameters,
+                               absl::Span<float* const> slots, int64_t origin,
                                absl::Time deadline);
 
  private:

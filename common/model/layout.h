@@ -35,6 +35,9 @@ struct Range {
 // The elements in both; an empty range (begin == end) where there are none.
 Range Intersect(Range a, Range b);
 
+// The most groups of tensors with hyperparameters of their own.
+inline constexpr int kMaxGroups = 64;
+
 class Layout {
  public:
   // Buckets are closed as soon as they hold at least `bucket_bytes`; a tensor

@@ -78,6 +78,9 @@ class WorkerArena {
   SharedCounter& done() { return block().done; }
   CollectiveCall& call(int parity) { return block().calls[parity]; }
   ShardSignals& shard(int index) { return block().shards[index]; }
+  // kMaxGroups learning rates of the step that is being pushed; written before
+  // `pushed`, read after it.
+  double* rates() { return block().rates; }
   // Steps whose gradients of this bucket have been pushed: step + 1, or 0.
   std::atomic<int64_t>& pushed(int bucket);
 
@@ -87,6 +90,7 @@ class WorkerArena {
     SharedCounter done;
     CollectiveCall calls[2];
     ShardSignals shards[kMaxShards];
+    double rates[kMaxGroups];
   };
 
   WorkerArena(const Layout& layout, int num_slots);

@@ -19,9 +19,9 @@ constexpr int64_t kStreamElements = 1 << 20;
 
 void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
                   absl::Span<const void* const> gradients, float scale,
-                  int64_t count, double lr, float* parameters,
-                  absl::Span<float* const> slots,
-                  absl::Span<float* const> copies) {
+                  int64_t count, absl::Span<const double> rates,
+                  float* parameters, absl::Span<float* const> slots,
+                  absl::Span<float* const> copies, int64_t origin) {
   constexpr int64_t kTile = 4096;
   const bool stream = bucket.size() >= kStreamElements;
   alignas(64) std::array<float, kTile> sum;
@@ -35,8 +35,8 @@ void SumAndUpdate(const Optimizer& optimizer, Range bucket, Range range,
           static_cast<const char*>(gradients[i]) + done * sizeof(float);
     }
     CanonicalSumToAll(bucket, tile, tile_gradients, scale, {sum.data()});
-    optimizer.Update(count, lr, sum.data(), parameters + done, tile_slots,
-                     tile.size());
+    optimizer.Update(count, rates, sum.data(), parameters + done, tile_slots,
+                     {origin + tile.begin, origin + tile.end});
     for (float*& slot : tile_slots) slot += tile.size();
     for (float* copy : copies) {
       if (stream) {

@@ -1,13 +1,16 @@
 #include "common/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/optim/job_plan.h"
 #include "common/optim/optimizer_kernels.h"
 
 namespace psring {
@@ -155,11 +158,50 @@ absl::StatusOr<Optimizer> Optimizer::ForMean(const proto::OptimizerSettings& s,
   return optimizer;
 }
 
-void Optimizer::Update(int64_t update, double lr, const void* gradient,
-                       float* parameters, absl::Span<float* const> slots,
-                       int64_t num_elements) const {
-  UpdateElements(FormulaOf(update, lr), gradient, parameters, slots.data(),
-                 num_elements);
+absl::StatusOr<Optimizer> Optimizer::ForJob(
+    const proto::JobSpec& spec, const proto::OptimizerSettings& settings,
+    const Layout& layout) {
+  auto optimizer = ForMean(settings, ReturnsMean(spec));
+  if (!optimizer.ok() || spec.groups().empty() || ReturnsMean(spec)) {
+    return optimizer;
+  }
+  for (const proto::OptimizerSettings& group : spec.groups()) {
+    if (absl::Status s = Create(group).status(); !s.ok()) return s;
+    optimizer->groups_.push_back(group);
+  }
+  std::vector<Run>& runs = optimizer->runs_;
+  for (int i = 0; i < spec.tensor_groups_size(); ++i) {
+    const int group = spec.tensor_groups(i);
+    if (runs.empty() || runs.back().group != group) runs.push_back({0, group});
+    runs.back().end = i + 1 < spec.tensor_groups_size()
+                          ? layout.tensor(i + 1).begin
+                          : layout.num_elements();
+  }
+  return optimizer;
+}
+
+void Optimizer::Update(int64_t update, absl::Span<const double> rates,
+                       const void* gradient, float* parameters,
+                       absl::Span<float* const> slots, Range range) const {
+  if (runs_.empty()) {
+    UpdateElements(FormulaOf(update, rates[0]), gradient, parameters,
+                   slots.data(), range.size());
+    return;
+  }
+  auto run = std::upper_bound(
+      runs_.begin(), runs_.end(), range.begin,
+      [](int64_t element, const Run& r) { return element < r.end; });
+  absl::InlinedVector<float*, 4> state(slots.begin(), slots.end());
+  for (int64_t begin = range.begin; begin < range.end; ++run) {
+    const int64_t size = std::min(run->end, range.end) - begin;
+    const double lr = rates.size() == 1 ? rates[0] : rates[run->group];
+    UpdateElements(formula_of_(groups_[run->group], update, lr), gradient,
+                   parameters, state.data(), size);
+    begin += size;
+    gradient = static_cast<const float*>(gradient) + size;
+    parameters += size;
+    for (float*& slot : state) slot += size;
+  }
 }
 
 }  // namespace psring

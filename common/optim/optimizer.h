@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/model/layout.h"
 #include "common/optim/optimizer_formulas.h"
 #include "protos/cluster.pb.h"
 
@@ -36,6 +37,12 @@ class Optimizer {
   static absl::StatusOr<Optimizer> ForMean(const proto::OptimizerSettings& s,
                                            bool returns_mean);
 
+  // The same of a job, with hyperparameters by group of tensors where it has
+  // groups; CheckPolicies has found them right. `settings`: of a job without.
+  static absl::StatusOr<Optimizer> ForJob(
+      const proto::JobSpec& spec, const proto::OptimizerSettings& settings,
+      const Layout& layout);
+
   // torch's names of the state kept per parameter, e.g. {"momentum_buffer"}.
   // Each is a span as large as the parameters, zero at the start.
   const std::vector<std::string>& slot_names() const { return slot_names_; }
@@ -47,7 +54,14 @@ class Optimizer {
   // `gradient` is left as it is and may be the only unaligned pointer.
   void Update(int64_t update, double lr, const void* gradient,
               float* parameters, absl::Span<float* const> slots,
-              int64_t num_elements) const;
+              int64_t num_elements) const {
+    Update(update, {&lr, 1}, gradient, parameters, slots, {0, num_elements});
+  }
+  // The same of the elements `range` of the flat model, each by its group.
+  // `rates`: of each group, or one for all.
+  void Update(int64_t update, absl::Span<const double> rates,
+              const void* gradient, float* parameters,
+              absl::Span<float* const> slots, Range range) const;
 
   // That update, as a formula for one element.
   OptimizerFormula FormulaOf(int64_t update, double lr) const {
@@ -62,6 +76,14 @@ class Optimizer {
   OptimizerFormula (*formula_of_)(const proto::OptimizerSettings& s,
                                   int64_t update, double lr) = nullptr;
   proto::OptimizerSettings settings_;
+  // Of a job with groups: the settings of each, and which one the elements up
+  // to `end` belong to. Gaps belong to the tensor before them.
+  struct Run {
+    int64_t end = 0;
+    int group = 0;
+  };
+  std::vector<proto::OptimizerSettings> groups_;
+  std::vector<Run> runs_;
   std::vector<std::string> slot_names_;
 };
 

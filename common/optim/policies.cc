@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/layout.h"
 #include "common/optim/compression.h"
 #include "common/optim/sync_policy.h"
 

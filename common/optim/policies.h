@@ -8,9 +8,6 @@
 
 namespace psring {
 
-// The most groups of tensors with hyperparameters of their own.
-inline constexpr int kMaxGroups = 64;
-
 // INVALID_ARGUMENT names the flag that is out of place and where it belongs.
 // `num_workers` 0: not known yet.
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers);

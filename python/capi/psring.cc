@@ -11,19 +11,12 @@
 #include "absl/time/clock.h"
 #include "common/mutex.h"
 #include "python/capi/interrupts.h"
+#include "python/capi/process.h"
 #include "python/capi/session.h"
 #include "python/capi/tasks.h"
 
 namespace psring {
 namespace {
-
-// All that the process has of psring. Never destroyed: a foreign program ends
-// its threads in an order of its own.
-struct Process {
-  Cancellation cancellation;
-  Tasks tasks;
-  std::unique_ptr<Session> session;  // null before psring_join
-};
 
 Mutex process_mutex;
 Process* process = nullptr;
@@ -31,6 +24,55 @@ bool forked = false;
 
 thread_local std::string last_error;
 thread_local std::string last_text;
+
+Tasks::Work WithoutResult(std::function<absl::Status()> work) {
+  return [work = std::move(work)]() -> absl::StatusOr<std::string> {
+    if (absl::Status s = work(); !s.ok()) return s;
+    return std::string();
+  };
+}
+
+// A model of this process, or null with the error set.
+ScriptModel* ModelOf(int64_t number) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return nullptr;
+  ScriptModel* model = p->session->model(number);
+  if (model == nullptr) {
+    Error(PSRING_INVALID, Invalid(absl::StrCat("there is no model ", number,
+                                               ", or it has been closed")));
+  }
+  return model;
+}
+
+int64_t StartOnModel(int64_t number,
+                     std::function<absl::Status(ScriptModel&)> work) {
+  ScriptModel* model = ModelOf(number);
+  if (model == nullptr) return PSRING_INVALID;
+  return process->tasks.Start(
+      WithoutResult([model, work = std::move(work)] { return work(*model); }));
+}
+
+const char* Text(std::string text) {
+  last_text = std::move(text);
+  return last_text.c_str();
+}
+
+}  // namespace
+
+Process* CurrentProcess() {
+  MutexLock lock(&process_mutex);
+  return process;
+}
+
+Process* JoinedProcess() {
+  MutexLock lock(&process_mutex);
+  if (process != nullptr && process->session != nullptr &&
+      process->session->joined()) {
+    return process;
+  }
+  Error(PSRING_INVALID, NotJoined());
+  return nullptr;
+}
 
 int Error(int code, const absl::Status& status) {
   last_error = std::string(status.message());
@@ -55,54 +97,6 @@ absl::Status NotJoined() {
              : "psring is not initialised: call init() first");
 }
 
-Process* Joined() {
-  MutexLock lock(&process_mutex);
-  const bool joined = process != nullptr && process->session != nullptr &&
-                      process->session->joined();
-  return joined ? process : nullptr;
-}
-
-int64_t Start(Process& p, Tasks::Work work) {
-  return p.tasks.Start(std::move(work));
-}
-
-Tasks::Work WithoutResult(std::function<absl::Status()> work) {
-  return [work = std::move(work)]() -> absl::StatusOr<std::string> {
-    if (absl::Status s = work(); !s.ok()) return s;
-    return std::string();
-  };
-}
-
-// A model of this process, or null with the error set.
-ScriptModel* ModelOf(int64_t number) {
-  Process* p = Joined();
-  if (p == nullptr) {
-    Error(PSRING_INVALID, NotJoined());
-    return nullptr;
-  }
-  ScriptModel* model = p->session->model(number);
-  if (model == nullptr) {
-    Error(PSRING_INVALID, Invalid(absl::StrCat("there is no model ", number,
-                                               ", or it has been closed")));
-  }
-  return model;
-}
-
-int64_t StartOnModel(int64_t number,
-                     std::function<absl::Status(ScriptModel&)> work) {
-  ScriptModel* model = ModelOf(number);
-  if (model == nullptr) return PSRING_INVALID;
-  return Start(*process, WithoutResult([model, work = std::move(work)] {
-    return work(*model);
-  }));
-}
-
-const char* Text(std::string text) {
-  last_text = std::move(text);
-  return last_text.c_str();
-}
-
-}  // namespace
 }  // namespace psring
 
 using namespace psring;  // NOLINT: what follows is C's
@@ -136,19 +130,16 @@ int64_t psring_join(const char* options) {
 }
 
 const char* psring_job(void) {
-  Process* p = Joined();
-  if (p == nullptr) {
-    Error(PSRING_INVALID, NotJoined());
-    return nullptr;
-  }
+  Process* p = JoinedProcess();
+  if (p == nullptr) return nullptr;
   return Text(p->session->Describe().dump());
 }
 
 int64_t psring_leave(const char* error) {
-  Process* p = Joined();
-  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
   const std::string why = error;
-  return Start(*p, WithoutResult([p, why]() -> absl::Status {
+  return p->tasks.Start(WithoutResult([p, why]() -> absl::Status {
     const absl::Status result =
         why.empty() ? absl::OkStatus() : absl::AbortedError(why);
     const absl::Status ended = p->session->Leave(result);
@@ -169,8 +160,8 @@ const char* psring_failure(void) {
 }
 
 int psring_log(const char* line) {
-  Process* p = Joined();
-  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
   auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("event")) {
     return CodeOf(Invalid("a line of metrics is a JSON object with an event"));
@@ -186,22 +177,42 @@ void psring_forked(void) {
 }
 
 int psring_wait(int64_t handle, int timeout_ms) {
-  Process* p = process;
+  Process* p = CurrentProcess();
   if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
-  const auto done = p->tasks.Wait(handle, absl::Milliseconds(timeout_ms));
+  const absl::Duration timeout = absl::Milliseconds(timeout_ms);
+  if (IsCollective(handle)) {
+    p = JoinedProcess();
+    if (p == nullptr) return PSRING_INVALID;
+    const auto done =
+        p->session->collectives().Wait(CollectiveOf(handle), timeout);
+    if (!done.ok()) return CodeOf(done.status());
+    return *done ? PSRING_OK : PSRING_PENDING;
+  }
+  const auto done = p->tasks.Wait(handle, timeout);
   if (!done.ok()) return CodeOf(done.status());
   return done->has_value() ? CodeOf(**done) : PSRING_PENDING;
 }
 
 int psring_release(int64_t handle) {
-  if (process == nullptr) return PSRING_OK;
-  process->tasks.Release(handle);
-  return PSRING_OK;
+  Process* p = CurrentProcess();
+  if (p == nullptr) return PSRING_OK;  // it went with the job
+  if (!IsCollective(handle)) {
+    p->tasks.Release(handle);
+    return PSRING_OK;
+  }
+  MutexLock lock(&process_mutex);
+  if (p->session == nullptr) return PSRING_OK;
+  return CodeOf(p->session->collectives().Release(CollectiveOf(handle)));
 }
 
 int psring_result(int64_t handle, void* out, int64_t bytes) {
-  if (process == nullptr) return Error(PSRING_INVALID, NotJoined());
-  const auto result = process->tasks.Result(handle);
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  if (IsCollective(handle)) {
+    return CodeOf(
+        p->session->collectives().Result(CollectiveOf(handle), out, bytes));
+  }
+  const auto result = p->tasks.Result(handle);
   if (!result.ok()) return CodeOf(result.status());
   if (static_cast<int64_t>(result->size()) != bytes) {
     return CodeOf(Invalid(absl::StrCat("the result has ", result->size(),
@@ -212,10 +223,10 @@ int psring_result(int64_t handle, void* out, int64_t bytes) {
 }
 
 int64_t psring_open_model(const char* options) {
-  Process* p = Joined();
-  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
   const std::string text = options;
-  return Start(*p, [p, text]() -> absl::StatusOr<std::string> {
+  return p->tasks.Start([p, text]() -> absl::StatusOr<std::string> {
     const auto number = p->session->OpenModel(text);
     if (!number.ok()) return number.status();
     return std::string(reinterpret_cast<const char*>(&*number),
@@ -277,7 +288,8 @@ int psring_finish(int64_t model) {
 
 int64_t psring_step(int64_t model) {
   ScriptModel* found = ModelOf(model);
-  return found == nullptr ? PSRING_INVALID : found->exchange().step();
+  if (found == nullptr) return PSRING_INVALID;
+  return found->exchange().step();
 }
 
 int64_t psring_synchronise(int64_t model) {

@@ -240,6 +240,11 @@ absl::Status ScriptModel::Save(const std::string& directory) {
       absl::StrCat("worker 0 cannot save to ", directory, ": ", all->front()));
 }
 
+void ScriptModel::Disconnect() {
+  exchange_.reset();
+  client_.reset();
+}
+
 absl::Status ScriptModel::Close() {
   if (absl::Status s = Synchronise(); !s.ok()) return s;
   exchange_.reset();

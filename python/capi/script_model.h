@@ -49,6 +49,8 @@ class ScriptModel {
   absl::Status Save(const std::string& directory);
   // All workers. The exchange has ended after it; the memory is still there.
   absl::Status Close();
+  // Ends the exchange, before the job's context does; the memory is still there.
+  void Disconnect();
   Traffic traffic() const { return exchange_->traffic(); }
 
  private:

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/cluster/environment.h"
+#include "common/cluster/membership.h"
 #include "python/capi/json_options.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -84,6 +85,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
 Session::~Session() {
   server_cancellation_.Cancel(absl::CancelledError("the worker has left"));
   for (std::thread& server : servers_) server.join();
+  MutexLock lock(&mutex_);
+  for (auto& [number, model] : models_) model->Disconnect();
 }
 
 absl::Status Session::Join() {
@@ -99,6 +102,7 @@ absl::Status Session::Join() {
   job_ = *std::move(job);
   StartServers();
   if (absl::Status s = job_->Join(); !s.ok()) return s;
+  if (absl::Status s = ConnectCollectives(); !s.ok()) return s;
   start_ = absl::Now();
   auto metrics = MetricsFile::Create(
       options_.metrics_dir, job_->job().workers(job_->job().rank()),
@@ -128,6 +132,26 @@ void Session::StartServers() {
       if (!status.ok()) spdlog::info("{}", std::string(status.message()));
     });
   }
+}
+
+absl::Status Session::ConnectCollectives() {
+  auto collectives =
+      Collectives::Create(job_->context(), cancellation_, job_->address(),
+                          {.step_timeout = options_.step_timeout});
+  if (!collectives.ok()) return collectives.status();
+  collectives_ = *std::move(collectives);
+  auto endpoints =
+      job_->member().Gather("collectives", collectives_->endpoint(),
+                            absl::Now() + options_.step_timeout);
+  if (!endpoints.ok()) return endpoints.status();
+  CollectiveJob job;
+  job.epoch = job_->job().job_epoch();
+  job.rank = job_->job().rank();
+  job.endpoints = *std::move(endpoints);
+  for (const proto::Process& worker : job_->job().workers()) {
+    job.descriptions.push_back(psring::Describe(worker));
+  }
+  return collectives_->Connect(std::move(job));
 }
 
 nlohmann::json Session::Describe() const {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/job_client.h"
+#include "collectives/collectives.h"
 #include "common/cluster/script_placement.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
@@ -72,6 +73,7 @@ class Session {
   // Blocks until all have closed it.
   absl::Status CloseModel(int64_t number);
 
+  Collectives& collectives() { return *collectives_; }
   JobClient& job() { return *job_; }
   absl::Duration step_timeout() const { return options_.step_timeout; }
 
@@ -79,6 +81,7 @@ class Session {
   Session(SessionOptions options, Placement placement,
           Cancellation& cancellation);
   void StartServers();
+  absl::Status ConnectCollectives();
   void WriteEnd();
 
   const SessionOptions options_;
@@ -93,6 +96,7 @@ class Session {
   std::map<int64_t, std::unique_ptr<ScriptModel>> models_
       ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<JobClient> job_;
+  std::unique_ptr<Collectives> collectives_;
   std::optional<MetricsFile> metrics_ ABSL_GUARDED_BY(mutex_);
   nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
   // The servers' own: what ends one ends the job, which tells this worker.

@@ -49,7 +49,7 @@ TEST(Shard, AFusedUpdateOfAnyPartIsTheCanonicalSumThenTheOptimizer) {
         inputs.push_back(g.data() + (range.begin - bucket.begin));
       }
       SumAndUpdate(shard->optimizer(), bucket, range, inputs, 1.0f / 3, step,
-                   0.1, shard->parameters(range.begin),
+                   {0.1}, shard->parameters(range.begin),
                    shard->SlotsAt(range.begin), copies);
       std::vector<float> sum(range.size());
       CanonicalSum(bucket, range, inputs, 1.0f / 3, sum.data());
@@ -69,7 +69,7 @@ TEST(Shard, KeepsToTheRangeThatItIsGiven) {
   const Range all{0, 4096};
   auto shard = Shard::Create(all, Momentum());
   const std::vector<float> ones(4096, 1.0f);
-  shard->Apply({64, 128}, ones.data(), 1, 0.5);
+  shard->Apply({64, 128}, ones.data(), 1, {0.5});
   for (int64_t i = 0; i < 4096; ++i) {
     ASSERT_EQ(shard->parameters(0)[i], i >= 64 && i < 128 ? -0.5f : 0.0f);
   }
@@ -80,7 +80,7 @@ TEST(Shard, TakesUpHandedInOptimizerState) {
   const std::vector<float> momentum(16, 2.0f);
   const std::vector<float> zero(16, 0.0f);
   shard->Set(1, {0, 16}, momentum.data());
-  shard->Apply({0, 16}, zero.data(), 1, 1.0);
+  shard->Apply({0, 16}, zero.data(), 1, {1.0});
   EXPECT_EQ(shard->parameters(0)[3], -0.9f * 2.0f);
 }
 

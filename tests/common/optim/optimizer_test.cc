@@ -237,5 +237,49 @@ TEST(Optimizer, ForTheMeanOfLocalStepsAssigns) {
   EXPECT_EQ(parameters, mean);
 }
 
+// Two groups with rates, decays and momenta of their own: every element has the
+// bits of an optimizer of its group alone, wherever a range is cut.
+TEST(Optimizer, UpdatesEveryElementByItsGroup) {
+  proto::JobSpec spec;
+  for (const int64_t size : {100, 7, 3000, 16}) {
+    proto::TensorShape& tensor = *spec.add_tensors();
+    tensor.set_name(absl::StrCat("t", spec.tensors_size()));
+    tensor.add_shape(size);
+  }
+  for (const int group : {0, 1, 0, 0}) spec.add_tensor_groups(group);
+  for (const double decay : {0.5, 0.0}) {
+    proto::OptimizerSettings& group = *spec.add_groups();
+    group.set_name("momentum");
+    group.set_momentum(decay > 0 ? 0.9 : 0.3);
+    group.set_weight_decay(decay);
+  }
+  const auto layout = Layout::Create(
+      {spec.tensors().begin(), spec.tensors().end()}, /*bucket_bytes=*/1000);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  const auto optimizer = Optimizer::ForJob(spec, spec.groups(0), *layout);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  const int64_t n = layout->num_elements();
+  const std::vector<float> gradient(n, 0.25f);
+  const std::vector<double> rates = {0.1, 0.01};
+  for (const Range range : {Range{0, n}, Range{64, 128}, Range{112, 1000}}) {
+    std::vector<float> p(n, 2.0f), buffer(n, 1.0f);
+    float* slots[] = {buffer.data() + range.begin};
+    optimizer->Update(1, rates, gradient.data() + range.begin,
+                      p.data() + range.begin, slots, range);
+    for (int64_t i = 0; i < n; ++i) {
+      float expected = 2.0f, momentum = 1.0f;
+      if (i >= range.begin && i < range.end) {
+        const int group =
+            i >= layout->tensor(1).begin && i < layout->tensor(2).begin;
+        float* slot[] = {&momentum};
+        Optimizer::Create(spec.groups(group))
+            ->Update(1, rates[group], &gradient[i], &expected, slot, 1);
+      }
+      ASSERT_EQ(p[i], expected) << i;
+      ASSERT_EQ(buffer[i], momentum) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace psring

@@ -1,0 +1,49 @@
+// What the process has of psring, and how the functions of psring.h tell of
+// errors.
+#ifndef PSRING_PYTHON_CAPI_PROCESS_H_
+#define PSRING_PYTHON_CAPI_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/net/cancellation.h"
+#include "python/capi/session.h"
+#include "python/capi/tasks.h"
+
+namespace psring {
+
+// Never destroyed: a foreign program ends its threads in an order of its own.
+struct Process {
+  Cancellation cancellation;
+  Tasks tasks;
+  std::unique_ptr<Session> session;  // null before psring_join, after leaving
+};
+
+// Null before psring_join, and in a child of fork.
+Process* CurrentProcess();
+// The same, of a job that is complete; otherwise null with the error set.
+Process* JoinedProcess();
+
+// Sets this thread's error and returns `code`.
+int Error(int code, const absl::Status& status);
+// PSRING_OK, or the error's code, with the error set.
+int CodeOf(const absl::Status& status);
+
+absl::Status Invalid(absl::string_view text);
+absl::Status NotJoined();
+
+// Handles are even where a task stands behind them, odd where a collective
+// does.
+inline int64_t HandleOfCollective(int64_t collective) {
+  return 2 * collective + 1;
+}
+inline bool IsCollective(int64_t handle) { return handle % 2 == 1; }
+inline int64_t CollectiveOf(int64_t handle) { return handle / 2; }
+
+}  // namespace psring
+
+#endif  // PSRING_PYTHON_CAPI_PROCESS_H_

@@ -1,0 +1,133 @@
+// The part of psring.h about collectives.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/collectives.h"
+#include "python/capi/process.h"
+#include "python/capi/psring.h"
+
+using namespace psring;  // NOLINT: what follows is C's
+
+namespace {
+
+using RankSet = Collectives::RankSet;
+
+// The ranks that a caller names; none: all.
+RankSet SetOf(const int32_t* set, int32_t size) {
+  if (set == nullptr) return {};
+  return {set, static_cast<size_t>(size)};
+}
+
+absl::StatusOr<Arithmetic> ArithmeticOf(int dtype, int reduction,
+                                        double prescale, double postscale) {
+  if (dtype < 0 || dtype >= kNumDTypes) {
+    return Invalid(absl::StrCat("there is no dtype ", dtype));
+  }
+  if (reduction < 0 || reduction >= kNumReductions) {
+    return Invalid(absl::StrCat("there is no reduction ", reduction));
+  }
+  return Arithmetic{.dtype = static_cast<DType>(dtype),
+                    .reduction = static_cast<Reduction>(reduction),
+                    .prescale = prescale,
+                    .postscale = postscale};
+}
+
+int64_t HandleOf(const absl::StatusOr<int64_t>& started) {
+  if (!started.ok()) return CodeOf(started.status());
+  return HandleOfCollective(*started);
+}
+
+// The number of ranks in a set.
+size_t SizeOf(Process& p, RankSet set) {
+  return set.empty() ? p.session->job().job().workers_size() : set.size();
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t psring_allreduce(const char* name, const void* in, void* out,
+                         int64_t count, int dtype, int reduction,
+                         double prescale, double postscale, const int32_t* set,
+                         int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
+  if (!how.ok()) return CodeOf(how.status());
+  return HandleOf(p->session->collectives().AllReduce(
+      name, in, out, count, *how, SetOf(set, set_size)));
+}
+
+int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
+                         const char* tag, const int32_t* set,
+                         int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  return HandleOf(p->session->collectives().AllGather(name, in, bytes, tag,
+                                                      SetOf(set, set_size)));
+}
+
+int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
+                         const char* tag, const int32_t* set,
+                         int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  return HandleOf(p->session->collectives().Broadcast(
+      name, data, bytes, root, tag, SetOf(set, set_size)));
+}
+
+int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
+                        const char* tag, const int32_t* set, int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  const RankSet ranks = SetOf(set, set_size);
+  return HandleOf(p->session->collectives().AllToAll(
+      name, in, {bytes, SizeOf(*p, ranks)}, tag, ranks));
+}
+
+int64_t psring_reducescatter(const char* name, const void* in, void* out,
+                             const int64_t* counts, int dtype, int reduction,
+                             double prescale, double postscale,
+                             const int32_t* set, int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
+  if (!how.ok()) return CodeOf(how.status());
+  const RankSet ranks = SetOf(set, set_size);
+  return HandleOf(p->session->collectives().ReduceScatter(
+      name, in, out, {counts, SizeOf(*p, ranks)}, *how, ranks));
+}
+
+int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  return HandleOf(
+      p->session->collectives().Barrier(name, SetOf(set, set_size)));
+}
+
+int64_t psring_join_uneven(void) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  return HandleOf(p->session->collectives().JoinUneven());
+}
+
+int psring_result_sizes(int64_t handle, int64_t* bytes, int32_t set_size) {
+  Process* p = JoinedProcess();
+  if (p == nullptr) return PSRING_INVALID;
+  if (!IsCollective(handle)) {
+    return CodeOf(Invalid("only a collective's result has sizes by rank"));
+  }
+  const auto sizes = p->session->collectives().Sizes(CollectiveOf(handle));
+  if (!sizes.ok()) return CodeOf(sizes.status());
+  if (static_cast<int32_t>(sizes->size()) != set_size) {
+    return CodeOf(Invalid(absl::StrCat("the result is of ", sizes->size(),
+                                       " ranks, not ", set_size)));
+  }
+  std::copy(sizes->begin(), sizes->end(), bytes);
+  return PSRING_OK;
+}
+
+}  // extern "C"
