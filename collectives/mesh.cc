@@ -1,0 +1,360 @@
+#include "collectives/mesh.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(250);
+// So that calls and chunks get their turn between others' messages.
+constexpr int kMaxMessagesAtOnce = 64;
+
+using Memory = std::unique_ptr<char, void (*)(void*)>;
+
+Memory Zeros(int64_t bytes) {
+  return Memory(static_cast<char*>(std::calloc(
+                    static_cast<size_t>(std::max<int64_t>(bytes, 1)), 1)),
+                std::free);
+}
+
+Memory NoMemory() { return Memory(nullptr, std::free); }
+
+}  // namespace
+
+absl::StatusOr<std::string> Mesh::Bind(const std::string& address) {
+  auto socket = Socket::Bind(context_, address, 0, CollectiveSocketOptions());
+  if (!socket.ok()) return socket.status();
+  inbox_ = *std::move(socket);
+  filter_.emplace(inbox_->endpoint());
+  return inbox_->endpoint();
+}
+
+void Mesh::Run() {
+  while (true) {
+    Tickets::Work work = tickets_.Take();
+    if (work.stop) break;
+    const absl::Time now = absl::Now();
+    if (work.job.has_value()) Connect(*std::move(work.job));
+    if (broken_.ok() && !cancellation_.status().ok()) {
+      FailAll(cancellation_.status(), Tell::kNobody);
+    }
+    for (Tickets::Posted& posted : work.posted) Begin(std::move(posted), now);
+    for (const int64_t handle : work.given_up) GiveUp(handle);
+    if (links_.has_value() && broken_.ok()) {
+      Receive(now);
+      SendChunks();
+      if (now >= next_tick_) {
+        next_tick_ = now + kTick;
+        OnTick(now);
+      }
+      if (!links_->status().ok()) FailAll(links_->status(), Tell::kNobody);
+    }
+    AwaitWork(now);
+  }
+  FailAll(absl::CancelledError(
+              absl::StrCat("rank ", job_.rank, " has ended its collectives")),
+          Tell::kSet);
+}
+
+void Mesh::AwaitWork(absl::Time now) {
+  const bool live = links_.has_value() && broken_.ok();
+  const bool idle = operations_.empty() && join_handle_ == 0;
+  // What is broken stays so: neither its sockets nor its reason are news.
+  const int fds[] = {tickets_.fd(), cancellation_.fd()};
+  Socket* const sockets[] = {inbox_.get()};
+  const absl::Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
+  const absl::Status waited =
+      Wait(absl::MakeConstSpan(sockets, live ? 1 : 0),
+           absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
+  if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
+}
+
+void Mesh::Connect(CollectiveJob job) {
+  job_ = std::move(job);
+  links_.emplace(context_, job_);
+  join_.emplace(job_.size());
+  std::vector<int32_t> all(job_.endpoints.size());
+  for (int rank = 0; rank < job_.size(); ++rank) all[rank] = rank;
+  everybody_ = DigestOf(all);
+}
+
+Operation* Mesh::Find(const CallKey& key) {
+  const auto found = operations_.find(key);
+  return found == operations_.end() ? nullptr : found->second.get();
+}
+
+// ---- What callers want ----
+
+void Mesh::Begin(Tickets::Posted posted, absl::Time now) {
+  if (!broken_.ok()) return tickets_.Finish(posted.handle, broken_, {});
+  if (join_handle_ != 0) {
+    return tickets_.Finish(
+        posted.handle,
+        absl::InvalidArgumentError(
+            "this rank has said that it has no more data: it takes part in "
+            "nothing of its own until all ranks have"),
+        {});
+  }
+  if (!posted.call.has_value()) {
+    join_handle_ = posted.handle;
+    join_deadline_ = now + step_timeout_;
+    return MaybeJoin(now);
+  }
+  CallKey key{DigestOf(posted.call->set), posted.call->name, 0,
+              static_cast<uint32_t>(posted.call->size())};
+  key.occurrence = early_.NextOccurrence(key);
+  Start(std::make_unique<Operation>(std::move(key), *std::move(posted.call),
+                                    posted.handle, now + step_timeout_,
+                                    NoMemory()),
+        now);
+}
+
+void Mesh::Start(std::unique_ptr<Operation> owned, absl::Time now) {
+  Operation& operation = *owned;
+  const CallKey& key = operation.key();
+  early_.Called(key);
+  operations_[key] = std::move(owned);
+  if (operation.handle() != 0) by_handle_[operation.handle()] = &operation;
+  EarlyCalls::Operation early = early_.Take(key);
+  if (!early.failure.ok()) {
+    return Fail(operation, std::move(early.failure), Tell::kNobody);
+  }
+  operation.Start(*links_, join_->round());
+  for (CollectiveMessage& call : early.calls) {
+    const std::string peer = call.peer;
+    const absl::Status status = operation.OnCall(*links_, std::move(call), now);
+    if (!status.ok()) filter_->Drop(peer, status);
+  }
+  malformed_ = filter_->malformed();
+  Settle(operation, now);
+}
+
+void Mesh::TakePartIn(const Header& first, absl::Time now) {
+  const CallKey key = KeyOf(first.key());
+  Call call;
+  call.name = key.name;
+  call.what = first.call();
+  const auto operation = call.what.operation();
+  const bool sums = operation == proto::CollectiveCall::ALLREDUCE ||
+                    operation == proto::CollectiveCall::REDUCESCATTER;
+  const Reduction reduction = static_cast<Reduction>(call.what.reduction());
+  const bool zeros_are_neutral = operation == proto::CollectiveCall::BARRIER ||
+                                 (sums && (reduction == Reduction::kSum ||
+                                           reduction == Reduction::kAverage));
+  Memory memory = NoMemory();
+  if (key.set_digest == everybody_ && zeros_are_neutral) {
+    for (int rank = 0; rank < job_.size(); ++rank) call.set.push_back(rank);
+    call.index = job_.rank;
+    const int64_t unit = sums ? SizeOf(call.arithmetic().dtype) : 0;
+    memory = Zeros(call.what.count() * unit);
+  }
+  if (memory == nullptr) {
+    const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
+        Describe(operation, key.name), ": rank ", job_.rank,
+        " has joined: it has no more data, and takes part only in barriers, "
+        "sums and averages over all ranks"));
+    early_.Called(key);
+    early_.Take(key);
+    return SendFailure(static_cast<int>(first.sender()), key, why,
+                       /*spread=*/true);
+  }
+  call.in = call.out = memory.get();
+  join_deadline_ = now + step_timeout_;
+  Start(std::make_unique<Operation>(key, std::move(call), 0,
+                                    now + step_timeout_, std::move(memory)),
+        now);
+}
+
+void Mesh::GiveUp(int64_t handle) {
+  if (handle == join_handle_) {
+    return EndJoin(absl::CancelledError("given up"), 0);
+  }
+  const auto found = by_handle_.find(handle);
+  if (found == by_handle_.end()) return;  // it has been done meanwhile
+  Operation& operation = *found->second;
+  const bool needed = !operation.not_needed();
+  Fail(operation,
+       absl::AbortedError(absl::StrCat(Describe(operation.call()), ": rank ",
+                                       job_.rank, " has given it up")),
+       needed ? Tell::kSet : Tell::kNobody);
+}
+
+// ---- What others say ----
+
+void Mesh::Receive(absl::Time now) {
+  const Addressee here{job_.epoch, job_.rank, job_.size()};
+  for (int i = 0; i < kMaxMessagesAtOnce && broken_.ok(); ++i) {
+    auto frames = inbox_->TryReceive();
+    if (!frames.ok()) return FailAll(frames.status(), Tell::kNobody);
+    if (!frames->has_value()) return;
+    const std::string peer((**frames)[0].view());
+    if (!filter_->Hears(peer)) continue;
+    auto message = ParseCollective(*std::move(*frames), here);
+    const absl::Status status =
+        message.ok() ? OnMessage(*std::move(message), now) : message.status();
+    if (status.ok()) continue;
+    filter_->Drop(peer, status);
+    malformed_ = filter_->malformed();
+  }
+}
+
+absl::Status Mesh::OnMessage(CollectiveMessage message, absl::Time now) {
+  const Header& header = message.header;
+  switch (header.kind()) {
+    case Header::CALL:
+      return OnCall(std::move(message), now);
+    case Header::CHUNK:
+      return OnChunk(std::move(message));
+    case Header::ACK: {
+      Operation* const operation = Find(KeyOf(header.key()));
+      if (operation == nullptr) return absl::OkStatus();  // it has failed
+      const absl::Status status = operation->OnAck(*links_, header);
+      Settle(*operation, now);
+      return status;
+    }
+    case Header::FAIL:
+      return OnFailure(std::move(message));
+    case Header::QUESTION:
+      OnQuestion(header, now);
+      return absl::OkStatus();
+    case Header::ANSWER:
+      OnAnswer(header, now);
+      return absl::OkStatus();
+    case Header::JOINED:
+      return OnJoined(header);
+    case Header::EVERYBODY_JOINED:
+      return OnEverybodyJoined(header);
+    default:
+      return absl::InternalError("a kind that was not checked");
+  }
+}
+
+absl::Status Mesh::OnCall(CollectiveMessage message, absl::Time now) {
+  const Header& header = message.header;
+  const CallKey key = KeyOf(header.key());
+  if (Operation* const operation = Find(key); operation != nullptr) {
+    const absl::Status status =
+        operation->OnCall(*links_, std::move(message), now);
+    Settle(*operation, now);
+    return status;
+  }
+  if (IsPast(key)) return absl::OkStatus();
+  const Header copy = header;
+  if (absl::Status s = early_.Add(std::move(message)); !s.ok()) return s;
+  if (join_handle_ != 0 && join_->HasJoined(job_.rank) &&
+      copy.join_round() == join_->round()) {
+    TakePartIn(copy, now);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mesh::OnChunk(CollectiveMessage message) {
+  const Header& header = message.header;
+  const CallKey key = KeyOf(header.key());
+  Operation* const operation = Find(key);
+  if (operation != nullptr) {
+    const absl::Status status = operation->OnChunk(*links_, std::move(message));
+    Settle(*operation, absl::Now());
+    return status;
+  }
+  if (!IsPast(key)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", header.sender(), " sends a chunk of '", key.name,
+                     "', which nobody has called here"));
+  }
+  // This rank has given it up; its sender need not.
+  Header ack;
+  ack.set_kind(Header::ACK);
+  *ack.mutable_key() = header.key();
+  ack.set_round(header.round());
+  ack.set_offset(header.offset() +
+                 static_cast<int64_t>(message.payload.size()));
+  links_->Send(static_cast<int>(header.sender()), std::move(ack));
+  return absl::OkStatus();
+}
+
+absl::Status Mesh::OnFailure(CollectiveMessage message) {
+  const Header& header = message.header;
+  const CallKey key = KeyOf(header.key());
+  if (Operation* const operation = Find(key); operation != nullptr) {
+    Fail(*operation,
+         absl::Status(static_cast<absl::StatusCode>(header.code()),
+                      header.text()),
+         header.spread() ? Tell::kSet : Tell::kNobody);
+    return absl::OkStatus();
+  }
+  if (IsPast(key)) return absl::OkStatus();
+  return early_.Add(std::move(message));
+}
+
+void Mesh::SendChunks() {
+  bool any = true;
+  for (int turn = 0; any && turn < kMaxMessagesAtOnce; ++turn) {
+    any = false;
+    for (Operation* const operation : sending_) {
+      any |= operation->SendSome(*links_);
+    }
+  }
+  std::erase_if(sending_, [](Operation* o) { return o->not_needed(); });
+}
+
+// ---- Ends ----
+
+void Mesh::Settle(Operation& operation, absl::Time now) {
+  if (absl::Status why = operation.Failure(now); !why.ok()) {
+    Fail(operation, std::move(why), Tell::kSet);
+  } else if (operation.complete()) {
+    Finish(operation, absl::OkStatus());
+    MaybeJoin(now);
+  } else if (operation.agreed() && !operation.not_needed()) {
+    sending_.insert(&operation);
+  }
+}
+
+void Mesh::Fail(Operation& operation, absl::Status why, Tell whom) {
+  for (const int32_t rank : operation.call().set) {
+    if (whom == Tell::kSet && rank != job_.rank) {
+      SendFailure(rank, operation.key(), why, /*spread=*/false);
+    }
+  }
+  Finish(operation, std::move(why));
+  MaybeJoin(absl::Now());
+}
+
+void Mesh::FailAll(absl::Status why, Tell whom) {
+  broken_ = why;
+  while (!operations_.empty()) Fail(*operations_.begin()->second, why, whom);
+  if (join_handle_ != 0) EndJoin(why, 0);
+}
+
+void Mesh::Finish(Operation& operation, absl::Status status) {
+  operation.Abandon(*links_);
+  const int64_t handle = operation.handle();
+  const CallKey key = operation.key();
+  Gathered gathered = operation.TakeGathered();
+  by_handle_.erase(handle);
+  sending_.erase(&operation);
+  stalls_.Forget(key);
+  operations_.erase(key);
+  if (handle != 0) {
+    tickets_.Finish(handle, std::move(status), std::move(gathered));
+  }
+}
+
+void Mesh::SendFailure(int rank, const CallKey& key, const absl::Status& why,
+                       bool spread) {
+  Header failure;
+  failure.set_kind(Header::FAIL);
+  *failure.mutable_key() = ProtoOf(key);
+  failure.set_code(static_cast<uint32_t>(why.code()));
+  failure.set_text(std::string(why.message().substr(0, kMaxTextBytes)));
+  failure.set_spread(spread);
+  links_->Send(rank, std::move(failure));
+}
+
+}  // namespace psring

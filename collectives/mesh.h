@@ -1,0 +1,131 @@
+// The collectives' thread: sockets, messages, deadlines.
+#ifndef PSRING_COLLECTIVES_MESH_H_
+#define PSRING_COLLECTIVES_MESH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/call.h"
+#include "collectives/early_calls.h"
+#include "collectives/message.h"
+#include "collectives/operation.h"
+#include "collectives/peer_links.h"
+#include "collectives/stall_check.h"
+#include "collectives/tickets.h"
+#include "collectives/uneven_join.h"
+#include "common/net/cancellation.h"
+#include "common/net/peer_filter.h"
+#include "common/net/socket.h"
+
+namespace psring {
+
+// One thread's own, which makes, runs and destroys it.
+class Mesh {
+ public:
+  // `malformed` counts the messages for which peers were dropped; any thread
+  // reads it. All arguments outlive it.
+  Mesh(Context& context, const Cancellation& cancellation, Tickets& tickets,
+       absl::Duration step_timeout, std::atomic<int64_t>& malformed)
+      : context_(context),
+        cancellation_(cancellation),
+        tickets_(tickets),
+        step_timeout_(step_timeout),
+        malformed_(malformed) {}
+
+  // Listens on `address`; its endpoint.
+  absl::StatusOr<std::string> Bind(const std::string& address);
+
+  // Until the tickets say stop.
+  void Run();
+
+ private:
+  using Header = proto::CollectiveHeader;
+
+  void Connect(CollectiveJob job);
+  // Waits for whatever there may be to do.
+  void AwaitWork(absl::Time now);
+
+  // What callers want.
+  void Begin(Tickets::Posted posted, absl::Time now);
+  // `first`: what another rank calls. With zeros, or not at all.
+  void TakePartIn(const Header& first, absl::Time now);
+  void Start(std::unique_ptr<Operation> operation, absl::Time now);
+  void GiveUp(int64_t handle);
+
+  // What others say.
+  void Receive(absl::Time now);
+  absl::Status OnMessage(CollectiveMessage message, absl::Time now);
+  absl::Status OnCall(CollectiveMessage message, absl::Time now);
+  absl::Status OnChunk(CollectiveMessage message);
+  absl::Status OnFailure(CollectiveMessage message);
+  void OnQuestion(const Header& question, absl::Time now);
+  void OnAnswer(const Header& answer, absl::Time now);
+  absl::Status OnJoined(const Header& header);
+  absl::Status OnEverybodyJoined(const Header& header);
+
+  // What time brings.
+  void OnTick(absl::Time now);
+  void AskAboutStalls(Operation& operation, absl::Time now);
+  absl::Status TooLate(const Operation& operation) const;
+
+  void SendChunks();
+
+  // This rank has no more data, and what it had is summed.
+  void MaybeJoin(absl::Time now);
+  void EndJoin(absl::Status status, int last);
+
+  // After each change: ends the operation, which destroys it, if it is
+  // complete or has failed.
+  void Settle(Operation& operation, absl::Time now);
+  enum class Tell { kNobody, kSet };
+  void Fail(Operation& operation, absl::Status why, Tell whom);
+  void FailAll(absl::Status why, Tell whom);
+  void Finish(Operation& operation, absl::Status status);
+  void SendFailure(int rank, const CallKey& key, const absl::Status& why,
+                   bool spread);
+
+  Operation* Find(const CallKey& key);
+  // This rank has called it, and it has ended.
+  bool IsPast(const CallKey& key) const {
+    return key.occurrence < early_.NextOccurrence(key);
+  }
+
+  // Fixed after construction.
+  Context& context_;
+  const Cancellation& cancellation_;
+  Tickets& tickets_;
+  const absl::Duration step_timeout_;
+  std::atomic<int64_t>& malformed_;
+
+  std::unique_ptr<Socket> inbox_;
+  std::optional<PeerFilter> filter_;
+  // Once connected.
+  CollectiveJob job_;
+  std::optional<PeerLinks> links_;
+  uint64_t everybody_ = 0;  // the digest of the set of all ranks
+
+  std::map<CallKey, std::unique_ptr<Operation>> operations_;
+  std::unordered_map<int64_t, Operation*> by_handle_;
+  std::set<Operation*> sending_;  // those that have chunks to send
+  EarlyCalls early_;
+  StallCheck stalls_;
+  absl::Time next_tick_ = absl::InfinitePast();
+  absl::Status broken_;  // why nothing works any more
+
+  std::optional<UnevenJoin> join_;
+  int64_t join_handle_ = 0;  // of a caller that has no more data
+  absl::Time join_deadline_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COLLECTIVES_MESH_H_

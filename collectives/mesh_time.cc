@@ -1,0 +1,182 @@
+// What a Mesh does as time passes, and about ranks without data.
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collectives/mesh.h"
+
+namespace psring {
+namespace {
+
+std::string Waits(int rank, const std::string& operation) {
+  return absl::StrCat("rank ", rank, " waits for ", operation);
+}
+
+}  // namespace
+
+void Mesh::OnTick(absl::Time now) {
+  std::vector<CallKey> keys;
+  for (const auto& [key, operation] : operations_) keys.push_back(key);
+  for (const CallKey& key : keys) {
+    Operation* const operation = Find(key);
+    if (operation == nullptr) continue;
+    if (now >= operation->deadline()) {
+      Fail(*operation, TooLate(*operation), Tell::kSet);
+      continue;
+    }
+    AskAboutStalls(*operation, now);
+    Settle(*operation, now);
+  }
+  if (join_handle_ == 0 || now < join_deadline_) return;
+  std::vector<std::string> missing;
+  for (const int32_t rank : join_->Missing()) {
+    if (rank != job_.rank) missing.push_back(job_.descriptions[rank]);
+  }
+  EndJoin(
+      absl::DeadlineExceededError(absl::StrCat(
+          "no more data here, but for ", absl::FormatDuration(step_timeout_),
+          " nothing from ", absl::StrJoin(missing, ", "))),
+      0);
+}
+
+absl::Status Mesh::TooLate(const Operation& operation) const {
+  std::vector<std::string> who;
+  for (const int32_t rank : operation.Awaited()) {
+    who.push_back(job_.descriptions[rank]);
+  }
+  const std::string names =
+      who.empty() ? "this rank itself" : absl::StrJoin(who, ", ");
+  const std::string after = absl::FormatDuration(step_timeout_);
+  return absl::DeadlineExceededError(
+      operation.agreed()
+          ? absl::StrCat(Describe(operation.call()), ": not done after ", after,
+                         ": bytes to or from ", names, " are missing")
+          : absl::StrCat(Describe(operation.call()), ": not called within ",
+                         after, " by ", names));
+}
+
+// ---- Ranks that wait for each other ----
+
+void Mesh::AskAboutStalls(Operation& operation, absl::Time now) {
+  if (operation.agreed() || operation.handle() == 0 ||
+      tickets_.AwaitedFor(operation.handle(), now) < kAskAfter) {
+    return;
+  }
+  for (const int32_t rank : operation.Awaited()) {
+    if (!stalls_.Ask(operation.key(), rank, now)) continue;
+    Header question;
+    question.set_kind(Header::QUESTION);
+    *question.mutable_key() = ProtoOf(operation.key());
+    links_->Send(rank, std::move(question));
+  }
+}
+
+void Mesh::OnQuestion(const Header& question, absl::Time now) {
+  const int asker = static_cast<int>(question.sender());
+  Header answer;
+  answer.set_kind(Header::ANSWER);
+  *answer.mutable_key() = question.key();
+  for (const auto& [key, operation] : operations_) {
+    if (answer.waits_size() == kMaxWaits) break;
+    if (operation->handle() == 0 || !operation->Misses(asker) ||
+        tickets_.AwaitedFor(operation->handle(), now) < kSayAfter) {
+      continue;
+    }
+    proto::CollectiveWait& wait = *answer.add_waits();
+    *wait.mutable_key() = ProtoOf(key);
+    wait.set_operation(operation->call().what.operation());
+  }
+  links_->Send(asker, std::move(answer));
+}
+
+void Mesh::OnAnswer(const Header& answer, absl::Time now) {
+  const int rank = static_cast<int>(answer.sender());
+  Operation* const mine = Find(KeyOf(answer.key()));
+  if (mine == nullptr || !mine->Misses(rank) ||
+      tickets_.AwaitedFor(mine->handle(), now) < kAskAfter) {
+    return;
+  }
+  std::optional<CallKey> theirs;
+  std::string what;
+  for (const proto::CollectiveWait& wait : answer.waits()) {
+    CallKey key = KeyOf(wait.key());
+    if (theirs.has_value() || Find(key) != nullptr || IsPast(key)) continue;
+    what = Describe(wait.operation(), key.name);
+    theirs = std::move(key);
+  }
+  if (!stalls_.OnAnswer(mine->key(), rank, theirs)) return;
+  const std::string here = Waits(job_.rank, Describe(mine->call()));
+  const std::string there = Waits(rank, what);
+  // Both ranks may find out at once, and say the same.
+  const bool first = job_.rank < rank;
+  const absl::Status why = absl::FailedPreconditionError(
+      absl::StrCat(first ? here : there, ", ", first ? there : here,
+                   ": all ranks must call the same operations"));
+  SendFailure(rank, *theirs, why, /*spread=*/true);
+  Fail(*mine, why, Tell::kSet);
+}
+
+// ---- Ranks without data ----
+
+void Mesh::MaybeJoin(absl::Time now) {
+  if (!broken_.ok() || join_handle_ == 0) return;
+  if (join_->HasJoined(job_.rank)) return;
+  if (!operations_.empty()) return;  // the last of them calls this again
+  join_deadline_ = now + step_timeout_;
+  Header joined;
+  joined.set_kind(Header::JOINED);
+  joined.set_join_round(join_->round());
+  for (int rank = 0; rank < job_.size(); ++rank) {
+    if (rank != job_.rank) links_->Send(rank, joined);
+  }
+  Header own = joined;
+  own.set_sender(static_cast<uint32_t>(job_.rank));
+  OnJoined(own).IgnoreError();
+  for (const Header& first : early_.Firsts()) {
+    if (join_handle_ == 0) return;
+    if (first.join_round() == join_->round()) TakePartIn(first, now);
+  }
+}
+
+absl::Status Mesh::OnJoined(const Header& header) {
+  const uint64_t round = header.join_round();
+  if (round != join_->round() && round != join_->round() + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", header.sender(), " joins round ", round,
+                     ", but this is round ", join_->round()));
+  }
+  const int last = static_cast<int>(header.sender());
+  if (!join_->OnJoined(last, round) || job_.rank != 0) return absl::OkStatus();
+  Header everybody;
+  everybody.set_kind(Header::EVERYBODY_JOINED);
+  everybody.set_join_round(round);
+  everybody.set_last(last);
+  for (int rank = 1; rank < job_.size(); ++rank) links_->Send(rank, everybody);
+  EndJoin(absl::OkStatus(), last);
+  return absl::OkStatus();
+}
+
+absl::Status Mesh::OnEverybodyJoined(const Header& header) {
+  if (header.join_round() != join_->round() || !join_->HasJoined(job_.rank)) {
+    return absl::InvalidArgumentError(
+        "everybody has joined, but not this rank");
+  }
+  EndJoin(absl::OkStatus(), header.last());
+  return absl::OkStatus();
+}
+
+void Mesh::EndJoin(absl::Status status, int last) {
+  const int64_t handle = std::exchange(join_handle_, 0);
+  if (status.ok()) join_->EndRound();
+  Gathered result;
+  result.sizes = {sizeof(int32_t)};
+  result.bytes = std::make_unique<char[]>(sizeof(int32_t));
+  const int32_t rank = last;
+  std::memcpy(result.bytes.get(), &rank, sizeof(rank));
+  tickets_.Finish(handle, std::move(status), std::move(result));
+}
+
+}  // namespace psring

@@ -1,0 +1,166 @@
+#include "collectives/message.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/call.h"
+
+namespace psring {
+namespace {
+
+using proto::CollectiveHeader;
+
+absl::Status CheckKey(const proto::CollectiveKey& key, int size) {
+  if (key.name().empty() || key.name().size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a name of ", key.name().size(), " bytes"));
+  }
+  if (key.set_size() < 2 || key.set_size() > static_cast<uint32_t>(size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a set of ", key.set_size(), " of ", size, " ranks"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOffset(const CollectiveHeader& header) {
+  if (header.round() >= kNumRounds || header.offset() < 0 ||
+      header.offset() > kMaxCollectiveBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("round ", header.round(), ", offset ", header.offset()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCallMessage(const CollectiveHeader& header,
+                              int64_t payload_bytes, int size) {
+  const proto::CollectiveCall& call = header.call();
+  const int set_size = static_cast<int>(header.key().set_size());
+  if (absl::Status s = CheckCall(call, set_size); !s.ok()) return s;
+  if (call.root() < 0 || call.root() >= size) {
+    return absl::InvalidArgumentError(absl::StrCat("root ", call.root()));
+  }
+  if (header.bytes() < 0 || header.bytes() > kMaxCollectiveBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a call with ", header.bytes(), " bytes"));
+  }
+  const bool eager = payload_bytes > 0;
+  if (eager &&
+      (payload_bytes != header.bytes() || payload_bytes > kEagerBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        payload_bytes, " bytes come with a call of ", header.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAnswer(const CollectiveHeader& header, int size) {
+  if (header.waits_size() > kMaxWaits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an answer of ", header.waits_size(), " waits"));
+  }
+  for (const proto::CollectiveWait& wait : header.waits()) {
+    if (absl::Status s = CheckKey(wait.key(), size); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckJoined(const CollectiveHeader& header, int size) {
+  if (header.kind() == CollectiveHeader::JOINED) return absl::OkStatus();
+  if (header.sender() == 0 && header.last() >= 0 && header.last() < size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", header.sender(), " says that rank ", header.last(),
+                   " was the last to join"));
+}
+
+absl::Status CheckKind(const CollectiveHeader& header, int64_t payload_bytes,
+                       int size) {
+  switch (header.kind()) {
+    case CollectiveHeader::CALL:
+      return CheckCallMessage(header, payload_bytes, size);
+    case CollectiveHeader::CHUNK:
+      if (payload_bytes < 1 || payload_bytes > kChunkBytes) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a chunk of ", payload_bytes, " bytes"));
+      }
+      return CheckOffset(header);
+    case CollectiveHeader::ACK:
+      return CheckOffset(header);
+    case CollectiveHeader::FAIL:
+      if (header.text().empty() || header.text().size() > kMaxTextBytes ||
+          header.code() < 1 || header.code() > 16) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("a failure of code ", header.code(), " with ",
+                         header.text().size(), " bytes of text"));
+      }
+      return absl::OkStatus();
+    case CollectiveHeader::QUESTION:
+      return absl::OkStatus();
+    case CollectiveHeader::ANSWER:
+      return CheckAnswer(header, size);
+    case CollectiveHeader::JOINED:
+    case CollectiveHeader::EVERYBODY_JOINED:
+      return CheckJoined(header, size);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown kind ", header.kind()));
+  }
+}
+
+absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
+                          const Addressee& here) {
+  if (header.job_epoch() != here.job_epoch) {
+    return absl::InvalidArgumentError("a message of another job");
+  }
+  if (header.sender() >= static_cast<uint32_t>(here.size) ||
+      header.sender() == static_cast<uint32_t>(here.rank)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message from rank ", header.sender()));
+  }
+  const bool carries = header.kind() == CollectiveHeader::CALL ||
+                       header.kind() == CollectiveHeader::CHUNK;
+  if (!carries && payload_bytes > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kind ", header.kind(), " with ", payload_bytes, " bytes of payload"));
+  }
+  if (header.kind() != CollectiveHeader::JOINED &&
+      header.kind() != CollectiveHeader::EVERYBODY_JOINED) {
+    if (absl::Status s = CheckKey(header.key(), here.size); !s.ok()) return s;
+  }
+  return CheckKind(header, payload_bytes, here.size);
+}
+
+}  // namespace
+
+SocketOptions CollectiveSocketOptions() {
+  SocketOptions options;
+  options.max_frame_bytes = kChunkBytes;
+  options.linger = absl::Seconds(2);
+  return options;
+}
+
+absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
+                                                  const Addressee& here) {
+  if (frames.size() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(frames.size(), " frames where 3 make a message"));
+  }
+  CollectiveMessage message;
+  message.peer = std::string(frames[0].view());
+  if (!message.header.ParseFromArray(frames[1].data(),
+                                     static_cast<int>(frames[1].size()))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a header of ", frames[1].size(),
+                     " bytes that is not a CollectiveHeader"));
+  }
+  message.payload = std::move(frames[2]);
+  if (absl::Status s = CheckMessage(
+          message.header, static_cast<int64_t>(message.payload.size()), here);
+      !s.ok()) {
+    return s;
+  }
+  return message;
+}
+
+}  // namespace psring

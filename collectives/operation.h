@@ -1,0 +1,134 @@
+// One collective under way on one rank.
+//
+// It begins with a CALL to every other rank of the set, which says what this
+// rank calls and carries what is small. When the calls of all ranks have come
+// and are equal, it is agreed: chunks flow, into memory that every rank is
+// known to have, and so neither waits for calls of other operations. A chunk is
+// acknowledged when it has been copied to its place or summed; operands of a
+// sum are held until those of all ranks have come, and then summed in the
+// canonical order (common/model/reduce.h).
+#ifndef PSRING_COLLECTIVES_OPERATION_H_
+#define PSRING_COLLECTIVES_OPERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/call.h"
+#include "collectives/flow_plan.h"
+#include "collectives/message.h"
+#include "collectives/peer_links.h"
+
+namespace psring {
+
+// How long a rank leaves it to the first of the set to say what differs, so
+// that all ranks say the same.
+inline constexpr absl::Duration kVerdictDelay = absl::Milliseconds(300);
+
+// The collectives' thread's own; reads no clock. Errors that functions return
+// are the sender's, who is not to be heard any more; what ends the operation is
+// its failure().
+class Operation {
+ public:
+  // `handle`: the caller's, 0 where there is none. `scratch`: memory of `call`
+  // that is nobody else's.
+  Operation(CallKey key, Call call, int64_t handle, absl::Time deadline,
+            std::unique_ptr<char, void (*)(void*)> scratch);
+
+  const CallKey& key() const { return key_; }
+  const Call& call() const { return call_; }
+  int64_t handle() const { return handle_; }
+  absl::Time deadline() const { return deadline_; }
+
+  // `join_round`: goes with the CALLs.
+  void Start(PeerLinks& links, uint64_t join_round);
+
+  // A CALL for this operation.
+  absl::Status OnCall(PeerLinks& links, CollectiveMessage message,
+                      absl::Time now);
+  absl::Status OnChunk(PeerLinks& links, CollectiveMessage message);
+  absl::Status OnAck(PeerLinks& links, const proto::CollectiveHeader& header);
+
+  // Sends what windows and what has come allow, at most one chunk a flow;
+  // whether it has sent any.
+  bool SendSome(PeerLinks& links);
+
+  // Takes what is on its way off the books. It will do nothing more.
+  void Abandon(PeerLinks& links);
+
+  // All ranks call the same.
+  bool agreed() const { return agreed_; }
+  // All that was to come has come, and all that was to be sent has arrived.
+  bool complete() const;
+  // Others can complete it without this rank.
+  bool not_needed() const;
+
+  // Why it cannot be completed; OK while it can.
+  absl::Status Failure(absl::Time now) const;
+
+  // Whether rank `rank` of the job is of the set and has not called yet.
+  bool Misses(int rank) const;
+  // Ranks of the job that have not called; or, once agreed, those that have not
+  // sent or not acknowledged everything.
+  std::vector<int32_t> Awaited() const;
+
+  Gathered TakeGathered() { return std::move(gathered_); }
+
+ private:
+  struct Sending {
+    Outflow flow;
+    int64_t sent = 0;
+    int64_t acked = 0;
+    bool eager = false;  // has gone along with the CALL
+  };
+  struct Receiving {
+    Inflow flow;
+    int64_t come = 0;         // received
+    int64_t taken = 0;        // copied to its place, or summed
+    bool eager = false;       // has come with the CALL
+    std::vector<Frame> held;  // a window at most
+  };
+  struct Caller {
+    bool called = false;
+    int64_t bytes = 0;
+    Frame eager;
+  };
+
+  int IndexOf(uint32_t rank) const;  // in the set; -1: not there
+  void Agree(PeerLinks& links);
+  void Take(PeerLinks& links, Receiving& from, Frame payload);
+  // Sums as far as the operands of all ranks have come.
+  void SumHeld(PeerLinks& links);
+  void SumRange(Range range, absl::Span<const void* const> operands);
+  void MakeAvailable(int64_t bytes);
+  void Acknowledge(PeerLinks& links, const Receiving& from);
+
+  // Fixed after construction.
+  const CallKey key_;
+  const Call call_;
+  const int64_t handle_;
+  const absl::Time deadline_;
+  const std::unique_ptr<char, void (*)(void*)> scratch_;
+
+  std::vector<Caller> callers_;  // by rank of the set
+  int num_called_ = 1;           // this rank too
+  bool agreed_ = false;
+  std::vector<Sending> sending_;
+  std::vector<Receiving> receiving_;  // once agreed
+  std::vector<CollectiveMessage> early_chunks_;
+  OwnSum sum_;
+  int64_t summed_ = 0;  // elements of sum_.range
+  Gathered gathered_;
+  // What the first other rank calls that does not call the same.
+  std::string mismatch_;
+  absl::Time mismatch_since_;
+  absl::Status failure_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COLLECTIVES_OPERATION_H_

@@ -1,0 +1,23 @@
+#include "collectives/peer_links.h"
+
+#include <utility>
+
+namespace psring {
+
+void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
+  Peer& peer = peers_[rank];
+  if (peer.socket == nullptr) {
+    auto socket = Socket::Connect(context_, job_.endpoints[rank],
+                                  CollectiveSocketOptions());
+    if (!socket.ok()) return status_.Update(socket.status());
+    peer.socket = *std::move(socket);
+  }
+  header.set_job_epoch(job_.epoch);
+  header.set_sender(static_cast<uint32_t>(job_.rank));
+  Frames frames;
+  frames.push_back(Frame::Copy(header.SerializeAsString()));
+  frames.push_back(std::move(payload));
+  status_.Update(peer.socket->Send(std::move(frames)));
+}
+
+}  // namespace psring

@@ -1,0 +1,169 @@
+#include "collectives/tickets.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+absl::Status Unknown(int64_t handle) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no handle ", handle, ", or no longer"));
+}
+
+}  // namespace
+
+Tickets::Tickets() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Tickets::~Tickets() { close(fd_); }
+
+void Tickets::Wake() {
+  const uint64_t one = 1;
+  // Fails only when it is readable already.
+  [[maybe_unused]] ssize_t written = write(fd_, &one, sizeof(one));
+}
+
+void Tickets::Connect(CollectiveJob job) {
+  MutexLock lock(&mutex_);
+  work_.job = std::move(job);
+  Wake();
+}
+
+absl::StatusOr<int64_t> Tickets::Post(std::optional<Call> call) {
+  MutexLock lock(&mutex_);
+  if (pending_ >= kMaxPending) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        kMaxPending, " collectives are under way: wait for some of them"));
+  }
+  ++pending_;
+  const int64_t handle = ++last_handle_;
+  tickets_[handle];
+  work_.posted.push_back({handle, std::move(call)});
+  Wake();
+  return handle;
+}
+
+absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
+  const absl::Time now = absl::Now();
+  MutexLock lock(&mutex_);
+  auto found = tickets_.find(handle);
+  if (found == tickets_.end()) return Unknown(handle);
+  Ticket& ticket = found->second;
+  if (!ticket.done) {
+    if (ticket.waiters == 0 && now - ticket.last_looked > kPollGap) {
+      ticket.waiting_since = now;
+    }
+    ticket.last_looked = now;
+  }
+  if (!ticket.done && timeout > absl::ZeroDuration()) {
+    ++ticket.waiters;
+    // Another thread may release it meanwhile.
+    const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      found = tickets_.find(handle);
+      return found == tickets_.end() || found->second.done;
+    };
+    mutex_.AwaitUntil(settled, now + std::min(timeout, absl::Hours(24)));
+    if (found == tickets_.end()) return Unknown(handle);
+    --found->second.waiters;
+    found->second.last_looked = absl::Now();
+  }
+  if (!found->second.done) return false;
+  if (!found->second.status.ok()) return found->second.status;
+  return true;
+}
+
+absl::Status Tickets::Release(int64_t handle) {
+  MutexLock lock(&mutex_);
+  const auto found = tickets_.find(handle);
+  if (found == tickets_.end()) return Unknown(handle);
+  if (!found->second.done) {
+    work_.given_up.push_back(handle);
+    Wake();
+    mutex_.Await([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      const auto now = tickets_.find(handle);
+      return now == tickets_.end() || now->second.done;
+    });
+  }
+  tickets_.erase(handle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tickets::Ticket*> Tickets::Done(int64_t handle) {
+  const auto found = tickets_.find(handle);
+  if (found == tickets_.end()) return Unknown(handle);
+  if (!found->second.done) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("handle ", handle, " is not done: wait for it first"));
+  }
+  if (!found->second.status.ok()) return found->second.status;
+  return &found->second;
+}
+
+absl::StatusOr<std::vector<int64_t>> Tickets::Sizes(int64_t handle) {
+  MutexLock lock(&mutex_);
+  const auto ticket = Done(handle);
+  if (!ticket.ok()) return ticket.status();
+  return (*ticket)->gathered.sizes;
+}
+
+absl::Status Tickets::Copy(int64_t handle, void* out, int64_t bytes) {
+  MutexLock lock(&mutex_);
+  const auto ticket = Done(handle);
+  if (!ticket.ok()) return ticket.status();
+  int64_t total = 0;
+  for (const int64_t size : (*ticket)->gathered.sizes) total += size;
+  if (bytes != total) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "room for ", bytes, " bytes, but handle ", handle, " has ", total));
+  }
+  if (total > 0) {
+    std::memcpy(out, (*ticket)->gathered.bytes.get(),
+                static_cast<size_t>(total));
+  }
+  return absl::OkStatus();
+}
+
+void Tickets::Stop() {
+  MutexLock lock(&mutex_);
+  work_.stop = true;
+  Wake();
+}
+
+Tickets::Work Tickets::Take() {
+  MutexLock lock(&mutex_);
+  uint64_t count = 0;
+  [[maybe_unused]] ssize_t got = read(fd_, &count, sizeof(count));
+  Work work = std::exchange(work_, {});
+  work_.stop = work.stop;
+  return work;
+}
+
+void Tickets::Finish(int64_t handle, absl::Status status, Gathered gathered) {
+  MutexLock lock(&mutex_);
+  const auto found = tickets_.find(handle);
+  if (found == tickets_.end() || found->second.done) return;
+  --pending_;
+  found->second.done = true;
+  found->second.status = std::move(status);
+  found->second.gathered = std::move(gathered);
+}
+
+absl::Duration Tickets::AwaitedFor(int64_t handle, absl::Time now) {
+  MutexLock lock(&mutex_);
+  const auto found = tickets_.find(handle);
+  if (found == tickets_.end()) return absl::ZeroDuration();
+  const Ticket& ticket = found->second;
+  if (ticket.waiters == 0 && now - ticket.last_looked > kPollGap) {
+    return absl::ZeroDuration();
+  }
+  return std::max(now - ticket.waiting_since, absl::ZeroDuration());
+}
+
+}  // namespace psring

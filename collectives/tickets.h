@@ -1,0 +1,115 @@
+// Where callers and the collectives' thread meet: what is called, what has come
+// of it, and who waits for it.
+#ifndef PSRING_COLLECTIVES_TICKETS_H_
+#define PSRING_COLLECTIVES_TICKETS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/call.h"
+#include "collectives/flow_plan.h"
+#include "common/mutex.h"
+
+namespace psring {
+
+// Calls that are not done; more are refused.
+inline constexpr int kMaxPending = 1 << 16;
+// A caller that looks again within this time has been waiting in between.
+inline constexpr absl::Duration kPollGap = absl::Milliseconds(500);
+
+// Who takes part, by rank.
+struct CollectiveJob {
+  uint64_t epoch = 0;
+  int rank = 0;
+  std::vector<std::string> endpoints;
+  std::vector<std::string> descriptions;  // "worker 3 (host b, pid 4711)"
+
+  int size() const { return static_cast<int>(endpoints.size()); }
+};
+
+// Any thread calls what is not said to be the collectives' thread's.
+class Tickets {
+ public:
+  Tickets();
+  ~Tickets();
+  Tickets(const Tickets&) = delete;
+  Tickets& operator=(const Tickets&) = delete;
+
+  // Once, before any Post.
+  void Connect(CollectiveJob job);
+
+  // A handle above 0; never blocks. No call: this rank has no more data.
+  // RESOURCE_EXHAUSTED with kMaxPending calls that are not done.
+  absl::StatusOr<int64_t> Post(std::optional<Call> call);
+
+  // Blocks for at most `timeout`; whether it is done, or how it has failed.
+  // INVALID_ARGUMENT for a handle that is not there.
+  absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout);
+
+  // Forgets the handle. One that is not done is given up: blocks until the
+  // collectives' thread has let go of its memory, which takes moments.
+  absl::Status Release(int64_t handle);
+
+  // What it has brought. FAILED_PRECONDITION before it is done.
+  absl::StatusOr<std::vector<int64_t>> Sizes(int64_t handle);
+  absl::Status Copy(int64_t handle, void* out, int64_t bytes);
+
+  // The collectives' thread is to end.
+  void Stop();
+
+  // All below: the collectives' thread's.
+
+  // Readable when Take has something new.
+  int fd() const { return fd_; }
+
+  struct Posted {
+    int64_t handle = 0;
+    std::optional<Call> call;
+  };
+  struct Work {
+    std::optional<CollectiveJob> job;
+    std::vector<Posted> posted;
+    std::vector<int64_t> given_up;
+    bool stop = false;
+  };
+  Work Take();
+
+  void Finish(int64_t handle, absl::Status status, Gathered gathered);
+
+  // For how long a caller has been waiting for `handle` without a break; zero
+  // where none is.
+  absl::Duration AwaitedFor(int64_t handle, absl::Time now);
+
+ private:
+  struct Ticket {
+    bool done = false;
+    absl::Status status;
+    Gathered gathered;
+    int waiters = 0;
+    absl::Time waiting_since;
+    absl::Time last_looked = absl::InfinitePast();
+  };
+
+  void Wake();
+  absl::StatusOr<Ticket*> Done(int64_t handle)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int fd_;
+
+  Mutex mutex_;
+  Work work_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Ticket> tickets_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_handle_ ABSL_GUARDED_BY(mutex_) = 0;
+  int pending_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COLLECTIVES_TICKETS_H_

@@ -1,0 +1,383 @@
+// What goes wrong with collectives, and what ranks are told of it.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/call.h"
+#include "collectives/collectives.h"
+#include "collectives/message.h"
+#include "protos/collective.pb.h"
+#include "tests/collectives/test_mesh.h"
+#include "tests/testing/hostile_peer.h"
+#include "tests/testing/soon.h"
+
+namespace psring {
+namespace {
+
+using proto::CollectiveCall;
+using proto::CollectiveHeader;
+using Handle = absl::StatusOr<int64_t>;
+
+constexpr Arithmetic kFloats{DType::kFloat32, Reduction::kSum};
+
+// Every rank makes its call, and has to fail within a second with `expected`.
+void ExpectMismatch(
+    TestMesh& mesh, const std::string& expected,
+    const std::function<Handle(int rank, Collectives&, void* memory)>& call) {
+  mesh.Run([&](int rank, Collectives& collectives) {
+    std::vector<char> memory(1 << 20);
+    const absl::Time start = absl::Now();
+    const absl::Status status =
+        Await(collectives, call(rank, collectives, memory.data()));
+    EXPECT_EQ(status.message(), expected) << "rank " << rank;
+    EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+  });
+}
+
+TEST(CollectiveMismatchTest, NamesBothRanksAndBothSides) {
+  TestMesh mesh(3);
+  ExpectMismatch(
+      mesh,
+      "allreduce 'loss': rank 0 brings 10 float32, rank 2 brings 12 float32",
+      [](int rank, Collectives& c, void* m) {
+        return c.AllReduce("loss", m, m, rank == 2 ? 12 : 10, kFloats);
+      });
+  ExpectMismatch(mesh,
+                 "allreduce 'loss': rank 0 brings 100000 float32, rank 1 "
+                 "brings 100000 int32",
+                 [](int rank, Collectives& c, void* m) {
+                   return c.AllReduce(
+                       "loss", m, m, 100'000,
+                       {rank == 1 ? DType::kInt32 : DType::kFloat32});
+                 });
+  ExpectMismatch(
+      mesh, "allreduce 'loss': rank 0 wants max, rank 2 wants sum",
+      [](int rank, Collectives& c, void* m) {
+        return c.AllReduce(
+            "loss", m, m, 1,
+            {DType::kInt8, rank == 2 ? Reduction::kSum : Reduction::kMax});
+      });
+  ExpectMismatch(mesh,
+                 "allreduce 'loss': rank 0 multiplies by 1 before and 1 after, "
+                 "rank 1 multiplies by 1 before and 0.5 after",
+                 [](int rank, Collectives& c, void* m) {
+                   return c.AllReduce("loss", m, m, 1,
+                                      {DType::kFloat32, Reduction::kSum, 1,
+                                       rank == 1 ? 0.5 : 1});
+                 });
+  ExpectMismatch(mesh,
+                 "broadcast 'w': rank 0 names root 0, rank 2 names root 1",
+                 [](int rank, Collectives& c, void* m) {
+                   return c.Broadcast("w", m, 4, rank == 2 ? 1 : 0);
+                 });
+  ExpectMismatch(mesh, "allgather 'g': rank 0 brings 'a', rank 1 brings 'b'",
+                 [](int rank, Collectives& c, void* m) {
+                   return c.AllGather("g", m, 4, rank == 1 ? "b" : "a");
+                 });
+  ExpectMismatch(
+      mesh,
+      "reducescatter 's': rank 0 wants counts [1,2,3], rank 2 wants counts "
+      "[3,2,1]",
+      [](int rank, Collectives& c, void* m) {
+        const std::vector<int64_t> up = {1, 2, 3}, down = {3, 2, 1};
+        return c.ReduceScatter("s", m, static_cast<char*>(m) + 100,
+                               rank == 2 ? down : up, kFloats);
+      });
+  ExpectMismatch(mesh, "'x': rank 0 calls barrier, rank 2 calls allgather",
+                 [](int rank, Collectives& c, void* m) {
+                   if (rank == 2) return c.AllGather("x", m, 4);
+                   return c.Barrier("x");
+                 });
+  // What failed has left all ranks together.
+  mesh.Run([](int rank, Collectives& c) {
+    for (const char* name : {"loss", "x", "w"}) {
+      EXPECT_EQ(Await(c, c.Barrier(name)), absl::OkStatus()) << name;
+    }
+  });
+}
+
+TEST(CollectiveMismatchTest, IsNoticedWithoutTheFirstRank) {
+  TestMesh mesh(3);
+  std::vector<float> data(12);
+  const auto one = mesh.at(1).AllReduce("x", &data[0], &data[0], 1, kFloats);
+  const auto two = mesh.at(2).AllReduce("x", &data[4], &data[4], 2, kFloats);
+  const std::string expected =
+      "allreduce 'x': rank 1 brings 1 float32, rank 2 brings 2 float32";
+  EXPECT_EQ(Await(mesh.at(1), one).message(), expected);
+  EXPECT_EQ(Await(mesh.at(2), two).message(), expected);
+  // It is late.
+  EXPECT_EQ(Await(mesh.at(0),
+                  mesh.at(0).AllReduce("x", &data[8], &data[8], 1, kFloats))
+                .message(),
+            expected);
+}
+
+TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
+  TestMesh mesh(3);
+  const absl::Time start = absl::Now();
+  mesh.Run([](int rank, Collectives& c) {
+    float value = 0;
+    const absl::Status status =
+        Await(c, rank == 1 ? c.Barrier("b")
+                           : c.AllReduce("a", &value, &value, 1, kFloats));
+    EXPECT_TRUE(
+        absl::StrContains(status.message(), "rank 1 waits for barrier 'b'"))
+        << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), " waits for allreduce 'a'"))
+        << status;
+    EXPECT_TRUE(absl::EndsWith(status.message(),
+                               ": all ranks must call the same operations"));
+  });
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+}
+
+// It computes, and does not wait.
+TEST(CollectiveStallTest, IsNotARankThatTakesItsTime) {
+  TestMesh mesh(2);
+  mesh.Run([](int rank, Collectives& c) {
+    Handle early = int64_t{0};
+    if (rank == 1) {
+      early = c.Barrier("b");
+      EXPECT_EQ(c.Wait(*early, absl::ZeroDuration()).value(), false);
+      absl::SleepFor(absl::Seconds(4));
+    }
+    EXPECT_EQ(Await(c, c.Barrier("a")), absl::OkStatus());
+    if (rank == 0) early = c.Barrier("b");
+    EXPECT_EQ(Await(c, early), absl::OkStatus());
+  });
+}
+
+TEST(CollectiveTimeoutTest, NamesWhoHasNotCalled) {
+  TestMesh mesh(3, {.step_timeout = absl::Seconds(1)});
+  std::vector<float> data(4);
+  const auto zero = mesh.at(0).AllReduce("x", &data[0], &data[0], 1, kFloats);
+  const auto two = mesh.at(2).AllReduce("x", &data[2], &data[2], 1, kFloats);
+  const std::string expected =
+      "allreduce 'x': not called within 1s by worker 1 (test)";
+  EXPECT_EQ(Await(mesh.at(0), zero).message(), expected);
+  EXPECT_EQ(Await(mesh.at(2), two).message(), expected);
+  EXPECT_EQ(Await(mesh.at(1),
+                  mesh.at(1).AllReduce("x", &data[1], &data[1], 1, kFloats))
+                .message(),
+            expected);
+}
+
+TEST(CollectiveFailureTest, CancellationEndsEverything) {
+  TestMesh mesh(2);
+  std::vector<float> data(1 << 20);
+  const auto handle =
+      mesh.at(0).AllReduce("x", data.data(), data.data(), 1 << 20, kFloats);
+  const auto join = mesh.at(1).JoinUneven();
+  const absl::Status why = absl::AbortedError("lost worker 1");
+  for (int r = 0; r < 2; ++r) mesh.cancellation(r).Cancel(why);
+  EXPECT_EQ(Await(mesh.at(0), handle), why);
+  EXPECT_EQ(Await(mesh.at(1), join), why);
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).Barrier("y")), why);
+}
+
+TEST(CollectiveFailureTest, TellsTheOthersThatARankEnds) {
+  TestMesh mesh(3);
+  const auto handle = mesh.at(0).Barrier("x");
+  ASSERT_TRUE(mesh.at(2).Barrier("x").ok());
+  mesh.Destroy(2);
+  EXPECT_EQ(Await(mesh.at(0), handle).message(),
+            "rank 2 has ended its collectives");
+}
+
+TEST(CollectiveFailureTest, GivesUpWhatIsReleased) {
+  TestMesh mesh(2);
+  std::vector<float> data(1 << 20);
+  const auto large =
+      mesh.at(0).AllReduce("x", data.data(), data.data(), 1 << 20, kFloats);
+  EXPECT_EQ(mesh.at(0).Release(*large), absl::OkStatus());
+  data = {};  // it is not touched any more
+  std::vector<float> other(1 << 20);
+  EXPECT_EQ(
+      Await(mesh.at(1), mesh.at(1).AllReduce("x", other.data(), other.data(),
+                                             1 << 20, kFloats))
+          .message(),
+      "allreduce 'x': rank 0 has given it up");
+  // What the other has all of can be done without this rank.
+  const auto small = mesh.at(0).Barrier("y");
+  EXPECT_EQ(mesh.at(0).Release(*small), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(1), mesh.at(1).Barrier("y")), absl::OkStatus());
+}
+
+// ---- Ranks without data ----
+
+TEST(JoinUnevenTest, TakesPartWithZerosUntilAllHaveJoined) {
+  TestMesh mesh(3);
+  mesh.Run([](int rank, Collectives& c) {
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      for (int step = 0; step < 2 * (rank + 1); ++step) {
+        std::vector<float> data(step % 2 == 0 ? 3 : 100'000, 3);
+        int with_data = 0;
+        for (int r = 0; r < 3; ++r) with_data += step < 2 * (r + 1);
+        EXPECT_EQ(
+            Await(c, c.AllReduce("x", data.data(), data.data(), data.size(),
+                                 {DType::kFloat32, Reduction::kAverage})),
+            absl::OkStatus());
+        EXPECT_EQ(data.front(), with_data);
+        EXPECT_EQ(data.back(), with_data);
+        EXPECT_EQ(Await(c, c.Barrier("b")), absl::OkStatus());
+      }
+      const auto handle = c.JoinUneven();
+      ASSERT_EQ(Await(c, handle), absl::OkStatus());
+      int32_t last = -1;
+      EXPECT_EQ(c.Result(*handle, &last, sizeof(last)), absl::OkStatus());
+      EXPECT_EQ(last, 2);
+      EXPECT_EQ(c.Release(*handle), absl::OkStatus());
+    }
+  });
+}
+
+TEST(JoinUnevenTest, FailsWhatHasNoZeros) {
+  TestMesh mesh(3);
+  const auto joined = mesh.at(1).JoinUneven();
+  int32_t value[2] = {1, 2};
+  const std::string rest =
+      ": rank 1 has joined: it has no more data, and takes part only in "
+      "barriers, sums and averages over all ranks";
+  const auto gathers = [&](int r) {
+    return mesh.at(r).AllGather("g", &value[r / 2], 4);
+  };
+  const auto zero = gathers(0), two = gathers(2);
+  EXPECT_EQ(Await(mesh.at(0), zero).message(), "allgather 'g'" + rest);
+  EXPECT_EQ(Await(mesh.at(2), two).message(), "allgather 'g'" + rest);
+  EXPECT_EQ(
+      Await(mesh.at(0), mesh.at(0).AllReduce("m", &value[0], &value[0], 1,
+                                             {DType::kInt32, Reduction::kMax}))
+          .message(),
+      "allreduce 'm'" + rest);
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).Barrier("s", {{0, 1}})).message(),
+            "barrier 's'" + rest);
+  EXPECT_FALSE(Await(mesh.at(1), mesh.at(1).Barrier("mine")).ok());
+  const auto others =
+      std::vector<Handle>{mesh.at(0).JoinUneven(), mesh.at(2).JoinUneven()};
+  EXPECT_EQ(Await(mesh.at(0), others[0]), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(2), others[1]), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(1), joined), absl::OkStatus());
+}
+
+// ---- Strangers ----
+
+CollectiveHeader CallOf(const std::string& name) {
+  CollectiveHeader header;
+  header.set_kind(CollectiveHeader::CALL);
+  header.set_job_epoch(kTestJob);
+  header.set_sender(1);
+  header.mutable_key()->set_name(name);
+  header.mutable_key()->set_set_size(2);
+  header.mutable_call()->set_operation(CollectiveCall::BARRIER);
+  return header;
+}
+
+TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
+  TestMesh mesh(2);
+  std::vector<std::vector<std::string>> messages;
+  const auto add = [&](const std::function<void(CollectiveHeader&)>& change,
+                       const std::string& payload = "") {
+    CollectiveHeader header = CallOf("x");
+    change(header);
+    messages.push_back({header.SerializeAsString(), payload});
+  };
+  messages.push_back({"one frame"});
+  messages.push_back({"not", "a", "message"});
+  messages.push_back({"\xff\xff\xff", ""});
+  messages.push_back({"", ""});
+  add([](auto& h) { h.set_job_epoch(1); });
+  add([](auto& h) { h.set_sender(0); });
+  add([](auto& h) { h.set_sender(2); });
+  add([](auto& h) { h.mutable_key()->set_name(std::string(257, 'x')); });
+  add([](auto& h) { h.mutable_key()->clear_name(); });
+  add([](auto& h) { h.mutable_key()->set_set_size(3); });
+  add([](auto& h) { h.mutable_call()->clear_operation(); });
+  add([](auto& h) { h.mutable_call()->set_count(-1); });
+  add([](auto& h) { h.mutable_call()->set_root(2); });
+  add([](auto& h) { h.mutable_call()->set_tag(std::string(1025, 'x')); });
+  add([](auto& h) { h.mutable_call()->add_counts(1); });
+  add([](auto& h) {
+    h.mutable_call()->set_operation(CollectiveCall::ALLREDUCE);
+    h.mutable_call()->set_dtype(10);
+  });
+  add([](auto& h) { h.set_bytes(-1); });
+  add([](auto& h) { h.set_bytes(4); }, "five!");
+  add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); });
+  add([](auto& h) { h.set_kind(CollectiveHeader::CHUNK); }, "nobody calls it");
+  add([](auto& h) { h.set_kind(CollectiveHeader::FAIL); });
+  add([](auto& h) { h.set_kind(CollectiveHeader::ACK); }, "payload");
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::ACK);
+    h.set_round(2);
+  });
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::ANSWER);
+    for (int i = 0; i <= kMaxWaits; ++i)
+      *h.add_waits()->mutable_key() = h.key();
+  });
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::EVERYBODY_JOINED);
+    h.set_sender(1);
+  });
+  add([](auto& h) {
+    h.set_kind(CollectiveHeader::JOINED);
+    h.set_join_round(7);
+  });
+  for (size_t i = 0; i < messages.size(); ++i) {
+    HostilePeer peer(mesh.at(0).endpoint());
+    peer.Send(messages[i]);
+    ASSERT_TRUE(peer.AwaitTaken(Soon())) << i;
+    const absl::Time deadline = Soon();
+    while (mesh.at(0).malformed() < static_cast<int64_t>(i) + 1) {
+      ASSERT_LT(absl::Now(), deadline) << "message " << i << " was not counted";
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  EXPECT_EQ(mesh.at(0).malformed(), static_cast<int64_t>(messages.size()));
+  // Nobody else has noticed.
+  mesh.Run([](int rank, Collectives& c) {
+    EXPECT_EQ(Await(c, c.Barrier("x")), absl::OkStatus());
+  });
+}
+
+// Of an operation that is under way.
+TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
+  TestMesh mesh(2);
+  std::vector<float> data(100'000, 1);
+  const auto handle =
+      mesh.at(0).AllReduce("x", data.data(), data.data(), 100'000, kFloats);
+  CollectiveHeader chunk = CallOf("x");
+  chunk.mutable_key()->set_set_digest(DigestOf({0, 1}));
+  chunk.set_kind(CollectiveHeader::CHUNK);
+  CollectiveHeader ack = chunk;
+  ack.set_kind(CollectiveHeader::ACK);
+  ack.set_offset(100);
+  int64_t dropped = 0;
+  for (const auto& [header, payload] :
+       {std::pair<CollectiveHeader, std::string>(chunk, "1234"),
+        std::pair<CollectiveHeader, std::string>(ack, "")}) {
+    HostilePeer peer(mesh.at(0).endpoint());
+    const absl::Time deadline = Soon();
+    peer.Send({header.SerializeAsString(), payload});
+    ++dropped;
+    while (mesh.at(0).malformed() < dropped) {
+      ASSERT_LT(absl::Now(), deadline);
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  std::vector<float> other(100'000, 2);
+  const auto answer =
+      mesh.at(1).AllReduce("x", other.data(), other.data(), 100'000, kFloats);
+  EXPECT_EQ(Await(mesh.at(0), handle), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(1), answer), absl::OkStatus());
+  EXPECT_EQ(data[99'999], 3);
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,71 @@
+#include "tests/collectives/test_mesh.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/testing/soon.h"
+
+namespace psring {
+
+TestMesh::TestMesh(int size, const CollectivesOptions& options) {
+  CollectiveJob job;
+  job.epoch = kTestJob;
+  for (int rank = 0; rank < size; ++rank) {
+    cancellations_.push_back(std::make_unique<Cancellation>());
+    auto made = Collectives::Create(context_, *cancellations_[rank],
+                                    "127.0.0.1", options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    ranks_.push_back(*std::move(made));
+    job.endpoints.push_back(ranks_[rank]->endpoint());
+    job.descriptions.push_back(absl::StrCat("worker ", rank, " (test)"));
+  }
+  for (job.rank = 0; job.rank < size; ++job.rank) {
+    EXPECT_EQ(ranks_[job.rank]->Connect(job), absl::OkStatus());
+  }
+}
+
+void TestMesh::Run(const std::function<void(int rank, Collectives&)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size(); ++rank) {
+    threads.emplace_back([&, rank] { body(rank, at(rank)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+absl::Status Await(Collectives& collectives, absl::StatusOr<int64_t> handle) {
+  if (!handle.ok()) return handle.status();
+  const absl::Time deadline = Soon();
+  while (absl::Now() < deadline) {
+    const auto done = collectives.Wait(*handle, absl::Milliseconds(100));
+    if (!done.ok()) return done.status();
+    if (*done) return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError("the test's patience has ended");
+}
+
+absl::StatusOr<std::vector<std::string>> AwaitBytes(
+    Collectives& collectives, absl::StatusOr<int64_t> handle) {
+  if (absl::Status s = Await(collectives, handle); !s.ok()) return s;
+  const auto sizes = collectives.Sizes(*handle);
+  if (!sizes.ok()) return sizes.status();
+  int64_t total = 0;
+  for (const int64_t size : *sizes) total += size;
+  std::string all(total, '\0');
+  if (absl::Status s = collectives.Result(*handle, all.data(), total);
+      !s.ok()) {
+    return s;
+  }
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (const int64_t size : *sizes) {
+    parts.push_back(all.substr(begin, size));
+    begin += size;
+  }
+  EXPECT_EQ(collectives.Release(*handle), absl::OkStatus());
+  return parts;
+}
+
+}  // namespace psring
