@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,7 @@
 #include "common/net/zmq_info.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
+#include "lab/study/printed_metric.h"
 #include "lab/study/way_spec.h"
 
 namespace psring {
@@ -21,7 +23,9 @@ namespace {
 constexpr char kDescription[] =
     "Trains one model in several ways, one after the other, from the same "
     "first weights over the same batches. Prints a table and writes "
-    "report.html and report.json. What follows `--` goes to every worker. "
+    "report.html and report.json. What follows `--` goes to every worker of "
+    "the built-in trainer; or it is a program of your own that imports psring, "
+    "and that every worker runs. "
     "With several seeds, numbers of workers or servers, faults or compressions "
     "it runs every combination: a study. --out=DIR keeps its finished runs, so "
     "that the same command resumes a study that was stopped.";
@@ -30,7 +34,10 @@ constexpr char kExample[] =
     "+FLAG=VALUE after a way goes to its workers only.\n"
     "Example: two ways on your own digits, four workers, three seeds\n"
     "  psring compare --modes=ps-bsp,ring --workers=4 --seeds=3 "
-    "--data=mnist:/data/mnist";
+    "--data=mnist:/data/mnist\n"
+    "and your own script, beside torch.distributed\n"
+    "  psring compare --modes=ring,ps-bsp,ps-async,ddp --workers=2,4 "
+    "-- python3 train.py";
 
 // Where, not what: another folder may hold the same study.
 constexpr char kOutFlag[] = "--out";
@@ -47,6 +54,7 @@ struct Flags {
   std::string optimizer = "momentum";
   int64_t seed = 0;
   std::string target = "auto";
+  std::string metric;
   std::string out;
   Binaries binaries;
 };
@@ -90,6 +98,10 @@ void AddFlags(CommandLine& line, Flags& flags) {
            "highest "
            "that every way reaches")
       .Check(CheckTarget);
+  line.Add("--metric", flags.metric,
+           "Of a script that does not call psring.log: a regular expression "
+           "with the accuracy in parentheses, in the lines that its rank 0 "
+           "prints");
   line.Add(kOutFlag, flags.out,
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");
@@ -145,14 +157,24 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
   return flags;
 }
 
+// What follows `--` is a program, not flags.
+bool IsScript(const Args& passed_on) {
+  return !passed_on.empty() && !absl::StartsWith(passed_on[0], "-");
+}
+
 Job SharedJob(const Flags& flags, const AxisValues& values,
               const Args& passed_on) {
   Job job;
+  job.metric = flags.metric;
   // The same for every run, so that more workers are just more workers.
   job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
   job.ps_binary = flags.binaries.ps;
   job.worker_binary = flags.binaries.worker;
-  job.worker_flags = WorkerFlags(flags, passed_on);
+  if (IsScript(passed_on)) {
+    job.script = passed_on;
+  } else {
+    job.worker_flags = WorkerFlags(flags, passed_on);
+  }
   return job;
 }
 
@@ -192,6 +214,41 @@ absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   return absl::OkStatus();
 }
 
+// The flags of a study that only the built-in trainer can follow.
+constexpr const char* kTrainersFlags[] = {
+    "--model", "--data",     "--epochs",    "--batch-size", "--lr",
+    "--slow",  "--momentum", "--optimizer", "--link"};
+
+absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
+                         const Flags& flags, const Args& passed_on) {
+  const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
+  if (!specs.ok()) return specs.status();
+  if (!IsScript(passed_on)) {
+    if (absl::c_any_of(*specs, [](const WaySpec& way) { return way.ddp; })) {
+      return absl::InvalidArgumentError(
+          "--modes: ddp is for a script after `--`; psring bench train holds "
+          "the built-in trainer against it");
+    }
+    if (flags.metric.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--metric is for a script after `--`; the built-in trainer tells its "
+        "accuracy by itself");
+  }
+  for (const char* flag : kTrainersFlags) {
+    if (!line.Has(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for the built-in trainer; the script ", passed_on[0],
+        " has options of its own, which follow its name"));
+  }
+  for (const WaySpec& way : *specs) {
+    if (way.plain()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--modes: ", way.name, ": a script has no flags after a +"));
+  }
+  return flags.metric.empty() ? absl::OkStatus()
+                              : OfFlag("--metric", CheckMetric(flags.metric));
+}
+
 absl::Status CheckLinks(const std::vector<Point>& runs) {
   for (const Point& run : runs) {
     const std::string& link = ValueOf(run, "link");
@@ -214,7 +271,8 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   if (separator != args.end()) passed_on.assign(separator + 1, args.end());
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
-  if (s.ok()) s = CheckWorkerFlags(*values, passed_on);
+  if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
+  if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
   if (s.ok()) s = CheckLinks(AllRuns(*values));
   if (!s.ok()) return line.UsageError(std::string(s.message()));
   StudyPlan plan;

@@ -4,6 +4,7 @@
 //   {"event":"step", "step", "seconds", "loss", "images_per_second"}
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}
+//   {"event":"model", "num_parameters", "global_batch"}, of a script
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
 //    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
@@ -12,7 +13,8 @@
 //    means of near-equally many steps each), and of servers "staleness_mean",
 //    "staleness_max", "staleness_histogram" (by worker: gradients of pieces of
 //    staleness 0, 1, ..., the last bin open-ended), "late_gradients" (by
-//    worker: gradients of pieces that backup workers made superfluous)}
+//    worker: gradients of pieces that backup workers made superfluous), and of
+//    a script's worker 0 "weights_crc32" of its parameters}
 #ifndef PSRING_COMMON_TRACE_METRICS_FILE_H_
 #define PSRING_COMMON_TRACE_METRICS_FILE_H_
 

@@ -74,13 +74,21 @@ ProcessEnd ToEnd(const json& event) {
           event.value("staleness_mean", 0.0),
           event.value("staleness_max", int64_t{0}),
           ToHistogram(event),
-          ToStepTime(event)};
+          ToStepTime(event),
+          event.value("weights_crc32", uint32_t{0})};
+}
+
+// A script's model comes after its start.
+void TakeModel(const json& event, ProcessMetrics* metrics) {
+  metrics->num_parameters += event.at("num_parameters").get<int64_t>();
+  metrics->global_batch = event.value("global_batch", metrics->global_batch);
 }
 
 void TakeEvent(const json& event, ProcessMetrics* metrics) {
   const std::string kind = event.at("event").get<std::string>();
   if (kind == "start") TakeStart(event, metrics);
   if (kind == "step") metrics->steps.push_back(ToStep(event));
+  if (kind == "model") TakeModel(event, metrics);
   if (kind == "epoch") metrics->epochs.push_back(ToEpoch(event));
   if (kind == "end") metrics->end = ToEnd(event);
 }

@@ -57,6 +57,7 @@ struct ProcessEnd {
   int64_t staleness_max = 0;                    // servers only
   StalenessHistogram staleness_histogram = {};  // servers only
   std::optional<StepTime> step_time = {};       // workers only
+  uint32_t weights_crc32 = 0;                   // of a script's worker 0
 };
 
 struct ProcessMetrics {

@@ -2,6 +2,7 @@
 #ifndef PSRING_LAB_HOST_JOB_H_
 #define PSRING_LAB_HOST_JOB_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct Job {
   std::string timeline_dir;  // of every process; empty: no timeline
   std::vector<std::string> worker_flags;
   std::vector<std::string> server_flags;
+
+  // What every worker runs in place of worker_binary, which then has no flags,
+  // and variables that it is given; see script_job.h.
+  std::vector<std::string> script;
+  std::map<std::string, std::string> script_variables;
+  std::string metric;  // a regular expression; see study/printed_metric.h
 
   // On hosts of their own (namespaces): where the coordinator's host is reached
   // by the others, and, by rank, what goes before a process's command line.

@@ -64,9 +64,7 @@ bool ServersSumAsRing(const WaySpec& way) {
   return way.has_servers() && way.synchronous() && way.plain();
 }
 
-bool IsPlainRing(const WaySpec& way) {
-  return !way.has_servers() && way.plain();
-}
+bool IsPlainRing(const WaySpec& way) { return way.is_ring() && way.plain(); }
 
 std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
   std::map<std::pair<const Variant*, std::string>, uint32_t> rings;
@@ -178,6 +176,7 @@ std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
   const double gradients = values * BytesPerValue(*compression);
   const double bytes = values * sizeof(float);
   const double n = std::stod(ValueOf(variant.point, "workers"));
+  if (way.ddp) return std::nullopt;
   if (!way.has_servers()) {
     return TrafficFormula{(n - 1) / n * (gradients + bytes), 0};
   }

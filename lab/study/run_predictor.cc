@@ -72,7 +72,7 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   const WaySpec way = WayOf(run.point);
   if (!exchange_as_by_default_ || !way.plain() || !way.synchronous() ||
-      ValueOf(run.point, "compress") != kNone) {
+      way.ddp || ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;

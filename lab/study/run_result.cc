@@ -61,7 +61,12 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all) {
   const ProcessMetrics* worker0 = FindWorkerZero(all);
   if (worker0 == nullptr) return Missing("worker 0");
-  if (worker0->epochs.empty()) return Missing("worker 0's epochs");
+  if (worker0->epochs.empty()) {
+    return Missing(
+        "worker 0's epochs. A script tells of them with "
+        "psring.log(accuracy=...) "
+        "on rank 0, or prints them for --metric=REGEX");
+  }
   for (const ProcessMetrics& process : all) {
     if (process.end) continue;
     return Missing(absl::StrCat(process.role, " ", process.rank,
@@ -75,6 +80,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   result.test_loss = worker0->epochs.back().test_loss;
   result.steps = worker0->steps;
   result.epochs = worker0->epochs;
+  result.weights_crc32 = worker0->end->weights_crc32;
   for (const ProcessMetrics& process : all) {
     (process.role == "ps" ? TakeServer : TakeWorker)(process, &result);
   }

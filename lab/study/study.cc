@@ -73,7 +73,9 @@ class Study {
                                                run.status().message(),
                                                WhatIsKept()));
       }
-      run->predicted_step_s = predictor->StepSeconds(*run);
+      if (plan_.job.script.empty()) {
+        run->predicted_step_s = predictor->StepSeconds(*run);
+      }
       if (folder_ != nullptr) {
         if (auto s = folder_->Keep(i, *run); !s.ok()) return s;
       }

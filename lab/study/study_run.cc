@@ -1,15 +1,19 @@
 #include "lab/study/study_run.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/optim/sync_policy.h"
 #include "common/trace/metrics_reader.h"
 #include "lab/host/hosts.h"
 #include "lab/host/link_spec.h"
+#include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
+#include "lab/study/printed_metric.h"
 #include "lab/study/progress.h"
 #include "lab/study/way_spec.h"
 #include "lab/study/weights.h"
@@ -17,9 +21,38 @@
 namespace psring {
 namespace {
 
-// Runs the processes to their ends, with progress.
-absl::Status Train(const std::string& name, const Job& job,
-                   const Cancellation& cancellation, int* exit_code) {
+ScriptJob ScriptOf(const Job& job) {
+  ScriptJob script;
+  script.mode = job.mode;
+  script.servers = job.servers;
+  script.workers = job.workers;
+  script.threads_per_worker = job.threads_per_worker;
+  script.command = job.script;
+  script.extra = job.script_variables;
+  script.extra["PSRING_METRICS_DIR"] = job.metrics_dir;
+  return script;
+}
+
+// The processes of a job, until it goes.
+class RunningJob {
+ public:
+  absl::Status Start(const Job& job, Supervisor& supervisor) {
+    if (job.script.empty()) return StartJob(job, supervisor);
+    auto script = RunningScript::Start(ScriptOf(job), supervisor);
+    if (!script.ok()) return script.status();
+    script_ = *std::move(script);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::unique_ptr<RunningScript> script_;
+};
+
+// Runs the processes to their ends, with progress. `on_line`: of their output.
+absl::Status Train(
+    const std::string& name, const Job& job, const Cancellation& cancellation,
+    std::function<void(const std::string&, absl::string_view)> on_line,
+    int* exit_code) {
   MetricsReader worker0(absl::StrCat(job.metrics_dir, "/worker-0.jsonl"));
   Progress progress(stdout, TerminalColumns(stdout), name);
   absl::Status read;
@@ -29,8 +62,10 @@ absl::Status Train(const std::string& name, const Job& job,
   };
   SupervisorOptions options;
   options.on_tick = show;
+  options.on_line = std::move(on_line);
+  RunningJob running;
   Supervisor supervisor(cancellation, options);
-  const absl::Status started = StartJob(job, supervisor);
+  const absl::Status started = running.Start(job, supervisor);
   if (!started.ok()) supervisor.Stop();
   supervisor.Wait();
   show();
@@ -43,13 +78,12 @@ absl::Status Train(const std::string& name, const Job& job,
   return started.ok() ? read : started;
 }
 
+// `checkpoints` empty: the workers tell of their weights in their metrics.
 absl::StatusOr<RunResult> Collect(const Point& point,
-                                  const std::string& metrics,
+                                  std::vector<ProcessMetrics> all,
                                   const std::string& checkpoints) {
-  const auto all = ReadAllMetrics(metrics);
-  if (!all.ok()) return all.status();
-  auto result = Summarize(point, *all);
-  if (!result.ok()) return result.status();
+  auto result = Summarize(point, all);
+  if (!result.ok() || checkpoints.empty()) return result;
   const auto weights = FindLastWeights(checkpoints);
   if (!weights.ok()) return weights.status();
   const auto crc = Crc32OfFile(*weights);
@@ -77,12 +111,32 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 
 }  // namespace
 
+// What a script reads of the point from its environment.
+void SetVariables(const Point& point, Job& job) {
+  const WaySpec way = WayOf(point);
+  std::map<std::string, std::string>& variables = job.script_variables;
+  if (way.ddp) variables["PSRING_MODE"] = "ddp";
+  if (way.has_servers()) {
+    const bool bounded = way.policy->lead == SyncPolicy::Lead::kStaleness;
+    variables["PSRING_SYNC"] =
+        absl::StrCat(way.policy->name, bounded ? ":" : "",
+                     bounded ? absl::StrCat(way.staleness) : "");
+  }
+  variables["PSRING_SEED"] = ValueOf(point, "seed");
+  const std::string& compress = ValueOf(point, "compress");
+  if (compress != kNone) variables["PSRING_COMPRESS"] = compress;
+}
+
 Job JobOf(const Point& point, Job job) {
   const WaySpec way = WayOf(point);
   job.mode = way.has_servers() ? "ps" : "ring";
   job.workers = std::stoi(ValueOf(point, "workers"));
   const std::string& servers = ValueOf(point, "servers");
   if (servers != kAny) job.servers = std::stoi(servers);
+  if (!job.script.empty()) {
+    SetVariables(point, job);
+    return job;
+  }
   std::vector<std::string>& flags = job.worker_flags;
   for (std::string& flag : way.Flags()) flags.push_back(std::move(flag));
   for (size_t i = 0; i < Axes().size(); ++i) {
@@ -99,23 +153,35 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
                                   int* exit_code) {
   *exit_code = 1;
   Job job = JobOf(point, base);
+  const bool script = !job.script.empty();
   job.metrics_dir = absl::StrCat(directory, "/metrics");
-  const std::string checkpoints = absl::StrCat(directory, "/checkpoints");
+  const std::string checkpoints =
+      script ? "" : absl::StrCat(directory, "/checkpoints");
   std::error_code error;
   std::filesystem::create_directory(job.metrics_dir, error);
-  std::filesystem::create_directory(checkpoints, error);
-  job.worker_flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
+  if (!script) {
+    std::filesystem::create_directory(checkpoints, error);
+    job.worker_flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoints));
+  }
   std::unique_ptr<Hosts> hosts;  // they end with it
   if (ValueOf(point, "link") != kNone) {
     auto made = PlaceOnHosts(point, &job);
     if (!made.ok()) return made.status();
     hosts = *std::move(made);
   }
+  PrintedMetric printed(job.metric);
   const absl::Time start = absl::Now();
-  const absl::Status s =
-      Train(ValueOf(point, kWayAxis), job, cancellation, exit_code);
+  const absl::Status s = Train(
+      ValueOf(point, kWayAxis), job, cancellation,
+      [&printed](const std::string& name, absl::string_view line) {
+        if (name == "worker 0") printed.Take(line);
+      },
+      exit_code);
   if (!s.ok()) return s;
-  auto result = Collect(point, job.metrics_dir, checkpoints);
+  auto all = ReadAllMetrics(job.metrics_dir);
+  if (!all.ok()) return all.status();
+  printed.AddTo(*all);
+  auto result = Collect(point, *std::move(all), checkpoints);
   if (result.ok()) {
     result->wall_seconds = absl::ToDoubleSeconds(absl::Now() - start);
   }

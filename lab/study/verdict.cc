@@ -181,6 +181,7 @@ Strings SynchronousWays(const Comparison& comparison) {
     if (!way.ok() || !way->front().synchronous() || !way->front().plain()) {
       continue;
     }
+    if (way->front().ddp) continue;  // its sums have an order of their own
     (way->front().has_servers() ? with_servers : rings).push_back(name);
   }
   with_servers.insert(with_servers.end(), rings.begin(), rings.end());

@@ -17,6 +17,7 @@ namespace {
 using Strings = std::vector<std::string>;
 
 constexpr char kRing[] = "ring";
+constexpr char kDdp[] = "ddp";
 constexpr int64_t kMaxStaleness = 1000000;
 constexpr int64_t kUsualStaleness = 3;
 
@@ -39,6 +40,8 @@ absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
   WaySpec spec;
   spec.name = std::string(text);
   if (text == kRing) return spec;
+  spec.ddp = text == kDdp;
+  if (spec.ddp) return spec;
   Strings known;
   for (const SyncPolicy& policy : SyncPolicies()) {
     absl::string_view rest = text;
@@ -54,6 +57,7 @@ absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
     }
   }
   known.push_back(kRing);
+  known.push_back("ddp (of a script)");
   return absl::InvalidArgumentError(absl::StrCat(
       "--modes: \"", text, "\" is not one of ", absl::StrJoin(known, ", "),
       "; + adds a flag of its workers"));
@@ -77,6 +81,11 @@ absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
 }
 
 std::string ExplainBare(const WaySpec& spec) {
+  if (spec.ddp) {
+    return "torch.distributed exchanges the gradients (Gloo, in buckets as "
+           "DistributedDataParallel has them): what a script without psring "
+           "would use. All take every step together.";
+  }
   if (!spec.has_servers()) {
     return "No servers: the workers stand in a ring and pass partial sums of "
            "the gradients around it until everybody has the whole sum, then "
@@ -140,6 +149,7 @@ std::string WaysHelp() {
         absl::StrReplaceAll(policy.help, {{"--staleness", "K"}}));
   }
   add(kRing, "every worker, each step; there are no servers");
+  add(kDdp, "the same, over torch.distributed; for scripts");
   return text;
 }
 

@@ -16,12 +16,14 @@ namespace psring {
 struct SyncPolicy;
 
 struct WaySpec {
-  std::string name;                       // as the user wrote it: "ps-ssp:3"
-  const SyncPolicy* policy = nullptr;     // the servers'; null: a ring
-  int64_t staleness = 0;                  // where the policy takes a bound
+  std::string name;                    // as the user wrote it: "ps-ssp:3"
+  const SyncPolicy* policy = nullptr;  // the servers'; null: no servers
+  bool ddp = false;                    // torch.distributed's, of scripts only
+  int64_t staleness = 0;               // where the policy takes a bound
   std::vector<std::string> worker_flags;  // "--backup-workers=1"
 
   bool has_servers() const { return policy != nullptr; }
+  bool is_ring() const { return policy == nullptr && !ddp; }
   // Whether a step waits for all gradients and applies their mean.
   bool synchronous() const;
   // Whether its workers run without flags of their own.
@@ -30,9 +32,9 @@ struct WaySpec {
   std::vector<std::string> Flags() const;
 };
 
-// "ps-bsp,ps-ssp:3,ps-async,ring". A way may carry flags of its workers:
-// "ps-bsp+backup-workers=1". INVALID_ARGUMENT names the part that is none of
-// these, or that comes twice.
+// "ps-bsp,ps-ssp:3,ps-async,ring", and "ddp" for a script. A way may carry
+// flags of its workers: "ps-bsp+backup-workers=1". INVALID_ARGUMENT names the
+// part that is none of these, or that comes twice.
 absl::StatusOr<std::vector<WaySpec>> ParseWays(absl::string_view text);
 
 // Each of them once, with a bound of 3: what is compared unless the user says.

@@ -1,0 +1,60 @@
+#include "lab/study/printed_metric.h"
+
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace psring {
+
+absl::Status CheckMetric(const std::string& pattern) {
+  try {
+    const std::regex parsed(pattern);
+    if (parsed.mark_count() >= 1) return absl::OkStatus();
+  } catch (const std::regex_error& error) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", pattern, "\" is no regular expression: ", error.what()));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", pattern,
+                   "\" has no group: put parentheses around the "
+                   "number, as in \"accuracy ([0-9.]+)\""));
+}
+
+PrintedMetric::PrintedMetric(const std::string& pattern)
+    : active_(!pattern.empty()), pattern_(pattern), start_(absl::Now()) {}
+
+void PrintedMetric::Take(absl::string_view line) {
+  std::cmatch match;
+  if (!active_ ||
+      !std::regex_search(line.begin(), line.end(), match, pattern_)) {
+    return;
+  }
+  double value = 0;
+  if (absl::SimpleAtod(match[1].str(), &value)) {
+    samples_.push_back({absl::Now(), value});
+  }
+}
+
+void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  for (ProcessMetrics& process : all) {
+    if (process.role != "worker" || process.rank != 0 || !active_) continue;
+    process.epochs.clear();
+    for (const Sample& sample : samples_) {
+      EpochSample& epoch = process.epochs.emplace_back();
+      epoch.epoch = static_cast<int64_t>(process.epochs.size());
+      const int64_t last_step = process.end ? process.end->step : 0;
+      epoch.step =
+          last_step * epoch.epoch / static_cast<int64_t>(samples_.size());
+      epoch.seconds = absl::ToDoubleSeconds(sample.when - start_);
+      epoch.train_loss = kUnknown;
+      epoch.test_loss = kUnknown;
+      epoch.test_accuracy = sample.value;
+      epoch.images_per_second = kUnknown;
+    }
+  }
+}
+
+}  // namespace psring

@@ -1,0 +1,47 @@
+// A number that a program prints now and then, found by a regular expression:
+// the measure of a script that tells psring nothing.
+#ifndef PSRING_LAB_STUDY_PRINTED_METRIC_H_
+#define PSRING_LAB_STUDY_PRINTED_METRIC_H_
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/trace/metrics_reader.h"
+
+namespace psring {
+
+// INVALID_ARGUMENT: no regular expression (ECMAScript's), or one without a
+// group in parentheses, which is the number.
+absl::Status CheckMetric(const std::string& pattern);
+
+class PrintedMetric {
+ public:
+  // An empty pattern takes nothing; others have been checked.
+  explicit PrintedMetric(const std::string& pattern);
+
+  // A line of worker 0's output, as it comes.
+  void Take(absl::string_view line);
+
+  // Every number that was taken becomes one of worker 0's epochs, as its test
+  // accuracy.
+  void AddTo(std::vector<ProcessMetrics>& all) const;
+
+ private:
+  struct Sample {
+    absl::Time when;
+    double value;
+  };
+
+  const bool active_;
+  const std::regex pattern_;
+  const absl::Time start_;
+  std::vector<Sample> samples_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_STUDY_PRINTED_METRIC_H_
