@@ -3,7 +3,7 @@
 Usage: count_tests.py RECORD=CODE...
 
 RECORD is what --build_event_json_file wrote, or, named *.txt, what tools/check.sh
-printed; CODE is the exit code of that run.
+printed, or, named *.xml, what pytest --junitxml wrote; CODE is the exit code of that run.
 Prints one line, "N passed, N failed" (and ", N skipped" if any); exits with 1
 if a test failed or a build broke. A target that ended badly without a failed
 case in its test.xml, as after a crash, counts as one failed.
@@ -89,11 +89,20 @@ def count_checks(path, code):
     return counts
 
 
+def count_pytest(path, code):
+    counts = count_xml(path)
+    if code != 0 and not counts["failed"]:
+        print(f"psring: pytest ended with {code}")
+        counts["failed"] += 1
+    return counts
+
+
 def main(args):
     total = Counts()
     for record in args:
         path, _, code = record.rpartition("=")
-        count = count_checks if path.endswith(".txt") else count_record
+        kinds = {".txt": count_checks, ".xml": count_pytest}
+        count = kinds.get(os.path.splitext(path)[1], count_record)
         total.update(count(path, int(code)))
     print(total.line())
     return 1 if total["failed"] else 0

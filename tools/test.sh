@@ -16,12 +16,12 @@ Example: ./psring test --quick --test_filter='Layout.*'
 END
 }
 
-# Tests read checkpoints with these packages, and are skipped where no python
-# has them.
-PYTHON_PACKAGES="safetensors numpy"
+# Tests read checkpoints with the first ones, and are skipped where no python has
+# them; the Python package is tested with the last one.
+PYTHON_PACKAGES="safetensors numpy pytest"
 
 has_python_packages() {
-  "$1" -c 'import numpy, safetensors' > /dev/null 2>&1
+  "$1" -c 'import numpy, safetensors, pytest' > /dev/null 2>&1
 }
 
 set_up_python_packages() {
@@ -42,6 +42,23 @@ set_up_clang_format() {
   if command -v clang-format > /dev/null || command -v clang-format-14 > /dev/null; then return; fi
   [ "$may_install" = yes ] && (install_packages clang-format) ||
     say "no clang-format: the form of the sources is not checked"
+}
+
+# The Python package over the library that was built, recorded in
+# .psring/python.xml.
+run_python_tests() {
+  local python=$root/.venv/bin/python3 code=0
+  "$python" -c 'import pytest, torch' > /dev/null 2>&1 || python=python3
+  if ! "$python" -c 'import pytest, torch' > /dev/null 2>&1; then
+    say "no python has torch and pytest: the Python package is not tested"
+    return
+  fi
+  say "tests: python"
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || code=$?
+  rm -f "$state/python.xml"
+  [ $code != 0 ] ||
+    (cd "$root" && "$python" -m pytest -q --junitxml="$state/python.xml" tests/python) || code=$?
+  records+=("$state/python.xml=$code")
 }
 
 # What needs no test program, recorded in .psring/checks.txt.
@@ -76,6 +93,7 @@ test_command() {
   set_up_python_packages
   set_up_clang_format
   run_tests default --build_tests_only "$@" //...
+  run_python_tests
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
       # Their outputs must not hide the programs in bazel-bin.

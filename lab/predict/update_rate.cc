@@ -33,7 +33,7 @@ absl::StatusOr<double> MeasureUpdateRate(absl::Duration budget) {
   do {
     const absl::Time start = absl::Now();
     SumAndUpdate(*optimizer, {0, kElements}, {0, kElements}, workers, 0.5f,
-                 ++count, 0.125, parameters->data(), {}, {});
+                 ++count, {0.125}, parameters->data(), {}, {});
     // The first one pays for the memory's pages.
     if (count > 1) least = std::min(least, absl::Now() - start);
   } while (absl::Now() < end || count < 3);

@@ -314,8 +314,8 @@ const char* psring_traffic(int64_t model) {
 int64_t psring_close_model(int64_t model) {
   if (ModelOf(model) == nullptr) return PSRING_INVALID;
   Process* p = process;
-  return Start(
-      *p, WithoutResult([p, model] { return p->session->CloseModel(model); }));
+  return p->tasks.Start(
+      WithoutResult([p, model] { return p->session->CloseModel(model); }));
 }
 
 }  // extern "C"

@@ -210,7 +210,7 @@ void Session::WriteEnd() {
       {"bytes_received", all.received},
       {"gradient_bytes_sent", all.gradients_sent},
       {"peak_memory_bytes", PeakMemoryBytes(shared)}};
-  end.update(end_);
+  if (end_.is_object()) end.update(end_);
   metrics_->Write(end);
 }
 
