@@ -37,7 +37,6 @@ absl::StatusOr<std::string> Mesh::Bind(const std::string& address) {
 void Mesh::Run() {
   while (true) {
     Tickets::Work work = tickets_.Take();
-    if (work.stop) break;
     const absl::Time now = absl::Now();
     if (work.job.has_value()) Connect(*std::move(work.job));
     if (broken_.ok() && !cancellation_.status().ok()) {
@@ -45,6 +44,7 @@ void Mesh::Run() {
     }
     for (Tickets::Posted& posted : work.posted) Begin(std::move(posted), now);
     for (const int64_t handle : work.given_up) GiveUp(handle);
+    if (work.stop) break;
     if (links_.has_value() && broken_.ok()) {
       Receive(now);
       SendChunks();

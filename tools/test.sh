@@ -1,16 +1,16 @@
 # Sourced by ./psring: runs the tests and counts their cases.
 
 # The sanitizers' share; libtorch is not built for them.
-SANITIZED="//tests/common/... //tests/ps/... //tests/ring/..."
+SANITIZED="//tests/common/... //tests/ps/... //tests/ring/... //tests/collectives/..."
 
 test_usage() {
   cat << END
 Usage: ./psring test [--quick] [BAZEL FLAGS]
 
-Runs all tests; then those of common, ps and ring once with the address and
-undefined-behaviour sanitizers and once with the thread sanitizer, which --quick
-leaves out; then the checks of tools/check.sh (form, layers, documents). The last
-line counts all of them: N passed, N failed.
+Runs all tests; then those of common, ps, ring and collectives once with the
+address and undefined-behaviour sanitizers and once with the thread sanitizer,
+which --quick leaves out; then the checks of tools/check.sh (form, layers,
+documents). The last line counts all of them: N passed, N failed.
 
 Example: ./psring test --quick --test_filter='Layout.*'
 END
