@@ -238,6 +238,10 @@ TEST(JoinUnevenTest, TakesPartWithZerosUntilAllHaveJoined) {
             absl::OkStatus());
         EXPECT_EQ(data.front(), with_data);
         EXPECT_EQ(data.back(), with_data);
+        int64_t one = 1;
+        EXPECT_EQ(Await(c, c.AllReduce("n", &one, &one, 1, {DType::kInt64})),
+                  absl::OkStatus());
+        EXPECT_EQ(one, with_data);
         EXPECT_EQ(Await(c, c.Barrier("b")), absl::OkStatus());
       }
       const auto handle = c.JoinUneven();
