@@ -5,6 +5,7 @@ psring.jax stand on them. The rest is for scripts without a framework, and works
 on anything with Python's buffer interface: numpy's arrays, array.array.
 """
 
+import builtins
 import ctypes
 import json
 import pickle
@@ -177,7 +178,7 @@ def allgather_bytes(
     )
     operation.wait()
     sizes = operation.sizes(process_set.size())
-    total = sum(sizes)
+    total = builtins.sum(sizes)
     out = ctypes.create_string_buffer(max(total, 1))
     operation.result(ctypes.addressof(out), total)
     operation.release()
