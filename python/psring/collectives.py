@@ -228,11 +228,11 @@ def allgather_object(
     return [pickle.loads(data) for data in allgather_bytes(_pickle(obj), name, process_set)]
 
 
-def agree(what: str, mine: Any, name: str, process_set: ProcessSet = global_process_set) -> None:
-    """Raises the same error on all ranks of the set where lists differ.
+def agree(mine: List[str], name: str, process_set: ProcessSet = global_process_set) -> None:
+    """Raises the same error on all ranks of the set where their lists differ.
 
-    `mine` is a list of values for JSON. Digests travel first, and the texts only
-    where those differ; the error names two ranks and their first difference.
+    Digests travel first, and the texts only where those differ; the error names
+    two ranks and their first difference.
     """
     import hashlib
 
@@ -243,21 +243,19 @@ def agree(what: str, mine: Any, name: str, process_set: ProcessSet = global_proc
         return
     lists = [json.loads(text) for text in allgather_bytes(text, name + ".text", process_set)]
     first, other = lists[0], lists[others[0]]
-    place = next(
-        (i for i, (a, b) in enumerate(zip(first, other)) if a != b), min(len(first), len(other))
+    longer = max(len(first), len(other))
+    here, there = next(
+        pair
+        for pair in (
+            (first[i] if i < len(first) else "nothing", other[i] if i < len(other) else "nothing")
+            for i in range(longer)
+        )
+        if pair[0] != pair[1]
     )
-
-    def describe(values: List[Any]) -> str:
-        if place >= len(values):
-            return "nothing"
-        value = values[place]
-        return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
     ranks = process_set.ranks
     raise _lib.InvalidArgumentError(
-        f"ranks {ranks[0]} and {ranks[others[0]]} differ in {what} {place}: "
-        f"{describe(first)} on rank {ranks[0]}, {describe(other)} on rank {ranks[others[0]]}. "
-        "All ranks must make the same model, with the same settings"
+        f"ranks {ranks[0]} and {ranks[others[0]]} differ: {here} on rank {ranks[0]}, "
+        f"{there} on rank {ranks[others[0]]}. All ranks must have the same model and settings"
     )
 
 

@@ -72,7 +72,8 @@ def broadcast_parameters(
             check_dtype(tensor, f"broadcast of {name}")
             tensors.append((name, tensor))
     name = auto_name("broadcast_parameters", process_set)
-    agree("tensor", [[n, describe(t)] for n, t in tensors], name + ".names", process_set)
+    listed = [f"tensor {i}, {n} {describe(t)}" for i, (n, t) in enumerate(tensors)]
+    agree(listed, name + ".names", process_set)
     _broadcast_tensors([t for _, t in tensors if t.numel()], root_rank, name, process_set)
 
 

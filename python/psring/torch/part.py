@@ -46,8 +46,7 @@ class Part:
         if settings.fused:
             fused.all_options(self.kind, self.optimizer.param_groups)
         agree(
-            "tensor",
-            [[name, describe(param)] for name, param in named] + [settings.agreed(self.kind)],
+            [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)] + [settings.agreed(self.kind)],
             self.name + ".names",
             settings.process_set,
         )
