@@ -84,6 +84,7 @@ class Hub(threading.Thread):
                 self.connections[rank].send(("done", number, []))
             else:
                 self.leaving[rank] = number
+                self.answer_gathers()
                 if len(self.leaving) == self.size:
                     for other, handle in self.leaving.items():
                         self.connections[other].send(("done", handle, []))
@@ -92,6 +93,10 @@ class Hub(threading.Thread):
         absent = {rank for rank, _ in self.joined}
         for key, (ranks, got) in list(self.gathers.items()):
             excused = absent if key[0] in ("allreduce", "barrier") else set()
+            gone = sorted(set(ranks) & self.left - set(got))
+            if gone:
+                self.fail(gone[0], f"it left the job, and others wait for it in {key[0]} {key[1]}")
+                return
             if set(ranks) <= set(got) | excused and got:
                 del self.gathers[key]
                 data = [got[r][1] if r in got else None for r in ranks]
