@@ -437,6 +437,57 @@ def new_groups_and_two_models():
 
 
 @scenario
+def hooks_of_older_torch():
+    """Without register_post_accumulate_grad_hook, as before torch 2.1."""
+    newer = torch.Tensor.register_post_accumulate_grad_hook
+    del torch.Tensor.register_post_accumulate_grad_hook
+    try:
+        out = []
+        for update in ("local", "fused"):
+            net = model()
+            opt = ps.DistributedOptimizer(sgd(net), model=net, update=update)
+            train(net, opt)
+            out.append(same(net, reference(sgd)))
+        return out
+    finally:
+        torch.Tensor.register_post_accumulate_grad_hook = newer
+
+
+@scenario
+def buckets_leave_in_order_during_backward():
+    from psring import _lib
+
+    log = getattr(_lib.library(), "log", None)
+    if log is None:
+        return [True]  # the real library keeps none
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, bucket_mb=0.0001)
+    train(net, opt, 2)
+    number = opt._psring.reducer.exchange.number
+    left = []
+    net[2].bias.register_hook(lambda _: left.append(len(log)))
+    net[0].weight.register_hook(lambda _: left.append(len(log)))
+    loss_of(net, 0, 0).backward()
+    order = [b for what, n, b in log if n == number]
+    count = opt._psring.reducer.exchange.num_buckets
+    return [order == list(range(count)) * 3, count > 1, left[1] > left[0]]
+
+
+@scenario
+def memory_is_freed():
+    import gc
+    import weakref
+
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    train(net, opt, 1)
+    alive = weakref.ref(net[0].weight)
+    del net, opt
+    gc.collect()
+    return [alive() is None]
+
+
+@scenario
 def after_shutdown_tensors_stay():
     net = model()
     opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")

@@ -73,7 +73,9 @@ def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]]) -> Non
                 )
 
 
-def model_options(options: List[Dict[str, Any]], groups: Sequence[Dict[str, Any]], entries: Sequence[Entry]) -> Dict[str, Any]:
+def model_options(
+    options: List[Dict[str, Any]], groups: Sequence[Dict[str, Any]], entries: Sequence[Entry]
+) -> Dict[str, Any]:
     """`groups` and `tensor_groups` of psring_open_model, entries in backward's order."""
     group_of = {id(p): index for index, group in enumerate(groups) for p in group["params"]}
     return {

@@ -22,13 +22,13 @@ from ._tensors import check_dtype
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _start_alltoall
 
-_OPS = {
-    dist.ReduceOp.SUM: Sum,
-    dist.ReduceOp.AVG: Average,
-    dist.ReduceOp.MIN: Min,
-    dist.ReduceOp.MAX: Max,
-    dist.ReduceOp.PRODUCT: Product,
-}
+_OPS = [
+    (dist.ReduceOp.SUM, Sum),
+    (dist.ReduceOp.AVG, Average),
+    (dist.ReduceOp.MIN, Min),
+    (dist.ReduceOp.MAX, Max),
+    (dist.ReduceOp.PRODUCT, Product),
+]
 _Work = dist.Work if hasattr(dist, "Work") else dist._Work
 
 
@@ -107,7 +107,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _op(self, opts: Any) -> ReduceOp:
         wanted = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-        for op, ours in _OPS.items():
+        for op, ours in _OPS:
             if wanted == op:
                 return ours
         raise NotImplementedError(f"{wanted} is not supported by the psring backend: use SUM, AVG, MIN, MAX or PRODUCT")
@@ -234,7 +234,7 @@ class PsringProcessGroup(dist.ProcessGroup):
 def _refusal(kind: str) -> Callable[..., Any]:
     def refuse(self: Any, *_: Any, **__: Any) -> Any:
         raise NotImplementedError(
-            f'torch.distributed\'s {kind} is not supported by the psring backend: use a group with backend="gloo" for it'
+            f'{kind} of torch.distributed is not supported by the psring backend: make a group with backend="gloo" for it'
         )
 
     return refuse
@@ -260,8 +260,11 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
 
 def register() -> None:
     """Makes "psring" a backend of torch.distributed; importing this module does it."""
-    if not hasattr(dist.Backend, "PSRING"):
-        dist.Backend.register_backend("psring", _create, extended_api=True, devices=["cpu"])
+    if hasattr(dist.Backend, "PSRING"):
+        return
+    if not hasattr(torch, "compile"):
+        raise ImportError(f"psring.torch.process_group needs torch 2.1, this is {torch.__version__}: use psring.torch")
+    dist.Backend.register_backend("psring", _create, extended_api=True, devices=["cpu"])
 
 
 register()

@@ -199,7 +199,10 @@ class Reducer:
         else:
             if grad.layout != torch.strided:
                 if not self._sparse_as_dense:
-                    warn_once(f"the gradient of {entry.name} is sparse, and was not in the first backward(): psring makes it dense")  # fmt: skip
+                    warn_once(
+                        f"the gradient of {entry.name} is sparse, and was not in the first backward(): "
+                        "psring makes it dense"
+                    )
                 grad = grad.to_dense()
             place.copy_(grad.detach())
             if self._prescale != 1.0:

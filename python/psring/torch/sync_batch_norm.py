@@ -69,7 +69,9 @@ class SyncBatchNorm(_BatchNorm):
             self.running_var.lerp_(variance.to(self.running_var.dtype), momentum)
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set) -> torch.nn.Module:
+    def convert_sync_batchnorm(
+        cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set
+    ) -> torch.nn.Module:
         """A module with every batch norm in it replaced, weights and all."""
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
             made = cls(module.num_features, module.eps, module.momentum, module.affine,
