@@ -1,0 +1,42 @@
+"""psring: training on several processes, by parameter servers or by a ring.
+
+`import psring.torch as ps` is what a PyTorch script needs. This package itself
+imports no framework.
+"""
+
+from ._job import (
+    cross_rank,
+    cross_size,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mode,
+    rank,
+    shutdown,
+    size,
+)
+from ._lib import InvalidArgumentError, JobFailedError, PsringError
+from .collectives import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather_bytes,
+    allgather_object,
+    allreduce_,
+    allreduce_async_,
+    barrier,
+    broadcast_,
+    broadcast_bytes,
+    broadcast_object,
+    join,
+    mean,
+    sum,
+)
+from .log import log
+from .process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+
+__version__ = "0.2.0"

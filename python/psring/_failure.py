@@ -1,0 +1,136 @@
+"""What happens when a worker fails: all others learn why, and say it once.
+
+An exception that nobody catches is printed as always by the worker that raised
+it, and sent to the job. The others fail in their next call with that text; their
+last line is `psring: worker 2 (host b, pid 4711) failed ...: ValueError: ...`
+instead of a traceback, which would only show where they were waiting. All end
+with a code that is not zero.
+"""
+
+import os
+import sys
+import threading
+from typing import Any, Callable, Optional
+
+from . import _lib
+
+# As long as a failing process waits for the others to be told.
+_TELL_SECONDS = 5.0
+
+_leave: Optional[Callable[..., None]] = None
+_armed = False
+_told = False
+_exit_code = 0
+_previous: Any = None
+_previous_thread: Any = None
+_previous_exit: Any = None
+
+
+def arm(leave: Callable[..., None]) -> None:
+    """From now on, an exception that nobody catches ends the job."""
+    global _leave, _armed, _told, _exit_code, _previous, _previous_thread, _previous_exit
+    _leave, _told, _exit_code = leave, False, 0
+    if _armed:
+        return
+    _armed = True
+    if sys.excepthook is not _on_exception:
+        _previous, sys.excepthook = sys.excepthook, _on_exception
+    if threading.excepthook is not _on_thread_exception:
+        _previous_thread, threading.excepthook = threading.excepthook, _on_thread_exception
+    if sys.exit is not _exit:
+        _previous_exit, sys.exit = sys.exit, _exit
+
+
+def disarm() -> None:
+    """The hooks stay (others may have chained theirs), and do nothing more."""
+    global _armed, _exit_code
+    _armed, _exit_code = False, 0
+    if sys.excepthook is _on_exception:
+        sys.excepthook = _previous
+    if threading.excepthook is _on_thread_exception:
+        threading.excepthook = _previous_thread
+    if sys.exit is _exit:
+        sys.exit = _previous_exit
+
+
+def told() -> bool:
+    """Whether the job knows already that this process has failed."""
+    return _told
+
+
+def exit_code() -> Any:
+    """What sys.exit was called with; 0 where it was not."""
+    return _exit_code
+
+
+def _exit(code: Any = None) -> None:
+    # The only trace of SystemExit that is left when atexit's handlers run.
+    global _exit_code
+    if threading.current_thread() is threading.main_thread():
+        _exit_code = 0 if code is None else code
+    _previous_exit(code)
+
+
+def _by_job(error: Optional[BaseException]) -> bool:
+    """Whether the job's failure is the cause of `error`."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, _lib.JobFailedError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _line(error: Optional[BaseException]) -> str:
+    return "psring: " + (_lib.failure() or f"{type(error).__name__}: {error}")
+
+
+def _print_last(line: str) -> None:
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def _tell(kind: Any, error: Any) -> None:
+    global _told
+    _told = True
+    name = getattr(kind, "__name__", str(kind))
+    what = str(error).strip()
+    try:
+        assert _leave is not None
+        _leave(f"{name}: {what}" if what else name, seconds=_TELL_SECONDS)
+    except (_lib.PsringError, KeyboardInterrupt):
+        pass  # The job is over already; this process's own traceback is printed.
+
+
+def _on_exception(kind: Any, error: Any, trace: Any) -> None:
+    global _told
+    if not _armed:
+        (_previous or sys.__excepthook__)(kind, error, trace)
+    elif _by_job(error):
+        _told = True
+        _print_last(_line(error))
+    else:
+        (_previous or sys.__excepthook__)(kind, error, trace)
+        _tell(kind, error)
+
+
+def _on_thread_exception(arguments: Any) -> None:
+    if not _armed or arguments.exc_type is SystemExit:
+        _previous_thread(arguments)
+    elif not _by_job(arguments.exc_value):
+        _previous_thread(arguments)
+        _tell(arguments.exc_type, arguments.exc_value)
+    # Else the main thread meets the same failure, and says it.
+
+
+def end_process(error: BaseException) -> None:
+    """Of atexit's handler: an exception there would not change the exit code."""
+    _print_last(_line(error))
+    os._exit(1)

@@ -1,0 +1,242 @@
+"""libpsring.so through ctypes: loading, types, errors, handles.
+
+Nothing above this module knows ctypes' types or the library's return codes. A
+call of the library releases the interpreter's lock, so other threads run on
+while one waits.
+"""
+
+import ctypes
+import os
+import threading
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+ABI = 1
+
+OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
+
+UINT8, INT8, INT16, INT32, INT64 = 0, 1, 2, 3, 4
+FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = 5, 6, 7, 8, 9
+
+SUM, AVERAGE, MIN, MAX, PRODUCT = 0, 1, 2, 3, 4
+
+# How long one call may keep Python from looking after signals.
+_SLICE_MS = 100
+
+
+class PsringError(RuntimeError):
+    """The job, or a call that all workers make together, failed."""
+
+
+class JobFailedError(PsringError):
+    """The job has failed, and its first failure is known: the text names the
+    process that caused it."""
+
+
+class InvalidArgumentError(PsringError, ValueError):
+    """The arguments of a call are wrong. The job lives."""
+
+
+_SET = [POINTER(c_int32), c_int32]
+# name: (result, arguments)
+_SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
+    "psring_abi": (c_int, []),
+    "psring_version": (c_char_p, []),
+    "psring_error": (c_char_p, []),
+    "psring_join": (c_int64, [c_char_p]),
+    "psring_job": (c_char_p, []),
+    "psring_leave": (c_int64, [c_char_p]),
+    "psring_failure": (c_char_p, []),
+    "psring_forked": (None, []),
+    "psring_wait": (c_int, [c_int64, c_int]),
+    "psring_release": (c_int, [c_int64]),
+    "psring_allreduce": (
+        c_int64,
+        [c_char_p, c_void_p, c_void_p, c_int64, c_int, c_int, c_double, c_double] + _SET,
+    ),
+    "psring_allgather": (c_int64, [c_char_p, c_void_p, c_int64, c_char_p] + _SET),
+    "psring_broadcast": (c_int64, [c_char_p, c_void_p, c_int64, c_int, c_char_p] + _SET),
+    "psring_alltoall": (c_int64, [c_char_p, c_void_p, POINTER(c_int64), c_char_p] + _SET),
+    "psring_reducescatter": (
+        c_int64,
+        [c_char_p, c_void_p, c_void_p, POINTER(c_int64), c_int, c_int, c_double, c_double] + _SET,
+    ),
+    "psring_barrier": (c_int64, [c_char_p] + _SET),
+    "psring_join_uneven": (c_int64, []),
+    "psring_result_sizes": (c_int, [c_int64, POINTER(c_int64), c_int32]),
+    "psring_result": (c_int, [c_int64, c_void_p, c_int64]),
+    "psring_open_model": (c_int64, [c_char_p]),
+    "psring_model": (c_char_p, [c_int64]),
+    "psring_parameters": (c_void_p, [c_int64]),
+    "psring_gradients": (c_void_p, [c_int64]),
+    "psring_begin": (c_int64, [c_int64, POINTER(c_void_p), c_int32]),
+    "psring_set_rates": (c_int, [c_int64, POINTER(c_double), c_int32]),
+    "psring_submit": (c_int, [c_int64, c_int32]),
+    "psring_finish": (c_int, [c_int64]),
+    "psring_step": (c_int64, [c_int64]),
+    "psring_synchronise": (c_int64, [c_int64]),
+    "psring_save": (c_int64, [c_int64, c_char_p]),
+    "psring_traffic": (c_char_p, [c_int64]),
+    "psring_close_model": (c_int64, [c_int64]),
+}
+
+_library: Any = None
+_lock = threading.Lock()
+
+
+def _path() -> str:
+    path = os.environ.get("PSRING_LIBRARY")
+    if path:
+        return path
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", "libpsring.so")
+
+
+def _load() -> Any:
+    path = _path()
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        remedy = (
+            "PSRING_LIBRARY names it; correct that"
+            if os.environ.get("PSRING_LIBRARY")
+            else "install the psring wheel, or build libpsring.so and name it in PSRING_LIBRARY"
+        )
+        raise ImportError(f"psring cannot load {path}: {error}; {remedy}") from None
+    try:
+        abi = library.psring_abi()
+    except AttributeError:
+        raise ImportError(f"{path} is not psring's library: it has no psring_abi") from None
+    if abi != ABI:
+        raise ImportError(
+            f"{path} has interface {abi}, this Python package needs {ABI}: "
+            "take both from the same version of psring"
+        )
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def library() -> Any:
+    """The library, loaded at the first call."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = _load()
+    return _library
+
+
+def loaded() -> bool:
+    return _library is not None
+
+
+def use(stand_in: Any) -> None:
+    """Takes `stand_in`, an object with the library's functions, in its place."""
+    global _library
+    _library = stand_in
+
+
+def _text(value: Optional[bytes]) -> str:
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def version() -> str:
+    return _text(library().psring_version())
+
+
+def failure() -> str:
+    """The first failure of the job, "" while there is none."""
+    return _text(library().psring_failure()) if loaded() else ""
+
+
+def check(code: int) -> int:
+    """Raises what a negative code stands for; others it returns."""
+    if code >= 0:
+        return code
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    error = _text(library().psring_error())
+    if code == INVALID:
+        raise InvalidArgumentError(error)
+    known = failure()
+    raise JobFailedError(known) if known else PsringError(error)
+
+
+def text(value: Optional[bytes]) -> str:
+    """A text that the library returned; null is an error."""
+    if value is None:
+        check(ERROR)
+    return _text(value)
+
+
+def ranks_array(ranks: Optional[Sequence[int]]) -> Tuple[Any, int]:
+    """A set of ranks, sorted, as the library takes it; None: all ranks."""
+    if ranks is None:
+        return None, 0
+    return (c_int32 * len(ranks))(*ranks), len(ranks)
+
+
+# Operations hold on to the memory that the library reads and writes, even where
+# the caller drops them before they are done.
+_running: Dict[int, "Operation"] = {}
+
+
+class Operation:
+    """Something that the library has started; done once wait() has returned."""
+
+    __slots__ = ("_number", "_keep", "_done", "_error", "_lock", "__weakref__")
+
+    def __init__(self, number: int, keep: Any = None):
+        self._number = check(number)
+        self._keep = keep
+        self._done = False
+        self._error: Optional[BaseException] = None
+        self._lock = threading.Lock()
+        _running[self._number] = self
+
+    def poll(self) -> bool:
+        """Whether wait() would return (or fail) at once."""
+        return self._done or library().psring_wait(self._number, 0) != PENDING
+
+    def wait(self) -> None:
+        """Returns when the operation is done. Ctrl-C interrupts it."""
+        while not self._done:
+            code = library().psring_wait(self._number, _SLICE_MS)
+            if code == PENDING:
+                continue
+            try:
+                check(code)
+            except PsringError as error:
+                self.release()
+                self._error = error
+            self._done = True
+        if self._error is not None:
+            raise self._error
+
+    def sizes(self, count: int) -> List[int]:
+        """The bytes that came from each rank of the set."""
+        array = (c_int64 * count)()
+        check(library().psring_result_sizes(self._number, array, count))
+        return list(array)
+
+    def result(self, address: Optional[int], size: int) -> None:
+        """Copies what came to `size` bytes at `address`."""
+        check(library().psring_result(self._number, address, size))
+
+    def release(self) -> None:
+        """The library and this object forget the operation and its memory."""
+        with self._lock:
+            if _running.pop(self._number, None) is not None:
+                library().psring_release(self._number)
+            self._keep = None
+
+    def finish(self) -> None:
+        self.wait()
+        self.release()
+
+
+def forget_all() -> None:
+    """In a child of fork: the operations are the parent's."""
+    _running.clear()

@@ -1,0 +1,330 @@
+"""Collectives on memory, bytes and Python objects, without any framework.
+
+The start_* functions take addresses and return an Operation; psring.torch and
+psring.jax stand on them. The rest is for scripts without a framework, and works
+on anything with Python's buffer interface: numpy's arrays, array.array.
+"""
+
+import builtins
+import ctypes
+import json
+import pickle
+from collections import Counter
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+from . import _job, _lib
+from .process_sets import ProcessSet, global_process_set
+
+
+class ReduceOp(NamedTuple):
+    """A reduction: `Sum`, `Average`, `Min`, `Max`, `Product`; Adasum is refused."""
+
+    name: str
+    code: int
+
+
+Sum = ReduceOp("Sum", _lib.SUM)
+Average = ReduceOp("Average", _lib.AVERAGE)
+Min = ReduceOp("Min", _lib.MIN)
+Max = ReduceOp("Max", _lib.MAX)
+Product = ReduceOp("Product", _lib.PRODUCT)
+Adasum = ReduceOp("Adasum", -1)
+
+# By the format codes of Python's buffers, on Linux.
+_FORMATS = {
+    "B": _lib.UINT8, "b": _lib.INT8, "h": _lib.INT16, "i": _lib.INT32, "l": _lib.INT64,
+    "q": _lib.INT64, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64, "?": _lib.BOOL,
+}  # fmt: skip
+
+_counters: "Counter[Tuple[str, ProcessSet]]" = Counter()
+
+
+def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
+    """A name for a call that was given none: the n-th of its kind among the set.
+
+    So ranks must make their unnamed calls of one kind in the same order.
+    """
+    key = (kind, process_set)
+    number = _counters[key]
+    _counters[key] += 1
+    among = "" if process_set is global_process_set else str(process_set.ranks)
+    return f"{kind}{among}.noname.{number}"
+
+
+def _forget_names() -> None:
+    _counters.clear()
+
+
+_job.at_init(_forget_names)
+
+
+def op_code(op: Optional[ReduceOp]) -> int:
+    if op is None:
+        op = Average
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"op={op!r}: it is Sum, Average, Min, Max or Product")
+    if op.code < 0:
+        raise NotImplementedError("op=Adasum is not implemented: use Average, or Sum")
+    return op.code
+
+
+def start_allreduce(
+    name: str, source: int, target: int, count: int, dtype: int, op: Optional[ReduceOp],
+    prescale: float = 1.0, postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set, keep: Any = None,
+) -> _lib.Operation:  # fmt: skip
+    _job.current()
+    code = op_code(op)
+    ranks = _lib.ranks_array(process_set._wire())
+    number = _lib.library().psring_allreduce(
+        name.encode(), source, target, count, dtype, code, prescale, postscale, *ranks
+    )
+    return _lib.Operation(number, (keep, ranks))
+
+
+def start_allgather(
+    name: str, source: int, size: int, tag: str,
+    process_set: ProcessSet = global_process_set, keep: Any = None,
+) -> _lib.Operation:  # fmt: skip
+    _job.current()
+    ranks = _lib.ranks_array(process_set._wire())
+    number = _lib.library().psring_allgather(name.encode(), source, size, tag.encode(), *ranks)
+    return _lib.Operation(number, (keep, ranks))
+
+
+def start_broadcast(
+    name: str, data: int, size: int, root: int, tag: str,
+    process_set: ProcessSet = global_process_set, keep: Any = None,
+) -> _lib.Operation:  # fmt: skip
+    if not 0 <= root < _job.size() or root not in process_set.ranks:
+        raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
+    ranks = _lib.ranks_array(process_set._wire())
+    number = _lib.library().psring_broadcast(name.encode(), data, size, root, tag.encode(), *ranks)
+    return _lib.Operation(number, (keep, ranks))
+
+
+def start_alltoall(
+    name: str, source: int, sizes: Sequence[int], tag: str,
+    process_set: ProcessSet = global_process_set, keep: Any = None,
+) -> _lib.Operation:  # fmt: skip
+    _job.current()
+    ranks = _lib.ranks_array(process_set._wire())
+    array = (ctypes.c_int64 * len(sizes))(*sizes)
+    number = _lib.library().psring_alltoall(name.encode(), source, array, tag.encode(), *ranks)
+    return _lib.Operation(number, (keep, ranks, array))
+
+
+def start_reducescatter(
+    name: str, source: int, target: int, counts: Sequence[int], dtype: int,
+    op: Optional[ReduceOp], prescale: float = 1.0, postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set, keep: Any = None,
+) -> _lib.Operation:  # fmt: skip
+    _job.current()
+    code = op_code(op)
+    ranks = _lib.ranks_array(process_set._wire())
+    array = (ctypes.c_int64 * len(counts))(*counts)
+    number = _lib.library().psring_reducescatter(
+        name.encode(), source, target, array, dtype, code, prescale, postscale, *ranks
+    )
+    return _lib.Operation(number, (keep, ranks, array))
+
+
+def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = None) -> None:
+    """Returns when every rank of the set has called it."""
+    _job.current()
+    ranks = _lib.ranks_array(process_set._wire())
+    name = name or auto_name("barrier", process_set)
+    number = _lib.library().psring_barrier(name.encode(), *ranks)
+    _lib.Operation(number, ranks).finish()
+
+
+def join() -> int:
+    """Says that this rank has no more data, and waits until every rank has said so.
+
+    Until then it takes part in the others' allreduces and barriers, with zeros.
+    Returns the last rank to call it, whose model has seen all steps: broadcast
+    from that one.
+    """
+    _job.current()
+    operation = _lib.Operation(_lib.library().psring_join_uneven())
+    operation.wait()
+    last = ctypes.c_int32()
+    operation.result(ctypes.addressof(last), 4)
+    operation.release()
+    return last.value
+
+
+# ---- Bytes and objects -------------------------------------------------------
+
+
+def _buffer(data: Any) -> Any:
+    """A ctypes array over a buffer, or over a copy where it is read-only."""
+    view = memoryview(data).cast("B")
+    if view.nbytes == 0:
+        return (ctypes.c_char * 1)()
+    if view.readonly:
+        return (ctypes.c_char * view.nbytes).from_buffer_copy(view)
+    return (ctypes.c_char * view.nbytes).from_buffer(view)
+
+
+def allgather_bytes(
+    data: bytes, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[bytes]:
+    """Everybody's bytes, by rank of the set, of any sizes."""
+    memory = _buffer(data)
+    name = name or auto_name("allgather_bytes", process_set)
+    operation = start_allgather(
+        name, ctypes.addressof(memory), len(data), "bytes", process_set, memory
+    )
+    operation.wait()
+    sizes = operation.sizes(process_set.size())
+    total = builtins.sum(sizes)
+    out = ctypes.create_string_buffer(max(total, 1))
+    operation.result(ctypes.addressof(out), total)
+    operation.release()
+    view, parts, begin = memoryview(out).cast("B"), [], 0
+    for size in sizes:
+        parts.append(bytes(view[begin : begin + size]))
+        begin += size
+    return parts
+
+
+def broadcast_bytes(
+    data: Optional[bytes], root_rank: int = 0, name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> bytes:  # fmt: skip
+    """The root's bytes; the others need not know how many."""
+    if root_rank not in process_set.ranks:
+        raise ValueError(f"root_rank={root_rank} is not among the ranks {process_set.ranks}")
+    mine = (data or b"") if _job.rank() == root_rank else b""
+    name = name or auto_name("broadcast_bytes", process_set)
+    return allgather_bytes(mine, name, process_set)[process_set.ranks.index(root_rank)]
+
+
+def _pickle(value: Any) -> bytes:
+    try:
+        import cloudpickle  # type: ignore[import-not-found]  # takes lambdas, too
+    except ImportError:
+        return pickle.dumps(value, protocol=4)
+    return cloudpickle.dumps(value)
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:  # fmt: skip
+    """The root's object, pickled on its way; the root gets its own back."""
+    name = name or auto_name("broadcast_object", process_set)
+    mine = _job.rank() == root_rank
+    data = broadcast_bytes(_pickle(obj) if mine else None, root_rank, name, process_set)
+    return obj if mine else pickle.loads(data)
+
+
+def allgather_object(
+    obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[Any]:
+    """Everybody's object, by rank of the set, pickled on their way."""
+    name = name or auto_name("allgather_object", process_set)
+    return [pickle.loads(data) for data in allgather_bytes(_pickle(obj), name, process_set)]
+
+
+def agree(mine: List[str], name: str, process_set: ProcessSet = global_process_set) -> None:
+    """Raises the same error on all ranks of the set where their lists differ.
+
+    Digests travel first, and the texts only where those differ; the error names
+    two ranks and their first difference.
+    """
+    import hashlib
+
+    text = json.dumps(mine).encode()
+    digests = allgather_bytes(hashlib.sha256(text).digest(), name, process_set)
+    others = [index for index, digest in enumerate(digests) if digest != digests[0]]
+    if not others:
+        return
+    lists = [json.loads(text) for text in allgather_bytes(text, name + ".text", process_set)]
+    first, other = lists[0], lists[others[0]]
+    longer = max(len(first), len(other))
+    here, there = next(
+        pair
+        for pair in (
+            (first[i] if i < len(first) else "nothing", other[i] if i < len(other) else "nothing")
+            for i in range(longer)
+        )
+        if pair[0] != pair[1]
+    )
+    ranks = process_set.ranks
+    raise _lib.InvalidArgumentError(
+        f"ranks {ranks[0]} and {ranks[others[0]]} differ: {here} on rank {ranks[0]}, "
+        f"{there} on rank {ranks[others[0]]}. All ranks must have the same model and settings"
+    )
+
+
+# ---- Buffers -----------------------------------------------------------------
+
+
+def allreduce_async_(
+    array: Any, op: Optional[ReduceOp] = None, name: Optional[str] = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> _lib.Operation:  # fmt: skip
+    """Starts the reduction of a writable, contiguous buffer, in place."""
+    view = memoryview(array)
+    dtype = _FORMATS.get(view.format)
+    if dtype is None:
+        raise TypeError(f"allreduce of elements {view.format!r}: it takes {', '.join(_FORMATS)}")
+    if view.readonly or not view.c_contiguous:
+        raise ValueError("allreduce in place needs a writable, contiguous buffer: pass a copy")
+    if op in (None, Average) and view.format not in "efd":
+        raise TypeError("op=Average of integers has no exact result: use Sum, or convert to floats")
+    memory = _buffer(array)
+    address = ctypes.addressof(memory)
+    return start_allreduce(
+        name or auto_name("allreduce_buffer", process_set), address, address,
+        view.nbytes // view.itemsize, dtype, op, prescale_factor, postscale_factor,
+        process_set, memory,
+    )  # fmt: skip
+
+
+def allreduce_(array: Any, op: Optional[ReduceOp] = None, name: Optional[str] = None, **more: Any) -> Any:
+    """Reduces a buffer in place over all ranks, and returns it."""
+    allreduce_async_(array, op, name, **more).finish()
+    return array
+
+
+def broadcast_(
+    array: Any, root_rank: int = 0, name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:  # fmt: skip
+    """Makes a writable buffer's contents those of the root's, and returns it."""
+    view = memoryview(array)
+    memory = _buffer(array)
+    start_broadcast(
+        name or auto_name("broadcast_buffer", process_set), ctypes.addressof(memory),
+        view.nbytes, root_rank, f"{view.format}{list(view.shape or ())}", process_set, memory,
+    ).finish()  # fmt: skip
+    return array
+
+
+def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
+    whole = isinstance(value, int) and op is not Average
+    memory = (ctypes.c_int64 if whole else ctypes.c_double)(value)
+    address = ctypes.addressof(memory)
+    start_allreduce(
+        auto_name("number", process_set), address, address, 1,
+        _lib.INT64 if whole else _lib.FLOAT64, op, process_set=process_set, keep=memory,
+    ).finish()  # fmt: skip
+    return memory.value
+
+
+def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
+    """The sum over all ranks of a number, or of a buffer's elements in a copy."""
+    if isinstance(value, (int, float)):
+        return _reduce_number(value, Sum, process_set)
+    return allreduce_(value.copy(), Sum, process_set=process_set)
+
+
+def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
+    """The mean over all ranks of a number, or of a buffer's elements in a copy."""
+    if isinstance(value, (int, float)):
+        return _reduce_number(value, Average, process_set)
+    return allreduce_(value.copy(), Average, process_set=process_set)

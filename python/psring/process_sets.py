@@ -1,0 +1,93 @@
+"""Groups of ranks that communicate among themselves."""
+
+from typing import List, Optional, Sequence, Union
+
+from . import _job
+
+
+class ProcessSet:
+    """Some ranks of the job. Every collective takes one as `process_set`; exactly
+    its ranks make the call then.
+
+    A set needs no agreement before its first use: it is its list of ranks.
+    """
+
+    # 0 is the global set; None: not registered.
+    process_set_id: Optional[int] = None
+
+    def __init__(self, ranks: Sequence[int]):
+        chosen = sorted(int(rank) for rank in ranks)
+        if not chosen or len(set(chosen)) != len(chosen) or chosen[0] < 0:
+            raise ValueError(f"ProcessSet({list(ranks)!r}): it takes different ranks, at least one")
+        self._ranks: Optional[List[int]] = chosen
+
+    @property
+    def ranks(self) -> List[int]:
+        if self._ranks is None:
+            return list(range(_job.size()))
+        return list(self._ranks)
+
+    def _wire(self) -> Optional[List[int]]:
+        """What the library takes: None for all ranks."""
+        if self._ranks is None or len(self._ranks) == _job.size():
+            return None
+        if self._ranks[-1] >= _job.size():
+            raise ValueError(f"{self}: the job has ranks 0 to {_job.size() - 1}")
+        if not self.included():
+            raise ValueError(f"rank {_job.rank()} called a collective of {self}, which it is not part of")
+        return self._ranks
+
+    def size(self) -> int:
+        return _job.size() if self._ranks is None else len(self._ranks)
+
+    def rank(self) -> int:
+        """This process's number within the set. Raises where it is not in it."""
+        if self._ranks is None:
+            return _job.rank()
+        if not self.included():
+            raise ValueError(f"rank {_job.rank()} is not part of {self}")
+        return self._ranks.index(_job.rank())
+
+    def included(self) -> bool:
+        return self._ranks is None or _job.rank() in self._ranks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProcessSet) and self._ranks == other._ranks
+
+    def __hash__(self) -> int:
+        return hash(None if self._ranks is None else tuple(self._ranks))
+
+    def __repr__(self) -> str:
+        return "global_process_set" if self._ranks is None else f"ProcessSet({self._ranks})"
+
+
+class _GlobalProcessSet(ProcessSet):
+    process_set_id = 0
+
+    def __init__(self) -> None:
+        self._ranks = None
+
+
+global_process_set = _GlobalProcessSet()
+_registered: List[ProcessSet] = []
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Checks a set against the job and gives it a number. Local: it waits for
+    nobody. Every rank should add the same sets in the same order, so that the
+    numbers agree; nothing else depends on them."""
+    added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if added.ranks[-1] >= _job.size():
+        raise ValueError(f"{added}: the job has ranks 0 to {_job.size() - 1}")
+    if added.process_set_id is None:
+        _registered.append(added)
+        added.process_set_id = len(_registered)
+    return added
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Takes the number back; whether there was one to take."""
+    if process_set is global_process_set or process_set.process_set_id is None:
+        return False
+    process_set.process_set_id = None
+    return True

@@ -1,0 +1,151 @@
+"""psring for PyTorch.
+
+    import psring.torch as ps
+
+    ps.init()
+    opt = ps.DistributedOptimizer(opt, model=model)
+
+The names are Horovod's, too: `import psring.torch as hvd` is all that a Horovod
+script needs to change.
+"""
+
+from typing import Any
+
+import torch as _torch
+
+from .. import collectives as _memory
+from .._job import (
+    cross_rank,
+    cross_size,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mode,
+    rank,
+    shutdown,
+    size,
+)
+from .._lib import InvalidArgumentError, JobFailedError, PsringError
+from ..collectives import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather_object,
+    barrier,
+    broadcast_object,
+    join,
+)
+from ..log import log
+from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from .collectives import (
+    allgather,
+    allgather_async,
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    poll,
+    synchronize,
+)
+from .compression import Compression, Compressor
+from .exchanges import (
+    alltoall,
+    alltoall_async,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+    reducescatter,
+    reducescatter_async,
+)
+from .functions import broadcast_optimizer_state, broadcast_parameters
+from .optimizer import DistributedOptimizer
+from .sync_batch_norm import SyncBatchNorm
+
+# Horovod's name.
+HorovodInternalError = PsringError
+
+
+def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
+    """The sum over all ranks of a number or of a tensor's elements.
+
+    Booleans are counted. Not differentiable: for that, allreduce(op=Sum).
+    """
+    if not isinstance(value, _torch.Tensor):
+        return _memory.sum(value, process_set)
+    value = value.detach()
+    if value.dtype == _torch.bool:
+        value = value.long()
+    return allreduce(value, op=Sum, name=_memory.auto_name("sum", process_set), process_set=process_set)
+
+
+def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
+    """The mean over all ranks of a number or of a tensor's elements.
+
+    Of integers it is a tensor of floats. Not differentiable: for that, allreduce.
+    """
+    if not isinstance(value, _torch.Tensor):
+        return _memory.mean(value, process_set)
+    value = value.detach()
+    if not value.is_floating_point():
+        value = value.to(_torch.get_default_dtype())
+    return allreduce(value, op=Average, name=_memory.auto_name("mean", process_set), process_set=process_set)
+
+
+# ---- What Horovod was built with. psring has one transport, its own. ----------
+
+
+def mpi_built() -> bool:
+    """False: psring needs no MPI (but mpirun starts it)."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    return False
+
+
+def mpi_threads_supported() -> bool:
+    """True: collectives may be called from any thread."""
+    return True
+
+
+def gloo_built() -> bool:
+    """True: what a script does with Gloo, it can do here."""
+    return True
+
+
+def gloo_enabled() -> bool:
+    return True
+
+
+def nccl_built() -> int:
+    """0: tensors on GPUs are copied through the host."""
+    return 0
+
+
+def cuda_built() -> bool:
+    return False
+
+
+def rocm_built() -> bool:
+    return False
+
+
+def ccl_built() -> bool:
+    return False
+
+
+def ddl_built() -> bool:
+    return False

@@ -1,0 +1,69 @@
+"""Tensors as the library sees them: contiguous host memory, a dtype, a count."""
+
+import ctypes
+import warnings
+from typing import Any, Set
+
+import torch
+
+from .. import _lib
+
+DTYPES = {
+    torch.uint8: _lib.UINT8,
+    torch.int8: _lib.INT8,
+    torch.int16: _lib.INT16,
+    torch.int32: _lib.INT32,
+    torch.int64: _lib.INT64,
+    torch.float16: _lib.FLOAT16,
+    torch.bfloat16: _lib.BFLOAT16,
+    torch.float32: _lib.FLOAT32,
+    torch.float64: _lib.FLOAT64,
+    torch.bool: _lib.BOOL,
+}
+
+_warned: Set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, stacklevel=3)
+
+
+def check_dtype(tensor: torch.Tensor, what: str) -> int:
+    """The library's number for the dtype of a dense tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{what} takes a tensor, not a {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{what} of a sparse tensor is not supported: use .to_dense()")
+    dtype = DTYPES.get(tensor.dtype)
+    if dtype is None:
+        remedy = ": use torch.view_as_real" if tensor.is_complex() else ""
+        raise TypeError(f"{what} of {tensor.dtype} is not supported{remedy}")
+    return dtype
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where the library can read it, else a copy."""
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        warn_once(
+            f"psring copies tensors on {tensor.device} through the host's memory in each collective"
+        )
+        tensor = tensor.to("cpu")
+    # resolve_conj and resolve_neg: views that only claim to be computed.
+    return tensor.resolve_neg().contiguous()
+
+
+def num_bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def over_memory(address: int, num_elements: int) -> torch.Tensor:
+    """A float32 tensor over memory of the library's."""
+    array = (ctypes.c_float * num_elements).from_address(address)
+    return torch.frombuffer(array, dtype=torch.float32)
+
+
+def describe(tensor: Any) -> str:
+    return f"{str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"

@@ -1,0 +1,377 @@
+"""Collectives on tensors, under Horovod's names.
+
+Tensors may be of any dtype of DTYPES, 0-dimensional, not contiguous, or on a GPU
+(then they are copied through the host). Forms that end in _ work in place; those
+with _async return a handle, which keeps the tensors alive, for synchronize().
+The others are differentiable.
+"""
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Type
+
+import torch
+
+from .. import _job, _lib
+from .. import collectives as memory
+from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..process_sets import ProcessSet, global_process_set
+from ._tensors import check_dtype, describe, num_bytes, on_host
+from .compression import Compression, Compressor
+
+
+class Handle:
+    """Collectives that run; synchronize() returns what they bring."""
+
+    def __init__(self, operations: Sequence[_lib.Operation], collect: Callable[[], Any]):
+        self._operations = list(operations)
+        self._collect: Optional[Callable[[], Any]] = collect
+        self._result: Any = None
+
+    def poll(self) -> bool:
+        return all([operation.poll() for operation in self._operations])
+
+    def wait(self) -> Any:
+        if self._collect is not None:
+            for operation in self._operations:
+                operation.wait()
+            self._result = self._collect()
+            self._collect = None
+            for operation in self._operations:
+                operation.release()
+        return self._result
+
+
+def poll(handle: Handle) -> bool:
+    """Whether synchronize() would return at once."""
+    return handle.poll()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for a collective and returns its result, as often as it is called."""
+    return handle.wait()
+
+
+def _op(op: Optional[ReduceOp], average: Optional[bool], tensor: torch.Tensor) -> ReduceOp:
+    """The reduction from `op` and Horovod's old `average`."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("average= and op= are two names of one thing: give op alone")
+        op = Average if average else Sum
+    if op is None:
+        op = Average
+    memory.op_code(op)
+    if op is Average and not tensor.is_floating_point():
+        raise ValueError(
+            f"op=Average of {tensor.dtype} has no exact result: "
+            "use op=psring.torch.Sum, or convert the tensor to floats"
+        )
+    return op
+
+
+
+# ---- allreduce ---------------------------------------------------------------
+
+
+def _start_allreduce(
+    tensor: torch.Tensor, in_place: bool, op: ReduceOp, name: Optional[str],
+    prescale: float, postscale: float, process_set: ProcessSet,
+) -> Handle:  # fmt: skip
+    dtype = check_dtype(tensor, "allreduce")
+    source = on_host(tensor)
+    same = source.data_ptr() == tensor.data_ptr()
+    target = source if in_place or not same else torch.empty_like(source)
+    operation = memory.start_allreduce(
+        name or auto_name("allreduce", process_set), source.data_ptr(), target.data_ptr(),
+        source.numel(), dtype, op, prescale, postscale, process_set, (source, target),
+    )  # fmt: skip
+
+    def collect() -> torch.Tensor:
+        if in_place:
+            if not same:
+                with torch.no_grad():
+                    tensor.copy_(target)
+            return tensor
+        return target.to(tensor.device)
+
+    return Handle([operation], collect)
+
+
+def allreduce_async(
+    tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    """Starts postscale * reduction(prescale * tensor) over all ranks of the set."""
+    op = _op(op, average, tensor)
+    return _start_allreduce(tensor, False, op, name, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(
+    tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    """allreduce_async in place: the tensor is the operation's until synchronize()."""
+    op = _op(op, average, tensor)
+    return _start_allreduce(tensor, True, op, name, prescale_factor, postscale_factor, process_set)
+
+
+class _Allreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, op, name, prescale, postscale, process_set):  # type: ignore[no-untyped-def]
+        ctx.arguments = (op, name + ".grad", prescale, postscale, process_set)
+        return _start_allreduce(tensor, False, op, name, prescale, postscale, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        op = ctx.arguments[0]
+        if op not in (Average, Sum):
+            raise NotImplementedError(f"allreduce with op={op.name} has no gradient")
+        handle = _start_allreduce(gradient, False, *ctx.arguments)
+        return (handle.wait(), None, None, None, None, None)
+
+
+def allreduce(
+    tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None,
+    compression: Type[Compressor] = Compression.none, op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:  # fmt: skip
+    """The reduction of a tensor over all ranks, by default its mean.
+
+    The same bits on all ranks: ranks are added in their order, 16-bit floats in
+    float32. The gradient is reduced in the same way.
+    """
+    op = _op(op, average, tensor)
+    name = name or auto_name("allreduce", process_set)
+    small, ctx = compression.compress(tensor)
+    reduced = _Allreduce.apply(small, op, name, prescale_factor, postscale_factor, process_set)
+    return compression.decompress(reduced, ctx)
+
+
+def allreduce_(
+    tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:  # fmt: skip
+    """allreduce in place; not differentiable."""
+    return allreduce_async_(
+        tensor, average, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()
+
+
+def _start_group(tensors: Sequence[torch.Tensor], in_place: bool, average: Optional[bool],
+                 name: Optional[str], op: Optional[ReduceOp], prescale: float, postscale: float,
+                 process_set: ProcessSet) -> Handle:  # fmt: skip
+    name = name or auto_name("grouped_allreduce", process_set)
+    handles = [
+        _start_allreduce(tensor, in_place, _op(op, average, tensor), f"{name}.{i}", prescale, postscale, process_set)
+        for i, tensor in enumerate(tensors)
+    ]  # fmt: skip
+    operations = [operation for handle in handles for operation in handle._operations]
+    return Handle(operations, lambda: [handle.wait() for handle in handles])
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    """allreduce_async of several tensors; the result is a list."""
+    return _start_group(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle:  # fmt: skip
+    """allreduce_async_ of several tensors."""
+    return _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
+    compression: Type[Compressor] = Compression.none, op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> List[torch.Tensor]:  # fmt: skip
+    """allreduce of several tensors."""
+    name = name or auto_name("grouped_allreduce", process_set)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return [
+            allreduce(t, average, f"{name}.{i}", compression, op, prescale_factor, postscale_factor, process_set)
+            for i, t in enumerate(tensors)
+        ]  # fmt: skip
+    small = [compression.compress(tensor) for tensor in tensors]
+    reduced = grouped_allreduce_async(
+        [tensor for tensor, _ in small], average, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()  # fmt: skip
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
+
+
+def grouped_allreduce_(tensors: Sequence[torch.Tensor], *arguments: Any, **more: Any) -> List[torch.Tensor]:
+    """allreduce_ of several tensors, with the arguments of grouped_allreduce_async_."""
+    return grouped_allreduce_async_(tensors, *arguments, **more).wait()
+
+
+# ---- allgather ---------------------------------------------------------------
+
+
+def _rows(tensor: torch.Tensor, what: str) -> Tuple[torch.Tensor, int, str]:
+    """A tensor with a first dimension, the bytes of one row, and the tag."""
+    check_dtype(tensor, what)
+    source = on_host(tensor)
+    source = source.reshape(1) if source.dim() == 0 else source
+    row = source.element_size()
+    for extent in source.shape[1:]:
+        row *= extent
+    if row == 0:
+        raise ValueError(f"{what} of {describe(tensor)}: rows without elements cannot be counted")
+    dtype = str(source.dtype).replace("torch.", "")
+    return source, row, f"{dtype}[*{''.join(f',{extent}' for extent in source.shape[1:])}]"
+
+
+def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: int) -> Tuple[torch.Tensor, List[int]]:
+    sizes = operation.sizes(ranks)
+    rows = [size // row for size in sizes]
+    out = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype)
+    operation.result(out.data_ptr(), sum(sizes))
+    return out, rows
+
+
+def _start_allgather(tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> Handle:
+    source, row, tag = _rows(tensor, "allgather")
+    operation = memory.start_allgather(
+        name or auto_name("allgather", process_set), source.data_ptr(), num_bytes(source), tag, process_set, source
+    )  # fmt: skip
+
+    def collect() -> Tuple[torch.Tensor, List[int]]:
+        out, rows = _received(operation, source, row, process_set.size())
+        return out.to(tensor.device), rows
+
+    return Handle([operation], collect)
+
+
+def allgather_async(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Starts allgather()."""
+    inner = _start_allgather(tensor, name, process_set)
+    return Handle(inner._operations, lambda: inner.wait()[0])
+
+
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):  # type: ignore[no-untyped-def]
+        out, rows = _start_allgather(tensor, name, process_set).wait()
+        ctx.name, ctx.process_set, ctx.shape = name + ".grad", process_set, tensor.shape
+        me = process_set.rank()
+        ctx.begin, ctx.rows = sum(rows[:me]), rows[me]
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        handle = _start_allreduce(gradient, False, Average, ctx.name, 1.0, 1.0, ctx.process_set)
+        return handle.wait().narrow(0, ctx.begin, ctx.rows).reshape(ctx.shape), None, None
+
+
+def allgather(
+    tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """Everybody's tensors, one after the other along dimension 0.
+
+    Their numbers of rows may differ; all else must agree. A 0-dimensional tensor
+    is one row. The gradient is the mean of all ranks' (as Horovod's).
+    """
+    return _Allgather.apply(tensor, name or auto_name("allgather", process_set), process_set)
+
+
+def grouped_allgather_async(
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """allgather_async of several tensors; the result is a list."""
+    name = name or auto_name("grouped_allgather", process_set)
+    handles = [allgather_async(t, f"{name}.{i}", process_set) for i, t in enumerate(tensors)]
+    operations = [operation for handle in handles for operation in handle._operations]
+    return Handle(operations, lambda: [handle.wait() for handle in handles])
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[torch.Tensor]:
+    """allgather of several tensors."""
+    name = name or auto_name("grouped_allgather", process_set)
+    return [allgather(t, f"{name}.{i}", process_set) for i, t in enumerate(tensors)]
+
+
+# ---- broadcast ---------------------------------------------------------------
+
+
+def _start_broadcast(
+    tensor: torch.Tensor, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet
+) -> Handle:
+    check_dtype(tensor, "broadcast")
+    data = on_host(tensor)
+    same = data.data_ptr() == tensor.data_ptr()
+    if same and not in_place:
+        data = data.clone()
+    operation = memory.start_broadcast(
+        name or auto_name("broadcast", process_set), data.data_ptr(), num_bytes(data), root_rank,
+        describe(tensor), process_set, data,
+    )  # fmt: skip
+
+    def collect() -> torch.Tensor:
+        if not in_place:
+            return data.to(tensor.device)
+        if not same:
+            with torch.no_grad():
+                tensor.copy_(data)
+        return tensor
+
+    return Handle([operation], collect)
+
+
+def broadcast_async(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Starts broadcast()."""
+    return _start_broadcast(tensor, False, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Starts broadcast_(): the tensor is the operation's until synchronize()."""
+    return _start_broadcast(tensor, True, root_rank, name, process_set)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):  # type: ignore[no-untyped-def]
+        ctx.root_rank, ctx.name, ctx.process_set = root_rank, name + ".grad", process_set
+        return _start_broadcast(tensor, False, root_rank, name, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        handle = _start_allreduce(gradient, False, Average, ctx.name, 1.0, 1.0, ctx.process_set)
+        reduced = handle.wait()
+        if _job.rank() != ctx.root_rank:
+            reduced = torch.zeros_like(reduced)
+        return reduced, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """The tensor of rank `root_rank` (of the job). Shapes and dtypes must agree.
+
+    The gradient, at the root, is the mean of all ranks' (as Horovod's).
+    """
+    return _Broadcast.apply(tensor, root_rank, name or auto_name("broadcast", process_set), process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """broadcast in place; not differentiable."""
+    return _start_broadcast(tensor, True, root_rank, name, process_set).wait()

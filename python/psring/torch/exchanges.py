@@ -1,0 +1,169 @@
+"""alltoall and reducescatter on tensors, under Horovod's names."""
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from .. import collectives as memory
+from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..process_sets import ProcessSet, global_process_set
+from ._tensors import check_dtype, on_host
+from .collectives import Handle, _op, _received, _rows, _start_allgather
+
+
+def _splits(tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
+    """The rows that go to each rank; by default the same number to each."""
+    rows = 1 if tensor.dim() == 0 else tensor.shape[0]
+    if splits is None:
+        if rows % ranks:
+            raise ValueError(f"alltoall of {rows} rows among {ranks} ranks: give splits")
+        return [rows // ranks] * ranks
+    counts = [int(count) for count in (splits.tolist() if isinstance(splits, torch.Tensor) else splits)]
+    if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
+        raise ValueError(f"alltoall: splits={counts} do not cut {rows} rows for {ranks} ranks")
+    return counts
+
+
+def _start_alltoall(tensor: torch.Tensor, splits: Any, name: Optional[str], process_set: ProcessSet) -> Handle:
+    source, row, tag = _rows(tensor, "alltoall")
+    counts = _splits(source, splits, process_set.size())
+    operation = memory.start_alltoall(
+        name or auto_name("alltoall", process_set), source.data_ptr(), [count * row for count in counts],
+        tag, process_set, source,
+    )  # fmt: skip
+
+    def collect() -> Tuple[torch.Tensor, List[int]]:
+        out, rows = _received(operation, source, row, process_set.size())
+        return out.to(tensor.device), rows
+
+    return Handle([operation], collect)
+
+
+class _Alltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):  # type: ignore[no-untyped-def]
+        out, rows = _start_alltoall(tensor, splits, name, process_set).wait()
+        ctx.rows, ctx.name, ctx.process_set, ctx.shape = rows, name + ".grad", process_set, tensor.shape
+        counts = torch.tensor(rows, dtype=torch.int32)
+        ctx.mark_non_differentiable(counts)
+        return out, counts
+
+    @staticmethod
+    def backward(ctx, gradient, _):  # type: ignore[no-untyped-def]
+        out, _ = _start_alltoall(gradient, ctx.rows, ctx.name, ctx.process_set).wait()
+        return out.reshape(ctx.shape), None, None, None
+
+
+def alltoall_async(
+    tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Handle:
+    """Starts alltoall()."""
+    inner = _start_alltoall(tensor, splits, name, process_set)
+
+    def collect() -> Any:
+        out, rows = inner.wait()
+        return out if splits is None else (out, torch.tensor(rows, dtype=torch.int32))
+
+    return Handle(inner._operations, collect)
+
+
+def alltoall(
+    tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
+    """Sends splits[i] rows to the i-th rank, and returns what came, by rank.
+
+    Without splits each rank gets as many. With splits, the second result is the
+    number of rows that came from each rank.
+    """
+    name = name or auto_name("alltoall", process_set)
+    out, counts = _Alltoall.apply(tensor, splits, name, process_set)
+    return out if splits is None else (out, counts)
+
+
+# ---- reducescatter -----------------------------------------------------------
+
+
+def _start_reducescatter(
+    tensor: torch.Tensor, op: ReduceOp, name: Optional[str], prescale: float, postscale: float, process_set: ProcessSet
+) -> Handle:
+    dtype = check_dtype(tensor, "reducescatter")
+    if tensor.dim() == 0:
+        raise ValueError("reducescatter cuts dimension 0: a 0-dimensional tensor has none")
+    source = on_host(tensor)
+    ranks, me = process_set.size(), process_set.rank()
+    rows = [source.shape[0] // ranks + (i < source.shape[0] % ranks) for i in range(ranks)]
+    row = source[0].numel() if source.shape[0] else 0
+    target = torch.empty((rows[me], *source.shape[1:]), dtype=source.dtype)
+    operation = memory.start_reducescatter(
+        name or auto_name("reducescatter", process_set), source.data_ptr(), target.data_ptr(),
+        [count * row for count in rows], dtype, op, prescale, postscale, process_set, (source, target),
+    )  # fmt: skip
+    return Handle([operation], lambda: target.to(tensor.device))
+
+
+class _Reducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, op, name, prescale, postscale, process_set):  # type: ignore[no-untyped-def]
+        ctx.op, ctx.name, ctx.process_set = op, name + ".grad", process_set
+        ctx.scale = prescale * postscale
+        return _start_reducescatter(tensor, op, name, prescale, postscale, process_set).wait()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        if ctx.op not in (Average, Sum):
+            raise NotImplementedError(f"reducescatter with op={ctx.op.name} has no gradient")
+        scale = ctx.scale * (ctx.process_set.size() if ctx.op is Sum else 1)
+        gathered, _ = _start_allgather(gradient * scale, ctx.name, ctx.process_set).wait()
+        return gathered, None, None, None, None, None
+
+
+def reducescatter_async(
+    tensor: torch.Tensor, name: Optional[str] = None, op: Optional[ReduceOp] = None,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Handle:  # fmt: skip
+    """Starts reducescatter()."""
+    return _start_reducescatter(
+        tensor, _op(op, None, tensor), name, prescale_factor, postscale_factor, process_set
+    )
+
+
+def reducescatter(
+    tensor: torch.Tensor, compression: Any = None, name: Optional[str] = None, op: Optional[ReduceOp] = None,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> torch.Tensor:  # fmt: skip
+    """This rank's rows of the reduction, by default the mean.
+
+    Rows are shared out evenly; the first ranks get one more where that leaves some.
+    """
+    op = _op(op, None, tensor)
+    name = name or auto_name("reducescatter", process_set)
+    small, ctx = (tensor, None) if compression is None else compression.compress(tensor)
+    out = _Reducescatter.apply(small, op, name, prescale_factor, postscale_factor, process_set)
+    return out if compression is None else compression.decompress(out, ctx)
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, op: Optional[ReduceOp] = None,
+    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> Handle:  # fmt: skip
+    """reducescatter_async of several tensors; the result is a list."""
+    name = name or auto_name("grouped_reducescatter", process_set)
+    handles = [
+        reducescatter_async(t, f"{name}.{i}", op, process_set, prescale_factor, postscale_factor)
+        for i, t in enumerate(tensors)
+    ]
+    operations = [operation for handle in handles for operation in handle._operations]
+    return Handle(operations, lambda: [handle.wait() for handle in handles])
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor], compression: Any = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> List[torch.Tensor]:  # fmt: skip
+    """reducescatter of several tensors."""
+    name = name or auto_name("grouped_reducescatter", process_set)
+    return [
+        reducescatter(t, compression, f"{name}.{i}", op, process_set, prescale_factor, postscale_factor)
+        for i, t in enumerate(tensors)
+    ]

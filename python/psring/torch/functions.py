@@ -1,0 +1,141 @@
+"""Making all ranks start alike: parameters, optimizer state, objects."""
+
+from typing import Any, Dict, Iterable, List, Union
+
+import torch
+
+from .. import _job
+from ..collectives import agree, auto_name, broadcast_object
+from ..process_sets import ProcessSet, global_process_set
+from ._tensors import check_dtype, describe, num_bytes
+from .collectives import broadcast_
+
+# One transfer carries at most so much, so that a copy of the model is never whole.
+_CHUNK_BYTES = 128 << 20
+
+
+def _broadcast_tensors(tensors: List[torch.Tensor], root_rank: int, name: str, process_set: ProcessSet) -> None:
+    """Makes all tensors the root's, in as few transfers as _CHUNK_BYTES allows."""
+    chunk: List[torch.Tensor] = []
+    size, number = 0, 0
+    for position, tensor in enumerate(tensors):
+        chunk.append(tensor)
+        size += num_bytes(tensor)
+        if size < _CHUNK_BYTES and position + 1 < len(tensors):
+            continue
+        flat = torch.empty(size, dtype=torch.uint8)
+        _copy_chunk(chunk, flat, into_flat=True)
+        broadcast_(flat, root_rank, f"{name}.{number}", process_set)
+        if _job.rank() != root_rank:
+            _copy_chunk(chunk, flat, into_flat=False)
+        chunk, size, number = [], 0, number + 1
+
+
+def _copy_chunk(tensors: List[torch.Tensor], flat: torch.Tensor, into_flat: bool) -> None:
+    begin = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            end = begin + num_bytes(tensor)
+            if into_flat:
+                bytes_of = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+                flat[begin:end].copy_(bytes_of)
+            else:
+                # A copy, because a view needs aligned memory.
+                part = flat[begin:end].clone().view(tensor.dtype).reshape(tensor.shape)
+                tensor.detach().copy_(part)
+            begin = end
+
+
+def broadcast_parameters(
+    params: Union[Dict[str, Any], Iterable[Any]], root_rank: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> None:  # fmt: skip
+    """Makes everybody's tensors those of rank `root_rank`, in one transfer.
+
+    Args:
+        params: a state_dict, named_parameters() or parameters(). What is not a
+            tensor in it stays as it is. Names, shapes and dtypes must agree on
+            all ranks; the error names the first that does not.
+    """
+    if isinstance(params, dict):
+        named = sorted(params.items())
+    elif isinstance(params, torch.Tensor) or not hasattr(params, "__iter__"):
+        raise ValueError(
+            f"broadcast_parameters of a {type(params).__name__}: it takes model.state_dict(), "
+            "model.named_parameters() or model.parameters()"
+        )
+    else:
+        named = [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(params)]
+    tensors = []
+    for name, tensor in named:
+        if isinstance(tensor, torch.Tensor):
+            check_dtype(tensor, f"broadcast of {name}")
+            tensors.append((name, tensor))
+    name = auto_name("broadcast_parameters", process_set)
+    listed = [f"tensor {i}, {n} {describe(t)}" for i, (n, t) in enumerate(tensors)]
+    agree(listed, name + ".names", process_set)
+    _broadcast_tensors([t for _, t in tensors if t.numel()], root_rank, name, process_set)
+
+
+class _Place:
+    """Where a tensor was in a structure that is sent without its tensors."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.shape, self.dtype = list(tensor.shape), tensor.dtype
+
+
+def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Place(value)
+    if isinstance(value, dict):
+        return {key: _take_out(item, tensors) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_take_out(item, tensors) for item in value)
+    return value
+
+
+def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
+    if isinstance(value, _Place):
+        tensors.append(torch.empty(value.shape, dtype=value.dtype))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _put_in(item, tensors) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_put_in(item, tensors) for item in value)
+    return value
+
+
+def broadcast_structure(value: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> Any:
+    """The root's nested dicts, lists and tuples, tensors and all."""
+    name = auto_name("broadcast_structure", process_set)
+    tensors: List[torch.Tensor] = []
+    mine = _job.rank() == root_rank
+    skeleton = _take_out(value, tensors) if mine else None
+    skeleton = broadcast_object(skeleton, root_rank, name, process_set)
+    if not mine:
+        tensors = []
+        value = _put_in(skeleton, tensors)
+    _broadcast_tensors([t for t in tensors if t.numel()], root_rank, name + ".tensors", process_set)
+    return value
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int = 0, process_set: ProcessSet = global_process_set
+) -> None:
+    """Gives every rank the optimizer state and param_groups of rank `root_rank`.
+
+    Takes no step of the optimizer, and works whether or not the other ranks have
+    any state yet.
+    """
+    part = getattr(optimizer, "_psring", None)
+    # Of a fused optimizer, all ranks fetch and set the state together.
+    together = part is not None and part.settings.fused
+    mine = _job.rank() == root_rank
+    state: Any = optimizer.state_dict() if mine or together else None
+    state = broadcast_structure(state, root_rank, process_set)
+    if together or not mine:
+        optimizer.load_state_dict(state)
+
+
+__all__ = ["broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]

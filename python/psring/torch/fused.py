@@ -1,0 +1,189 @@
+"""update="fused": the exchange applies the optimizer, where the sums are made.
+
+What torch.optim's SGD, Adam and AdamW do is told to the library as options; all
+else is refused. The optimizer object in the script keeps its param_groups, whose
+learning rates are sent before each step, and shows the library's state.
+"""
+
+import json
+import os
+import shutil
+import struct
+import tempfile
+from typing import Any, Dict, List, Sequence
+
+import torch
+
+from .. import _job, _lib
+from .gradient_exchange import Entry, ModelExchange
+
+
+
+def _refuse(what: str) -> None:
+    raise ValueError(f'{what} is not supported with update="fused": use update="local"')
+
+
+def _number(group: Dict[str, Any], key: str) -> float:
+    return float(group[key])
+
+
+def group_options(kind: type, group: Dict[str, Any]) -> Dict[str, Any]:
+    """One param_group as the library's optimizer options."""
+    for option in ("amsgrad", "maximize", "capturable", "differentiable"):
+        if group.get(option):
+            _refuse(f"{kind.__name__}({option}=True)")
+    if group.get("fused"):
+        _refuse(f"{kind.__name__}(fused=True), which is another thing,")
+    common = {"lr": _number(group, "lr"), "weight_decay": _number(group, "weight_decay")}
+    if kind is torch.optim.SGD:
+        if group.get("dampening"):
+            _refuse(f"SGD(dampening={group['dampening']})")
+        momentum = _number(group, "momentum")
+        if momentum == 0:
+            return {"name": "sgd", **common}
+        name = "nesterov" if group.get("nesterov") else "momentum"
+        return {"name": name, "momentum": momentum, **common}
+    if kind not in (torch.optim.Adam, torch.optim.AdamW):
+        _refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
+    decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
+    beta1, beta2 = group["betas"]
+    return {
+        "name": "adamw" if decoupled else "adam",
+        "beta1": float(beta1), "beta2": float(beta2), "epsilon": _number(group, "eps"), **common,
+    }  # fmt: skip
+
+
+def all_options(kind: type, groups: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The options of every group. Errors: groups of different kinds."""
+    options = [group_options(kind, group) for group in groups]
+    for index, other in enumerate(options):
+        if other["name"] != options[0]["name"]:
+            _refuse(f"param_groups of different kinds ({options[0]['name']}, and {other['name']} in group {index})")
+    return options
+
+
+def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]]) -> None:
+    """Raises where more than the learning rate differs."""
+    for index, (before, after) in enumerate(zip(old, new)):
+        for key, value in after.items():
+            if key != "lr" and before.get(key) != value:
+                raise ValueError(
+                    f"param_groups[{index}]: {key} changed from {before.get(key)} to {value}; with "
+                    'update="fused" only lr may change after the first step: use update="local"'
+                )
+
+
+def model_options(
+    options: List[Dict[str, Any]], groups: Sequence[Dict[str, Any]], entries: Sequence[Entry]
+) -> Dict[str, Any]:
+    """`groups` and `tensor_groups` of psring_open_model, entries in backward's order."""
+    group_of = {id(p): index for index, group in enumerate(groups) for p in group["params"]}
+    return {
+        "groups": options,
+        "tensor_groups": [group_of[id(entry.param)] for entry in reversed(entries)],
+    }
+
+
+# ---- Parameters in the library's memory --------------------------------------
+
+
+def place_parameters(entries: Sequence[Entry]) -> None:
+    """Before begin(): the library's memory takes the parameters' values."""
+    with torch.no_grad():
+        for entry in entries:
+            assert entry.result is not None
+            entry.result.copy_(entry.param.detach())
+
+
+def take_parameters(entries: Sequence[Entry]) -> None:
+    """After begin() and finish(): float32 parameters of the host are views of the
+    library's memory, and others are copied from it."""
+    with torch.no_grad():
+        for entry in entries:
+            param, result = entry.param, entry.result
+            assert result is not None
+            if param.device.type != "cpu" or param.dtype != torch.float32:
+                param.data.copy_(result)
+            elif param.data_ptr() != result.data_ptr():
+                param.data = result
+
+
+# ---- State -------------------------------------------------------------------
+
+
+def read_safetensors(path: str) -> Dict[str, torch.Tensor]:
+    """The float32 tensors of a safetensors file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    tensors = {}
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        if about["dtype"] != "F32":
+            raise ValueError(f"{path}: {name} is {about['dtype']}, not F32")
+        begin, end = (8 + length + offset for offset in about["data_offsets"])
+        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32) if end > begin else torch.empty(0)
+        tensors[name] = flat.view(about["shape"])
+    return tensors
+
+
+def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[Any, Any]) -> List[torch.Tensor]:
+    """The library's slots from torch's state of each parameter; none: [].
+
+    `exchange.slot_names` are torch's names: momentum_buffer, or exp_avg and
+    exp_avg_sq.
+    """
+    if not any(state.get(e.param) for e in entries):
+        return []
+    slots = []
+    for slot_name in exchange.slot_names:
+        slot = torch.zeros(exchange.results.numel())
+        for entry in entries:
+            value = state.get(entry.param, {}).get(slot_name)
+            if value is not None:
+                begin, end = exchange.places[entry.name]
+                slot[begin:end] = value.detach().reshape(-1).to("cpu", torch.float32)
+        slots.append(slot)
+    return slots
+
+
+def first_step(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
+    """Adam's count of the updates so far; 0 where there is no state."""
+    steps = [int(state[e.param]["step"]) for e in entries if "step" in state.get(e.param, {})]
+    return max(steps, default=0)
+
+
+def fetch_state(exchange: ModelExchange, entries: Sequence[Entry], name: str) -> Dict[Any, Dict[str, Any]]:
+    """torch's state of every parameter, from the library. All ranks call it."""
+    from .functions import broadcast_structure
+
+    found: Dict[str, torch.Tensor] = {}
+    error = ""
+    directory = tempfile.mkdtemp(prefix="psring-state-") if _job.rank() == 0 else ""
+    try:
+        exchange.save(directory)
+        if directory:
+            found = read_safetensors(os.path.join(directory, "optimizer.safetensors"))
+    except (OSError, ValueError, KeyError) as reason:
+        error = str(reason)
+    finally:
+        if directory:
+            shutil.rmtree(directory, ignore_errors=True)
+    found, error = broadcast_structure((found, error), 0)
+    if error:
+        raise _lib.PsringError(f"the optimizer state of {name} could not be read: {error}")
+    step = exchange.step()
+    state: Dict[Any, Dict[str, Any]] = {}
+    for entry in entries:
+        values: Dict[str, Any] = {
+            slot: found[f"{slot}.{entry.name}"].to(entry.param.device) for slot in exchange.slot_names
+        }
+        if values and exchange.slot_names != ["momentum_buffer"]:
+            values["step"] = torch.tensor(float(step))
+        if values:
+            state[entry.param] = values
+    return state
+
+

@@ -1,0 +1,197 @@
+"""Where gradients go: flat memory in buckets, and who exchanges them.
+
+An exchange gives every tensor a place for its gradient and one for what comes
+back. submit(bucket) starts a bucket that is full and never blocks; finish() waits
+for all of them. ModelExchange is the library's own (ring, ps); BucketExchange
+makes one allreduce a bucket, for process sets and for mode ddp.
+"""
+
+import ctypes
+import json
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from .. import _job, _lib
+from ._tensors import over_memory
+
+
+class Entry:
+    """One parameter of an optimizer, in the exchange and in the current step."""
+
+    __slots__ = ("name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version")
+
+    def __init__(self, name: str, param: torch.nn.Parameter, index: int):
+        self.name, self.param, self.index = name, param, index
+        self.gradient: Optional[torch.Tensor] = None
+        self.result: Optional[torch.Tensor] = None
+        self.bucket = -1
+        self.ready = False
+        # Above 0: its gradients are sparse and travel by themselves.
+        self.sparse_dim = 0
+        # Of the gradient that was handed over.
+        self.version = -1
+
+    def holds_result(self) -> bool:
+        """Whether p.grad lies in the exchange's memory."""
+        grad = self.param.grad
+        return (
+            grad is not None
+            and self.result is not None
+            and grad.layout == torch.strided
+            and grad.data_ptr() == self.result.data_ptr()
+        )
+
+
+# Of this process, until shutdown: parameters and gradients may lie in their memory
+# for longer than the optimizer lives.
+_open: List["ModelExchange"] = []
+
+
+def _detach_all() -> None:
+    for exchange in _open:
+        exchange.detach()
+    _open.clear()
+
+
+_job.at_shutdown(_detach_all)
+
+
+class ModelExchange:
+    """A model of the library's. All workers open it, with the same arguments.
+
+    Args:
+        name: of the model, the same on all workers.
+        entries: in the order in which backward makes their gradients ready.
+        options: of psring_open_model, but for the tensors.
+    """
+
+    def __init__(self, name: str, entries: Sequence[Entry], options: Dict[str, Any]):
+        forward = list(reversed(entries))
+        tensors = [{"name": e.name, "shape": list(e.param.shape)} for e in forward]
+        request = {"id": name, "tensors": tensors, **options}
+        library = _lib.library()
+        operation = _lib.Operation(library.psring_open_model(json.dumps(request).encode()))
+        operation.wait()
+        number = ctypes.c_int64()
+        operation.result(ctypes.addressof(number), 8)
+        operation.release()
+        self.number: int = number.value
+        about = json.loads(_lib.text(library.psring_model(self.number)))
+        self.num_buckets: int = about["num_buckets"]
+        self.slot_names: List[str] = about.get("slot_names", [])
+        self.gradients = over_memory(library.psring_gradients(self.number), about["num_elements"])
+        self.results = over_memory(library.psring_parameters(self.number), about["num_elements"])
+        self.places: Dict[str, Tuple[int, int]] = {}
+        for entry, place in zip(forward, about["tensors"]):
+            begin, end = place["begin"], place["begin"] + place["size"]
+            self.places[entry.name] = (begin, end)
+            entry.gradient = self.gradients[begin:end].view(entry.param.shape)
+            entry.result = self.results[begin:end].view(entry.param.shape)
+            entry.bucket = place["bucket"]
+        self._params = [weakref.ref(e.param) for e in entries]
+        _open.append(self)
+
+    def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
+        """Everybody's parameters and optimizer state become rank 0's."""
+        array = (ctypes.c_void_p * len(slots))(*[slot.data_ptr() for slot in slots]) if slots else None
+        number = _lib.library().psring_begin(self.number, array, len(slots))
+        _lib.Operation(number, (slots, array)).finish()
+
+    def set_rates(self, rates: Sequence[float]) -> None:
+        array = (ctypes.c_double * len(rates))(*rates)
+        _lib.check(_lib.library().psring_set_rates(self.number, array, len(rates)))
+
+    def submit(self, bucket: int) -> None:
+        _lib.check(_lib.library().psring_submit(self.number, bucket))
+
+    def finish(self) -> None:
+        _lib.check(_lib.library().psring_finish(self.number))
+
+    def step(self) -> int:
+        return _lib.check(_lib.library().psring_step(self.number))
+
+    def synchronise(self) -> None:
+        _lib.Operation(_lib.library().psring_synchronise(self.number)).finish()
+
+    def save(self, directory: str) -> None:
+        _lib.Operation(_lib.library().psring_save(self.number, directory.encode())).finish()
+
+    def traffic(self) -> Dict[str, Any]:
+        return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))
+
+    def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
+        if tensor is None or tensor.layout != torch.strided:
+            return False
+        begin = self.results.data_ptr()
+        return begin <= tensor.data_ptr() < begin + 4 * self.results.numel()
+
+    def detach(self) -> None:
+        """Parameters and gradients that lie in the library's memory move out."""
+        for reference in self._params:
+            param = reference()
+            if param is None:
+                continue
+            if self._inside(param.data):
+                param.data = param.data.clone()
+            if self._inside(param.grad):
+                param.grad = param.grad.clone()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """All workers close it."""
+        self.detach()
+        _open.remove(self)
+        _lib.Operation(_lib.library().psring_close_model(self.number)).finish()
+
+
+class BucketExchange:
+    """One allreduce for each bucket; the means come back to where they left.
+
+    Args:
+        entries: in the order in which backward makes their gradients ready.
+        bucket_mb: a bucket is closed by the tensor that fills it so far.
+        start: starts the mean of a bucket's elements in place, given its number;
+            what it returns is called to wait for it.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        bucket_mb: float,
+        start: Callable[[torch.Tensor, int], Callable[[], Any]],
+    ):
+        limit = max(1, int(bucket_mb * (1 << 20)) // 4)
+        self.gradients = torch.zeros(sum(e.param.numel() for e in entries))
+        self.results = self.gradients
+        self._ranges: List[Tuple[int, int]] = []
+        begin = end = 0
+        for position, entry in enumerate(entries):
+            entry.gradient = self.gradients[end : end + entry.param.numel()].view(entry.param.shape)
+            entry.result = entry.gradient
+            entry.bucket = len(self._ranges)
+            end += entry.param.numel()
+            if end - begin >= limit or position + 1 == len(entries):
+                self._ranges.append((begin, end))
+                begin = end
+        self.num_buckets = len(self._ranges)
+        self._start = start
+        self._waits: List[Callable[[], Any]] = []
+
+    def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
+        pass
+
+    def submit(self, bucket: int) -> None:
+        begin, end = self._ranges[bucket]
+        self._waits.append(self._start(self.gradients[begin:end], bucket))
+
+    def finish(self) -> None:
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            wait()
+
+    def detach(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

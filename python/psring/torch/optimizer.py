@@ -1,0 +1,255 @@
+"""DistributedOptimizer: an optimizer of torch's whose gradients are everybody's."""
+
+import functools
+import weakref
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type
+
+import torch
+
+from .. import _job
+from ..collectives import Average, ReduceOp
+from ..process_sets import ProcessSet, global_process_set
+from . import fused
+from .compression import Compression, Compressor
+from .functions import broadcast_parameters
+from .gradient_exchange import ModelExchange
+from .part import Part
+from .settings import make_settings
+
+
+class _Distributed:
+    """What DistributedOptimizer adds to the class of an optimizer."""
+
+    _psring: "Part"
+    param_groups: List[Dict[str, Any]]
+    state: Dict[Any, Any]
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Applies everybody's gradients. Waits for what is not there yet."""
+        part = self._psring
+        if part.settings.fused:
+            return part.fused_step(closure)
+        if not part.skip and (closure is None or part.reducer.touched):
+            part.reducer.complete()
+        if closure is None:
+            result = part.inner_step()
+        else:
+            result = part.inner_step(closure)
+        part.reducer.step_done()
+        return result
+
+    # torch would wrap this step in its profiler and hooks; the inner one has them.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def synchronize(self) -> None:
+        """Returns when p.grad holds the mean. A backward that reduces has done so
+        by itself, so after one this does nothing. Horovod's scripts call it."""
+        if not self._psring.settings.fused:
+            self._psring.reducer.complete()
+
+    def synchronize_parameters(self) -> None:
+        """Makes all workers' parameters the same, with every gradient in them.
+
+        All workers call it, between steps: before an evaluation or a checkpoint
+        with sync="ssp" or "async". In other ways they are the same already.
+        """
+        part = self._psring
+        if isinstance(part.reducer.exchange, ModelExchange) and part.settings.fused:
+            part.reducer.exchange.synchronise()
+            fused.take_parameters(part.dense())
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it, step() applies p.grad as it is."""
+        self._psring.skip = True
+        try:
+            yield
+        finally:
+            self._psring.skip = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it, backward() only adds to p.grad; the next one outside of it
+        reduces all that has come together."""
+        self._psring.reducer.no_sync_depth += 1
+        try:
+            yield
+        finally:
+            self._psring.reducer.no_sync_depth -= 1
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """From now on, every `passes`-th backward() reduces."""
+        if passes < 1:
+            raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
+        self._psring.reducer.passes = passes
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """All ranks add the same. Not with update="fused"."""
+        if self._psring.settings.fused:
+            raise ValueError('add_param_group() is not supported with update="fused": use update="local"')
+        super().add_param_group(param_group)  # type: ignore[misc]
+        self._psring.restart()
+
+    def state_dict(self) -> Dict[str, Any]:
+        """As the optimizer's own. With update="fused", after the first step, all
+        workers call it together: the state is fetched from the library."""
+        self._psring.fetch_state()
+        return super().state_dict()  # type: ignore[misc]
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """As the optimizer's own. With update="fused" after the first step,
+        all workers call it; rank 0's state is taken."""
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+        if self._psring.settings.fused and self._psring.reducer.exchange is not None:
+            self._psring.restart()
+
+    def traffic(self) -> Dict[str, Any]:
+        """Bytes sent and received so far, and the staleness of this process's
+        servers; {} before the first step."""
+        exchange = self._psring.reducer.exchange
+        return exchange.traffic() if isinstance(exchange, ModelExchange) else {}
+
+
+def _names(optimizer: Any, named: Optional[List[Tuple[str, Any]]]) -> Callable[[], List[Tuple[str, Any]]]:
+    """What lists an optimizer's parameters with their names, in its order."""
+    of: Dict[int, str] = {}
+    if named is not None:
+        if any(not isinstance(item, tuple) or len(item) != 2 for item in named):
+            raise ValueError("named_parameters takes (name, parameter) tuples, as model.named_parameters() gives them")
+        names = [name for name, _ in named]
+        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if twice:
+            raise ValueError(f"named_parameters has {twice[0]!r} twice: names must differ")
+        of = {id(param): name for name, param in named}
+        for g, group in enumerate(optimizer.param_groups):
+            for i, param in enumerate(group["params"]):
+                if id(param) not in of:
+                    raise ValueError(
+                        f"parameter {i} of param_groups[{g}] (shape {list(param.shape)}) is not in "
+                        "named_parameters: pass all parameters that the optimizer has"
+                    )
+
+    def listed() -> List[Tuple[str, Any]]:
+        return [
+            (of.get(id(param), f"group{g}.parameter{i}"), param)
+            for g, group in enumerate(optimizer_ref().param_groups)  # type: ignore[union-attr]
+            for i, param in enumerate(group["params"])
+        ]
+
+    optimizer_ref = weakref.ref(optimizer)
+    return listed
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Optional[Iterable[Tuple[str, torch.nn.Parameter]]] = None,
+    compression: Type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+    *,
+    model: Optional[torch.nn.Module] = None,
+    sync: Optional[str] = None,
+    staleness: Optional[int] = None,
+    update: Optional[str] = None,
+    compress: Optional[str] = None,
+    bucket_mb: Optional[float] = None,
+    scaler: Any = None,
+    find_unused: bool = False,
+) -> Any:
+    """Makes an optimizer of torch's apply everybody's gradients, and returns it.
+
+    It is the same object: schedulers, state and isinstance() stay. Gradients leave
+    during backward().
+
+    With update="local" p.grad holds the mean of all ranks' when backward()
+    returns, so clipping, GradScaler and any optimizer work unchanged. With
+    "fused" servers (ps) or the ring apply SGD, Adam or AdamW themselves; step()
+    then waits for the new parameters, and p.grad stays this rank's own.
+
+    Args:
+        named_parameters: model.named_parameters(), for messages.
+        compression: Compression.fp16 or .bf16: the same as compress="fp16".
+        backward_passes_per_step: every so many backward() reduce, once. What came
+            together is summed, not averaged over the passes, as in Horovod: divide
+            the loss by it for a mean.
+        op: Average, or Sum.
+        gradient_predivide_factor: gradients are divided by it before the sum.
+        num_groups, groups: Horovod's; ignored, because gradients travel in buckets.
+        sparse_as_dense: sparse gradients are made dense; else their rows are
+            gathered.
+        process_set: the ranks among which gradients are reduced. For a rank that is
+            not in it, this is the plain optimizer.
+        model: its names are used, and its parameters and buffers become rank 0's.
+        sync, staleness: in mode ps, "bsp", "ssp:K" or "async".
+        update: "local", the default where steps are synchronous, or "fused", the
+            default and the only way with ssp and async.
+        compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
+        bucket_mb: the size of the buckets in which gradients leave; 25.
+        scaler: with update="fused", the GradScaler that will call step().
+        find_unused: p.grad is None where no rank used a parameter (else zeros); one
+            small allreduce more in each step. It needs zero_grad(set_to_none=True).
+
+    Errors: names, shapes, dtypes or settings that differ between ranks, with both
+    ranks and the first difference.
+    """
+    job = _job.current()
+    if isinstance(optimizer, _Distributed):
+        raise ValueError("this optimizer is a DistributedOptimizer already")
+    settings = make_settings(
+        job, type(optimizer), op=op, compression=compression, compress=compress, process_set=process_set,
+        predivide=gradient_predivide_factor, passes=backward_passes_per_step, sync=sync, staleness=staleness,
+        update=update, bucket_mb=bucket_mb, scaler=scaler, sparse_as_dense=sparse_as_dense, find_unused=find_unused,
+    )  # fmt: skip
+    if not process_set.included():
+        optimizer.__class__ = _local_class(type(optimizer))
+        return optimizer
+    named = list(named_parameters) if named_parameters is not None else None
+    if model is not None and named is None:
+        named = list(model.named_parameters())
+    listed = _names(optimizer, named)
+    kind = type(optimizer)
+    part = Part(optimizer, kind, settings, listed)
+    if model is not None:
+        broadcast_parameters(model.state_dict(), process_set.ranks[0], process_set)
+    patched = optimizer.__dict__.pop("step", None)
+    optimizer.__class__ = _distributed_class(kind)
+    optimizer._psring = part  # type: ignore[attr-defined]
+    if patched is not None:
+        optimizer.step = part.keep_patch(patched)  # type: ignore[method-assign]
+    if settings.fused:
+        optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+    return optimizer
+
+
+class _Local:
+    """For a rank outside of the process set: the methods, without effect."""
+
+    def synchronize(self) -> None:
+        pass
+
+    synchronize_parameters = synchronize
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        yield
+
+    skip_synchronize = no_sync
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        pass
+
+
+@functools.lru_cache(maxsize=None)
+def _distributed_class(kind: type) -> type:
+    return type("Distributed" + kind.__name__, (_Distributed, kind), {})
+
+
+@functools.lru_cache(maxsize=None)
+def _local_class(kind: type) -> type:
+    return type("Distributed" + kind.__name__, (_Local, kind), {})

@@ -1,0 +1,216 @@
+"""psring's part of a DistributedOptimizer: its exchange, and its steps."""
+
+import functools
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+
+from .. import _job, _lib
+from .. import collectives as memory
+from ..collectives import Average, Max, Sum, agree
+from ..process_sets import global_process_set
+from . import fused
+from ._tensors import describe
+from .collectives import allreduce_
+from .gradient_exchange import BucketExchange, Entry, ModelExchange
+from .reducer import DONE, Reducer
+from .settings import Settings
+
+_count = 0
+
+
+class Part:
+    """psring's part of one optimizer; the optimizer owns it."""
+
+    def __init__(self, optimizer: Any, kind: type, settings: Settings, named: Callable[[], List[Tuple[str, Any]]]):
+        self._optimizer = weakref.ref(optimizer)
+        self.kind, self.settings, self._named = kind, settings, named
+        self.skip = False
+        self._patched_step: Optional[Callable[..., Any]] = None
+        self._options: List[Dict[str, Any]] = []
+        self._rates: List[float] = []
+        self.reducer = self._make_reducer()
+
+    @property
+    def optimizer(self) -> Any:
+        return self._optimizer()
+
+    def _make_reducer(self) -> Reducer:
+        global _count
+        settings = self.settings
+        self.name = f"model{_count}"
+        _count += 1
+        named = _trainable(self._named())
+        self._known = {id(p) for _, p in self._named() if p.requires_grad}
+        if settings.fused:
+            fused.all_options(self.kind, self.optimizer.param_groups)
+        agree(
+            [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)] + [settings.agreed(self.kind)],
+            self.name + ".names",
+            settings.process_set,
+        )
+        return Reducer(
+            self.name, named, self._make_exchange, settings.process_set,
+            fused=settings.fused, deferred=settings.fused and settings.scaler is not None,
+            average=settings.op is Average,
+            prescale=1.0 / settings.predivide,
+            postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
+            passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
+            find_unused=settings.find_unused, before_submit=self._before_submit,
+        )  # fmt: skip
+
+    def restart(self) -> None:
+        """The next backward opens a new exchange, with the parameters of then."""
+        passes = self.reducer.passes
+        self.reducer.close()
+        self.reducer = self._make_reducer()
+        self.reducer.passes = passes
+
+    # ---- The exchange --------------------------------------------------------
+
+    def _make_exchange(self, entries: List[Entry]) -> Any:
+        settings = self.settings
+        if _job.mode() == "ddp" and settings.process_set is global_process_set:
+            from .ddp import start_gloo
+
+            return BucketExchange(entries, settings.bucket_mb, start_gloo())
+        if settings.process_set._wire() is not None or not entries:
+            return BucketExchange(entries, settings.bucket_mb, self._start_bucket)
+        options: Dict[str, Any] = settings.model_options()
+        if settings.fused:
+            groups = self.optimizer.param_groups
+            self._options = fused.all_options(self.kind, groups)
+            self._rates = [group["lr"] for group in self._options]
+            options.update(fused.model_options(self._options, groups, entries))
+            options["step"] = memory.broadcast_object(
+                fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
+            )
+        exchange = ModelExchange(self.name, entries, options)
+        if settings.fused:
+            fused.place_parameters(entries)
+            exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
+            fused.take_parameters(entries)
+            self.optimizer.state.clear()
+        else:
+            exchange.begin()
+        return exchange
+
+    def _start_bucket(self, bucket: torch.Tensor, number: int) -> Callable[[], Any]:
+        small, ctx = self.settings.compression.compress(bucket)
+        address = small.data_ptr()
+        operation = memory.start_allreduce(
+            f"{self.name}.bucket{number}", address, address, small.numel(),
+            _lib.FLOAT32 if ctx is None else _lib.FLOAT16 if small.dtype == torch.float16 else _lib.BFLOAT16,
+            Average, process_set=self.settings.process_set, keep=small,
+        )  # fmt: skip
+
+        def wait() -> None:
+            operation.finish()
+            if ctx is not None:
+                bucket.copy_(small)
+
+        return wait
+
+    def dense(self) -> List[Entry]:
+        return [entry for entry in self.reducer.entries if entry.result is not None]
+
+    def _before_submit(self) -> None:
+        """Fused: the rates of this step, where they have changed."""
+        if not self.settings.fused:
+            return
+        options = fused.all_options(self.kind, self.optimizer.param_groups)
+        fused.check_unchanged(self._options, options)
+        rates = [group["lr"] for group in options]
+        if rates != self._rates:
+            self.reducer.exchange.set_rates(rates)
+            self._rates = rates
+
+    # ---- Steps ---------------------------------------------------------------
+
+    def inner_step(self, *arguments: Any) -> Any:
+        """The step of the optimizer's own class, as a scheduler may have patched it."""
+        for name, param in self._named():
+            if param.requires_grad and id(param) not in self._known:
+                raise RuntimeError(
+                    f"{name} did not need a gradient when DistributedOptimizer was made, and now does: "
+                    "unfreeze parameters before that"
+                )
+        if self._patched_step is not None:
+            return self._patched_step(*arguments)
+        return self.kind.step(self.optimizer, *arguments)  # type: ignore[attr-defined]
+
+    def fused_step(self, closure: Any) -> None:
+        if closure is not None:
+            raise ValueError('step(closure) is not supported with update="fused": use update="local"')
+        if self.settings.scaler is not None:
+            if self._overflow():
+                self.reducer.step_done()
+                return
+        elif hasattr(self.optimizer, "found_inf"):
+            raise ValueError(
+                'a GradScaler with update="fused" must be known before the gradients leave: '
+                'pass scaler= to DistributedOptimizer, or use update="local"'
+            )
+        reducer = self.reducer
+        if reducer.state == DONE:
+            reducer.check_untouched()
+        reducer.complete()
+        reducer.exchange.finish()
+        fused.take_parameters(self.dense())
+        reducer.step_done()
+        if self._patched_step is not None:
+            self.optimizer._opt_called = True  # what a scheduler's patch would note
+            if hasattr(self.optimizer, "_step_count"):
+                self.optimizer._step_count += 1
+
+    def _overflow(self) -> bool:
+        """With a GradScaler: unscales p.grad; whether any rank must skip the step."""
+        optimizer = self.optimizer
+        found = getattr(optimizer, "found_inf", None)
+        mine = torch.tensor([0.0 if found is None else float(found)])
+        overflow = bool(allreduce_(mine, name=self.name + ".found_inf", op=Max).item())
+        if overflow:
+            # So that all ranks' scalers choose the same next scale.
+            for value in self.settings.scaler._found_inf_per_device(optimizer).values():
+                value.fill_(1.0)
+            return True
+        scale = getattr(optimizer, "grad_scale", None)
+        if scale is not None:
+            factor = 1.0 / float(scale)
+            for entry in self.reducer.entries:
+                if entry.param.grad is not None:
+                    entry.param.grad.mul_(factor)
+        return False
+
+    def fetch_state(self) -> None:
+        if self.settings.fused and isinstance(self.reducer.exchange, ModelExchange):
+            state = fused.fetch_state(self.reducer.exchange, self.dense(), self.name)
+            self.optimizer.state.clear()
+            self.optimizer.state.update(state)
+
+    def keep_patch(self, patched: Callable[..., Any]) -> Callable[..., Any]:
+        """A scheduler had replaced `step` of the object: its patch becomes the inner
+        step, and its marks stay on the outer one."""
+        self._patched_step = patched
+        optimizer = self._optimizer
+
+        @functools.wraps(patched)
+        def step(*arguments: Any, **more: Any) -> Any:
+            return type(optimizer()).step(optimizer(), *arguments, **more)
+
+        return step
+
+
+def _trainable(named: List[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
+    """The parameters to exchange. Errors: a dtype that would lose precision."""
+    chosen = []
+    for name, param in named:
+        if not param.requires_grad or param.numel() == 0:
+            continue
+        if param.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            raise TypeError(
+                f"{name} is {param.dtype}; gradients are exchanged in float32: convert the model with model.float()"
+            )
+        chosen.append((name, param))
+    return chosen

@@ -1,0 +1,323 @@
+"""When gradients go: hooks count them during backward, and a bucket leaves as soon
+as all of its gradients are there.
+
+Buckets leave in the order of their numbers, so that all ranks submit the same
+sequence. The first backward only takes down the order in which gradients become
+ready; at its end rank 0's order cuts the buckets, and all of them leave at once.
+
+A backward that reduces ends with a callback of the autograd engine, which adds
+what is missing: parameters that this backward did not use contribute what their
+p.grad holds, or zeros.
+"""
+
+import json
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from .. import collectives as memory
+from ..collectives import Max
+from ..process_sets import ProcessSet
+from ._tensors import warn_once
+from .collectives import allreduce_
+from .gradient_exchange import Entry
+from .sparse import reduce_sparse
+
+IDLE, COLLECTING, DONE = "idle", "collecting", "done"
+
+
+def _in_nested_backward() -> bool:
+    """In the engine's callback: whether a backward within a backward has ended
+    (a checkpoint with use_reentrant=True). Not known before torch 2.1."""
+    node = getattr(torch._C, "_current_autograd_node", None)
+    return node is not None and node() is not None
+
+
+class Reducer:
+    """The gradients of one optimizer's parameters. Used by the thread that trains
+    and, within backward, by autograd's.
+
+    Args:
+        name: of the exchange, the same on all ranks.
+        named: the parameters that need gradients.
+        make_exchange: called once, with the entries in backward's order.
+        fused: the exchange applies the optimizer; p.grad stays the rank's own.
+        prescale, postscale: of gradients before, of means after the exchange.
+        before_submit: called before the first submit of each step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        named: Sequence[Tuple[str, torch.nn.Parameter]],
+        make_exchange: Callable[[List[Entry]], Any],
+        process_set: ProcessSet,
+        *,
+        fused: bool = False,
+        deferred: bool = False,
+        average: bool = True,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        passes: int = 1,
+        sparse_as_dense: bool = False,
+        find_unused: bool = False,
+        before_submit: Callable[[], None] = lambda: None,
+    ):
+        self.name, self.process_set, self.passes = name, process_set, passes
+        self.exchange: Any = None
+        self.entries = [Entry(n, p, i) for i, (n, p) in enumerate(named)]
+        self._make_exchange = make_exchange
+        self._fused, self._deferred, self._average = fused, deferred, average
+        self._prescale, self._postscale = prescale, postscale
+        self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
+        self._before_submit = before_submit
+        self.no_sync_depth = 0
+        self.touched = False  # since the last step, by a backward
+        self.state = IDLE
+        self._pass = 0
+        self._queued = False
+        self._order: Dict[int, None] = {}
+        self._left: List[int] = []
+        self._bucket_sizes: List[int] = []
+        self._next_bucket = 0
+        self._lock = threading.RLock()
+        self._hooks: List[Any] = []
+        for entry in self.entries:
+            self._register(entry)
+
+    # ---- Hooks ---------------------------------------------------------------
+
+    def _register(self, entry: Entry) -> None:
+        # Weakly, because the parameter would keep the reducer, and so itself, alive.
+        reducer, index = weakref.ref(self), entry.index
+
+        def hook(*_: Any) -> None:
+            alive = reducer()
+            if alive is not None:
+                alive._on_gradient(alive.entries[index])
+
+        if hasattr(entry.param, "register_post_accumulate_grad_hook"):
+            self._hooks.append(entry.param.register_post_accumulate_grad_hook(hook))
+        else:
+            node = entry.param.expand_as(entry.param).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+            self._hooks.append(node.register_hook(hook))
+            self._hooks.append(node)  # lives as long as somebody holds it
+
+    def remove_hooks(self) -> None:
+        for hook in self._hooks:
+            if hasattr(hook, "remove"):
+                hook.remove()
+        self._hooks = []
+
+    def _on_gradient(self, entry: Entry) -> None:
+        with self._lock:
+            self.touched = True
+            if self.exchange is None:
+                self._order.setdefault(entry.index)
+            if self.state == DONE:
+                self._start_over()
+            if self.no_sync_depth or self._deferred:
+                return
+            if not self._queued:
+                self._queued = True
+                torch.autograd.Variable._execution_engine.queue_callback(self._on_backward_end)
+            if self._pass + 1 >= self.passes:
+                self._collect(entry)
+
+    def _start_over(self) -> None:
+        """A backward after one that has reduced, without a step between them."""
+        if self._fused:
+            raise RuntimeError(
+                'backward() ran again before step(). With update="fused" the gradients of the '
+                "first one have left: accumulate under opt.no_sync(), set "
+                'backward_passes_per_step, or use update="local". A network that another '
+                "one's loss passes through needs requires_grad_(False) meanwhile"
+            )
+        if not self._average:
+            raise RuntimeError(
+                "backward() ran again before step() and would sum what is already a sum over all "
+                "ranks: accumulate under opt.no_sync(), set backward_passes_per_step, or use op=Average"
+            )
+        # p.grad is a mean, equal on all ranks, to which this backward adds: its
+        # mean over the ranks is the right sum.
+        self.state = IDLE
+
+    def _on_backward_end(self) -> None:
+        with self._lock:
+            self._queued = False
+            nested = _in_nested_backward()
+            if self.state == COLLECTING:
+                if nested and not all(e.ready for e in self.entries):
+                    return  # the outer backward queues another
+                self.complete()
+            elif not nested:
+                self._pass += 1
+
+    # ---- One step ------------------------------------------------------------
+
+    def _begin_collecting(self) -> None:
+        self.state = COLLECTING
+        for entry in self.entries:
+            entry.ready = False
+        self._next_bucket = 0
+        self._left = list(self._bucket_sizes)
+
+    def _own_gradients(self) -> None:
+        """Before the first submit: gradients still in the exchange's memory (where
+        zero_grad(set_to_none=False) leaves them) move out of it."""
+        for entry in self.entries:
+            if not entry.ready and entry.holds_result():
+                entry.param.grad = entry.param.grad.clone()  # type: ignore[union-attr]
+
+    def _collect(self, entry: Entry) -> None:
+        if self.state != COLLECTING:
+            self._begin_collecting()
+            if self.exchange is not None:
+                entry.ready = True
+                self._own_gradients()
+                self._before_submit()
+                entry.ready = False
+        if entry.ready:
+            raise RuntimeError(
+                f"the gradient of {entry.name} became ready twice in one backward(): checkpoints "
+                "that share parameters need use_reentrant=False"
+            )
+        entry.ready = True
+        if self.exchange is not None:
+            self._hand_over(entry)
+
+    def _hand_over(self, entry: Entry) -> None:
+        """Copies one gradient to its place, and submits what is full."""
+        if entry.sparse_dim:
+            return
+        grad, place = entry.param.grad, entry.gradient
+        assert place is not None
+        if grad is None:
+            place.zero_()
+        else:
+            if grad.layout != torch.strided:
+                if not self._sparse_as_dense:
+                    warn_once(
+                        f"the gradient of {entry.name} is sparse, and was not in the first backward(): "
+                        "psring makes it dense"
+                    )
+                grad = grad.to_dense()
+            place.copy_(grad.detach())
+            if self._prescale != 1.0:
+                place.mul_(self._prescale)
+            entry.version = grad._version
+        self._left[entry.bucket] -= 1
+        while self._next_bucket < len(self._left) and self._left[self._next_bucket] == 0:
+            self.exchange.submit(self._next_bucket)
+            self._next_bucket += 1
+
+    def complete(self) -> None:
+        """Every bucket leaves; unless fused, p.grad becomes the mean. Blocks then."""
+        with self._lock, torch.no_grad():
+            if self.state == DONE:
+                return
+            if self.state == IDLE:
+                self._begin_collecting()
+                if self.exchange is not None:
+                    self._own_gradients()
+                    self._before_submit()
+            used = [e.ready or e.param.grad is not None for e in self.entries]
+            if self.exchange is None:
+                self._open()
+                pending = self.entries
+            else:
+                pending = [e for e in self.entries if not e.ready]
+            for entry in pending:
+                self._hand_over(entry)
+                entry.ready = True
+            self._pass = 0
+            if not self._fused:
+                self._finish(used)
+            self.state = DONE
+
+    def _open(self) -> None:
+        """Agrees on the order of tensors, and on which are sparse."""
+        sparse = {}
+        for entry in self.entries:
+            grad = entry.param.grad
+            if grad is not None and grad.layout != torch.strided and not self._sparse_as_dense:
+                sparse[entry.index] = grad.sparse_dim()
+        order: Any = list(self._order) if self.process_set.rank() == 0 else None
+        mine = json.dumps({"order": order, "sparse": list(sparse.items())}).encode()
+        everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
+        for other in everybody:
+            for index, sparse_dim in other["sparse"]:
+                self.entries[index].sparse_dim = sparse_dim
+        sparse_entry = next((e for e in self.entries if e.sparse_dim), None)
+        if self._fused and sparse_entry is not None:
+            raise ValueError(
+                f'the gradient of {sparse_entry.name} is sparse, which update="fused" does not take: '
+                'pass sparse_as_dense=True, or use update="local"'
+            )
+        order = everybody[0]["order"]
+        unused = [i for i in range(len(self.entries)) if i not in set(order)]
+        dense = [self.entries[i] for i in order + unused if not self.entries[i].sparse_dim]
+        self.exchange = self._make_exchange(dense)
+        self._bucket_sizes = [0] * self.exchange.num_buckets
+        for entry in dense:
+            self._bucket_sizes[entry.bucket] += 1
+        self._left = list(self._bucket_sizes)
+        self._order.clear()
+        self._before_submit()
+
+    def _finish(self, used: List[bool]) -> None:
+        """p.grad becomes the mean of all ranks'."""
+        self.exchange.finish()
+        if self._postscale != 1.0:
+            self.exchange.results.mul_(self._postscale)
+        for entry in self.entries:
+            if not entry.sparse_dim:
+                self._take_result(entry)
+        for entry in self.entries:
+            if entry.sparse_dim:
+                reduce_sparse(entry, self.name, self.process_set, self._average)
+        if self._find_unused:
+            bits = torch.tensor(used, dtype=torch.uint8)
+            allreduce_(bits, name=self.name + ".used", op=Max, process_set=self.process_set)
+            for entry, anybody in zip(self.entries, bits.tolist()):
+                if not anybody:
+                    entry.param.grad = None
+
+    def _take_result(self, entry: Entry) -> None:
+        param, result = entry.param, entry.result
+        assert result is not None
+        if param.device.type == "cpu" and param.dtype == torch.float32:
+            param.grad = result
+        elif param.grad is None or param.grad.layout != torch.strided:
+            param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
+        else:
+            param.grad.copy_(result)
+
+    # ---- For the optimizer ---------------------------------------------------
+
+    def check_untouched(self) -> None:
+        """Fused: an error where gradients changed after they had left."""
+        for entry in self.entries:
+            grad = entry.param.grad
+            if grad is not None and entry.version >= 0 and grad._version != entry.version:
+                raise RuntimeError(
+                    f"the gradient of {entry.name} was changed after backward(), but with "
+                    'update="fused" it had left during backward(): clip and scale with update="local"'
+                )
+
+    def step_done(self) -> None:
+        self.state, self.touched, self._pass = IDLE, False, 0
+        for entry in self.entries:
+            entry.version = -1
+
+    def close(self) -> None:
+        """Removes the hooks and closes the exchange, which all ranks do."""
+        self.remove_hooks()
+        if self.exchange is not None:
+            self.exchange.close()
+            self.exchange = None
+
+
+__all__ = ["Reducer"]

@@ -1,0 +1,122 @@
+"""What a DistributedOptimizer was asked for, checked and completed."""
+
+from typing import Any, Dict, NamedTuple, Optional, Type
+
+from .. import _job
+from ..collectives import Average, ReduceOp, Sum, op_code
+from ..process_sets import ProcessSet, global_process_set
+from .compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor, native_name
+
+
+class Settings(NamedTuple):
+    op: ReduceOp
+    process_set: ProcessSet
+    predivide: float
+    passes: int
+    # None: the library's default, bsp.
+    sync: Optional[str]
+    staleness: Optional[int]
+    fused: bool
+    compress: str
+    # The same, where the exchange is an allreduce of buckets.
+    compression: Type[Compressor]
+    bucket_mb: float
+    scaler: Any
+    sparse_as_dense: bool
+    find_unused: bool
+
+    def model_options(self) -> Dict[str, Any]:
+        """Of psring_open_model, but for what depends on the tensors."""
+        options = {
+            "bucket_mb": self.bucket_mb,
+            "update": "fused" if self.fused else "local",
+            "sync": self.sync,
+            "staleness": self.staleness,
+            "compress": self.compress,
+        }
+        return {key: value for key, value in options.items() if value is not None}
+
+    def agreed(self, kind: type) -> str:
+        """What must be the same on all ranks, as a text."""
+        parts = {**self.model_options(), "op": self.op.name, "passes": self.passes}
+        parts.update(predivide=self.predivide, sparse_as_dense=self.sparse_as_dense)
+        parts.update(find_unused=self.find_unused, scaler=self.scaler is not None)
+        return f"settings of {kind.__name__}: " + ", ".join(f"{k}={v}" for k, v in parts.items())
+
+
+_BUCKETS = {"none": NoneCompressor, "fp16": FP16Compressor, "bf16": BF16Compressor}
+
+
+def make_settings(
+    job: _job.Job,
+    kind: type,
+    *,
+    op: ReduceOp,
+    compression: Type[Compressor],
+    compress: Optional[str],
+    process_set: ProcessSet,
+    predivide: float,
+    passes: int,
+    sync: Optional[str],
+    staleness: Optional[int],
+    update: Optional[str],
+    bucket_mb: Optional[float],
+    scaler: Any,
+    sparse_as_dense: bool,
+    find_unused: bool,
+) -> Settings:
+    """Arguments first, then init()'s or the environment's, then defaults."""
+    op_code(op)
+    if op not in (Average, Sum):
+        raise ValueError(f"DistributedOptimizer(op={op.name}): it is Average or Sum")
+    if predivide != 1.0 and op is not Average:
+        raise ValueError("gradient_predivide_factor needs op=Average")
+    if passes < 1:
+        raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
+    defaults = job.defaults
+    sync, staleness = _job.parse_sync(sync, staleness)
+    if sync is None:
+        sync = defaults["sync"]
+        staleness = staleness if staleness is not None else defaults["staleness"]
+    elif sync == "ssp" and staleness is None:
+        staleness = defaults["staleness"]
+    if sync not in (None, "bsp") and job.mode != "ps":
+        raise ValueError(f'sync="{sync}" needs mode="ps"; this job is in mode "{job.mode}"')
+    if staleness is not None and sync != "ssp":
+        raise ValueError(f'staleness={staleness} needs sync="ssp"')
+    update = update or defaults["update"]
+    if update is None:
+        update = "fused" if sync in ("ssp", "async") else "local"
+    if update not in ("local", "fused"):
+        raise ValueError(f'update={update!r}: it is "local" or "fused"')
+    if update == "local" and sync in ("ssp", "async"):
+        raise ValueError(
+            f'sync="{sync}" applies every gradient at the servers, so update="local" cannot work: use update="fused"'
+        )
+    native = native_name(compression)
+    if compress is not None and native not in ("none", compress):
+        raise ValueError(f"compression=Compression.{native} and compress={compress!r} differ: give one of them")
+    compress = compress or (native if native != "none" else defaults["compress"]) or "none"
+    buckets = process_set is not global_process_set and process_set.size() < job.size
+    if buckets or job.mode == "ddp":
+        where = "over a process set" if buckets else 'in mode "ddp"'
+        if update == "fused":
+            raise ValueError(f'update="fused" is not possible {where}: use update="local"')
+        if compress not in _BUCKETS or (job.mode == "ddp" and compress != "none"):
+            raise ValueError(f"compress={compress!r} is not possible {where}")
+    if update == "fused":
+        if predivide != 1.0:
+            raise ValueError('gradient_predivide_factor needs update="local"')
+        if op is Sum:
+            raise ValueError('op=Sum is not supported with update="fused": multiply the learning rate by size()')
+        if find_unused:
+            raise ValueError('find_unused needs update="local"')
+    mb = bucket_mb if bucket_mb is not None else defaults["bucket_mb"]
+    if mb is not None and mb <= 0:
+        raise ValueError(f"bucket_mb={mb}: it is above 0")
+    if scaler is not None and not scaler.is_enabled():
+        scaler = None
+    return Settings(
+        op, process_set, float(predivide), int(passes), sync, staleness, update == "fused", compress,
+        _BUCKETS.get(compress, NoneCompressor), 25 if mb is None else mb, scaler, sparse_as_dense, find_unused,
+    )  # fmt: skip

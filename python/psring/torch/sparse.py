@@ -1,0 +1,34 @@
+"""Sparse gradients: everybody's rows, side by side."""
+
+import torch
+
+from ..process_sets import ProcessSet
+from .collectives import allgather_async
+from .gradient_exchange import Entry
+
+
+def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: bool) -> None:
+    """p.grad becomes the sum or mean of all ranks' sparse gradients.
+
+    A rank without a gradient contributes no rows.
+    """
+    param, grad = entry.param, entry.param.grad
+    dense_shape = param.shape[entry.sparse_dim :]
+    if grad is None:
+        indices = torch.zeros((0, entry.sparse_dim), dtype=torch.int64)
+        values = torch.zeros((0, *dense_shape), dtype=param.dtype)
+    elif grad.layout == torch.strided:
+        raise RuntimeError(
+            f"the gradient of {entry.name} is dense, and was sparse in the first backward(): "
+            "pass sparse_as_dense=True to DistributedOptimizer"
+        )
+    else:
+        grad = grad.coalesce()
+        indices, values = grad.indices().t().contiguous(), grad.values()
+    rows = allgather_async(indices, f"{name}.{entry.name}.rows", process_set)
+    parts = allgather_async(values, f"{name}.{entry.name}.values", process_set)
+    total = parts.wait()
+    if average:
+        total = total / process_set.size()
+    all_rows = rows.wait().t().to(param.device)
+    param.grad = torch.sparse_coo_tensor(all_rows, total.to(param.device), param.shape).coalesce()

@@ -1,0 +1,167 @@
+import pytest
+import torch
+
+import psring.torch as ps
+from ranks import run
+
+
+def every_dtype():
+    ps.init()
+    out = {}
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+                  torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool):  # fmt: skip
+        x = torch.ones(3, 2).to(dtype) if dtype == torch.bool else (torch.ones(3, 2) * (ps.rank() + 1)).to(dtype)
+        out[str(dtype)] = (ps.allreduce(x, op=ps.Sum).tolist(), ps.allreduce(x, op=ps.Max).tolist())
+    out["scalar"] = ps.allreduce(torch.tensor(float(ps.rank()))).item()
+    strided = torch.arange(6.0).reshape(2, 3).t()
+    out["strided"] = torch.equal(ps.allreduce(strided), strided)
+    ps.allreduce_(strided, op=ps.Sum)
+    out["in place"] = torch.equal(strided, 2 * torch.arange(6.0).reshape(2, 3).t())
+    out["scaled"] = ps.allreduce(torch.ones(1), op=ps.Sum, prescale_factor=0.5, postscale_factor=4.0).item()
+    out["fp16"] = ps.allreduce(torch.ones(2), compression=ps.Compression.fp16).dtype == torch.float32
+    return out
+
+
+def test_allreduce_takes_every_dtype_and_layout():
+    for out in run(every_dtype):
+        for dtype, (total, most) in ((k, v) for k, v in out.items() if k.startswith("torch.")):
+            if dtype == "torch.bool":
+                assert total == most == [[True, True]] * 3
+            else:
+                assert total == [[3, 3]] * 3 and most == [[2, 2]] * 3, dtype
+        assert out["scalar"] == 0.5 and out["scaled"] == 4.0
+        assert out["strided"] and out["in place"] and out["fp16"]
+
+
+def others():
+    ps.init(process_sets=[ps.ProcessSet([0, 2])])
+    me = ps.rank()
+    out = {}
+    out["gather"] = ps.allgather(torch.full((me + 1, 2), float(me))).tolist()
+    out["gather0"] = ps.allgather(torch.tensor(me)).tolist()
+    out["broadcast"] = ps.broadcast(torch.full((2,), me), 1).tolist()
+    out["alltoall"] = ps.alltoall(torch.arange(6) + 10 * me).tolist()
+    received, counts = ps.alltoall(torch.arange(3) + 10 * me, splits=[0, 1, 2])
+    out["splits"] = (received.tolist(), counts.tolist())
+    out["scatter"] = ps.reducescatter(torch.arange(4.0), op=ps.Sum).tolist()
+    some = ps.ProcessSet([0, 2])
+    if some.included():
+        out["set"] = (ps.allreduce(torch.tensor(me), op=ps.Sum, process_set=some).item(), some.rank())
+    out["object"] = ps.broadcast_object({"me": me}, root_rank=2)
+    out["objects"] = ps.allgather_object("x" * me)
+    out["sum"] = (ps.sum(me), ps.mean(me), ps.sum(torch.tensor([True, False])).tolist(), ps.mean(torch.tensor(me)).item())
+    handles = [ps.allreduce_async_(torch.full((4,), float(i)), name=f"n{i}", op=ps.Sum) for i in range(5)]
+    out["async"] = [ps.synchronize(h)[0].item() for h in reversed(handles)]
+    out["poll"] = ps.poll(handles[0])
+    out["group"] = [t.tolist() for t in ps.grouped_allreduce([torch.ones(1), torch.ones(2)], op=ps.Sum)]
+    ps.barrier()
+    return out
+
+
+def test_other_collectives():
+    for me, out in enumerate(run(others, 3)):
+        assert out["gather"] == [[0, 0]] + [[1, 1]] * 2 + [[2, 2]] * 3
+        assert out["gather0"] == [0, 1, 2]
+        assert out["broadcast"] == [1, 1]
+        assert out["alltoall"] == [2 * me, 2 * me + 1, 10 + 2 * me, 11 + 2 * me, 20 + 2 * me, 21 + 2 * me]
+        assert out["splits"] == {0: ([], [0, 0, 0]), 1: ([0, 10, 20], [1, 1, 1]), 2: ([1, 2, 11, 12, 21, 22], [2] * 3)}[me]
+        assert out["scatter"] == {0: [0, 3], 1: [6], 2: [9]}[me]
+        assert out.get("set") == {0: (2, 0), 1: None, 2: (2, 1)}[me]
+        assert out["object"] == {"me": 2} and out["objects"] == ["", "x", "xx"]
+        assert out["sum"] == (3, 1.0, [3, 0], 1.0)
+        assert out["async"] == [12, 9, 6, 3, 0] and out["poll"]
+        assert out["group"] == [[3.0], [3.0, 3.0]]
+
+
+def gradients():
+    ps.init()
+    me = ps.rank()
+    out = []
+    x = torch.ones(2, requires_grad=True)
+    (ps.allreduce(x, op=ps.Sum) * (me + 1)).sum().backward()
+    out.append(x.grad.tolist())
+    x = torch.ones(me + 1, 2, requires_grad=True)
+    gathered = ps.allgather(x)
+    (gathered * torch.arange(3.0).reshape(3, 1)).sum().backward()
+    out.append(x.grad.tolist())
+    x = torch.ones(2, requires_grad=True)
+    (ps.broadcast(x, 1) * (me + 1)).sum().backward()
+    out.append(x.grad.tolist())
+    x = torch.ones(4, requires_grad=True)
+    (ps.alltoall(x) * (me + 1)).sum().backward()
+    out.append(x.grad.tolist())
+    x = torch.ones(4, requires_grad=True)
+    (ps.reducescatter(x) * (me + 1)).sum().backward()
+    out.append(x.grad.tolist())
+    return out
+
+
+def test_collectives_have_horovods_gradients():
+    for me, out in enumerate(run(gradients)):
+        assert out[0] == [3, 3]
+        assert out[1] == [[[0, 0]], [[1, 1], [2, 2]]][me]
+        assert out[2] == [[0, 0], [1.5, 1.5]][me]
+        assert out[3] == [1, 1, 2, 2]
+        assert out[4] == [1, 1, 2, 2]
+
+
+def mistakes():
+    ps.init()
+    out = []
+    for call in (
+        lambda: ps.allreduce(torch.ones(2, dtype=torch.int32)),
+        lambda: ps.allreduce(torch.ones(2), op=ps.Adasum),
+        lambda: ps.allreduce(torch.ones(2), average=True, op=ps.Sum),
+        lambda: ps.allreduce(torch.ones(2, dtype=torch.complex64), op=ps.Sum),
+        lambda: ps.allreduce(torch.ones(2).to_sparse(), op=ps.Sum),
+        lambda: ps.broadcast(torch.ones(1), 7),
+        lambda: ps.allreduce(torch.ones(2 + ps.rank()), name="x"),
+        lambda: ps.alltoall(torch.ones(3)),
+    ):
+        try:
+            call()
+            out.append(None)
+        except Exception as error:
+            out.append(f"{type(error).__name__}: {error}")
+    return out
+
+
+def test_mistakes_are_named():
+    words = ["op=psring.torch.Sum", "Adasum", "op alone", "view_as_real", "to_dense", "root_rank=7", "on rank 1", "splits"]
+    for out in run(mistakes):
+        for word, message in zip(words, out):
+            assert message is not None and word in message, message
+
+
+def uneven():
+    ps.init()
+    seen = []
+    for _ in range(1 + 2 * ps.rank()):
+        seen.append(ps.allreduce(torch.ones(1), op=ps.Sum, name=f"step{len(seen)}").item())
+    return seen, ps.join()
+
+
+def test_join_lets_others_continue():
+    assert run(uneven) == [([2.0], 1), ([2.0, 1.0, 1.0], 1)]
+
+
+def buffers():
+    import array
+
+    import psring
+
+    psring.init()
+    values = array.array("f", [1, 2, 3])
+    psring.allreduce_(values, psring.Sum)
+    text = psring.broadcast_(bytearray(b"abc" if psring.rank() == 0 else b"xyz"))
+    gathered = psring.allgather_bytes(b"q" * psring.rank())
+    return list(values), bytes(text), gathered
+
+
+def test_without_a_framework():
+    assert run(buffers) == [([2, 4, 6], b"abc", [b"", b"q"])] * 2
+
+
+def test_before_init_there_is_one_clear_error():
+    with pytest.raises(ps.PsringError, match="call psring.init"):
+        ps.rank()

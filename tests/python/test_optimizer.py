@@ -1,0 +1,594 @@
+"""DistributedOptimizer on two ranks against plain torch on both batches at once."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import psring.torch as ps
+from ranks import run
+
+SCENARIOS = {}
+STEPS = 4
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+
+def batch(step, rank, passes=1):
+    g = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randn(5, 4, generator=g), torch.randint(3, (5,), generator=g)
+
+
+def loss_of(net, step, rank):
+    x, y = batch(step, rank)
+    return F.cross_entropy(net(x), y)
+
+
+def weights(net):
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()]).clone()
+
+
+def reference(make, clip=None, schedule=None, ranks=2, steps=STEPS):
+    """What both ranks must end with: steps on the mean of their losses."""
+    net = model()
+    opt = make(net)
+    scheduler = schedule(opt) if schedule else None
+    for step in range(steps):
+        opt.zero_grad()
+        sum(loss_of(net, step, r) for r in range(ranks)).div(ranks).backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+        opt.step()
+        if scheduler:
+            scheduler.step()
+    return weights(net)
+
+
+def same(net, expected, tolerance=2e-6):
+    return torch.allclose(weights(net), expected, atol=tolerance)
+
+
+def sgd(net):
+    return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+
+def adam(net):
+    return torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=0.1)
+
+
+def train(net, opt, steps=STEPS, **zero):
+    for step in range(steps):
+        opt.zero_grad(**zero)
+        loss_of(net, step, ps.rank()).backward()
+        opt.step()
+
+
+@scenario
+def local_is_exact():
+    out = []
+    for make in (sgd, adam, lambda net: torch.optim.Adagrad(net.parameters(), lr=0.1)):
+        for zero in ({}, {"set_to_none": False}):
+            for mb in (25, 0.0001):
+                net = model()
+                opt = ps.DistributedOptimizer(make(net), model=net, bucket_mb=mb)
+                train(net, opt, **zero)
+                out.append(same(net, reference(make)))
+    return out
+
+
+@scenario
+def fused_is_exact():
+    out = []
+    for make in (
+        sgd,
+        adam,
+        lambda net: torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.01),
+        lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True),
+        lambda net: torch.optim.AdamW(net.parameters(), lr=0.01),
+        lambda net: torch.optim.SGD(
+            [{"params": net[0].parameters(), "lr": 0.3}, {"params": net[2].parameters()}], lr=0.1
+        ),
+    ):
+        net = model()
+        opt = ps.DistributedOptimizer(make(net), model=net, update="fused", bucket_mb=0.0001)
+        train(net, opt)
+        out.append(same(net, reference(make)))
+    return out
+
+
+@scenario
+def schedulers_before_and_after():
+    def schedule(opt):
+        return torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+
+    out = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for update in ("local", "fused"):
+            for before in (True, False):
+                net = model()
+                opt = sgd(net)
+                scheduler = schedule(opt) if before else None
+                wrapped = ps.DistributedOptimizer(opt, model=net, update=update)
+                scheduler = scheduler or schedule(opt)
+                for step in range(STEPS):
+                    opt.zero_grad()
+                    loss_of(net, step, ps.rank()).backward()
+                    opt.step()
+                    scheduler.step()
+                out.append(wrapped is opt and isinstance(opt, torch.optim.SGD))
+                out.append(same(net, reference(sgd, schedule=schedule)))
+    return out
+
+
+@scenario
+def clipping():
+    out = []
+    for horovod in (False, True):
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), named_parameters=net.named_parameters())
+        for step in range(STEPS):
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            if horovod:
+                opt.synchronize()
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+                with opt.skip_synchronize():
+                    opt.step()
+            else:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+                opt.step()
+        out.append(same(net, reference(sgd, clip=0.1)))
+    return out
+
+
+@scenario
+def accumulation():
+    """Two passes a step: their sum over passes, their mean over ranks."""
+    expected = model()
+    plain = sgd(expected)
+    for step in range(0, STEPS, 2):
+        plain.zero_grad()
+        for r in range(2):
+            for s in (step, step + 1):
+                (loss_of(expected, s, r) / 2).backward()
+        plain.step()
+    out = []
+    for how in ("passes", "no_sync", "twice", "passes fused", "no_sync fused"):
+        net = model()
+        opt = ps.DistributedOptimizer(
+            sgd(net), model=net, backward_passes_per_step=2 if "passes" in how else 1,
+            update="fused" if "fused" in how else "local",
+        )  # fmt: skip
+        for step in range(0, STEPS, 2):
+            opt.zero_grad()
+            if "no_sync" in how:
+                with opt.no_sync():
+                    loss_of(net, step, ps.rank()).backward()
+            else:
+                loss_of(net, step, ps.rank()).backward()
+            loss_of(net, step + 1, ps.rank()).backward()
+            opt.step()
+        out.append(same(net, weights(expected)))
+    return out
+
+
+@scenario
+def sums():
+    expected = model()
+    plain = sgd(expected)
+    for step in range(STEPS):
+        plain.zero_grad()
+        sum(loss_of(expected, step, r) for r in range(2)).backward()
+        plain.step()
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, op=ps.Sum)
+    train(net, opt)
+    net2 = model()
+    opt2 = ps.DistributedOptimizer(sgd(net2), model=net2, gradient_predivide_factor=4.0)
+    train(net2, opt2)
+    return [same(net, weights(expected), 1e-5), same(net2, reference(sgd))]
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.a, self.b, self.c = (torch.nn.Linear(2, 2) for _ in range(3))
+
+    def forward(self, x, which):
+        return (self.a if which == 0 else self.b)(x).sum()
+
+
+@scenario
+def unused_parameters():
+    net = Branches()
+    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), model=net)
+    x = torch.ones(1, 2)
+    out = []
+    for step in range(3):
+        opt.zero_grad()
+        net(x, (ps.rank() + step) % 2).backward()
+        out.append([net.a.bias.grad.tolist(), net.b.bias.grad.tolist(), net.c.bias.grad.tolist()])
+        opt.step()
+    net = Branches()
+    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0), model=net, find_unused=True)
+    opt.zero_grad()
+    net(x, ps.rank()).backward()
+    return out, net.a.bias.grad.tolist(), net.c.bias.grad is None
+
+
+@scenario
+def grad_scaler():
+    out = []
+    for update in ("local", "fused"):
+        net = model()
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
+        opt = ps.DistributedOptimizer(sgd(net), model=net, update=update, scaler=scaler if update == "fused" else None)
+        for step in range(STEPS + 1):
+            opt.zero_grad()
+            loss = scaler.scale(loss_of(net, min(step, STEPS - 1), ps.rank()))
+            if step == STEPS:  # one rank overflows: all skip
+                loss = loss * (float("inf") if ps.rank() == 1 else 1.0)
+            loss.backward()
+            scaler.step(opt)
+            scaler.update()
+        out += [same(net, reference(sgd)), scaler.get_scale() == 512.0]
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(net, 0, ps.rank())).backward()
+    try:
+        scaler.step(opt)
+    except ValueError as error:
+        out.append("pass scaler=" in str(error))
+    return out
+
+
+@scenario
+def sparse():
+    def make():
+        torch.manual_seed(2)
+        return torch.nn.Sequential(torch.nn.Embedding(6, 3, sparse=True), torch.nn.Flatten(), torch.nn.Linear(6, 2))
+
+    def forward(net, step, rank):
+        return net(torch.tensor([[rank + step, 2 * rank]])).pow(2).sum()
+
+    expected = make()
+    plain = torch.optim.SGD(expected.parameters(), lr=0.1)
+    for step in range(3):
+        plain.zero_grad()
+        (sum(forward(expected, step, r) for r in range(2)) / 2).backward()
+        plain.step()
+    out = []
+    for dense in (False, True):
+        net = make()
+        opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, sparse_as_dense=dense)
+        for step in range(3):
+            opt.zero_grad()
+            forward(net, step, ps.rank()).backward()
+            out.append(net[0].weight.grad.is_sparse != dense)
+            opt.step()
+        out.append(same(net, weights(expected)))
+    return out
+
+
+@scenario
+def halves():
+    out = []
+    for dtype in (torch.bfloat16, torch.float16):
+        net = model().to(dtype)
+        opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+        x, _ = batch(0, ps.rank())
+        net(x.to(dtype)).sum().backward()
+        out.append(net[0].weight.grad.dtype == dtype)
+        everybody = ps.allgather(net[0].weight.grad.reshape(1, -1))
+        out.append(torch.equal(everybody[0], everybody[1]))
+        opt.step()
+    try:
+        ps.DistributedOptimizer(sgd(model().double()))
+    except TypeError as error:
+        out.append("model.float()" in str(error))
+    return out
+
+
+@scenario
+def checkpoints_of_activations():
+    from torch.utils.checkpoint import checkpoint
+
+    out = []
+    for reentrant in (False, True):
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), model=net)
+        for step in range(STEPS):
+            opt.zero_grad()
+            x, y = batch(step, ps.rank())
+            hidden = checkpoint(lambda t: net[1](net[0](t)), x.requires_grad_(), use_reentrant=reentrant)
+            F.cross_entropy(checkpoint(net[2], hidden, use_reentrant=reentrant), y).backward()
+            opt.step()
+        out.append(same(net, reference(sgd)))
+    return out
+
+
+@scenario
+def closures():
+    net = model()
+    opt = ps.DistributedOptimizer(torch.optim.LBFGS(net.parameters(), max_iter=3), model=net)
+
+    def closure():
+        opt.zero_grad()
+        loss = loss_of(net, 0, ps.rank())
+        loss.backward()
+        return ps.mean(loss)
+
+    first = opt.step(closure)
+    last = opt.step(closure)
+    everybody = ps.allgather(weights(net).reshape(1, -1))
+    return [last.item() < first.item(), torch.equal(everybody[0], everybody[1])]
+
+
+@scenario
+def state():
+    out = []
+    # Horovod's two calls, with state on rank 0 alone.
+    torch.manual_seed(ps.rank())
+    net = torch.nn.Linear(3, 2)
+    opt = torch.optim.Adam(net.parameters(), lr=0.1 * (ps.rank() + 1))
+    if ps.rank() == 0:
+        net(torch.ones(1, 3)).sum().backward()
+        opt.step()
+    before = weights(net)
+    ps.broadcast_parameters(net.state_dict(), root_rank=0)
+    ps.broadcast_optimizer_state(opt, root_rank=0)
+    out.append(ps.rank() == 1 or torch.equal(before, weights(net)))
+    out.append(opt.param_groups[0]["lr"] == 0.1 and len(opt.state) == 2)
+    everybody = ps.allgather(opt.state[net.weight]["exp_avg"].reshape(1, -1))
+    out.append(torch.equal(everybody[0], everybody[1]) and bool(everybody.any()))
+    # Fused: real state comes out, and a new optimizer continues from it.
+    for make in (sgd, adam):
+        net = model()
+        opt = ps.DistributedOptimizer(make(net), model=net, update="fused")
+        train(net, opt, 2)
+        saved, kept = opt.state_dict(), {k: v.clone() for k, v in net.state_dict().items()}
+        out.append(len(saved["state"]) == 4 and any(v.any() for v in saved["state"][0].values()))
+        for wrapped_first in (False, True):
+            again = model()
+            again.load_state_dict(kept)
+            opt2 = make(again)
+            if not wrapped_first:
+                opt2.load_state_dict(saved)
+            opt2 = ps.DistributedOptimizer(opt2, model=again, update="fused")
+            if wrapped_first:
+                opt2.load_state_dict(saved)
+            for step in range(2, STEPS):
+                opt2.zero_grad()
+                loss_of(again, step, ps.rank()).backward()
+                opt2.step()
+            out.append(same(again, reference(make)))
+        opt.load_state_dict(saved)  # in the middle: the exchange starts anew
+        ps.broadcast_optimizer_state(opt)
+        for step in range(2, STEPS):
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            opt.step()
+        out.append(same(net, reference(make)))
+    return out
+
+
+@scenario
+def process_sets():
+    mine = ps.ProcessSet([ps.rank()])
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), named_parameters=net.named_parameters(), process_set=mine)
+    opt2 = ps.DistributedOptimizer(sgd(model()), process_set=ps.ProcessSet([1 - ps.rank()]))
+    with opt2.no_sync():
+        opt2.synchronize()
+    train(net, opt)
+    alone = model()
+    plain = sgd(alone)
+    for step in range(STEPS):
+        plain.zero_grad()
+        loss_of(alone, step, ps.rank()).backward()
+        plain.step()
+    return [same(net, weights(alone))]
+
+
+@scenario
+def batch_norm():
+    torch.manual_seed(3)
+    x = torch.randn(6, 4, 2)
+    reference_norm = torch.nn.BatchNorm1d(4)
+    whole = x.clone().requires_grad_()
+    (reference_norm(whole) * torch.arange(48.0).reshape(6, 4, 2)).sum().backward()
+    cuts = [slice(0, 2), slice(2, 6)]
+    mine = cuts[ps.rank()]
+    norm = ps.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.BatchNorm1d(4)))
+    part = x[mine].clone().requires_grad_()
+    (norm(part) * torch.arange(48.0).reshape(6, 4, 2)[mine]).sum().backward()
+    return [
+        torch.allclose(part.grad, whole.grad[mine], atol=1e-4),
+        torch.allclose(norm[0].running_mean, reference_norm.running_mean, atol=1e-6),
+        torch.allclose(norm[0].running_var, reference_norm.running_var, atol=1e-6),
+    ]
+
+
+@scenario
+def new_groups_and_two_models():
+    net, extra = model(), torch.nn.Linear(3, 3)
+    torch.nn.init.eye_(extra.weight)
+    opt = ps.DistributedOptimizer(sgd(net), model=None)
+    train(net, opt, 2)
+    opt.add_param_group({"params": extra.parameters(), "lr": 0.05})
+    opt.zero_grad()
+    x, y = batch(2, ps.rank())
+    F.cross_entropy(extra(net(x)), y).backward()
+    opt.step()
+    everybody = ps.allgather(torch.cat([weights(net), weights(extra)]).reshape(1, -1))
+    return [torch.equal(everybody[0], everybody[1])]
+
+
+@scenario
+def hooks_of_older_torch():
+    """Without register_post_accumulate_grad_hook, as before torch 2.1."""
+    newer = torch.Tensor.register_post_accumulate_grad_hook
+    del torch.Tensor.register_post_accumulate_grad_hook
+    try:
+        out = []
+        for update in ("local", "fused"):
+            net = model()
+            opt = ps.DistributedOptimizer(sgd(net), model=net, update=update)
+            train(net, opt)
+            out.append(same(net, reference(sgd)))
+        return out
+    finally:
+        torch.Tensor.register_post_accumulate_grad_hook = newer
+
+
+@scenario
+def buckets_leave_in_order_during_backward():
+    from psring import _lib
+
+    log = getattr(_lib.library(), "log", None)
+    if log is None:
+        return [True]  # the real library keeps none
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, bucket_mb=0.0001)
+    train(net, opt, 2)
+    number = opt._psring.reducer.exchange.number
+    left = []
+    net[2].bias.register_hook(lambda _: left.append(len(log)))
+    net[0].weight.register_hook(lambda _: left.append(len(log)))
+    loss_of(net, 0, 0).backward()
+    order = [b for what, n, b in log if n == number]
+    count = opt._psring.reducer.exchange.num_buckets
+    return [order == list(range(count)) * 3, count > 1, left[1] > left[0]]
+
+
+@scenario
+def memory_is_freed():
+    import gc
+    import weakref
+
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    train(net, opt, 1)
+    alive = weakref.ref(net[0].weight)
+    del net, opt
+    gc.collect()
+    return [alive() is None]
+
+
+@scenario
+def after_shutdown_tensors_stay():
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")
+    train(net, opt)
+    from psring.torch.gradient_exchange import _detach_all
+
+    inside = net[0].weight.data_ptr()
+    _detach_all()
+    return [net[0].weight.data_ptr() != inside, same(net, reference(sgd))]
+
+
+def message(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+@scenario
+def mistakes():
+    net = model()
+
+    def fused(make):
+        return lambda: ps.DistributedOptimizer(make(net.parameters()), update="fused")
+
+    def twice():
+        opt = ps.DistributedOptimizer(sgd(net), update="fused")
+        loss_of(net, 0, 0).backward()
+        loss_of(net, 0, 0).backward()
+
+    def clipped():
+        other = model()
+        opt = ps.DistributedOptimizer(sgd(other), update="fused")
+        loss_of(other, 0, 0).backward()
+        torch.nn.utils.clip_grad_norm_(other.parameters(), 1e-3)
+        opt.step()
+
+    def thawed():
+        other = model()
+        other[0].weight.requires_grad_(False)
+        opt = ps.DistributedOptimizer(sgd(other))
+        other[0].weight.requires_grad_(True)
+        loss_of(other, 0, 0).backward()
+        opt.step()
+
+    def changed():
+        other = model()
+        opt = ps.DistributedOptimizer(sgd(other), update="fused")
+        train(other, opt, 1)
+        opt.param_groups[0]["momentum"] = 0.5
+        loss_of(other, 0, 0).backward()
+
+    return [
+        message(lambda: ps.DistributedOptimizer(sgd(torch.nn.Sequential(torch.nn.Linear(4 + ps.rank(), 2))))),
+        message(lambda: ps.DistributedOptimizer(sgd(net), backward_passes_per_step=1 + ps.rank())),
+        message(fused(lambda p: torch.optim.Adam(p, amsgrad=True))),
+        message(fused(lambda p: torch.optim.SGD(p, lr=1, momentum=0.5, dampening=0.1))),
+        message(fused(lambda p: torch.optim.RMSprop(p))),
+        message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:3")),
+        message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:x")),
+        message(lambda: ps.DistributedOptimizer(sgd(net), op=ps.Adasum)),
+        message(lambda: ps.DistributedOptimizer(sgd(net), named_parameters=net[0].named_parameters())),
+        message(twice),
+        message(clipped),
+        message(thawed),
+        message(changed),
+    ]
+
+
+def everything():
+    ps.init()
+    return {name: function() for name, function in SCENARIOS.items()}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run(everything, timeout=300)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in SCENARIOS if n not in ("unused_parameters", "mistakes")]
+)
+def test_scenario(results, name):
+    for rank, out in enumerate(results):
+        assert all(out[name]), (rank, out[name])
+
+
+def test_unused_parameters_contribute_zeros(results):
+    for out in results:
+        steps, one, nobody = out["unused_parameters"]
+        assert steps == [[[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]]] * 3
+        assert one == [0.5, 0.5] and nobody
+
+
+def test_mistakes_name_the_thing_and_the_remedy(results):
+    words = [
+        "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
+        "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", 'mode="ps"', "number of steps", "Adasum",
+        "named_parameters", "before step()", "clip and scale", "unfreeze", "momentum changed",
+    ]  # fmt: skip
+    for out in results:
+        for word, text in zip(words, out["mistakes"]):
+            assert word in text, (word, text)

@@ -1,0 +1,105 @@
+"""psring under torch.distributed, and torch.distributed under psring."""
+
+import os
+
+import pytest
+import torch
+
+from ranks import free_port, run
+from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, weights
+
+
+def under_ddp():
+    import torch.distributed as dist
+
+    import psring.torch.process_group  # noqa: F401
+
+    os.environ.setdefault("RANK", os.environ["PSRING_RANK"])
+    os.environ.setdefault("WORLD_SIZE", os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    rank = dist.get_rank()
+    net = model()
+    if rank == 1:
+        torch.nn.init.zeros_(net[0].weight)  # DDP makes it rank 0's
+    ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.0001)
+    opt = sgd(ddp)
+    for step in range(STEPS):
+        opt.zero_grad()
+        loss_of(ddp, step, rank).backward()
+        opt.step()
+    out = [same(net, reference(sgd))]
+    x = torch.full((2,), float(rank))
+    dist.all_reduce(x, op=dist.ReduceOp.MAX)
+    out.append(x.tolist() == [1, 1])
+    parts = [torch.zeros(2) for _ in range(2)]
+    dist.all_gather(parts, torch.full((2,), float(rank)))
+    out.append(parts[1].tolist() == [1, 1] and parts[0].tolist() == [0, 0])
+    whole = torch.zeros(4)
+    dist.all_gather_into_tensor(whole, torch.full((2,), float(rank)))
+    out.append(whole.tolist() == [0, 0, 1, 1])
+    part = torch.zeros(1)
+    dist.reduce_scatter_tensor(part, torch.arange(2.0))
+    out.append(part.item() == 2 * rank)
+    received = torch.zeros(2)
+    dist.all_to_all_single(received, torch.arange(2.0) + 10 * rank)
+    out.append(received.tolist() == [rank, 10 + rank])
+    objects = [None, None]
+    dist.all_gather_object(objects, {"rank": rank})
+    out.append(objects == [{"rank": 0}, {"rank": 1}])
+    dist.barrier()
+    group = dist.new_group([1])
+    if rank == 1:
+        dist.all_reduce(x, group=group)
+    try:
+        dist.send(x, 1 - rank)
+    except NotImplementedError as error:
+        out.append("gloo" in str(error))
+    return out
+
+
+def test_ddp_runs_over_psring():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for out in run(under_ddp, env=env):
+        assert len(out) == 8 and all(out), out
+
+
+def over_gloo():
+    import psring.torch as ps
+
+    ps.init()
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, bucket_mb=0.0001)
+    train(net, opt)
+    return [ps.mode() == "ddp", same(net, reference(sgd)), ps.sum(1) == 2]
+
+
+def test_mode_ddp_trains_over_gloo():
+    for out in run(over_gloo, mode="ddp"):
+        assert all(out), out
+
+
+def in_mode_ps():
+    import psring.torch as ps
+
+    ps.init(sync="ssp", staleness=3)
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    train(net, opt)
+    opt.synchronize_parameters()
+    error = ""
+    try:
+        ps.DistributedOptimizer(sgd(net), update="local")
+    except ValueError as reason:
+        error = str(reason)
+    everybody = ps.allgather(weights(net).reshape(1, -1))
+    return [opt._psring.settings.fused, 'update="fused"' in error, torch.equal(everybody[0], everybody[1])]
+
+
+def test_ssp_is_fused():
+    for out in run(in_mode_ps, mode="ps"):
+        assert all(out), out
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
