@@ -12,8 +12,8 @@ from . import _failure, _lib
 _MODES = ("ring", "ps", "ddp")
 _SYNCS = ("bsp", "ssp", "async")
 _JOIN_OPTIONS = (
-    "host_coordinator", "own_servers", "advertise", "interface", "same_host",
-    "join_timeout_s", "step_timeout_s", "log_level", "timeline", "metrics_dir",
+    "own_servers", "shard_threads", "advertise", "interface", "same_host",
+    "join_timeout_s", "step_timeout_s", "log_level", "metrics_dir",
 )  # fmt: skip
 
 
@@ -78,6 +78,16 @@ def _defaults(**given: Any) -> Dict[str, Any]:
     return values
 
 
+def _whole(variable: str) -> Optional[int]:
+    """The environment's number, or None."""
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    if not text.isdigit():
+        raise ValueError(f"{variable}={text}: not a whole number")
+    return int(text)
+
+
 def init(
     mode: Optional[str] = None,
     servers: Optional[int] = None,
@@ -89,8 +99,6 @@ def init(
     bucket_mb: Optional[float] = None,
     rank: Optional[int] = None,
     size: Optional[int] = None,
-    local_rank: Optional[int] = None,
-    local_size: Optional[int] = None,
     coordinator: Optional[str] = None,
     process_sets: Union[None, str, List[Any]] = None,
     comm: Any = None,
@@ -110,12 +118,12 @@ def init(
         sync: in mode ps, "bsp" (the default), "ssp:K" or "async".
         staleness: the K of ssp.
         update, compress, bucket_mb: defaults of DistributedOptimizer.
-        rank, size, local_rank, local_size, coordinator ("HOST:PORT"): this
-            process's place, where no launcher gives it.
+        rank, size, coordinator ("HOST:PORT"): this process's place, where no
+            launcher gives it.
         process_sets: psring.ProcessSet objects to register.
         comm: Horovod's; must stay None. Use process_sets.
         options: of the job: advertise, interface, same_host, join_timeout_s,
-            step_timeout_s, log_level, timeline, metrics_dir, own_servers.
+            step_timeout_s, log_level, metrics_dir, shard_threads, own_servers.
 
     A second call does nothing. Errors name who is missing or who disagrees.
     """
@@ -144,8 +152,9 @@ def init(
             raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
         request = {
             "mode": "ring" if mode == "ddp" else mode,
-            "servers": servers, "rank": rank, "size": size, "local_rank": local_rank,
-            "local_size": local_size, "coordinator": coordinator, **options,
+            "servers": servers if servers is not None else _whole("PSRING_SERVERS"),
+            "rank": rank, "size": size, "coordinator": coordinator,
+            "metrics_dir": os.environ.get("PSRING_METRICS_DIR") or None, **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}
         library = _lib.library()
@@ -197,6 +206,7 @@ def shutdown() -> None:
     with _lock:
         if _job is None:
             return
+        _say_end()
         for call in _at_shutdown:
             call()
         _job = None
@@ -205,17 +215,27 @@ def shutdown() -> None:
         leave("")
 
 
+def _say_end() -> None:
+    from . import log
+
+    log.write_end()
+    log.forget()
+
+
 def _at_exit() -> None:
     """Ends the job with the process: well, or with the code it exits with."""
     global _job
-    job, _job = _job, None
+    job = _job
     if job is None or job.pid != os.getpid() or _failure.told():
         return
     code = _failure.exit_code()
     try:
         if code:
+            _job = None
             leave(f"the script ended with exit code {code}", seconds=5)
         else:
+            _say_end()
+            _job = None
             leave("")
     except (_lib.PsringError, KeyboardInterrupt) as error:
         if not code:

@@ -46,6 +46,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_join": (c_int64, [c_char_p]),
     "psring_job": (c_char_p, []),
     "psring_leave": (c_int64, [c_char_p]),
+    "psring_log": (c_int, [c_char_p]),
     "psring_failure": (c_char_p, []),
     "psring_forked": (None, []),
     "psring_wait": (c_int, [c_int64, c_int]),

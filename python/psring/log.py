@@ -1,15 +1,19 @@
-"""A line of figures for each step, for `psring compare` and for your own tools."""
+"""What a run says of itself, for `psring compare` and for your own tools."""
 
 import json
 import os
 import threading
-import time
-from typing import Any, Optional
+from typing import Any, Callable, Dict, List, Optional
 
-from . import _job
+from . import _job, _lib
 
 _lock = threading.Lock()
 _steps = 0
+_epochs = 0
+_at_end: List[Callable[[], Dict[str, Any]]] = []
+
+# What psring's metrics call them, and what they are called here.
+_NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -27,22 +31,67 @@ def _number(name: str, value: Any) -> Any:
         ) from None
 
 
-def log(step: Optional[int] = None, **values: Any) -> None:
-    """Appends the values, with time, step and rank, to $PSRING_LOG_DIR/rank-R.jsonl.
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
-    Does nothing where PSRING_LOG_DIR is not set. Values are numbers, texts, or
-    tensors and arrays of one element. Without `step`, calls are counted from 0.
-    """
+
+def write(line: Dict[str, Any]) -> None:
+    """A line of this process's metrics: an object with "event"."""
+    text = json.dumps({key: _finite(value) for key, value in line.items()})
+    _lib.check(_lib.library().psring_log(text.encode()))
+
+
+def wanted() -> bool:
+    """Whether anybody reads this process's metrics."""
+    return bool(os.environ.get("PSRING_METRICS_DIR"))
+
+
+def count_step() -> None:
+    """An optimizer has made a step; log() counts by the one that makes most."""
     global _steps
     with _lock:
-        number = _steps if step is None else int(step)
-        _steps = number + 1
-        folder = os.environ.get("PSRING_LOG_DIR")
-        if not folder:
-            return
-        rank = _job.current().rank
-        line = {"time": time.time(), "step": number, "rank": rank}
-        line.update((name, _number(name, value)) for name, value in values.items())
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, f"rank-{rank}.jsonl"), "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        _steps += 1
+
+
+def at_end(call: Callable[[], Dict[str, Any]]) -> None:
+    """What call() returns goes with the last line of the metrics."""
+    _at_end.append(call)
+
+
+def write_end() -> None:
+    """Before a process leaves that has done its part."""
+    line: Dict[str, Any] = {"event": "end", "step": _steps}
+    for call in _at_end:
+        line.update(call())
+    write(line)
+
+
+def forget() -> None:
+    global _steps, _epochs
+    _steps = _epochs = 0
+    _at_end.clear()
+
+
+def log(step: Optional[int] = None, **values: Any) -> None:
+    """Writes figures into the metrics of this process.
+
+    They go to worker-RANK.jsonl in the folder that PSRING_METRICS_DIR names, as
+    lines of JSON; without it nowhere. A call with `accuracy` ends an epoch: it is
+    what `psring compare` draws, of rank 0. `loss` is the training's, `test_loss`
+    the evaluation's; other names are yours. Values are numbers, texts, or tensors
+    and arrays of one element. Without `step`, it is the number of steps that the
+    optimizers have made.
+    """
+    global _epochs
+    _job.current()
+    line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
+    figures = {name: _number(name, value) for name, value in values.items()}
+    with _lock:
+        line["step"] = _steps if step is None else int(step)
+        if "accuracy" in figures:
+            _epochs += 1
+            line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None)
+            figures = {_NAMES.get(name, name): value for name, value in figures.items()}
+    line.update(figures)
+    write(line)

@@ -124,9 +124,13 @@ ps.log(loss=torch.tensor(0.5), accuracy=1)
 ps.log(loss=2.0, step=7)
 ps.log(loss=3.0)
 """)
-    folder = tmp_path / "logs"
-    ranks = run_script(script, 2, env={"PSRING_LOG_DIR": str(folder)})
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    ranks = run_script(script, 2, env={"PSRING_METRICS_DIR": str(folder)})
     assert [r[0] for r in ranks] == [0, 0] and ranks[0][1] == ""
     for rank in range(2):
-        lines = [json.loads(line) for line in (folder / f"rank-{rank}.jsonl").read_text().splitlines()]
-        assert [(l["step"], l["rank"], l["loss"]) for l in lines] == [(0, rank, 0.5), (7, rank, 2.0), (8, rank, 3.0)]
+        lines = [json.loads(line) for line in (folder / f"worker-{rank}.jsonl").read_text().splitlines()]
+        epoch, *steps, end = [line for line in lines if line["event"] != "start"]
+        assert (epoch["event"], epoch["epoch"], epoch["test_accuracy"], epoch["train_loss"]) == ("epoch", 1, 1, 0.5)
+        assert [(line["step"], line["loss"]) for line in steps] == [(7, 2.0), (0, 3.0)]
+        assert (end["event"], end["step"]) == ("end", 0)

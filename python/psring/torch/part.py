@@ -1,12 +1,14 @@
 """psring's part of a DistributedOptimizer: its exchange, and its steps."""
 
+import ctypes
 import functools
 import weakref
+import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from .. import _job, _lib
+from .. import _job, _lib, log
 from .. import collectives as memory
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
@@ -31,6 +33,24 @@ class Part:
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
         self.reducer = self._make_reducer()
+        self._tell()
+
+    def _tell(self) -> None:
+        """The metrics learn of the model, and at the end of its last bits."""
+        numbers = sum(p.numel() for _, p in self._named())
+        log.write({"event": "model", "num_parameters": numbers, "global_batch": _job.size()})
+        if _job.rank() == 0 and log.wanted():
+            log.at_end(self._checksum)
+
+    def _checksum(self) -> Dict[str, Any]:
+        if self.optimizer is None:
+            return {}
+        crc = 0
+        for _, param in self._named():
+            values = param.detach().cpu().contiguous()
+            size = values.numel() * values.element_size()
+            crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
+        return {"weights_crc32": crc}
 
     @property
     def optimizer(self) -> Any:
