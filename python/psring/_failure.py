@@ -118,7 +118,12 @@ def _on_exception(kind: Any, error: Any, trace: Any) -> None:
         _print_last(_line(error))
     else:
         (_previous or sys.__excepthook__)(kind, error, trace)
-        _tell(kind, error)
+        if _lib.failure():
+            # Gloo's connection that ended, say: the reason is somebody else's.
+            _told = True
+            _print_last(_line(error))
+        else:
+            _tell(kind, error)
 
 
 def _on_thread_exception(arguments: Any) -> None:

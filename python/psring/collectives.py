@@ -144,6 +144,10 @@ def join() -> int:
     Until then it takes part in the others' allreduces and barriers, with zeros.
     Returns the last rank to call it, whose model has seen all steps: broadcast
     from that one.
+
+    Steps of a DistributedOptimizer over all ranks are not allreduces: where the
+    others still take some, they fail with a message that names this rank. Give all
+    ranks as many batches, as DistributedSampler does.
     """
     _job.current()
     operation = _lib.Operation(_lib.library().psring_join_uneven())

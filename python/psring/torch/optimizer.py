@@ -171,7 +171,9 @@ def DistributedOptimizer(
     With update="local" p.grad holds the mean of all ranks' when backward()
     returns, so clipping, GradScaler and any optimizer work unchanged. With
     "fused" servers (ps) or the ring apply SGD, Adam or AdamW themselves; step()
-    then waits for the new parameters, and p.grad stays this rank's own.
+    then waits for the new parameters, and p.grad stays this rank's own. Parameters
+    belong to the library then: what a script writes to them after the first step
+    is lost, unless opt.load_state_dict() follows, which starts anew from them.
 
     Args:
         named_parameters: model.named_parameters(), for messages.
