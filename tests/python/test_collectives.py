@@ -127,7 +127,7 @@ def mistakes():
 
 
 def test_mistakes_are_named():
-    words = ["op=psring.torch.Sum", "Adasum", "op alone", "view_as_real", "to_dense", "root_rank=7", "on rank 1", "splits"]
+    words = ["op=psring.torch.Sum", "Adasum", "op alone", "view_as_real", "to_dense", "root_rank=7", "rank 1", "splits"]
     for out in run(mistakes):
         for word, message in zip(words, out):
             assert message is not None and word in message, message
