@@ -22,11 +22,12 @@ namespace {
 
 using Where = CollectiveRunner::Where;
 
-const std::vector<std::string> kSlots = {"momentum_buffer"};
+const std::vector<std::string> kSlots = {"exp_avg", "exp_avg_sq"};
 constexpr int kRanks = 3;
 constexpr int64_t kSteps = 3;
 
-// A few tensors in several buckets, trained with momentum.
+// A few tensors in several buckets. The update depends on the number of the
+// step twice: by adam's bias correction and by the rate.
 proto::JobSpec Spec() {
   proto::JobSpec spec;
   spec.set_bucket_bytes(4000);
@@ -36,10 +37,13 @@ proto::JobSpec Spec() {
     tensor.add_shape(elements);
   }
   proto::OptimizerSettings& optimizer = *spec.mutable_optimizer();
-  optimizer.set_name("momentum");
+  optimizer.set_name("adam");
   optimizer.set_lr(0.05);
-  optimizer.set_momentum(0.9);
-  optimizer.mutable_schedule()->set_kind("constant");
+  optimizer.set_beta1(0.9);
+  optimizer.set_beta2(0.999);
+  optimizer.set_epsilon(1e-8);
+  optimizer.mutable_schedule()->set_kind("cosine");
+  spec.set_steps(2 * kSteps);
   return spec;
 }
 
@@ -61,7 +65,8 @@ class SharedRingTest : public ::testing::TestWithParam<Where> {
     const proto::JobSpec& spec = job_.spec();
     auto layout = Layout::Create({spec.tensors().begin(), spec.tensors().end()},
                                  spec.bucket_bytes());
-    return *FlatModel::Create(*std::move(layout), same_host, 1);
+    return *FlatModel::Create(*std::move(layout), same_host,
+                              static_cast<int>(kSlots.size()));
   }
 
   std::unique_ptr<SharedRing> Connect(int rank, absl::Duration step_timeout) {

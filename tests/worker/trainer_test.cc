@@ -1,5 +1,6 @@
 #include "worker/trainer.h"
 
+#include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/metrics_reader.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/test_directory.h"
 #include "worker/models/layers.h"
@@ -23,11 +25,13 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
-// Two layers, on images of one pixel. Notes which pixels it is trained on.
+// Two layers, on images of one pixel. Notes which pixels it is trained on, and
+// a number that chance gives it each time, as it gives dropout its own.
 class TinyModel : public Classifier {
  public:
   TinyModel() {
@@ -40,10 +44,18 @@ class TinyModel : public Classifier {
     for (int64_t i = 0; training() && i < x.size(0); ++i) {
       trained_on.push_back(std::lround(x.select(0, i).item<float>()));
     }
-    return fc2_(fc1_(x)).log_softmax(1);
+    if (training()) chances.push_back(at::rand({1}).item<float>());
+    x = fc2_(fc1_(x));
+    if (blind) {
+      x = x.mul(0);
+      x.select(1, 0).add_(1);
+    }
+    return x.log_softmax(1);
   }
 
+  bool blind = false;  // whatever it sees, class 0 has e times the probability
   std::vector<int> trained_on;
+  std::vector<float> chances;
 
  private:
   const Linear fc1_{1, 3};
@@ -142,12 +154,14 @@ class TrainerTest : public ::testing::Test {
     LocalJobOptions job;
     job.spec = SmallSpec(proto::RING, proto::BSP);
     const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
-      MetricsFile metrics = *MetricsFile::Create("", {}, {});
+      MetricsFile metrics = *MetricsFile::Create(
+          metrics_dir_, worker.member->job().workers(0), {});
       Trainer trainer({model_, data_, flat_, MemoryOf(flat_), exchange_,
                        *worker.member, metrics, worker.cancellation},
                       options_);
       status_ = trainer.Run();
       end_ = trainer.step();
+      times_ = trainer.step_times();
       return absl::OkStatus();
     });
     EXPECT_THAT(results, Each(absl::OkStatus()));
@@ -159,7 +173,9 @@ class TrainerTest : public ::testing::Test {
   FlatModel flat_;
   FakeExchange exchange_{flat_, 0};
   TrainerOptions options_;
-  int64_t end_ = -1;  // the trainer's step, after it ran
+  std::string metrics_dir_;  // empty: none are written
+  int64_t end_ = -1;         // the trainer's step, after it ran
+  StepTimes times_;          // the trainer's, too
 
  private:
   absl::Status status_;
@@ -236,6 +252,29 @@ TEST_F(TrainerTest, EvaluatesAfterEachEpochAndAtTheEnd) {
                   "synchronise", "finish 4", "synchronise"));
 }
 
+TEST_F(TrainerTest, WritesTheLossesAndTheAccuracyOfAnEpoch) {
+  model_.blind = true;
+  metrics_dir_ = testing::TestDirectory();
+  ASSERT_TRUE(Train().ok());
+  const auto metrics = ReadAllMetrics(metrics_dir_);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_THAT(metrics->front().epochs, SizeIs(1));
+  const EpochSample& epoch = metrics->front().epochs[0];
+  const double right = std::log1p(std::exp(-1.0)), wrong = right + 1;
+  EXPECT_EQ(epoch.step, 4);
+  EXPECT_NEAR(epoch.train_loss, (right + wrong) / 2, 1e-6);
+  EXPECT_NEAR(epoch.test_loss, (2 * right + wrong) / 3, 1e-6);
+  EXPECT_NEAR(epoch.test_accuracy, 2.0 / 3, 1e-6);
+}
+
+TEST_F(TrainerTest, AnInjectedFaultAddsItsWaitToTheSteps) {
+  ASSERT_TRUE(Train().ok());
+  EXPECT_EQ(times_.injected, absl::ZeroDuration());
+  options_.slowdown = *Slowdown::Create({"worker:0:x2"}, /*seed=*/0);
+  ASSERT_TRUE(Train().ok());
+  EXPECT_GT(times_.injected, absl::ZeroDuration());
+}
+
 TEST_F(TrainerTest, WritesACheckpointEverySoManyStepsAndOneAtTheEnd) {
   options_.plan.total_steps = 4;
   options_.checkpoint_dir = testing::TestDirectory();
@@ -293,15 +332,19 @@ TEST_F(TrainerTest, ResumesWhereTheCheckpointWasMade) {
   options_.plan.total_steps = 8;
   ASSERT_TRUE(Train().ok());
   const std::vector<int> whole = model_.trained_on;
+  const std::vector<float> chances = model_.chances;
   ASSERT_THAT(whole, SizeIs(16));
   model_.trained_on.clear();
+  model_.chances.clear();
   exchange_.calls.clear();
   options_.progress.step = 5;
   ASSERT_TRUE(Train().ok());
   EXPECT_THAT(exchange_.CallsBetweenSteps(),
               ElementsAre("finish 5", "finish 6", "finish 7", "synchronise"));
   EXPECT_THAT(model_.trained_on,
-              ::testing::ElementsAreArray(whole.begin() + 10, whole.end()));
+              ElementsAreArray(whole.begin() + 10, whole.end()));
+  EXPECT_THAT(model_.chances,
+              ElementsAreArray(chances.begin() + 5, chances.end()));
 }
 
 }  // namespace

@@ -96,6 +96,18 @@ TEST_F(ContrastTest, StepsAreHeldAgainstTheFirstVariantOfTheGroup) {
   EXPECT_THAT(ContrastSteps(comparison_, groups[1]), IsEmpty());
 }
 
+TEST_F(ContrastTest, RanksByFinalAccuracyTheHighestFirst) {
+  const auto groups = GroupsAlong(comparison_, kWayAxis);
+  const std::vector<Rated> rated = RankByAccuracy(groups[1]);
+  ASSERT_THAT(rated, SizeIs(2));
+  EXPECT_EQ(rated[0].variant, groups[1].variants[0]);
+  EXPECT_EQ(rated[0].spread.mean, 0.9);
+  EXPECT_EQ(rated[1].spread.mean, 0.1);
+  // Whatever their order in the group.
+  const Group reversed{"", {groups[1].variants[1], groups[1].variants[0]}};
+  EXPECT_EQ(RankByAccuracy(reversed)[0].variant, groups[1].variants[0]);
+}
+
 TEST_F(ContrastTest, ThePredictorsErrorsAreMedianAndWorst) {
   EXPECT_FALSE(ErrorsOfPredictions(comparison_));
   Comparison predicted = comparison_;
