@@ -122,7 +122,7 @@ absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
   options->OneOf("update", update, {"local", "fused"});
   options->OneOf("sync", sync, SyncNames());
   options->Text("compress", compress);
-  options->Number("bucket_mb", bucket_mb, 0.001, 1024.0);
+  options->Number("bucket_mb", bucket_mb, 1e-5, 1024.0);
   options->Integer("staleness", staleness, 0, 1000000);
   options->Integer("backup_workers", backup_workers, 0, 4095);
   options->Flag("staleness_lr", staleness_lr);

@@ -36,7 +36,7 @@ from .collectives import (
     mean,
     sum,
 )
-from .log import log
+from ._metrics import log
 from .process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 
 __version__ = "0.2.0"

@@ -216,10 +216,10 @@ def shutdown() -> None:
 
 
 def _say_end() -> None:
-    from . import log
+    from . import _metrics
 
-    log.write_end()
-    log.forget()
+    _metrics.write_end()
+    _metrics.forget()
 
 
 def _at_exit() -> None:

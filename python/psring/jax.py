@@ -32,7 +32,7 @@ from .collectives import (
     barrier,
     broadcast_object,
 )
-from .log import log
+from ._metrics import log
 from .process_sets import ProcessSet, global_process_set
 
 

@@ -21,7 +21,7 @@ from . import collectives as memory
 from ._job import init, is_initialized, local_rank, local_size, rank, shutdown, size
 from ._lib import PsringError
 from .collectives import Average, ReduceOp, Sum, allgather_object, auto_name, barrier, broadcast_object
-from .log import log
+from ._metrics import log
 from .process_sets import ProcessSet, global_process_set
 
 

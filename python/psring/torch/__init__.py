@@ -39,7 +39,7 @@ from ..collectives import (
     broadcast_object,
     join,
 )
-from ..log import log
+from .._metrics import log
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from .collectives import (
     allgather,

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 import torch
 
-from .. import _job, log
+from .. import _job, _metrics
 from ..collectives import Average, ReduceOp
 from ..process_sets import ProcessSet, global_process_set
 from . import fused
@@ -28,7 +28,7 @@ class _Distributed:
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Applies everybody's gradients. Waits for what is not there yet."""
         part = self._psring
-        log.count_step()
+        _metrics.count_step()
         if part.settings.fused:
             return part.fused_step(closure)
         if not part.skip and (closure is None or part.reducer.touched):

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
-from .. import _job, _lib, log
+from .. import _job, _lib, _metrics
 from .. import collectives as memory
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
@@ -38,9 +38,9 @@ class Part:
     def _tell(self) -> None:
         """The metrics learn of the model, and at the end of its last bits."""
         numbers = sum(p.numel() for _, p in self._named())
-        log.write({"event": "model", "num_parameters": numbers, "global_batch": _job.size()})
-        if _job.rank() == 0 and log.wanted():
-            log.at_end(self._checksum)
+        _metrics.write({"event": "model", "num_parameters": numbers, "global_batch": _job.size()})
+        if _job.rank() == 0 and _metrics.wanted():
+            _metrics.at_end(self._checksum)
 
     def _checksum(self) -> Dict[str, Any]:
         if self.optimizer is None:
