@@ -1,6 +1,5 @@
 """How a job ends: well, by an exception, by Ctrl-C, by exit codes, by forks."""
 
-import os
 import signal
 import time
 
