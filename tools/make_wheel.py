@@ -21,8 +21,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE = os.path.join(ROOT, "python", "psring")
 # What Bazel built, and where it goes in the package.
 BUILT = {"python/capi/libpsring.so": "psring/lib/libpsring.so",
-         "cli/psring": "psring/bin/psring",
-         "ps/ps": "psring/bin/ps"}
+         "cli/psring": "psring/bin/cli/psring",
+         "ps/ps": "psring/bin/ps/ps"}
 
 METADATA = """Metadata-Version: 2.1
 Name: psring
