@@ -245,8 +245,9 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
     return absl::InvalidArgumentError(absl::StrCat(
         "--modes: ", way.name, ": a script has no flags after a +"));
   }
-  return flags.metric.empty() ? absl::OkStatus()
-                              : OfFlag("--metric", CheckMetric(flags.metric));
+  if (flags.metric.empty()) return absl::OkStatus();
+  const absl::Status metric = CheckMetric(flags.metric);
+  return metric.ok() ? metric : OfFlag("--metric", metric);
 }
 
 absl::Status CheckLinks(const std::vector<Point>& runs) {
