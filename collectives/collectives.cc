@@ -68,8 +68,7 @@ absl::StatusOr<std::unique_ptr<Collectives>> Collectives::Create(
   // What it holds by reference is this object's, whose destructor joins it.
   self.thread_ = std::thread([&context, &cancellation, &self, options, address,
                               bound = std::move(bound)]() mutable {
-    Mesh mesh(context, cancellation, self.tickets_, options.step_timeout,
-              self.malformed_);
+    Mesh mesh(context, cancellation, self.tickets_, options, self.malformed_);
     auto here = mesh.Bind(address);
     const bool ok = here.ok();
     bound.set_value(std::move(here));

@@ -26,6 +26,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/dtype.h"
+#include "collectives/options.h"
 #include "collectives/reduction.h"
 #include "collectives/tickets.h"
 #include "common/net/cancellation.h"
@@ -33,11 +34,6 @@
 #include "protos/collective.pb.h"
 
 namespace psring {
-
-struct CollectivesOptions {
-  // From its call on, an operation has so long until it fails.
-  absl::Duration step_timeout = absl::Seconds(60);
-};
 
 class Collectives {
  public:

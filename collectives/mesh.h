@@ -18,6 +18,7 @@
 #include "collectives/early_calls.h"
 #include "collectives/message.h"
 #include "collectives/operation.h"
+#include "collectives/options.h"
 #include "collectives/peer_links.h"
 #include "collectives/stall_check.h"
 #include "collectives/tickets.h"
@@ -34,11 +35,12 @@ class Mesh {
   // `malformed` counts the messages for which peers were dropped; any thread
   // reads it. All arguments outlive it.
   Mesh(Context& context, const Cancellation& cancellation, Tickets& tickets,
-       absl::Duration step_timeout, std::atomic<int64_t>& malformed)
+       const CollectivesOptions& options, std::atomic<int64_t>& malformed)
       : context_(context),
         cancellation_(cancellation),
         tickets_(tickets),
-        step_timeout_(step_timeout),
+        options_(options),
+        step_timeout_(options.step_timeout),
         malformed_(malformed) {}
 
   // Listens on `address`; its endpoint.
@@ -74,6 +76,9 @@ class Mesh {
 
   // What time brings.
   void OnTick(absl::Time now);
+  // The rank of `left` whose call the operation still needs; -1: none.
+  int LeftWithoutCalling(const Operation& operation,
+                         const std::vector<int>& left) const;
   void AskAboutStalls(Operation& operation, absl::Time now);
   absl::Status TooLate(const Operation& operation) const;
 
@@ -103,6 +108,7 @@ class Mesh {
   Context& context_;
   const Cancellation& cancellation_;
   Tickets& tickets_;
+  const CollectivesOptions options_;
   const absl::Duration step_timeout_;
   std::atomic<int64_t>& malformed_;
 
@@ -112,6 +118,9 @@ class Mesh {
   CollectiveJob job_;
   std::optional<PeerLinks> links_;
   uint64_t everybody_ = 0;  // the digest of the set of all ranks
+
+  // Those who had left at the last tick: what they sent before has come.
+  std::vector<int> left_;
 
   std::map<CallKey, std::unique_ptr<Operation>> operations_;
   std::unordered_map<int64_t, Operation*> by_handle_;

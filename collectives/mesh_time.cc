@@ -1,4 +1,5 @@
 // What a Mesh does as time passes, and about ranks without data.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -17,7 +18,20 @@ std::string Waits(int rank, const std::string& operation) {
 
 }  // namespace
 
+int Mesh::LeftWithoutCalling(const Operation& operation,
+                             const std::vector<int>& left) const {
+  for (const int32_t rank : operation.Awaited()) {
+    if (std::find(left.begin(), left.end(), rank) != left.end() &&
+        operation.Misses(rank)) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
 void Mesh::OnTick(absl::Time now) {
+  const std::vector<int> left = std::exchange(
+      left_, options_.ranks_left ? options_.ranks_left() : std::vector<int>());
   std::vector<CallKey> keys;
   for (const auto& [key, operation] : operations_) keys.push_back(key);
   for (const CallKey& key : keys) {
@@ -25,6 +39,14 @@ void Mesh::OnTick(absl::Time now) {
     if (operation == nullptr) continue;
     if (now >= operation->deadline()) {
       Fail(*operation, TooLate(*operation), Tell::kSet);
+      continue;
+    }
+    if (const int rank = LeftWithoutCalling(*operation, left); rank >= 0) {
+      Fail(*operation,
+           absl::FailedPreconditionError(absl::StrCat(
+               job_.descriptions[rank], " has left the job, but ",
+               Describe(operation->call()), " needs it on every rank")),
+           Tell::kSet);
       continue;
     }
     AskAboutStalls(*operation, now);

@@ -69,9 +69,10 @@ void ServedModel::Serve(Timeline* timeline) {
         {{.job = job_,
           .shard = static_cast<int>(i),
           .host_workers = host_workers_,
-          .steps = {.step_timeout = options_.step_timeout,
-                    .on_step =
-                        [this](int64_t step) { member_.ReportStep(step); }},
+          .steps = {
+              .step_timeout = options_.step_timeout,
+              .on_step = [this](int64_t step) { member_.ReportStep(step); },
+              .workers_left = [this] { return member_.workers_left(); }},
           .track = AddTrack(timeline, absl::StrCat("shard ", i))},
          layout_,
          places[i].range});

@@ -71,6 +71,8 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
     const absl::Time now = absl::Now();
     if (now < next_check) continue;
     next_check = now + kTick;
+    steps_.ReleaseFromThoseWhoLeft();
+    host_.RingAnswered();
     if (absl::Status late = steps_.CheckDeadlines(now, last_message_);
         !late.ok()) {
       return late;

@@ -82,6 +82,23 @@ absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
   return absl::OkStatus();
 }
 
+void ShardSteps::ReleaseFromThoseWhoLeft() {
+  if (!options_.workers_left || barrier_ || options_.replay != nullptr) return;
+  const std::vector<int> left = options_.workers_left();
+  if (left.size() == num_left_) return;
+  for (PieceState& state : states_) {
+    for (size_t i = num_left_; i < left.size(); ++i) {
+      for (int w : state.gate->OnWorkerLeft(left[i])) {
+        const int64_t next = state.gate->clock(w);
+        Answer(state, w, state.pushes[w], next - 1, next, /*in_place=*/false);
+      }
+    }
+    state.waiting_since = absl::InfiniteFuture();
+    if (state.gate->anyone_waiting()) StartWaiting(state);
+  }
+  num_left_ = left.size();
+}
+
 absl::Status ShardSteps::OnPull(int piece, int worker,
                                 const std::string& peer) {
   PieceState& state = states_[piece];

@@ -42,6 +42,9 @@ struct ShardStepsOptions {
   // Told the number of each step whose first gradient has come; on the shard's
   // thread. May be empty.
   std::function<void(int64_t step)> on_step = nullptr;
+  // The ranks of the workers that have done their part; on the shard's thread.
+  // May be empty.
+  std::function<std::vector<int>()> workers_left = nullptr;
   // The order of updates is written to one and taken from the other; null: not.
   UpdateLogWriter* record = nullptr;
   Replay* replay = nullptr;
@@ -73,6 +76,10 @@ class ShardSteps {
   // A worker asks for the parameters as others' updates have left them; the
   // shard has its first state. `peer`: whom to answer. ALREADY_EXISTS as above.
   absl::Status OnPull(int piece, int worker, const std::string& peer);
+
+  // Now and then: nobody waits any more for workers that have done their part,
+  // where the policy has workers go on by themselves.
+  void ReleaseFromThoseWhoLeft();
 
   // Not OK once the order of updates could not be written or repeated: the
   // shard has to stop.
@@ -120,6 +127,7 @@ class ShardSteps {
   std::vector<PieceState> states_;  // by piece
   UpdateRule rule_;
   std::vector<int64_t> late_gradients_;  // by worker
+  size_t num_left_ = 0;                  // workers, of those who are known
   int64_t step_ = -1;                    // the furthest that has begun
   absl::Status failure_;                 // of recording or replaying
 };

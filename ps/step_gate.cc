@@ -1,6 +1,7 @@
 #include "ps/step_gate.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/optim/job_plan.h"
@@ -72,15 +73,23 @@ StepGate::Decision BoundGate::OnPush(int worker, int64_t step) {
   Decision decision;
   decision.verdict = Enter(worker, step, /*may_skip=*/false);
   if (decision.verdict != Verdict::kAccept) return decision;
+  std::vector<int> released = ReleaseWithinBound();
+  if (!released.empty()) decision.released.push_back(std::move(released));
+  return decision;
+}
+
+std::vector<int> BoundGate::OnWorkerLeft(int worker) {
+  SetClock(worker, std::numeric_limits<int64_t>::max());
+  return ReleaseWithinBound();
+}
+
+std::vector<int> BoundGate::ReleaseWithinBound() {
   const int64_t slowest = MinClock();
   std::vector<int> released;
   for (int w : in_line()) {
     if (clock(w) - slowest <= max_lead_) released.push_back(w);
   }
-  if (!released.empty()) {
-    decision.released.push_back(Leave(std::move(released)));
-  }
-  return decision;
+  return Leave(std::move(released));
 }
 
 std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,

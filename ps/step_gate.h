@@ -41,6 +41,10 @@ class StepGate {
   // Worker `worker` has pushed `step`.
   virtual Decision OnPush(int worker, int64_t step) = 0;
 
+  // That worker pushes no more. The workers whose wait ends with it, in rank
+  // order: none behind a barrier, which needs everybody's gradient.
+  virtual std::vector<int> OnWorkerLeft(int worker) { return {}; }
+
   // The step that a worker takes next if its wait ends now.
   virtual int64_t next_step(int worker) const = 0;
 
@@ -62,6 +66,8 @@ class StepGate {
   // A push that is the worker's next puts it in line; what every gate says to
   // any other. `may_skip`: a worker may leave steps out.
   Verdict Enter(int worker, int64_t step, bool may_skip);
+  // Of a worker that nobody waits for.
+  void SetClock(int worker, int64_t clock) { clocks_[worker] = clock; }
   // These wait no more; in rank order.
   std::vector<int> Leave(std::vector<int> workers);
 
@@ -112,10 +118,14 @@ class BoundGate : public StepGate {
       : StepGate(num_workers, first_step), max_lead_(max_lead) {}
 
   Decision OnPush(int worker, int64_t step) override;
+  std::vector<int> OnWorkerLeft(int worker) override;
   int64_t next_step(int worker) const override { return clock(worker); }
   int64_t awaited_step() const override { return MinClock(); }
 
  private:
+  // Those within the bound wait no more.
+  std::vector<int> ReleaseWithinBound();
+
   const int64_t max_lead_;
 };
 

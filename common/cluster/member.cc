@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -271,6 +272,20 @@ std::optional<ClockOffset> Member::coordinator_clock() {
   return clock_;
 }
 
+void Member::OnAnnouncement(const proto::Announce& announcement) {
+  int rank = 0;
+  if (announcement.name() != kWorkerLeft) {
+    announced_.push_back(announcement);
+  } else if (absl::SimpleAtoi(announcement.payload(), &rank)) {
+    workers_left_.push_back(rank);
+  }
+}
+
+std::vector<int> Member::workers_left() {
+  MutexLock lock(&mutex_);
+  return workers_left_;
+}
+
 void Member::OnMessage(const ControlMessage& message, absl::Time now) {
   if (message.has_refuse()) {
     return Fail(absl::FailedPreconditionError(
@@ -282,7 +297,7 @@ void Member::OnMessage(const ControlMessage& message, absl::Time now) {
   }
   MutexLock lock(&mutex_);
   if (message.has_welcome()) arrived_ = message.welcome();
-  if (message.has_announce()) announced_.push_back(message.announce());
+  if (message.has_announce()) OnAnnouncement(message.announce());
   if (message.has_gathered()) {
     gathered_[message.gathered().name()] = message.gathered();
   }

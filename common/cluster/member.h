@@ -73,6 +73,10 @@ class Member {
   // one that awaits announcements.
   absl::StatusOr<std::optional<proto::Announce>> NextAnnouncement();
 
+  // The ranks of the workers that have done their part while this process
+  // stays, in the order in which they left. Any thread.
+  std::vector<int> workers_left();
+
   // Tells the next heartbeats how far this process is. Any thread.
   void ReportStep(int64_t step) { step_.store(step); }
 
@@ -91,6 +95,8 @@ class Member {
   void Run(Context& context);
   void Receive(Socket& socket);
   void OnMessage(const proto::ControlMessage& message, absl::Time now);
+  void OnAnnouncement(const proto::Announce& announcement)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendOutbox(Socket& socket);
   void CheckCoordinator(absl::Time now);
   void Post(proto::ControlMessage message);
@@ -117,6 +123,7 @@ class Member {
   std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
   std::deque<proto::Announce> announced_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int> workers_left_ ABSL_GUARDED_BY(mutex_);
   std::optional<ClockOffset> clock_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

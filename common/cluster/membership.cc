@@ -271,10 +271,19 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
     return End(absl::AbortedError(
         absl::StrCat(who, " left before the job had ended")));
   }
+  std::vector<Outgoing> out;
+  bool workers_stay = false;
   for (const auto& [peer, other] : members_) {
-    if (other.process.role() == proto::WORKER && !other.left) return {};
+    if (other.left) continue;
+    workers_stay = workers_stay || other.process.role() == proto::WORKER;
+    ControlMessage message;
+    message.mutable_announce()->set_to(other.process.role());
+    message.mutable_announce()->set_name(kWorkerLeft);
+    message.mutable_announce()->set_payload(
+        absl::StrCat(member.process.rank()));
+    out.push_back({peer, std::move(message)});
   }
-  return End(absl::OkStatus());
+  return workers_stay ? out : End(absl::OkStatus());
 }
 
 // ", namely ranks 1, 3" where every process that has joined said its rank.

@@ -25,6 +25,10 @@ inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
 
+// What the coordinator announces to all who stay when a worker has done its
+// part; the payload is its rank.
+inline constexpr char kWorkerLeft[] = "worker left";
+
 struct MembershipOptions {
   proto::Mode mode = proto::PARAMETER_SERVER;
   int num_servers = 1;  // 0 in ring mode

@@ -279,7 +279,7 @@ int psring_finish(int64_t model) {
   ScriptModel* found = ModelOf(model);
   if (found == nullptr) return PSRING_INVALID;
   const InterruptScope interrupts(process->cancellation);
-  const absl::Status status = found->Finish();
+  const absl::Status status = process->session->Finish(*found);
   if (!status.ok() && interrupts.interrupted()) {
     return Error(PSRING_INTERRUPTED, status);
   }

@@ -211,6 +211,10 @@ absl::Status ScriptModel::Begin(absl::Span<const float* const> slots) {
   return exchange_->Join(std::move(buffers), Deadline());
 }
 
+bool ScriptModel::waits_for_all() const {
+  return PolicyOf(client_->spec()).barrier;
+}
+
 absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
   if (rates.size() != flat_.rates.size()) {
     return absl::InvalidArgumentError(

@@ -42,6 +42,8 @@ class ScriptModel {
   // Everybody begins with rank 0's parameters, and with its optimizer state:
   // `slots`, none or all of them, num_elements each.
   absl::Status Begin(absl::Span<const float* const> slots);
+  // Whether a step waits for every worker's gradients.
+  bool waits_for_all() const;
   absl::Status SetRates(absl::Span<const double> rates);
   absl::Status Finish() { return exchange_->Finish(Deadline()); }
   absl::Status Synchronise() { return exchange_->Synchronise(Deadline()); }
@@ -49,7 +51,8 @@ class ScriptModel {
   absl::Status Save(const std::string& directory);
   // All workers. The exchange has ended after it; the memory is still there.
   absl::Status Close();
-  // Ends the exchange, before the job's context does; the memory is still there.
+  // Ends the exchange, before the job's context does; the memory is still
+  // there.
   void Disconnect();
   Traffic traffic() const { return exchange_->traffic(); }
 

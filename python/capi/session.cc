@@ -14,6 +14,9 @@
 namespace psring {
 namespace {
 
+// What is on its way to a step when a worker leaves arrives within this time.
+constexpr absl::Duration kLeftGrace = absl::Seconds(10);
+
 // Others may still work for long when this process has done its part; that
 // they live is the heartbeats' to watch.
 constexpr absl::Duration kPatience = absl::Hours(24 * 7);
@@ -83,6 +86,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
 }
 
 Session::~Session() {
+  ended_.Cancel(absl::CancelledError("the session ends"));
+  if (watcher_.joinable()) watcher_.join();
   server_cancellation_.Cancel(absl::CancelledError("the worker has left"));
   for (std::thread& server : servers_) server.join();
   MutexLock lock(&mutex_);
@@ -110,6 +115,7 @@ absl::Status Session::Join() {
   if (!metrics.ok()) return metrics.status();
   MutexLock lock(&mutex_);
   metrics_ = *std::move(metrics);
+  watcher_ = std::thread([this] { WatchSteps(); });
   joined_ = true;
   return absl::OkStatus();
 }
@@ -135,9 +141,10 @@ void Session::StartServers() {
 }
 
 absl::Status Session::ConnectCollectives() {
-  auto collectives =
-      Collectives::Create(job_->context(), cancellation_, job_->address(),
-                          {.step_timeout = options_.step_timeout});
+  auto collectives = Collectives::Create(
+      job_->context(), cancellation_, job_->address(),
+      {.step_timeout = options_.step_timeout,
+       .ranks_left = [this] { return job_->member().workers_left(); }});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);
   auto endpoints =
@@ -229,6 +236,36 @@ absl::Status Session::Leave(const absl::Status& result) {
   if (!joined_) return result;
   WriteEnd();
   return job_->Leave(result, kPatience);
+}
+
+absl::Status Session::Finish(ScriptModel& model) {
+  if (model.waits_for_all()) {
+    MutexLock lock(&mutex_);
+    waiting_since_ = absl::Now();
+    waiting_step_ = model.exchange().step();
+  }
+  const absl::Status status = model.Finish();
+  MutexLock lock(&mutex_);
+  waiting_since_ = absl::InfiniteFuture();
+  return status;
+}
+
+void Session::WatchSteps() {
+  absl::Time first_left = absl::InfiniteFuture();
+  while (ended_.SleepUntil(absl::Now() + absl::Seconds(1)).ok()) {
+    const std::vector<int> left = job_->member().workers_left();
+    const absl::Time now = absl::Now();
+    if (left.empty()) continue;
+    first_left = std::min(first_left, now);
+    MutexLock lock(&mutex_);
+    if (now - std::max(first_left, waiting_since_) < kLeftGrace) continue;
+    cancellation_.Cancel(absl::FailedPreconditionError(absl::StrCat(
+        psring::Describe(job_->job().workers(left.front())),
+        " has left the job, but step ", waiting_step_,
+        " of the others needs it: all workers make the same number of steps "
+        "(or join())")));
+    return;
+  }
 }
 
 absl::StatusOr<int64_t> Session::OpenModel(const std::string& options) {

@@ -3,6 +3,7 @@
 #ifndef PSRING_PYTHON_CAPI_SESSION_H_
 #define PSRING_PYTHON_CAPI_SESSION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -73,6 +74,10 @@ class Session {
   // Blocks until all have closed it.
   absl::Status CloseModel(int64_t number);
 
+  // ScriptModel::Finish. A step that needs a worker which has left the job
+  // fails soon, with its name.
+  absl::Status Finish(ScriptModel& model);
+
   Collectives& collectives() { return *collectives_; }
   JobClient& job() { return *job_; }
   absl::Duration step_timeout() const { return options_.step_timeout; }
@@ -83,12 +88,15 @@ class Session {
   void StartServers();
   absl::Status ConnectCollectives();
   void WriteEnd();
+  // On a thread of its own: looks after steps that wait for those who have
+  // left.
+  void WatchSteps();
 
   const SessionOptions options_;
   const Placement placement_;
   Cancellation& cancellation_;
   absl::Time start_;
-  bool joined_ = false;
+  std::atomic<bool> joined_ = false;
 
   Mutex mutex_;
   int64_t last_model_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -99,6 +107,11 @@ class Session {
   std::unique_ptr<Collectives> collectives_;
   std::optional<MetricsFile> metrics_ ABSL_GUARDED_BY(mutex_);
   nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
+  // When a step began that waits for every worker; else the infinite future.
+  absl::Time waiting_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  int64_t waiting_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  Cancellation ended_;  // this session
+  std::thread watcher_;
   // The servers' own: what ends one ends the job, which tells this worker.
   Cancellation server_cancellation_;
   std::vector<std::thread> servers_;

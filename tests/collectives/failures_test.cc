@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -394,6 +395,31 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
   EXPECT_EQ(Await(mesh.at(0), handle), absl::OkStatus());
   EXPECT_EQ(Await(mesh.at(1), answer), absl::OkStatus());
   EXPECT_EQ(data[99'999], 3);
+}
+
+// A rank that has done its part: what needs it fails soon, and says so; what
+// the others do among themselves goes on.
+TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
+  std::atomic<bool> gone = false;
+  CollectivesOptions options;
+  options.ranks_left = [&gone] {
+    return gone ? std::vector<int>{2} : std::vector<int>();
+  };
+  TestMesh mesh(3, options);
+  mesh.Run([](int rank, Collectives& c) {
+    EXPECT_EQ(Await(c, c.Barrier("all are here")), absl::OkStatus());
+  });
+  gone = true;
+  mesh.Run([](int rank, Collectives& c) {
+    if (rank == 2) return;
+    const absl::Time start = absl::Now();
+    const std::string why(Await(c, c.Barrier("after")).message());
+    EXPECT_TRUE(absl::StrContains(why, "has left the job")) << why;
+    EXPECT_TRUE(absl::StrContains(why, "barrier 'after'")) << why;
+    EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+    EXPECT_EQ(Await(c, c.Barrier("of two", std::vector<int32_t>{0, 1})),
+              absl::OkStatus());
+  });
 }
 
 }  // namespace

@@ -218,5 +218,28 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
   }
 }
 
+// A worker that has done its part holds nobody up any more.
+TEST(BoundGate, ReleasesThoseWhoWaitForAWorkerThatLeaves) {
+  proto::JobSpec spec;
+  spec.set_sync(proto::SSP);
+  spec.set_staleness(1);
+  const std::unique_ptr<StepGate> gate = MakeStepGate(spec, 3);
+  for (const int w : {0, 1}) {
+    EXPECT_THAT(gate->OnPush(w, 0).released, ElementsAre(ElementsAre(w)));
+    EXPECT_THAT(gate->OnPush(w, 1).released, IsEmpty());
+  }
+  EXPECT_THAT(gate->OnWorkerLeft(2), ElementsAre(0, 1));
+  EXPECT_THAT(gate->OnPush(0, 2).released, ElementsAre(ElementsAre(0)));
+  EXPECT_THAT(gate->OnPush(0, 3).released, IsEmpty());  // worker 1 is behind
+}
+
+TEST(BarrierGate, NeedsEveryGradientWhoeverLeaves) {
+  proto::JobSpec spec;
+  spec.set_sync(proto::BSP);
+  const std::unique_ptr<StepGate> gate = MakeStepGate(spec, 2);
+  EXPECT_THAT(gate->OnPush(0, 0).released, IsEmpty());
+  EXPECT_THAT(gate->OnWorkerLeft(1), IsEmpty());
+}
+
 }  // namespace
 }  // namespace psring

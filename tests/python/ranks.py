@@ -5,6 +5,7 @@ A test that has the real library sets PSRING_LIBRARY; then the ranks use it.
 
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +37,8 @@ def start(script, size, mode="ring", env=None, args=()):
             subprocess.Popen(
                 [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],
                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                # Where the tests run in the background, a shell has it ignored.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
         )
     return processes

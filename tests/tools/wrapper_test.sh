@@ -49,7 +49,7 @@ set_up_world() {
   write_stub bazel '
     if [ "$*" = --version ]; then cat "$STUB/bazel-version"; exit; fi
     [ ! -e "$STUB/build-fails" ] || exit 1
-    for p in cli/psring ps/ps worker/worker lab/bench/rank; do
+    for p in cli/psring ps/ps worker/worker lab/bench/rank python/capi/libpsring.so; do
       mkdir -p "bazel-bin/${p%/*}"
       printf "#!/bin/sh\necho ran \$PWD \$*\n" > "bazel-bin/$p"
       chmod +x "bazel-bin/$p"

@@ -197,8 +197,15 @@ TEST(Membership, AFailedProcessEndsTheJobForAll) {
 
 TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
   Membership m = Running();
-  EXPECT_TRUE(m.OnMessage(kStart, "a", LeaveOf("")).empty());
+  const auto told = m.OnMessage(kStart, "a", LeaveOf(""));
   EXPECT_FALSE(m.over());
+  // Those who stay learn of it.
+  ASSERT_EQ(told.size(), 2u);
+  for (const auto& o : told) {
+    EXPECT_NE(o.peer, "a");
+    EXPECT_EQ(o.message.announce().name(), kWorkerLeft);
+    EXPECT_EQ(o.message.announce().payload(), "0");
+  }
   // Who has left may be silent.
   m.OnMessage(kStart + absl::Seconds(9), "s", BeatOf(0));
   m.OnMessage(kStart + absl::Seconds(9), "b", BeatOf(0));

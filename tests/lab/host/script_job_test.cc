@@ -1,0 +1,81 @@
+#include "lab/host/script_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_join.h"
+#include "common/net/cancellation.h"
+
+namespace psring {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+std::string ErrorOf(const ScriptJob& job) {
+  return std::string(CheckScriptJob(job).message());
+}
+
+TEST(ScriptJob, GivesEachWorkerItsPlaceAndTheSettings) {
+  ScriptJob job;
+  job.mode = "ps";
+  job.servers = 3;
+  job.workers = 2;
+  job.size = 6;
+  job.first_rank = 4;
+  job.threads_per_worker = 5;
+  job.extra["PSRING_SYNC"] = "async";
+  job.command = {"python3", "train.py", "--lr=0.1"};
+  const Command command = WorkerCommand(job, "10.0.0.1:7000", 1);
+  EXPECT_EQ(command.name, "worker 5");
+  for (const char* variable :
+       {"PSRING_RANK=5", "PSRING_SIZE=6", "PSRING_LOCAL_RANK=1",
+        "PSRING_LOCAL_SIZE=2", "PSRING_COORDINATOR=10.0.0.1:7000",
+        "PSRING_MODE=ps", "PSRING_SERVERS=3", "PSRING_SYNC=async",
+        "OMP_NUM_THREADS=5"}) {
+    EXPECT_THAT(command.argv, Contains(variable));
+  }
+  EXPECT_THAT(absl::StrJoin(command.argv, " "),
+              ::testing::EndsWith(" python3 train.py --lr=0.1"));
+}
+
+TEST(ScriptJob, NamesWhatContradictsItself) {
+  ScriptJob job;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("no program"));
+  job.command = {"true"};
+  EXPECT_EQ(ErrorOf(job), "");
+  job.size = 2;
+  job.first_rank = 1;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("--size=2"));
+  job.size = 4;
+  EXPECT_THAT(ErrorOf(job), HasSubstr("--coordinator=HOST:PORT is missing"));
+  job.coordinator = "10.0.0.1:7000";
+  EXPECT_EQ(ErrorOf(job), "");
+}
+
+// Real processes, which print what they are told.
+TEST(ScriptJob, RunsEveryWorkerUnderOneCoordinator) {
+  ScriptJob job;
+  job.workers = 3;
+  job.command = {"/bin/sh", "-c",
+                 "echo $PSRING_RANK of $PSRING_SIZE $PSRING_COORDINATOR"};
+  std::vector<std::string> lines;
+  SupervisorOptions options;
+  options.on_line = [&](const std::string& name, absl::string_view line) {
+    lines.push_back(std::string(line));
+  };
+  Cancellation cancellation;
+  Supervisor supervisor(cancellation, options);
+  const auto running = RunningScript::Start(job, supervisor);
+  ASSERT_TRUE(running.ok()) << running.status();
+  supervisor.Wait();
+  EXPECT_FALSE(supervisor.first_failure().has_value());
+  ASSERT_EQ(lines.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(lines,
+                Contains(HasSubstr(std::to_string(rank) + " of 3 127.0.0.1:")));
+  }
+}
+
+}  // namespace
+}  // namespace psring

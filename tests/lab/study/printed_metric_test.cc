@@ -1,0 +1,49 @@
+#include "lab/study/printed_metric.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
+  PrintedMetric metric("accuracy ([0-9.]+)%");
+  metric.Take("epoch 1: loss 0.3");
+  metric.Take("test: loss 0.2, accuracy 91.5%");
+  metric.Take("test: loss 0.1, accuracy 95.0%, done");
+  std::vector<ProcessMetrics> all(2);
+  all[0].role = all[1].role = "worker";
+  all[1].rank = 1;
+  all[0].end.emplace().step = 100;
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 2u);
+  EXPECT_EQ(all[0].epochs[0].test_accuracy, 91.5);
+  EXPECT_EQ(all[0].epochs[0].step, 50);
+  EXPECT_EQ(all[0].epochs[1].test_accuracy, 95.0);
+  EXPECT_EQ(all[0].epochs[1].epoch, 2);
+  EXPECT_GE(all[0].epochs[1].seconds, all[0].epochs[0].seconds);
+  EXPECT_TRUE(all[1].epochs.empty());
+}
+
+TEST(PrintedMetric, WithoutAPatternNothingChanges) {
+  PrintedMetric metric("");
+  metric.Take("accuracy 3");
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  all[0].epochs.resize(1);
+  metric.AddTo(all);
+  EXPECT_EQ(all[0].epochs.size(), 1u);
+}
+
+TEST(PrintedMetric, RefusesWhatCannotFindANumber) {
+  EXPECT_TRUE(CheckMetric("acc=([0-9.]+)").ok());
+  EXPECT_THAT(std::string(CheckMetric("acc=(").message()),
+              HasSubstr("no regular expression"));
+  EXPECT_THAT(std::string(CheckMetric("acc=[0-9]+").message()),
+              HasSubstr("parentheses"));
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,51 @@
+#include "python/capi/tasks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "absl/time/clock.h"
+
+namespace psring {
+namespace {
+
+TEST(Tasks, GiveTheirResultWhenTheyAreDone) {
+  Tasks tasks;
+  std::promise<void> go;
+  auto gate = go.get_future().share();
+  const auto handle = tasks.Start([gate]() -> absl::StatusOr<std::string> {
+    gate.wait();
+    return std::string("done");
+  });
+  EXPECT_GT(handle, 0);
+  auto waited = tasks.Wait(handle, absl::Milliseconds(1));
+  ASSERT_TRUE(waited.ok());
+  EXPECT_FALSE(waited->has_value());
+  EXPECT_EQ(tasks.Result(handle).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  go.set_value();
+  waited = tasks.Wait(handle, absl::Seconds(30));
+  ASSERT_TRUE(waited.ok() && waited->has_value());
+  EXPECT_TRUE((*waited)->ok());
+  EXPECT_EQ(*tasks.Result(handle), "done");
+}
+
+TEST(Tasks, KeepAnErrorUntilTheHandleIsReleased) {
+  Tasks tasks;
+  const auto handle = tasks.Start(
+      []() -> absl::StatusOr<std::string> { return absl::AbortedError("no"); });
+  for (int i = 0; i < 2; ++i) {
+    const auto waited = tasks.Wait(handle, absl::Seconds(30));
+    ASSERT_TRUE(waited.ok() && waited->has_value());
+    EXPECT_EQ((*waited)->message(), "no");
+  }
+  tasks.Release(handle);
+  EXPECT_EQ(tasks.Wait(handle, absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(tasks.Wait(77, absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace psring
