@@ -118,5 +118,72 @@ TEST_F(CompareTest, HelpHasAnExample) {
   EXPECT_THAT(ran.output, HasSubstr("Example"));
 }
 
+// A user's program as every worker, here a shell script that tells of itself
+// what psring's Python package would.
+class CompareScriptTest : public CompareTest {
+ protected:
+  static constexpr char kScript[] = R"sh(
+f=$PSRING_METRICS_DIR/worker-$PSRING_RANK.jsonl
+echo '{"event":"start","role":"worker","rank":'$PSRING_RANK',"host":"h","pid":1,"time":0}' > $f
+echo '{"event":"model","num_parameters":10,"global_batch":2}' >> $f
+case "$PSRING_MODE-$PSRING_SYNC-$PSRING_COMPRESS" in
+  ring--) accuracy=0.9 ;; ps-bsp-) accuracy=0.9 ;; ps-ssp:2-) accuracy=0.8 ;; ddp--) accuracy=0.85 ;;
+  *) echo "unexpected $PSRING_MODE $PSRING_SYNC"; exit 3 ;;
+esac
+[ "$2" = quiet ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
+echo "seed $PSRING_SEED: accuracy $accuracy"
+echo '{"event":"end","step":20,"seconds":2.5,"bytes_sent":100,"bytes_received":100,"peak_memory_bytes":1000,"weights_crc32":'$((PSRING_SEED + 7))'}' >> $f
+)sh";
+
+  CompareScriptTest() { std::ofstream(script_) << kScript; }
+
+  const std::string script_ = testing::TempDir() + "train.sh";
+};
+
+TEST_F(CompareScriptTest, ComparesTheWaysOnAUsersProgram) {
+  const Ran ran = Compare({"--modes=ring,ps-bsp,ps-ssp:2,ddp", "--seeds=2",
+                           "--", "/bin/sh", script_, "--epochs=1"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output,
+              HasSubstr("ps-bsp and ring ended with identical weights"));
+  const json report = json::parse(Report("report.json"));
+  ASSERT_EQ(report["runs"].size(), 8u);
+  for (const json& run : report["runs"]) {
+    EXPECT_EQ(run["num_parameters"], 10);
+    EXPECT_EQ(run["num_steps"], 20);
+  }
+  EXPECT_EQ(report["runs"][0]["test_accuracy"], 0.9);
+  EXPECT_THAT(Report("report.html"), HasSubstr("torch.distributed"));
+}
+
+TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {
+  const Ran ran = Compare({"--modes=ring,ddp", "--metric=accuracy ([0-9.]+)",
+                           "--", "/bin/sh", script_, "quiet"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const json report = json::parse(Report("report.json"));
+  EXPECT_EQ(report["runs"][0]["test_accuracy"], 0.9);
+  EXPECT_EQ(report["runs"][1]["test_accuracy"], 0.85);
+}
+
+TEST_F(CompareScriptTest, NamesWhatDoesNotBelongToAScript) {
+  const std::vector<std::string> tail = {"--", "/bin/sh", script_};
+  const auto with = [&](std::vector<std::string> args) {
+    args.insert(args.end(), tail.begin(), tail.end());
+    return Compare(args);
+  };
+  EXPECT_THAT(with({"--model=lenet"}).output,
+              HasSubstr("--model is for the built-in trainer"));
+  EXPECT_THAT(with({"--metric=("}).output, HasSubstr("no regular expression"));
+  EXPECT_THAT(with({"--modes=ps-bsp+backup-workers=1"}).output,
+              HasSubstr("a script has no flags"));
+  EXPECT_THAT(Compare({"--modes=ddp"}).output,
+              HasSubstr("ddp is for a script"));
+  EXPECT_THAT(Compare({"--metric=x"}).output, HasSubstr("is for a script"));
+  const Ran silent =
+      Compare({"--modes=ring", "--", "/bin/sh", script_, "quiet"});
+  EXPECT_NE(silent.code, 0);
+  EXPECT_THAT(silent.output, HasSubstr("psring.log(accuracy=...)"));
+}
+
 }  // namespace
 }  // namespace psring
