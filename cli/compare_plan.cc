@@ -100,8 +100,8 @@ void AddFlags(CommandLine& line, Flags& flags) {
       .Check(CheckTarget);
   line.Add("--metric", flags.metric,
            "Of a script that does not call psring.log: a regular expression "
-           "with the accuracy in parentheses, in the lines that its rank 0 "
-           "prints");
+           "with the accuracy (or its percentage) in parentheses, in the lines "
+           "that its rank 0 prints");
   line.Add(kOutFlag, flags.out,
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");

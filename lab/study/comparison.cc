@@ -127,6 +127,15 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
   return comparison;
 }
 
+bool CountsSteps(const Comparison& comparison) {
+  return !comparison.variants.empty() &&
+         comparison.variants[0].runs[0].counts_steps;
+}
+
+std::string RateUnit(const Comparison& comparison) {
+  return CountsSteps(comparison) ? "steps/s" : "images/s";
+}
+
 std::optional<Spread> SecondsToTarget(const Comparison& comparison,
                                       const Variant& variant) {
   return OfFirstAt(comparison, variant,

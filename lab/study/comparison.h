@@ -47,6 +47,11 @@ struct Comparison {
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
                    double target);
 
+// Whether rates are steps, of scripts that do not say how many images a step
+// has; and their unit, "steps/s" or "images/s".
+bool CountsSteps(const Comparison& comparison);
+std::string RateUnit(const Comparison& comparison);
+
 // Nothing unless every seed reached it.
 std::optional<Spread> SecondsToTarget(const Comparison& comparison,
                                       const Variant& variant);

@@ -1,5 +1,6 @@
 #include "lab/study/printed_metric.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/numbers.h"
@@ -42,6 +43,9 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
   for (ProcessMetrics& process : all) {
     if (process.role != "worker" || process.rank != 0 || !active_) continue;
     process.epochs.clear();
+    const bool percent =
+        std::any_of(samples_.begin(), samples_.end(),
+                    [](const Sample& sample) { return sample.value > 1; });
     for (const Sample& sample : samples_) {
       EpochSample& epoch = process.epochs.emplace_back();
       epoch.epoch = static_cast<int64_t>(process.epochs.size());
@@ -51,7 +55,7 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
       epoch.seconds = absl::ToDoubleSeconds(sample.when - start_);
       epoch.train_loss = kUnknown;
       epoch.test_loss = kUnknown;
-      epoch.test_accuracy = sample.value;
+      epoch.test_accuracy = percent ? sample.value / 100 : sample.value;
       epoch.images_per_second = kUnknown;
     }
   }

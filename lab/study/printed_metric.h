@@ -27,7 +27,7 @@ class PrintedMetric {
   void Take(absl::string_view line);
 
   // Every number that was taken becomes one of worker 0's epochs, as its test
-  // accuracy.
+  // accuracy; where one is above 1, all are percent.
   void AddTo(std::vector<ProcessMetrics>& all) const;
 
  private:

@@ -188,15 +188,15 @@
 
   function rates(container) {
     const labels = data.rates.map((rate) => rate.label);
-    const canvas = figure(container, 'Images a second',
-                          'Images a second of every way', heightOf(labels));
+    const canvas = figure(container, data.rate_title,
+                          data.rate_title + ' of every way', heightOf(labels));
     canvas.closest('figure').className = 'wide';
     return () => drawBars(canvas, labels, [{
-      label: 'images/s',
+      label: data.rate_unit,
       backgroundColor: seriesColour(0),
       maxBarThickness: 22,
       data: data.rates.map((rate, i) => ({...rate, x: rate.mean, y: i})),
-    }], axis('images/s', {
+    }], axis(data.rate_unit, {
       beginAtZero: true,
       suggestedMax: Math.max(...data.rates.map((rate) => rate.max)),
     }), {
@@ -233,8 +233,8 @@
         return drawLines(canvas, sets, x, axis(unit, {beginAtZero: true}));
       };
     };
-    const drawings = [draw('rate', 'Images a second by ' + study.axis,
-                           'images/s')];
+    const drawings = [draw('rate', data.rate_title + ' by ' + study.axis,
+                           data.rate_unit)];
     if (study.lines.some((line) => line.points.some((p) => p.seconds))) {
       drawings.push(draw('seconds', 'Time to ' + percent(data.target) + ' by ' +
                          study.axis, 'seconds of training'));

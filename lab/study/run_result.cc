@@ -84,10 +84,11 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   for (const ProcessMetrics& process : all) {
     (process.role == "ps" ? TakeServer : TakeWorker)(process, &result);
   }
+  result.counts_steps = worker0->global_batch == 0;
   if (result.seconds > 0) {
+    const int64_t batch = std::max<int64_t>(worker0->global_batch, 1);
     result.images_per_second = static_cast<double>(result.num_steps) *
-                               static_cast<double>(worker0->global_batch) /
-                               result.seconds;
+                               static_cast<double>(batch) / result.seconds;
   }
   return result;
 }

@@ -21,6 +21,9 @@ struct RunResult {
   int64_t num_steps = 0;  // of each worker
   double seconds = 0;     // of training
   double images_per_second = 0;
+  // A script that does not say how many images a step has: `images_per_second`
+  // are steps.
+  bool counts_steps = false;
   double test_accuracy = 0;  // after the last epoch
   double test_loss = 0;
   // Those of the process of that role which sent or held most; 0: no such

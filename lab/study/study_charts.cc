@@ -170,6 +170,9 @@ json ChartsJson(const Comparison& comparison) {
   return {{"target", comparison.target_accuracy},
           {"courses", CoursesJson(comparison)},
           {"rates", RatesJson(comparison)},
+          {"rate_unit", RateUnit(comparison)},
+          {"rate_title",
+           CountsSteps(comparison) ? "Steps a second" : "Images a second"},
           {"scaling", ScalingJson(comparison)},
           {"staleness", StalenessJson(comparison)},
           {"step_times", StepTimesJson(comparison)}};

@@ -55,8 +55,8 @@ std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
   const double target = comparison.target_accuracy;
   return {
       Of(
-          "images/s", [](Run r) { return r.images_per_second; }, FormatCount,
-          ranges),
+          RateUnit(comparison), [](Run r) { return r.images_per_second; },
+          FormatCount, ranges),
       {absl::StrCat("time to ", FormatPercent(target), " accuracy"),
        [&comparison, ranges](const Variant& variant) {
          return Text(SecondsToTarget(comparison, variant), FormatSeconds,
@@ -142,7 +142,7 @@ Cells ScreenCells(const Comparison& comparison) {
 }
 
 Cells RunCells(const Comparison& comparison) {
-  Cells cells = {{"way", "seed", "images/s", "seconds of training",
+  Cells cells = {{"way", "seed", RateUnit(comparison), "seconds of training",
                   "time to target", "test accuracy", "test loss",
                   "weights' CRC-32"}};
   for (const Variant& variant : comparison.variants) {

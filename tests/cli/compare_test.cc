@@ -130,7 +130,7 @@ case "$PSRING_MODE-$PSRING_SYNC-$PSRING_COMPRESS" in
   ring--) accuracy=0.9 ;; ps-bsp-) accuracy=0.9 ;; ps-ssp:2-) accuracy=0.8 ;; ddp--) accuracy=0.85 ;;
   *) echo "unexpected $PSRING_MODE $PSRING_SYNC"; exit 3 ;;
 esac
-[ "$2" = quiet ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
+[ "$1" = quiet ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
 echo "seed $PSRING_SEED: accuracy $accuracy"
 echo '{"event":"end","step":20,"seconds":2.5,"bytes_sent":100,"bytes_received":100,"peak_memory_bytes":1000,"weights_crc32":'$((PSRING_SEED + 7))'}' >> $f
 )sh";

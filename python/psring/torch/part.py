@@ -38,7 +38,7 @@ class Part:
     def _tell(self) -> None:
         """The metrics learn of the model, and at the end of its last bits."""
         numbers = sum(p.numel() for _, p in self._named())
-        _metrics.write({"event": "model", "num_parameters": numbers, "global_batch": _job.size()})
+        _metrics.write({"event": "model", "num_parameters": numbers})
         if _job.rank() == 0 and _metrics.wanted():
             _metrics.at_end(self._checksum)
 

@@ -19,9 +19,9 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   all[0].end.emplace().step = 100;
   metric.AddTo(all);
   ASSERT_EQ(all[0].epochs.size(), 2u);
-  EXPECT_EQ(all[0].epochs[0].test_accuracy, 91.5);
+  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.915);
   EXPECT_EQ(all[0].epochs[0].step, 50);
-  EXPECT_EQ(all[0].epochs[1].test_accuracy, 95.0);
+  EXPECT_EQ(all[0].epochs[1].test_accuracy, 0.95);
   EXPECT_EQ(all[0].epochs[1].epoch, 2);
   EXPECT_GE(all[0].epochs[1].seconds, all[0].epochs[0].seconds);
   EXPECT_TRUE(all[1].epochs.empty());
