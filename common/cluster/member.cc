@@ -167,7 +167,7 @@ absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
   };
   mutex_.Await(settled);  // the coordinator's silence ends it
   if (!failure_.ok()) return failure_;
-  if (ended_) {
+  if (announced_.empty()) {
     left_ = true;
     return std::nullopt;
   }

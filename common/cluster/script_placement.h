@@ -15,10 +15,10 @@ namespace psring {
 // What the script says; each wins over the environment.
 struct ScriptWish {
   bool ring_mode = true;
-  int num_servers = 1;      // with ps mode
-  int rank = -1;            // -1: as the launcher says
-  int size = -1;            // of the workers; -1: as the launcher says
-  std::string coordinator;  // "HOST:PORT"; empty: as the launcher says
+  int num_servers = 1;           // with ps mode
+  int rank = -1;                 // -1: as the launcher says
+  int size = -1;                 // of the workers; -1: as the launcher says
+  std::string coordinator = {};  // "HOST:PORT"; empty: as the launcher says
 };
 
 // The placement of this process as a worker. Rank 0 hosts the coordinator,
