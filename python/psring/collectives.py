@@ -143,14 +143,17 @@ def join() -> int:
 
     Until then it takes part in the others' allreduces and barriers, with zeros.
     Returns the last rank to call it, whose model has seen all steps: broadcast
-    from that one.
-
-    Steps of a DistributedOptimizer over all ranks are not allreduces: where the
-    others still take some, they fail with a message that names this rank. Give all
-    ranks as many batches, as DistributedSampler does.
+    from that one. psring.torch.join takes part in optimizers' steps, too.
     """
+    return last_to_join(start_join())
+
+
+def start_join() -> "_lib.Operation":
     _job.current()
-    operation = _lib.Operation(_lib.library().psring_join_uneven())
+    return _lib.Operation(_lib.library().psring_join_uneven())
+
+
+def last_to_join(operation: "_lib.Operation") -> int:
     operation.wait()
     last = ctypes.c_int32()
     operation.result(ctypes.addressof(last), 4)

@@ -37,7 +37,6 @@ from ..collectives import (
     allgather_object,
     barrier,
     broadcast_object,
-    join,
 )
 from .._metrics import log
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -72,6 +71,7 @@ from .exchanges import (
 )
 from .functions import broadcast_optimizer_state, broadcast_parameters
 from .optimizer import DistributedOptimizer
+from .uneven import join
 from .sync_batch_norm import SyncBatchNorm
 
 # Horovod's name.

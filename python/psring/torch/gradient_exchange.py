@@ -49,6 +49,10 @@ class Entry:
 _open: List["ModelExchange"] = []
 
 
+def open_models() -> List["ModelExchange"]:
+    return list(_open)
+
+
 def _detach_all() -> None:
     for exchange in _open:
         exchange.detach()
@@ -70,6 +74,10 @@ class ModelExchange:
     def __init__(self, name: str, entries: Sequence[Entry], options: Dict[str, Any]):
         forward = list(reversed(entries))
         tensors = [{"name": e.name, "shape": list(e.param.shape)} for e in forward]
+        # A rank with data brings 1 in one element more; see take_part_without_data.
+        self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
+        if self.counts_ranks:
+            tensors.insert(0, {"name": "psring: ranks with data", "shape": [1]})
         request = {"id": name, "tensors": tensors, **options}
         library = _lib.library()
         operation = _lib.Operation(library.psring_open_model(json.dumps(request).encode()))
@@ -84,7 +92,12 @@ class ModelExchange:
         self.gradients = over_memory(library.psring_gradients(self.number), about["num_elements"])
         self.results = over_memory(library.psring_parameters(self.number), about["num_elements"])
         self.places: Dict[str, Tuple[int, int]] = {}
-        for entry, place in zip(forward, about["tensors"]):
+        places = about["tensors"]
+        if self.counts_ranks:
+            self._flag = places[0]["begin"]
+            places = places[1:]
+            self.gradients[self._flag] = 1.0
+        for entry, place in zip(forward, places):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
             entry.gradient = self.gradients[begin:end].view(entry.param.shape)
@@ -108,6 +121,15 @@ class ModelExchange:
 
     def finish(self) -> None:
         _lib.check(_lib.library().psring_finish(self.number))
+
+    def take_part_without_data(self) -> bool:
+        """A step with zeros, for a rank that has no more data; update "local" only.
+        Whether any rank had data."""
+        self.gradients.zero_()
+        for bucket in range(self.num_buckets):
+            self.submit(bucket)
+        self.finish()
+        return float(self.results[self._flag]) != 0.0
 
     def step(self) -> int:
         return _lib.check(_lib.library().psring_step(self.number))

@@ -1,0 +1,28 @@
+"""join(): a rank that has run out of data takes part in what the others still do."""
+
+from .._lib import PsringError
+from ..collectives import last_to_join, start_join
+from .gradient_exchange import open_models
+
+
+def join() -> int:
+    """Says that this rank has no more data, and waits until every rank has said so.
+
+    Until then it takes part with zeros: in the others' allreduces and barriers, and
+    in the steps of a DistributedOptimizer, whose mean is still over all ranks. One
+    optimizer, update="local", no compression. Call it after at least one step.
+    Returns the last rank to call it, which has seen the most steps:
+
+        last = hvd.join()
+        hvd.broadcast_parameters(model.state_dict(), root_rank=last)
+    """
+    models = open_models()
+    if len(models) > 1 or any(not model.counts_ranks for model in models):
+        raise PsringError(
+            'join() takes part in the steps of one optimizer with update="local" and compress="none": '
+            "otherwise give all ranks as many batches, as DistributedSampler does"
+        )
+    operation = start_join()
+    while any([model.take_part_without_data() for model in models]):
+        pass
+    return last_to_join(operation)

@@ -1,0 +1,40 @@
+"""Ranks with different numbers of batches."""
+
+import os
+
+import pytest
+import torch
+
+import psring.torch as ps
+from ranks import run
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in does not know models that join"
+)
+
+
+def train_unevenly():
+    ps.init()
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    for step in range(2 + 2 * ps.rank()):  # rank 1 has two batches more, rank 2 four
+        opt.zero_grad()
+        model(torch.ones(1, 3) * (ps.rank() + 1)).sum().backward()
+        opt.step()
+        mean = model.weight.grad.clone()
+        if step == 3:  # rank 0 is out of data; the metric of the others is no less right
+            assert ps.sum(torch.tensor(1.0)).item() == ps.size() - 1
+    last = ps.join()
+    ps.broadcast_parameters(model.state_dict(), root_rank=last)
+    return last, mean.tolist(), model.weight.detach().tolist()
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_who_has_no_more_data_brings_zeros(mode):
+    ranks = run(train_unevenly, size=3, mode=mode, timeout=120)
+    assert [rank[0] for rank in ranks] == [2, 2, 2]
+    assert ranks[0][1][0] == pytest.approx([2.0] * 3)  # (1 + 2 + 3) / 3
+    assert ranks[1][1][0] == pytest.approx([5 / 3] * 3)  # (0 + 2 + 3) / 3
+    assert ranks[2][1][0] == pytest.approx([1.0] * 3)  # (0 + 0 + 3) / 3
+    assert ranks[0][2] == ranks[1][2] == ranks[2][2]
