@@ -124,9 +124,14 @@ int64_t psring_join(const char* options) {
   auto session = Session::Create(*std::move(parsed), process->cancellation);
   if (!session.ok()) return CodeOf(session.status());
   process->session = *std::move(session);
-  Session* joining = process->session.get();
-  return process->tasks.Start(
-      WithoutResult([joining] { return joining->Join(); }));
+  return process->tasks.Start(WithoutResult([p = process] {
+    const absl::Status joined = p->session->Join();
+    if (joined.ok()) return joined;
+    std::unique_ptr<Session> failed;  // another attempt may follow
+    MutexLock forget(&process_mutex);
+    failed = std::move(p->session);
+    return joined;
+  }));
 }
 
 const char* psring_job(void) {

@@ -166,20 +166,17 @@ nlohmann::json Session::Describe() const {
   const std::string& mine = job.workers(job.rank()).host();
   std::vector<std::string> hosts;
   std::vector<int64_t> pids;
-  std::map<std::string, int> place;  // of each host, by its first rank
-  int local_rank = 0, local_size = 0, cross_size = 0;
+  std::map<std::string, int> so_far;  // workers of each host
   std::vector<int> local_ranks;
+  int local_size = 0;
   for (const proto::Process& worker : job.workers()) {
     hosts.push_back(worker.host());
     pids.push_back(worker.pid());
-    place.try_emplace(worker.host(), static_cast<int>(place.size()));
-    const int before = static_cast<int>(
-        std::count(hosts.begin(), hosts.end() - 1, worker.host()));
-    local_ranks.push_back(before);
+    local_ranks.push_back(so_far[worker.host()]++);
     if (worker.host() == mine) ++local_size;
   }
-  local_rank = local_ranks[job.rank()];
-  int cross_rank = 0;
+  const int local_rank = local_ranks[job.rank()];
+  int cross_rank = 0, cross_size = 0;
   for (int r = 0; r < job.workers_size(); ++r) {
     if (local_ranks[r] != local_rank) continue;
     if (r < job.rank()) ++cross_rank;
