@@ -5,12 +5,15 @@ SANITIZED="//tests/common/... //tests/ps/... //tests/ring/... //tests/collective
 
 test_usage() {
   cat << END
-Usage: ./psring test [--quick] [BAZEL FLAGS]
+Usage: ./psring test [--quick] [--frameworks] [BAZEL FLAGS]
 
 Runs all tests; then those of common, ps, ring and collectives once with the
 address and undefined-behaviour sanitizers and once with the thread sanitizer,
 which --quick leaves out; then the checks of tools/check.sh (form, layers,
 documents). The last line counts all of them: N passed, N failed.
+
+--frameworks installs TensorFlow, JAX and Keras into the repository's .venv first;
+without them the tests that need them say that they were skipped.
 
 Example: ./psring test --quick --test_filter='Layout.*'
 END
@@ -61,6 +64,15 @@ run_python_tests() {
   records+=("$state/python.xml=$code")
 }
 
+FRAMEWORKS="tensorflow-cpu jax keras"
+
+install_frameworks() {
+  say "installs $FRAMEWORKS into $root/.venv (log: $state/setup.log)"
+  { [ -x "$root/.venv/bin/python3" ] || logged python3 -m venv "$root/.venv"; } &&
+    logged "$root/.venv/bin/python3" -m pip install $FRAMEWORKS ||
+    die "pip could not install $FRAMEWORKS"
+}
+
 # What needs no test program, recorded in .psring/checks.txt.
 run_checks() {
   local code=0
@@ -82,15 +94,19 @@ run_tests() {
 
 test_command() {
   case "${1:-}" in -h | --help) test_usage; return ;; esac
-  local quick=no sanitizer records=()
-  if [ "${1:-}" = --quick ]; then
-    quick=yes
-    shift
-  fi
+  local quick=no frameworks=no sanitizer records=()
+  while true; do
+    case "${1:-}" in
+      --quick) quick=yes; shift ;;
+      --frameworks) frameworks=yes; shift ;;
+      *) break ;;
+    esac
+  done
   choose_torch
   set_up
   mkdir -p "$state"
   set_up_python_packages
+  if [ $frameworks = yes ]; then install_frameworks; fi
   set_up_clang_format
   run_tests default --build_tests_only "$@" //...
   run_python_tests

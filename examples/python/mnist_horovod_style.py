@@ -4,6 +4,7 @@
 """
 
 import argparse
+import os
 
 import torch
 import torch.nn as nn
@@ -22,7 +23,7 @@ parser.add_argument("--test-batch-size", type=int, default=500)
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--lr", type=float, default=0.01)
 parser.add_argument("--momentum", type=float, default=0.5)
-parser.add_argument("--seed", type=int, default=42)
+parser.add_argument("--seed", type=int, default=int(os.environ.get("PSRING_SEED", 42)))
 parser.add_argument("--log-interval", type=int, default=10)
 parser.add_argument("--workers", type=int, default=2, help="processes that load data, per rank")
 parser.add_argument("--fp16-allreduce", action="store_true")

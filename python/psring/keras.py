@@ -113,8 +113,45 @@ class BroadcastCallback(keras.callbacks.Callback):
             self._done = True
 
 
+class MetricAverageCallback(keras.callbacks.Callback):
+    """At the end of an epoch, metrics become their mean over all ranks. It goes
+    before callbacks that read them."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not logs:
+            return
+        names = sorted(name for name in logs if np.isscalar(logs[name]) or getattr(logs[name], "ndim", 1) == 0)
+        means = np.array([float(logs[name]) for name in names])
+        [means] = _reduce_numpy([means], Average, "keras.metrics", global_process_set)
+        logs.update(zip(names, means.tolist()))
+
+
+class LearningRateWarmupCallback(keras.callbacks.Callback):
+    """The rate climbs linearly from `initial_lr` / size() to `initial_lr`, which is
+    meant to be the rate for all ranks together, over `warmup_epochs` (Goyal et al.
+    2017)."""
+
+    def __init__(self, initial_lr: float, warmup_epochs: float = 5.0):
+        super().__init__()
+        self._target, self._epochs = initial_lr, warmup_epochs
+        self._epoch = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        steps = self.params.get("steps") or 1
+        done = self._epoch + batch / steps
+        if self._epochs <= 0 or done > self._epochs + 1.0 / steps:
+            return
+        part = min(done / self._epochs, 1.0)
+        first = self._target / _job.size()
+        self.model.optimizer.learning_rate = first + (self._target - first) * part
+
+
 __all__ = [
-    "Average", "BroadcastCallback", "DistributedOptimizer", "ProcessSet", "PsringError", "Sum", "allgather_object",
+    "Average", "BroadcastCallback", "DistributedOptimizer", "LearningRateWarmupCallback",
+    "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "allgather_object",
     "barrier", "broadcast_object", "broadcast_weights", "global_process_set", "init", "is_initialized",
     "local_rank", "local_size", "log", "rank", "shutdown", "size",
 ]  # fmt: skip

@@ -1,10 +1,20 @@
 """psring.jax and psring.keras, where these are installed."""
 
 import importlib.util
+import os
 
 import pytest
 
-from ranks import run
+from ranks import HERE, run, run_script
+
+
+EXAMPLES = os.path.join(HERE, "..", "..", "examples", "python")
+
+
+def needs(*packages):
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: ./psring test --frameworks installs it")
 
 
 def under_jax():
@@ -32,8 +42,7 @@ def under_jax():
 
 
 def test_jax_eager_and_jit():
-    if importlib.util.find_spec("jax") is None:
-        pytest.skip("jax is not installed")
+    needs("jax")
     for out in run(under_jax, timeout=200):
         assert all(out), out
 
@@ -54,10 +63,50 @@ def under_keras():
     return [all((a == b).all() for a, b in zip(*weights)), int(keras.ops.convert_to_numpy(model.optimizer.iterations)) == 8]
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
 def test_keras(backend):
-    for package in ("keras", backend):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
+    needs("keras", backend)
     for out in run(under_keras, env={"KERAS_BACKEND": backend}, timeout=200):
         assert all(out), out
+
+
+def callbacks():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.4)), loss="mse")
+    rates = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            rates.append(float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
+
+    x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
+    history = model.fit(
+        x, x[:, :2], batch_size=8, epochs=3, verbose=0,
+        callbacks=[ps.BroadcastCallback(), ps.LearningRateWarmupCallback(0.4, 2.0), ps.MetricAverageCallback(), Watch()],
+    )  # fmt: skip
+    return rates, history.history["loss"]
+
+
+def test_keras_callbacks():
+    needs("keras", "jax")
+    (rates, losses), (_, others) = run(callbacks, env={"KERAS_BACKEND": "jax"}, timeout=200)
+    assert rates[0] == pytest.approx(0.2) and rates[4] == pytest.approx(0.3)
+    assert rates[8:] == pytest.approx([0.4] * 4) and rates == sorted(rates)
+    assert losses == others  # the mean of both, though their data differ
+
+
+@pytest.mark.parametrize("script, packages", [("keras_mnist.py", ("keras", "jax")), ("jax_mlp.py", ("jax",))])
+def test_example(script, packages):
+    needs(*packages)
+    ranks = run_script(
+        os.path.join(EXAMPLES, script), 2, args=["--epochs=1"], env={"KERAS_BACKEND": "jax"}, timeout=200
+    )
+    for rank, (code, out, err) in enumerate(ranks):
+        assert code == 0, err
+        assert ("accuracy" in out) == (rank == 0)
