@@ -24,8 +24,8 @@ constexpr char kDescription[] =
     "Trains one model in several ways, one after the other, from the same "
     "first weights over the same batches. Prints a table and writes "
     "report.html and report.json. What follows `--` goes to every worker of "
-    "the built-in trainer; or it is a program of your own that imports psring, "
-    "and that every worker runs. "
+    "the built-in trainer. Or name your own program there, which imports "
+    "psring: every worker runs it. "
     "With several seeds, numbers of workers or servers, faults or compressions "
     "it runs every combination: a study. --out=DIR keeps its finished runs, so "
     "that the same command resumes a study that was stopped.";
@@ -99,7 +99,7 @@ void AddFlags(CommandLine& line, Flags& flags) {
            "that every way reaches")
       .Check(CheckTarget);
   line.Add("--metric", flags.metric,
-           "Of a script that does not call psring.log: a regular expression "
+           "For a script that does not call psring.log: a regular expression "
            "with the accuracy (or its percentage) in parentheses, in the lines "
            "that its rank 0 prints");
   line.Add(kOutFlag, flags.out,

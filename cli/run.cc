@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "common/cluster/environment.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
 #include "lab/host/output_printer.h"
@@ -21,13 +23,12 @@ constexpr char kName[] = "psring run";
 
 constexpr char kDescription[] =
     "Runs a program of your own as the workers of a job on this host: a script "
-    "that imports psring. Its topology is chosen here. What follows `--` is "
-    "the "
+    "that imports psring. Flags choose its topology. What follows `--` is the "
     "program's command line.";
 
 constexpr char kExample[] =
-    "A flag that is not given leaves the choice to the script, and that to "
-    "psring's defaults.\n"
+    "Without --sync, --update or --compress the script's own choice counts, "
+    "else psring's default.\n"
     "Examples:\n"
     "  psring run -n 4 -- python3 train.py\n"
     "  psring run -n 4 --mode=ps --servers=2 --sync=async -- python3 train.py\n"
@@ -47,11 +48,16 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
   ScriptJob& job = flags.job;
   line.Add("-n,--workers", job.workers, "Number of workers on this host")
       .Range(1, 1024);
-  line.Add("--mode", job.mode, "Topology").OneOf({"ring", "ps"});
+  line.Add("--mode", job.mode,
+           "Topology, or ddp: torch.distributed exchanges the gradients; "
+           "default: $PSRING_MODE, else ring")
+      .OneOf({"ring", "ps", "ddp"})
+      .Default("");
   line.Add("--servers", job.servers,
            "Number of servers (--mode=ps); each lives in one of the first "
-           "workers' processes")
-      .Range(1, 1024);
+           "workers' processes; default: $PSRING_SERVERS, else 1")
+      .Range(1, 1024)
+      .Default("");
   line.Add("--sync", flags.sync,
            "Consistency (--mode=ps): bsp, ssp:K (K steps ahead at most) or "
            "async");
@@ -68,9 +74,10 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
       .Default("");
   line.Add("--first-rank", job.first_rank, "Rank of this host's first worker")
       .Range(0, 4095);
-  line.Add("--coordinator", job.coordinator,
-           "HOST:PORT that the command with rank 0 listens on, the same on all "
-           "hosts");
+  line.Add(
+      "--coordinator", job.coordinator,
+      "HOST:PORT at which the command that starts rank 0 listens, the same "
+      "on all hosts");
   line.Add("--join-timeout", job.join_timeout_s,
            "Seconds within which every worker must have called init()")
       .Range(1.0, 86400.0);
@@ -84,6 +91,27 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
   line.Add("--log-dir", flags.log_dir,
            "Folder that keeps every process's output");
   line.Footer(kExample);
+}
+
+// What the user's environment says of the job, where flags do not.
+absl::Status TakeVariables(const CommandLine& line, ScriptJob& job) {
+  const Variables variables = ReadVariables();
+  const auto mode = variables.find("PSRING_MODE");
+  if (!line.Has("--mode") && mode != variables.end() && !mode->second.empty()) {
+    job.mode = mode->second;
+    if (job.mode != "ring" && job.mode != "ps" && job.mode != "ddp") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("PSRING_MODE=", job.mode, ": it is ring, ps or ddp"));
+    }
+  }
+  const auto servers = variables.find("PSRING_SERVERS");
+  if (!line.Has("--servers") && servers != variables.end() &&
+      !servers->second.empty() &&
+      (!absl::SimpleAtoi(servers->second, &job.servers) || job.servers < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "PSRING_SERVERS=", servers->second, ": not a number of servers"));
+  }
+  return absl::OkStatus();
 }
 
 int Report(const absl::Status& started, const Supervisor& supervisor,
@@ -123,11 +151,13 @@ int RunScript(const Args& args) {
   if (separator != args.end()) {
     flags.job.command.assign(separator + 1, args.end());
   }
-  if (flags.job.mode == "ring" &&
-      (line.Has("--servers") || line.Has("--sync"))) {
-    return line.UsageError(
-        absl::StrCat(line.Has("--servers") ? "--servers" : "--sync",
-                     ": --mode=ring has no servers"));
+  if (absl::Status s = TakeVariables(line, flags.job); !s.ok()) {
+    return line.UsageError(std::string(s.message()));
+  }
+  if (flags.job.mode != "ps" && (line.Has("--servers") || line.Has("--sync"))) {
+    return line.UsageError(absl::StrCat(
+        line.Has("--servers") ? "--servers" : "--sync",
+        ": only --mode=ps has servers; the mode is ", flags.job.mode));
   }
   for (const auto& [name, value] :
        {std::pair("PSRING_SYNC", &flags.sync),

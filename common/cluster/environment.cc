@@ -228,8 +228,12 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
           " gives ", RankOf(*found), ": ", used->source, " is used"));
     }
   }
-  if (!reader.status().ok()) return reader.status();
   if (!used) used.emplace();
+  // By hand, for launchers that name no address.
+  if (!reader.Text("PSRING_COORDINATOR").empty()) {
+    ReadPsringCoordinator(reader, &*used);
+  }
+  if (!reader.status().ok()) return reader.status();
   used->warnings = std::move(warnings);
   return *std::move(used);
 }

@@ -35,9 +35,10 @@ struct LaunchEnvironment {
 };
 
 // The first of psring run, torchrun, Open MPI and Slurm that gives a rank and a
-// size; a warning if another gives different ones. INVALID_ARGUMENT names a
-// malformed variable and its value. The shell of a Slurm batch script or of an
-// interactive allocation is not a launched task.
+// size, and the address in PSRING_COORDINATOR before its own; a warning if
+// another gives different ones. INVALID_ARGUMENT names a malformed variable and
+// its value. The shell of a Slurm batch script or of an interactive allocation
+// is not a launched task.
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(const Variables& variables);
 
 }  // namespace psring

@@ -18,7 +18,7 @@ uint64_t RandomEpoch() {
 
 MembershipOptions MembershipOf(const ScriptJob& job) {
   MembershipOptions membership;
-  const bool ring = job.mode == "ring";
+  const bool ring = job.mode != "ps";
   membership.mode = ring ? proto::RING : proto::PARAMETER_SERVER;
   membership.num_servers = ring ? 0 : job.servers;
   membership.num_workers = job.job_size();

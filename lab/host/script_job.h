@@ -19,7 +19,7 @@
 namespace psring {
 
 struct ScriptJob {
-  std::string mode = "ring";  // or "ps"
+  std::string mode = "ring";  // "ps", or "ddp": a ring to the job
   int servers = 1;            // "ps" only; threads of the first workers
   int workers = 2;            // on this host
   int size = 0;               // on all hosts; 0: as many as here

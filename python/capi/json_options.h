@@ -37,6 +37,9 @@ class JsonOptions {
 
   void Fail(const std::string& key, const std::string& problem);
 
+  // Whether it is there, and not null.
+  bool Has(const std::string& key) { return Find(key) != nullptr; }
+
   // The first error; else one that names a key which nobody has asked for.
   absl::Status Finish() const;
 

@@ -128,6 +128,14 @@ absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
   options->Flag("staleness_lr", staleness_lr);
   options->Number("delay_compensation", compensation, 0.0, 1e9);
   options->Integer("step", step, 0, std::numeric_limits<int64_t>::max());
+  const bool bounded =
+      FindSyncPolicy(sync) != nullptr &&
+      FindSyncPolicy(sync)->lead == SyncPolicy::Lead::kStaleness;
+  if (bounded && !options->Has("staleness")) {
+    options->Fail("staleness",
+                  "is missing: sync=\"ssp\" needs the steps that a worker may "
+                  "be ahead, as in sync=\"ssp:3\"");
+  }
   proto::JobSpec spec;
   const nlohmann::json* tensors = options->Array("tensors");
   if (tensors == nullptr) options->Fail("tensors", "is missing");

@@ -12,7 +12,7 @@ from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, w
 def under_ddp():
     import torch.distributed as dist
 
-    import psring.torch.process_group  # noqa: F401
+    import psring.torch  # noqa: F401
 
     os.environ.setdefault("RANK", os.environ["PSRING_RANK"])
     os.environ.setdefault("WORLD_SIZE", os.environ["PSRING_SIZE"])

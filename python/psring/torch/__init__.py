@@ -71,8 +71,8 @@ from .exchanges import (
 )
 from .functions import broadcast_optimizer_state, broadcast_parameters
 from .optimizer import DistributedOptimizer
-from .uneven import join
 from .sync_batch_norm import SyncBatchNorm
+from .uneven import join
 
 # Horovod's name.
 HorovodInternalError = PsringError
@@ -102,6 +102,27 @@ def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     if not value.is_floating_point():
         value = value.to(_torch.get_default_dtype())
     return allreduce(value, op=Average, name=_memory.auto_name("mean", process_set), process_set=process_set)
+
+
+def _backend(*arguments: Any) -> Any:
+    from .process_group import _create
+
+    return _create(*arguments)
+
+
+# For torch.distributed.init_process_group("psring"); from torch 2.1 on.
+if hasattr(_torch, "compile") and _torch.distributed.is_available():
+    if not hasattr(_torch.distributed.Backend, "PSRING"):
+        _torch.distributed.Backend.register_backend("psring", _backend, extended_api=True, devices=["cpu"])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "elastic":
+        raise AttributeError(
+            "psring.torch has no elastic: the number of workers is fixed while a job runs. "
+            "Save checkpoints, and start again with another number"
+        )
+    raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
 
 
 # ---- What Horovod was built with. psring has one transport, its own. ----------

@@ -223,5 +223,33 @@ TEST(ReadVariables, ReadsThisProcesssEnvironment) {
   EXPECT_EQ(ReadVariables().count("PSRING_TEST_VARIABLE"), 0u);
 }
 
+// psring run says everything; by hand the address goes with any launcher.
+TEST(DetectEnvironment, PsringsOwnVariablesGoBeforeOthers) {
+  Variables variables = OpenMpi();
+  variables["PSRING_COORDINATOR"] = "10.0.0.1:7000";
+  auto detected = DetectEnvironment(variables);
+  ASSERT_TRUE(detected.ok()) << detected.status();
+  EXPECT_EQ(detected->source, "Open MPI");
+  EXPECT_EQ(detected->coordinator_host, "10.0.0.1");
+  EXPECT_EQ(detected->coordinator_port, 7000);
+  EXPECT_FALSE(detected->hosts_coordinator);
+
+  variables["PSRING_RANK"] = "3";
+  variables["PSRING_SIZE"] = "4";
+  variables["PSRING_COORDINATOR_HOSTED"] = "1";
+  detected = DetectEnvironment(variables);
+  ASSERT_TRUE(detected.ok()) << detected.status();
+  EXPECT_EQ(detected->source, "psring run");
+  EXPECT_EQ(detected->rank, 3);
+  EXPECT_EQ(detected->size, 4);
+  EXPECT_TRUE(detected->hosts_coordinator);
+  EXPECT_THAT(detected->warnings, ElementsAre(HasSubstr("Open MPI gives")));
+
+  variables["PSRING_COORDINATOR"] = "nowhere";
+  EXPECT_THAT(
+      std::string(DetectEnvironment(variables).status().message()),
+      AllOf(HasSubstr("PSRING_COORDINATOR=nowhere"), HasSubstr("HOST:PORT")));
+}
+
 }  // namespace
 }  // namespace psring
