@@ -61,7 +61,12 @@ absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
   auto flat = FlatModel::Create(
       *std::move(layout), UsesNccl(spec) ? SameHost::kOff : same_host,
       spec.mode() == proto::RING ? optimizer->num_slots() : 0);
-  if (flat.ok()) flat->rates.resize(NumRates(spec), spec.optimizer().lr());
+  if (flat.ok()) {
+    flat->rates.assign(NumRates(spec), spec.optimizer().lr());
+    for (int g = 0; g < spec.groups_size() && !flat->rates.empty(); ++g) {
+      flat->rates[g] = spec.groups(g).lr();
+    }
+  }
   return flat;
 }
 

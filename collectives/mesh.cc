@@ -147,7 +147,8 @@ void Mesh::TakePartIn(const Header& first, absl::Time now) {
                                  (sums && (reduction == Reduction::kSum ||
                                            reduction == Reduction::kAverage));
   Memory memory = NoMemory();
-  if (key.set_digest == everybody_ && zeros_are_neutral) {
+  if (key.set_digest == everybody_ && zeros_are_neutral &&
+      key.set_size == static_cast<uint32_t>(job_.size())) {
     for (int rank = 0; rank < job_.size(); ++rank) call.set.push_back(rank);
     call.index = job_.rank;
     const int64_t unit = sums ? SizeOf(call.arithmetic().dtype) : 0;

@@ -52,7 +52,11 @@ void Mesh::OnTick(absl::Time now) {
     AskAboutStalls(*operation, now);
     Settle(*operation, now);
   }
-  if (join_handle_ == 0 || now < join_deadline_) return;
+  // A rank that takes part in a model's steps meanwhile does not wait for it.
+  if (join_handle_ == 0 || now < join_deadline_ ||
+      tickets_.AwaitedFor(join_handle_, now) < step_timeout_) {
+    return;
+  }
   std::vector<std::string> missing;
   for (const int32_t rank : join_->Missing()) {
     if (rank != job_.rank) missing.push_back(job_.descriptions[rank]);

@@ -43,7 +43,9 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
              options_.steps),
       last_message_(num_workers_, absl::Now()),
       peers_(socket.endpoint()) {
-  const bool resumes = FirstExchange(options_.job.spec()) > 0;
+  // A script tells of its optimizer's state even where that is zero.
+  const bool resumes = FirstExchange(options_.job.spec()) > 0 ||
+                       options_.job.spec().rates_from_workers();
   const int last_slot = resumes ? shard.num_slots() : 0;
   for (int i = 0; i < pieces_.size(); ++i) {
     for (int slot = 0; slot <= last_slot; ++slot) {

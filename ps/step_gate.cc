@@ -79,6 +79,7 @@ StepGate::Decision BoundGate::OnPush(int worker, int64_t step) {
 }
 
 std::vector<int> BoundGate::OnWorkerLeft(int worker) {
+  Leave({worker});
   SetClock(worker, std::numeric_limits<int64_t>::max());
   return ReleaseWithinBound();
 }

@@ -60,7 +60,7 @@ run_python_tests() {
   run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || code=$?
   rm -f "$state/python.xml"
   [ $code != 0 ] ||
-    (cd "$root" && "$python" -m pytest -q --junitxml="$state/python.xml" tests/python) || code=$?
+    (cd "$root" && PSRING_LIBRARY=$root/bazel-bin/python/capi/libpsring.so "$python" -m pytest -q --junitxml="$state/python.xml" tests/python) || code=$?
   records+=("$state/python.xml=$code")
 }
 

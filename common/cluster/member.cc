@@ -276,7 +276,8 @@ void Member::OnAnnouncement(const proto::Announce& announcement) {
   int rank = 0;
   if (announcement.name() != kWorkerLeft) {
     announced_.push_back(announcement);
-  } else if (absl::SimpleAtoi(announcement.payload(), &rank)) {
+  } else if (arrived_ && absl::SimpleAtoi(announcement.payload(), &rank) &&
+             rank >= 0 && rank < arrived_->workers_size()) {
     workers_left_.push_back(rank);
   }
 }

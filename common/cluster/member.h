@@ -50,6 +50,8 @@ class Member {
   // Who takes part and this process's rank; fixed after Join.
   const proto::Welcome& job() const { return welcome_; }
 
+  bool is_worker() const { return options_.join.role() == proto::WORKER; }
+
   // Blocks until every process of this role has contributed under `name`;
   // their payloads by rank. Every process makes the same gathers. Callable from
   // any thread. DEADLINE_EXCEEDED names who has not contributed, which may take

@@ -249,7 +249,8 @@ std::vector<Membership::Outgoing> Membership::OnGather(
 
 std::vector<Membership::Outgoing> Membership::OnAnnounce(
     const proto::Announce& announce) const {
-  if (state_ != State::kRunning) return {};
+  // Who has left is the coordinator's to say.
+  if (state_ != State::kRunning || announce.name() == kWorkerLeft) return {};
   ControlMessage message;
   *message.mutable_announce() = announce;
   std::vector<Outgoing> out;

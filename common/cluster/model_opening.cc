@@ -36,6 +36,14 @@ absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
   const auto all =
       member.Gather(kOpen + id, part.SerializeAsString(), deadline);
   if (!all.ok()) return all.status();
+  const bool worker = member.is_worker();
+  const int expected =
+      worker ? member.job().workers_size() : member.job().servers_size();
+  if (static_cast<int>(all->size()) != expected) {
+    return absl::InternalError(absl::StrCat("the coordinator tells of ",
+                                            all->size(), " parts of '", id,
+                                            "', not of ", expected));
+  }
   std::vector<proto::ModelPart> parts(all->size());
   for (size_t i = 0; i < all->size(); ++i) {
     if (parts[i].ParseFromString((*all)[i])) continue;

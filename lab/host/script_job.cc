@@ -68,6 +68,7 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_COORDINATOR_HOSTED", "1"},
       {"PSRING_MODE", job.mode},
       {"PSRING_SERVERS", absl::StrCat(job.servers)},
+      {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
       {"OMP_NUM_THREADS", absl::StrCat(threads)},
       {"PYTHONUNBUFFERED", "1"}};
   for (const auto& [name, value] : job.extra) variables[name] = value;

@@ -18,6 +18,9 @@ std::atomic<int> interrupts = 0;
 std::atomic<int> wake_fd = -1;
 struct sigaction chained;
 
+// Of the wait that began last; processes live for ever.
+std::atomic<Cancellation*> target = nullptr;
+
 thread_local int interrupts_before = 0;
 
 void OnInterrupt(int signal, siginfo_t* info, void* context) {
@@ -56,32 +59,39 @@ void PutHandlerInFront() {
   sigaction(SIGINT, &mine, nullptr);
 }
 
-void StartWatcher(Cancellation& cancellation) {
+void StartWatcher() {
   const int fd = eventfd(0, EFD_CLOEXEC);
   wake_fd.store(fd);
-  std::thread([fd, &cancellation] {
+  std::thread([fd] {
     // SIGINT is for the threads that were there before.
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    uint64_t count = 0;
-    while (read(fd, &count, sizeof(count)) != sizeof(count)) {
+    while (true) {
+      uint64_t count = 0;
+      if (read(fd, &count, sizeof(count)) != sizeof(count)) continue;
+      target.load()->Cancel(absl::CancelledError("interrupted by SIGINT"));
     }
-    cancellation.Cancel(absl::CancelledError("interrupted by SIGINT"));
   }).detach();
 }
 
 }  // namespace
 
 InterruptScope::InterruptScope(Cancellation& cancellation) {
-  if (wake_fd.load() < 0) StartWatcher(cancellation);
+  target.store(&cancellation);
+  if (wake_fd.load() < 0) StartWatcher();
   interrupts_before = interrupts.load();
   PutHandlerInFront();
   waiting.fetch_add(1);
 }
 
 InterruptScope::~InterruptScope() { waiting.fetch_sub(1); }
+
+void ForgetInterrupts() {
+  waiting.store(0);
+  wake_fd.store(-1);
+}
 
 bool InterruptScope::interrupted() const {
   return interrupts.load() != interrupts_before;

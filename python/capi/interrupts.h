@@ -21,6 +21,9 @@ class InterruptScope {
   bool interrupted() const;
 };
 
+// In a child of fork, which shares the parent's descriptors.
+void ForgetInterrupts();
+
 }  // namespace psring
 
 #endif  // PSRING_PYTHON_CAPI_INTERRUPTS_H_

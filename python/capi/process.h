@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -21,12 +23,34 @@ struct Process {
   Cancellation cancellation;
   Tasks tasks;
   std::unique_ptr<Session> session;  // null before psring_join, after leaving
+  int calls = 0;                     // that use the session
+  bool leaving = false;
+  // Of a session that has ended: tensors may still lie in their memory.
+  std::vector<std::unique_ptr<ScriptModel>> models;
+};
+
+// Keeps the session of a process while a call uses it.
+class Lease {
+ public:
+  Lease() = default;
+  explicit Lease(Process* process) : process_(process) {}
+  Lease(Lease&& other) noexcept
+      : process_(std::exchange(other.process_, nullptr)) {}
+  Lease& operator=(Lease&& other) = delete;
+  ~Lease();
+
+  explicit operator bool() const { return process_ != nullptr; }
+  Process* operator->() const { return process_; }
+  Process* get() const { return process_; }
+
+ private:
+  Process* process_ = nullptr;
 };
 
 // Null before psring_join, and in a child of fork.
 Process* CurrentProcess();
-// The same, of a job that is complete; otherwise null with the error set.
-Process* JoinedProcess();
+// The same, of a job that is complete; otherwise none, with the error set.
+Lease JoinedProcess();
 
 // Sets this thread's error and returns `code`.
 int Error(int code, const absl::Status& status);

@@ -32,24 +32,51 @@ Tasks::Work WithoutResult(std::function<absl::Status()> work) {
   };
 }
 
-// A model of this process, or null with the error set.
-ScriptModel* ModelOf(int64_t number) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return nullptr;
-  ScriptModel* model = p->session->model(number);
-  if (model == nullptr) {
-    Error(PSRING_INVALID, Invalid(absl::StrCat("there is no model ", number,
-                                               ", or it has been closed")));
+// A model of this process and the right to use it; none: the error is set.
+struct ModelUse {
+  explicit ModelUse(int64_t number) : lease(JoinedProcess()) {
+    if (!lease) return;
+    model = lease->session->model(number);
+    if (model == nullptr) {
+      Error(PSRING_INVALID, Invalid(absl::StrCat("there is no model ", number,
+                                                 ", or it has been closed")));
+    }
   }
-  return model;
+  explicit operator bool() const { return model != nullptr; }
+  ScriptModel* operator->() const { return model; }
+
+  Lease lease;
+  ScriptModel* model = nullptr;
+};
+
+absl::Status InUse() {
+  return absl::FailedPreconditionError(
+      "another operation on this model is under way: wait for it first");
 }
 
-int64_t StartOnModel(int64_t number,
+// `work` alone uses the model until it is done.
+int64_t StartOnModel(std::shared_ptr<ModelUse> use,
                      std::function<absl::Status(ScriptModel&)> work) {
-  ScriptModel* model = ModelOf(number);
-  if (model == nullptr) return PSRING_INVALID;
-  return process->tasks.Start(
-      WithoutResult([model, work = std::move(work)] { return work(*model); }));
+  if (!*use) return PSRING_INVALID;
+  if (!use->model->TryUse()) return CodeOf(InUse());
+  Tasks& tasks = use->lease->tasks;
+  return tasks.Start(
+      WithoutResult([use = std::move(use), work = std::move(work)] {
+        const absl::Status status = work(*use->model);
+        use->model->EndUse();
+        return status;
+      }));
+}
+
+// The same at once.
+int OnModel(int64_t number,
+            const std::function<absl::Status(Session&, ScriptModel&)>& work) {
+  const ModelUse use(number);
+  if (!use) return PSRING_INVALID;
+  if (!use.model->TryUse()) return CodeOf(InUse());
+  const absl::Status status = work(*use.lease->session, *use.model);
+  use.model->EndUse();
+  return CodeOf(status);
 }
 
 const char* Text(std::string text) {
@@ -64,14 +91,21 @@ Process* CurrentProcess() {
   return process;
 }
 
-Process* JoinedProcess() {
+Lease JoinedProcess() {
   MutexLock lock(&process_mutex);
   if (process != nullptr && process->session != nullptr &&
       process->session->joined()) {
-    return process;
+    ++process->calls;
+    return Lease(process);
   }
   Error(PSRING_INVALID, NotJoined());
-  return nullptr;
+  return Lease();
+}
+
+Lease::~Lease() {
+  if (process_ == nullptr) return;
+  MutexLock lock(&process_mutex);
+  --process_->calls;
 }
 
 int Error(int code, const absl::Status& status) {
@@ -91,6 +125,10 @@ absl::Status Invalid(absl::string_view text) {
 }
 
 absl::Status NotJoined() {
+  if (!forked && process != nullptr && process->session == nullptr &&
+      !process->cancellation.status().ok()) {
+    return process->cancellation.status();  // why the job has ended
+  }
   return Invalid(
       forked ? "this is a child of fork: psring's job is its parent's. Start "
                "processes with psring run, or fork before init()"
@@ -135,14 +173,20 @@ int64_t psring_join(const char* options) {
 }
 
 const char* psring_job(void) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return nullptr;
-  return Text(p->session->Describe().dump());
+  const Lease p = JoinedProcess();
+  return p ? Text(p->session->Describe().dump()) : nullptr;
 }
 
 int64_t psring_leave(const char* error) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease lease = JoinedProcess();
+  if (!lease) return PSRING_INVALID;
+  Process* p = lease.get();
+  {
+    MutexLock lock(&process_mutex);
+    if (std::exchange(p->leaving, true)) {
+      return Error(PSRING_INVALID, Invalid("this process is leaving already"));
+    }
+  }
   const std::string why = error;
   return p->tasks.Start(WithoutResult([p, why]() -> absl::Status {
     const absl::Status result =
@@ -151,7 +195,15 @@ int64_t psring_leave(const char* error) {
     std::unique_ptr<Session> session;
     {
       MutexLock lock(&process_mutex);
-      session = std::move(p->session);
+      session = std::move(p->session);  // new calls find none
+      if (p->calls > 0) {
+        p->cancellation.Cancel(
+            absl::AbortedError("this process has left the job"));
+      }
+      process_mutex.Await([p] { return p->calls == 0; });
+    }
+    for (auto& model : session->TakeModels()) {
+      p->models.push_back(std::move(model));
     }
     session.reset();  // ends the servers that live here
     return why.empty() ? ended : absl::OkStatus();
@@ -165,10 +217,12 @@ const char* psring_failure(void) {
 }
 
 int psring_log(const char* line) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("event")) {
+  const bool named =
+      json.is_object() && json.contains("event") && json["event"].is_string();
+  if (!named) {
     return CodeOf(Invalid("a line of metrics is a JSON object with an event"));
   }
   p->session->Log(std::move(json));
@@ -179,40 +233,40 @@ int psring_log(const char* line) {
 void psring_forked(void) {
   forked = true;
   process = nullptr;
+  ForgetInterrupts();
 }
 
 int psring_wait(int64_t handle, int timeout_ms) {
-  Process* p = CurrentProcess();
-  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
   const absl::Duration timeout = absl::Milliseconds(timeout_ms);
   if (IsCollective(handle)) {
-    p = JoinedProcess();
-    if (p == nullptr) return PSRING_INVALID;
+    const Lease p = JoinedProcess();
+    if (!p) return PSRING_INVALID;
     const auto done =
         p->session->collectives().Wait(CollectiveOf(handle), timeout);
     if (!done.ok()) return CodeOf(done.status());
     return *done ? PSRING_OK : PSRING_PENDING;
   }
+  Process* p = CurrentProcess();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
   const auto done = p->tasks.Wait(handle, timeout);
   if (!done.ok()) return CodeOf(done.status());
   return done->has_value() ? CodeOf(**done) : PSRING_PENDING;
 }
 
 int psring_release(int64_t handle) {
-  Process* p = CurrentProcess();
-  if (p == nullptr) return PSRING_OK;  // it went with the job
   if (!IsCollective(handle)) {
-    p->tasks.Release(handle);
+    Process* p = CurrentProcess();
+    if (p != nullptr) p->tasks.Release(handle);
     return PSRING_OK;
   }
-  MutexLock lock(&process_mutex);
-  if (p->session == nullptr) return PSRING_OK;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_OK;  // it went with the job
   return CodeOf(p->session->collectives().Release(CollectiveOf(handle)));
 }
 
 int psring_result(int64_t handle, void* out, int64_t bytes) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   if (IsCollective(handle)) {
     return CodeOf(
         p->session->collectives().Result(CollectiveOf(handle), out, bytes));
@@ -228,11 +282,12 @@ int psring_result(int64_t handle, void* out, int64_t bytes) {
 }
 
 int64_t psring_open_model(const char* options) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  auto p = std::make_shared<Lease>(JoinedProcess());
+  if (!*p) return PSRING_INVALID;
+  Tasks& tasks = (*p)->tasks;
   const std::string text = options;
-  return p->tasks.Start([p, text]() -> absl::StatusOr<std::string> {
-    const auto number = p->session->OpenModel(text);
+  return tasks.Start([p, text]() -> absl::StatusOr<std::string> {
+    const auto number = (*p)->session->OpenModel(text);
     if (!number.ok()) return number.status();
     return std::string(reinterpret_cast<const char*>(&*number),
                        sizeof(*number));
@@ -240,76 +295,76 @@ int64_t psring_open_model(const char* options) {
 }
 
 const char* psring_model(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  return found == nullptr ? nullptr : Text(found->Describe().dump());
+  const ModelUse use(model);
+  return use ? Text(use->Describe().dump()) : nullptr;
 }
 
 float* psring_parameters(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  return found == nullptr ? nullptr : found->flat().parameters.data();
+  const ModelUse use(model);
+  return use ? use->flat().parameters.data() : nullptr;
 }
 
 float* psring_gradients(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  return found == nullptr ? nullptr : found->flat().gradients.data();
+  const ModelUse use(model);
+  return use ? use->flat().gradients.data() : nullptr;
 }
 
 int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots) {
-  std::vector<const float*> list;
-  for (int i = 0; slots != nullptr && i < num_slots; ++i) {
-    list.push_back(slots[i]);
-  }
-  return StartOnModel(model, [list](ScriptModel& m) { return m.Begin(list); });
+  auto use = std::make_shared<ModelUse>(model);
+  if (!*use) return PSRING_INVALID;
+  const size_t count = slots == nullptr ? 0 : static_cast<size_t>(num_slots);
+  auto copied = (*use)->CopySlots({slots, count});
+  if (!copied.ok()) return CodeOf(copied.status());
+  auto buffers = std::make_shared<std::vector<FlatBuffer>>(*std::move(copied));
+  return StartOnModel(std::move(use), [buffers](ScriptModel& m) {
+    return m.Begin(std::move(*buffers));
+  });
 }
 
 int psring_set_rates(int64_t model, const double* rates, int32_t num_rates) {
-  ScriptModel* found = ModelOf(model);
-  if (found == nullptr) return PSRING_INVALID;
-  return CodeOf(found->SetRates({rates, static_cast<size_t>(num_rates)}));
+  return OnModel(model, [&](Session&, ScriptModel& m) {
+    return m.SetRates({rates, static_cast<size_t>(num_rates)});
+  });
 }
 
 int psring_submit(int64_t model, int32_t bucket) {
-  ScriptModel* found = ModelOf(model);
-  if (found == nullptr) return PSRING_INVALID;
-  const int buckets = found->flat().layout.num_buckets();
-  if (bucket < 0 || bucket >= buckets) {
-    return CodeOf(
-        Invalid(absl::StrCat("bucket ", bucket, " of a model of ", buckets)));
-  }
-  return CodeOf(found->exchange().Submit(bucket));
+  return OnModel(model,
+                 [&](Session&, ScriptModel& m) { return m.Submit(bucket); });
 }
 
 int psring_finish(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  if (found == nullptr) return PSRING_INVALID;
-  const InterruptScope interrupts(process->cancellation);
-  const absl::Status status = process->session->Finish(*found);
-  if (!status.ok() && interrupts.interrupted()) {
-    return Error(PSRING_INTERRUPTED, status);
-  }
-  return CodeOf(status);
+  Process* p = CurrentProcess();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const InterruptScope interrupts(p->cancellation);
+  const int code = OnModel(model, [](Session& session, ScriptModel& m) {
+    return session.Finish(m);
+  });
+  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
+                                                       : code;
 }
 
 int64_t psring_step(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  if (found == nullptr) return PSRING_INVALID;
-  return found->exchange().step();
+  const ModelUse use(model);
+  if (!use) return PSRING_INVALID;
+  return use->step();
 }
 
 int64_t psring_synchronise(int64_t model) {
-  return StartOnModel(model, [](ScriptModel& m) { return m.Synchronise(); });
+  return StartOnModel(std::make_shared<ModelUse>(model),
+                      [](ScriptModel& m) { return m.Synchronise(); });
 }
 
 int64_t psring_save(int64_t model, const char* directory) {
   const std::string path = directory;
-  return StartOnModel(model, [path](ScriptModel& m) { return m.Save(path); });
+  return StartOnModel(std::make_shared<ModelUse>(model),
+                      [path](ScriptModel& m) { return m.Save(path); });
 }
 
 const char* psring_traffic(int64_t model) {
-  ScriptModel* found = ModelOf(model);
-  if (found == nullptr) return nullptr;
-  const Traffic traffic = found->traffic();
+  const ModelUse use(model);
+  if (!use) return nullptr;
+  const Traffic traffic = use->traffic();
   return Text(nlohmann::json({{"sent", traffic.sent},
                               {"received", traffic.received},
                               {"gradients_sent", traffic.gradients_sent}})
@@ -317,10 +372,12 @@ const char* psring_traffic(int64_t model) {
 }
 
 int64_t psring_close_model(int64_t model) {
-  if (ModelOf(model) == nullptr) return PSRING_INVALID;
-  Process* p = process;
-  return p->tasks.Start(
-      WithoutResult([p, model] { return p->session->CloseModel(model); }));
+  auto use = std::make_shared<ModelUse>(model);
+  if (!*use) return PSRING_INVALID;
+  if (!use->model->TryUse()) return CodeOf(InUse());
+  Tasks& tasks = use->lease->tasks;
+  return tasks.Start(WithoutResult(
+      [use, model] { return use->lease->session->CloseModel(model); }));
 }
 
 }  // extern "C"

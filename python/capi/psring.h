@@ -199,8 +199,7 @@ int64_t psring_synchronise(int64_t model);
  * safetensors; all others wait. For update "fused". */
 int64_t psring_save(int64_t model, const char* directory);
 
-/* {"sent", "received", "gradients_sent"} in bytes since the start, and, of this
- * process's servers, "staleness_mean", "staleness_max". */
+/* {"sent", "received", "gradients_sent"} in bytes since the start. */
 const char* psring_traffic(int64_t model);
 
 /* All workers close it; its memory is gone. */

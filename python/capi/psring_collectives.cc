@@ -41,8 +41,8 @@ int64_t HandleOf(const absl::StatusOr<int64_t>& started) {
 }
 
 // The number of ranks in a set.
-size_t SizeOf(Process& p, RankSet set) {
-  return set.empty() ? p.session->job().job().workers_size() : set.size();
+size_t SizeOf(const Lease& p, RankSet set) {
+  return set.empty() ? p->session->job().job().workers_size() : set.size();
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
                          int64_t count, int dtype, int reduction,
                          double prescale, double postscale, const int32_t* set,
                          int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
   return HandleOf(p->session->collectives().AllReduce(
@@ -64,8 +64,8 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
                          const char* tag, const int32_t* set,
                          int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   return HandleOf(p->session->collectives().AllGather(name, in, bytes, tag,
                                                       SetOf(set, set_size)));
 }
@@ -73,50 +73,50 @@ int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
 int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
                          const char* tag, const int32_t* set,
                          int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   return HandleOf(p->session->collectives().Broadcast(
       name, data, bytes, root, tag, SetOf(set, set_size)));
 }
 
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
                         const char* tag, const int32_t* set, int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   const RankSet ranks = SetOf(set, set_size);
   return HandleOf(p->session->collectives().AllToAll(
-      name, in, {bytes, SizeOf(*p, ranks)}, tag, ranks));
+      name, in, {bytes, SizeOf(p, ranks)}, tag, ranks));
 }
 
 int64_t psring_reducescatter(const char* name, const void* in, void* out,
                              const int64_t* counts, int dtype, int reduction,
                              double prescale, double postscale,
                              const int32_t* set, int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
   const RankSet ranks = SetOf(set, set_size);
   return HandleOf(p->session->collectives().ReduceScatter(
-      name, in, out, {counts, SizeOf(*p, ranks)}, *how, ranks));
+      name, in, out, {counts, SizeOf(p, ranks)}, *how, ranks));
 }
 
 int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   return HandleOf(
       p->session->collectives().Barrier(name, SetOf(set, set_size)));
 }
 
 int64_t psring_join_uneven(void) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   return HandleOf(p->session->collectives().JoinUneven());
 }
 
 int psring_result_sizes(int64_t handle, int64_t* bytes, int32_t set_size) {
-  Process* p = JoinedProcess();
-  if (p == nullptr) return PSRING_INVALID;
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
   if (!IsCollective(handle)) {
     return CodeOf(Invalid("only a collective's result has sizes by rank"));
   }

@@ -1,6 +1,7 @@
 #include "python/capi/script_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <vector>
@@ -208,19 +209,64 @@ nlohmann::json ScriptModel::Describe() const {
           {"tensors", tensors}};
 }
 
-absl::Status ScriptModel::Begin(absl::Span<const float* const> slots) {
+absl::StatusOr<std::vector<FlatBuffer>> ScriptModel::CopySlots(
+    absl::Span<const float* const> slots) const {
+  const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
+                                            ReturnsMean(client_->spec()));
+  if (!optimizer.ok()) return optimizer.status();
+  const size_t expected = static_cast<size_t>(optimizer->num_slots());
+  if (!slots.empty() && slots.size() != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(slots.size(), " parts of the optimizer's state: ",
+                     client_->spec().optimizer().name(), " has ", expected));
+  }
   std::vector<FlatBuffer> buffers;
-  for (const float* slot : slots) {
+  for (size_t i = 0; i < expected; ++i) {  // zeros where none are given
     auto buffer = FlatBuffer::Create(flat_.layout.num_elements());
     if (!buffer.ok()) return buffer.status();
-    std::copy_n(slot, flat_.layout.num_elements(), buffer->data());
+    if (!slots.empty()) {
+      std::copy_n(slots[i], flat_.layout.num_elements(), buffer->data());
+    }
     buffers.push_back(*std::move(buffer));
   }
-  return exchange_->Join(std::move(buffers), Deadline());
+  return buffers;
 }
 
+absl::Status ScriptModel::Begin(std::vector<FlatBuffer> slots) {
+  if (begun_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", id_, "' has begun already"));
+  }
+  begun_ = true;
+  return exchange_->Join(std::move(slots), Deadline());
+}
+
+absl::Status ScriptModel::Submit(int bucket) {
+  if (!begun_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", id_, "' has not begun: psring_begin comes first"));
+  }
+  if (bucket < 0 || bucket >= flat_.layout.num_buckets()) {
+    return absl::InvalidArgumentError(absl::StrCat("bucket ", bucket, " of '",
+                                                   id_, "', which has ",
+                                                   flat_.layout.num_buckets()));
+  }
+  return exchange_->Submit(bucket);
+}
+
+absl::Status ScriptModel::Finish() {
+  if (!begun_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", id_, "' has not begun: psring_begin comes first"));
+  }
+  job_.member().ReportStep(exchange_->step());
+  return exchange_->Finish(Deadline());
+}
+
+// Without backup workers, of which a step does not need all.
 bool ScriptModel::waits_for_all() const {
-  return PolicyOf(client_->spec()).barrier;
+  const proto::JobSpec& spec = client_->spec();
+  return PolicyOf(spec).barrier && spec.backup_workers() == 0;
 }
 
 absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
@@ -228,6 +274,11 @@ absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
     return absl::InvalidArgumentError(
         absl::StrCat(rates.size(), " learning rates for ", flat_.rates.size(),
                      " groups of tensors"));
+  }
+  for (const double rate : rates) {
+    if (rate >= 0 && std::isfinite(rate)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a learning rate of ", rate, ": it is 0 or more"));
   }
   std::copy(rates.begin(), rates.end(), flat_.rates.begin());
   return absl::OkStatus();
@@ -253,12 +304,14 @@ absl::Status ScriptModel::Save(const std::string& directory) {
 }
 
 void ScriptModel::Disconnect() {
+  last_traffic_ = traffic();
   exchange_.reset();
   client_.reset();
 }
 
 absl::Status ScriptModel::Close() {
   if (absl::Status s = Synchronise(); !s.ok()) return s;
+  last_traffic_ = traffic();
   exchange_.reset();
   return client_->Close(Deadline());
 }

@@ -2,10 +2,12 @@
 #ifndef PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
 #define PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,16 +38,27 @@ class ScriptModel {
   // {"num_elements", ...}: see psring_model.
   nlohmann::json Describe() const;
   FlatModel& flat() { return flat_; }
-  GradientExchange& exchange() { return *exchange_; }
+  int64_t step() const { return exchange_->step(); }
   const std::string& id() const { return id_; }
 
-  // Everybody begins with rank 0's parameters, and with its optimizer state:
-  // `slots`, none or all of them, num_elements each.
-  absl::Status Begin(absl::Span<const float* const> slots);
+  // One at a time may use the model: false while another call does.
+  bool TryUse() { return !in_use_.exchange(true); }
+  void EndUse() { in_use_.store(false); }
+
+  // Copies `slots`, none or all of the optimizer's state, num_elements each,
+  // for Begin. INVALID_ARGUMENT: another number of them.
+  absl::StatusOr<std::vector<FlatBuffer>> CopySlots(
+      absl::Span<const float* const> slots) const;
+  // Once, before the first step: everybody begins with rank 0's parameters, and
+  // with its optimizer state.
+  absl::Status Begin(std::vector<FlatBuffer> slots);
+  // FAILED_PRECONDITION before Begin, INVALID_ARGUMENT for a bucket that is not
+  // there.
+  absl::Status Submit(int bucket);
   // Whether a step waits for every worker's gradients.
   bool waits_for_all() const;
   absl::Status SetRates(absl::Span<const double> rates);
-  absl::Status Finish() { return exchange_->Finish(Deadline()); }
+  absl::Status Finish();
   absl::Status Synchronise() { return exchange_->Synchronise(Deadline()); }
   // All workers: rank 0 writes the state into that folder.
   absl::Status Save(const std::string& directory);
@@ -54,7 +67,9 @@ class ScriptModel {
   // Ends the exchange, before the job's context does; the memory is still
   // there.
   void Disconnect();
-  Traffic traffic() const { return exchange_->traffic(); }
+  Traffic traffic() const {
+    return exchange_ == nullptr ? last_traffic_ : exchange_->traffic();
+  }
 
  private:
   ScriptModel(JobClient& job, FlatModel flat, std::string id,
@@ -71,6 +86,9 @@ class ScriptModel {
   FlatModel flat_;
   std::unique_ptr<ModelClient> client_;
   std::unique_ptr<GradientExchange> exchange_;
+  std::atomic<bool> in_use_ = false;
+  bool begun_ = false;
+  Traffic last_traffic_;   // of an exchange that has ended
   int64_t num_saves_ = 0;  // names the gathers
 };
 

@@ -14,12 +14,15 @@
 namespace psring {
 namespace {
 
-// What is on its way to a step when a worker leaves arrives within this time.
-constexpr absl::Duration kLeftGrace = absl::Seconds(10);
-
 // Others may still work for long when this process has done its part; that
 // they live is the heartbeats' to watch.
 constexpr absl::Duration kPatience = absl::Hours(24 * 7);
+
+void Add(const Traffic& more, Traffic& sum) {
+  sum.sent += more.sent;
+  sum.received += more.received;
+  sum.gradients_sent += more.gradients_sent;
+}
 
 void SetUpLog(const std::string& level) {
   auto log = spdlog::get("psring");
@@ -134,8 +137,10 @@ void Session::StartServers() {
     server.cluster.join_timeout = options_.join_timeout;
     servers_.emplace_back([this, server] {
       const absl::Status status = RunServer(server, server_cancellation_);
-      // The job is told, and so this process's worker is.
-      if (!status.ok()) spdlog::info("{}", std::string(status.message()));
+      // Once it has joined, the job is told by itself.
+      if (!status.ok() && !joined_ && ended_.status().ok()) {
+        cancellation_.Cancel(status);
+      }
     });
   }
 }
@@ -196,13 +201,10 @@ nlohmann::json Session::Describe() const {
 
 void Session::WriteEnd() {
   MutexLock lock(&mutex_);
-  Traffic all;
+  Traffic all = closed_traffic_;
   int64_t shared = 0;
   for (const auto& [number, model] : models_) {
-    const Traffic traffic = model->traffic();
-    all.sent += traffic.sent;
-    all.received += traffic.received;
-    all.gradients_sent += traffic.gradients_sent;
+    Add(model->traffic(), all);
     if (model->flat().arena == nullptr) continue;
     shared += model->flat().arena->address().size_bytes();
   }
@@ -236,18 +238,21 @@ absl::Status Session::Leave(const absl::Status& result) {
 }
 
 absl::Status Session::Finish(ScriptModel& model) {
-  if (model.waits_for_all()) {
+  if (!model.waits_for_all()) return model.Finish();
+  {
     MutexLock lock(&mutex_);
-    waiting_since_ = absl::Now();
-    waiting_step_ = model.exchange().step();
+    waiting_[&model] = {absl::Now(), model.step()};
   }
   const absl::Status status = model.Finish();
   MutexLock lock(&mutex_);
-  waiting_since_ = absl::InfiniteFuture();
+  waiting_.erase(&model);
   return status;
 }
 
 void Session::WatchSteps() {
+  // What is on its way to a step when a worker leaves arrives within this time.
+  const absl::Duration grace =
+      std::max(absl::Seconds(10), options_.step_timeout / 2);
   absl::Time first_left = absl::InfiniteFuture();
   while (ended_.SleepUntil(absl::Now() + absl::Seconds(1)).ok()) {
     const std::vector<int> left = job_->member().workers_left();
@@ -255,13 +260,15 @@ void Session::WatchSteps() {
     if (left.empty()) continue;
     first_left = std::min(first_left, now);
     MutexLock lock(&mutex_);
-    if (now - std::max(first_left, waiting_since_) < kLeftGrace) continue;
-    cancellation_.Cancel(absl::FailedPreconditionError(absl::StrCat(
-        psring::Describe(job_->job().workers(left.front())),
-        " has left the job, but step ", waiting_step_,
-        " of the others needs it: all workers make the same number of steps "
-        "(or join())")));
-    return;
+    for (const auto& [model, waiting] : waiting_) {
+      if (now - std::max(first_left, waiting.since) < grace) continue;
+      cancellation_.Cancel(absl::FailedPreconditionError(absl::StrCat(
+          psring::Describe(job_->job().workers(left.front())),
+          " has left the job, but step ", waiting.step, " of '", model->id(),
+          "' needs it: all workers make the same number of steps, or call "
+          "join()")));
+      return;
+    }
   }
 }
 
@@ -284,10 +291,35 @@ ScriptModel* Session::model(int64_t number) {
 }
 
 absl::Status Session::CloseModel(int64_t number) {
-  if (absl::Status s = model(number)->Close(); !s.ok()) return s;
+  std::unique_ptr<ScriptModel> model;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = models_.find(number);
+    if (found == models_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no model ", number));
+    }
+    model = std::move(found->second);
+    models_.erase(found);
+  }
+  const absl::Status closed = model->Close();
+  model->Disconnect();
   MutexLock lock(&mutex_);
-  models_.erase(number);
-  return absl::OkStatus();
+  Add(model->traffic(), closed_traffic_);
+  // What could not be closed may still be on its way from there.
+  if (!closed.ok()) closed_.push_back(std::move(model));
+  return closed;
+}
+
+std::vector<std::unique_ptr<ScriptModel>> Session::TakeModels() {
+  MutexLock lock(&mutex_);
+  std::vector<std::unique_ptr<ScriptModel>> all = std::move(closed_);
+  for (auto& [number, model] : models_) {
+    model->Disconnect();
+    all.push_back(std::move(model));
+  }
+  models_.clear();
+  return all;
 }
 
 }  // namespace psring

@@ -71,8 +71,12 @@ class Session {
   absl::StatusOr<int64_t> OpenModel(const std::string& options);
   // Null: there is none of that number.
   ScriptModel* model(int64_t number);
-  // Blocks until all have closed it.
+  // Blocks until all have closed it. INVALID_ARGUMENT: there is none of that
+  // number.
   absl::Status CloseModel(int64_t number);
+  // All models, whose memory programs may still use; their exchanges have
+  // ended. The last call.
+  std::vector<std::unique_ptr<ScriptModel>> TakeModels();
 
   // ScriptModel::Finish. A step that needs a worker which has left the job
   // fails soon, with its name.
@@ -103,13 +107,19 @@ class Session {
   // Models' memory outlives the job's context, which sends from there.
   std::map<int64_t, std::unique_ptr<ScriptModel>> models_
       ABSL_GUARDED_BY(mutex_);
+  // Could not be closed by all.
+  std::vector<std::unique_ptr<ScriptModel>> closed_ ABSL_GUARDED_BY(mutex_);
+  Traffic closed_traffic_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<JobClient> job_;
   std::unique_ptr<Collectives> collectives_;
   std::optional<MetricsFile> metrics_ ABSL_GUARDED_BY(mutex_);
   nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
-  // When a step began that waits for every worker; else the infinite future.
-  absl::Time waiting_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  int64_t waiting_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Steps under way that wait for every worker: since when, and their number.
+  struct WaitingStep {
+    absl::Time since;
+    int64_t step;
+  };
+  std::map<const ScriptModel*, WaitingStep> waiting_ ABSL_GUARDED_BY(mutex_);
   Cancellation ended_;  // this session
   std::thread watcher_;
   // The servers' own: what ends one ends the job, which tells this worker.

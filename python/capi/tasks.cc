@@ -1,5 +1,6 @@
 #include "python/capi/tasks.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +40,8 @@ void Tasks::JoinEnded() {
 Tasks::Handle Tasks::Start(Work work) {
   MutexLock lock(&mutex_);
   JoinEnded();
-  const Handle handle = 2 * ++last_;  // odd ones are the collectives'
+  static std::atomic<Handle> last = 0;  // no handle twice in a process
+  const Handle handle = 2 * ++last;     // odd ones are the collectives'
   auto task = std::make_shared<Task>();
   tasks_[handle] = task;
   task->thread = std::thread([this, task, work = std::move(work)] {

@@ -54,7 +54,6 @@ class Tasks {
   void JoinEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
-  Handle last_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<Handle, std::shared_ptr<Task>> tasks_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -118,7 +118,7 @@ def _on_exception(kind: Any, error: Any, trace: Any) -> None:
         _print_last(_line(error))
     else:
         (_previous or sys.__excepthook__)(kind, error, trace)
-        if _lib.failure():
+        if _lib.failure() and not issubclass(kind, KeyboardInterrupt):
             # Gloo's connection that ended, say: the reason is somebody else's.
             _told = True
             _print_last(_line(error))

@@ -88,6 +88,14 @@ def _whole(variable: str) -> Optional[int]:
     return int(text)
 
 
+def _seconds(variable: str) -> Optional[float]:
+    text = os.environ.get(variable)
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise ValueError(f"{variable}={text}: not a number of seconds") from None
+
+
 def init(
     mode: Optional[str] = None,
     servers: Optional[int] = None,
@@ -154,7 +162,8 @@ def init(
             "mode": "ring" if mode == "ddp" else mode,
             "servers": servers if servers is not None else _whole("PSRING_SERVERS"),
             "rank": rank, "size": size, "coordinator": coordinator,
-            "metrics_dir": os.environ.get("PSRING_METRICS_DIR") or None, **options,
+            "metrics_dir": os.environ.get("PSRING_METRICS_DIR") or None,
+            "join_timeout_s": _seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}
         library = _lib.library()

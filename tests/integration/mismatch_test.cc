@@ -1,5 +1,6 @@
-// Processes that do not fit together: the one who disagrees is refused at once,
-// with both values; those who agree train.
+// Processes that do not fit together: who cannot belong is refused at once and
+// the others train; who disagrees about the model ends the job, with both
+// values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -40,10 +41,18 @@ struct Disagreement {
   std::string said;
 };
 
-TEST(Mismatch, IsRefusedAtTheOneWhoDisagreesAndTheOthersTrain) {
-  HandJob job({.mode = "ring"});
-  job.Start("worker 0");
-  AwaitFirstRingWorker(job.port());
+// Both end at once, and say the same: who disagrees, in what, with both values.
+void ExpectDisagreement(Process& one, Process& other, const std::string& said) {
+  for (Process* process : {&one, &other}) {
+    EXPECT_EQ(process->Wait(Soon()), 1) << process->Output();
+    const std::string line = LastLine(process->Output());
+    EXPECT_THAT(line, HasSubstr("worker 1 (host "));
+    EXPECT_THAT(line, HasSubstr("does not agree with worker 0: "));
+    EXPECT_THAT(line, HasSubstr(said));
+  }
+}
+
+TEST(Mismatch, EndsTheJobAtOnceAndNamesTheOneWhoDisagrees) {
   const Disagreement kDisagreements[] = {
       {"--model=mlp:784-8-10",
        "model: \"mlp:784-8-10\" here, \"mlp:784-16-10\" in the job"},
@@ -56,10 +65,11 @@ TEST(Mismatch, IsRefusedAtTheOneWhoDisagreesAndTheOthersTrain) {
   };
   for (const auto& [flag, said] : kDisagreements) {
     SCOPED_TRACE(flag);
-    ExpectRefused(job.Start("worker 1", With(flag)), {said});
+    HandJob job({.mode = "ring"});
+    Process& first = job.Start("worker 0");
+    AwaitFirstRingWorker(job.port());
+    ExpectDisagreement(first, job.Start("worker 1", With(flag)), said);
   }
-  job.Start("worker 1");
-  job.ExpectAllEndWell();
 }
 
 TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {
@@ -81,28 +91,14 @@ TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {
               HasSubstr("--mode: ps here, ring in the job"));
 }
 
-// Both workers at once: whoever comes second is refused.
-TEST(Mismatch, OfSyncIsRefusedAndTheOthersEndWithTheHost) {
+TEST(Mismatch, OfSyncEndsTheJobForServersToo) {
   HandJob job({});
-  job.Start("ps 0");
-  job.Start("worker 0", With("--sync=bsp"));
-  job.Start("worker 1", With("--sync=async"));
-  int refused = -1;
-  const absl::Time deadline = Soon();
-  while (refused < 0 && absl::Now() < deadline) {
-    for (int i : {0, 1}) {
-      const absl::Time soon = absl::Now() + absl::Milliseconds(10);
-      if (job[absl::StrCat("worker ", i)].Wait(soon) != -1) refused = i;
-    }
-  }
-  ASSERT_GE(refused, 0);
-  ExpectRefused(job[absl::StrCat("worker ", refused)],
-                {refused == 0 ? "sync: BSP here, ASYNC in the job"
-                              : "sync: ASYNC here, BSP in the job"});
-  job["ps 0"].Signal(SIGINT);
-  EXPECT_EQ(job["ps 0"].Wait(Soon()), 128 + SIGINT);
-  Process& other = job[absl::StrCat("worker ", 1 - refused)];
-  EXPECT_EQ(other.Wait(Soon()), 1) << other.Output();
+  Process& server = job.Start("ps 0");
+  Process& first = job.Start("worker 0", With("--sync=bsp"));
+  Process& second = job.Start("worker 1", With("--sync=async"));
+  ExpectDisagreement(first, second, "ASYNC");
+  EXPECT_EQ(server.Wait(Soon()), 1) << server.Output();
+  EXPECT_THAT(LastLine(server.Output()), HasSubstr("does not agree with"));
 }
 
 TEST(Mismatch, OfTheJobsSizeIsRefused) {

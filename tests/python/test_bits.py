@@ -132,6 +132,36 @@ def test_one_process_is_plain_torch(mode):
     assert run(local_ways, size=1, mode=mode)[0] == plain()
 
 
+def weights(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).tolist()
+
+
+def fused_and_plain():
+    """(fused, plain) weights of each optimizer; the state of a first half goes
+    through state_dict() into a second optimizer."""
+    ps.init()
+    results = []
+    for kind in ("sgd", "momentum", "adam", "groups"):
+        model, other = net(), net()
+        opt, its = optimizer_of(model, kind), optimizer_of(other, kind)
+        opt = ps.DistributedOptimizer(opt, model=model, update="fused", bucket_mb=0.01)
+        for step in range(STEPS):
+            one_step(model, opt, step, 1, False, None)
+            one_step(other, its, step, 1, False, None)
+            if step == 2:
+                state = opt.state_dict()
+                opt = ps.DistributedOptimizer(optimizer_of(model, kind), model=model, update="fused")
+                opt.load_state_dict(state)
+        results.append((weights(model), weights(other)))
+    return results
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_fused_updates_are_torchs_within_rounding(mode):
+    for fused, expected in run(fused_and_plain, size=1, mode=mode, timeout=200)[0]:
+        assert fused == pytest.approx(expected, rel=1e-4, abs=2e-6)
+
+
 def over_gloo():
     ps.init(mode="ddp")
     return train("local", "momentum")
