@@ -53,7 +53,7 @@ psring.barrier()
     ranks = run_script(script, 2)
     assert ranks[1][0] == code
     assert ranks[0][0] == 1
-    assert "psring: worker 1" in ranks[0][2].strip().splitlines()[-1]
+    assert "worker 1 (host " in ranks[0][2].strip().splitlines()[-1]
 
 
 def test_a_script_needs_no_shutdown(tmp_path):

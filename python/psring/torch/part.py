@@ -78,6 +78,7 @@ class Part:
             postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
             passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
             find_unused=settings.find_unused, before_submit=self._before_submit,
+            in_use=lambda optimizer=self._optimizer: optimizer() is not None,
         )  # fmt: skip
 
     def restart(self) -> None:

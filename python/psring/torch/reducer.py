@@ -46,6 +46,7 @@ class Reducer:
         fused: the exchange applies the optimizer; p.grad stays the rank's own.
         prescale, postscale: of gradients before, of means after the exchange.
         before_submit: called before the first submit of each step.
+        in_use: false once the optimizer is gone; hooks then do nothing.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Reducer:
         sparse_as_dense: bool = False,
         find_unused: bool = False,
         before_submit: Callable[[], None] = lambda: None,
+        in_use: Callable[[], bool] = lambda: True,
     ):
         self.name, self.process_set, self.passes = name, process_set, passes
         self.exchange: Any = None
@@ -72,7 +74,7 @@ class Reducer:
         self._fused, self._deferred, self._average = fused, deferred, average
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
-        self._before_submit = before_submit
+        self._before_submit, self._in_use = before_submit, in_use
         self.no_sync_depth = 0
         self.touched = False  # since the last step, by a backward
         self.state = IDLE
@@ -95,7 +97,7 @@ class Reducer:
 
         def hook(*_: Any) -> None:
             alive = reducer()
-            if alive is not None:
+            if alive is not None and alive._in_use():
                 alive._on_gradient(alive.entries[index])
 
         if hasattr(entry.param, "register_post_accumulate_grad_hook"):
