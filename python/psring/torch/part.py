@@ -78,8 +78,16 @@ class Part:
             postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
             passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
             find_unused=settings.find_unused, before_submit=self._before_submit,
+            alone=self._is_alone(),
             in_use=lambda optimizer=self._optimizer: optimizer() is not None,
         )  # fmt: skip
+
+    def _is_alone(self) -> bool:
+        """A ring of one worker exchanges nothing. (Servers are what they are: a
+        comparison with one worker measures them.)"""
+        settings = self.settings
+        exact = settings.compress in (None, "none") and settings.predivide == 1.0 and settings.op is Average
+        return _job.size() == 1 and _job.mode() == "ring" and not settings.fused and exact
 
     def restart(self) -> None:
         """The next backward opens a new exchange, with the parameters of then."""

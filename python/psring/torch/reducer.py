@@ -47,6 +47,7 @@ class Reducer:
         prescale, postscale: of gradients before, of means after the exchange.
         before_submit: called before the first submit of each step.
         in_use: false once the optimizer is gone; hooks then do nothing.
+        alone: the mean over all ranks is this rank's own gradient, as it is.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Reducer:
         find_unused: bool = False,
         before_submit: Callable[[], None] = lambda: None,
         in_use: Callable[[], bool] = lambda: True,
+        alone: bool = False,
     ):
         self.name, self.process_set, self.passes = name, process_set, passes
         self.exchange: Any = None
@@ -86,7 +88,8 @@ class Reducer:
         self._next_bucket = 0
         self._lock = threading.RLock()
         self._hooks: List[Any] = []
-        for entry in self.entries:
+        self._alone = alone
+        for entry in self.entries if not alone else ():
             self._register(entry)
 
     # ---- Hooks ---------------------------------------------------------------
@@ -218,7 +221,7 @@ class Reducer:
     def complete(self) -> None:
         """Every bucket leaves; unless fused, p.grad becomes the mean. Blocks then."""
         with self._lock, torch.no_grad():
-            if self.state == DONE:
+            if self.state == DONE or self._alone:
                 return
             if self.state == IDLE:
                 self._begin_collecting()
