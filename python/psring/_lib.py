@@ -95,7 +95,8 @@ def _path() -> str:
 def _load() -> Any:
     path = _path()
     try:
-        library = ctypes.CDLL(path)
+        # Its own protobuf, not that of a framework which shows its symbols to all.
+        library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0))
     except OSError as error:
         remedy = (
             "PSRING_LIBRARY names it; correct that"
