@@ -255,6 +255,17 @@ TEST(JoinUnevenTest, TakesPartWithZerosUntilAllHaveJoined) {
   });
 }
 
+// That everybody has joined may be heard from rank 0 before the others' joins.
+TEST(JoinUnevenTest, EndsRoundAfterRoundInWhateverOrderJoinsAreHeard) {
+  TestMesh mesh(4);
+  mesh.Run([](int, Collectives& c) {
+    for (int round = 0; round < 500; ++round) {
+      ASSERT_EQ(Await(c, c.JoinUneven()), absl::OkStatus());
+      ASSERT_EQ(Await(c, c.Barrier("b")), absl::OkStatus());
+    }
+  });
+}
+
 TEST(JoinUnevenTest, FailsWhatHasNoZeros) {
   TestMesh mesh(3);
   const auto joined = mesh.at(1).JoinUneven();
