@@ -1,8 +1,10 @@
-"""Runs a function on several ranks, each a process over the fake library.
+"""Runs scripts and functions on several ranks, each a process over the fake library.
 
 A test that has the real library sets PSRING_LIBRARY; then the ranks use it.
 """
 
+import importlib
+import multiprocessing
 import os
 import pickle
 import signal
@@ -10,6 +12,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+
+import psring
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.abspath(os.path.join(HERE, "..", "..", "python"))
@@ -21,27 +26,27 @@ def free_port():
         return s.getsockname()[1]
 
 
+def _environment(rank, size, port, mode, env):
+    return {
+        "PSRING_RANK": str(rank), "PSRING_SIZE": str(size), "PSRING_LOCAL_RANK": str(rank), "PSRING_LOCAL_SIZE": str(size),
+        "PSRING_COORDINATOR": f"127.0.0.1:{port}", "PSRING_MODE": mode, **(env or {}),
+    }  # fmt: skip
+
+
 def start(script, size, mode="ring", env=None, args=()):
     """Starts `size` processes of a Python script; a list of Popen, by rank."""
     port = free_port()
-    processes = []
-    for rank in range(size):
-        environment = dict(
-            os.environ,
-            PYTHONPATH=os.pathsep.join([HERE, PACKAGE]),
-            PSRING_RANK=str(rank), PSRING_SIZE=str(size), PSRING_LOCAL_RANK=str(rank), PSRING_LOCAL_SIZE=str(size),
-            PSRING_COORDINATOR=f"127.0.0.1:{port}", PSRING_MODE=mode, OMP_NUM_THREADS="1",
+    path = os.pathsep.join([HERE, PACKAGE])
+    return [
+        subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **_environment(rank, size, port, mode, env)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # Where the tests run in the background, a shell has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
-        environment.update(env or {})
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],
-                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                # Where the tests run in the background, a shell has it ignored.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )  # fmt: skip
-        )
-    return processes
+        for rank in range(size)
+    ]
 
 
 def run_script(script, size, timeout=60, **more):
@@ -58,15 +63,64 @@ def run_script(script, size, timeout=60, **more):
     return results
 
 
+def use_library():
+    """The stand-in, unless a test has the real one."""
+    if not os.environ.get("PSRING_LIBRARY"):
+        from fake_psring import FakeLibrary
+
+        psring._lib.use(FakeLibrary())
+
+
+def _call(module, name, environment, path):
+    """One rank of run(), in a process of its own: its result, or what it says, goes to a file."""
+    os.environ.update(environment)
+    os.dup2(os.open(path + ".err", os.O_CREAT | os.O_WRONLY), 2)
+    use_library()
+    try:
+        result = getattr(importlib.import_module(module), name)()
+        psring.shutdown()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        raise SystemExit(1)
+    with open(path, "wb") as file:
+        pickle.dump(result, file)
+
+
+def _forks():
+    """Makes processes that have imported torch, and what its first optimizer imports: that takes longer than most tests."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "ranks", "psring.torch", "torch._dynamo"])
+    return context
+
+
 def run(function, size=2, mode="ring", env=None, timeout=60):
     """What function() of a test module returned, by rank."""
+    port = free_port()
     with tempfile.TemporaryDirectory() as directory:
-        args = [function.__module__, function.__name__, directory]
-        ranks = run_script("-function", size, timeout, mode=mode, env=env, args=args)
-        for rank, (code, out, err) in enumerate(ranks):
-            assert code == 0, f"rank {rank} ended with {code}\n{out}\n{err}"
+        paths = [os.path.join(directory, str(rank)) for rank in range(size)]
+        processes = []
+        for rank, path in enumerate(paths):
+            environment = _environment(rank, size, port, mode, env)
+            args = (function.__module__, function.__name__, environment, path)
+            processes.append(_FORKS.Process(target=_call, args=args))
+            processes[-1].start()
+        deadline = time.monotonic() + timeout
+        for process in processes:
+            process.join(max(0, deadline - time.monotonic()))
+        codes = [process.exitcode for process in processes]
+        for process in processes:
+            process.kill()
+            process.join()
+        for rank, (code, path) in enumerate(zip(codes, paths)):
+            if code != 0:
+                with open(path + ".err") as file:
+                    raise AssertionError(f"rank {rank} ended with {code}\n{file.read()}")
         results = []
-        for rank in range(size):
-            with open(os.path.join(directory, str(rank)), "rb") as file:
+        for path in paths:
+            with open(path, "rb") as file:
                 results.append(pickle.load(file))
         return results
+
+
+_FORKS = _forks()

@@ -1,25 +1,12 @@
-"""One rank: puts the fake library in place, then runs a script or a function."""
+"""One rank of run_script(): puts the fake library in place, then runs the script."""
 
-import importlib
 import os
-import pickle
 import runpy
 import sys
 
-from psring import _lib
+from ranks import use_library
 
-if not os.environ.get("PSRING_LIBRARY"):
-    from fake_psring import FakeLibrary
-
-    _lib.use(FakeLibrary())
-
-script = sys.argv[1]
-if script == "-function":
-    module, name, directory = sys.argv[2:]
-    result = getattr(importlib.import_module(module), name)()
-    with open(os.path.join(directory, os.environ["PSRING_RANK"]), "wb") as file:
-        pickle.dump(result, file)
-else:
-    sys.argv = sys.argv[1:]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    runpy.run_path(script, run_name="__main__")
+use_library()
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+runpy.run_path(sys.argv[0], run_name="__main__")
