@@ -5,10 +5,8 @@
 
 #include "absl/status/status.h"
 #include "cli/command.h"
-#include "common/net/cancellation.h"
-#include "common/net/signals.h"
+#include "cli/supervised.h"
 #include "lab/host/job.h"
-#include "lab/host/output_printer.h"
 #include "lab/host/supervisor.h"
 
 namespace psring {
@@ -59,32 +57,6 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
   line.Footer(kExample);
 }
 
-int Report(const absl::Status& started, const Supervisor& supervisor,
-           int signal) {
-  const auto& failure = supervisor.first_failure();
-  if (signal == 0 && failure) {
-    return Fail(kName, absl::AbortedError(ToString(*failure)),
-                failure->ending.shell_code());
-  }
-  return ExitCode(kName, started, signal);
-}
-
-int Run(const LaunchFlags& flags) {
-  Cancellation cancellation;
-  SignalWatcher signals(cancellation);
-  auto printer = OutputPrinter::Create(stdout, flags.log_dir);
-  if (!printer.ok()) return Fail(kName, printer.status());
-  SupervisorOptions options;
-  options.on_line = [&](const std::string& name, absl::string_view line) {
-    printer->Print(name, line);
-  };
-  Supervisor supervisor(cancellation, options);
-  const absl::Status started = StartJob(flags.job, supervisor);
-  if (!started.ok()) supervisor.Stop();
-  supervisor.Wait();
-  return Report(started, supervisor, signals.received());
-}
-
 }  // namespace
 
 int Launch(const Args& args) {
@@ -107,7 +79,9 @@ int Launch(const Args& args) {
   }
   flags.job.ps_binary = flags.binaries.ps;
   flags.job.worker_binary = flags.binaries.worker;
-  return Run(flags);
+  return RunSupervised(kName, flags.log_dir, [&](Supervisor& supervisor) {
+    return StartJob(flags.job, supervisor);
+  });
 }
 
 }  // namespace psring

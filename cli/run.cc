@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -9,10 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/supervised.h"
 #include "common/cluster/environment.h"
-#include "common/net/cancellation.h"
-#include "common/net/signals.h"
-#include "lab/host/output_printer.h"
 #include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
 
@@ -114,32 +113,6 @@ absl::Status TakeVariables(const CommandLine& line, ScriptJob& job) {
   return absl::OkStatus();
 }
 
-int Report(const absl::Status& started, const Supervisor& supervisor,
-           int signal) {
-  const auto& failure = supervisor.first_failure();
-  if (signal == 0 && failure) {
-    return Fail(kName, absl::AbortedError(ToString(*failure)),
-                failure->ending.shell_code());
-  }
-  return ExitCode(kName, started, signal);
-}
-
-int Run(const RunFlags& flags) {
-  Cancellation cancellation;
-  SignalWatcher signals(cancellation);
-  auto printer = OutputPrinter::Create(stdout, flags.log_dir);
-  if (!printer.ok()) return Fail(kName, printer.status());
-  SupervisorOptions options;
-  options.on_line = [&](const std::string& name, absl::string_view line) {
-    printer->Print(name, line);
-  };
-  Supervisor supervisor(cancellation, options);
-  const auto running = RunningScript::Start(flags.job, supervisor);
-  if (!running.ok()) supervisor.Stop();
-  supervisor.Wait();
-  return Report(running.status(), supervisor, signals.received());
-}
-
 }  // namespace
 
 int RunScript(const Args& args) {
@@ -172,7 +145,13 @@ int RunScript(const Args& args) {
   if (absl::Status s = CheckScriptJob(flags.job); !s.ok()) {
     return line.UsageError(std::string(s.message()));
   }
-  return Run(flags);
+  // Its coordinator lives as long as the processes.
+  std::unique_ptr<RunningScript> running;
+  return RunSupervised(kName, flags.log_dir, [&](Supervisor& supervisor) {
+    auto started = RunningScript::Start(flags.job, supervisor);
+    if (started.ok()) running = *std::move(started);
+    return started.status();
+  });
 }
 
 }  // namespace psring

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/fnv.h"
 
 namespace psring {
 namespace {
@@ -84,16 +85,10 @@ proto::CollectiveKey ProtoOf(const CallKey& key) {
   return result;
 }
 
-// FNV-1a, 64 bits.
 uint64_t DigestOf(absl::Span<const int32_t> set) {
-  uint64_t digest = 0xcbf29ce484222325;
-  for (const int32_t rank : set) {
-    for (int i = 0; i < 4; ++i) {
-      digest = (digest ^ ((static_cast<uint32_t>(rank) >> (8 * i)) & 0xff)) *
-               0x100000001b3;
-    }
-  }
-  return digest;
+  Fnv digest;
+  for (const int32_t rank : set) digest.Add(static_cast<uint64_t>(rank));
+  return digest.value();
 }
 
 Arithmetic Call::arithmetic() const {

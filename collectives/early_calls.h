@@ -14,6 +14,7 @@
 #include "collectives/call.h"
 #include "collectives/message.h"
 #include "collectives/tickets.h"
+#include "common/fnv.h"
 
 namespace psring {
 
@@ -86,11 +87,7 @@ class EarlyCalls {
  private:
   // Names are many and numbers few: only the names' digests are kept for ever.
   static uint64_t Digest(const CallKey& key) {
-    uint64_t digest = key.set_digest;
-    for (const char c : key.name) {
-      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    }
-    return digest;
+    return Fnv().Add(key.set_digest).Add(key.name).value();
   }
 
   std::unordered_map<uint64_t, uint64_t> occurrences_;

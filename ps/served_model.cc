@@ -90,19 +90,9 @@ void ServedModel::Serve(Timeline* timeline) {
                job_.workers_size());
 }
 
-ServedModel::Result ServedModel::Stop() {
-  Result all;
-  for (auto& shard : shards_) {
-    const ShardThread::Result result = shard->Stop();
-    all.staleness.Add(result.staleness);
-    all.late_gradients.resize(
-        std::max(all.late_gradients.size(), result.late_gradients.size()), 0);
-    for (size_t w = 0; w < result.late_gradients.size(); ++w) {
-      all.late_gradients[w] += result.late_gradients[w];
-    }
-    all.bytes_sent += result.bytes_sent;
-    all.bytes_received += result.bytes_received;
-  }
+ServingStats ServedModel::Stop() {
+  ServingStats all;
+  for (auto& shard : shards_) all.Add(shard->Stop());
   return all;
 }
 

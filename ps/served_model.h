@@ -17,8 +17,8 @@
 #include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 #include "ps/host_workers.h"
+#include "ps/serving_stats.h"
 #include "ps/shard_thread.h"
-#include "ps/staleness_stats.h"
 
 namespace psring {
 
@@ -34,13 +34,6 @@ struct ServedModelOptions {
 // there until it has been flushed.
 class ServedModel {
  public:
-  struct Result {
-    StalenessStats staleness;
-    std::vector<int64_t> late_gradients;  // by worker; see ShardServer
-    int64_t bytes_sent = 0;
-    int64_t bytes_received = 0;
-  };
-
   // Listens and answers the workers' request; blocks until all servers have.
   // Errors: policies that contradict each other, a layout that cannot be made,
   // a server that does not answer within the step timeout.
@@ -55,7 +48,7 @@ class ServedModel {
   const proto::Welcome& job() const { return job_; }
 
   // Stops and joins the shards' threads; what they have done.
-  Result Stop();
+  ServingStats Stop();
 
  private:
   ServedModel(Member& member, Layout layout, const ServedModelOptions& options)

@@ -33,7 +33,6 @@ class ServerRun {
  private:
   absl::Status Open(const proto::Welcome& request);
   void Close(const std::string& id);
-  void StopModel(ServedModel& model);
   absl::Status ServeRequests();
   nlohmann::json End() const;
 
@@ -41,7 +40,7 @@ class ServerRun {
   Cancellation& cancellation_;
   absl::Time start_;
   // What has been served by models that are closed.
-  ServedModel::Result served_;
+  ServingStats served_;
   std::unique_ptr<Timeline> timeline_;  // null: none
   std::vector<std::unique_ptr<ServedModel>> models_;
   Context context_;
@@ -76,23 +75,11 @@ absl::Status ServerRun::Open(const proto::Welcome& request) {
   return absl::OkStatus();
 }
 
-void ServerRun::StopModel(ServedModel& model) {
-  const ServedModel::Result result = model.Stop();
-  served_.staleness.Add(result.staleness);
-  served_.late_gradients.resize(
-      std::max(served_.late_gradients.size(), result.late_gradients.size()), 0);
-  for (size_t w = 0; w < result.late_gradients.size(); ++w) {
-    served_.late_gradients[w] += result.late_gradients[w];
-  }
-  served_.bytes_sent += result.bytes_sent;
-  served_.bytes_received += result.bytes_received;
-}
-
 // All workers have their last answers: nothing of it is on its way.
 void ServerRun::Close(const std::string& id) {
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     if ((*model)->job().model_id() != id) continue;
-    StopModel(**model);
+    served_.Add((*model)->Stop());
     models_.erase(model);
     return;
   }
@@ -142,7 +129,7 @@ absl::Status ServerRun::Serve() {
       MetricsFile::Create(options_.metrics_dir, job.servers(job.rank()), {});
   absl::Status status = metrics.status();
   if (status.ok()) status = ServeRequests();
-  for (auto& model : models_) StopModel(*model);
+  for (auto& model : models_) served_.Add(model->Stop());
   if (metrics.ok()) metrics->Write(End());
   if (status.ok()) {
     spdlog::info("ps {}: the job has ended", job.rank());

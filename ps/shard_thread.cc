@@ -33,14 +33,14 @@ void ShardThread::Serve(Assignment assignment) {
   assignment_.set_value(std::make_unique<Assignment>(std::move(assignment)));
 }
 
-ShardThread::Result ShardThread::Stop() {
+ServingStats ShardThread::Stop() {
   stop_.Cancel(absl::CancelledError("the server ends"));
   if (!assigned_) {
     assigned_ = true;
     assignment_.set_value(nullptr);
   }
   if (thread_.joinable()) thread_.join();
-  return result_;
+  return stats_;
 }
 
 void ShardThread::Run(Context& context, const std::string& address,
@@ -50,10 +50,10 @@ void ShardThread::Run(Context& context, const std::string& address,
   bound.set_value((*socket)->endpoint());
   const auto assignment = assignment_.get_future().get();
   if (assignment == nullptr) return;
-  result_.status = ServeOn(**socket, *assignment);
-  result_.bytes_sent = (*socket)->bytes_sent();
-  result_.bytes_received = (*socket)->bytes_received();
-  if (!result_.status.ok()) cancellation_.Cancel(result_.status);
+  const absl::Status status = ServeOn(**socket, *assignment);
+  stats_.bytes_sent = (*socket)->bytes_sent();
+  stats_.bytes_received = (*socket)->bytes_received();
+  if (!status.ok()) cancellation_.Cancel(status);
 }
 
 absl::Status ShardThread::ServeOn(Socket& socket,
@@ -89,8 +89,8 @@ absl::Status ShardThread::ServeOn(Socket& socket,
   ShardServer server(socket, *doorbell_, options, assignment.layout, *shard_);
   absl::Status status = server.Run(stop_);
   if (status.ok() && record.has_value()) status = record->Finish();
-  result_.staleness = server.staleness();
-  result_.late_gradients = server.late_gradients();
+  stats_.staleness = server.staleness();
+  stats_.late_gradients = server.late_gradients();
   return status;
 }
 

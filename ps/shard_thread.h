@@ -27,14 +27,6 @@ class ShardThread {
     Range range;
   };
 
-  struct Result {
-    absl::Status status;
-    StalenessStats staleness;
-    std::vector<int64_t> late_gradients;  // by worker; see ShardServer
-    int64_t bytes_sent = 0;
-    int64_t bytes_received = 0;
-  };
-
   // Starts the thread; returns when it listens on `address`. A shard that
   // fails while it serves cancels `cancellation` with the reason.
   static absl::StatusOr<std::unique_ptr<ShardThread>> Start(
@@ -50,8 +42,8 @@ class ShardThread {
   // Begins to serve. Call it once.
   void Serve(Assignment assignment);
 
-  // Stops and joins; the result of what was served.
-  Result Stop();
+  // Stops and joins; what it has done.
+  ServingStats Stop();
 
  private:
   explicit ShardThread(Cancellation& cancellation)
@@ -67,7 +59,7 @@ class ShardThread {
   std::promise<std::unique_ptr<Assignment>> assignment_;
   bool assigned_ = false;
   std::unique_ptr<Shard> shard_;  // the thread's own; outlives what it sends
-  Result result_;                 // the thread's own until joined
+  ServingStats stats_;            // the thread's own until joined
   std::thread thread_;
 };
 

@@ -20,8 +20,8 @@
 #include "common/optim/job_plan.h"
 #include "protos/cluster.pb.h"
 #include "ps/piece_table.h"
+#include "ps/serving_stats.h"
 #include "ps/shard.h"
-#include "ps/staleness_stats.h"
 
 namespace psring {
 

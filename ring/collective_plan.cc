@@ -6,28 +6,24 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/cluster/membership.h"
+#include "common/fnv.h"
 
 namespace psring {
 namespace {
 
 constexpr char kNoMore[] = "nothing more";
 
-// FNV-1a, 64 bits, of the names and places of the bucket's tensors.
+// Of the names and places of the bucket's tensors.
 uint64_t DigestOf(const Layout& layout, int bucket) {
-  uint64_t digest = 0xcbf29ce484222325;
-  const auto add = [&](absl::string_view text) {
-    for (const char c : text) {
-      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    }
-  };
+  Fnv digest;
   for (size_t t = 0; t < layout.tensors().size(); ++t) {
     const int i = static_cast<int>(t);
     if (layout.bucket_of_tensor(i) != bucket) continue;
     const Range place = layout.tensor(i);
-    add(absl::StrCat(place.begin, "-", place.end, " ",
-                     layout.tensors()[t].name(), "\n"));
+    digest.Add(absl::StrCat(place.begin, "-", place.end, " ",
+                            layout.tensors()[t].name(), "\n"));
   }
-  return digest;
+  return digest.value();
 }
 
 using Lines = std::vector<std::string>;

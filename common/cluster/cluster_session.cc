@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,15 +12,10 @@
 namespace psring {
 namespace {
 
-uint64_t RandomEpoch() {
-  std::random_device random;
-  return (static_cast<uint64_t>(random()) << 32) | random();
-}
-
 absl::Status WritePortFile(const std::string& path,
                            const std::string& endpoint) {
   const std::string temporary = absl::StrCat(path, ".", getpid());
-  std::ofstream(temporary) << endpoint.substr(endpoint.rfind(':') + 1) << "\n";
+  std::ofstream(temporary) << ParseEndpoint(endpoint)->port << "\n";
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat("--coordinator-port-file: cannot write ", path));
@@ -66,7 +60,6 @@ absl::Status ClusterSession::HostCoordinator() {
   membership.num_servers = placement.num_servers;
   membership.num_workers = placement.num_workers;
   membership.join_timeout = options_.join_timeout;
-  membership.job_epoch = RandomEpoch();
   auto coordinator =
       Coordinator::Start(context_, placement.coordinator, membership);
   if (!coordinator.ok()) return coordinator.status();

@@ -1,6 +1,7 @@
 #include "common/cluster/coordinator.h"
 
 #include <future>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,11 @@ SocketOptions ControlOptions() {
   options.max_frame_bytes = 16 << 20;
   options.linger = absl::Seconds(2);
   return options;
+}
+
+uint64_t RandomEpoch() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32) | random();
 }
 
 void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
@@ -53,8 +59,8 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
-    Context& context, const HostPort& address,
-    const MembershipOptions& options) {
+    Context& context, const HostPort& address, MembershipOptions options) {
+  if (options.job_epoch == 0) options.job_epoch = RandomEpoch();
   auto host = Resolve(address.host);
   if (!host.ok()) return host.status();
   std::unique_ptr<Coordinator> coordinator(new Coordinator());

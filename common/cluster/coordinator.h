@@ -18,10 +18,10 @@ namespace psring {
 class Coordinator {
  public:
   // Listens on `address` (its host must be one of this machine's; port 0: the
-  // system chooses) and begins to form the job. Does not block.
+  // system chooses) and begins to form the job, which it gives a random epoch
+  // where the options have none. Does not block.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
-      Context& context, const HostPort& address,
-      const MembershipOptions& options);
+      Context& context, const HostPort& address, MembershipOptions options);
 
   // Stops once the job is over; if it is not, every process is told that its
   // coordinator has gone. Joins the thread.

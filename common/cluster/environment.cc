@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/cluster/node_list.h"
+#include "common/fnv.h"
 #include "common/net/address.h"
 
 namespace psring {
@@ -152,14 +153,6 @@ void ReadSlurmCoordinator(Reader& reader, LaunchEnvironment* result) {
   result->coordinator_port = kFirstPort + (job + 7919 * step) % kNumPorts;
 }
 
-// FNV-1a (Fowler, Noll, Vo): the same in every process, which absl's hash is
-// not.
-uint64_t StableHash(absl::string_view text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211u;
-  return hash;
-}
-
 // Open MPI names no host: an address is known only where all share this one.
 void ReadOpenMpiCoordinator(Reader& reader, LaunchEnvironment* result) {
   const int local_size =
@@ -170,7 +163,7 @@ void ReadOpenMpiCoordinator(Reader& reader, LaunchEnvironment* result) {
     const std::string job = reader.Text(name);
     if (job.empty()) continue;
     result->coordinator_host = "127.0.0.1";
-    result->coordinator_port = kFirstPort + StableHash(job) % kNumPorts;
+    result->coordinator_port = kFirstPort + Fnv().Add(job).value() % kNumPorts;
     return;
   }
 }

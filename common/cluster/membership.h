@@ -35,7 +35,7 @@ struct MembershipOptions {
   int num_workers = 1;
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
-  uint64_t job_epoch = 0;  // random, names the job
+  uint64_t job_epoch = 0;  // names the job
 };
 
 class Membership {

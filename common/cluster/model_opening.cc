@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/spec_difference.h"
+#include "common/fnv.h"
 
 namespace psring {
 namespace {
@@ -20,14 +21,9 @@ constexpr char kServed[] = "served ";
 // Servers give up first: they know which of them is missing.
 constexpr absl::Duration kServersFirst = absl::Seconds(5);
 
-// A number that names this model in data frames: FNV-1a (Fowler, Noll & Vo
-// 1991) of its id, from the job's own on.
+// A number that names this model in data frames.
 uint64_t EpochOf(uint64_t job_epoch, const std::string& id) {
-  uint64_t hash = job_epoch ^ 0xcbf29ce484222325u;
-  for (const char c : id) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return hash;
+  return Fnv().Add(job_epoch).Add(id).value();
 }
 
 absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(

@@ -33,6 +33,13 @@ struct Traffic {
   // Of `sent`, those that were gradients or partial sums of them: without
   // headers, and without the parameters or the mean that return.
   int64_t gradients_sent = 0;
+
+  Traffic& operator+=(const Traffic& more) {
+    sent += more.sent;
+    received += more.received;
+    gradients_sent += more.gradients_sent;
+    return *this;
+  }
 };
 
 // Told of a range of the parameters that is new, on the trainer's thread.

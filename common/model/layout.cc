@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/fnv.h"
 
 namespace psring {
 namespace {
@@ -43,26 +44,6 @@ absl::StatusOr<int64_t> CountElements(const proto::TensorShape& tensor) {
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(tensor), " has 2^40 elements or more"));
 }
-
-// FNV-1a, 64 bits, over numbers and length-prefixed strings.
-class Digest {
- public:
-  void Add(uint64_t value) {
-    for (int i = 0; i < 8; ++i) AddByte(value >> (8 * i));
-  }
-  void Add(const std::string& text) {
-    Add(text.size());
-    for (const char c : text) AddByte(c);
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  void AddByte(uint64_t byte) {
-    value_ = (value_ ^ (byte & 0xff)) * 0x100000001b3;
-  }
-
-  uint64_t value_ = 0xcbf29ce484222325;
-};
 
 }  // namespace
 
@@ -126,15 +107,17 @@ void Layout::CutBuckets(int64_t bucket_bytes) {
 }
 
 void Layout::ComputeDigest() {
-  Digest digest;
+  Fnv digest;
+  const auto add = [&](int64_t n) { digest.Add(static_cast<uint64_t>(n)); };
   for (const proto::TensorShape& tensor : tensors_) {
+    add(static_cast<int64_t>(tensor.name().size()));
     digest.Add(tensor.name());
-    digest.Add(tensor.shape_size());
-    for (const int64_t dimension : tensor.shape()) digest.Add(dimension);
+    add(tensor.shape_size());
+    for (const int64_t dimension : tensor.shape()) add(dimension);
   }
   for (const Range& bucket : buckets_) {
-    digest.Add(bucket.begin);
-    digest.Add(bucket.end);
+    add(bucket.begin);
+    add(bucket.end);
   }
   digest_ = digest.value();
 }

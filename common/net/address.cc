@@ -110,6 +110,14 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   return result;
 }
 
+absl::StatusOr<HostPort> ParseEndpoint(absl::string_view endpoint) {
+  if (!absl::ConsumePrefix(&endpoint, "tcp://")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", endpoint, "' is not tcp://HOST:PORT"));
+  }
+  return ParseHostPort(endpoint);
+}
+
 std::string ToString(const HostPort& address) {
   const bool v6 = absl::StrContains(address.host, ':');
   return absl::StrCat(v6 ? "[" : "", address.host, v6 ? "]:" : ":",

@@ -19,6 +19,9 @@ struct HostPort {
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 std::string ToString(const HostPort& address);
 
+// The same of a socket's endpoint, "tcp://10.0.0.1:7000".
+absl::StatusOr<HostPort> ParseEndpoint(absl::string_view endpoint);
+
 // The numeric address of a name; IPv4 where there is one. May ask DNS.
 absl::StatusOr<std::string> Resolve(const std::string& host);
 

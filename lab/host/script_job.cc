@@ -1,7 +1,6 @@
 #include "lab/host/script_job.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,11 +10,6 @@
 namespace psring {
 namespace {
 
-uint64_t RandomEpoch() {
-  std::random_device random;
-  return (static_cast<uint64_t>(random()) << 32) | random();
-}
-
 MembershipOptions MembershipOf(const ScriptJob& job) {
   MembershipOptions membership;
   const bool ring = job.mode != "ps";
@@ -23,7 +17,6 @@ MembershipOptions MembershipOf(const ScriptJob& job) {
   membership.num_servers = ring ? 0 : job.servers;
   membership.num_workers = job.job_size();
   membership.join_timeout = absl::Seconds(job.join_timeout_s);
-  membership.job_epoch = RandomEpoch();
   return membership;
 }
 
@@ -101,8 +94,7 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
         Coordinator::Start(running->context_, address, MembershipOf(job));
     if (!coordinator.ok()) return coordinator.status();
     running->coordinator_ = *std::move(coordinator);
-    const std::string& endpoint = running->coordinator_->endpoint();
-    address.port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+    address.port = ParseEndpoint(running->coordinator_->endpoint())->port;
   }
   for (int i = 0; i < job.workers; ++i) {
     if (absl::Status s =

@@ -116,12 +116,7 @@ void SetVariables(const Point& point, Job& job) {
   const WaySpec way = WayOf(point);
   std::map<std::string, std::string>& variables = job.script_variables;
   if (way.ddp) variables["PSRING_MODE"] = "ddp";
-  if (way.has_servers()) {
-    const bool bounded = way.policy->lead == SyncPolicy::Lead::kStaleness;
-    variables["PSRING_SYNC"] =
-        absl::StrCat(way.policy->name, bounded ? ":" : "",
-                     bounded ? absl::StrCat(way.staleness) : "");
-  }
+  if (way.has_servers()) variables["PSRING_SYNC"] = way.sync();
   variables["PSRING_SEED"] = ValueOf(point, "seed");
   const std::string& compress = ValueOf(point, "compress");
   if (compress != kNone) variables["PSRING_COMPRESS"] = compress;

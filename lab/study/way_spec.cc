@@ -25,10 +25,14 @@ bool TakesBound(const SyncPolicy& policy) {
   return policy.lead == SyncPolicy::Lead::kStaleness;
 }
 
-// "ps-ssp:K", for `bound` "K".
-std::string WayOf(const SyncPolicy& policy, absl::string_view bound) {
-  return absl::StrCat("ps-", policy.name, TakesBound(policy) ? ":" : "",
+// "ssp:K", for `bound` "K".
+std::string SyncOf(const SyncPolicy& policy, absl::string_view bound) {
+  return absl::StrCat(policy.name, TakesBound(policy) ? ":" : "",
                       TakesBound(policy) ? bound : "");
+}
+
+std::string WayOf(const SyncPolicy& policy, absl::string_view bound) {
+  return absl::StrCat("ps-", SyncOf(policy, bound));
 }
 
 bool ParseBound(absl::string_view text, int64_t* bound) {
@@ -101,6 +105,10 @@ std::string ExplainBare(const WaySpec& spec) {
 
 bool WaySpec::synchronous() const {
   return policy == nullptr || policy->barrier;
+}
+
+std::string WaySpec::sync() const {
+  return SyncOf(*policy, absl::StrCat(staleness));
 }
 
 std::vector<std::string> WaySpec::Flags() const {

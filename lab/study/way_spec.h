@@ -28,6 +28,8 @@ struct WaySpec {
   bool synchronous() const;
   // Whether its workers run without flags of their own.
   bool plain() const { return worker_flags.empty(); }
+  // "bsp", "ssp:3", as scripts are told; of ways with servers.
+  std::string sync() const;
   // What every worker is told: "--sync=ssp", "--staleness=3", its own flags.
   std::vector<std::string> Flags() const;
 };

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/membership.h"
+#include "common/net/address.h"
 #include "python/capi/json_options.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -18,22 +19,12 @@ namespace {
 // they live is the heartbeats' to watch.
 constexpr absl::Duration kPatience = absl::Hours(24 * 7);
 
-void Add(const Traffic& more, Traffic& sum) {
-  sum.sent += more.sent;
-  sum.received += more.received;
-  sum.gradients_sent += more.gradients_sent;
-}
-
 void SetUpLog(const std::string& level) {
   auto log = spdlog::get("psring");
   if (log == nullptr) log = spdlog::stderr_color_mt("psring");
   log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
   log->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(log);
-}
-
-absl::StatusOr<HostPort> CoordinatorOf(JobClient& job) {
-  return ParseHostPort(job.coordinator().substr(sizeof("tcp://") - 1));
 }
 
 }  // namespace
@@ -127,7 +118,7 @@ absl::Status Session::Join() {
 // workers, they go round.
 void Session::StartServers() {
   if (!options_.own_servers) return;
-  const auto coordinator = CoordinatorOf(*job_);
+  const auto coordinator = ParseEndpoint(job_->coordinator());
   for (int s = placement_.rank; coordinator.ok() && s < placement_.num_servers;
        s += placement_.num_workers) {
     ServerOptions server = options_.server;
@@ -204,7 +195,7 @@ void Session::WriteEnd() {
   Traffic all = closed_traffic_;
   int64_t shared = 0;
   for (const auto& [number, model] : models_) {
-    Add(model->traffic(), all);
+    all += model->traffic();
     if (model->flat().arena == nullptr) continue;
     shared += model->flat().arena->address().size_bytes();
   }
@@ -305,7 +296,7 @@ absl::Status Session::CloseModel(int64_t number) {
   const absl::Status closed = model->Close();
   model->Disconnect();
   MutexLock lock(&mutex_);
-  Add(model->traffic(), closed_traffic_);
+  closed_traffic_ += model->traffic();
   // What could not be closed may still be on its way from there.
   if (!closed.ok()) closed_.push_back(std::move(model));
   return closed;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/cluster/model_opening.h"
+#include "common/net/address.h"
 #include "ps/served_model.h"
 
 namespace psring {
@@ -64,9 +65,7 @@ ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
   cluster.mode = options.spec.mode();
   cluster.placement.role = proto::WORKER;
   cluster.placement.summary = "a worker of a test";
-  const std::string& endpoint = coordinator.endpoint();
-  cluster.placement.coordinator = {
-      "127.0.0.1", std::stoi(endpoint.substr(endpoint.rfind(':') + 1))};
+  cluster.placement.coordinator = *ParseEndpoint(coordinator.endpoint());
   cluster.advertise = "127.0.0.1";
   cluster.join_timeout = absl::Seconds(30);
   return cluster;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net/address.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -75,7 +76,7 @@ TEST(Socket, NamesThePortInUse) {
   Context context;
   auto first = Socket::Bind(context, "127.0.0.1", 0);
   const std::string endpoint = (*first)->endpoint();
-  const int port = std::stoi(endpoint.substr(endpoint.rfind(':') + 1));
+  const int port = ParseEndpoint(endpoint)->port;
   auto second = Socket::Bind(context, "127.0.0.1", port);
   ASSERT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(endpoint));

@@ -1,4 +1,4 @@
-#include "ps/staleness_stats.h"
+#include "ps/serving_stats.h"
 
 #include <algorithm>
 
@@ -22,6 +22,17 @@ void StalenessStats::Add(const StalenessStats& other) {
       histograms[w][bin] += other.histograms[w][bin];
     }
   }
+}
+
+void ServingStats::Add(const ServingStats& other) {
+  staleness.Add(other.staleness);
+  late_gradients.resize(
+      std::max(late_gradients.size(), other.late_gradients.size()), 0);
+  for (size_t w = 0; w < other.late_gradients.size(); ++w) {
+    late_gradients[w] += other.late_gradients[w];
+  }
+  bytes_sent += other.bytes_sent;
+  bytes_received += other.bytes_received;
 }
 
 }  // namespace psring

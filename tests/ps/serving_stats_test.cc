@@ -1,4 +1,4 @@
-#include "ps/staleness_stats.h"
+#include "ps/serving_stats.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // How old the parameters were that gradients were computed on. Staleness of a
 // gradient: how many updates by other workers its piece has seen since its
 // worker's parameters were read. 0 in bsp.
-#ifndef PSRING_PS_STALENESS_STATS_H_
-#define PSRING_PS_STALENESS_STATS_H_
+#ifndef PSRING_PS_SERVING_STATS_H_
+#define PSRING_PS_SERVING_STATS_H_
 
 #include <cstdint>
 #include <vector>
@@ -25,6 +25,16 @@ struct StalenessStats {
   void Add(const StalenessStats& other);
 };
 
+// What shards have done: of one, of a model's, of a server's.
+struct ServingStats {
+  StalenessStats staleness;
+  std::vector<int64_t> late_gradients;  // by worker; see ShardServer
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+
+  void Add(const ServingStats& other);
+};
+
 }  // namespace psring
 
-#endif  // PSRING_PS_STALENESS_STATS_H_
+#endif  // PSRING_PS_SERVING_STATS_H_
