@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -35,7 +35,7 @@ int ExitCode(const std::string& command, const absl::Status& status,
 }
 
 std::string DateAndTime() {
-  return absl::FormatTime("%Y-%m-%d %H:%M %Z", absl::Now(),
+  return absl::FormatTime("%Y-%m-%d %H:%M %Z", WallNow(),
                           absl::LocalTimeZone());
 }
 

@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -32,7 +33,7 @@ absl::StatusOr<std::unique_ptr<JobClient>> JobClient::Join(
 absl::Status JobClient::Leave(const absl::Status& result,
                               absl::Duration patience) {
   return member().Leave(result,
-                        absl::Now() + (result.ok() ? patience : kFailedLeave));
+                        Now() + (result.ok() ? patience : kFailedLeave));
 }
 
 }  // namespace psring

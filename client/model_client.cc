@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/cluster/model_opening.h"
 #include "common/exchange/compressed_exchange.h"
 #include "common/exchange/local_steps.h"
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
     part.add_endpoints(client->listener_->endpoint());
   }
   auto model = OpenModel(job.member(), client->options_.id, part,
-                         absl::Now() + client->options_.step_timeout);
+                         Now() + client->options_.step_timeout);
   if (!model.ok()) return model.status();
   client->model_ = *std::move(model);
   return client;
@@ -127,7 +127,7 @@ absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
                                                   Track* track) {
   NcclOptions options;
   options.gather = [this](const std::string& name, const std::string& payload,
-                          absl::Time deadline) {
+                          Time deadline) {
     return job_.member().Gather(absl::StrCat(options_.id, "/", name), payload,
                                 deadline);
   };
@@ -140,7 +140,7 @@ absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
 }
 
 absl::Status ModelClient::AllReduce(absl::Span<float> data, float scale,
-                                    absl::Time deadline) {
+                                    Time deadline) {
   if (ring_ == nullptr) {
     return absl::FailedPreconditionError(
         "an allreduce by itself needs --mode=ring, connected");
@@ -148,7 +148,7 @@ absl::Status ModelClient::AllReduce(absl::Span<float> data, float scale,
   return ring_->AllReduce(data, scale, deadline);
 }
 
-absl::Status ModelClient::Close(absl::Time deadline) {
+absl::Status ModelClient::Close(Time deadline) {
   return CloseModel(job_.member(), options_.id, deadline);
 }
 

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/job_client.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/trace/timeline.h"
@@ -77,12 +78,11 @@ class ModelClient {
 
   // One allreduce by itself, between steps; see Communicator. After Connect, in
   // a ring on the hosts only. Blocks.
-  absl::Status AllReduce(absl::Span<float> data, float scale,
-                         absl::Time deadline);
+  absl::Status AllReduce(absl::Span<float> data, float scale, Time deadline);
 
   // All workers call it when nothing of this model is under way; its exchange
   // has ended. Servers let go of the model.
-  absl::Status Close(absl::Time deadline);
+  absl::Status Close(Time deadline);
 
  private:
   ModelClient(JobClient& job, ModelOptions options, FlatModel& flat)

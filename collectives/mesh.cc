@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -37,7 +38,7 @@ absl::StatusOr<std::string> Mesh::Bind(const std::string& address) {
 void Mesh::Run() {
   while (true) {
     Tickets::Work work = tickets_.Take();
-    const absl::Time now = absl::Now();
+    const Time now = Now();
     if (work.job.has_value()) Connect(*std::move(work.job));
     if (broken_.ok() && !cancellation_.status().ok()) {
       FailAll(cancellation_.status(), Tell::kNobody);
@@ -61,13 +62,13 @@ void Mesh::Run() {
           Tell::kSet);
 }
 
-void Mesh::AwaitWork(absl::Time now) {
+void Mesh::AwaitWork(Time now) {
   const bool live = links_.has_value() && broken_.ok();
   const bool idle = operations_.empty() && join_handle_ == 0;
   // What is broken stays so: neither its sockets nor its reason are news.
   const int fds[] = {tickets_.fd(), cancellation_.fd()};
   Socket* const sockets[] = {inbox_.get()};
-  const absl::Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
+  const Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
   const absl::Status waited =
       Wait(absl::MakeConstSpan(sockets, live ? 1 : 0),
            absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
@@ -90,7 +91,7 @@ Operation* Mesh::Find(const CallKey& key) {
 
 // ---- What callers want ----
 
-void Mesh::Begin(Tickets::Posted posted, absl::Time now) {
+void Mesh::Begin(Tickets::Posted posted, Time now) {
   if (!broken_.ok()) return tickets_.Finish(posted.handle, broken_, {});
   if (join_handle_ != 0) {
     return tickets_.Finish(
@@ -114,7 +115,7 @@ void Mesh::Begin(Tickets::Posted posted, absl::Time now) {
         now);
 }
 
-void Mesh::Start(std::unique_ptr<Operation> owned, absl::Time now) {
+void Mesh::Start(std::unique_ptr<Operation> owned, Time now) {
   Operation& operation = *owned;
   const CallKey& key = operation.key();
   early_.Called(key);
@@ -134,7 +135,7 @@ void Mesh::Start(std::unique_ptr<Operation> owned, absl::Time now) {
   Settle(operation, now);
 }
 
-void Mesh::TakePartIn(const Header& first, absl::Time now) {
+void Mesh::TakePartIn(const Header& first, Time now) {
   const CallKey key = KeyOf(first.key());
   Call call;
   call.name = key.name;
@@ -187,7 +188,7 @@ void Mesh::GiveUp(int64_t handle) {
 
 // ---- What others say ----
 
-void Mesh::Receive(absl::Time now) {
+void Mesh::Receive(Time now) {
   const Addressee here{job_.epoch, job_.rank, job_.size()};
   for (int i = 0; i < kMaxMessagesAtOnce && broken_.ok(); ++i) {
     auto frames = inbox_->TryReceive();
@@ -204,7 +205,7 @@ void Mesh::Receive(absl::Time now) {
   }
 }
 
-absl::Status Mesh::OnMessage(CollectiveMessage message, absl::Time now) {
+absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
   const Header& header = message.header;
   switch (header.kind()) {
     case Header::CALL:
@@ -235,7 +236,7 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, absl::Time now) {
   }
 }
 
-absl::Status Mesh::OnCall(CollectiveMessage message, absl::Time now) {
+absl::Status Mesh::OnCall(CollectiveMessage message, Time now) {
   const Header& header = message.header;
   const CallKey key = KeyOf(header.key());
   if (Operation* const operation = Find(key); operation != nullptr) {
@@ -260,7 +261,7 @@ absl::Status Mesh::OnChunk(CollectiveMessage message) {
   Operation* const operation = Find(key);
   if (operation != nullptr) {
     const absl::Status status = operation->OnChunk(*links_, std::move(message));
-    Settle(*operation, absl::Now());
+    Settle(*operation, Now());
     return status;
   }
   if (!IsPast(key)) {
@@ -306,7 +307,7 @@ void Mesh::SendChunks() {
 
 // ---- Ends ----
 
-void Mesh::Settle(Operation& operation, absl::Time now) {
+void Mesh::Settle(Operation& operation, Time now) {
   if (absl::Status why = operation.Failure(now); !why.ok()) {
     Fail(operation, std::move(why), Tell::kSet);
   } else if (operation.complete()) {
@@ -324,7 +325,7 @@ void Mesh::Fail(Operation& operation, absl::Status why, Tell whom) {
     }
   }
   Finish(operation, std::move(why));
-  MaybeJoin(absl::Now());
+  MaybeJoin(Now());
 }
 
 void Mesh::FailAll(absl::Status why, Tell whom) {

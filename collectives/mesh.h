@@ -23,6 +23,7 @@
 #include "collectives/stall_check.h"
 #include "collectives/tickets.h"
 #include "collectives/uneven_join.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/net/peer_filter.h"
 #include "common/net/socket.h"
@@ -54,43 +55,43 @@ class Mesh {
 
   void Connect(CollectiveJob job);
   // Waits for whatever there may be to do.
-  void AwaitWork(absl::Time now);
+  void AwaitWork(Time now);
 
   // What callers want.
-  void Begin(Tickets::Posted posted, absl::Time now);
+  void Begin(Tickets::Posted posted, Time now);
   // `first`: what another rank calls. With zeros, or not at all.
-  void TakePartIn(const Header& first, absl::Time now);
-  void Start(std::unique_ptr<Operation> operation, absl::Time now);
+  void TakePartIn(const Header& first, Time now);
+  void Start(std::unique_ptr<Operation> operation, Time now);
   void GiveUp(int64_t handle);
 
   // What others say.
-  void Receive(absl::Time now);
-  absl::Status OnMessage(CollectiveMessage message, absl::Time now);
-  absl::Status OnCall(CollectiveMessage message, absl::Time now);
+  void Receive(Time now);
+  absl::Status OnMessage(CollectiveMessage message, Time now);
+  absl::Status OnCall(CollectiveMessage message, Time now);
   absl::Status OnChunk(CollectiveMessage message);
   absl::Status OnFailure(CollectiveMessage message);
-  void OnQuestion(const Header& question, absl::Time now);
-  void OnAnswer(const Header& answer, absl::Time now);
+  void OnQuestion(const Header& question, Time now);
+  void OnAnswer(const Header& answer, Time now);
   absl::Status OnJoined(const Header& header);
   absl::Status OnEverybodyJoined(const Header& header);
 
   // What time brings.
-  void OnTick(absl::Time now);
+  void OnTick(Time now);
   // The rank of `left` whose call the operation still needs; -1: none.
   int LeftWithoutCalling(const Operation& operation,
                          const std::vector<int>& left) const;
-  void AskAboutStalls(Operation& operation, absl::Time now);
+  void AskAboutStalls(Operation& operation, Time now);
   absl::Status TooLate(const Operation& operation) const;
 
   void SendChunks();
 
   // This rank has no more data, and what it had is summed.
-  void MaybeJoin(absl::Time now);
+  void MaybeJoin(Time now);
   void EndJoin(absl::Status status, int last);
 
   // After each change: ends the operation, which destroys it, if it is
   // complete or has failed.
-  void Settle(Operation& operation, absl::Time now);
+  void Settle(Operation& operation, Time now);
   enum class Tell { kNobody, kSet };
   void Fail(Operation& operation, absl::Status why, Tell whom);
   void FailAll(absl::Status why, Tell whom);
@@ -127,12 +128,12 @@ class Mesh {
   std::set<Operation*> sending_;  // those that have chunks to send
   EarlyCalls early_;
   StallCheck stalls_;
-  absl::Time next_tick_ = absl::InfinitePast();
+  Time next_tick_ = Time::InfinitePast();
   absl::Status broken_;  // why nothing works any more
 
   std::optional<UnevenJoin> join_;
   int64_t join_handle_ = 0;  // of a caller that has no more data
-  absl::Time join_deadline_;
+  Time join_deadline_;
 };
 
 }  // namespace psring

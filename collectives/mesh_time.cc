@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collectives/mesh.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -29,7 +30,7 @@ int Mesh::LeftWithoutCalling(const Operation& operation,
   return -1;
 }
 
-void Mesh::OnTick(absl::Time now) {
+void Mesh::OnTick(Time now) {
   const std::vector<int> left = std::exchange(
       left_, options_.ranks_left ? options_.ranks_left() : std::vector<int>());
   std::vector<CallKey> keys;
@@ -86,7 +87,7 @@ absl::Status Mesh::TooLate(const Operation& operation) const {
 
 // ---- Ranks that wait for each other ----
 
-void Mesh::AskAboutStalls(Operation& operation, absl::Time now) {
+void Mesh::AskAboutStalls(Operation& operation, Time now) {
   if (operation.agreed() || operation.handle() == 0 ||
       tickets_.AwaitedFor(operation.handle(), now) < kAskAfter) {
     return;
@@ -100,7 +101,7 @@ void Mesh::AskAboutStalls(Operation& operation, absl::Time now) {
   }
 }
 
-void Mesh::OnQuestion(const Header& question, absl::Time now) {
+void Mesh::OnQuestion(const Header& question, Time now) {
   const int asker = static_cast<int>(question.sender());
   Header answer;
   answer.set_kind(Header::ANSWER);
@@ -118,7 +119,7 @@ void Mesh::OnQuestion(const Header& question, absl::Time now) {
   links_->Send(asker, std::move(answer));
 }
 
-void Mesh::OnAnswer(const Header& answer, absl::Time now) {
+void Mesh::OnAnswer(const Header& answer, Time now) {
   const int rank = static_cast<int>(answer.sender());
   Operation* const mine = Find(KeyOf(answer.key()));
   if (mine == nullptr || !mine->Misses(rank) ||
@@ -147,7 +148,7 @@ void Mesh::OnAnswer(const Header& answer, absl::Time now) {
 
 // ---- Ranks without data ----
 
-void Mesh::MaybeJoin(absl::Time now) {
+void Mesh::MaybeJoin(Time now) {
   if (!broken_.ok() || join_handle_ == 0) return;
   if (join_->HasJoined(job_.rank)) return;
   if (!operations_.empty()) return;  // the last of them calls this again

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/reduction.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -18,8 +19,7 @@ int64_t NextChunk(int64_t size, int64_t at) {
 
 }  // namespace
 
-Operation::Operation(CallKey key, Call call, int64_t handle,
-                     absl::Time deadline,
+Operation::Operation(CallKey key, Call call, int64_t handle, Time deadline,
                      std::unique_ptr<char, void (*)(void*)> scratch)
     : key_(std::move(key)),
       call_(std::move(call)),
@@ -74,7 +74,7 @@ int Operation::IndexOf(uint32_t rank) const {
 }
 
 absl::Status Operation::OnCall(PeerLinks& links, CollectiveMessage message,
-                               absl::Time now) {
+                               Time now) {
   const CollectiveHeader& header = message.header;
   const int index = IndexOf(header.sender());
   if (index < 0 || callers_[index].called) {
@@ -97,7 +97,7 @@ absl::Status Operation::OnCall(PeerLinks& links, CollectiveMessage message,
     if (!mismatch_.empty()) return absl::OkStatus();
     mismatch_ = difference;
     // The first of the set need not wait for its own verdict.
-    mismatch_since_ = call_.index == 0 ? absl::InfinitePast() : now;
+    mismatch_since_ = call_.index == 0 ? Time::InfinitePast() : now;
     return absl::OkStatus();
   }
   const int64_t due = BytesFrom(call_, index);
@@ -320,7 +320,7 @@ bool Operation::not_needed() const {
                      [](const Sending& to) { return to.sent == to.flow.size; });
 }
 
-absl::Status Operation::Failure(absl::Time now) const {
+absl::Status Operation::Failure(Time now) const {
   if (!failure_.ok()) return failure_;
   if (mismatch_.empty() || now - mismatch_since_ < kVerdictDelay) {
     return absl::OkStatus();

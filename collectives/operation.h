@@ -22,6 +22,7 @@
 #include "collectives/flow_plan.h"
 #include "collectives/message.h"
 #include "collectives/peer_links.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -36,20 +37,19 @@ class Operation {
  public:
   // `handle`: the caller's, 0 where there is none. `scratch`: memory of `call`
   // that is nobody else's.
-  Operation(CallKey key, Call call, int64_t handle, absl::Time deadline,
+  Operation(CallKey key, Call call, int64_t handle, Time deadline,
             std::unique_ptr<char, void (*)(void*)> scratch);
 
   const CallKey& key() const { return key_; }
   const Call& call() const { return call_; }
   int64_t handle() const { return handle_; }
-  absl::Time deadline() const { return deadline_; }
+  Time deadline() const { return deadline_; }
 
   // `join_round`: goes with the CALLs.
   void Start(PeerLinks& links, uint64_t join_round);
 
   // A CALL for this operation.
-  absl::Status OnCall(PeerLinks& links, CollectiveMessage message,
-                      absl::Time now);
+  absl::Status OnCall(PeerLinks& links, CollectiveMessage message, Time now);
   absl::Status OnChunk(PeerLinks& links, CollectiveMessage message);
   absl::Status OnAck(PeerLinks& links, const proto::CollectiveHeader& header);
 
@@ -68,7 +68,7 @@ class Operation {
   bool not_needed() const;
 
   // Why it cannot be completed; OK while it can.
-  absl::Status Failure(absl::Time now) const;
+  absl::Status Failure(Time now) const;
 
   // Whether rank `rank` of the job is of the set and has not called yet.
   bool Misses(int rank) const;
@@ -111,7 +111,7 @@ class Operation {
   const CallKey key_;
   const Call call_;
   const int64_t handle_;
-  const absl::Time deadline_;
+  const Time deadline_;
   const std::unique_ptr<char, void (*)(void*)> scratch_;
 
   std::vector<Caller> callers_;  // by rank of the set
@@ -125,7 +125,7 @@ class Operation {
   Gathered gathered_;
   // What the first other rank calls that does not call the same.
   std::string mismatch_;
-  absl::Time mismatch_since_;
+  Time mismatch_since_;
   absl::Status failure_;
 };
 

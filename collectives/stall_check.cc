@@ -1,8 +1,10 @@
 #include "collectives/stall_check.h"
 
+#include "common/clock.h"
+
 namespace psring {
 
-bool StallCheck::Ask(const CallKey& mine, int rank, absl::Time now) {
+bool StallCheck::Ask(const CallKey& mine, int rank, Time now) {
   Question& question = questions_[{mine, rank}];
   if (now - question.asked < kAskEvery) return false;
   question.asked = now;

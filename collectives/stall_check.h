@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "collectives/call.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -26,7 +27,7 @@ inline constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 class StallCheck {
  public:
   // Whether to ask `rank` about `mine` now, which is noted.
-  bool Ask(const CallKey& mine, int rank, absl::Time now);
+  bool Ask(const CallKey& mine, int rank, Time now);
 
   // `rank` has not called `mine`, and waits for `theirs`, which this rank has
   // not called; nothing: it waits for no such thing. Whether that is certain.
@@ -38,7 +39,7 @@ class StallCheck {
 
  private:
   struct Question {
-    absl::Time asked = absl::InfinitePast();
+    Time asked = Time::InfinitePast();
     std::optional<CallKey> theirs;  // of the last answer
   };
 

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -51,7 +52,7 @@ absl::StatusOr<int64_t> Tickets::Post(std::optional<Call> call) {
 }
 
 absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   MutexLock lock(&mutex_);
   auto found = tickets_.find(handle);
   if (found == tickets_.end()) return Unknown(handle);
@@ -72,7 +73,7 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
     mutex_.AwaitUntil(settled, now + std::min(timeout, absl::Hours(24)));
     if (found == tickets_.end()) return Unknown(handle);
     --found->second.waiters;
-    found->second.last_looked = absl::Now();
+    found->second.last_looked = Now();
   }
   if (!found->second.done) return false;
   if (!found->second.status.ok()) return found->second.status;
@@ -155,7 +156,7 @@ void Tickets::Finish(int64_t handle, absl::Status status, Gathered gathered) {
   found->second.gathered = std::move(gathered);
 }
 
-absl::Duration Tickets::AwaitedFor(int64_t handle, absl::Time now) {
+absl::Duration Tickets::AwaitedFor(int64_t handle, Time now) {
   MutexLock lock(&mutex_);
   const auto found = tickets_.find(handle);
   if (found == tickets_.end()) return absl::ZeroDuration();

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "collectives/call.h"
 #include "collectives/flow_plan.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 
 namespace psring {
@@ -85,7 +86,7 @@ class Tickets {
 
   // For how long a caller has been waiting for `handle` without a break; zero
   // where none is.
-  absl::Duration AwaitedFor(int64_t handle, absl::Time now);
+  absl::Duration AwaitedFor(int64_t handle, Time now);
 
  private:
   struct Ticket {
@@ -93,8 +94,8 @@ class Tickets {
     absl::Status status;
     Gathered gathered;
     int waiters = 0;
-    absl::Time waiting_since;
-    absl::Time last_looked = absl::InfinitePast();
+    Time waiting_since;
+    Time last_looked = Time::InfinitePast();
   };
 
   void Wake();

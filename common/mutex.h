@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -33,11 +33,10 @@ class ABSL_LOCKABLE Mutex {
 
   // The same until a deadline; returns whether the condition holds.
   template <typename Condition>
-  bool AwaitUntil(const Condition& condition, absl::Time deadline) {
+  bool AwaitUntil(const Condition& condition, Time deadline) {
     changed_.notify_all();
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
-    const bool holds =
-        changed_.wait_until(lock, absl::ToChronoTime(deadline), condition);
+    const bool holds = changed_.wait_until(lock, deadline.chrono(), condition);
     lock.release();
     return holds;
   }

@@ -1,6 +1,7 @@
 #include "gpu/device.h"
 
 #include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -8,14 +9,14 @@ namespace psring {
 // that computes.
 constexpr absl::Duration kLookAgain = absl::Microseconds(50);
 
-absl::Status Await(Device& device, Event event, absl::Time deadline,
+absl::Status Await(Device& device, Event event, Time deadline,
                    const Cancellation& cancellation) {
   while (true) {
     const absl::StatusOr<bool> done = device.IsDone(event);
     if (!done.ok()) return done.status();
     if (*done) return absl::OkStatus();
     if (absl::Status why = cancellation.status(); !why.ok()) return why;
-    if (absl::Now() >= deadline) {
+    if (Now() >= deadline) {
       return absl::DeadlineExceededError("the GPU has not done it in time");
     }
     absl::SleepFor(kLookAgain);

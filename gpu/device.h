@@ -16,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/optim/optimizer.h"
 
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index);
 
 // Blocks until the event is done. DEADLINE_EXCEEDED leaves it to the caller to
 // say what was waited for; a cancelled process's status; the stream's error.
-absl::Status Await(Device& device, Event event, absl::Time deadline,
+absl::Status Await(Device& device, Event event, Time deadline,
                    const Cancellation& cancellation);
 
 }  // namespace psring

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/model/flat_model.h"
 #include "common/optim/optimizer.h"
 #include "gpu/device_model.h"
@@ -57,7 +58,7 @@ class LockedBuffer {
 // A device with a stream, and waits with a deadline.
 class Bench {
  public:
-  Bench(Device& device, absl::Time deadline, const Cancellation& cancellation)
+  Bench(Device& device, Time deadline, const Cancellation& cancellation)
       : device_(device), deadline_(deadline), cancellation_(cancellation) {}
 
   absl::Status Open() {
@@ -93,7 +94,7 @@ class Bench {
 
  private:
   Device& device_;
-  const absl::Time deadline_;
+  const Time deadline_;
   const Cancellation& cancellation_;
   Stream streams_[2];
   Event events_[2];
@@ -177,8 +178,7 @@ double Median(std::vector<double> values) {
 }  // namespace
 
 absl::Status CheckOptimizers(Device& device, int64_t num_elements,
-                             absl::Time deadline,
-                             const Cancellation& cancellation) {
+                             Time deadline, const Cancellation& cancellation) {
   Bench bench(device, deadline, cancellation);
   if (absl::Status s = bench.Open(); !s.ok()) return s;
   for (const std::string& name : OptimizerNames()) {
@@ -192,7 +192,7 @@ absl::Status CheckOptimizers(Device& device, int64_t num_elements,
 }
 
 absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
-                                        absl::Time deadline,
+                                        Time deadline,
                                         const Cancellation& cancellation) {
   Bench bench(device, deadline, cancellation);
   if (absl::Status s = bench.Open(); !s.ok()) return s;
@@ -209,7 +209,7 @@ absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
   for (int i = 0; i < kCopies; ++i) {
     std::iota((*out)->data(), (*out)->data() + n, static_cast<float>(i));
     for (int kind = 0; kind < 3; ++kind) {
-      const absl::Time start = absl::Now();
+      const Time start = Now();
       absl::Status status;
       if (kind != 1) {
         status.Update(
@@ -222,7 +222,7 @@ absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
       }
       status.Update(bench.Drain());
       if (!status.ok()) return status;
-      seconds[kind].push_back(absl::ToDoubleSeconds(absl::Now() - start));
+      seconds[kind].push_back(absl::ToDoubleSeconds(Now() - start));
       if (kind == 1 &&
           !std::equal((*out)->data(), (*out)->data() + n, (*back)->data())) {
         return absl::DataLossError(
@@ -237,7 +237,7 @@ absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
 }
 
 absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
-                                       int64_t size_bytes, absl::Time deadline,
+                                       int64_t size_bytes, Time deadline,
                                        const Cancellation& cancellation) {
   Bench bench(from, deadline, cancellation);
   if (absl::Status s = bench.Open(); !s.ok()) return s;
@@ -248,10 +248,10 @@ absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
   if (!target.ok()) return target.status();
   std::vector<double> seconds;
   for (int i = 0; i < kCopies; ++i) {
-    const absl::Time start = absl::Now();
+    const Time start = Now();
     absl::Status status = bench.Move(target->data(), source->data(), n);
     if (!status.ok()) return status;
-    seconds.push_back(absl::ToDoubleSeconds(absl::Now() - start));
+    seconds.push_back(absl::ToDoubleSeconds(Now() - start));
   }
   return static_cast<double>(n * 4) / Median(seconds);
 }

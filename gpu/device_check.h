@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "gpu/device.h"
 
@@ -16,8 +16,7 @@ namespace psring {
 // there and on the host. DATA_LOSS names the optimizer and the first element
 // that is more than 1 ulp off. Blocks.
 absl::Status CheckOptimizers(Device& device, int64_t num_elements,
-                             absl::Time deadline,
-                             const Cancellation& cancellation);
+                             Time deadline, const Cancellation& cancellation);
 
 // Bytes a second between page-locked memory and the GPU: medians of 20 copies,
 // and of 20 in both directions at once (bytes of both).
@@ -29,12 +28,12 @@ struct CopyRates {
 
 // DATA_LOSS when what comes back is not what was sent. Blocks.
 absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
-                                        absl::Time deadline,
+                                        Time deadline,
                                         const Cancellation& cancellation);
 
 // Bytes a second from one GPU's memory to another's: the median of 20 copies.
 absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
-                                       int64_t size_bytes, absl::Time deadline,
+                                       int64_t size_bytes, Time deadline,
                                        const Cancellation& cancellation);
 
 }  // namespace psring

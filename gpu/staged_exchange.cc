@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -50,8 +51,7 @@ StagedExchange::~StagedExchange() {
 }
 
 absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
-                                  ParametersArrived arrived,
-                                  absl::Time deadline) {
+                                  ParametersArrived arrived, Time deadline) {
   returned_ranges_.clear();
   const auto send_on = [this](Range range) {
     failure_.Update(Return(range));
@@ -77,7 +77,7 @@ absl::Status StagedExchange::Submit(int bucket) {
   return status;
 }
 
-absl::Status StagedExchange::Finish(absl::Time deadline) {
+absl::Status StagedExchange::Finish(Time deadline) {
   // Backward reads the parameters that are about to be overwritten.
   absl::Status status = device_.Record(backward_done_, kComputeStream);
   status.Update(device_.WaitFor(returning_, backward_done_));
@@ -125,7 +125,7 @@ absl::Status StagedExchange::FinishReturn() {
   return status;
 }
 
-absl::Status StagedExchange::Synchronise(absl::Time deadline) {
+absl::Status StagedExchange::Synchronise(Time deadline) {
   returned_ranges_.clear();
   if (absl::Status s = inner().Synchronise(deadline); !s.ok()) return s;
   return FinishReturn();

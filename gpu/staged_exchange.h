@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
@@ -40,13 +41,13 @@ class StagedExchange : public ForwardingExchange {
   using GradientExchange::Join;
   // The inner exchange tells this one of what is new; `arrived` is not called.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override;
+                    Time deadline) override;
   // On the thread that runs backward: that is not the trainer's.
   absl::Status Submit(int bucket) override;
   // The parameters hold the new step for whatever the compute stream gets from
   // now on.
-  absl::Status Finish(absl::Time deadline) override;
-  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status Finish(Time deadline) override;
+  absl::Status Synchronise(Time deadline) override;
 
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,

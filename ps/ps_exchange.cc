@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"
 #include "spdlog/spdlog.h"
@@ -96,7 +97,7 @@ absl::Status PsExchange::SendInit(ShardPeer& shard, int slot,
 }
 
 absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
-                              ParametersArrived arrived, absl::Time deadline) {
+                              ParametersArrived arrived, Time deadline) {
   arrived_ = std::move(arrived);
   const bool first = job_.rank() == 0;
   for (ShardPeer& shard : shards_) {
@@ -144,7 +145,7 @@ void PsExchange::FindHostShards() {
                shards_.size());
 }
 
-absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
+absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
   awaited_step_ = -1;
   for (ShardPeer& shard : shards_) {
     for (const Piece& piece : shard.pieces) {
@@ -162,7 +163,7 @@ absl::Status PsExchange::PullAll(const std::string& what, absl::Time deadline) {
 }
 
 // Nobody is in a step between the two gathers, so all pull the same.
-absl::Status PsExchange::Synchronise(absl::Time deadline) {
+absl::Status PsExchange::Synchronise(Time deadline) {
   const std::string name =
       absl::StrCat("synchronise ", job_.model_id(), " ", gathers_++);
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
@@ -188,7 +189,7 @@ absl::Status PsExchange::Submit(int bucket) {
     shard.button->Ring();
   }
   if (num_by_message_ == 0) return absl::OkStatus();
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   const bool computing = now - last_submit_ > kPatience;
   last_submit_ = now;
   for (size_t i = 0; computing && i < shards_.size(); ++i) {
@@ -235,7 +236,7 @@ absl::Status PsExchange::SendPushes(ShardPeer& shard, int window) {
   return absl::OkStatus();
 }
 
-absl::Status PsExchange::Finish(absl::Time deadline) {
+absl::Status PsExchange::Finish(Time deadline) {
   awaited_step_ = step_;
   next_step_ = std::max(next_step_, step_ + 1);
   if (absl::Status s = Await(absl::StrCat("step ", step_), deadline); !s.ok()) {
@@ -250,7 +251,7 @@ absl::Status PsExchange::Finish(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
+absl::Status PsExchange::Await(const std::string& what, Time deadline) {
   std::vector<int> fds = {cancellation_.fd()};
   if (model_.arena != nullptr) fds.push_back(model_.arena->doorbell().fd());
   std::vector<bool> told(shards_.size(), arrived_ == nullptr);
@@ -283,7 +284,7 @@ absl::Status PsExchange::Await(const std::string& what, absl::Time deadline) {
       if (shard.due() > 0) span.args().peer = shard.place.server;
     }
     if (due == 0) return absl::OkStatus();
-    if (absl::Now() > deadline) return Late(what);
+    if (Now() > deadline) return Late(what);
     if (absl::Status s = Wait(sockets_, fds, deadline); !s.ok()) return s;
     if (absl::Status s = cancellation_.status(); !s.ok()) return s;
   }
@@ -356,8 +357,7 @@ absl::Status PsExchange::OnMessage(ShardPeer& shard,
 }
 
 absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
-                                   const std::string& text,
-                                   absl::Time deadline) {
+                                   const std::string& text, Time deadline) {
   for (ShardPeer& shard : shards_) {
     DataMessage message;
     message.header = HeaderOf(kind, Piece());
@@ -373,12 +373,12 @@ absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
 }
 
 absl::Status PsExchange::SaveState(const std::string& directory,
-                                   absl::Time deadline) {
+                                   Time deadline) {
   return SendToAll(WireHeader::SAVE, directory, deadline);
 }
 
 absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
-                                            absl::Time deadline) {
+                                            Time deadline) {
   return SendToAll(WireHeader::PROBE_DIR, directory, deadline);
 }
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
@@ -47,15 +48,14 @@ class PsExchange : public GradientExchange {
   // `arrived` is told of a shard's range when the shard has answered for all of
   // it.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override;
+                    Time deadline) override;
   absl::Status Submit(int bucket) override;
-  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override;
+  absl::Status Synchronise(Time deadline) override;
+  absl::Status SaveState(const std::string& directory, Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override;
+                                  Time deadline) override;
   Traffic traffic() const override;
 
  private:
@@ -106,11 +106,11 @@ class PsExchange : public GradientExchange {
   // Sends gradients that have been submitted, from where they lie or encoded,
   // as far as the window allows.
   absl::Status SendPushes(ShardPeer& shard, int window);
-  absl::Status PullAll(const std::string& what, absl::Time deadline);
+  absl::Status PullAll(const std::string& what, Time deadline);
   absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
-                         absl::Time deadline);
+                         Time deadline);
   // Receives until no answer is due; `what` is for the deadline's error.
-  absl::Status Await(const std::string& what, absl::Time deadline);
+  absl::Status Await(const std::string& what, Time deadline);
   absl::Status ReceiveFrom(ShardPeer& shard);
   absl::Status OnMessage(ShardPeer& shard, const DataMessage& message);
   absl::Status Late(const std::string& what) const;
@@ -128,7 +128,7 @@ class PsExchange : public GradientExchange {
   ParametersArrived arrived_;
   // Tells buckets that come one after the other from buckets with computing
   // between them.
-  absl::Time last_submit_ = absl::InfinitePast();
+  Time last_submit_ = Time::InfinitePast();
   int64_t step_ = 0;          // the step whose gradients are being gathered
   int64_t awaited_step_ = 0;  // of the answers that are due
   int64_t next_step_ = 0;     // the furthest that an answer has told

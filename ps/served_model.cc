@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/cluster/model_opening.h"
 #include "common/optim/policies.h"
 #include "ps/shard_map.h"
@@ -35,8 +35,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(
   if (absl::Status s = model->Listen(context, cancellation); !s.ok()) return s;
   auto part = model->Part();
   if (!part.ok()) return part.status();
-  auto job =
-      AnswerModel(member, request, *part, absl::Now() + options.step_timeout);
+  auto job = AnswerModel(member, request, *part, Now() + options.step_timeout);
   if (!job.ok()) return job.status();
   model->job_ = *std::move(job);
   if (options.same_host == SameHost::kAuto) {

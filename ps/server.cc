@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/model_opening.h"
 #include "common/host_cores.h"
 #include "common/trace/metrics_file.h"
@@ -38,7 +39,7 @@ class ServerRun {
 
   const ServerOptions options_;
   Cancellation& cancellation_;
-  absl::Time start_;
+  Time start_;
   // What has been served by models that are closed.
   ServingStats served_;
   std::unique_ptr<Timeline> timeline_;  // null: none
@@ -111,7 +112,7 @@ nlohmann::json ServerRun::End() const {
     histogram[absl::StrCat(w)] = staleness.histograms[w];
   }
   return {{"event", "end"},
-          {"seconds", absl::ToDoubleSeconds(absl::Now() - start_)},
+          {"seconds", absl::ToDoubleSeconds(Now() - start_)},
           {"bytes_sent", served_.bytes_sent},
           {"bytes_received", served_.bytes_received},
           {"peak_memory_bytes", PeakMemoryBytes(/*shared_bytes=*/0)},
@@ -124,7 +125,7 @@ nlohmann::json ServerRun::End() const {
 absl::Status ServerRun::Serve() {
   Member& member = session_->member();
   const proto::Welcome& job = member.job();
-  start_ = absl::Now();
+  start_ = Now();
   auto metrics =
       MetricsFile::Create(options_.metrics_dir, job.servers(job.rank()), {});
   absl::Status status = metrics.status();
@@ -135,7 +136,7 @@ absl::Status ServerRun::Serve() {
     spdlog::info("ps {}: the job has ended", job.rank());
     return status;
   }
-  return member.Leave(status, absl::Now() + absl::Seconds(2));
+  return member.Leave(status, Now() + absl::Seconds(2));
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/optim/job_plan.h"
 #include "ps/directory_probe.h"
@@ -41,7 +42,7 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       steps_({options_.job, layout, pieces_, shard, host_, replies_,
               options_.track},
              options_.steps),
-      last_message_(num_workers_, absl::Now()),
+      last_message_(num_workers_, Now()),
       peers_(socket.endpoint()) {
   // A script tells of its optimizer's state even where that is zero.
   const bool resumes = FirstExchange(options_.job.spec()) > 0 ||
@@ -55,7 +56,7 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
 }
 
 absl::Status ShardServer::Run(const Cancellation& stop) {
-  absl::Time next_check = absl::Now() + kTick;
+  Time next_check = Now() + kTick;
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
@@ -70,7 +71,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
     });
     host_.RingAnswered();
     if (!steps_.failure().ok()) return steps_.failure();
-    const absl::Time now = absl::Now();
+    const Time now = Now();
     if (now < next_check) continue;
     next_check = now + kTick;
     steps_.ReleaseFromThoseWhoLeft();
@@ -100,7 +101,7 @@ absl::Status ShardServer::HandleMessages() {
 
 // A worker of this host has pushed its gradients of a bucket.
 bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
-  last_message_[worker] = absl::Now();
+  last_message_[worker] = Now();
   TimelineSpan span(
       options_.track, "receive",
       {.step = step, .bucket = bucket, .peer = worker, .peer_role = "worker"});
@@ -133,7 +134,7 @@ absl::Status ShardServer::Handle(DataMessage message) {
     return absl::InvalidArgumentError(absl::StrCat(
         "worker ", header.sender(), " of a job of ", num_workers_));
   }
-  last_message_[header.sender()] = absl::Now();
+  last_message_[header.sender()] = Now();
   switch (header.kind()) {
     case WireHeader::INIT:
       return OnInit(message);

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
@@ -97,7 +97,7 @@ class ShardServer {
   // (slot, piece) that worker 0 has yet to send before anyone can pull.
   std::set<std::pair<int, int>> missing_init_;
   std::vector<DataMessage> parked_pulls_;
-  std::vector<absl::Time> last_message_;  // by worker
+  std::vector<Time> last_message_;  // by worker
   PeerFilter peers_;
   int64_t malformed_pushes_ = 0;  // in arenas
 };

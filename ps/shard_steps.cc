@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/optim/sync_policy.h"
 
@@ -77,7 +78,7 @@ absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
            state.gate->next_step(w), /*in_place=*/false);
   }
   // Whoever stays behind a step that has closed waits for the next one.
-  if (!decision.released.empty()) state.waiting_since = absl::InfiniteFuture();
+  if (!decision.released.empty()) state.waiting_since = Time::InfiniteFuture();
   if (state.gate->anyone_waiting()) StartWaiting(state);
   return absl::OkStatus();
 }
@@ -93,7 +94,7 @@ void ShardSteps::ReleaseFromThoseWhoLeft() {
         Answer(state, w, state.pushes[w], next - 1, next, /*in_place=*/false);
       }
     }
-    state.waiting_since = absl::InfiniteFuture();
+    state.waiting_since = Time::InfiniteFuture();
     if (state.gate->anyone_waiting()) StartWaiting(state);
   }
   num_left_ = left.size();
@@ -127,7 +128,7 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
     if (!next.ok()) return next.status();
     if (!next->has_value()) return absl::OkStatus();
     const UpdateTurn turn = (*next)->turn;
-    state.waiting_since = absl::InfiniteFuture();
+    state.waiting_since = Time::InfiniteFuture();
     if (turn.step == kPullTurn) {
       TakePull(state, turn.worker, (*next)->push);
     } else {
@@ -143,7 +144,7 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
 }
 
 void ShardSteps::StartWaiting(PieceState& state) {
-  state.waiting_since = std::min(state.waiting_since, absl::Now());
+  state.waiting_since = std::min(state.waiting_since, Now());
 }
 
 // Parameters leave at the state that others' updates have brought about.
@@ -216,7 +217,7 @@ std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
 }
 
 absl::Status ShardSteps::CheckDeadlines(
-    absl::Time now, absl::Span<const absl::Time> last_message) const {
+    Time now, absl::Span<const Time> last_message) const {
   for (const PieceState& state : states_) {
     if (now - state.waiting_since <= options_.step_timeout) continue;
     const std::optional<UpdateTurn> awaited = AwaitedOf(state);

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
@@ -88,8 +89,8 @@ class ShardSteps {
   // DEADLINE_EXCEEDED names the worker that has held others up for longer than
   // step_timeout, what it has not sent, and how long ago its last message came
   // (`last_message`, by worker). INTERNAL when nobody is awaited.
-  absl::Status CheckDeadlines(absl::Time now,
-                              absl::Span<const absl::Time> last_message) const;
+  absl::Status CheckDeadlines(Time now,
+                              absl::Span<const Time> last_message) const;
 
   const StalenessStats& staleness() const { return rule_.staleness(); }
   // By worker: gradients of pieces that came after their step had closed.
@@ -101,7 +102,7 @@ class ShardSteps {
     Piece piece;
     std::unique_ptr<StepGate> gate;
     std::vector<Push> pushes;  // the last of each worker
-    absl::Time waiting_since = absl::InfiniteFuture();
+    Time waiting_since = Time::InfiniteFuture();
   };
 
   void TakePull(PieceState& state, int worker, const Push& pull);

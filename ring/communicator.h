@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -24,18 +24,17 @@ class Communicator {
   // ranks' data: the same bits on every rank. Any number of elements. (NCCL
   // has an order of its own: see nccl_communicator.h.)
   virtual absl::Status AllReduce(absl::Span<float> data, float scale,
-                                 absl::Time deadline) = 0;
+                                 Time deadline) = 0;
 
   // Every rank brings its slice of data (NearEqualPart); all get all slices.
-  virtual absl::Status AllGather(absl::Span<float> data,
-                                 absl::Time deadline) = 0;
+  virtual absl::Status AllGather(absl::Span<float> data, Time deadline) = 0;
 
   // data becomes root's data.
   virtual absl::Status Broadcast(absl::Span<float> data, int root,
-                                 absl::Time deadline) = 0;
+                                 Time deadline) = 0;
 
   // Returns when every rank has called it.
-  virtual absl::Status Barrier(absl::Time deadline);
+  virtual absl::Status Barrier(Time deadline);
 };
 
 }  // namespace psring

@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/host_cores.h"
 #include "common/optim/compression.h"
 #include "ring/collective_runner.h"
@@ -25,7 +26,7 @@ absl::StatusOr<std::unique_ptr<HostRanks>> FindHosts(
     return listener.runner().Run([&] {
       TcpCommunicator& c = listener.communicator();
       c.Connect(job, track);
-      return c.AllGather(data, absl::Now() + step_timeout);
+      return c.AllGather(data, Now() + step_timeout);
     });
   };
   return HostRanks::Find(job, flat, listener.cancellation(), all_gather);

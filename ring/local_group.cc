@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/host_cores.h"
 
@@ -46,19 +47,17 @@ bool LocalGroup::Shares(absl::Span<const float> data) const {
          data.data() + data.size() <= mine.floats() + mine.num_floats();
 }
 
-absl::Status LocalGroup::EnterShared(absl::Span<float> data,
-                                     absl::Time deadline) {
+absl::Status LocalGroup::EnterShared(absl::Span<float> data, Time deadline) {
   return Enter(data.data() - arenas_[self_]->floats(),
                static_cast<int64_t>(data.size()), deadline);
 }
 
-absl::Status LocalGroup::EnterStaged(int64_t num_elements,
-                                     absl::Time deadline) {
+absl::Status LocalGroup::EnterStaged(int64_t num_elements, Time deadline) {
   return Enter(-1, num_elements, deadline);
 }
 
 absl::Status LocalGroup::Enter(int64_t offset, int64_t num_elements,
-                               absl::Time deadline) {
+                               Time deadline) {
   ++calls_;
   CollectiveCall& call = arenas_[self_]->call(static_cast<int>(calls_ % 2));
   call.offset.store(offset, std::memory_order_relaxed);
@@ -92,13 +91,13 @@ absl::Status LocalGroup::FindData(int64_t num_elements) {
   return absl::OkStatus();
 }
 
-absl::Status LocalGroup::Leave(absl::Time deadline) {
+absl::Status LocalGroup::Leave(Time deadline) {
   arenas_[self_]->done().Set(calls_);
   return AwaitAll(&WorkerArena::done, deadline);
 }
 
 absl::Status LocalGroup::AwaitAll(SharedCounter& (WorkerArena::*counter)(),
-                                  absl::Time deadline) {
+                                  Time deadline) {
   for (int i = 0; i < size(); ++i) {
     SharedCounter& theirs = (arenas_[i]->*counter)();
     if (theirs.Reached(calls_)) continue;
@@ -107,7 +106,7 @@ absl::Status LocalGroup::AwaitAll(SharedCounter& (WorkerArena::*counter)(),
     while (!theirs.Reached(calls_)) {
       if (theirs.Await(calls_, policy_, kSlice)) break;
       if (absl::Status s = cancellation_.status(); !s.ok()) return s;
-      if (absl::Now() < deadline) continue;
+      if (Now() < deadline) continue;
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(job_.workers(ranks_[i])),
                        counter == &WorkerArena::ready

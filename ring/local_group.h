@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/model/worker_arena.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
@@ -45,8 +45,8 @@ class LocalGroup {
   // window (`data` empty of meaning, `num_elements` in it). Blocks until every
   // member has entered. Errors: DEADLINE_EXCEEDED with who is missing, a
   // cancelled process, members that call with different sizes.
-  absl::Status EnterShared(absl::Span<float> data, absl::Time deadline);
-  absl::Status EnterStaged(int64_t num_elements, absl::Time deadline);
+  absl::Status EnterShared(absl::Span<float> data, Time deadline);
+  absl::Status EnterStaged(int64_t num_elements, Time deadline);
 
   // Where this process puts what the next EnterStaged brings.
   float* NextWindow() { return Window(self_, calls_ + 1); }
@@ -59,16 +59,16 @@ class LocalGroup {
 
   // Blocks until every member is here: nobody reads or writes this process's
   // data any more. A staged call needs none.
-  absl::Status Leave(absl::Time deadline);
+  absl::Status Leave(Time deadline);
 
  private:
   float* Window(int member, uint32_t call) const {
     return arenas_[member]->staging(static_cast<int>(call % 2));
   }
-  absl::Status Enter(int64_t offset, int64_t num_elements, absl::Time deadline);
+  absl::Status Enter(int64_t offset, int64_t num_elements, Time deadline);
   absl::Status FindData(int64_t num_elements);
   absl::Status AwaitAll(SharedCounter& (WorkerArena::*counter)(),
-                        absl::Time deadline);
+                        Time deadline);
 
   const Cancellation& cancellation_;
   const proto::Welcome& job_;

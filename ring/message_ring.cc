@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -18,7 +18,7 @@ MessageRing::MessageRing(std::unique_ptr<HostRanks> hosts, RankModel model,
       listener_(std::move(listener)) {}
 
 absl::Status MessageRing::Join(std::vector<FlatBuffer> slots,
-                               ParametersArrived arrived, absl::Time deadline) {
+                               ParametersArrived arrived, Time deadline) {
   if (absl::Status s = model_.TakeSlots(std::move(slots)); !s.ok()) return s;
   return listener_->runner().Run(
       [&] { return model_.Broadcast(listener_->communicator(), deadline); });
@@ -40,7 +40,7 @@ absl::Status MessageRing::Reduce(int bucket, int64_t step) {
        .bucket = bucket});
   TcpCommunicator& c = listener_->communicator();
   const float scale = 1.0f / static_cast<float>(c.size());
-  const absl::Time deadline = absl::Now() + options_.step_timeout;
+  const Time deadline = Now() + options_.step_timeout;
   const absl::Status status =
       codec_.has_value()
           ? c.AllReduceEncoded(*codec_, model_.layout().bucket(bucket).begin,
@@ -49,7 +49,7 @@ absl::Status MessageRing::Reduce(int bucket, int64_t step) {
   return status.ok() ? status : AtBucket(step, bucket, status);
 }
 
-absl::Status MessageRing::Finish(absl::Time deadline) {
+absl::Status MessageRing::Finish(Time deadline) {
   for (const auto& [bucket, task] : submitted_) {
     if (absl::Status s = listener_->runner().Await(task); !s.ok()) return s;
     TimelineSpan span(options_.trainer_track, "update",
@@ -61,20 +61,20 @@ absl::Status MessageRing::Finish(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status MessageRing::Synchronise(absl::Time deadline) {
+absl::Status MessageRing::Synchronise(Time deadline) {
   return listener_->runner().Run(
       [&] { return listener_->communicator().Barrier(deadline); });
 }
 
 absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
-                                    absl::Time deadline) {
+                                    Time deadline) {
   return listener_->runner().Run([&] {
     return listener_->communicator().AllReduce(data, scale, deadline);
   });
 }
 
 absl::Status MessageRing::SaveState(const std::string& directory,
-                                    absl::Time deadline) {
+                                    Time deadline) {
   return model_.Save(directory);
 }
 

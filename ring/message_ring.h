@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/optim/compression.h"
 #include "common/trace/timeline.h"
@@ -41,15 +42,14 @@ class MessageRing : public RingExchange {
   using GradientExchange::Join;
   // `arrived` is not called.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override;
+                    Time deadline) override;
   absl::Status Submit(int bucket) override;
-  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override;
+  absl::Status Synchronise(Time deadline) override;
+  absl::Status SaveState(const std::string& directory, Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
-                         absl::Time deadline) override;
+                         Time deadline) override;
   Traffic traffic() const override {
     return listener_->communicator().traffic();
   }

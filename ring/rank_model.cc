@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/state/state_files.h"
 
 namespace psring {
@@ -54,7 +55,7 @@ absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots) {
   return absl::OkStatus();
 }
 
-absl::Status RankModel::Broadcast(Communicator& c, absl::Time deadline) {
+absl::Status RankModel::Broadcast(Communicator& c, Time deadline) {
   absl::Status status = c.Broadcast(flat_.parameters.span(), 0, deadline);
   for (FlatBuffer& slot : slots_) {
     if (!status.ok()) return status;

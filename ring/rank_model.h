@@ -11,8 +11,8 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/model/flat_model.h"
 #include "common/model/layout.h"
 #include "common/optim/job_plan.h"
@@ -44,7 +44,7 @@ class RankModel {
   absl::Status TakeSlots(std::vector<FlatBuffer> slots);
 
   // All ranks call it: everybody's parameters and state become rank 0's.
-  absl::Status Broadcast(Communicator& c, absl::Time deadline);
+  absl::Status Broadcast(Communicator& c, Time deadline);
 
   // Where a bucket lies; after TakeSlots.
   struct Bucket {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 
 namespace psring {
@@ -17,7 +17,7 @@ class RingExchange : public GradientExchange {
  public:
   // One allreduce by itself, between steps; see Communicator. Blocks.
   virtual absl::Status AllReduce(absl::Span<float> data, float scale,
-                                 absl::Time deadline) = 0;
+                                 Time deadline) = 0;
 };
 
 // An error, with step and bucket in front of its message.

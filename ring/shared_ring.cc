@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 
 namespace psring {
@@ -18,7 +18,7 @@ SharedRing::SharedRing(std::unique_ptr<HostRanks> hosts, RankModel model,
       runner_(options.where) {}
 
 absl::Status SharedRing::Join(std::vector<FlatBuffer> slots,
-                              ParametersArrived arrived, absl::Time deadline) {
+                              ParametersArrived arrived, Time deadline) {
   if (absl::Status s = model_.TakeSlots(std::move(slots)); !s.ok()) return s;
   return runner_.Run([&] { return model_.Broadcast(communicator_, deadline); });
 }
@@ -39,28 +39,28 @@ absl::Status SharedRing::Reduce(int bucket, int64_t step) {
   const absl::Status status = communicator_.ReduceAndUpdate(
       gradients, 1.0f / static_cast<float>(communicator_.size()),
       model_.optimizer(), step + 1, model_.RatesAt(step), parameters, slots,
-      range.begin, absl::Now() + options_.step_timeout);
+      range.begin, Now() + options_.step_timeout);
   return status.ok() ? status : AtBucket(step, bucket, status);
 }
 
-absl::Status SharedRing::Finish(absl::Time deadline) {
+absl::Status SharedRing::Finish(Time deadline) {
   if (absl::Status s = runner_.Await(last_task_); !s.ok()) return s;
   ++step_;
   return absl::OkStatus();
 }
 
-absl::Status SharedRing::Synchronise(absl::Time deadline) {
+absl::Status SharedRing::Synchronise(Time deadline) {
   return runner_.Run([&] { return communicator_.Barrier(deadline); });
 }
 
 absl::Status SharedRing::AllReduce(absl::Span<float> data, float scale,
-                                   absl::Time deadline) {
+                                   Time deadline) {
   return runner_.Run(
       [&] { return communicator_.AllReduce(data, scale, deadline); });
 }
 
 absl::Status SharedRing::SaveState(const std::string& directory,
-                                   absl::Time deadline) {
+                                   Time deadline) {
   CollectSlots();
   return model_.Save(directory);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "common/clock.h"
 #include "common/model/reduce.h"
 #include "common/optim/fused_update.h"
 
@@ -21,8 +22,7 @@ using Pointers = absl::InlinedVector<float*, 16>;
 ShmCommunicator::ShmCommunicator(std::unique_ptr<LocalGroup> group, int threads)
     : group_(std::move(group)), team_(threads) {}
 
-absl::Status ShmCommunicator::Staged(absl::Span<float> data,
-                                     absl::Time deadline,
+absl::Status ShmCommunicator::Staged(absl::Span<float> data, Time deadline,
                                      absl::FunctionRef<void(Range)> use) {
   const int64_t end = static_cast<int64_t>(data.size());
   // Data without elements is a collective too.
@@ -59,7 +59,7 @@ void ShmCommunicator::SumInto(Range whole, Range range, int64_t base,
 }
 
 absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
-                                        absl::Time deadline) {
+                                        Time deadline) {
   if (size() == 1 && scale == 1.0f) return absl::OkStatus();
   const Range whole{0, static_cast<int64_t>(data.size())};
   if (data.size() <= kSmallElements || !group_->Shares(data)) {
@@ -78,7 +78,7 @@ absl::Status ShmCommunicator::AllReduce(absl::Span<float> data, float scale,
 absl::Status ShmCommunicator::ReduceAndUpdate(
     absl::Span<float> gradients, float scale, const Optimizer& optimizer,
     int64_t count, absl::Span<const double> rates, float* parameters,
-    absl::Span<float* const> slots, int64_t origin, absl::Time deadline) {
+    absl::Span<float* const> slots, int64_t origin, Time deadline) {
   if (absl::Status s = group_->EnterShared(gradients, deadline); !s.ok()) {
     return s;
   }
@@ -104,8 +104,7 @@ absl::Status ShmCommunicator::ReduceAndUpdate(
   return group_->Leave(deadline);
 }
 
-absl::Status ShmCommunicator::AllGather(absl::Span<float> data,
-                                        absl::Time deadline) {
+absl::Status ShmCommunicator::AllGather(absl::Span<float> data, Time deadline) {
   const Range whole{0, static_cast<int64_t>(data.size())};
   // Copies the others' slices, as far as they lie in `range`.
   const auto copy = [&](Range range) {
@@ -125,7 +124,7 @@ absl::Status ShmCommunicator::AllGather(absl::Span<float> data,
 }
 
 absl::Status ShmCommunicator::Broadcast(absl::Span<float> data, int root,
-                                        absl::Time deadline) {
+                                        Time deadline) {
   const auto copy = [&](Range range) {
     TimelineSpan span(group_->track(), "copy");
     if (rank() == root || range.empty()) return;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "common/optim/optimizer.h"
 #include "ring/communicator.h"
@@ -32,10 +33,10 @@ class ShmCommunicator : public Communicator {
   int rank() const override { return group_->self(); }
   int size() const override { return group_->size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
-                         absl::Time deadline) override;
-  absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
+                         Time deadline) override;
+  absl::Status AllGather(absl::Span<float> data, Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
-                         absl::Time deadline) override;
+                         Time deadline) override;
 
   // One step of a bucket without a second pass: this rank sums its slice of
   // everybody's gradients, applies the optimizer to it (its state of other
@@ -48,12 +49,12 @@ class ShmCommunicator : public Communicator {
                                absl::Span<const double> rates,
                                float* parameters,
                                absl::Span<float* const> slots, int64_t origin,
-                               absl::Time deadline);
+                               Time deadline);
 
  private:
   // Passes `data` through the windows: calls `use` with each range of it, while
   // every rank's values of that range can be read in `group_->data`.
-  absl::Status Staged(absl::Span<float> data, absl::Time deadline,
+  absl::Status Staged(absl::Span<float> data, Time deadline,
                       absl::FunctionRef<void(Range)> use);
   // Sums `range` of `whole` out of everybody's data, which begin at element
   // `base`, into `outs`, which begin at 0.

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/model/reduce.h"
 
@@ -47,7 +47,7 @@ void TcpCommunicator::UseNodes(std::vector<Node> nodes,
 }
 
 absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
-                                        absl::Time deadline) {
+                                        Time deadline) {
   if (group_ != nullptr && !group_->Shares(data)) {
     return absl::InvalidArgumentError(
         "an allreduce of data that lies outside of the arena");
@@ -63,8 +63,7 @@ absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
 absl::Status TcpCommunicator::AllReduceEncoded(const GradientCodec& codec,
                                                int64_t begin,
                                                absl::Span<float> data,
-                                               float scale,
-                                               absl::Time deadline) {
+                                               float scale, Time deadline) {
   if (size() == 1) return AllReduce(data, scale, deadline);
   return Run({Kind::kAllReduceEncoded, 0, static_cast<int64_t>(data.size())},
              {.data = data,
@@ -74,14 +73,13 @@ absl::Status TcpCommunicator::AllReduceEncoded(const GradientCodec& codec,
               .deadline = deadline});
 }
 
-absl::Status TcpCommunicator::AllGather(absl::Span<float> data,
-                                        absl::Time deadline) {
+absl::Status TcpCommunicator::AllGather(absl::Span<float> data, Time deadline) {
   return Run({Kind::kAllGather, 0, static_cast<int64_t>(data.size())},
              {.data = data, .deadline = deadline});
 }
 
 absl::Status TcpCommunicator::Broadcast(absl::Span<float> data, int root,
-                                        absl::Time deadline) {
+                                        Time deadline) {
   return Run({Kind::kBroadcast, root, static_cast<int64_t>(data.size())},
              {.data = data, .deadline = deadline});
 }
@@ -236,7 +234,7 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   RankSchedule& schedule = c.plan->schedule;
   auto next = inbox_->TryNext(sequence_);
   while (next.ok() && !next->has_value()) {
-    if (absl::Now() > c.deadline) return Late(c);
+    if (Now() > c.deadline) return Late(c);
     TimelineSpan span(track_, "await", {.peer_role = "worker"});
     if (track_ != nullptr) span.args().peer = schedule.awaited();
     if (absl::Status s = Wait({&inbox_->socket()}, cancellation_, c.deadline);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
@@ -60,16 +61,16 @@ class TcpCommunicator : public Communicator {
   int rank() const override { return job_.rank(); }
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
-                         absl::Time deadline) override;
+                         Time deadline) override;
   // The same bits as AllReduce's, of values that `codec` has quantised:
   // elements of one bucket from `begin` on. They travel encoded, their mean as
   // float32.
   absl::Status AllReduceEncoded(const GradientCodec& codec, int64_t begin,
                                 absl::Span<float> data, float scale,
-                                absl::Time deadline);
-  absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
+                                Time deadline);
+  absl::Status AllGather(absl::Span<float> data, Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
-                         absl::Time deadline) override;
+                         Time deadline) override;
 
   // Any thread.
   Traffic traffic() const {
@@ -100,7 +101,7 @@ class TcpCommunicator : public Communicator {
     LocalGroup* group = nullptr;           // whose data is read and written too
     const GradientCodec* codec = nullptr;  // of encoded routes
     int64_t begin = 0;                     // of the data, for the codec
-    absl::Time deadline;
+    Time deadline;
     bool comes_back =
         false;  // every rank's slices are overwritten by their sum
     Plan* plan = nullptr;

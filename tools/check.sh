@@ -66,6 +66,15 @@ flags_are_current() {
   diff <(echo "$printed") docs/flags.md && echo "as the programs print them"
 }
 
+# Deadlines on a clock that somebody can set would end healthy jobs.
+time_has_one_door() {
+  local found
+  found=$(git grep -nE 'absl::(Now\(|GetCurrentTime|Time\b)|system_clock|gettimeofday|CLOCK_REALTIME|time\.time\(' \
+    -- '*.h' '*.cc' '*.cu' '*.py' ':!common/clock.h' ':!tests/chaos/clock_jumps.cc')
+  echo "${found:-common/clock.h}"
+  [ -z "$found" ]
+}
+
 readme_is_short() {
   local lines
   lines=$(wc -l < README.md)
@@ -86,6 +95,7 @@ else
 fi
 check layers "see BUILD and docs/architecture.md" python3 tools/check_layers.py
 check links "name what exists" python3 tools/check_links.py
+check clock "take Now() or WallNow() of common/clock.h; time.monotonic() in Python" time_has_one_door
 check flags "./psring build && tools/make_flag_reference.py > docs/flags.md" flags_are_current
 check README "move what is not for users to docs/" readme_is_short
 exit $failed

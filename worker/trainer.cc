@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/worker_sum.h"
 #include "common/optim/gradient_clip.h"
 #include "common/optim/optimizer.h"
@@ -39,9 +40,9 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
             [this](int bucket) { OnBucketReady(bucket); }),
       step_(options.progress.step) {}
 
-absl::Time Trainer::StepDeadline() const {
+Time Trainer::StepDeadline() const {
   // Whoever waits for a culprit names it first; this one is the backstop.
-  return absl::Now() + 2 * options_.step_timeout;
+  return Now() + 2 * options_.step_timeout;
 }
 
 int64_t Trainer::epoch() const {
@@ -114,7 +115,7 @@ absl::Status Trainer::SlowDown() {
   if (wait <= absl::ZeroDuration()) return absl::OkStatus();
   TimelineSpan span(parts_.track, "slow", {.step = step_});
   times_.injected += wait;
-  return parts_.cancellation.SleepUntil(absl::Now() + wait);
+  return parts_.cancellation.SleepUntil(Now() + wait);
 }
 
 absl::Status Trainer::SubmitClipped() {
@@ -158,18 +159,18 @@ absl::StatusOr<at::Tensor> Trainer::Compute(const std::vector<int64_t>& batch) {
 
 absl::Status Trainer::FinishStep() {
   TimelineSpan span(parts_.track, "wait", {.step = step_});
-  const absl::Time begin = absl::Now();
+  const Time begin = Now();
   absl::Status status = parts_.exchange.Finish(StepDeadline());
-  times_.exposed += absl::Now() - begin;
+  times_.exposed += Now() - begin;
   return status;
 }
 
 absl::Status Trainer::ReadLoss(const at::Tensor& loss) {
   TimelineSpan span(parts_.track, "device", {.step = step_});
   if (parts_.memory.device.is_cpu()) span.Drop();
-  const absl::Time begin = absl::Now();
+  const Time begin = Now();
   last_loss_ = loss.item<double>();
-  times_.compute += absl::Now() - begin;
+  times_.compute += Now() - begin;
   if (std::isfinite(last_loss_)) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
       "the loss of step ", step_, " is ", last_loss_,
@@ -179,14 +180,14 @@ absl::Status Trainer::ReadLoss(const at::Tensor& loss) {
 absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
   TimelineSpan span(parts_.track, "step", {.step = step_});
-  const absl::Time start = absl::Now();
+  const Time start = Now();
   if (absl::Status s = SlowDown(); !s.ok()) return s;
-  const absl::Time begin = absl::Now();
+  const Time begin = Now();
   auto loss = Compute(batch);
   if (!loss.ok()) return loss.status();
-  compute_time_ = absl::Now() - begin;
+  compute_time_ = Now() - begin;
   times_.compute += compute_time_;
-  if (parts_.memory.device.is_cpu()) times_.busy.Add(absl::Now() - start);
+  if (parts_.memory.device.is_cpu()) times_.busy.Add(Now() - start);
   if (!submit_status_.ok()) return submit_status_;
   if (options_.clip_norm > 0) {
     if (absl::Status s = SubmitClipped(); !s.ok()) return s;
@@ -195,7 +196,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
   if (absl::Status s = ReadLoss(*loss); !s.ok()) return s;
   step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
-  const absl::Duration took = absl::Now() - start;
+  const absl::Duration took = Now() - start;
   training_time_ += took;
   epoch_stats_.loss_sum += last_loss_;
   ++epoch_stats_.num_steps;
@@ -205,7 +206,7 @@ absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
 }
 
 absl::Status Trainer::AfterStep(int64_t before) {
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   if (now >= next_report_ || finished()) {
     next_report_ = now + kReportInterval;
     parts_.metrics.Write(

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
@@ -112,7 +113,7 @@ class Trainer {
   absl::Status BroadcastBuffers();
   absl::Status Checkpoint();
   void SeedDropout();
-  absl::Time StepDeadline() const;
+  Time StepDeadline() const;
   int64_t epoch() const;
   bool finished() const { return step_ >= options_.plan.total_steps; }
 
@@ -129,7 +130,7 @@ class Trainer {
   absl::Duration training_time_;
   absl::Duration compute_time_;  // of the last step, without what slows it
   StepTimes times_;
-  absl::Time next_report_ = absl::InfinitePast();
+  Time next_report_ = Time::InfinitePast();
   double last_loss_ = 0;
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t evaluations_ = 0;

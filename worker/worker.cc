@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/job_client.h"
 #include "client/model_client.h"
 #include "client/ring_backend.h"
+#include "common/clock.h"
 #include "common/host_cores.h"
 #include "common/model/flat_model.h"
 #include "common/optim/job_plan.h"
@@ -78,9 +79,7 @@ class WorkerRun {
   absl::Status Train();
   void WriteEnd(const Trainer& trainer);
   absl::Status Leave(const absl::Status& result);
-  absl::Time StepDeadline() const {
-    return absl::Now() + 2 * options_.step_timeout;
-  }
+  Time StepDeadline() const { return Now() + 2 * options_.step_timeout; }
 
   const WorkerOptions options_;
   proto::JobSpec wish_;  // the job as this worker wants it, until it has joined

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "ring/nccl/nccl_api.h"
 #include "spdlog/spdlog.h"
@@ -16,7 +17,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
                                                    bool may_share,
                                                    Member& member,
-                                                   absl::Time deadline) {
+                                                   Time deadline) {
   const proto::Welcome& job = member.job();
   const auto all = ListCudaDevices();
   if (!all.ok()) return all.status();
@@ -48,7 +49,7 @@ at::Tensor ParametersOf(const FlatMemory& memory, int64_t size) {
 
 absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
     const DeviceWish& wish, bool may_share, Member& member,
-    const Layout& layout, int num_slots, absl::Time deadline) {
+    const Layout& layout, int num_slots, Time deadline) {
   auto device = OpenChosen(wish, may_share, member, deadline);
   if (!device.ok()) return device.status();
   std::unique_ptr<WorkerGpu> gpu(new WorkerGpu);

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
@@ -26,7 +26,7 @@ class WorkerGpu {
   // of the optimizer's state. Blocks until all workers have chosen theirs.
   static absl::StatusOr<std::unique_ptr<WorkerGpu>> Open(
       const DeviceWish& wish, bool may_share, Member& member,
-      const Layout& layout, int num_slots, absl::Time deadline);
+      const Layout& layout, int num_slots, Time deadline);
 
   Device& device() { return *device_; }
   DeviceModel& model() { return *model_; }

@@ -1,9 +1,10 @@
 #include "common/cluster/clock_offset.h"
 
+#include "common/clock.h"
+
 namespace psring {
 
-ClockOffset OffsetOf(absl::Time sent, absl::Time heard, absl::Time replied,
-                     absl::Time answered) {
+ClockOffset OffsetOf(Time sent, Time heard, Time replied, Time answered) {
   return {((heard - sent) + (replied - answered)) / 2,
           (answered - sent) - (replied - heard)};
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -20,8 +21,7 @@ struct ClockOffset {
 
 // Of one question: sent and answered by this process's clock, heard and
 // replied by the other's.
-ClockOffset OffsetOf(absl::Time sent, absl::Time heard, absl::Time replied,
-                     absl::Time answered);
+ClockOffset OffsetOf(Time sent, Time heard, Time replied, Time answered);
 
 // The better one.
 ClockOffset Better(const std::optional<ClockOffset>& known,

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/peer_filter.h"
 
 namespace psring {
@@ -52,7 +53,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers) {
       peers.Drop(peer, absl::InvalidArgumentError("not a control message"));
       continue;
     }
-    SendAll(socket, membership.OnMessage(absl::Now(), peer, message));
+    SendAll(socket, membership.OnMessage(Now(), peer, message));
   }
 }
 
@@ -89,18 +90,18 @@ Coordinator::~Coordinator() {
 }
 
 void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
-  Membership membership(options, absl::Now());
+  Membership membership(options, Now());
   PeerFilter peers(socket.endpoint());
-  absl::Time next_tick = absl::Now();
+  Time next_tick = Now();
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
     Serve(socket, membership, peers);
-    if (absl::Now() < next_tick) continue;
-    next_tick = absl::Now() + kTick;
-    SendAll(socket, membership.OnTick(absl::Now()));
+    if (Now() < next_tick) continue;
+    next_tick = Now() + kTick;
+    SendAll(socket, membership.OnTick(Now()));
   }
-  const absl::Time end = absl::Now() + kLastWord;
-  while (!membership.over() && absl::Now() < end) {
+  const Time end = Now() + kLastWord;
+  while (!membership.over() && Now() < end) {
     Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
     Serve(socket, membership, peers);
   }

@@ -9,7 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -51,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
   };
   // The coordinator's own deadline comes first and says who is missing.
   const bool in_time = member->mutex_.AwaitUntil(
-      settled, absl::Now() + options.join_timeout + absl::Seconds(5));
+      settled, Now() + options.join_timeout + absl::Seconds(5));
   if (!in_time || !member->failure_.ok()) member->left_ = true;
   if (!in_time) {
     return absl::DeadlineExceededError(
@@ -67,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
 Member::~Member() {
   if (!left_) {
     Leave(absl::AbortedError("the process ended early"),
-          absl::Now() + absl::Seconds(1))
+          Now() + absl::Seconds(1))
         .IgnoreError();
   }
   wake_.Cancel(absl::CancelledError("the member ends"));
@@ -76,7 +77,7 @@ Member::~Member() {
 }
 
 absl::StatusOr<std::vector<std::string>> Member::Gather(
-    const std::string& name, const std::string& payload, absl::Time deadline) {
+    const std::string& name, const std::string& payload, Time deadline) {
   ControlMessage message;
   message.mutable_gather()->set_name(name);
   message.mutable_gather()->set_payload(payload);
@@ -95,7 +96,7 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
     Post(std::move(message));
   }
   MutexLock lock(&mutex_);
-  mutex_.AwaitUntil(settled, absl::Now() + kAnswerTimeout);
+  mutex_.AwaitUntil(settled, Now() + kAnswerTimeout);
   if (!failure_.ok()) return failure_;
   proto::Gathered answer;
   if (const auto found = gathered_.find(name); found != gathered_.end()) {
@@ -138,7 +139,7 @@ void Member::Announce(proto::Role to, const std::string& name,
 }
 
 absl::StatusOr<std::string> Member::AwaitAnnouncement(const std::string& name,
-                                                      absl::Time deadline) {
+                                                      Time deadline) {
   MutexLock lock(&mutex_);
   auto found = announced_.end();
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -176,7 +177,7 @@ absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
   return next;
 }
 
-absl::Status Member::Leave(const absl::Status& result, absl::Time deadline) {
+absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   left_ = true;
   ControlMessage message;
   message.mutable_leave()->set_error(std::string(result.message()));
@@ -208,9 +209,9 @@ void Member::Run(Context& context) {
   auto socket =
       Socket::Connect(context, options_.coordinator, ControlOptions());
   if (!socket.ok()) return Fail(socket.status());
-  const absl::Time start = absl::Now();
+  const Time start = Now();
   last_heard_ = start;
-  absl::Time next_beat = start;
+  Time next_beat = start;
   while (wake_.status().ok()) {
     const bool cancelled = !cancellation_.status().ok();
     const int fds[] = {outbox_fd_, wake_.fd(), cancellation_.fd()};
@@ -220,12 +221,12 @@ void Member::Run(Context& context) {
         .IgnoreError();
     if (absl::Status why = cancellation_.status(); !why.ok()) Fail(why);
     Receive(**socket);
-    const absl::Time now = absl::Now();
+    const Time now = Now();
     if (now >= next_beat) {
       next_beat = now + kHeartbeatInterval;
       ControlMessage beat;
       beat.mutable_heartbeat()->set_step(step_.load());
-      beat.mutable_heartbeat()->set_sent_ns(absl::GetCurrentTimeNanos());
+      beat.mutable_heartbeat()->set_sent_ns(NowNanos());
       Post(std::move(beat));
     }
     CheckCoordinator(now);
@@ -261,7 +262,7 @@ void Member::Receive(Socket& socket) {
           absl::StrCat("what answers at ", options_.coordinator,
                        " is not a psring coordinator of this version")));
     }
-    last_heard_ = absl::Now();
+    last_heard_ = Now();
     ever_heard_ = true;
     OnMessage(message, last_heard_);
   }
@@ -287,7 +288,7 @@ std::vector<int> Member::workers_left() {
   return workers_left_;
 }
 
-void Member::OnMessage(const ControlMessage& message, absl::Time now) {
+void Member::OnMessage(const ControlMessage& message, Time now) {
   if (message.has_refuse()) {
     return Fail(absl::FailedPreconditionError(
         absl::StrCat("the coordinator at ", options_.coordinator,
@@ -304,9 +305,9 @@ void Member::OnMessage(const ControlMessage& message, absl::Time now) {
   }
   if (message.has_heartbeat_ack() && message.heartbeat_ack().sent_ns() > 0) {
     const proto::HeartbeatAck& ack = message.heartbeat_ack();
-    const absl::Time heard = absl::FromUnixNanos(ack.heard_ns());
-    clock_ = Better(clock_, OffsetOf(absl::FromUnixNanos(ack.sent_ns()), heard,
-                                     heard, now));
+    const Time heard = Time::FromNanos(ack.heard_ns());
+    clock_ = Better(
+        clock_, OffsetOf(Time::FromNanos(ack.sent_ns()), heard, heard, now));
   }
   if (message.has_job_end()) ended_ = true;
 }
@@ -324,7 +325,7 @@ std::string Member::CoordinatorName() {
   return "the coordinator";
 }
 
-void Member::CheckCoordinator(absl::Time now) {
+void Member::CheckCoordinator(Time now) {
   const absl::Duration silent = now - last_heard_;
   {
     MutexLock lock(&mutex_);

@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/clock_offset.h"
 #include "common/cluster/membership.h"
 #include "common/mutex.h"
@@ -58,7 +59,7 @@ class Member {
   // a second more.
   absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
                                                   const std::string& payload,
-                                                  absl::Time deadline);
+                                                  Time deadline);
 
   // Tells every process of the role `to`. Any thread; never blocks. A name is
   // used once.
@@ -68,7 +69,7 @@ class Member {
   // DEADLINE_EXCEEDED, the job's failure, or ABORTED where it has ended. Any
   // thread.
   absl::StatusOr<std::string> AwaitAnnouncement(const std::string& name,
-                                                absl::Time deadline);
+                                                Time deadline);
 
   // Blocks until anything is announced to this process's role, in the order of
   // arrival; nothing once the job has ended. A thread that calls it is the only
@@ -89,18 +90,18 @@ class Member {
   // A worker that has done its part (`result` OK), or a process that cannot go
   // on. Blocks until the job has ended for all or the deadline; returns the
   // job's result, or `result` itself where it is an error.
-  absl::Status Leave(const absl::Status& result, absl::Time deadline);
+  absl::Status Leave(const absl::Status& result, Time deadline);
 
  private:
   Member(Cancellation& cancellation, const MemberOptions& options);
 
   void Run(Context& context);
   void Receive(Socket& socket);
-  void OnMessage(const proto::ControlMessage& message, absl::Time now);
+  void OnMessage(const proto::ControlMessage& message, Time now);
   void OnAnnouncement(const proto::Announce& announcement)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendOutbox(Socket& socket);
-  void CheckCoordinator(absl::Time now);
+  void CheckCoordinator(Time now);
   void Post(proto::ControlMessage message);
   // The error of a gather that was not complete in time.
   absl::Status LateGather(const proto::Gathered& answer) const;
@@ -113,7 +114,7 @@ class Member {
   proto::Welcome welcome_;  // fixed after Join
 
   // The thread's own.
-  absl::Time last_heard_ = absl::InfinitePast();
+  Time last_heard_ = Time::InfinitePast();
   bool ever_heard_ = false;
 
   std::atomic<int64_t> step_ = 0;

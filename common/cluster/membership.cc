@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/clock.h"
 #include "common/net/address.h"
 
 namespace psring {
@@ -45,7 +46,7 @@ int Membership::Joined(proto::Role role) const {
 }
 
 std::vector<Membership::Outgoing> Membership::OnMessage(
-    absl::Time now, const std::string& peer, const ControlMessage& message) {
+    Time now, const std::string& peer, const ControlMessage& message) {
   if (message.has_join()) return OnJoin(now, peer, message.join());
   const auto found = members_.find(peer);
   if (found == members_.end()) return {};  // never joined: nothing to say
@@ -56,7 +57,7 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
       member.step = std::max(member.step, message.heartbeat().step());
       ControlMessage ack;
       ack.mutable_heartbeat_ack()->set_sent_ns(message.heartbeat().sent_ns());
-      ack.mutable_heartbeat_ack()->set_heard_ns(absl::ToUnixNanos(now));
+      ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
       return {{peer, ack}};
     }
     case ControlMessage::kGather:
@@ -70,7 +71,7 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
   }
 }
 
-std::vector<Membership::Outgoing> Membership::OnJoin(absl::Time now,
+std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
                                                      const std::string& peer,
                                                      const proto::Join& join) {
   if (members_.contains(peer)) return {};
@@ -320,7 +321,7 @@ std::string Membership::Missing() const {
                       joined.empty() ? "nobody" : absl::StrJoin(joined, ", "));
 }
 
-std::vector<Membership::Outgoing> Membership::OnTick(absl::Time now) {
+std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   if (state_ == State::kOver) return {};
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;

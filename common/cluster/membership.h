@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -45,14 +46,14 @@ class Membership {
     proto::ControlMessage message;
   };
 
-  Membership(const MembershipOptions& options, absl::Time now)
+  Membership(const MembershipOptions& options, Time now)
       : options_(options), started_(now) {}
 
   // A message of `peer`, which is a connection's identity.
-  std::vector<Outgoing> OnMessage(absl::Time now, const std::string& peer,
+  std::vector<Outgoing> OnMessage(Time now, const std::string& peer,
                                   const proto::ControlMessage& message);
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
-  std::vector<Outgoing> OnTick(absl::Time now);
+  std::vector<Outgoing> OnTick(Time now);
 
   // The coordinator's process ends before the job does.
   std::vector<Outgoing> OnCoordinatorGone();
@@ -67,14 +68,14 @@ class Membership {
   struct Participant {
     proto::Process process;  // its rank is -1 while forming
     int wanted_rank = -1;
-    absl::Time last_heard;
+    Time last_heard;
     int64_t step = 0;
     bool left = false;
   };
 
   using Contributions = std::map<int, std::string>;  // by rank
 
-  std::vector<Outgoing> OnJoin(absl::Time now, const std::string& peer,
+  std::vector<Outgoing> OnJoin(Time now, const std::string& peer,
                                const proto::Join& join);
   std::vector<Outgoing> OnGather(const std::string& peer,
                                  const Participant& member,
@@ -97,7 +98,7 @@ class Membership {
   void AssignRanks(proto::Role role);
 
   const MembershipOptions options_;
-  const absl::Time started_;
+  const Time started_;
   State state_ = State::kForming;
   absl::Status result_;
   std::map<std::string, Participant> members_;  // by peer

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/spec_difference.h"
 #include "common/fnv.h"
@@ -28,7 +29,7 @@ uint64_t EpochOf(uint64_t job_epoch, const std::string& id) {
 
 absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
     Member& member, const std::string& id, const proto::ModelPart& part,
-    absl::Time deadline) {
+    Time deadline) {
   const auto all =
       member.Gather(kOpen + id, part.SerializeAsString(), deadline);
   if (!all.ok()) return all.status();
@@ -75,7 +76,7 @@ absl::Status CheckSpecs(const proto::Welcome& job,
 
 absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
                                          const proto::ModelPart& part,
-                                         absl::Time deadline) {
+                                         Time deadline) {
   auto parts = GatherParts(member, id, part, deadline);
   if (!parts.ok()) return parts.status();
   proto::Welcome model = member.job();
@@ -101,8 +102,7 @@ absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
   return model;
 }
 
-absl::Status CloseModel(Member& member, const std::string& id,
-                        absl::Time deadline) {
+absl::Status CloseModel(Member& member, const std::string& id, Time deadline) {
   const auto all = member.Gather(kClose + id, "", deadline);
   if (!all.ok()) return all.status();
   if (member.job().rank() == 0 && !member.job().servers().empty()) {
@@ -131,7 +131,7 @@ absl::StatusOr<ModelRequest> ParseModelRequest(
 absl::StatusOr<proto::Welcome> AnswerModel(Member& member,
                                            const proto::Welcome& model,
                                            const proto::ModelPart& part,
-                                           absl::Time deadline) {
+                                           Time deadline) {
   auto parts = GatherParts(member, model.model_id(), part, deadline);
   if (!parts.ok()) return parts.status();
   proto::Welcome served = model;

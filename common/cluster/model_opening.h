@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/member.h"
 #include "protos/cluster.pb.h"
 
@@ -25,12 +25,11 @@ namespace psring {
 // names who has not come.
 absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
                                          const proto::ModelPart& part,
-                                         absl::Time deadline);
+                                         Time deadline);
 
 // A worker's: all workers call it when none of them has anything under way with
 // this model. Its servers let go of it.
-absl::Status CloseModel(Member& member, const std::string& id,
-                        absl::Time deadline);
+absl::Status CloseModel(Member& member, const std::string& id, Time deadline);
 
 // A server's: what workers have announced.
 struct ModelRequest {
@@ -48,7 +47,7 @@ absl::StatusOr<ModelRequest> ParseModelRequest(
 absl::StatusOr<proto::Welcome> AnswerModel(Member& member,
                                            const proto::Welcome& model,
                                            const proto::ModelPart& part,
-                                           absl::Time deadline);
+                                           Time deadline);
 
 }  // namespace psring
 

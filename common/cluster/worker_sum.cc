@@ -3,11 +3,12 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace psring {
 
 absl::Status SumOverWorkers(Member& member, const std::string& name,
-                            absl::Span<double> values, absl::Time deadline) {
+                            absl::Span<double> values, Time deadline) {
   const std::string mine(reinterpret_cast<const char*>(values.data()),
                          values.size() * sizeof(double));
   const auto all = member.Gather(name, mine, deadline);

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/cluster/member.h"
 
 namespace psring {
@@ -16,7 +16,7 @@ namespace psring {
 // this job before. Blocks; errors are Member::Gather's, and INVALID_ARGUMENT
 // where a worker sums another number of values.
 absl::Status SumOverWorkers(Member& member, const std::string& name,
-                            absl::Span<double> values, absl::Time deadline);
+                            absl::Span<double> values, Time deadline);
 
 }  // namespace psring
 

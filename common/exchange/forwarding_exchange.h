@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 
 namespace psring {
@@ -17,23 +18,22 @@ class ForwardingExchange : public GradientExchange {
  public:
   using GradientExchange::Join;
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override {
+                    Time deadline) override {
     return inner_->Join(std::move(slots), std::move(arrived), deadline);
   }
   absl::Status Submit(int bucket) override { return inner_->Submit(bucket); }
-  absl::Status Finish(absl::Time deadline) override {
+  absl::Status Finish(Time deadline) override {
     return inner_->Finish(deadline);
   }
   int64_t step() const override { return inner_->step(); }
-  absl::Status Synchronise(absl::Time deadline) override {
+  absl::Status Synchronise(Time deadline) override {
     return inner_->Synchronise(deadline);
   }
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override {
+  absl::Status SaveState(const std::string& directory, Time deadline) override {
     return inner_->SaveState(directory, deadline);
   }
   absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override {
+                                  Time deadline) override {
     return inner_->CheckSaveDirectory(directory, deadline);
   }
   Traffic traffic() const override { return inner_->traffic(); }

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/model/flat_model.h"
 
 namespace psring {
@@ -56,8 +56,8 @@ class GradientExchange {
   // parameters that is new before the call returns; an exchange may leave
   // ranges out. Blocks.
   virtual absl::Status Join(std::vector<FlatBuffer> slots,
-                            ParametersArrived arrived, absl::Time deadline) = 0;
-  absl::Status Join(std::vector<FlatBuffer> slots, absl::Time deadline) {
+                            ParametersArrived arrived, Time deadline) = 0;
+  absl::Status Join(std::vector<FlatBuffer> slots, Time deadline) {
     return Join(std::move(slots), nullptr, deadline);
   }
 
@@ -68,7 +68,7 @@ class GradientExchange {
 
   // Blocks until the parameters hold the new step. Every bucket must have been
   // submitted. DEADLINE_EXCEEDED names who holds the step up.
-  virtual absl::Status Finish(absl::Time deadline) = 0;
+  virtual absl::Status Finish(Time deadline) = 0;
 
   // The step whose gradients come next. One more after every Finish; a worker
   // that was late for a step (backup workers) leaves out those that the others
@@ -77,17 +77,17 @@ class GradientExchange {
 
   // Blocks until every worker is here and all hold the same parameters: those
   // of the last step, with every gradient in them. For evaluation.
-  virtual absl::Status Synchronise(absl::Time deadline) = 0;
+  virtual absl::Status Synchronise(Time deadline) = 0;
 
   // Rank 0 only, between steps: whoever holds the state writes it into files
   // that LayOutStateFiles made in `directory`. Blocks.
   virtual absl::Status SaveState(const std::string& directory,
-                                 absl::Time deadline) = 0;
+                                 Time deadline) = 0;
 
   // Rank 0 only: can everybody who would write there write into `directory`?
   // Where only rank 0 writes, it has found that out when it made the directory.
   virtual absl::Status CheckSaveDirectory(const std::string& directory,
-                                          absl::Time deadline) {
+                                          Time deadline) {
     return absl::OkStatus();
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/optim/lr_schedule.h"
 #include "common/state/state_files.h"
 
@@ -22,7 +23,7 @@ absl::StatusOr<std::unique_ptr<LocalSteps>> LocalSteps::Create(
 
 absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived /*arrived: by worker*/,
-                              absl::Time deadline) {
+                              Time deadline) {
   slots_ = std::move(slots);
   while (static_cast<int>(slots_.size()) < optimizer_.num_slots()) {
     auto slot = FlatBuffer::Create(model_.layout.num_elements());
@@ -34,7 +35,7 @@ absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
 
 absl::Status LocalSteps::Submit(int bucket) { return absl::OkStatus(); }
 
-absl::Status LocalSteps::Finish(absl::Time deadline) {
+absl::Status LocalSteps::Finish(Time deadline) {
   const proto::OptimizerSettings& settings = optimizer_.settings();
   std::vector<float*> slots;
   for (FlatBuffer& slot : slots_) slots.push_back(slot.data());
@@ -47,7 +48,7 @@ absl::Status LocalSteps::Finish(absl::Time deadline) {
   return step_ % period_ == 0 ? Average(deadline) : absl::OkStatus();
 }
 
-absl::Status LocalSteps::Average(absl::Time deadline) {
+absl::Status LocalSteps::Average(Time deadline) {
   if (averaged_) return absl::OkStatus();
   std::copy_n(model_.parameters.data(), model_.layout.num_elements(),
               model_.gradients.data());
@@ -59,13 +60,13 @@ absl::Status LocalSteps::Average(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status LocalSteps::Synchronise(absl::Time deadline) {
+absl::Status LocalSteps::Synchronise(Time deadline) {
   if (absl::Status s = Average(deadline); !s.ok()) return s;
   return inner().Synchronise(deadline);
 }
 
 absl::Status LocalSteps::SaveState(const std::string& directory,
-                                   absl::Time deadline) {
+                                   Time deadline) {
   if (!averaged_) {
     return absl::FailedPreconditionError(
         absl::StrCat("a checkpoint of step ", step_,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
 #include "common/optim/optimizer.h"
 #include "protos/cluster.pb.h"
@@ -34,18 +35,17 @@ class LocalSteps : public ForwardingExchange {
   // `slots` become this worker's own state, on whatever rank.
   using GradientExchange::Join;
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override;
+                    Time deadline) override;
   absl::Status Submit(int bucket) override;
-  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(absl::Time deadline) override;
+  absl::Status Synchronise(Time deadline) override;
   // This worker's parameters and its optimizer state, which stands for all.
   // FAILED_PRECONDITION between averagings.
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override;
+  absl::Status SaveState(const std::string& directory, Time deadline) override;
   // This worker writes all of it, rank 0, who has made the directory.
   absl::Status CheckSaveDirectory(const std::string& directory,
-                                  absl::Time deadline) override {
+                                  Time deadline) override {
     return absl::OkStatus();
   }
 
@@ -58,7 +58,7 @@ class LocalSteps : public ForwardingExchange {
         model_(model),
         step_(first_step) {}
 
-  absl::Status Average(absl::Time deadline);
+  absl::Status Average(Time deadline);
 
   const Optimizer optimizer_;
   const int64_t period_;

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -24,9 +25,9 @@ void Cancellation::Cancel(absl::Status why) {
   [[maybe_unused]] ssize_t written = write(fd_, &one, sizeof(one));
 }
 
-absl::Status Cancellation::SleepUntil(absl::Time time) const {
+absl::Status Cancellation::SleepUntil(Time time) const {
   while (true) {
-    const absl::Duration left = time - absl::Now();
+    const absl::Duration left = time - Now();
     if (left <= absl::ZeroDuration()) return status();
     const timespec timeout = absl::ToTimespec(left);
     pollfd cancelled = {fd_, POLLIN, 0};

@@ -4,7 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 
 namespace psring {
@@ -25,7 +25,7 @@ class Cancellation {
   absl::Status status() const;
 
   // Blocks until then, or until cancelled; status().
-  absl::Status SleepUntil(absl::Time time) const;
+  absl::Status SleepUntil(Time time) const;
 
   // Readable from the first Cancel on, for ever.
   int fd() const { return fd_; }

@@ -5,7 +5,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -160,7 +161,7 @@ absl::StatusOr<std::optional<Frames>> Socket::TryReceive() {
 }
 
 absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
-                  absl::Time deadline) {
+                  Time deadline) {
   absl::InlinedVector<zmq::pollitem_t, 8> items;
   for (Socket* socket : sockets) {
     items.push_back({socket->socket_.handle(), 0, ZMQ_POLLIN, 0});
@@ -168,7 +169,7 @@ absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
   for (int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
   while (true) {
     // Rounded up: a wait never ends just before its deadline.
-    const absl::Duration left = deadline - absl::Now() + absl::Milliseconds(1);
+    const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
     const int64_t ms = std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 0,
                                            24 * 3600 * 1000);
     try {
@@ -181,7 +182,7 @@ absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
 }
 
 absl::Status Wait(absl::Span<Socket* const> sockets,
-                  const Cancellation& cancellation, absl::Time deadline) {
+                  const Cancellation& cancellation, Time deadline) {
   const int fd = cancellation.fd();
   if (absl::Status s = Wait(sockets, {fd}, deadline); !s.ok()) return s;
   return cancellation.status();

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "zmq.hpp"
 
@@ -99,7 +100,7 @@ class Socket {
 
  private:
   friend absl::Status Wait(absl::Span<Socket* const> sockets,
-                           absl::Span<const int> fds, absl::Time deadline);
+                           absl::Span<const int> fds, Time deadline);
 
   explicit Socket(zmq::socket_t socket) : socket_(std::move(socket)) {}
   static absl::StatusOr<std::unique_ptr<Socket>> Create(
@@ -114,11 +115,11 @@ class Socket {
 // Blocks until a message may be there on one of the sockets, one of `fds` is
 // readable, or the deadline has passed; all three return OK.
 absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
-                  absl::Time deadline);
+                  Time deadline);
 
 // The same, and the reason of a cancelled process as its error.
 absl::Status Wait(absl::Span<Socket* const> sockets,
-                  const Cancellation& cancellation, absl::Time deadline);
+                  const Cancellation& cancellation, Time deadline);
 
 }  // namespace psring
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -32,7 +32,7 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& directory,
                      error ? absl::StrCat(" (", error.message(), ")") : ""));
   }
   details["event"] = "start";
-  details["time"] = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  details["time"] = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
   details["role"] = role;
   details["rank"] = process.rank();
   details["host"] = process.host();

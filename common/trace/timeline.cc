@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/clock.h"
 #include "common/optim/sync_policy.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
@@ -57,7 +58,8 @@ nlohmann::json Described(const proto::Process& self, const proto::Welcome& job,
           {"sync", PolicyOf(spec).name},
           {"staleness", spec.staleness()},
           {"backup_workers", spec.backup_workers()},
-          {"origin_ns", origin_ns}};
+          {"origin_ns", origin_ns},
+          {"date_ns", absl::ToUnixNanos(WallNow())}};
 }
 
 }  // namespace
@@ -136,7 +138,7 @@ void Timeline::Run() {
   while (true) {
     {
       MutexLock lock(&mutex_);
-      if (mutex_.AwaitUntil(stopping, absl::Now() + kInterval)) return;
+      if (mutex_.AwaitUntil(stopping, Now() + kInterval)) return;
     }
     MoveEvents();
   }
@@ -175,10 +177,9 @@ void Timeline::MoveTrack(Track& track, int tid) {
   int64_t& told = told_lost_[tid - 1];
   if (track.lost() == told) return;
   const int64_t lost = track.lost();
-  WriteNote(
-      absl::StrCat("lost ", lost - told, " events"), "i", tid,
-      absl::StrCat("\"s\":\"t\",\"ts\":",
-                   Microseconds(absl::GetCurrentTimeNanos() - origin_ns_)));
+  WriteNote(absl::StrCat("lost ", lost - told, " events"), "i", tid,
+            absl::StrCat("\"s\":\"t\",\"ts\":",
+                         Microseconds(NowNanos() - origin_ns_)));
   told = lost;
 }
 
@@ -211,14 +212,12 @@ void Timeline::Stop(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     why = absl::StrCat("full: --timeline-mb=", max_mb_);
     file_
-        ->Append(
-            absl::StrCat("{\"name\":\"", why,
-                         "\",\"ph\":\"i\",\"s\":\"p\","
-                         "\"pid\":",
-                         pid_, ",\"tid\":0,\"ts\":",
-                         Microseconds(absl::GetCurrentTimeNanos() - origin_ns_),
-                         "}"),
-            /*last_words=*/true)
+        ->Append(absl::StrCat("{\"name\":\"", why,
+                              "\",\"ph\":\"i\",\"s\":\"p\","
+                              "\"pid\":",
+                              pid_, ",\"tid\":0,\"ts\":",
+                              Microseconds(NowNanos() - origin_ns_), "}"),
+                 /*last_words=*/true)
         .IgnoreError();
     file_->Flush().IgnoreError();
   }

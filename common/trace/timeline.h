@@ -8,8 +8,8 @@
 // and a span does nothing.
 //
 // The file's lines, one event each (times in microseconds since its origin):
-//   psring        what the others need to know of the process; the origin in
-//                 its clock
+//   psring        what the others need to know of the process; the origin by
+//                 its host's monotonic clock, and as a date
 //   psring_clock  how far the coordinator's clock is ahead; the last one counts
 //   X             a span: step, bucket, peer and bytes where they are known
 //   i             the timeline's own: it has lost events, or it is full
@@ -27,7 +27,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/cluster/clock_offset.h"
 #include "common/mutex.h"
 #include "common/trace/trace_file.h"
@@ -52,7 +52,7 @@ struct SpanArgs {
 struct TimelineEvent {
   const char* name = "";  // a literal of letters
   SpanArgs args;
-  int64_t begin_ns = 0;  // of the system's clock
+  int64_t begin_ns = 0;  // of the monotonic clock
   int64_t end_ns = 0;
 };
 
@@ -93,7 +93,7 @@ class TimelineSpan {
   TimelineSpan(Track* track, const char* name, const SpanArgs& args = {})
       : track_(track) {
     if (track_ == nullptr) return;
-    event_ = {name, args, absl::GetCurrentTimeNanos()};
+    event_ = {name, args, NowNanos()};
   }
   ~TimelineSpan() { End(); }
   TimelineSpan(const TimelineSpan&) = delete;
@@ -104,7 +104,7 @@ class TimelineSpan {
 
   void End() {
     if (track_ == nullptr) return;
-    event_.end_ns = absl::GetCurrentTimeNanos();
+    event_.end_ns = NowNanos();
     track_->Add(event_);
     track_ = nullptr;
   }
@@ -153,7 +153,7 @@ class Timeline {
   // Fixed after Create.
   const int pid_;
   const int64_t max_mb_;
-  const int64_t origin_ns_ = absl::GetCurrentTimeNanos();
+  const int64_t origin_ns_ = NowNanos();
   const ClockSource clock_;
 
   // The thread's own.

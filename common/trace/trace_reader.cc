@@ -1,5 +1,6 @@
 #include "common/trace/trace_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,7 @@ void TakeInfo(const json& event, TraceInfo& info) {
     args.at("staleness").get_to(info.staleness);
     args.at("backup_workers").get_to(info.backup_workers);
     args.at("origin_ns").get_to(info.origin_ns);
+    args.at("date_ns").get_to(info.date_ns);
   } else if (name == "psring_clock") {
     info.ahead_ns = event.at("args").at("ahead_ns").get<int64_t>();
     event.at("args").at("round_trip_ns").get_to(info.round_trip_ns);
@@ -75,10 +77,23 @@ absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {
                    ": give each job a folder of its own"));
 }
 
+// Monotonic clocks of two hosts have nothing in common but that they run: a
+// process that ended before it could compare its clock is placed by its date.
+void GuessClocks(std::vector<TraceInfo>& infos) {
+  const auto known =
+      std::find_if(infos.begin(), infos.end(),
+                   [](const TraceInfo& i) { return i.ahead_ns.has_value(); });
+  const TraceInfo& other = known == infos.end() ? infos.front() : *known;
+  for (TraceInfo& info : infos) {
+    info.guessed_ahead_ns =
+        other.CommonNs(0) + info.date_ns - other.date_ns - info.origin_ns;
+  }
+}
+
 }  // namespace
 
 int64_t TraceInfo::CommonNs(double ts) const {
-  return origin_ns + ahead_ns.value_or(0) + std::llround(ts * 1000);
+  return origin_ns + ahead_ns.value_or(guessed_ahead_ns) + std::llround(ts * 1000);
 }
 
 absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
@@ -117,6 +132,7 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
     if (i == 0) continue;
     if (absl::Status s = read(path); !s.ok()) return s;
   }
+  GuessClocks(infos);
   return infos;
 }
 

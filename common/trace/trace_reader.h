@@ -26,8 +26,10 @@ struct TraceInfo {
   std::string sync;  // "bsp", "ssp" or "async"
   int64_t staleness = 0;
   int backup_workers = 0;
-  int64_t origin_ns = 0;
+  int64_t origin_ns = 0;            // by its host's monotonic clock
+  int64_t date_ns = 0;              // the same moment as a date
   std::optional<int64_t> ahead_ns;  // the coordinator's clock
+  int64_t guessed_ahead_ns = 0;     // from dates, where that is not known
   int64_t round_trip_ns = 0;        // the offset is off by half of it at most
   std::vector<std::string> notes;   // events were lost, the file is full
 

@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -26,7 +27,7 @@ absl::Status RunToEnd(const Stage& stage,
   absl::Status status = start(*supervisor);
   if (status.ok()) {
     status = supervisor->RunUntil([&] { return supervisor->AllEnded(); },
-                                  absl::Now() + stage.timeout);
+                                  Now() + stage.timeout);
   }
   if (!status.ok() && !supervisor->first_failure()) supervisor->Stop();
   supervisor->Wait();

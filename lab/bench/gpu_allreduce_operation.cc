@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "gpu/device_model.h"
 #include "lab/bench/operation.h"
@@ -54,7 +55,7 @@ class GpuAllReduceOperation : public Operation {
     NcclOptions options;
     options.allow_shared_gpu = shared;
     options.gather = [this](const std::string& name, const std::string& payload,
-                            absl::Time deadline) {
+                            Time deadline) {
       return job_.member().Gather(name, payload, deadline);
     };
     auto communicator = NcclCommunicator::Create(

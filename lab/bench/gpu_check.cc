@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/trace/metrics_reader.h"
 #include "gpu/device_check.h"
 #include "lab/bench/contender.h"
@@ -32,7 +32,7 @@ class Checker {
   Checker(const GpuCheckOptions& options, const Cancellation& cancellation)
       : options_(options),
         cancellation_(cancellation),
-        deadline_(absl::Now() + options.timeout),
+        deadline_(Now() + options.timeout),
         stage_{.cancellation = cancellation,
                .ps_binary = options.binaries.ps,
                .worker_binary = options.binaries.worker,
@@ -183,7 +183,7 @@ class Checker {
 
   const GpuCheckOptions& options_;
   const Cancellation& cancellation_;
-  const absl::Time deadline_;
+  const Time deadline_;
   const Stage stage_;
   int num_gpus_ = 0;
   std::vector<std::unique_ptr<Device>> devices_;

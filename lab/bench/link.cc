@@ -7,7 +7,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "lab/bench/pattern.h"
 #include "lab/bench/stopwatch.h"
 #include "lab/bench/tcp_stream.h"
@@ -32,7 +33,7 @@ struct Received {
 
 // Until the receiver says that it has enough.
 absl::StatusOr<int64_t> Send(const std::string& address, int port,
-                             absl::Time deadline) {
+                             Time deadline) {
   auto stream = TcpStream::Connect(address, port, deadline);
   if (!stream.ok()) return stream.status();
   const std::string chunk = MakeChunk();
@@ -50,11 +51,11 @@ absl::StatusOr<int64_t> Send(const std::string& address, int port,
 
 // Reads the warm-up and compares it.
 absl::Status ReceiveWarmup(TcpStream& stream, const LinkOptions& options,
-                           absl::Time deadline, int64_t* total) {
+                           Time deadline, int64_t* total) {
   const std::string chunk = MakeChunk();
   std::vector<char> buffer(kChunkBytes);
-  const absl::Time end = absl::Now() + options.warmup;
-  while (absl::Now() < end) {
+  const Time end = Now() + options.warmup;
+  while (Now() < end) {
     const int64_t offset = *total % kChunkBytes;
     auto size = stream.Receive(
         absl::MakeSpan(buffer).subspan(0, kChunkBytes - offset), deadline);
@@ -69,8 +70,7 @@ absl::Status ReceiveWarmup(TcpStream& stream, const LinkOptions& options,
 }
 
 absl::StatusOr<Received> Receive(TcpListener& listener,
-                                 const LinkOptions& options,
-                                 absl::Time deadline) {
+                                 const LinkOptions& options, Time deadline) {
   auto stream = listener.Accept(deadline);
   if (!stream.ok()) return stream.status();
   Received received;

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "client/job_client.h"
 #include "client/model_client.h"
+#include "common/clock.h"
 #include "common/cluster/cluster_session.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
@@ -52,7 +53,7 @@ class RankJob {
   absl::Status AllReduce(absl::Span<float> data, float scale) {
     return client_->AllReduce(data, scale, Deadline());
   }
-  absl::Time Deadline() const { return absl::Now() + options_.step_timeout; }
+  Time Deadline() const { return Now() + options_.step_timeout; }
 
   // Returns on all ranks at one instant of the monotonic clock, which the ranks
   // of a benchmark share as they run on one machine: a barrier's own skew would

@@ -11,7 +11,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -21,9 +22,9 @@ absl::Status CallFailed(const char* call) {
 }
 
 // Blocks until `fd` is ready for `events`.
-absl::Status AwaitReady(int fd, short events, absl::Time deadline) {
+absl::Status AwaitReady(int fd, short events, Time deadline) {
   while (true) {
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left = absl::ToInt64Milliseconds(deadline - Now());
     pollfd poller = {fd, events, 0};
     const int ready =
         poll(&poller, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1000)));
@@ -38,7 +39,7 @@ absl::Status AwaitReady(int fd, short events, absl::Time deadline) {
 }  // namespace
 
 absl::StatusOr<TcpStream> TcpStream::Connect(const std::string& address,
-                                             int port, absl::Time deadline) {
+                                             int port, Time deadline) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -68,7 +69,7 @@ TcpStream::~TcpStream() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::Status TcpStream::Send(absl::string_view bytes, absl::Time deadline) {
+absl::Status TcpStream::Send(absl::string_view bytes, Time deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -90,7 +91,7 @@ bool TcpStream::HasInput() const {
 }
 
 absl::StatusOr<int64_t> TcpStream::Receive(absl::Span<char> bytes,
-                                           absl::Time deadline) {
+                                           Time deadline) {
   while (true) {
     const ssize_t size = recv(fd_, bytes.data(), bytes.size(), 0);
     if (size >= 0) return static_cast<int64_t>(size);
@@ -135,7 +136,7 @@ TcpListener::~TcpListener() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::StatusOr<TcpStream> TcpListener::Accept(absl::Time deadline) {
+absl::StatusOr<TcpStream> TcpListener::Accept(Time deadline) {
   if (absl::Status s = AwaitReady(fd_, POLLIN, deadline); !s.ok()) return s;
   const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return CallFailed("accept");

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -19,7 +19,7 @@ class TcpStream {
  public:
   // `address` is numeric, IPv4 or IPv6.
   static absl::StatusOr<TcpStream> Connect(const std::string& address, int port,
-                                           absl::Time deadline);
+                                           Time deadline);
 
   explicit TcpStream(int fd) : fd_(fd) {}
   ~TcpStream();
@@ -27,11 +27,11 @@ class TcpStream {
   TcpStream& operator=(TcpStream&&) = delete;
 
   // All of it.
-  absl::Status Send(absl::string_view bytes, absl::Time deadline);
+  absl::Status Send(absl::string_view bytes, Time deadline);
   // Whether Receive would not have to wait.
   bool HasInput() const;
   // At least one byte; 0 at the end of the stream.
-  absl::StatusOr<int64_t> Receive(absl::Span<char> bytes, absl::Time deadline);
+  absl::StatusOr<int64_t> Receive(absl::Span<char> bytes, Time deadline);
 
  private:
   int fd_;
@@ -48,7 +48,7 @@ class TcpListener {
   TcpListener& operator=(TcpListener&&) = delete;
 
   int port() const { return port_; }
-  absl::StatusOr<TcpStream> Accept(absl::Time deadline);
+  absl::StatusOr<TcpStream> Accept(Time deadline);
 
  private:
   TcpListener(int fd, int port) : fd_(fd), port_(port) {}

@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "lab/host/supervisor.h"
 
@@ -21,7 +22,7 @@ absl::StatusOr<std::vector<std::string>> Capture(std::vector<std::string> argv,
   const std::string program = argv[0];
   if (auto s = supervisor.Start({program, std::move(argv)}); !s.ok()) return s;
   const absl::Status s = supervisor.RunUntil(
-      [&] { return supervisor.AllEnded(); }, absl::Now() + timeout);
+      [&] { return supervisor.AllEnded(); }, Now() + timeout);
   if (supervisor.first_failure()) {
     return absl::AbortedError(ToString(*supervisor.first_failure()));
   }

@@ -11,7 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "lab/host/capture.h"
 #include "lab/host/find_program.h"
 
@@ -30,14 +31,14 @@ std::string NamespaceOf(const Child& holder, const std::string& kind) {
 
 // Waits for the line that says that its namespaces are there.
 absl::Status AwaitUp(Child& holder) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  const Time deadline = Now() + absl::Seconds(10);
   bool up = false;
   std::string said;
   const auto on_line = [&](absl::string_view line) {
     up |= line == "up";
     absl::StrAppend(&said, said.empty() ? "" : "; ", line);
   };
-  while (!up && absl::Now() < deadline) {
+  while (!up && Now() < deadline) {
     pollfd fds[] = {{holder.output_fd(), POLLIN, 0},
                     {holder.exit_fd(), POLLIN, 0}};
     poll(fds, 2, 100);

@@ -6,7 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/host_cores.h"
 #include "lab/host/arguments.h"
 #include "lab/host/temp_dir.h"
@@ -124,7 +125,7 @@ absl::Status StartJob(const Job& job, Supervisor& supervisor,
   std::optional<int> port;
   absl::Status s = supervisor.RunUntil(
       [&] { return (port = ReadPort(port_file)).has_value(); },
-      absl::Now() + timeout);
+      Now() + timeout);
   if (absl::IsDeadlineExceeded(s)) {
     return absl::DeadlineExceededError(absl::StrCat(
         host.name, " has not opened the coordinator's port within ",

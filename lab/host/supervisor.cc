@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -33,7 +34,7 @@ absl::Status Supervisor::Start(Command command) {
 }
 
 absl::Status Supervisor::RunUntil(const std::function<bool()>& done,
-                                  absl::Time deadline) {
+                                  Time deadline) {
   while (!done()) {
     if (cancelled_) return cancellation_.status();
     if (failure_) {
@@ -41,7 +42,7 @@ absl::Status Supervisor::RunUntil(const std::function<bool()>& done,
           failure_->name, " failed: ", ToString(failure_->ending)));
     }
     if (AllEnded()) return absl::AbortedError("every process has ended");
-    if (absl::Now() >= deadline) return absl::DeadlineExceededError("too late");
+    if (Now() >= deadline) return absl::DeadlineExceededError("too late");
     ServeOnce();
   }
   return absl::OkStatus();
@@ -52,12 +53,12 @@ void Supervisor::Wait() {
 }
 
 void Supervisor::Stop() {
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   plan_ = {{now, SIGTERM}, {now + options_.terminate_grace, SIGKILL}};
 }
 
 void Supervisor::ServeOnce() {
-  PollMembers(absl::Now() + options_.tick);
+  PollMembers(Now() + options_.tick);
   CheckEnds();
   OnCancelled();
   SendPlannedSignals();
@@ -65,7 +66,7 @@ void Supervisor::ServeOnce() {
 }
 
 // Waits for output, an end, a cancellation or the next planned signal.
-void Supervisor::PollMembers(absl::Time deadline) {
+void Supervisor::PollMembers(Time deadline) {
   if (!plan_.empty()) deadline = std::min(deadline, plan_.front().when);
   std::vector<pollfd> fds;  // those below 0 are ignored
   for (const Member& member : members_) {
@@ -74,7 +75,7 @@ void Supervisor::PollMembers(absl::Time deadline) {
     fds.push_back({ended ? -1 : member.child->exit_fd(), POLLIN, 0});
   }
   fds.push_back({cancelled_ ? -1 : cancellation_.fd(), POLLIN, 0});
-  const absl::Duration left = deadline - absl::Now() + absl::Milliseconds(1);
+  const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
   poll(fds.data(), fds.size(),
        static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left))));
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -112,19 +113,19 @@ void Supervisor::OnFailure(const Member& member) {
       {member.last_lines.begin(), member.last_lines.end()},
   };
   if (!plan_.empty()) return;  // all are being ended already
-  const absl::Time term = absl::Now() + options_.settle;
+  const Time term = Now() + options_.settle;
   plan_ = {{term, SIGTERM}, {term + options_.terminate_grace, SIGKILL}};
 }
 
 void Supervisor::OnCancelled() {
   if (cancelled_ || cancellation_.status().ok()) return;
   cancelled_ = true;
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   plan_ = {{now, SIGINT}, {now + options_.interrupt_grace, SIGKILL}};
 }
 
 void Supervisor::SendPlannedSignals() {
-  while (!plan_.empty() && plan_.front().when <= absl::Now()) {
+  while (!plan_.empty() && plan_.front().when <= Now()) {
     SignalAll(plan_.front().signal);
     plan_.pop_front();
   }

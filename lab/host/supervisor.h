@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "lab/host/child.h"
 
@@ -57,7 +58,7 @@ class Supervisor {
 
   // Serves the processes until done() holds. An error when it cannot hold any
   // more: cancelled, a process failed, all have ended, or `deadline` passed.
-  absl::Status RunUntil(const std::function<bool()>& done, absl::Time deadline);
+  absl::Status RunUntil(const std::function<bool()>& done, Time deadline);
 
   // Serves the processes until all have ended, which `settle` and the graces
   // bound once one failed or a cancellation came.
@@ -78,12 +79,12 @@ class Supervisor {
     std::deque<std::string> last_lines;
   };
   struct PlannedSignal {
-    absl::Time when;
+    Time when;
     int signal;
   };
 
   void ServeOnce();
-  void PollMembers(absl::Time deadline);
+  void PollMembers(Time deadline);
   void CheckEnds();
   void OnLine(Member& member, absl::string_view line);
   void OnFailure(const Member& member);

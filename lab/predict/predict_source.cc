@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/host_cores.h"
 #include "lab/host/job.h"
 #include "lab/host/supervisor.h"
@@ -233,7 +234,7 @@ absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
                 absl::ToDoubleSeconds(wanted.budget));
   };
   if (status.ok()) {
-    status = supervisor.RunUntil(enough, absl::Now() + kPatience);
+    status = supervisor.RunUntil(enough, Now() + kPatience);
   }
   if (supervisor.first_failure()) {
     status = absl::AbortedError(ToString(*supervisor.first_failure()));

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/model/flat_model.h"
 #include "common/optim/fused_update.h"
 #include "common/optim/optimizer.h"
@@ -27,16 +28,16 @@ absl::StatusOr<double> MeasureUpdateRate(absl::Duration budget) {
   auto parameters = FlatBuffer::Create(kElements);
   if (!parameters.ok()) return parameters.status();
   const void* workers[] = {gradients->data(), gradients->data() + kElements};
-  const absl::Time end = absl::Now() + budget;
+  const Time end = Now() + budget;
   absl::Duration least = absl::InfiniteDuration();
   int64_t count = 0;
   do {
-    const absl::Time start = absl::Now();
+    const Time start = Now();
     SumAndUpdate(*optimizer, {0, kElements}, {0, kElements}, workers, 0.5f,
                  ++count, {0.125}, parameters->data(), {}, {});
     // The first one pays for the memory's pages.
-    if (count > 1) least = std::min(least, absl::Now() - start);
-  } while (absl::Now() < end || count < 3);
+    if (count > 1) least = std::min(least, Now() - start);
+  } while (Now() < end || count < 3);
   return 2.0 * kElements * sizeof(float) / absl::ToDoubleSeconds(least);
 }
 

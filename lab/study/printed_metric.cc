@@ -5,7 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -24,7 +25,7 @@ absl::Status CheckMetric(const std::string& pattern) {
 }
 
 PrintedMetric::PrintedMetric(const std::string& pattern)
-    : active_(!pattern.empty()), pattern_(pattern), start_(absl::Now()) {}
+    : active_(!pattern.empty()), pattern_(pattern), start_(Now()) {}
 
 void PrintedMetric::Take(absl::string_view line) {
   // Its search takes stack for every character.
@@ -41,7 +42,7 @@ void PrintedMetric::Take(absl::string_view line) {
   }
   double value = 0;
   if (absl::SimpleAtod(match[1].str(), &value)) {
-    samples_.push_back({absl::Now(), value});
+    samples_.push_back({Now(), value});
   }
 }
 

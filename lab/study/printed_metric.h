@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/trace/metrics_reader.h"
 
 namespace psring {
@@ -32,13 +32,13 @@ class PrintedMetric {
 
  private:
   struct Sample {
-    absl::Time when;
+    Time when;
     double value;
   };
 
   const bool active_;
   const std::regex pattern_;
-  const absl::Time start_;
+  const Time start_;
   std::vector<Sample> samples_;
 };
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_reader.h"
 #include "lab/host/hosts.h"
@@ -165,7 +166,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
     hosts = *std::move(made);
   }
   PrintedMetric printed(job.metric);
-  const absl::Time start = absl::Now();
+  const Time start = Now();
   const absl::Status s = Train(
       ValueOf(point, kWayAxis), job, cancellation,
       [&printed](const std::string& name, absl::string_view line) {
@@ -178,7 +179,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   printed.AddTo(*all);
   auto result = Collect(point, *std::move(all), checkpoints);
   if (result.ok()) {
-    result->wall_seconds = absl::ToDoubleSeconds(absl::Now() - start);
+    result->wall_seconds = absl::ToDoubleSeconds(Now() - start);
   }
   return result;
 }

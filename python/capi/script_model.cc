@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
@@ -186,9 +187,7 @@ absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
   return model;
 }
 
-absl::Time ScriptModel::Deadline() const {
-  return absl::Now() + 2 * step_timeout_;
-}
+Time ScriptModel::Deadline() const { return Now() + 2 * step_timeout_; }
 
 nlohmann::json ScriptModel::Describe() const {
   const Layout& layout = flat_.layout;

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "client/job_client.h"
 #include "client/model_client.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "nlohmann/json.hpp"
@@ -78,7 +79,7 @@ class ScriptModel {
         id_(std::move(id)),
         step_timeout_(step_timeout),
         flat_(std::move(flat)) {}
-  absl::Time Deadline() const;
+  Time Deadline() const;
 
   JobClient& job_;
   const std::string id_;

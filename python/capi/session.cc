@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/membership.h"
 #include "common/net/address.h"
@@ -102,7 +103,7 @@ absl::Status Session::Join() {
   StartServers();
   if (absl::Status s = job_->Join(); !s.ok()) return s;
   if (absl::Status s = ConnectCollectives(); !s.ok()) return s;
-  start_ = absl::Now();
+  start_ = Now();
   auto metrics = MetricsFile::Create(
       options_.metrics_dir, job_->job().workers(job_->job().rank()),
       {{"mode", options_.wish.ring_mode ? "ring" : "ps"}});
@@ -143,9 +144,8 @@ absl::Status Session::ConnectCollectives() {
        .ranks_left = [this] { return job_->member().workers_left(); }});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);
-  auto endpoints =
-      job_->member().Gather("collectives", collectives_->endpoint(),
-                            absl::Now() + options_.step_timeout);
+  auto endpoints = job_->member().Gather(
+      "collectives", collectives_->endpoint(), Now() + options_.step_timeout);
   if (!endpoints.ok()) return endpoints.status();
   CollectiveJob job;
   job.epoch = job_->job().job_epoch();
@@ -199,14 +199,13 @@ void Session::WriteEnd() {
     if (model->flat().arena == nullptr) continue;
     shared += model->flat().arena->address().size_bytes();
   }
-  nlohmann::json end = {
-      {"event", "end"},
-      {"step", 0},
-      {"seconds", absl::ToDoubleSeconds(absl::Now() - start_)},
-      {"bytes_sent", all.sent},
-      {"bytes_received", all.received},
-      {"gradient_bytes_sent", all.gradients_sent},
-      {"peak_memory_bytes", PeakMemoryBytes(shared)}};
+  nlohmann::json end = {{"event", "end"},
+                        {"step", 0},
+                        {"seconds", absl::ToDoubleSeconds(Now() - start_)},
+                        {"bytes_sent", all.sent},
+                        {"bytes_received", all.received},
+                        {"gradient_bytes_sent", all.gradients_sent},
+                        {"peak_memory_bytes", PeakMemoryBytes(shared)}};
   if (end_.is_object()) end.update(end_);
   metrics_->Write(end);
 }
@@ -218,7 +217,7 @@ void Session::Log(nlohmann::json line) {
     end_ = std::move(line);
     return;
   }
-  line["seconds"] = absl::ToDoubleSeconds(absl::Now() - start_);
+  line["seconds"] = absl::ToDoubleSeconds(Now() - start_);
   metrics_->Write(line);
 }
 
@@ -232,7 +231,7 @@ absl::Status Session::Finish(ScriptModel& model) {
   if (!model.waits_for_all()) return model.Finish();
   {
     MutexLock lock(&mutex_);
-    waiting_[&model] = {absl::Now(), model.step()};
+    waiting_[&model] = {Now(), model.step()};
   }
   const absl::Status status = model.Finish();
   MutexLock lock(&mutex_);
@@ -244,10 +243,10 @@ void Session::WatchSteps() {
   // What is on its way to a step when a worker leaves arrives within this time.
   const absl::Duration grace =
       std::max(absl::Seconds(10), options_.step_timeout / 2);
-  absl::Time first_left = absl::InfiniteFuture();
-  while (ended_.SleepUntil(absl::Now() + absl::Seconds(1)).ok()) {
+  Time first_left = Time::InfiniteFuture();
+  while (ended_.SleepUntil(Now() + absl::Seconds(1)).ok()) {
     const std::vector<int> left = job_->member().workers_left();
-    const absl::Time now = absl::Now();
+    const Time now = Now();
     if (left.empty()) continue;
     first_left = std::min(first_left, now);
     MutexLock lock(&mutex_);

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "client/job_client.h"
 #include "collectives/collectives.h"
+#include "common/clock.h"
 #include "common/cluster/script_placement.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
@@ -99,7 +100,7 @@ class Session {
   const SessionOptions options_;
   const Placement placement_;
   Cancellation& cancellation_;
-  absl::Time start_;
+  Time start_;
   std::atomic<bool> joined_ = false;
 
   Mutex mutex_;
@@ -116,7 +117,7 @@ class Session {
   nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
   // Steps under way that wait for every worker: since when, and their number.
   struct WaitingStep {
-    absl::Time since;
+    Time since;
     int64_t step;
   };
   std::map<const ScriptModel*, WaitingStep> waiting_ ABSL_GUARDED_BY(mutex_);

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -61,7 +62,7 @@ absl::StatusOr<std::optional<absl::Status>> Tasks::Wait(
   }
   const std::shared_ptr<Task> task = found->second;
   const auto done = [&task] { return task->result.has_value(); };
-  if (!mutex_.AwaitUntil(done, absl::Now() + timeout)) {
+  if (!mutex_.AwaitUntil(done, Now() + timeout)) {
     return std::optional<absl::Status>();
   }
   return std::optional<absl::Status>(task->result->status());

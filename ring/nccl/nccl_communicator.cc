@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "ring/nccl/nccl_peers.h"
 #include "spdlog/spdlog.h"
@@ -62,14 +63,14 @@ NcclCommunicator::NcclCommunicator(NcclApi api, Device& device,
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
     NcclApi api, Device& device, Cancellation& cancellation,
-    const proto::Welcome& job, NcclOptions options, absl::Time deadline) {
+    const proto::Welcome& job, NcclOptions options, Time deadline) {
   std::unique_ptr<NcclCommunicator> communicator(new NcclCommunicator(
       std::move(api), device, cancellation, job, std::move(options)));
   if (absl::Status s = communicator->Connect(deadline); !s.ok()) return s;
   return communicator;
 }
 
-absl::Status NcclCommunicator::Connect(absl::Time deadline) {
+absl::Status NcclCommunicator::Connect(Time deadline) {
   const absl::StatusOr<Stream> stream = device_.CreateStream();
   if (!stream.ok()) return stream.status();
   stream_ = *stream;
@@ -90,7 +91,7 @@ absl::Status NcclCommunicator::Connect(absl::Time deadline) {
   watchdog_ =
       NcclWatchdog::Start(device_, handle_, cancellation_, std::move(watchdog));
   watchdog_->Begin(
-      {"the start of NCCL", sequence_, std::nullopt, deadline - absl::Now()});
+      {"the start of NCCL", sequence_, std::nullopt, deadline - Now()});
   // On the GPU that is this thread's current one, which Device's calls set.
   if (absl::Status s = handle_.Init(size(), *id, rank()); !s.ok()) {
     return watchdog_->Abort(absl::InternalError(
@@ -101,7 +102,7 @@ absl::Status NcclCommunicator::Connect(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<NcclId> NcclCommunicator::ExchangeId(absl::Time deadline) {
+absl::StatusOr<NcclId> NcclCommunicator::ExchangeId(Time deadline) {
   const NcclApi& api = handle_.api();
   NcclPeer self;
   self.bus_id = device_.info().bus_id;
@@ -157,19 +158,19 @@ absl::Status NcclCommunicator::LaunchNow(Event ready, Launch launch,
   return absl::OkStatus();
 }
 
-absl::Status NcclCommunicator::Block(std::string what, absl::Time deadline,
+absl::Status NcclCommunicator::Block(std::string what, Time deadline,
                                      Launch launch, Then then) {
   const absl::StatusOr<Event> ready = RecordReady();
   if (!ready.ok()) return ready.status();
-  if (absl::Status s = Enqueue(std::move(what), *ready, deadline - absl::Now(),
-                               launch, then);
+  if (absl::Status s =
+          Enqueue(std::move(what), *ready, deadline - Now(), launch, then);
       !s.ok()) {
     return s;
   }
-  return Drain(absl::InfiniteFuture());  // the watchdog keeps the deadline
+  return Drain(Time::InfiniteFuture());  // the watchdog keeps the deadline
 }
 
-absl::Status NcclCommunicator::Drain(absl::Time deadline) {
+absl::Status NcclCommunicator::Drain(Time deadline) {
   const absl::StatusOr<Event> event = watchdog_->TakeEvent();
   if (!event.ok()) return event.status();
   if (absl::Status s = device_.Record(*event, stream_); !s.ok()) return s;
@@ -179,7 +180,7 @@ absl::Status NcclCommunicator::Drain(absl::Time deadline) {
     if (absl::Status s = Look(); !s.ok()) return s;
     if (!done.ok()) return done.status();
     if (*done) break;
-    if (absl::Now() >= deadline) {
+    if (Now() >= deadline) {
       return watchdog_->Abort(
           absl::DeadlineExceededError("the GPU has not done its work in time"));
     }
@@ -201,7 +202,7 @@ absl::Status NcclCommunicator::EnqueueAllReduce(absl::Span<float> data,
 }
 
 absl::Status NcclCommunicator::AllReduce(absl::Span<float> data, float scale,
-                                         absl::Time deadline) {
+                                         Time deadline) {
   if (data.empty()) return Look();
   const auto launch = [&](const NcclApi& api, NcclComm comm) {
     return api.all_reduce(data.data(), data.data(), data.size(), comm,
@@ -215,7 +216,7 @@ absl::Status NcclCommunicator::AllReduce(absl::Span<float> data, float scale,
 }
 
 absl::Status NcclCommunicator::AllGather(absl::Span<float> data,
-                                         absl::Time deadline) {
+                                         Time deadline) {
   if (data.empty()) return Look();
   const auto launch = [&](const NcclApi& api, NcclComm comm) {
     return ForEachSlice(api, data, size(),
@@ -229,7 +230,7 @@ absl::Status NcclCommunicator::AllGather(absl::Span<float> data,
 }
 
 absl::Status NcclCommunicator::Broadcast(absl::Span<float> data, int root,
-                                         absl::Time deadline) {
+                                         Time deadline) {
   if (data.empty()) return Look();
   const auto launch = [&](const NcclApi& api, NcclComm comm) {
     return api.broadcast(data.data(), data.data(), data.size(), root, comm,
@@ -240,7 +241,7 @@ absl::Status NcclCommunicator::Broadcast(absl::Span<float> data, int root,
       deadline, launch, Nothing);
 }
 
-absl::Status NcclCommunicator::Barrier(absl::Time deadline) {
+absl::Status NcclCommunicator::Barrier(Time deadline) {
   const auto launch = [&](const NcclApi& api, NcclComm comm) {
     return api.all_reduce(token_, token_, kTokenElements, comm, stream_.handle);
   };
@@ -248,7 +249,7 @@ absl::Status NcclCommunicator::Barrier(absl::Time deadline) {
 }
 
 absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,
-                                              absl::Time deadline) {
+                                              Time deadline) {
   void* buffer = nullptr;
   const absl::Status status =
       handle_.Call([&](const NcclApi& api, NcclComm comm) {
@@ -273,7 +274,7 @@ absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,
 }
 
 absl::StatusOr<std::vector<std::string>> NcclCommunicator::Gather(
-    const std::string& name, const std::string& payload, absl::Time deadline) {
+    const std::string& name, const std::string& payload, Time deadline) {
   auto all = options_.gather(
       absl::StrCat("nccl/", options_.generation, "/", name), payload, deadline);
   if (all.ok() && all->size() != static_cast<size_t>(size())) {
@@ -287,7 +288,7 @@ absl::StatusOr<std::vector<std::string>> NcclCommunicator::Gather(
 // asks too.
 std::string NcclCommunicator::WhoIsLate(int64_t sequence) {
   const auto all =
-      Gather(absl::StrCat("late/", sequence), "", absl::Now() + kAskTimeout);
+      Gather(absl::StrCat("late/", sequence), "", Now() + kAskTimeout);
   if (!all.ok()) return std::string(all.status().message());
   return "every worker waits in it; do all GPUs and networks work?";
 }
@@ -304,7 +305,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::Close() {
   if (absl::Status s = Look(); !s.ok()) return s;
-  if (absl::Status s = Drain(absl::Now() + kCloseTimeout); !s.ok()) return s;
+  if (absl::Status s = Drain(Now() + kCloseTimeout); !s.ok()) return s;
   for (void* buffer : registered_) {
     absl::Status s = handle_.Call([&](const NcclApi& api, NcclComm comm) {
       return api.deregister_buffer(comm, buffer);

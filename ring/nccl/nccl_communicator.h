@@ -18,6 +18,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "gpu/device.h"
 #include "protos/cluster.pb.h"
@@ -30,7 +31,7 @@ namespace psring {
 
 // Member::Gather, callable from any thread.
 using GatherFunction = std::function<absl::StatusOr<std::vector<std::string>>(
-    const std::string& name, const std::string& payload, absl::Time deadline)>;
+    const std::string& name, const std::string& payload, Time deadline)>;
 
 struct NcclOptions {
   GatherFunction gather;
@@ -49,7 +50,7 @@ class NcclCommunicator : public Communicator {
   // NCCL's own.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(
       NcclApi api, Device& device, Cancellation& cancellation,
-      const proto::Welcome& job, NcclOptions options, absl::Time deadline);
+      const proto::Welcome& job, NcclOptions options, Time deadline);
 
   // Ends it with the other ranks; alone where it has failed or they do not end
   // it too within some seconds.
@@ -58,16 +59,15 @@ class NcclCommunicator : public Communicator {
   int rank() const override { return job_.rank(); }
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
-                         absl::Time deadline) override;
-  absl::Status AllGather(absl::Span<float> data, absl::Time deadline) override;
+                         Time deadline) override;
+  absl::Status AllGather(absl::Span<float> data, Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
-                         absl::Time deadline) override;
-  absl::Status Barrier(absl::Time deadline) override;
+                         Time deadline) override;
+  absl::Status Barrier(Time deadline) override;
 
   // NCCL may then read and write it directly; the same calls on every rank, and
   // nobody does where one cannot. An error is the control plane's.
-  absl::Status RegisterBuffer(void* data, int64_t size_bytes,
-                              absl::Time deadline);
+  absl::Status RegisterBuffer(void* data, int64_t size_bytes, Time deadline);
 
   Stream stream() const { return stream_; }
   // The number of the last collective: the same on every rank that has made as
@@ -86,13 +86,13 @@ class NcclCommunicator : public Communicator {
   // What the watchdog has found, if anything. Does not block.
   absl::Status Look() { return watchdog_->Look(); }
   // Blocks until stream() has done all that is in it.
-  absl::Status Drain(absl::Time deadline);
+  absl::Status Drain(Time deadline);
 
   // Through the control plane: all ranks' payloads, by rank. `name` is used
   // once in a generation.
   absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
                                                   const std::string& payload,
-                                                  absl::Time deadline);
+                                                  Time deadline);
 
  private:
   using Launch = NcclHandle::Use;
@@ -100,17 +100,16 @@ class NcclCommunicator : public Communicator {
   NcclCommunicator(NcclApi api, Device& device, Cancellation& cancellation,
                    const proto::Welcome& job, NcclOptions options);
 
-  absl::Status Connect(absl::Time deadline);
+  absl::Status Connect(Time deadline);
   // Rank 0's id, once all ranks have come and suit one another.
-  absl::StatusOr<NcclId> ExchangeId(absl::Time deadline);
+  absl::StatusOr<NcclId> ExchangeId(Time deadline);
   // Blocks until NCCL has done what was asked of it, beside the stream.
   absl::Status Settle();
   absl::Status Enqueue(std::string what, Event ready, absl::Duration timeout,
                        Launch launch, Then then);
   absl::Status LaunchNow(Event ready, Launch launch, Then then);
   // Enqueue behind all of the compute stream, and wait.
-  absl::Status Block(std::string what, absl::Time deadline, Launch launch,
-                     Then then);
+  absl::Status Block(std::string what, Time deadline, Launch launch, Then then);
   std::string WhoIsLate(int64_t sequence);
   absl::Status Close();
 

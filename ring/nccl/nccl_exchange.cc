@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/lr_schedule.h"
 #include "common/state/state_files.h"
@@ -38,7 +39,7 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
   }
   const absl::StatusOr<Event> finished = device.CreateEvent();
   if (!finished.ok()) return finished.status();
-  const absl::Time deadline = absl::Now() + step_timeout;
+  const Time deadline = Now() + step_timeout;
   auto communicator = NcclCommunicator::Create(
       std::move(api), device, cancellation, job, std::move(options), deadline);
   if (!communicator.ok()) return communicator.status();
@@ -55,7 +56,7 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
 }
 
 absl::Status NcclExchange::Copy(void* to, const void* from, FlatBuffer& host,
-                                absl::Time deadline) {
+                                Time deadline) {
   const int64_t bytes = host.size() * static_cast<int64_t>(sizeof(float));
   absl::Status status = device_.RegisterHost(host.data(), bytes);
   if (!status.ok()) return status;
@@ -66,8 +67,7 @@ absl::Status NcclExchange::Copy(void* to, const void* from, FlatBuffer& host,
 }
 
 absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
-                                ParametersArrived arrived,
-                                absl::Time deadline) {
+                                ParametersArrived arrived, Time deadline) {
   for (size_t i = 0; i < slots.size() && i < model_.slots.size(); ++i) {
     if (slots[i].size() != model_.slots[i].size()) {
       return absl::InvalidArgumentError(
@@ -102,7 +102,7 @@ absl::Status NcclExchange::Submit(int bucket) {
   return order_.empty() ? absl::OkStatus() : LaunchReady();
 }
 
-absl::Status NcclExchange::Agree(absl::Time deadline) {
+absl::Status NcclExchange::Agree(Time deadline) {
   TimelineSpan span(track_, "agree", {.step = step_});
   const auto plans = communicator_->Gather(
       absl::StrCat("plan/", ++num_agreed_),
@@ -154,7 +154,7 @@ absl::Status NcclExchange::UpdateBucket(Range range) {
                         communicator_->stream());
 }
 
-absl::Status NcclExchange::Finish(absl::Time deadline) {
+absl::Status NcclExchange::Finish(Time deadline) {
   if (absl::Status s = communicator_->Look(); !s.ok()) return s;
   if (static_cast<int>(submitted_.size()) != model_.layout.num_buckets()) {
     return absl::FailedPreconditionError(
@@ -175,7 +175,7 @@ absl::Status NcclExchange::Finish(absl::Time deadline) {
   return communicator_->Look();
 }
 
-absl::Status NcclExchange::Synchronise(absl::Time deadline) {
+absl::Status NcclExchange::Synchronise(Time deadline) {
   TimelineSpan span(track_, "drain", {.step = step_});
   if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
   span.End();
@@ -185,7 +185,7 @@ absl::Status NcclExchange::Synchronise(absl::Time deadline) {
 }
 
 absl::Status NcclExchange::SaveState(const std::string& directory,
-                                     absl::Time deadline) {
+                                     Time deadline) {
   std::vector<const float*> sources = {model_.parameters.data()};
   for (const DeviceBuffer& slot : model_.slots) sources.push_back(slot.data());
   std::vector<FlatBuffer> copies;

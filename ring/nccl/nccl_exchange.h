@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
 #include "common/optim/optimizer.h"
@@ -45,14 +46,13 @@ class NcclExchange : public GradientExchange {
   using GradientExchange::Join;
   // `arrived` is not called.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
-                    absl::Time deadline) override;
+                    Time deadline) override;
   absl::Status Submit(int bucket) override;
   // Blocks in the first step alone.
-  absl::Status Finish(absl::Time deadline) override;
+  absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(absl::Time deadline) override;
-  absl::Status SaveState(const std::string& directory,
-                         absl::Time deadline) override;
+  absl::Status Synchronise(Time deadline) override;
+  absl::Status SaveState(const std::string& directory, Time deadline) override;
 
   // What a ring moves for these allreduces, 2(n-1)/n of their bytes; NCCL does
   // not say, and may choose another topology.
@@ -63,14 +63,14 @@ class NcclExchange : public GradientExchange {
                absl::Duration step_timeout, Optimizer optimizer, Track* track);
 
   // All ranks compare what they have submitted.
-  absl::Status Agree(absl::Time deadline);
+  absl::Status Agree(Time deadline);
   // Whatever is next in the order and has been submitted.
   absl::Status LaunchReady();
   absl::Status Launch(int bucket, Event ready);
   absl::Status UpdateBucket(Range range);
   // Between `host` and the device. Blocks.
   absl::Status Copy(void* to, const void* from, FlatBuffer& host,
-                    absl::Time deadline);
+                    Time deadline);
 
   // Fixed after Create.
   Device& device_;

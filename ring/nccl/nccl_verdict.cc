@@ -1,6 +1,7 @@
 #include "ring/nccl/nccl_verdict.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -12,7 +13,7 @@ std::string In(const NcclView& view, absl::string_view what) {
 
 }  // namespace
 
-absl::Status JudgeNccl(absl::Time now, const NcclView& view,
+absl::Status JudgeNccl(Time now, const NcclView& view,
                        absl::Duration culprit_grace) {
   if (!view.cancelled.ok()) {
     return absl::AbortedError(In(view, std::string(view.cancelled.message())));

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -14,13 +15,13 @@ struct NcclView {
   absl::Status cancelled;  // why the process has to stop; it names a lost peer
   absl::Status stream;     // what broke the GPU's stream
   std::string error;       // what NCCL reports, or nothing
-  absl::Time error_since;
+  Time error_since;
 
   // The oldest collective in flight, or nothing: "allreduce of bucket 3, step
   // 812". Its time runs from when this rank's data was ready and the stream had
   // reached it, or not at all yet (InfiniteFuture).
   std::string collective;
-  absl::Time collective_since = absl::InfiniteFuture();
+  Time collective_since = Time::InfiniteFuture();
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
@@ -30,7 +31,7 @@ struct NcclView {
 //
 // NCCL's own error does not say who is gone; the control plane will, a little
 // later: it gets `culprit_grace`.
-absl::Status JudgeNccl(absl::Time now, const NcclView& view,
+absl::Status JudgeNccl(Time now, const NcclView& view,
                        absl::Duration culprit_grace);
 
 }  // namespace psring

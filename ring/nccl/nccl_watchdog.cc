@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "spdlog/spdlog.h"
 
 namespace psring {
@@ -54,12 +54,12 @@ void NcclWatchdog::Run() {
     absl::Status why;
     {
       MutexLock lock(&mutex_);
-      hangs = AbortHangs(absl::Now());
+      hangs = AbortHangs(Now());
       why = failure_;
     }
     if (hangs) options_.on_hung_abort(why);
     MutexLock lock(&mutex_);
-    if (mutex_.AwaitUntil(stopped, absl::Now() + options_.period)) return;
+    if (mutex_.AwaitUntil(stopped, Now() + options_.period)) return;
   }
 }
 
@@ -96,13 +96,13 @@ absl::Status NcclWatchdog::Abort(absl::Status why) {
 absl::Status NcclWatchdog::Look() {
   MutexLock lock(&mutex_);
   if (!failure_.ok()) return failure_;
-  const absl::Time now = absl::Now();
+  const Time now = Now();
   absl::Status why = JudgeNccl(now, View(now), options_.culprit_grace);
   if (!why.ok()) Fail(std::move(why));
   return failure_;
 }
 
-NcclView NcclWatchdog::View(absl::Time now) {
+NcclView NcclWatchdog::View(Time now) {
   NcclView view;
   view.cancelled = cancellation_.status();
   view.stream = Advance(now);
@@ -121,11 +121,11 @@ NcclView NcclWatchdog::View(absl::Time now) {
   return view;
 }
 
-absl::Status NcclWatchdog::Advance(absl::Time now) {
+absl::Status NcclWatchdog::Advance(Time now) {
   while (!in_flight_.empty()) {
     InFlight& oldest = in_flight_.front();
     const std::optional<Event> ready = oldest.collective.ready;
-    if (oldest.since == absl::InfiniteFuture()) {
+    if (oldest.since == Time::InfiniteFuture()) {
       const absl::StatusOr<bool> is_ready =
           ready.has_value() ? device_.IsDone(*ready) : true;
       if (!is_ready.ok()) return is_ready.status();
@@ -154,7 +154,7 @@ void NcclWatchdog::Fail(absl::Status why) {
   failure_ = why;
   cancellation_.Cancel(std::move(why));
   aborting_ = true;
-  abort_deadline_ = absl::Now() + options_.abort_timeout;
+  abort_deadline_ = Now() + options_.abort_timeout;
   aborter_ = std::thread([this] {
     handle_.Abort();
     MutexLock lock(&mutex_);
@@ -162,9 +162,9 @@ void NcclWatchdog::Fail(absl::Status why) {
   });
 }
 
-bool NcclWatchdog::AbortHangs(absl::Time now) {
+bool NcclWatchdog::AbortHangs(Time now) {
   if (!aborting_ || now < abort_deadline_) return false;
-  abort_deadline_ = absl::InfiniteFuture();
+  abort_deadline_ = Time::InfiniteFuture();
   return true;
 }
 

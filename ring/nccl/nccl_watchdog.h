@@ -23,6 +23,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "gpu/device.h"
@@ -92,19 +93,19 @@ class NcclWatchdog {
   struct InFlight {
     WatchedCollective collective;
     std::optional<Event> done;  // none: not launched
-    absl::Time since = absl::InfiniteFuture();
+    Time since = Time::InfiniteFuture();
   };
 
   NcclWatchdog(Device& device, NcclHandle& handle, Cancellation& cancellation,
                NcclWatchdogOptions options);
 
   void Run();
-  NcclView View(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  NcclView View(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops what is complete and starts the clock of what is next.
-  absl::Status Advance(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Advance(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True once: the abort takes too long.
-  bool AbortHangs(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AbortHangs(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Fixed after construction.
   Device& device_;
@@ -116,9 +117,9 @@ class NcclWatchdog {
   std::deque<InFlight> in_flight_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> free_events_ ABSL_GUARDED_BY(mutex_);
   std::string error_ ABSL_GUARDED_BY(mutex_);
-  absl::Time error_since_ ABSL_GUARDED_BY(mutex_);
+  Time error_since_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  absl::Time abort_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  Time abort_deadline_ ABSL_GUARDED_BY(mutex_) = Time::InfiniteFuture();
   bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread aborter_ ABSL_GUARDED_BY(mutex_);

@@ -11,7 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/process.h"
 
 namespace psring {
@@ -26,7 +27,7 @@ class BenchTest : public testing::Test {
 
   Ran Bench(std::vector<std::string> args) {
     args.insert(args.begin(), {PsringBinary(), "bench", "--out=" + out_});
-    return RunProcess(args, absl::Now() + absl::Minutes(4));
+    return RunProcess(args, Now() + absl::Minutes(4));
   }
 
   json Report() {

@@ -10,7 +10,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "lab/host/supervisor.h"
 #include "tests/testing/run_psring.h"
 
@@ -116,10 +117,10 @@ class HangingLaunch : public testing::Test {
                     .Start({"launch", PsringArgv({"launch", "--workers=1", "--",
                                                   "--fake-hang-rank=0"})})
                     .ok());
-    EXPECT_TRUE(supervisor_
-                    .RunUntil([this] { return worker_ > 0; },
-                              absl::Now() + absl::Seconds(30))
-                    .ok());
+    EXPECT_TRUE(
+        supervisor_
+            .RunUntil([this] { return worker_ > 0; }, Now() + absl::Seconds(30))
+            .ok());
   }
 
   SupervisorOptions Options() {
@@ -156,8 +157,8 @@ TEST_F(HangingLaunch, SigtermEndsEveryProcess) {
 TEST_F(HangingLaunch, KillingTheLauncherLeavesNoOrphan) {
   supervisor_.SignalAll(SIGKILL);
   supervisor_.Wait();
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!WorkerIsGone() && absl::Now() < deadline) {
+  const Time deadline = Now() + absl::Seconds(10);
+  while (!WorkerIsGone() && Now() < deadline) {
   }
   EXPECT_TRUE(WorkerIsGone());
 }

@@ -14,6 +14,7 @@
 #include "collectives/call.h"
 #include "collectives/collectives.h"
 #include "collectives/message.h"
+#include "common/clock.h"
 #include "protos/collective.pb.h"
 #include "tests/collectives/test_mesh.h"
 #include "tests/testing/hostile_peer.h"
@@ -43,11 +44,11 @@ void ExpectMismatch(
     const std::function<Handle(int rank, Collectives&, void* memory)>& call) {
   mesh.Run([&](int rank, Collectives& collectives) {
     std::vector<char> memory(1 << 20);
-    const absl::Time start = absl::Now();
+    const Time start = Now();
     const absl::Status status =
         Await(collectives, call(rank, collectives, memory.data()));
     EXPECT_EQ(status.message(), expected) << "rank " << rank;
-    EXPECT_LT(absl::Now() - start, absl::Seconds(1));
+    EXPECT_LT(Now() - start, absl::Seconds(1));
   });
 }
 
@@ -132,7 +133,7 @@ TEST(CollectiveMismatchTest, IsNoticedWithoutTheFirstRank) {
 
 TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
   TestMesh mesh(3);
-  const absl::Time start = absl::Now();
+  const Time start = Now();
   mesh.Run([](int rank, Collectives& c) {
     float value = 0;
     const absl::Status status =
@@ -146,7 +147,7 @@ TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
     EXPECT_TRUE(absl::EndsWith(status.message(),
                                ": all ranks must call the same operations"));
   });
-  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_LT(Now() - start, absl::Seconds(5));
 }
 
 // It computes, and does not wait.
@@ -362,9 +363,9 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
     HostilePeer peer(mesh.at(0).endpoint());
     peer.Send(messages[i]);
     ASSERT_TRUE(peer.AwaitTaken(Soon())) << i;
-    const absl::Time deadline = Soon();
+    const Time deadline = Soon();
     while (mesh.at(0).malformed() < static_cast<int64_t>(i) + 1) {
-      ASSERT_LT(absl::Now(), deadline) << "message " << i << " was not counted";
+      ASSERT_LT(Now(), deadline) << "message " << i << " was not counted";
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
@@ -392,11 +393,11 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
        {std::pair<CollectiveHeader, std::string>(chunk, "1234"),
         std::pair<CollectiveHeader, std::string>(ack, "")}) {
     HostilePeer peer(mesh.at(0).endpoint());
-    const absl::Time deadline = Soon();
+    const Time deadline = Soon();
     peer.Send({header.SerializeAsString(), payload});
     ++dropped;
     while (mesh.at(0).malformed() < dropped) {
-      ASSERT_LT(absl::Now(), deadline);
+      ASSERT_LT(Now(), deadline);
       absl::SleepFor(absl::Milliseconds(1));
     }
   }
@@ -423,11 +424,11 @@ TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
   gone = true;
   mesh.Run([](int rank, Collectives& c) {
     if (rank == 2) return;
-    const absl::Time start = absl::Now();
+    const Time start = Now();
     const std::string why(Await(c, c.Barrier("after")).message());
     EXPECT_TRUE(absl::StrContains(why, "has left the job")) << why;
     EXPECT_TRUE(absl::StrContains(why, "barrier 'after'")) << why;
-    EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+    EXPECT_LT(Now() - start, absl::Seconds(5));
     EXPECT_EQ(Await(c, c.Barrier("of two", std::vector<int32_t>{0, 1})),
               absl::OkStatus());
   });

@@ -4,13 +4,13 @@
 
 #include <optional>
 
-#include "absl/time/time.h"
 #include "collectives/call.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
 
-const absl::Time kStart = absl::UnixEpoch();
+const Time kStart = Time();
 
 TEST(StallCheckTest, AsksNowAndThen) {
   StallCheck stalls;

@@ -5,7 +5,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -37,8 +38,8 @@ void TestMesh::Run(const std::function<void(int rank, Collectives&)>& body) {
 
 absl::Status Await(Collectives& collectives, absl::StatusOr<int64_t> handle) {
   if (!handle.ok()) return handle.status();
-  const absl::Time deadline = Soon();
-  while (absl::Now() < deadline) {
+  const Time deadline = Soon();
+  while (Now() < deadline) {
     const auto done = collectives.Wait(*handle, absl::Milliseconds(100));
     if (!done.ok()) return done.status();
     if (*done) return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
 
@@ -149,7 +150,7 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
     for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
       if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
     }
-    finished = gpu.exchange->Finish(absl::Now());
+    finished = gpu.exchange->Finish(Now());
     gpu.device.Release();
     gpu.exchange.reset();
     return finished;

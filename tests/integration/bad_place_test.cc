@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/net/address.h"
 #include "common/net/socket.h"
 #include "tests/integration/hand_job.h"
@@ -57,7 +58,7 @@ TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
   }
   const HeldPort silent;
   for (const std::string& address : {nobody, silent.address()}) {
-    const absl::Time start = absl::Now();
+    const Time start = Now();
     const Ran ran = RunProcess(
         {PsBinary(), "--join-timeout=1", "--coordinator=" + address}, Soon());
     EXPECT_EQ(ran.code, 1) << ran.output;
@@ -65,7 +66,7 @@ TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
         LastLine(ran.output),
         AllOf(HasSubstr("no coordinator has answered"), HasSubstr(address),
               HasSubstr("within 1s"), HasSubstr("--host-coordinator")));
-    EXPECT_GE(absl::Now() - start, absl::Seconds(1));
+    EXPECT_GE(Now() - start, absl::Seconds(1));
   }
 }
 

@@ -8,7 +8,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/test_directory.h"
 
@@ -132,11 +133,11 @@ class KilledJobTest : public CheckpointTest,
   // Returns when it has begun to; false when it does not get there.
   bool WritesCheckpoint(Process& process, int64_t step) {
     const std::string name = fs::path(CheckpointAt(folder_, step)).filename();
-    const absl::Time deadline = absl::Now() + absl::Minutes(5);
-    while (absl::Now() < deadline) {
+    const Time deadline = Now() + absl::Minutes(5);
+    while (Now() < deadline) {
       if (fs::exists(folder_ + "/" + name)) return true;
       if (fs::exists(folder_ + "/.incomplete-" + name)) return true;
-      if (process.Wait(absl::Now() + absl::Milliseconds(1)) >= 0) return false;
+      if (process.Wait(Now() + absl::Milliseconds(1)) >= 0) return false;
     }
     return false;
   }
@@ -164,7 +165,7 @@ TEST_P(KilledJobTest, LeavesWholeCheckpointsAndGoesOnFromTheLast) {
     ASSERT_TRUE(process.ok()) << process.status();
     ASSERT_TRUE(WritesCheckpoint(*process, step + 3)) << process->Output();
     process->Signal(SIGKILL);
-    EXPECT_EQ(process->Wait(absl::Now() + absl::Minutes(1)), 128 + SIGKILL);
+    EXPECT_EQ(process->Wait(Now() + absl::Minutes(1)), 128 + SIGKILL);
     ExpectOnlyWholeCheckpoints();
     const auto progress = VerifyCheckpoint(*LatestCheckpoint(folder_));
     ASSERT_TRUE(progress.ok()) << progress.status();

@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/soon.h"
@@ -33,9 +33,9 @@ void AwaitFirstRingWorker(int port) {
   join.set_wanted_rank(1000);
   join.set_mode(proto::RING);
   join.set_address("10.0.0.1");
-  const absl::Time deadline = Soon();
+  const Time deadline = Soon();
   while (absl::StrContains(RefusalOf(port, join), "--rank")) {
-    ASSERT_LT(absl::Now(), deadline);
+    ASSERT_LT(Now(), deadline);
   }
 }
 

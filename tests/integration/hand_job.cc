@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -92,7 +93,11 @@ Flags HandJob::Argv(const std::string& name, const Flags& worker_flags) const {
 }
 
 Process& HandJob::Start(const std::string& name, const Flags& worker_flags) {
-  auto process = Process::Start(Argv(name, worker_flags));
+  ProcessOptions process_options;
+  if (const auto env = options_.env.find(name); env != options_.env.end()) {
+    process_options.env = env->second;
+  }
+  auto process = Process::Start(Argv(name, worker_flags), process_options);
   EXPECT_TRUE(process.ok()) << process.status();
   if (!process.ok()) std::abort();
   processes_.erase(name);
@@ -102,7 +107,7 @@ Process& HandJob::Start(const std::string& name, const Flags& worker_flags) {
     EXPECT_TRUE(started.WaitForOutput("coordinator listens on", Soon()))
         << started.Output();
     while ((port_ = ReadPort(port_file_)) == 0 &&
-           started.Wait(absl::Now() + absl::Milliseconds(5)) == -1) {
+           started.Wait(Now() + absl::Milliseconds(5)) == -1) {
     }
   }
   return started;
@@ -115,7 +120,7 @@ void HandJob::StartAll() {
 void HandJob::TrainFor(absl::Duration time) {
   Process& worker = (*this)["worker 0"];
   ASSERT_TRUE(worker.WaitForOutput("epoch 1 step", Soon())) << worker.Output();
-  EXPECT_EQ(worker.Wait(absl::Now() + time), -1) << worker.Output();
+  EXPECT_EQ(worker.Wait(Now() + time), -1) << worker.Output();
 }
 
 void HandJob::ExpectAllEndWell() {
@@ -125,7 +130,7 @@ void HandJob::ExpectAllEndWell() {
 }
 
 void HandJob::ExpectOthersFail(const std::string& culprit, const Flags& parts,
-                               absl::Time deadline) {
+                               Time deadline) {
   for (auto& [name, process] : processes_) {
     if (name == culprit) continue;
     EXPECT_EQ(process.Wait(deadline), 1) << name << ":\n" << process.Output();

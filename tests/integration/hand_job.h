@@ -5,9 +5,11 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/process.h"
 #include "tests/testing/soon.h"
 
@@ -27,6 +29,9 @@ struct HandJobOptions {
   Flags worker_flags = SmallTraining();
   Flags cluster_flags = {};  // of every process
   std::string coordinator = "127.0.0.1:0";
+  // Of some processes, added to the test's own.
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> env =
+      {};
 };
 
 // Failures of the test's own are gtest failures.
@@ -59,7 +64,7 @@ class HandJob {
   void ExpectAllEndWell();
   // Everybody but `culprit` ends with an error whose line contains `parts`.
   void ExpectOthersFail(const std::string& culprit, const Flags& parts,
-                        absl::Time deadline = Soon());
+                        Time deadline = Soon());
 
  private:
   Flags Argv(const std::string& name, const Flags& worker_flags) const;

@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -51,7 +52,7 @@ std::vector<std::string> LaunchArgv(const LaunchedJob& job) {
 }
 
 Ran RunLaunch(const LaunchedJob& job) {
-  return RunProcess(LaunchArgv(job), absl::Now() + absl::Minutes(10));
+  return RunProcess(LaunchArgv(job), Now() + absl::Minutes(10));
 }
 
 std::string CheckpointAt(const std::string& checkpoint_dir, int64_t step) {

@@ -9,7 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/address.h"
 #include "tests/integration/hand_job.h"
 #include "tests/testing/proc_fs.h"
@@ -42,7 +43,7 @@ TEST_P(LostProcess, IsNamedByAllOthersWhichEndInTime) {
   // Two heartbeats at least, so that everybody's step is known.
   job.TrainFor(absl::Seconds(2.5));
   job[victim].Signal(signal);
-  const absl::Time lost = absl::Now();
+  const Time lost = Now();
   // 10 s on a machine that has time for it.
   job.ExpectOthersFail(victim,
                        {absl::StrCat("lost ", victim, " (host ", HostName(),
@@ -50,7 +51,7 @@ TEST_P(LostProcess, IsNamedByAllOthersWhichEndInTime) {
                         ": last heard from "},
                        lost + absl::Seconds(20));
   RecordProperty("seconds",
-                 static_cast<int>(absl::ToInt64Seconds(absl::Now() - lost)));
+                 static_cast<int>(absl::ToInt64Seconds(Now() - lost)));
   for (const std::string& name : job.names()) {
     if (name == victim) continue;
     EXPECT_THAT(LastLine(job[name].Output()),

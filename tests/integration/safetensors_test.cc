@@ -4,7 +4,8 @@
 
 #include <filesystem>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/test_directory.h"
 
@@ -14,7 +15,7 @@ namespace {
 Ran RunPython(const std::string& python, const std::vector<std::string>& args) {
   std::vector<std::string> argv = {"/usr/bin/env", python};
   argv.insert(argv.end(), args.begin(), args.end());
-  return RunProcess(argv, absl::Now() + absl::Minutes(5));
+  return RunProcess(argv, Now() + absl::Minutes(5));
 }
 
 // A python that has the package: the repository's, else the active one.

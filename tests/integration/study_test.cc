@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/process.h"
 #include "tests/testing/soon.h"
 
@@ -39,7 +40,7 @@ TEST(Study, OfFourModesAndThreeSeedsGoesOnAfterKill9) {
     first->Signal(SIGKILL);
     EXPECT_EQ(first->Wait(Soon()), 128 + SIGKILL);
   }
-  const Ran second = RunProcess(argv, absl::Now() + absl::Minutes(3));
+  const Ran second = RunProcess(argv, Now() + absl::Minutes(3));
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_THAT(second.output, HasSubstr("5 of 12 runs are in " + out));
   EXPECT_THAT(second.output, Not(HasSubstr("run 5 of 12")));

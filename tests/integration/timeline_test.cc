@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/clock.h"
 #include "nlohmann/json.hpp"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
@@ -187,7 +188,7 @@ TEST(Timeline, StopsAtItsSizeWhileTrainingGoesOn) {
       "the timeline ends here; training continues: full: --timeline-mb=1",
       Soon()))
       << job["worker 0"].Output();
-  EXPECT_EQ(job["worker 0"].Wait(absl::Now() + absl::Milliseconds(50)), -1);
+  EXPECT_EQ(job["worker 0"].Wait(Now() + absl::Milliseconds(50)), -1);
   EXPECT_LE(fs::file_size(directory + "/worker-0.trace.json"), 1u << 20);
   EXPECT_TRUE(EventsIn(directory + "/worker-0.trace.json").is_array());
 }

@@ -15,7 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/soon.h"
@@ -49,8 +50,8 @@ class Worker {
   }
 
   DataMessage Receive() {
-    const absl::Time deadline = Soon();
-    while (absl::Now() < deadline) {
+    const Time deadline = Soon();
+    while (Now() < deadline) {
       auto frames = socket_->TryReceive();
       if (frames.ok() && frames->has_value()) {
         auto message = ParseData(*std::move(*frames), /*at_router=*/false);
@@ -338,7 +339,7 @@ TEST_F(ShardServerTest, HearsADroppedPeerNoMore) {
   Push(zero, 0, 0, 0, 1.0f);
   for (int i = 0; i < 3; ++i) EXPECT_THAT(FloatsOf(Pull(zero, 0)), Each(1.0f));
   ASSERT_TRUE(stranger.AwaitTaken(Soon()));
-  EXPECT_EQ(stranger.Receive(absl::Now()), std::nullopt);
+  EXPECT_EQ(stranger.Receive(Now()), std::nullopt);
   Stop();
   EXPECT_EQ(malformed_, 1);
 }

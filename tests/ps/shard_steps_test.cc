@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -127,9 +128,9 @@ TEST_F(ShardStepsTest, TellsEachStepOnce) {
 
 TEST_F(ShardStepsTest, NamesTheWorkerThatHoldsOthersUp) {
   Start({.step_timeout = absl::Seconds(60)});
-  const absl::Time start = absl::Now();
-  const std::vector<absl::Time> last_message(kWorkers, start);
-  const absl::Time late = start + absl::Minutes(2);
+  const Time start = Now();
+  const std::vector<Time> last_message(kWorkers, start);
+  const Time late = start + absl::Minutes(2);
   EXPECT_TRUE(steps_->CheckDeadlines(late, last_message).ok());
   ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
   EXPECT_TRUE(steps_->CheckDeadlines(start, last_message).ok());
@@ -147,13 +148,12 @@ TEST_F(ShardStepsTest, AReplayTakesPushesInTheirRecordedTurn) {
   Start({.replay = &replay});
   ASSERT_TRUE(PushOf(0, 0, 1.0f).ok());
   EXPECT_EQ(parameter(), 1.0f);
-  const absl::Time now = absl::Now();
-  EXPECT_THAT(
-      std::string(steps_
-                      ->CheckDeadlines(now + absl::Minutes(2),
-                                       std::vector<absl::Time>(kWorkers, now))
-                      .message()),
-      HasSubstr("worker 1"));
+  const Time now = Now();
+  EXPECT_THAT(std::string(steps_
+                              ->CheckDeadlines(now + absl::Minutes(2),
+                                               std::vector<Time>(kWorkers, now))
+                              .message()),
+              HasSubstr("worker 1"));
   ASSERT_TRUE(PushOf(1, 0, 1.0f).ok());
   EXPECT_EQ(parameter(), 0.0f);
   EXPECT_TRUE(steps_->failure().ok());

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "protos/wire.pb.h"
 #include "tests/ring/test_ring.h"
@@ -127,7 +128,7 @@ TEST_P(MissingRankTest, IsNamed) {
     if (rank.c.rank() == 1) return;
     const absl::Span<float> data = rank.Place(std::vector<float>(5000, 1.0f));
     const absl::Status status =
-        rank.c.AllReduce(data, 1.0f, absl::Now() + absl::Milliseconds(300));
+        rank.c.AllReduce(data, 1.0f, Now() + absl::Milliseconds(300));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     if (rank.c.rank() == 2) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));

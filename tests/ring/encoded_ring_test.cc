@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "common/optim/compression.h"
 #include "protos/wire.pb.h"
@@ -70,7 +71,7 @@ TEST(TcpCommunicator, NamesARankThatSendsNoEncodedValues) {
     const GradientCodec codec = CodecOf("int8", 4096);
     const absl::Span<float> data = rank.Place(std::vector<float>(4096, 1.0f));
     const absl::Status status = rank.tcp->AllReduceEncoded(
-        codec, 0, data, 1.0f, absl::Now() + absl::Milliseconds(300));
+        codec, 0, data, 1.0f, Now() + absl::Milliseconds(300));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
   });

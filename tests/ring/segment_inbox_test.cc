@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -47,8 +47,8 @@ class SegmentInboxTest : public ::testing::Test {
 
   // What comes next, when it has come.
   DataMessage Next(uint64_t sequence) {
-    const absl::Time deadline = Soon();
-    while (absl::Now() < deadline) {
+    const Time deadline = Soon();
+    while (Now() < deadline) {
       auto message = inbox_->TryNext(sequence);
       EXPECT_TRUE(message.ok()) << message.status();
       if (!message.ok()) break;
@@ -62,7 +62,7 @@ class SegmentInboxTest : public ::testing::Test {
     return std::string(Next(sequence).payload.view());
   }
 
-  void AwaitMessage(absl::Time deadline) {
+  void AwaitMessage(Time deadline) {
     Socket* const sockets[] = {&inbox_->socket()};
     ASSERT_TRUE(Wait(sockets, absl::Span<const int>(), deadline).ok());
   }
@@ -102,8 +102,8 @@ TEST_F(SegmentInboxTest, DropsWhoSendsSomethingElse) {
     const auto stranger = Peer();
     Send(*stranger, header, payload);
     Send(*stranger, SegmentOf(2), "lost");
-    const absl::Time deadline = Soon();
-    while (inbox_->malformed() == before && absl::Now() < deadline) {
+    const Time deadline = Soon();
+    while (inbox_->malformed() == before && Now() < deadline) {
       AwaitMessage(deadline);
       const auto none = inbox_->TryNext(2);
       ASSERT_TRUE(none.ok());

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -62,7 +62,7 @@ TEST(Await, EndsAtItsDeadlineAndWhenTheProcessIsCancelled) {
   const Event event = *device.CreateEvent();
   device.Stall(kComputeStream);
   ASSERT_TRUE(device.Record(event, kComputeStream).ok());
-  EXPECT_EQ(Await(device, event, absl::Now(), cancellation).code(),
+  EXPECT_EQ(Await(device, event, Now(), cancellation).code(),
             absl::StatusCode::kDeadlineExceeded);
   cancellation.Cancel(absl::UnavailableError("lost worker 1"));
   EXPECT_EQ(Await(device, event, Soon(), cancellation).message(),

@@ -14,7 +14,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/address.h"
 #include "tests/testing/soon.h"
 
@@ -98,7 +99,7 @@ void HostilePeer::Greet() {
   if (greeted_) return;
   greeted_ = true;
   SendBytes(ZmtpGreeting() + ZmtpReady());
-  const absl::Time deadline = Soon();
+  const Time deadline = Soon();
   EXPECT_TRUE(AwaitBytes(kGreetingBytes, deadline)) << "no ZeroMQ is there";
   TakeBytes(kGreetingBytes);
   EXPECT_TRUE(ReadFrame(deadline) &&
@@ -114,7 +115,7 @@ void HostilePeer::Send(const std::vector<std::string>& frames) {
 
 // ZeroMQ answers a PING as soon as it has decoded what came before it, but may
 // hand that over only afterwards: before it decodes a second PING.
-bool HostilePeer::AwaitTaken(absl::Time deadline) {
+bool HostilePeer::AwaitTaken(Time deadline) {
   Greet();
   for (const char* number : {"1", "2"}) {
     const std::string time_to_live(2, '\0');
@@ -127,8 +128,7 @@ bool HostilePeer::AwaitTaken(absl::Time deadline) {
   return true;
 }
 
-std::optional<std::vector<std::string>> HostilePeer::Receive(
-    absl::Time deadline) {
+std::optional<std::vector<std::string>> HostilePeer::Receive(Time deadline) {
   while (messages_.empty()) {
     if (!ReadFrame(deadline)) return std::nullopt;
   }
@@ -137,7 +137,7 @@ std::optional<std::vector<std::string>> HostilePeer::Receive(
   return message;
 }
 
-bool HostilePeer::ReadFrame(absl::Time deadline) {
+bool HostilePeer::ReadFrame(Time deadline) {
   if (!AwaitBytes(1, deadline)) return false;
   const int flags = unread_[0];
   const size_t size_bytes = flags & kLong ? 8 : 1;
@@ -156,10 +156,10 @@ bool HostilePeer::ReadFrame(absl::Time deadline) {
   return true;
 }
 
-bool HostilePeer::AwaitBytes(size_t size, absl::Time deadline) {
+bool HostilePeer::AwaitBytes(size_t size, Time deadline) {
   while (unread_.size() < size) {
     const absl::Duration left =
-        std::max(deadline - absl::Now(), absl::ZeroDuration());
+        std::max(deadline - Now(), absl::ZeroDuration());
     pollfd item = {fd_, POLLIN, 0};
     if (poll(&item, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) < 1) {
       return false;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "common/clock.h"
 #include "protos/cluster.pb.h"
 #include "protos/wire.pb.h"
 
@@ -48,11 +48,11 @@ class HostilePeer {
   // Blocks until the other side's ZeroMQ has handed all messages to the socket
   // that they are for; whoever reads it next finds them. False when it hangs up
   // or the deadline comes.
-  [[nodiscard]] bool AwaitTaken(absl::Time deadline);
+  [[nodiscard]] bool AwaitTaken(Time deadline);
 
   // The next message that comes back; nothing when the other side hangs up or
   // the deadline comes.
-  std::optional<std::vector<std::string>> Receive(absl::Time deadline);
+  std::optional<std::vector<std::string>> Receive(Time deadline);
 
   // Ends the connection with an error, not a goodbye.
   void Reset();
@@ -60,9 +60,9 @@ class HostilePeer {
  private:
   void Greet();
   // Takes the next frame in; false as above.
-  bool ReadFrame(absl::Time deadline);
+  bool ReadFrame(Time deadline);
   // Fills unread_ with `size` bytes at least; false as above.
-  bool AwaitBytes(size_t size, absl::Time deadline);
+  bool AwaitBytes(size_t size, Time deadline);
   std::string TakeBytes(size_t size);
 
   int fd_ = -1;

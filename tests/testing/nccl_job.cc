@@ -6,21 +6,22 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
 GatherFunction FakeGather::Of(int rank, const Cancellation& cancellation) {
-  return [this, rank, &cancellation](const std::string& name,
-                                     const std::string& payload,
-                                     absl::Time deadline) {
-    return Gather(rank, cancellation, name, payload, deadline);
-  };
+  return
+      [this, rank, &cancellation](const std::string& name,
+                                  const std::string& payload, Time deadline) {
+        return Gather(rank, cancellation, name, payload, deadline);
+      };
 }
 
 absl::StatusOr<std::vector<std::string>> FakeGather::Gather(
     int rank, const Cancellation& cancellation, const std::string& name,
-    const std::string& payload, absl::Time deadline) {
+    const std::string& payload, Time deadline) {
   MutexLock lock(&mutex_);
   std::map<int, std::string>& all = contributions_[name];
   EXPECT_TRUE(all.emplace(rank, payload).second)
@@ -30,7 +31,7 @@ absl::StatusOr<std::vector<std::string>> FakeGather::Gather(
   };
   while (!complete()) {
     if (absl::Status why = cancellation.status(); !why.ok()) return why;
-    if (absl::Now() >= deadline) {
+    if (Now() >= deadline) {
       std::string missing;
       for (int r = 0; r < num_ranks_; ++r) {
         if (!all.contains(r)) absl::StrAppend(&missing, " worker ", r);
@@ -39,7 +40,7 @@ absl::StatusOr<std::vector<std::string>> FakeGather::Gather(
           absl::StrCat("not at '", name, "' in time:", missing, " (host h)"));
     }
     mutex_.AwaitUntil(complete,
-                      std::min(deadline, absl::Now() + absl::Milliseconds(5)));
+                      std::min(deadline, Now() + absl::Milliseconds(5)));
   }
   std::vector<std::string> payloads;
   for (const auto& [r, p] : all) payloads.push_back(p);
@@ -70,7 +71,7 @@ NcclJob::NcclJob(int num_ranks, const proto::JobSpec& spec)
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclJob::Connect(
-    NcclRank& rank, absl::Time deadline) {
+    NcclRank& rank, Time deadline) {
   return NcclCommunicator::Create(nccl_.ApiOf(rank.device), rank.device,
                                   rank.cancellation, rank.job, rank.options,
                                   deadline);
@@ -87,7 +88,7 @@ void NcclJob::Run(const std::function<void(NcclRank&)>& body) {
 void NcclJob::RunConnected(
     const std::function<void(NcclRank&, NcclCommunicator&)>& body) {
   Run([&](NcclRank& rank) {
-    auto communicator = Connect(rank, absl::Now() + absl::Seconds(60));
+    auto communicator = Connect(rank, Now() + absl::Seconds(60));
     EXPECT_TRUE(communicator.ok()) << communicator.status();
     if (communicator.ok()) body(rank, **communicator);
     AwaitAll();

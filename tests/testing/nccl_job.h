@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
@@ -30,7 +31,7 @@ class FakeGather {
  private:
   absl::StatusOr<std::vector<std::string>> Gather(
       int rank, const Cancellation& cancellation, const std::string& name,
-      const std::string& payload, absl::Time deadline);
+      const std::string& payload, Time deadline);
 
   const int num_ranks_;
   Mutex mutex_;
@@ -63,8 +64,8 @@ class NcclJob {
   void RunConnected(
       const std::function<void(NcclRank&, NcclCommunicator&)>& body);
 
-  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Connect(
-      NcclRank& rank, absl::Time deadline);
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Connect(NcclRank& rank,
+                                                            Time deadline);
   // Blocks until all ranks have called it, which they do once.
   void AwaitAll();
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/net/shm_arena.h"
 #include "common/net/socket.h"
 #include "tests/testing/process.h"
@@ -46,7 +46,7 @@ TEST(ProcFsTest, FindsChildrenUntilTheyAreDead) {
   EXPECT_THAT(ChildrenOf(getpid()), ElementsAre(child->pid()));
   EXPECT_TRUE(IsAlive(child->pid()));
   child->Signal(SIGKILL);
-  child->Wait(absl::InfiniteFuture());
+  child->Wait(Time::InfiniteFuture());
   EXPECT_FALSE(IsAlive(child->pid()));
   EXPECT_THAT(ChildrenOf(getpid()), ElementsAre());
   EXPECT_THAT(CommandLine(getpid()), HasSubstr("proc_fs_test"));

@@ -14,7 +14,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -105,7 +106,7 @@ void Process::Kill() {
   if (pid_ < 0) return;
   if (!code_) {
     kill(-pid_, SIGKILL);
-    Wait(absl::InfiniteFuture());
+    Wait(Time::InfiniteFuture());
   }
   close(exit_fd_);
   close(output_fd_);
@@ -123,12 +124,12 @@ std::string Process::Output() const {
   return output;
 }
 
-bool Process::WaitForOutput(const std::string& text, absl::Time deadline) {
+bool Process::WaitForOutput(const std::string& text, Time deadline) {
   while (true) {
     // Asked first: what it printed before its end counts.
     const bool ended = Ends(absl::ZeroDuration());
     if (Output().find(text) != std::string::npos) return true;
-    if (ended || absl::Now() >= deadline) return false;
+    if (ended || Now() >= deadline) return false;
     Ends(absl::Milliseconds(5));
   }
 }
@@ -137,11 +138,11 @@ void Process::Signal(int signal) {
   if (!code_) kill(pid_, signal);
 }
 
-int Process::Wait(absl::Time deadline) {
+int Process::Wait(Time deadline) {
   if (code_) return *code_;
-  while (!Ends(std::clamp(deadline - absl::Now(), absl::ZeroDuration(),
-                          absl::Seconds(60)))) {
-    if (absl::Now() >= deadline) return -1;
+  while (!Ends(
+      std::clamp(deadline - Now(), absl::ZeroDuration(), absl::Seconds(60)))) {
+    if (Now() >= deadline) return -1;
   }
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -158,7 +159,7 @@ bool Process::Ends(absl::Duration timeout) {
   return poll(&end, 1, static_cast<int>(milliseconds)) > 0;
 }
 
-Ran RunProcess(std::vector<std::string> argv, absl::Time deadline,
+Ran RunProcess(std::vector<std::string> argv, Time deadline,
                const ProcessOptions& options) {
   auto process = Process::Start(std::move(argv), options);
   if (!process.ok()) return {-1, process.status().ToString()};

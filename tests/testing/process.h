@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -40,14 +41,14 @@ class Process {
   std::string Output() const;
 
   // False when `deadline` comes or the process ends before it printed `text`.
-  bool WaitForOutput(const std::string& text, absl::Time deadline);
+  bool WaitForOutput(const std::string& text, Time deadline);
 
   // To the process alone; nothing once it has been waited for.
   void Signal(int signal);
 
   // The exit code, 128 + the signal that killed it, or -1 when it still runs at
   // `deadline`.
-  int Wait(absl::Time deadline);
+  int Wait(Time deadline);
 
  private:
   Process(pid_t pid, int exit_fd, int output_fd)
@@ -70,7 +71,7 @@ struct Ran {
 
 // Runs a program to its end. -1 with what was printed until then when it has
 // not ended by `deadline`, or with the reason when it cannot be started.
-Ran RunProcess(std::vector<std::string> argv, absl::Time deadline,
+Ran RunProcess(std::vector<std::string> argv, Time deadline,
                const ProcessOptions& options = {});
 
 // The programs, from the runfiles: a test that calls one of these has //ps,

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "absl/time/clock.h"
+#include "common/clock.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -25,7 +25,7 @@ TEST(ProcessTest, GivesTheSignalThatEndedIt) {
   auto process = Process::Start(Shell("echo ready; exec sleep 1000"));
   ASSERT_TRUE(process.ok()) << process.status();
   ASSERT_TRUE(process->WaitForOutput("ready", Soon()));
-  EXPECT_EQ(process->Wait(absl::Now()), -1);
+  EXPECT_EQ(process->Wait(Now()), -1);
   process->Signal(SIGTERM);
   EXPECT_EQ(process->Wait(Soon()), 128 + SIGTERM);
   EXPECT_EQ(process->Wait(Soon()), 128 + SIGTERM);
@@ -34,8 +34,8 @@ TEST(ProcessTest, GivesTheSignalThatEndedIt) {
 TEST(ProcessTest, AwaitsNoOutputThatCannotComeAnyMore) {
   auto process = Process::Start(Shell("echo one"));
   ASSERT_TRUE(process.ok()) << process.status();
-  EXPECT_FALSE(process->WaitForOutput("two", absl::InfiniteFuture()));
-  EXPECT_TRUE(process->WaitForOutput("one", absl::InfiniteFuture()));
+  EXPECT_FALSE(process->WaitForOutput("two", Time::InfiniteFuture()));
+  EXPECT_TRUE(process->WaitForOutput("one", Time::InfiniteFuture()));
 }
 
 TEST(ProcessTest, TakesAFolderAndVariables) {

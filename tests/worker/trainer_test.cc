@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/trace/metrics_reader.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/test_directory.h"
@@ -80,8 +81,7 @@ class FakeExchange : public GradientExchange {
  public:
   FakeExchange(FlatModel& flat, int64_t step) : flat_(flat), step_(step) {}
 
-  absl::Status Join(std::vector<FlatBuffer>, ParametersArrived,
-                    absl::Time) override {
+  absl::Status Join(std::vector<FlatBuffer>, ParametersArrived, Time) override {
     calls.push_back("join");
     return absl::OkStatus();
   }
@@ -94,7 +94,7 @@ class FakeExchange : public GradientExchange {
     return submit_result;
   }
 
-  absl::Status Finish(absl::Time) override {
+  absl::Status Finish(Time) override {
     calls.push_back(absl::StrCat("finish ", step_));
     ++step_;
     if (on_finish) on_finish();
@@ -104,12 +104,12 @@ class FakeExchange : public GradientExchange {
   int64_t step() const override { return step_; }
   void set_step(int64_t step) { step_ = step; }
 
-  absl::Status Synchronise(absl::Time) override {
+  absl::Status Synchronise(Time) override {
     calls.push_back("synchronise");
     return absl::OkStatus();
   }
 
-  absl::Status SaveState(const std::string&, absl::Time) override {
+  absl::Status SaveState(const std::string&, Time) override {
     calls.push_back("save");
     return absl::OkStatus();
   }

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "common/clock.h"
+
 namespace psring {
 namespace {
 
-absl::Time At(int64_t us) { return absl::UnixEpoch() + absl::Microseconds(us); }
+Time At(int64_t us) { return Time() + absl::Microseconds(us); }
 
 TEST(ClockOffset, IsExactWhereBothWaysTakeAsLong) {
   // Their clock is 1000 us ahead, each way takes 30 us, the answer 5 us.

@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/coordinator.h"
 #include "tests/testing/soon.h"
 
@@ -89,8 +90,7 @@ TEST(Member, AGatherThatIsLateNamesWhoIsMissing) {
   Job job;
   const int missing = (*job.b.member)->job().rank();
   const auto all =
-      (*job.a.member)
-          ->Gather("eval 1", "", absl::Now() + absl::Milliseconds(1));
+      (*job.a.member)->Gather("eval 1", "", Now() + absl::Milliseconds(1));
   EXPECT_EQ(all.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(all.status().message()),
               AllOf(HasSubstr(absl::StrCat("worker ", missing, " (host h")),
@@ -142,10 +142,10 @@ TEST(Member, ACancelledProcessStopsWaitingToJoin) {
 
 TEST(Member, LearnsTheCoordinatorsClock) {
   Job job;
-  const absl::Time deadline = Soon();
+  const Time deadline = Soon();
   std::optional<ClockOffset> clock;
   while (!(clock = (*job.a.member)->coordinator_clock()).has_value()) {
-    ASSERT_LT(absl::Now(), deadline);
+    ASSERT_LT(Now(), deadline);
     std::this_thread::yield();
   }
   // Here both are one clock.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -12,7 +13,7 @@ using proto::ControlMessage;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr Time kStart = Time();
 
 ControlMessage JoinOf(proto::Role role, int wanted_rank = -1) {
   ControlMessage message;
@@ -173,7 +174,7 @@ TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
 
 TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
   Membership m = Running();
-  const absl::Time later = kStart + absl::Seconds(4);
+  const Time later = kStart + absl::Seconds(4);
   m.OnMessage(later, "s", BeatOf(0));
   m.OnMessage(later, "a", BeatOf(813));
   m.OnMessage(kStart + absl::Seconds(1), "b", BeatOf(812));

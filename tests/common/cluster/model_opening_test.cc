@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/coordinator.h"
 #include "tests/testing/soon.h"
 
@@ -161,7 +162,7 @@ TEST_F(ModelOpeningTest, NamesTheServerThatDoesNotAnswer) {
           return member.NextAnnouncement().status();
         }
         return AnswerModel(member, request->model, PartOf(member, "ps"),
-                           absl::Now() + absl::Milliseconds(100))
+                           Now() + absl::Milliseconds(100))
             .status();
       },
       [](Member& member) {

@@ -7,7 +7,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/net/address.h"
 #include "tests/testing/soon.h"
 
@@ -17,8 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 
 Frames Receive(Socket& socket) {
-  const absl::Time deadline = Soon();
-  while (absl::Now() < deadline) {
+  const Time deadline = Soon();
+  while (Now() < deadline) {
     auto frames = socket.TryReceive();
     EXPECT_TRUE(frames.ok()) << frames.status();
     if (!frames.ok()) return {};
@@ -102,9 +103,9 @@ TEST(Socket, SendingToAPeerThatIsGoneIsAnErrorNotACrash) {
 TEST(Wait, EndsAtItsDeadline) {
   Context context;
   auto router = Socket::Bind(context, "127.0.0.1", 0);
-  const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
+  const Time deadline = Now() + absl::Milliseconds(20);
   EXPECT_TRUE(Wait({router->get()}, std::vector<int>{}, deadline).ok());
-  EXPECT_GE(absl::Now(), deadline);
+  EXPECT_GE(Now(), deadline);
 }
 
 TEST(Wait, EndsWithTheReasonWhenCancelled) {

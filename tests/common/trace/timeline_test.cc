@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
@@ -112,9 +113,9 @@ TEST(Timeline, EventsReachTheFileWhileTheProcessRuns) {
   const auto timeline = Start({.directory = directory});
   Track* track = AddTrack(timeline.get(), "trainer");
   { TimelineSpan span(track, "forward"); }
-  const absl::Time end = Soon();
+  const Time end = Soon();
   while (Named(EventsIn(directory), "forward").empty()) {
-    ASSERT_LT(absl::Now(), end);
+    ASSERT_LT(Now(), end);
     std::this_thread::yield();
   }
 }
@@ -154,9 +155,9 @@ TEST(Timeline, SaysInTheFileThatItIsFull) {
     const auto timeline = Start({.directory = directory, .max_mb = 1});
     Track* track = AddTrack(timeline.get(), "trainer");
     // Some 100 bytes each; the buffer may lose some of them.
-    const absl::Time end = Soon();
+    const Time end = Soon();
     while (Named(EventsIn(directory), "full: --timeline-mb=1").empty()) {
-      ASSERT_LT(absl::Now(), end);
+      ASSERT_LT(Now(), end);
       for (int i = 0; i < 8000; ++i) TimelineSpan span(track, "work");
     }
   }

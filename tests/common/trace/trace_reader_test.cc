@@ -37,7 +37,8 @@ json TraceOf(int rank, int64_t origin_ns, int64_t ahead_ns,
              {"sync", "bsp"},
              {"staleness", 0},
              {"backup_workers", 0},
-             {"origin_ns", origin_ns}}}},
+             {"origin_ns", origin_ns},
+             {"date_ns", 1'000'000 + 10 * rank}}}},
           {{"name", "psring_clock"},
            {"ph", "M"},
            {"args", {{"ahead_ns", 7}, {"round_trip_ns", 900}}}},
@@ -82,6 +83,16 @@ TEST_F(TraceReader, TellsTheProcessesAndTheirLastKnownClocks) {
   EXPECT_EQ((*infos)[1].round_trip_ns, 400);
   EXPECT_EQ((*infos)[0].CommonNs(1.5), 6500);
   EXPECT_EQ((*infos)[1].CommonNs(1.5), 5500);
+}
+
+TEST_F(TraceReader, PlacesAProcessWithoutAnAlignedClockByItsDate) {
+  json trace = TraceOf(1, 77'000, 0);
+  trace.erase(trace.begin() + 1, trace.begin() + 3);
+  Write(1, trace.dump());
+  const auto infos = Read();
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  EXPECT_EQ((*infos)[1].ahead_ns, std::nullopt);
+  EXPECT_EQ((*infos)[1].CommonNs(0), (*infos)[0].CommonNs(0) + 10);
 }
 
 TEST_F(TraceReader, MergesByTheCoordinatorsClock) {

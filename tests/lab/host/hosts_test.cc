@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "tests/testing/proc_fs.h"
 #include "tests/testing/process.h"
 #include "tests/testing/soon.h"
@@ -139,8 +140,8 @@ TEST(Hosts, NothingIsLeftOfAKilledBench) {
   EXPECT_EQ(made.size(), 4u) << "three hosts and a switch";
   bench->Signal(SIGKILL);
   EXPECT_EQ(bench->Wait(Soon()), 128 + SIGKILL);
-  const absl::Time deadline = Soon();
-  while (NumLeft(made) > 0 && absl::Now() < deadline) {
+  const Time deadline = Soon();
+  while (NumLeft(made) > 0 && Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(10));  // the kernel tidies up
   }
   EXPECT_EQ(NumLeft(made), 0);

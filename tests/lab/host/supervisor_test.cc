@@ -12,7 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -147,7 +148,7 @@ TEST_F(SupervisorTest, WhatAProcessLeavesBehindEndsWithIt) {
   ASSERT_THAT(output_["p0"], SizeIs(1));
   int pid = 0;
   ASSERT_TRUE(absl::SimpleAtoi(output_["p0"][0], &pid));
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  const Time deadline = Now() + absl::Seconds(10);
   // Its end is init's to reap; until then it is a zombie.
   std::string state;
   do {
@@ -155,7 +156,7 @@ TEST_F(SupervisorTest, WhatAProcessLeavesBehindEndsWithIt) {
     state.clear();
     std::getline(file, state);
   } while (!state.empty() && !absl::StrContains(state, ") Z") &&
-           absl::Now() < deadline);
+           Now() < deadline);
   EXPECT_TRUE(state.empty() || absl::StrContains(state, ") Z")) << state;
 }
 
@@ -170,17 +171,17 @@ TEST_F(SupervisorTest, RunUntilEndsWhenTheConditionHolds) {
   ASSERT_TRUE(supervisor().Start(Shell("p0", "echo up; sleep 60")).ok());
   EXPECT_TRUE(supervisor()
                   .RunUntil([&] { return !output_["p0"].empty(); },
-                            absl::InfiniteFuture())
+                            Time::InfiniteFuture())
                   .ok());
 }
 
 TEST_F(SupervisorTest, RunUntilGivesUpAtTheDeadlineAndOnAFailure) {
   const auto never = [] { return false; };
   ASSERT_TRUE(supervisor().Start(Shell("p0", "sleep 60")).ok());
-  EXPECT_EQ(supervisor().RunUntil(never, absl::Now()).code(),
+  EXPECT_EQ(supervisor().RunUntil(never, Now()).code(),
             absl::StatusCode::kDeadlineExceeded);
   ASSERT_TRUE(supervisor().Start(Shell("p1", "exit 4")).ok());
-  const absl::Status s = supervisor().RunUntil(never, absl::InfiniteFuture());
+  const absl::Status s = supervisor().RunUntil(never, Time::InfiniteFuture());
   EXPECT_EQ(s.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(s.message()), HasSubstr("p1 failed: exit code 4"));
 }
@@ -188,7 +189,7 @@ TEST_F(SupervisorTest, RunUntilGivesUpAtTheDeadlineAndOnAFailure) {
 TEST_F(SupervisorTest, RunUntilEndsWhenEverythingHas) {
   ASSERT_TRUE(supervisor().Start(Shell("p0", "exit 0")).ok());
   EXPECT_EQ(supervisor()
-                .RunUntil([] { return false; }, absl::InfiniteFuture())
+                .RunUntil([] { return false; }, Time::InfiniteFuture())
                 .code(),
             absl::StatusCode::kAborted);
 }

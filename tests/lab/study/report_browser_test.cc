@@ -11,7 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/process.h"
 #include "tests/testing/run_psring.h"
 
@@ -86,7 +87,7 @@ class ReportBrowserTest : public testing::Test {
          absl::StrCat("--blink-settings=preferredColorScheme=", dark ? 0 : 1),
          "--window-size=1600,2000", "--dump-dom",
          "file://" + std::filesystem::absolute(out_).string() + "/frame.html"},
-        absl::Now() + absl::Minutes(2));
+        Now() + absl::Minutes(2));
     EXPECT_EQ(ran.code, 0) << ran.output.substr(0, 2000);
     return ran.output;
   }
@@ -125,7 +126,7 @@ TEST_F(ReportBrowserTest, DrawsABenchmarkWithoutAWordOnTheConsole) {
   const Ran ran = RunProcess(
       {PsringBinary(), "bench", "allreduce", "--sizes=1KB,10KB", "--ranks=2",
        "--iterations=20", "--peers=none", "--out=" + out_},
-      absl::Now() + absl::Minutes(2));
+      Now() + absl::Minutes(2));
   ASSERT_EQ(ran.code, 0) << ran.output;
   ExpectDraws("bench.html", 1);
 }

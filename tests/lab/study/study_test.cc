@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "tests/testing/process.h"
 #include "tests/testing/run_psring.h"
 
@@ -58,8 +59,8 @@ class StudyTest : public testing::Test {
   Process StartThatHangs() {
     std::ofstream(hang_on_) << "ring 1\n";
     auto process = Process::Start(PsringArgv(Args()));
-    const absl::Time deadline = absl::Now() + absl::Seconds(60);
-    while (Started().size() < 8 && absl::Now() < deadline) {
+    const Time deadline = Now() + absl::Seconds(60);
+    while (Started().size() < 8 && Now() < deadline) {
       absl::SleepFor(absl::Milliseconds(5));
     }
     EXPECT_EQ(Started().size(), 8u) << process->Output();
@@ -91,11 +92,11 @@ class StudyTest : public testing::Test {
 TEST_F(StudyTest, GoesOnAfterKill9AndLeavesNoProcess) {
   Process process = StartThatHangs();
   process.Signal(SIGKILL);
-  EXPECT_EQ(process.Wait(absl::Now() + absl::Seconds(30)), 128 + SIGKILL);
+  EXPECT_EQ(process.Wait(Now() + absl::Seconds(30)), 128 + SIGKILL);
   const std::vector<std::string> words = absl::StrSplit(Started().back(), ' ');
   const pid_t worker = std::stoi(words.back());
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  while (kill(worker, 0) == 0 && absl::Now() < deadline) {
+  const Time deadline = Now() + absl::Seconds(30);
+  while (kill(worker, 0) == 0 && Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(5));
   }
   EXPECT_NE(kill(worker, 0), 0) << "worker " << worker << " still runs";
@@ -105,7 +106,7 @@ TEST_F(StudyTest, GoesOnAfterKill9AndLeavesNoProcess) {
 TEST_F(StudyTest, GoesOnAfterAnInterruptThatSaysHow) {
   Process process = StartThatHangs();
   process.Signal(SIGINT);
-  EXPECT_EQ(process.Wait(absl::Now() + absl::Seconds(60)), 128 + SIGINT);
+  EXPECT_EQ(process.Wait(Now() + absl::Seconds(60)), 128 + SIGINT);
   EXPECT_THAT(process.Output(),
               HasSubstr("7 of 12 runs are kept in " + out_ +
                         ": the same command resumes from there"));

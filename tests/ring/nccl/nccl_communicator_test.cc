@@ -7,7 +7,8 @@
 #include <atomic>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
 
@@ -17,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-absl::Time VerySoon() { return absl::Now() + absl::Milliseconds(100); }
+Time VerySoon() { return Now() + absl::Milliseconds(100); }
 
 std::string Message(const absl::Status& status) {
   return std::string(status.message());
@@ -241,7 +242,7 @@ TEST(NcclCommunicator, AProcessThatFailsIsNamedByTheCoordinator) {
     FakeDevice& device = devices[worker.rank];
     NcclOptions nccl_options;
     nccl_options.gather = [&](const std::string& name,
-                              const std::string& payload, absl::Time deadline) {
+                              const std::string& payload, Time deadline) {
       return worker.member->Gather(name, payload, deadline);
     };
     auto connected = NcclCommunicator::Create(

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
@@ -246,11 +247,11 @@ TEST(NcclExchange, ABucketsTimeDoesNotRunBeforeItsGradientsAreReady) {
         ASSERT_TRUE(worker.Step(1).ok());
         const Event stalled = *worker.rank.device.CreateEvent();
         ASSERT_TRUE(worker.rank.device.Record(stalled, kComputeStream).ok());
-        EXPECT_EQ(Await(worker.rank.device, stalled,
-                        absl::Now() + 3 * options.step_timeout,
-                        worker.rank.cancellation)
-                      .code(),
-                  absl::StatusCode::kDeadlineExceeded);
+        EXPECT_EQ(
+            Await(worker.rank.device, stalled, Now() + 3 * options.step_timeout,
+                  worker.rank.cancellation)
+                .code(),
+            absl::StatusCode::kDeadlineExceeded);
         EXPECT_TRUE(worker.rank.cancellation.status().ok());
         worker.rank.device.Release();
         EXPECT_TRUE(worker.exchange->Synchronise(Soon()).ok());

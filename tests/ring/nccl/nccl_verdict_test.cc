@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "common/clock.h"
+
 namespace psring {
 namespace {
 
 constexpr absl::Duration kGrace = absl::Seconds(6);
 
-absl::Time At(int seconds) { return absl::FromUnixSeconds(1000 + seconds); }
+Time At(int seconds) { return Time() + absl::Seconds(1000 + seconds); }
 
 // An allreduce that may take 10 s and began at 0.
 NcclView Allreduce() {
@@ -32,7 +34,7 @@ TEST(JudgeNccl, NamesALateCollective) {
 
 TEST(JudgeNccl, DoesNotCountTheTimeBeforeThisRanksPartCouldBegin) {
   NcclView view = Allreduce();
-  view.collective_since = absl::InfiniteFuture();
+  view.collective_since = Time::InfiniteFuture();
   EXPECT_TRUE(JudgeNccl(At(1000), view, kGrace).ok());
 }
 
