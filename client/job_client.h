@@ -29,6 +29,8 @@ class JobClient {
   // Once: blocks until the job is complete. Errors are Member::Join's. What
   // follows needs it.
   absl::Status Join() { return session_->Join(); }
+  // In place of Join: see ClusterSession::Decline.
+  void Decline(const absl::Status& why) { session_->Decline(why); }
   // Both steps.
   static absl::StatusOr<std::unique_ptr<JobClient>> Join(
       const ClusterOptions& options, Cancellation& cancellation);

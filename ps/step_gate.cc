@@ -8,6 +8,12 @@
 #include "common/optim/sync_policy.h"
 
 namespace psring {
+namespace {
+
+// After every step.
+constexpr int64_t kNoStep = std::numeric_limits<int64_t>::max();
+
+}  // namespace
 
 std::vector<int> StepGate::Awaited() const {
   const int64_t awaited = awaited_step();
@@ -21,7 +27,8 @@ std::vector<int> StepGate::Awaited() const {
 StepGate::Verdict StepGate::Enter(int worker, int64_t step, bool may_skip) {
   if (step < clocks_[worker]) return Verdict::kRepeat;
   // A worker that waits has no business with the next step yet.
-  if (waiting_[worker] || (step > clocks_[worker] && !may_skip)) {
+  if (waiting_[worker] || (step > clocks_[worker] && !may_skip) ||
+      step == kNoStep) {
     return Verdict::kTooEarly;
   }
   clocks_[worker] = step + 1;
@@ -80,7 +87,7 @@ StepGate::Decision BoundGate::OnPush(int worker, int64_t step) {
 
 std::vector<int> BoundGate::OnWorkerLeft(int worker) {
   Leave({worker});
-  SetClock(worker, std::numeric_limits<int64_t>::max());
+  SetClock(worker, kNoStep);
   return ReleaseWithinBound();
 }
 

@@ -323,7 +323,13 @@ absl::Status WorkerRun::TrainAndLeave() { return Leave(Train()); }
 absl::Status RunWorker(const WorkerOptions& options,
                        Cancellation& cancellation) {
   WorkerRun run(options, cancellation);
-  if (absl::Status s = run.Load(); !s.ok()) return s;
+  if (absl::Status s = run.Load(); !s.ok()) {
+    // Nobody shall wait for this worker. Whether it can be told is not its
+    // worry.
+    auto job = JobClient::Start(options.cluster, cancellation);
+    if (job.ok()) (*job)->Decline(s);
+    return s;
+  }
   if (absl::Status s = run.Join(); !s.ok()) return s;
   return run.TrainAndLeave();
 }

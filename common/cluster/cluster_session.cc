@@ -12,6 +12,9 @@
 namespace psring {
 namespace {
 
+// How long a process that cannot join tries to tell.
+constexpr absl::Duration kDeclineTimeout = absl::Seconds(2);
+
 absl::Status WritePortFile(const std::string& path,
                            const std::string& endpoint) {
   const std::string temporary = absl::StrCat(path, ".", getpid());
@@ -72,7 +75,7 @@ absl::Status ClusterSession::HostCoordinator() {
   return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
 }
 
-absl::Status ClusterSession::Join() {
+proto::Join ClusterSession::Introduction() const {
   const Placement& placement = options_.placement;
   proto::Join join;
   join.set_role(placement.role);
@@ -84,9 +87,23 @@ absl::Status ClusterSession::Join() {
   join.set_hosts_coordinator(placement.hosts_coordinator);
   join.set_num_servers(placement.num_servers);
   join.set_num_workers(placement.num_workers);
+  return join;
+}
+
+void ClusterSession::Decline(const absl::Status& why) {
   MemberOptions member_options;
   member_options.coordinator = coordinator_endpoint_;
-  member_options.join = std::move(join);
+  member_options.join = Introduction();
+  member_options.join.set_failure(std::string(why.message()));
+  member_options.join_timeout = kDeclineTimeout;
+  // Its error is the one that this process told.
+  Member::Join(context_, cancellation_, member_options).status().IgnoreError();
+}
+
+absl::Status ClusterSession::Join() {
+  MemberOptions member_options;
+  member_options.coordinator = coordinator_endpoint_;
+  member_options.join = Introduction();
   member_options.join_timeout = options_.join_timeout;
   auto member = Member::Join(context_, cancellation_, member_options);
   if (!member.ok()) return member.status();

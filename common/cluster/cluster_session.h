@@ -49,6 +49,10 @@ class ClusterSession {
   // Joins the job; blocks until it is complete.
   absl::Status Join();
 
+  // In place of Join, for a process that cannot take part: ends the job for all
+  // with its name and `why`. Blocks until the coordinator has heard, or 2 s.
+  void Decline(const absl::Status& why);
+
   // After Join.
   Member& member() { return *member_; }
 
@@ -57,6 +61,8 @@ class ClusterSession {
                  const ClusterOptions& options)
       : context_(context), cancellation_(cancellation), options_(options) {}
   absl::Status HostCoordinator();
+  // What the coordinator is told of this process.
+  proto::Join Introduction() const;
 
   Context& context_;
   Cancellation& cancellation_;

@@ -16,6 +16,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 // How long the last word of the coordinator's own process may be on its way.
 constexpr absl::Duration kLastWord = absl::Milliseconds(500);
+constexpr absl::Duration kLateComers = absl::Seconds(3);
 
 // Control messages are small; a model's tensor list is the largest.
 SocketOptions ControlOptions() {
@@ -100,10 +101,17 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
     next_tick = Now() + kTick;
     SendAll(socket, membership.OnTick(Now()));
   }
-  const Time end = Now() + kLastWord;
-  while (!membership.over() && Now() < end) {
-    Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-    Serve(socket, membership, peers);
+  const auto serve_until = [&](const auto& done, Time end) {
+    while (!done() && Now() < end) {
+      Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
+      Serve(socket, membership, peers);
+    }
+  };
+  serve_until([&] { return membership.over(); }, Now() + kLastWord);
+  // Who starts a little later shall not look for a coordinator for a minute.
+  if (membership.over()) {
+    serve_until([&] { return membership.everybody_knows(); },
+                Now() + kLateComers);
   }
   if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
 }

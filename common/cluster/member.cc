@@ -326,6 +326,7 @@ std::string Member::CoordinatorName() {
 }
 
 void Member::CheckCoordinator(Time now) {
+  last_heard_ += pauses_.Look(now);
   const absl::Duration silent = now - last_heard_;
   {
     MutexLock lock(&mutex_);

@@ -22,6 +22,7 @@
 #include "common/clock.h"
 #include "common/cluster/clock_offset.h"
 #include "common/cluster/membership.h"
+#include "common/cluster/pause_watch.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
@@ -115,6 +116,7 @@ class Member {
 
   // The thread's own.
   Time last_heard_ = Time::InfinitePast();
+  PauseWatch pauses_{Now()};
   bool ever_heard_ = false;
 
   std::atomic<int64_t> step_ = 0;

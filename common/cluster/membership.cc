@@ -76,6 +76,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
                                                      const proto::Join& join) {
   if (members_.contains(peer)) return {};
   if (const auto objection = Objection(join)) {
+    if (over()) ++num_told_;
     ControlMessage refusal;
     refusal.mutable_refuse()->set_reason(*objection);
     return {{peer, refusal}};
@@ -91,6 +92,12 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
   member.last_heard = now;
   members_[peer] = member;
   join_order_.push_back(peer);
+  if (!join.failure().empty()) {
+    member.process.set_rank(join.wanted_rank());
+    return End(absl::AbortedError(
+        absl::StrCat(Describe(member.process),
+                     " failed before it joined: ", join.failure())));
+  }
   const bool complete = Joined(proto::PS) == options_.num_servers &&
                         Joined(proto::WORKER) == options_.num_workers;
   return complete ? WelcomeAll() : std::vector<Outgoing>();
@@ -321,8 +328,18 @@ std::string Membership::Missing() const {
                       joined.empty() ? "nobody" : absl::StrJoin(joined, ", "));
 }
 
+void Membership::ForgivePause(Time now) {
+  const absl::Duration pause = pauses_.Look(now);
+  if (pause == absl::ZeroDuration()) return;
+  started_ += pause;
+  for (auto& [peer, member] : members_) {
+    member.last_heard = std::min(now, member.last_heard + pause);
+  }
+}
+
 std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   if (state_ == State::kOver) return {};
+  ForgivePause(now);
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;
     if (member.left || silent <= options_.dead_after) continue;
@@ -357,6 +374,7 @@ std::vector<Membership::Outgoing> Membership::End(absl::Status result) {
   message.mutable_job_end()->set_error(std::string(result_.message()));
   std::vector<Outgoing> out;
   for (const auto& [peer, member] : members_) out.push_back({peer, message});
+  num_told_ = static_cast<int>(out.size());
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/pause_watch.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -47,18 +48,25 @@ class Membership {
   };
 
   Membership(const MembershipOptions& options, Time now)
-      : options_(options), started_(now) {}
+      : options_(options), started_(now), pauses_(now) {}
 
   // A message of `peer`, which is a connection's identity.
   std::vector<Outgoing> OnMessage(Time now, const std::string& peer,
                                   const proto::ControlMessage& message);
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
+  // Where it was not called for long, this process did not run, and could hear
+  // nobody: that time is nobody's silence.
   std::vector<Outgoing> OnTick(Time now);
 
   // The coordinator's process ends before the job does.
   std::vector<Outgoing> OnCoordinatorGone();
 
   bool over() const { return state_ == State::kOver; }
+  // Once over: whether all that were promised have been told, those too who
+  // came after the end.
+  bool everybody_knows() const {
+    return num_told_ >= options_.num_servers + options_.num_workers;
+  }
   // Once over: OK, or what ended the job.
   const absl::Status& result() const { return result_; }
 
@@ -82,6 +90,7 @@ class Membership {
                                  const proto::Gather& gather);
   std::vector<Outgoing> OnAnnounce(const proto::Announce& announce) const;
   std::vector<Outgoing> OnLeave(Participant& member, const proto::Leave& leave);
+  void ForgivePause(Time now);
   std::vector<Outgoing> End(absl::Status result);
   std::vector<Outgoing> WelcomeAll();
 
@@ -98,9 +107,11 @@ class Membership {
   void AssignRanks(proto::Role role);
 
   const MembershipOptions options_;
-  const Time started_;
+  Time started_;
+  PauseWatch pauses_;
   State state_ = State::kForming;
   absl::Status result_;
+  int num_told_ = 0;                            // of the end
   std::map<std::string, Participant> members_;  // by peer
   std::vector<std::string> join_order_;         // peers
   std::map<std::pair<int, std::string>, Contributions> gathers_;

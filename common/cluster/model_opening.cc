@@ -98,6 +98,11 @@ absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
     return absl::InternalError(
         absl::StrCat("server 0 has opened '", id, "' with a broken message"));
   }
+  for (const proto::Process& server : served.servers()) {
+    if (server.endpoints_size() > 0) continue;
+    return absl::InternalError(absl::StrCat(
+        Describe(server), " listens nowhere for its part of '", id, "'"));
+  }
   *model.mutable_servers() = served.servers();
   return model;
 }

@@ -33,10 +33,12 @@ int64_t Interval() {
   return ms > 0 ? ms : kHour * 1000;
 }
 
-const int64_t start = Milliseconds();
-const int64_t interval = Interval();
-
-int64_t Jumps() { return (Milliseconds() - start) / interval; }
+// May be called before variables outside of functions have been initialised.
+int64_t Jumps() {
+  static const int64_t start = Milliseconds();
+  static const int64_t interval = Interval();
+  return (Milliseconds() - start) / interval;
+}
 
 int64_t Offset() {
   constexpr int64_t kOffsets[] = {0, kHour, -kHour};

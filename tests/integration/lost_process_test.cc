@@ -70,6 +70,26 @@ INSTANTIATE_TEST_SUITE_P(
                       Loss{"ring", "worker 1", SIGSTOP}),
     NameOf);
 
+// Nobody waits the minute that a job has to form.
+TEST(WorkerWithoutItsData, IsNamedByThoseWhoWaitForIt) {
+  for (const std::string mode : {"ps", "ring"}) {
+    HandJob job({.mode = mode});
+    const std::string& last = job.names().back();
+    for (const std::string& name : job.names()) {
+      if (name != last) job.Start(name);
+    }
+    const Time start = Now();
+    Flags flags = SmallTraining();
+    flags[1] = "--data=mnist:/nowhere";
+    EXPECT_EQ(job.Start(last, flags).Wait(Soon()), 1);
+    EXPECT_THAT(LastLine(job[last].Output()), ::testing::HasSubstr("/nowhere"));
+    job.ExpectOthersFail(last,
+                         {absl::StrCat(last, " (host ", HostName(), ", pid "),
+                          "failed before it joined: ", "/nowhere"},
+                         start + absl::Seconds(20));
+  }
+}
+
 pid_t ChildWith(pid_t parent, const std::string& program,
                 const std::string& flag) {
   for (pid_t child : ChildrenOf(parent)) {

@@ -113,6 +113,17 @@ TEST(StepGate, AGradientOfALaterStepIsHeldUntilItsStepIsOpen) {
   EXPECT_THAT(gate.OnPush(1, 1), Releases(ElementsAre(1, 2)));
 }
 
+// There is none after it to wait for; a worker that sends it is out of its
+// mind.
+TEST(StepGate, TheLargestNumberIsNoStep) {
+  BarrierGate gate(3, 0, /*backup_workers=*/1);
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(gate.OnPush(2, most).verdict, Verdict::kTooEarly);
+  EXPECT_EQ(gate.clock(2), 0);
+  EXPECT_THAT(gate.OnPush(2, most - 1), Waits());
+  EXPECT_EQ(gate.clock(2), most);
+}
+
 TEST(StepGate, OfHeldGradientsTheFirstCloseTheStepAndTheRestAreLate) {
   BarrierGate gate(3, 0, /*backup_workers=*/2);
   EXPECT_THAT(gate.OnPush(2, 1), Waits());

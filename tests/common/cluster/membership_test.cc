@@ -71,6 +71,16 @@ std::string EndOf(const std::vector<Membership::Outgoing>& out) {
   return out[0].message.job_end().error();
 }
 
+// As a process that runs: a tick every 100 ms, until the job ends.
+std::vector<Membership::Outgoing> Tick(Membership& m, Time from, Time to) {
+  std::vector<Membership::Outgoing> out;
+  for (Time now = from; now <= to && out.empty();
+       now += absl::Milliseconds(100)) {
+    out = m.OnTick(now);
+  }
+  return out;
+}
+
 // One server and two workers, all joined at kStart.
 Membership Running() {
   Membership m(Options(1, 2), kStart);
@@ -162,9 +172,12 @@ TEST(Membership, RefusesLoopbackBesideOtherHosts) {
 TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
   Membership m(Options(1, 3), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
-  EXPECT_TRUE(m.OnTick(kStart + absl::Seconds(3)).empty());
-  m.OnMessage(kStart + absl::Seconds(58), "a", BeatOf(0));
-  const std::string error = EndOf(m.OnTick(kStart + absl::Seconds(61)));
+  const auto at = [](int s) { return kStart + absl::Seconds(s); };
+  for (int second = 0; second < 60; second += 3) {
+    EXPECT_TRUE(Tick(m, at(second), at(second + 3)).empty());
+    m.OnMessage(at(second + 3), "a", BeatOf(0));
+  }
+  const std::string error = EndOf(Tick(m, at(60), at(61)));
   EXPECT_THAT(error,
               AllOf(HasSubstr("1 of 1 ps processes"),
                     HasSubstr("2 of 3 worker processes, namely ranks 0, 2"),
@@ -178,12 +191,45 @@ TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
   m.OnMessage(later, "s", BeatOf(0));
   m.OnMessage(later, "a", BeatOf(813));
   m.OnMessage(kStart + absl::Seconds(1), "b", BeatOf(812));
-  EXPECT_TRUE(m.OnTick(kStart + absl::Seconds(6)).empty());
+  EXPECT_TRUE(Tick(m, kStart, kStart + absl::Seconds(6)).empty());
   const auto out = m.OnTick(kStart + absl::Milliseconds(6200));
   EXPECT_EQ(out.size(), 3u);
   EXPECT_EQ(EndOf(out),
             "lost worker 1 (host hostA, pid 4711) at step 812: last heard from "
             "5.2 s ago");
+}
+
+// Stopped for a minute, it wakes before what the others sent meanwhile is
+// there.
+TEST(Membership, ACoordinatorThatWasStoppedBlamesNobody) {
+  Membership m = Running();
+  EXPECT_TRUE(Tick(m, kStart, kStart + absl::Seconds(2)).empty());
+  const Time back = kStart + absl::Minutes(1);
+  EXPECT_TRUE(m.OnTick(back).empty());
+  for (const char* peer : {"s", "a"}) {
+    m.OnMessage(back + absl::Seconds(1), peer, BeatOf(9));
+  }
+  // Two seconds of silence before, three after: who stays silent is lost.
+  EXPECT_TRUE(Tick(m, back, back + absl::Milliseconds(2900)).empty());
+  EXPECT_THAT(EndOf(Tick(m, back, back + absl::Seconds(5))),
+              HasSubstr("lost worker 1 "));
+}
+
+TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
+  ControlMessage decline = JoinOf(proto::WORKER, 1);
+  decline.mutable_join()->set_failure("no such data");
+  const auto out = m.OnMessage(kStart, "b", decline);
+  EXPECT_EQ(out.size(), 2u);
+  const std::string error =
+      "worker 1 (host hostA, pid 4711) failed before it joined: no such data";
+  EXPECT_EQ(EndOf(out), error);
+  // Who comes later learns it, too.
+  EXPECT_FALSE(m.everybody_knows());
+  EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "s", JoinOf(proto::PS))),
+            "the job is over: " + error);
+  EXPECT_TRUE(m.everybody_knows());
 }
 
 TEST(Membership, AFailedProcessEndsTheJobForAll) {
@@ -210,7 +256,8 @@ TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
   // Who has left may be silent.
   m.OnMessage(kStart + absl::Seconds(9), "s", BeatOf(0));
   m.OnMessage(kStart + absl::Seconds(9), "b", BeatOf(0));
-  EXPECT_TRUE(m.OnTick(kStart + absl::Seconds(10)).empty());
+  EXPECT_TRUE(
+      Tick(m, kStart + absl::Seconds(9), kStart + absl::Seconds(10)).empty());
   EXPECT_EQ(EndOf(m.OnMessage(kStart, "b", LeaveOf(""))), "");
   EXPECT_TRUE(m.over());
   EXPECT_TRUE(m.result().ok());

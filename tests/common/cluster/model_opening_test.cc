@@ -152,6 +152,29 @@ TEST_F(ModelOpeningTest, NamesTheWorkerThatDisagreesAndTheField) {
   }
 }
 
+// Its part of the model would go unserved.
+TEST_F(ModelOpeningTest, NamesTheServerThatListensNowhere) {
+  const auto results = Run(
+      [&](Member& member) -> absl::Status {
+        const auto next = member.NextAnnouncement();
+        if (!next.ok()) return next.status();
+        const auto request = ParseModelRequest(**next);
+        const bool deaf = member.job().rank() == 1;
+        auto model = AnswerModel(
+            member, request->model,
+            deaf ? proto::ModelPart() : PartOf(member, "ps"), Soon());
+        if (!model.ok()) return model.status();
+        return member.NextAnnouncement().status();
+      },
+      [](Member& member) {
+        return OpenModel(member, "model", WorkerPart(member), Soon()).status();
+      });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("ps 1 (host h"), HasSubstr("listens nowhere")));
+  }
+}
+
 TEST_F(ModelOpeningTest, NamesTheServerThatDoesNotAnswer) {
   const auto results = Run(
       [](Member& member) -> absl::Status {
