@@ -337,8 +337,8 @@ void Member::CheckCoordinator(Time now) {
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",
         absl::FormatDuration(options_.join_timeout),
-        ". Is one started there (--host-coordinator), and is the address "
-        "reachable from this host?")));
+        ". Is one started there (by rank 0 of a script, or by "
+        "--host-coordinator), and is the address reachable from this host?")));
   }
   if (silent <= options_.dead_after) return;
   Fail(absl::UnavailableError(absl::StrCat(

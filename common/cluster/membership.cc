@@ -127,15 +127,15 @@ std::optional<std::string> Membership::Objection(
 std::optional<std::string> Membership::SizeObjection(
     const proto::Join& join) const {
   if (join.num_servers() > 0 && join.num_servers() != options_.num_servers) {
-    return absl::StrCat("--servers: ", join.num_servers(), " here, ",
+    return absl::StrCat("servers: ", join.num_servers(), " here, ",
                         options_.num_servers, " in the job");
   }
   if (join.num_workers() > 0 && join.num_workers() != options_.num_workers) {
-    return absl::StrCat("--workers: ", join.num_workers(), " here, ",
+    return absl::StrCat("workers: ", join.num_workers(), " here, ",
                         options_.num_workers, " in the job");
   }
   if (join.mode() != options_.mode) {
-    return absl::StrCat("--mode: ", NameOf(join.mode()), " here, ",
+    return absl::StrCat("mode: ", NameOf(join.mode()), " here, ",
                         NameOf(options_.mode), " in the job");
   }
   return std::nullopt;
@@ -150,14 +150,14 @@ std::optional<std::string> Membership::RankObjection(
                         " processes, and all of them have joined");
   }
   if (join.wanted_rank() >= promised) {
-    return absl::StrCat("--rank=", join.wanted_rank(), ": the job takes ",
+    return absl::StrCat("rank ", join.wanted_rank(), ": the job takes ",
                         promised, " ", role, " processes, ranks 0 to ",
                         promised - 1);
   }
   for (const auto& [peer, member] : members_) {
     if (join.wanted_rank() >= 0 && member.process.role() == join.role() &&
         member.wanted_rank == join.wanted_rank()) {
-      return absl::StrCat("--rank=", join.wanted_rank(), " is taken by ",
+      return absl::StrCat("rank ", join.wanted_rank(), " is taken by ",
                           Describe(member.process));
     }
   }
@@ -171,8 +171,8 @@ std::optional<std::string> Membership::AddressObjection(
   for (const auto& [peer, member] : members_) {
     if (IsLoopback(member.process.address()) == loopback) continue;
     const std::string remedy =
-        ". Give it an address that other hosts reach: --advertise or "
-        "--interface, and a --coordinator that is not loopback";
+        ". Give it an address that other hosts reach (advertise or "
+        "interface), and a coordinator that is not loopback";
     return absl::StrCat(loopback ? "this process" : Describe(member.process),
                         " has a loopback address, but ",
                         loopback ? Describe(member.process) : "this process",
@@ -351,7 +351,7 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     return End(absl::DeadlineExceededError(absl::StrCat(
         "the job is not complete after ", Seconds(options_.join_timeout), ": ",
         Missing(),
-        ". Start the missing ones, or promise fewer (--servers, --workers)")));
+        ". Start the missing ones, or promise fewer servers or workers")));
   }
   return {};
 }

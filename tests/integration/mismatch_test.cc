@@ -81,14 +81,14 @@ TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {
                  Soon());
   EXPECT_EQ(worker.code, 1) << worker.output;
   EXPECT_THAT(LastLine(worker.output),
-              HasSubstr("--mode: ring here, ps in the job"));
+              HasSubstr("mode: ring here, ps in the job"));
   HandJob ring({.mode = "ring"});
   ring.Start("worker 0");
   const Ran server =
       RunProcess({PsBinary(), "--coordinator=" + ring.address()}, Soon());
   EXPECT_EQ(server.code, 1) << server.output;
   EXPECT_THAT(LastLine(server.output),
-              HasSubstr("--mode: ps here, ring in the job"));
+              HasSubstr("mode: ps here, ring in the job"));
 }
 
 TEST(Mismatch, OfSyncEndsTheJobForServersToo) {
@@ -107,7 +107,7 @@ TEST(Mismatch, OfTheJobsSizeIsRefused) {
   Flags flags = SmallTraining();
   flags.push_back("--workers=3");
   ExpectRefused(job.Start("worker 1", flags),
-                {"--workers: 3 here, 2 in the job"});
+                {"workers: 3 here, 2 in the job"});
 }
 
 TEST(Mismatch, OfTheProtocolIsRefusedAndTheJobGoesOn) {

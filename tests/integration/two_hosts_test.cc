@@ -146,8 +146,8 @@ TEST_F(TwoHostsTest, LoopbackAddressIsRefusedWithTheRemedy) {
   EXPECT_THAT(LastLine(worker.Output()),
               HasSubstr("this process has a loopback address, but ps (host "));
   EXPECT_THAT(LastLine(worker.Output()),
-              HasSubstr("Give it an address that other hosts reach: "
-                        "--advertise or --interface"));
+              HasSubstr("Give it an address that other hosts reach "
+                        "(advertise or interface)"));
   kill(-server.pid(), SIGINT);  // to the group: the server is nsenter's child
   EXPECT_EQ(server.Wait(Soon()), 128 + SIGINT) << server.Output();
 }

@@ -139,19 +139,19 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
   ControlMessage mode = JoinOf(proto::WORKER);
   mode.mutable_join()->set_mode(proto::RING);
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", mode)),
-            "--mode: ring here, ps in the job");
+            "mode: ring here, ps in the job");
 
   ControlMessage workers = JoinOf(proto::WORKER);
   workers.mutable_join()->set_num_workers(5);
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", workers)),
-            "--workers: 5 here, 2 in the job");
+            "workers: 5 here, 2 in the job");
 }
 
 TEST(Membership, RefusesOneTooManyAndARankTwice) {
   Membership m(Options(1, 2), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1))),
-              HasSubstr("--rank=1 is taken by worker"));
+              HasSubstr("rank 1 is taken by worker"));
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 2))),
               HasSubstr("ranks 0 to 1"));
   m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
