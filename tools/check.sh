@@ -75,6 +75,17 @@ time_has_one_door() {
   [ -z "$found" ]
 }
 
+# The package promises Python 3.9.
+parses_as_python_3_9() {
+  python3 - << 'END'
+import ast, pathlib
+paths = [p for folder in ("python", "examples/python") for p in pathlib.Path(folder).rglob("*.py")]
+for path in paths:
+    ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+print(len(paths), "files")
+END
+}
+
 readme_is_short() {
   local lines
   lines=$(wc -l < README.md)
@@ -96,6 +107,7 @@ fi
 check layers "see BUILD and docs/architecture.md" python3 tools/check_layers.py
 check links "name what exists" python3 tools/check_links.py
 check clock "take Now() or WallNow() of common/clock.h; time.monotonic() in Python" time_has_one_door
+check python "write what Python 3.9 reads" parses_as_python_3_9
 check flags "./psring build && tools/make_flag_reference.py > docs/flags.md" flags_are_current
 check README "move what is not for users to docs/" readme_is_short
 exit $failed
