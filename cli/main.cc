@@ -29,7 +29,9 @@ int Become(const std::string& program, const Args& args) {
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
   std::cerr << "psring: cannot run " << program << ": " << strerror(errno)
-            << " (remedy: ./psring build)" << std::endl;
+            << " (remedy: ./psring build, in a clone: the wheel has no "
+               "built-in trainer)"
+            << std::endl;
   return kExitFailed;
 }
 

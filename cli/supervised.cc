@@ -1,5 +1,7 @@
 #include "cli/supervised.h"
 
+#include <optional>
+
 #include "cli/command.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
@@ -19,10 +21,12 @@ int RunSupervised(const std::string& command, const std::string& log_dir,
   };
   Supervisor supervisor(cancellation, options);
   const absl::Status started = start(supervisor);
+  // Processes that Stop() ends are not why they could not all start.
+  std::optional<Failure> failure = supervisor.first_failure();
   if (!started.ok()) supervisor.Stop();
   supervisor.Wait();
+  if (started.ok()) failure = supervisor.first_failure();
   const int signal = signals.received();
-  const auto& failure = supervisor.first_failure();
   if (signal == 0 && failure) {
     return Fail(command, absl::AbortedError(ToString(*failure)),
                 failure->ending.shell_code());

@@ -1,8 +1,11 @@
 #include "lab/host/script_job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/host_cores.h"
 #include "common/net/address.h"
@@ -30,6 +33,12 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
   if (job.command.empty()) {
     return absl::InvalidArgumentError(
         "no program: name it after `--`, e.g. `-- python3 train.py`");
+  }
+  const std::string& program = job.command[0];
+  if (absl::EndsWith(program, ".py") && access(program.c_str(), F_OK) == 0 &&
+      access(program.c_str(), X_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        program, " is not executable: start it by `-- python3 ", program, "`"));
   }
   if (job.first_rank + job.workers > job.job_size()) {
     return absl::InvalidArgumentError(

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "lab/host/supervisor.h"
+#include "tests/testing/process.h"
 #include "tests/testing/run_psring.h"
 
 namespace psring {
@@ -66,6 +67,17 @@ TEST(Launch, AKilledProcessGives128AndTheSignal) {
   EXPECT_EQ(ran.code, 128 + SIGKILL) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
   EXPECT_THAT(ran.output, HasSubstr("SIGKILL"));
+}
+
+TEST(Launch, AWorkerThatCannotStartIsTheFailureNotWhatItEnds) {
+  const std::string fake = "tests/lab/host/fake_process";
+  const Ran ran = RunProcess(
+      {"cli/psring", "launch", "--workers=1", "--ps-binary=" + fake,
+       "--worker-binary=/nosuch/worker", "--server-flag=--fake-hang-rank=0"},
+      Now() + absl::Seconds(30));
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("psring launch: cannot start worker 0: "
+                                    "/nosuch/worker: No such file"));
 }
 
 // One wrong flag and what the one line about it must hold.

@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   const Flags flags = Parse(argc, argv);
   if (!flags.port_file.empty()) PublishPort(flags.port_file);
   if (flags.training.mode.empty()) {  // a server
+    if (flags.training.rank == flags.hang_rank) pause();
     psring::WriteServerMetrics(flags.training);
     return 0;
   }

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "absl/strings/str_join.h"
 #include "common/net/cancellation.h"
 
@@ -50,6 +53,16 @@ TEST(ScriptJob, NamesWhatContradictsItself) {
   job.size = 4;
   EXPECT_THAT(ErrorOf(job), HasSubstr("--coordinator=HOST:PORT is missing"));
   job.coordinator = "10.0.0.1:7000";
+  EXPECT_EQ(ErrorOf(job), "");
+}
+
+TEST(ScriptJob, AScriptThatCannotRunByItselfNeedsItsInterpreter) {
+  const std::string script = testing::TempDir() + "/train.py";
+  std::ofstream(script) << "print()\n";
+  ScriptJob job;
+  job.command = {script};
+  EXPECT_THAT(ErrorOf(job), HasSubstr("`-- python3 " + script + "`"));
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   EXPECT_EQ(ErrorOf(job), "");
 }
 
