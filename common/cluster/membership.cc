@@ -126,6 +126,10 @@ std::optional<std::string> Membership::Objection(
 
 std::optional<std::string> Membership::SizeObjection(
     const proto::Join& join) const {
+  if (join.mode() != options_.mode) {
+    return absl::StrCat("mode: ", NameOf(join.mode()), " here, ",
+                        NameOf(options_.mode), " in the job");
+  }
   if (join.num_servers() > 0 && join.num_servers() != options_.num_servers) {
     return absl::StrCat("servers: ", join.num_servers(), " here, ",
                         options_.num_servers, " in the job");
@@ -133,10 +137,6 @@ std::optional<std::string> Membership::SizeObjection(
   if (join.num_workers() > 0 && join.num_workers() != options_.num_workers) {
     return absl::StrCat("workers: ", join.num_workers(), " here, ",
                         options_.num_workers, " in the job");
-  }
-  if (join.mode() != options_.mode) {
-    return absl::StrCat("mode: ", NameOf(join.mode()), " here, ",
-                        NameOf(options_.mode), " in the job");
   }
   return std::nullopt;
 }

@@ -295,10 +295,15 @@ def halves():
         everybody = ps.allgather(net[0].weight.grad.reshape(1, -1))
         out.append(torch.equal(everybody[0], everybody[1]))
         opt.step()
-    try:
-        ps.DistributedOptimizer(sgd(model().double()))
-    except TypeError as error:
-        out.append("model.float()" in str(error))
+    for other, remedy in (
+        (model().double(), "model.float()"), (model().to(torch.complex64), "view_as_real"), (model().to("meta"), "to_empty"),
+    ):  # fmt: skip
+        try:
+            ps.DistributedOptimizer(sgd(other), model=other)
+        except TypeError as error:
+            out.append("0.weight is" in str(error) and remedy in str(error))
+        else:
+            out.append(False)
     return out
 
 
@@ -551,6 +556,9 @@ def mistakes():
         message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:3")),
         message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:x")),
         message(lambda: ps.DistributedOptimizer(sgd(net), op=ps.Adasum)),
+        message(lambda: ps.DistributedOptimizer(sgd(net), compress="gzip")),
+        message(lambda: ps.allreduce(torch.ones(2, device="meta"))),
+        message(lambda: ps.DistributedOptimizer(sgd(model() if ps.rank() else net[0]))),
         message(lambda: ps.DistributedOptimizer(sgd(net), named_parameters=net[0].named_parameters())),
         message(twice),
         message(clipped),
@@ -588,6 +596,7 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
     words = [
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
         "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", 'mode="ps"', "number of steps", "Adasum",
+        "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
         "named_parameters", "before step()", "clip and scale", "unfreeze", "momentum changed",
     ]  # fmt: skip
     for out in results:

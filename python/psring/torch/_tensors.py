@@ -21,6 +21,8 @@ DTYPES = {
     torch.bool: _lib.BOOL,
 }
 
+NO_DATA = 'on the device "meta", where tensors have no data: give the model to_empty(device="cpu") and weights first'
+
 _warned: Set[str] = set()
 
 
@@ -36,6 +38,8 @@ def check_dtype(tensor: torch.Tensor, what: str) -> int:
         raise TypeError(f"{what} takes a tensor, not a {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise TypeError(f"{what} of a sparse tensor is not supported: use .to_dense()")
+    if tensor.device.type == "meta":
+        raise TypeError(f"{what}: the tensor is {NO_DATA}")
     dtype = DTYPES.get(tensor.dtype)
     if dtype is None:
         remedy = ": use torch.view_as_real" if tensor.is_complex() else ""

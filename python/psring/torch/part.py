@@ -13,7 +13,7 @@ from .. import collectives as memory
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
 from . import fused
-from ._tensors import describe
+from ._tensors import NO_DATA, describe
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
 from .reducer import DONE, Reducer
@@ -66,7 +66,7 @@ class Part:
         if settings.fused:
             fused.all_options(self.kind, self.optimizer.param_groups)
         agree(
-            [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)] + [settings.agreed(self.kind)],
+            [settings.agreed(self.kind)] + [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)],
             self.name + ".names",
             settings.process_set,
         )
@@ -232,14 +232,17 @@ class Part:
 
 
 def _trainable(named: List[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
-    """The parameters to exchange. Errors: a dtype that would lose precision."""
+    """The parameters to exchange. Errors: a dtype that would lose precision, no data."""
     chosen = []
     for name, param in named:
         if not param.requires_grad or param.numel() == 0:
             continue
         if param.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            raise TypeError(
-                f"{name} is {param.dtype}; gradients are exchanged in float32: convert the model with model.float()"
-            )
+            remedy = "convert the model with model.float()"
+            if param.is_complex():
+                remedy = "make a real parameter of it, as torch.view_as_real does"
+            raise TypeError(f"{name} is {param.dtype}; gradients are exchanged in float32: {remedy}")
+        if param.device.type == "meta":
+            raise TypeError(f"{name} is {NO_DATA}")
         chosen.append((name, param))
     return chosen

@@ -97,6 +97,8 @@ def make_settings(
     if compress is not None and native not in ("none", compress):
         raise ValueError(f"compression=Compression.{native} and compress={compress!r} differ: give one of them")
     compress = compress or (native if native != "none" else defaults["compress"]) or "none"
+    if compress.partition(":")[0] not in ("none", "fp16", "bf16", "int8", "onebit", "topk"):
+        raise ValueError(f'compress={compress!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
     buckets = process_set is not global_process_set and process_set.size() < job.size
     if buckets or job.mode == "ddp":
         where = "over a process set" if buckets else 'in mode "ddp"'

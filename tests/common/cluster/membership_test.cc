@@ -138,6 +138,7 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
 
   ControlMessage mode = JoinOf(proto::WORKER);
   mode.mutable_join()->set_mode(proto::RING);
+  mode.mutable_join()->set_num_workers(5);  // the mode is said first
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", mode)),
             "mode: ring here, ps in the job");
 
