@@ -114,7 +114,11 @@ def _load() -> Any:
             "take both from the same version of psring"
         )
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(
+                f"{path} has no {name}, which this Python package needs: take both from the same version of psring"
+            )
         function.restype = result
         function.argtypes = arguments
     return library

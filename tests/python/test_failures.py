@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+import psring
 from ranks import run_script, start
 
 
@@ -111,6 +112,18 @@ print(ps.rank(), "done")
         assert code == 0, err
         lines = out.splitlines()
         assert lines[0] == "56" and "fork of a worker" in lines[1] and lines[2] == f"{rank} done"
+
+
+@pytest.mark.parametrize("abi, words", [(7, "has interface 7"), (1, "has no psring_version")])
+def test_a_library_of_another_version_is_refused(monkeypatch, abi, words):
+    class Function:
+        def __call__(self):
+            return abi
+
+    older = type("Older", (), {"psring_abi": Function()})()
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: older)
+    with pytest.raises(ImportError, match=f"{words}.* same version of psring"):
+        psring._lib._load()
 
 
 def test_log_writes_json_lines(tmp_path):
