@@ -93,7 +93,8 @@ void GuessClocks(std::vector<TraceInfo>& infos) {
 }  // namespace
 
 int64_t TraceInfo::CommonNs(double ts) const {
-  return origin_ns + ahead_ns.value_or(guessed_ahead_ns) + std::llround(ts * 1000);
+  return origin_ns + ahead_ns.value_or(guessed_ahead_ns) +
+         std::llround(ts * 1000);
 }
 
 absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
