@@ -67,12 +67,17 @@ void Mesh::AwaitWork(Time now) {
   const bool idle = operations_.empty() && join_handle_ == 0;
   // What is broken stays so: neither its sockets nor its reason are news.
   const int fds[] = {tickets_.fd(), cancellation_.fd()};
-  Socket* const sockets[] = {inbox_.get()};
+  std::vector<Socket*> sockets;
+  if (live) {
+    sockets = links_->sockets();
+    sockets.push_back(inbox_.get());
+    if (idle) inbox_->Acknowledge();
+  }
   const Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
   const absl::Status waited =
-      Wait(absl::MakeConstSpan(sockets, live ? 1 : 0),
-           absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
+      Wait(sockets, absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
   if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
+  if (live) links_->Tend();
 }
 
 void Mesh::Connect(CollectiveJob job) {

@@ -11,6 +11,7 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
                                   CollectiveSocketOptions());
     if (!socket.ok()) return status_.Update(socket.status());
     peer.socket = *std::move(socket);
+    sockets_.push_back(peer.socket.get());
   }
   header.set_job_epoch(job_.epoch);
   header.set_sender(static_cast<uint32_t>(job_.rank));
@@ -18,6 +19,10 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
   frames.push_back(Frame::Copy(header.SerializeAsString()));
   frames.push_back(std::move(payload));
   status_.Update(peer.socket->Send(std::move(frames)));
+}
+
+void PeerLinks::Tend() {
+  for (Socket* socket : sockets_) status_.Update(socket->TryReceive().status());
 }
 
 }  // namespace psring

@@ -32,6 +32,11 @@ class PeerLinks {
   // Connects at the first message. Never blocks.
   void Send(int rank, proto::CollectiveHeader header, Frame payload = {});
 
+  // All sockets so far, to wait on. What comes over them is of their links
+  // alone (common/net/link.h): Tend takes it.
+  const std::vector<Socket*>& sockets() const { return sockets_; }
+  void Tend();
+
   // The first error of a socket.
   const absl::Status& status() const { return status_; }
 
@@ -55,6 +60,7 @@ class PeerLinks {
   Context& context_;
   const CollectiveJob& job_;
   std::vector<Peer> peers_;  // by rank
+  std::vector<Socket*> sockets_;
   absl::Status status_;
 };
 

@@ -1,5 +1,6 @@
 #include "ring/tcp_communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace psring {
 namespace {
 
 using proto::WireHeader;
+
+constexpr absl::Duration kTendInterval = absl::Milliseconds(100);
 
 absl::string_view BytesOf(const float* data, Range range) {
   return {reinterpret_cast<const char*>(data + range.begin),
@@ -28,6 +31,7 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   auto inbox = SegmentInbox::Create(context, address);
   if (!inbox.ok()) return inbox.status();
   communicator->inbox_ = *std::move(inbox);
+  communicator->sockets_ = {&communicator->inbox_->socket()};
   return communicator;
 }
 
@@ -37,6 +41,7 @@ void TcpCommunicator::Connect(const proto::Welcome& job, Track* track) {
   nodes_ = SingleNodes(size());
   next_.resize(size());
   inbox_->JoinJob(job.job_epoch());
+  if (size() > 1) tender_ = std::thread([this] { TendBetweenCollectives(); });
 }
 
 void TcpCommunicator::UseNodes(std::vector<Node> nodes,
@@ -126,10 +131,12 @@ absl::Status TcpCommunicator::ConnectTo(int rank) {
       Socket::Connect(context_, peer.endpoints(0), DataSocketOptions());
   if (!socket.ok()) return socket.status();
   next_[rank] = *std::move(socket);
+  sockets_.push_back(next_[rank].get());
   return absl::OkStatus();
 }
 
 absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto known = plans_.find(shape); known != plans_.end()) {
     c.plan = &known->second;
   } else {
@@ -154,7 +161,32 @@ absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
   while (!schedule.complete()) {
     if (absl::Status s = Receive(c); !s.ok()) return s;
   }
+  inbox_->socket().Acknowledge();
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
+}
+
+TcpCommunicator::~TcpCommunicator() {
+  stop_.Cancel(absl::CancelledError("the ring ends"));
+  if (tender_.joinable()) tender_.join();
+}
+
+// Nobody answers a segment, but its receiver says that it has it.
+void TcpCommunicator::TendLinks() {
+  for (const auto& socket : next_) {
+    if (socket != nullptr) socket->TryReceive().IgnoreError();
+  }
+}
+
+// A rank that is done with a collective may compute or wait elsewhere while
+// another one still needs its last segments, whose connection has broken.
+void TcpCommunicator::TendBetweenCollectives() {
+  while (stop_.SleepUntil(Now() + kTendInterval).ok()) {
+    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) continue;
+    Wait(absl::MakeSpan(sockets_).subspan(1), absl::Span<const int>(), Now())
+        .IgnoreError();
+    TendLinks();
+  }
 }
 
 // In an allreduce this rank's values can be sent from where they lie: they are
@@ -237,10 +269,10 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
     if (Now() > c.deadline) return Late(c);
     TimelineSpan span(track_, "await", {.peer_role = "worker"});
     if (track_ != nullptr) span.args().peer = schedule.awaited();
-    if (absl::Status s = Wait({&inbox_->socket()}, cancellation_, c.deadline);
-        !s.ok()) {
+    if (absl::Status s = Wait(sockets_, cancellation_, c.deadline); !s.ok()) {
       return s;
     }
+    TendLinks();
     span.End();
     next = inbox_->TryNext(sequence_);
   }

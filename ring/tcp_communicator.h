@@ -15,8 +15,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,6 +48,8 @@ class TcpCommunicator : public Communicator {
   static absl::StatusOr<std::unique_ptr<TcpCommunicator>> Create(
       Context& context, const Cancellation& cancellation,
       const std::string& address);
+
+  ~TcpCommunicator() override;
 
   const std::string& endpoint() const { return inbox_->socket().endpoint(); }
 
@@ -114,6 +118,9 @@ class TcpCommunicator : public Communicator {
   absl::StatusOr<Plan*> MakePlan(const Shape& shape);
   std::vector<Route> RoutesOf(const Shape& shape) const;
   absl::Status ConnectTo(int rank);
+  // Takes what is said on links over which nothing else is received.
+  void TendLinks();
+  void TendBetweenCollectives();
 
   absl::Status Run(const Shape& shape, Collective c);
   // This rank's or its node's values on a route that starts here.
@@ -139,6 +146,11 @@ class TcpCommunicator : public Communicator {
 
   Context& context_;
   const Cancellation& cancellation_;
+  // Its holder uses the sockets and what is between them: a collective, or the
+  // tender.
+  std::mutex mutex_;
+  Cancellation stop_;
+  std::thread tender_;
   proto::Welcome job_;
   Track* track_ = nullptr;
   std::vector<Node> nodes_;  // of allreduces
@@ -146,6 +158,7 @@ class TcpCommunicator : public Communicator {
   std::unique_ptr<LocalGroup> group_;
   std::unique_ptr<SegmentInbox> inbox_;
   std::vector<std::unique_ptr<Socket>> next_;  // by rank; null: not needed yet
+  std::vector<Socket*> sockets_;  // the inbox's, then those of next_
   std::map<Shape, Plan> plans_;
   uint64_t sequence_ = 0;  // of the collective under way
   // Read by any thread.

@@ -114,6 +114,8 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
                 Now() + kLateComers);
   }
   if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
+  serve_until([&] { return socket.delivered(); },
+              Now() + (membership.result().ok() ? kLateComers : kLastWord));
 }
 
 }  // namespace psring

@@ -233,6 +233,7 @@ void Member::Run(Context& context) {
     SendOutbox(**socket);
   }
   SendOutbox(**socket);
+  (*socket)->Acknowledge();
 }
 
 void Member::SendOutbox(Socket& socket) {

@@ -9,11 +9,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/address.h"
@@ -60,8 +62,13 @@ std::string ZmtpGreeting() {
 }
 
 std::string ZmtpReady() {
-  constexpr char kReady[] = "\5READY\13Socket-Type\0\0\0\6DEALER";
-  return ZmtpFrame(kCommand, {kReady, sizeof(kReady) - 1});
+  constexpr char kReady[] =
+      "\5READY\13Socket-Type\0\0\0\6DEALER\10Identity\0\0\0\10";
+  static std::atomic<uint64_t> peers = 0;
+  const std::string name = absl::StrFormat("h%07d", ++peers);
+  return ZmtpFrame(
+      kCommand,
+      absl::StrCat(absl::string_view(kReady, sizeof(kReady) - 1), name));
 }
 
 HostilePeer::HostilePeer(const std::string& endpoint) {
@@ -106,8 +113,11 @@ void HostilePeer::Greet() {
               absl::StartsWith(last_command_, "\5READY"));
 }
 
-void HostilePeer::Send(const std::vector<std::string>& frames) {
+void HostilePeer::Send(const std::vector<std::string>& message) {
   Greet();
+  const auto header = Encode(link_.Next());
+  std::vector<std::string> frames = {{header.data(), header.size()}};
+  frames.insert(frames.end(), message.begin(), message.end());
   for (size_t i = 0; i < frames.size(); ++i) {
     SendBytes(ZmtpFrame(i + 1 < frames.size() ? kMore : 0, frames[i]));
   }
@@ -129,12 +139,18 @@ bool HostilePeer::AwaitTaken(Time deadline) {
 }
 
 std::optional<std::vector<std::string>> HostilePeer::Receive(Time deadline) {
-  while (messages_.empty()) {
-    if (!ReadFrame(deadline)) return std::nullopt;
+  while (true) {
+    while (messages_.empty()) {
+      if (!ReadFrame(deadline)) return std::nullopt;
+    }
+    std::vector<std::string> message = std::move(messages_.front());
+    messages_.pop_front();
+    const auto header = ParseLinkHeader(message.front());
+    EXPECT_TRUE(header.has_value());
+    if (header->kind != LinkHeader::Kind::kMessage) continue;
+    message.erase(message.begin());
+    return message;
   }
-  std::vector<std::string> message = std::move(messages_.front());
-  messages_.pop_front();
-  return message;
 }
 
 bool HostilePeer::ReadFrame(Time deadline) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
+#include "common/net/link.h"
 #include "protos/cluster.pb.h"
 #include "protos/wire.pb.h"
 
@@ -34,8 +35,8 @@ class HostilePeer {
   // As they are. The other side may hang up in the middle of them.
   void SendBytes(absl::string_view bytes);
 
-  // One ZeroMQ message; greets before the first.
-  void Send(const std::vector<std::string>& frames);
+  // One message, as link.h has them; greets before the first.
+  void Send(const std::vector<std::string>& message);
   // The same, of the data plane (common/net/frame.h).
   void Send(const proto::WireHeader& header, const std::string& payload) {
     Send({header.SerializeAsString(), payload});
@@ -67,6 +68,7 @@ class HostilePeer {
 
   int fd_ = -1;
   bool greeted_ = false;
+  Link link_;
   std::string unread_;
   std::string last_command_;
   std::vector<std::string> frames_;  // of a message that has yet to end

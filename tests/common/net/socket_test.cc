@@ -73,6 +73,33 @@ TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {
   EXPECT_TRUE(received[1].view() == payload);
 }
 
+TEST(Socket, WhatWasSentLastArrivesAfterItsEnd) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  SocketOptions options;
+  options.linger = absl::Seconds(2);
+  auto dealer = Socket::Connect(context, (*router)->endpoint(), options);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("farewell")).ok());
+  dealer->reset();
+  EXPECT_EQ(Receive(**router)[1].view(), "farewell");
+}
+
+TEST(Socket, KeepsWhatItsPeerDoesNotKnowToHaveArrived) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  auto dealer = Socket::Connect(context, (*router)->endpoint());
+  ASSERT_TRUE((*dealer)->Send(OneFrame("x")).ok());
+  Receive(**router);
+  EXPECT_FALSE((*dealer)->delivered());
+  (*router)->Acknowledge();
+  const Time deadline = Soon();
+  while (!(*dealer)->delivered() && Now() < deadline) {
+    ASSERT_TRUE(Wait({dealer->get()}, std::vector<int>{}, deadline).ok());
+    EXPECT_FALSE((*dealer)->TryReceive()->has_value());
+  }
+  EXPECT_TRUE((*dealer)->delivered());
+}
+
 TEST(Socket, NamesThePortInUse) {
   Context context;
   auto first = Socket::Bind(context, "127.0.0.1", 0);
