@@ -33,9 +33,8 @@ absl::StatusOr<Exchange> Wrap(Exchange exchange, const proto::Welcome& job,
                               FlatModel& flat, Track* track) {
   const proto::JobSpec& spec = job.spec();
   if (spec.local_steps() > 1) {
-    auto local =
-        LocalSteps::Create(std::move(exchange), spec,
-                           PlanOf(spec, job.workers_size()).optimizer, flat);
+    auto local = LocalSteps::Create(std::move(exchange), spec,
+                                    PlanOf(spec, job.workers_size()), flat);
     if (!local.ok()) return local.status();
     exchange = *std::move(local);
   }

@@ -10,35 +10,25 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "nlohmann/json.hpp"
 
 namespace psring {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-constexpr char kManifest[] = "manifest.json";
 constexpr char kPrefix[] = "step-";
-constexpr int kFormat = 1;
 
-struct Checksum {
-  uint64_t size_bytes = 0;
-  uint32_t crc = 0;
-};
-
-absl::StatusOr<Checksum> ChecksumOf(const fs::path& path) {
+absl::StatusOr<FileSum> ChecksumOf(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::DataLossError(absl::StrCat("cannot open ", path.string()));
   }
-  Checksum sum;
+  FileSum sum;
   std::vector<char> block(1 << 20);
   while (file) {
     file.read(block.data(), static_cast<std::streamsize>(block.size()));
@@ -60,80 +50,28 @@ absl::Status SyncPath(const fs::path& path) {
                                                ": ", strerror(error)));
 }
 
-std::string TextOf(const json& manifest) { return manifest.dump(2) + "\n"; }
-
-uint32_t CrcOf(const json& manifest) {
-  const std::string text = manifest.dump();
-  return static_cast<uint32_t>(
-      crc32(0, reinterpret_cast<const Bytef*>(text.data()),
-            static_cast<uInt>(text.size())));
-}
-
-absl::Status WriteManifest(const fs::path& directory,
-                           const Progress& progress) {
-  json files = json::object();
+absl::StatusOr<Manifest> ManifestFor(const fs::path& directory,
+                                     const Progress& progress) {
+  Manifest manifest{.progress = progress, .files = {}};
   for (const char* name : {kModelFile, kOptimizerFile}) {
     auto sum = ChecksumOf(directory / name);
     if (!sum.ok()) return sum.status();
-    files[name] = {{"bytes", sum->size_bytes}, {"crc32", sum->crc}};
-  }
-  json manifest = {{"format", kFormat},
-                   {"step", progress.step},
-                   {"workers", progress.num_workers},
-                   {"batch_size", progress.batch_size},
-                   {"seed", progress.seed},
-                   {"model", progress.model},
-                   {"data", progress.data},
-                   {"optimizer", progress.optimizer},
-                   {"files", files}};
-  manifest["crc32"] = CrcOf(manifest);
-  std::ofstream out(directory / kManifest);
-  out << TextOf(manifest);
-  out.close();
-  if (!out) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot write ", (directory / kManifest).string(), ": ",
-                     strerror(errno)));
-  }
-  return SyncPath(directory / kManifest);
-}
-
-absl::StatusOr<json> ReadManifest(const fs::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  json manifest = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  const auto damaged = [&](absl::string_view what) {
-    return absl::DataLossError(absl::StrCat(path.string(), " ", what));
-  };
-  if (!file) return damaged("cannot be read");
-  if (!manifest.is_object() || !manifest.contains("crc32") ||
-      !manifest["crc32"].is_number_unsigned() ||
-      text.str() != TextOf(manifest)) {
-    return damaged("is damaged");
-  }
-  const json crc = manifest["crc32"];
-  manifest.erase("crc32");
-  if (crc != CrcOf(manifest)) return damaged("is damaged");
-  if (manifest["format"] != kFormat) {
-    return damaged("was written by another version of psring");
+    manifest.files[name] = *sum;
   }
   return manifest;
 }
 
-absl::Status VerifyFile(const fs::path& directory, const std::string& name,
-                        const json& expected) {
-  auto sum = ChecksumOf(directory / name);
+absl::Status VerifyFile(const fs::path& path, const FileSum& expected) {
+  auto sum = ChecksumOf(path);
   if (!sum.ok()) return sum.status();
-  if (sum->size_bytes != expected["bytes"]) {
-    return absl::DataLossError(absl::StrCat(
-        (directory / name).string(), " is damaged: ", sum->size_bytes,
-        " bytes where the manifest says ", expected["bytes"].get<uint64_t>()));
-  }
-  if (sum->crc != expected["crc32"]) {
+  if (sum->size_bytes != expected.size_bytes) {
     return absl::DataLossError(
-        absl::StrCat((directory / name).string(),
-                     " is damaged: its checksum is not the manifest's"));
+        absl::StrCat(path.string(), " is damaged: ", sum->size_bytes,
+                     " bytes where the manifest says ", expected.size_bytes));
+  }
+  if (sum->crc != expected.crc) {
+    return absl::DataLossError(absl::StrCat(
+        path.string(), " is damaged: its checksum is not the manifest's"));
   }
   return absl::OkStatus();
 }
@@ -191,9 +129,9 @@ absl::Status WriteCheckpoint(
     return s;
   }
   if (absl::Status s = save_state(temporary); !s.ok()) return s;
-  if (absl::Status s = WriteManifest(temporary, contents.progress); !s.ok()) {
-    return s;
-  }
+  const auto manifest = ManifestFor(temporary, contents.progress);
+  if (!manifest.ok()) return manifest.status();
+  if (absl::Status s = WriteManifest(temporary, *manifest); !s.ok()) return s;
   if (absl::Status s = SyncPath(temporary); !s.ok()) return s;
   if (std::rename(temporary.c_str(), final_path.c_str()) != 0) {
     return CannotWrite(directory);
@@ -211,27 +149,17 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
 
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint) {
   const fs::path directory(checkpoint);
-  auto manifest = ReadManifest(directory / kManifest);
+  const auto manifest = ReadManifest(checkpoint);
   absl::Status status = manifest.status();
   for (const char* name : {kModelFile, kOptimizerFile}) {
     if (!status.ok()) break;
-    status = VerifyFile(directory, name, (*manifest)["files"][name]);
+    status = VerifyFile(directory / name, manifest->files.at(name));
   }
-  if (!status.ok()) {
-    return absl::Status(
-        status.code(),
-        absl::StrCat(std::string(status.message()), ". Remove ", checkpoint,
-                     " to go on from the one before it"));
-  }
-  Progress progress;
-  progress.step = (*manifest)["step"];
-  progress.num_workers = (*manifest)["workers"];
-  progress.batch_size = (*manifest)["batch_size"];
-  progress.seed = (*manifest)["seed"];
-  progress.model = (*manifest)["model"];
-  progress.data = (*manifest)["data"];
-  progress.optimizer = (*manifest)["optimizer"];
-  return progress;
+  if (status.ok()) return manifest->progress;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(std::string(status.message()), ". Remove ", checkpoint,
+                   " to go on from the one before it"));
 }
 
 }  // namespace psring

@@ -3,6 +3,7 @@
 //   DIR/step-00000050/model.safetensors      weights (state_files.h)
 //                     optimizer.safetensors  optimizer state
 //                     manifest.json          progress, sizes, checksums
+//                     (manifest.h)
 //
 // A checkpoint appears whole or not at all: it is written under a temporary
 // name, synced, and renamed. It holds no trace of the topology that wrote it,
@@ -20,19 +21,9 @@
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/state/state_files.h"
+#include "worker/manifest.h"
 
 namespace psring {
-
-// How far the run was, and with what settings.
-struct Progress {
-  int64_t step = 0;
-  int64_t num_workers = 0;
-  int64_t batch_size = 0;
-  int64_t seed = 0;
-  std::string model;
-  std::string data;
-  std::string optimizer;
-};
 
 struct CheckpointContents {
   Progress progress;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/state/state_files.h"
 #include "spdlog/spdlog.h"
@@ -11,12 +12,38 @@
 #include "worker/checkpoint.h"
 
 namespace psring {
+namespace {
+
+// How many steps made which part of the data, as the checkpoint's run had it.
+JobPlan PlanThen(const Progress& then, int64_t dataset_size) {
+  proto::JobSpec spec;
+  spec.set_dataset_size(dataset_size);
+  spec.set_batch_size(then.batch_size);
+  return PlanOf(spec, static_cast<int>(then.num_workers));
+}
+
+// Of other data, the same part of an epoch is consumed.
+proto::SampleCursor CursorIn(int64_t dataset_size, const Progress& then) {
+  if (!then.cursor.has_value()) {
+    return PlanThen(then, dataset_size).CursorAt(then.step);
+  }
+  proto::SampleCursor cursor = *then.cursor;
+  if (then.dataset_size > 0 && then.dataset_size != dataset_size) {
+    const double part = static_cast<double>(cursor.samples()) /
+                        static_cast<double>(then.dataset_size);
+    cursor.set_samples(
+        static_cast<int64_t>(part * static_cast<double>(dataset_size)));
+  }
+  return cursor;
+}
+
+}  // namespace
 
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec) {
   const auto latest = LatestCheckpoint(directory);
   if (!latest.ok()) return latest.status();
-  const auto progress = VerifyCheckpoint(*latest);
+  auto progress = VerifyCheckpoint(*latest);
   if (!progress.ok()) return progress.status();
   const auto check = [&](const char* flag, const std::string& then,
                          const std::string& now) {
@@ -29,15 +56,31 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
   status.Update(
       check("--optimizer", progress->optimizer, spec.optimizer().name()));
   if (!status.ok()) return status;
-  if (progress->data != spec.data() ||
-      progress->batch_size != spec.batch_size() ||
-      progress->seed != spec.seed()) {
+  if (progress->data != spec.data() || progress->seed != spec.seed()) {
     spdlog::warn(
-        "{} was made with data {}, batch size {}, seed {}: this run continues "
-        "with others, and differs from one that had not stopped",
-        *latest, progress->data, progress->batch_size, progress->seed);
+        "{} was made with data {}, seed {}: this run continues with others, "
+        "and differs from one that had not stopped",
+        *latest, progress->data, progress->seed);
   }
-  return ResumePoint{*latest, progress->step};
+  progress->cursor = CursorIn(spec.dataset_size(), *progress);
+  return ResumePoint{*latest, *std::move(progress)};
+}
+
+std::string SizeChange(const Progress& then, const proto::JobSpec& spec,
+                       const JobPlan& plan, int num_workers) {
+  if (then.num_workers == num_workers && then.batch_size == spec.batch_size()) {
+    return "";
+  }
+  const EpochSteps rest = plan.EpochOf(plan.first_step);
+  return absl::StrCat(
+      num_workers, " workers with a batch size of ", spec.batch_size(),
+      " continue what ", then.num_workers, " with ", then.batch_size,
+      " have begun: step ", rest.begin, " takes up epoch ", rest.epoch + 1,
+      " at sample ", rest.first_sample, " of ", spec.dataset_size(),
+      ", which ends at step ", rest.end, "; an epoch has ",
+      plan.steps_per_epoch, " steps in place of ",
+      PlanThen(then, spec.dataset_size()).steps_per_epoch,
+      ", and the learning rate's schedule follows samples");
 }
 
 absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,

@@ -8,7 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/flat_model.h"
+#include "common/optim/job_plan.h"
 #include "protos/cluster.pb.h"
+#include "worker/manifest.h"
 
 namespace psring {
 
@@ -16,15 +18,21 @@ class Module;
 
 struct ResumePoint {
   std::string checkpoint;  // its directory
-  int64_t step = 0;        // the first that is still to be made
+  Progress progress;       // its step is the first that is still to be made
 };
 
-// The newest checkpoint in `directory`, if a run of `spec` can go on from it.
-// Blocks while it reads every file of it. Errors are LatestCheckpoint's and
-// VerifyCheckpoint's; FAILED_PRECONDITION names the flag, model or optimizer,
-// that was another. Other data, batch sizes and seeds are logged as a warning.
+// The newest checkpoint in `directory`, if a run of `spec` can go on from it;
+// its progress has a cursor, in the data of `spec`. Blocks while it reads every
+// file of it. Errors are LatestCheckpoint's and VerifyCheckpoint's;
+// FAILED_PRECONDITION names the flag, model or optimizer, that was another.
+// Other data and another seed are logged as a warning.
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec);
+
+// What changes with the number of workers or the batch size, for the log; empty
+// where neither has. `plan`: of the resumed run, with num_workers.
+std::string SizeChange(const Progress& then, const proto::JobSpec& spec,
+                       const JobPlan& plan, int num_workers);
 
 // Reads what FindResumePoint has found: parameters into `flat`, the model's
 // buffers into `model`. Returns the optimizer's state, one flat model a slot in

@@ -25,8 +25,9 @@ std::vector<int64_t> Permutation(int64_t n, uint64_t seed) {
 
 // Every rank gets as many as the others.
 int64_t SamplesPerRank(const SamplerOptions& options) {
-  const int64_t whole = options.dataset_size / options.num_replicas;
-  const bool uneven = options.dataset_size % options.num_replicas != 0;
+  const int64_t left = options.dataset_size - options.consumed;
+  const int64_t whole = left / options.num_replicas;
+  const bool uneven = left % options.num_replicas != 0;
   return uneven && !options.drop_last ? whole + 1 : whole;
 }
 
@@ -35,13 +36,14 @@ int64_t SamplesPerRank(const SamplerOptions& options) {
 std::vector<int64_t> Indices(const SamplerOptions& options, int64_t epoch) {
   assert(options.dataset_size >= 0 && options.num_replicas >= 1);
   assert(options.rank >= 0 && options.rank < options.num_replicas);
+  assert(options.consumed >= 0 && options.consumed <= options.dataset_size);
   const int64_t n = options.dataset_size;
   std::vector<int64_t> order;
   if (options.shuffle) {
     order = Permutation(n, options.seed + static_cast<uint64_t>(epoch));
   }
   std::vector<int64_t> mine(SamplesPerRank(options));
-  int64_t position = options.rank;
+  int64_t position = options.consumed + options.rank;
   for (int64_t& index : mine) {
     // Positions behind the end are the padding: the order, from its front.
     const int64_t wrapped = position % n;

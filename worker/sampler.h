@@ -16,6 +16,9 @@ struct SamplerOptions {
   // Whether the ranks get equally many by leaving out the tail, instead of by
   // repeating samples from the front of the epoch's order.
   bool drop_last = false;
+  // Samples of the epoch's order that are consumed before: at most
+  // dataset_size. Rank r takes those at consumed + r + num_replicas * i.
+  int64_t consumed = 0;
 };
 
 // The samples of one rank in one epoch, in order: to the bit those of

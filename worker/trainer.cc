@@ -46,7 +46,7 @@ Time Trainer::StepDeadline() const {
 }
 
 int64_t Trainer::epoch() const {
-  return (step_ - 1) / options_.plan.steps_per_epoch + 1;
+  return options_.plan.EpochOf(step_ - 1).epoch + 1;
 }
 
 double Trainer::EpochStats::ImagesPerSecond() const {
@@ -62,20 +62,20 @@ void Trainer::SeedDropout() {
 }
 
 absl::Status Trainer::Run() {
-  const int64_t per_epoch = options_.plan.steps_per_epoch;
   while (!finished()) {
+    const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
         Indices({.dataset_size = parts_.data.train.size(),
                  .num_replicas = num_workers_,
                  .rank = rank_,
-                 .seed = options_.seed},
-                step_ / per_epoch);
+                 .seed = options_.seed,
+                 .consumed = steps.first_sample},
+                steps.epoch);
     const auto size = static_cast<int64_t>(indices.size());
-    const int64_t first = step_ / per_epoch * per_epoch;
-    while (step_ < first + per_epoch && !finished()) {
+    while (step_ < steps.end && !finished()) {
       const int64_t before = step_;
       const int64_t begin =
-          std::min((step_ - first) * options_.batch_size, size);
+          std::min((step_ - steps.begin) * options_.batch_size, size);
       const int64_t end = std::min(begin + options_.batch_size, size);
       if (absl::Status s =
               Step({indices.begin() + begin, indices.begin() + end});
@@ -311,6 +311,7 @@ absl::Status Trainer::Checkpoint() {
                               .slot_names = optimizer->slot_names(),
                               .extras = BuffersOf(parts_.model)};
   contents.progress.step = step_;
+  contents.progress.cursor = options_.plan.CursorAt(step_);
   const absl::Status status = WriteCheckpoint(
       options_.checkpoint_dir, contents, [this](const std::string& directory) {
         return parts_.exchange.SaveState(directory, StepDeadline());

@@ -114,7 +114,7 @@ class Trainer {
   absl::Status Checkpoint();
   void SeedDropout();
   Time StepDeadline() const;
-  int64_t epoch() const;
+  int64_t epoch() const;  // from 1: the last step's
   bool finished() const { return step_ >= options_.plan.total_steps; }
 
   // Fixed after construction.

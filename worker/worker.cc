@@ -77,6 +77,7 @@ class WorkerRun {
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status JoinExchange();
   absl::Status Train();
+  void LogSizeChange();
   void WriteEnd(const Trainer& trainer);
   absl::Status Leave(const absl::Status& result);
   Time StepDeadline() const { return Now() + 2 * options_.step_timeout; }
@@ -138,7 +139,8 @@ absl::Status WorkerRun::FindCheckpoint() {
   auto found = FindResumePoint(options_.checkpoint_dir, wish_);
   if (!found.ok()) return found.status();
   resume_ = *std::move(found);
-  wish_.set_first_step(resume_.step);
+  wish_.set_first_step(resume_.progress.step);
+  *wish_.mutable_first_cursor() = *resume_.progress.cursor;
   return absl::OkStatus();
 }
 
@@ -272,6 +274,8 @@ absl::Status WorkerRun::Train() {
                    *metrics_, cancellation_, track_},
                   {.plan = plan_,
                    .progress = {.step = spec().first_step(),
+                                .cursor = std::nullopt,
+                                .dataset_size = spec().dataset_size(),
                                 .num_workers = job().workers_size(),
                                 .batch_size = spec().batch_size(),
                                 .seed = spec().seed(),
@@ -286,6 +290,7 @@ absl::Status WorkerRun::Train() {
                    .checkpoint_dir = options_.checkpoint_dir,
                    .checkpoint_every = options_.checkpoint_every});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
+  LogSizeChange();
   spdlog::info("worker {} of {} trains {} ({} parameters) on {}, {} steps",
                job().rank(), job().workers_size(), spec().model(),
                flat_->layout.num_parameters(), spec().data(),
@@ -293,6 +298,13 @@ absl::Status WorkerRun::Train() {
   const absl::Status status = trainer.Run();
   WriteEnd(trainer);
   return status;
+}
+
+void WorkerRun::LogSizeChange() {
+  if (resume_.checkpoint.empty() || job().rank() != 0) return;
+  const std::string change =
+      SizeChange(resume_.progress, spec(), plan_, job().workers_size());
+  if (!change.empty()) spdlog::info("{}", change);
 }
 
 void WorkerRun::WriteEnd(const Trainer& trainer) {

@@ -5,19 +5,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/optim/lr_schedule.h"
 #include "common/state/state_files.h"
 
 namespace psring {
 
 absl::StatusOr<std::unique_ptr<LocalSteps>> LocalSteps::Create(
     std::unique_ptr<GradientExchange> exchange, const proto::JobSpec& spec,
-    const proto::OptimizerSettings& optimizer, FlatModel& model) {
-  auto own = Optimizer::Create(optimizer);
+    JobPlan plan, FlatModel& model) {
+  auto own = Optimizer::Create(plan.optimizer);
   if (!own.ok()) return own.status();
   std::unique_ptr<LocalSteps> steps(
-      new LocalSteps(std::move(exchange), *std::move(own), spec.local_steps(),
-                     spec.first_step(), model));
+      new LocalSteps(std::move(exchange), std::move(plan), *std::move(own),
+                     spec.local_steps(), spec.first_step(), model));
   return steps;
 }
 
@@ -36,12 +35,10 @@ absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
 absl::Status LocalSteps::Submit(int bucket) { return absl::OkStatus(); }
 
 absl::Status LocalSteps::Finish(Time deadline) {
-  const proto::OptimizerSettings& settings = optimizer_.settings();
   std::vector<float*> slots;
   for (FlatBuffer& slot : slots_) slots.push_back(slot.data());
-  optimizer_.Update(step_ + 1,
-                    LearningRate(settings.schedule(), settings.lr(), step_),
-                    model_.gradients.data(), model_.parameters.data(), slots,
+  optimizer_.Update(step_ + 1, plan_.RateAt(step_), model_.gradients.data(),
+                    model_.parameters.data(), slots,
                     model_.layout.num_elements());
   ++step_;
   averaged_ = false;

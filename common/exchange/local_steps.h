@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
+#include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "protos/cluster.pb.h"
 
@@ -26,11 +27,11 @@ namespace psring {
 
 class LocalSteps : public ForwardingExchange {
  public:
-  // `optimizer`: the plan's, of every worker's own steps. `model` is the
-  // exchange's, and outlives this.
+  // `plan`: of every worker's own steps. `model` is the exchange's, and
+  // outlives this.
   static absl::StatusOr<std::unique_ptr<LocalSteps>> Create(
       std::unique_ptr<GradientExchange> exchange, const proto::JobSpec& spec,
-      const proto::OptimizerSettings& optimizer, FlatModel& model);
+      JobPlan plan, FlatModel& model);
 
   // `slots` become this worker's own state, on whatever rank.
   using GradientExchange::Join;
@@ -50,9 +51,11 @@ class LocalSteps : public ForwardingExchange {
   }
 
  private:
-  LocalSteps(std::unique_ptr<GradientExchange> exchange, Optimizer optimizer,
-             int64_t period, int64_t first_step, FlatModel& model)
+  LocalSteps(std::unique_ptr<GradientExchange> exchange, JobPlan plan,
+             Optimizer optimizer, int64_t period, int64_t first_step,
+             FlatModel& model)
       : ForwardingExchange(std::move(exchange)),
+        plan_(std::move(plan)),
         optimizer_(std::move(optimizer)),
         period_(period),
         model_(model),
@@ -60,6 +63,7 @@ class LocalSteps : public ForwardingExchange {
 
   absl::Status Average(Time deadline);
 
+  const JobPlan plan_;
   const Optimizer optimizer_;
   const int64_t period_;
   FlatModel& model_;

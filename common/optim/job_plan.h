@@ -9,12 +9,39 @@
 
 namespace psring {
 
+// The steps [begin, end) of an epoch, or of what was left of it when the run
+// was resumed. Rank r of N takes the samples first_sample + r + N*i of its
+// order.
+struct EpochSteps {
+  int64_t epoch = 0;
+  int64_t first_sample = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// The number of a step names checkpoints and never starts anew; epochs and the
+// schedule follow samples, so a run may be resumed with another number of
+// workers or another batch size. Steps here are the run's first or later ones.
 struct JobPlan {
   // The learning rate of `step` (from 0).
   double RateAt(int64_t step) const;
+  // The epoch in which `step` is made.
+  EpochSteps EpochOf(int64_t step) const;
+  // What is consumed when `step` begins.
+  proto::SampleCursor CursorAt(int64_t step) const;
+  // The number that `step` would have if all steps before had been of this
+  // run's size: its own, unless a run is resumed with another.
+  double ScheduleStep(int64_t step) const;
 
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 0;
+  int64_t global_batch = 1;  // samples that all workers take in a step
+  // Where the run begins: with the rest of epoch whole_epoch - 1, from sample
+  // first_sample on, until whole_step; or at once with epoch whole_epoch.
+  int64_t first_step = 0;
+  int64_t first_sample = 0;
+  int64_t whole_step = 0;
+  int64_t whole_epoch = 0;
   // With the learning rate that counts, and its schedule in steps.
   proto::OptimizerSettings optimizer;
 };
@@ -33,7 +60,9 @@ bool ReturnsMean(const proto::JobSpec& spec);
 int NumRates(const proto::JobSpec& spec);
 
 // An epoch gives every worker ceil(dataset_size / num_workers) samples, in
-// batches of batch_size of which the last may be smaller.
+// batches of batch_size of which the last may be smaller; the rest of an epoch
+// its share of the rest. `steps` counts from the job's very first step, and
+// with it the schedule ends with the last one.
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers);
 
 }  // namespace psring

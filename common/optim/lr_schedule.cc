@@ -1,6 +1,8 @@
 #include "common/optim/lr_schedule.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -38,11 +40,11 @@ absl::Status CheckCosine(const proto::LrSchedule& schedule) {
   return absl::OkStatus();
 }
 
-double Cosine(const proto::LrSchedule& schedule, double base, int64_t step) {
-  if (step >= schedule.total_steps()) return 0;
-  const int64_t warmup = schedule.warmup_steps();
-  const double t = static_cast<double>(step - warmup) /
-                   static_cast<double>(schedule.total_steps() - warmup);
+double Cosine(const proto::LrSchedule& schedule, double base, double step) {
+  const auto warmup = static_cast<double>(schedule.warmup_steps());
+  const auto total = static_cast<double>(schedule.total_steps());
+  if (step >= total) return 0;
+  const double t = (step - warmup) / (total - warmup);
   return base * (1 + std::cos(M_PI * t)) / 2;
 }
 
@@ -61,13 +63,12 @@ absl::Status CheckSchedule(const proto::LrSchedule& schedule) {
 }
 
 double LearningRate(const proto::LrSchedule& schedule, double base,
-                    int64_t step) {
-  if (step < schedule.warmup_steps()) {
-    return base * static_cast<double>(step + 1) /
-           static_cast<double>(schedule.warmup_steps());
-  }
+                    double step) {
+  const auto warmup = static_cast<double>(schedule.warmup_steps());
+  if (step < warmup) return base * std::min(step + 1, warmup) / warmup;
   if (schedule.kind() == "step") {
-    const int64_t decays = step / schedule.decay_every_steps();
+    const int64_t decays =
+        static_cast<int64_t>(step) / schedule.decay_every_steps();
     return base * std::pow(schedule.decay_factor(), decays);
   }
   if (schedule.kind() == "cosine") return Cosine(schedule, base, step);

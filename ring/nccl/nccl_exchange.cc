@@ -6,7 +6,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/optim/job_plan.h"
-#include "common/optim/lr_schedule.h"
 #include "common/state/state_files.h"
 #include "ring/collective_plan.h"
 
@@ -14,12 +13,13 @@ namespace psring {
 
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
-                           absl::Duration step_timeout, Optimizer optimizer,
-                           Track* track)
+                           absl::Duration step_timeout, JobPlan plan,
+                           Optimizer optimizer, Track* track)
     : device_(device),
       model_(model),
       job_(job),
       step_timeout_(step_timeout),
+      plan_(std::move(plan)),
       optimizer_(std::move(optimizer)),
       track_(track),
       ready_(model.layout.num_buckets()),
@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
     NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
     const proto::Welcome& job, NcclOptions options, absl::Duration step_timeout,
     Track* track) {
-  auto optimizer =
-      Optimizer::Create(PlanOf(job.spec(), job.workers_size()).optimizer);
+  JobPlan plan = PlanOf(job.spec(), job.workers_size());
+  auto optimizer = Optimizer::Create(plan.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   if (static_cast<int>(model.slots.size()) != optimizer->num_slots()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -48,8 +48,9 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
           ->RegisterBuffer(model.gradients.data(), model.gradients.size_bytes(),
                            deadline);
   if (!status.ok()) return status;
-  std::unique_ptr<NcclExchange> exchange(new NcclExchange(
-      device, model, job, step_timeout, *std::move(optimizer), track));
+  std::unique_ptr<NcclExchange> exchange(
+      new NcclExchange(device, model, job, step_timeout, std::move(plan),
+                       *std::move(optimizer), track));
   exchange->finished_ = *finished;
   exchange->communicator_ = *std::move(communicator);
   return exchange;
@@ -144,9 +145,7 @@ absl::Status NcclExchange::Launch(int bucket, Event ready) {
 
 absl::Status NcclExchange::UpdateBucket(Range range) {
   if (range.empty()) return absl::OkStatus();
-  const proto::OptimizerSettings& settings = optimizer_.settings();
-  return device_.Update(optimizer_, step_ + 1,
-                        LearningRate(settings.schedule(), settings.lr(), step_),
+  return device_.Update(optimizer_, step_ + 1, plan_.RateAt(step_),
                         model_.gradients.data() + range.begin,
                         1.0f / static_cast<float>(job_.workers_size()),
                         model_.parameters.data() + range.begin,

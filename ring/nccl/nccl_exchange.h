@@ -22,6 +22,7 @@
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
+#include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
@@ -60,7 +61,8 @@ class NcclExchange : public GradientExchange {
 
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
-               absl::Duration step_timeout, Optimizer optimizer, Track* track);
+               absl::Duration step_timeout, JobPlan plan, Optimizer optimizer,
+               Track* track);
 
   // All ranks compare what they have submitted.
   absl::Status Agree(Time deadline);
@@ -77,6 +79,7 @@ class NcclExchange : public GradientExchange {
   DeviceModel& model_;
   const proto::Welcome job_;
   const absl::Duration step_timeout_;
+  const JobPlan plan_;
   const Optimizer optimizer_;
   Track* const track_;
   Event finished_;

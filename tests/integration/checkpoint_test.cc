@@ -1,6 +1,7 @@
 // Runs that stop, or are killed, and go on.
 #include "worker/checkpoint.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -17,6 +18,7 @@ namespace psring {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 using testing::TestDirectory;
 
 const LaunchedJob kRing = {.mode = "ring", .workers = 2};
@@ -40,6 +42,17 @@ class CheckpointTest : public ::testing::Test {
     job.worker_flags.push_back("--checkpoint-dir=" + dir);
     job.worker_flags.push_back(absl::StrCat("--steps=", steps));
     job.worker_flags.insert(job.worker_flags.end(), more.begin(), more.end());
+    return job;
+  }
+
+  static LaunchedJob JobOfEpochs(LaunchedJob job,
+                                 const std::vector<std::string>& flags,
+                                 const std::string& dir, int epochs,
+                                 const std::vector<std::string>& more) {
+    job = Job(std::move(job), flags, dir, 0, more);
+    for (std::string& flag : job.worker_flags) {
+      if (flag == "--steps=0") flag = absl::StrCat("--epochs=", epochs);
+    }
     return job;
   }
 
@@ -106,6 +119,31 @@ TEST_F(CheckpointTest, LocalStepsGoOnFromTheLastAverage) {
 
 TEST_F(CheckpointTest, BatchNormsStatisticsGoOn) {
   ExpectSameBits(kRing, kPs, kResNet, 4);
+}
+
+// Four workers stop in the middle of their second epoch.
+TEST_F(CheckpointTest, AnotherNumberOfWorkersTakesWhatTheEpochHasLeft) {
+  const LaunchedJob four = {.mode = "ring", .workers = 4};
+  const std::string ring = folder_ + "/ring", ps = folder_ + "/ps";
+  Train(Job(four, kLeNet, ring, 12));
+  fs::copy(ring, ps, fs::copy_options::recursive);
+  const std::vector<std::string> more = {"--resume", "--lr-schedule=cosine",
+                                         "--warmup-epochs=2"};
+  const Ran ran = RunLaunch(JobOfEpochs(kRing, kLeNet, ring, 3, more));
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output,
+              HasSubstr("2 workers with a batch size of 8 continue what 4 with "
+                        "8 have begun: step 12 takes up epoch 2 at sample 128 "
+                        "of 256, which ends at step 20; an epoch has 16 steps "
+                        "in place of 8"));
+  const auto progress = VerifyCheckpoint(CheckpointAt(ring, 12 + 8 + 16));
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_EQ(progress->cursor->epoch(), 3);
+  EXPECT_EQ(progress->cursor->samples(), 0);
+  // Servers have the same rates.
+  Train(JobOfEpochs(kPs, kLeNet, ps, 3, more));
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(ring, 36), CheckpointAt(ps, 36)),
+            "");
 }
 
 TEST_F(CheckpointTest, WritesOneEverySoManySteps) {

@@ -26,6 +26,7 @@ class ResumeTest : public ::testing::Test {
   ResumeTest() {
     spec_.set_model("norm");
     spec_.set_data("digits");
+    spec_.set_dataset_size(100);
     spec_.set_batch_size(8);
     spec_.set_compress("none");
     spec_.mutable_optimizer()->set_name("momentum");
@@ -47,6 +48,11 @@ class ResumeTest : public ::testing::Test {
     progress.step = 7;
     progress.model = spec_.model();
     progress.data = spec_.data();
+    progress.cursor.emplace();
+    progress.cursor->set_epoch(1);
+    progress.cursor->set_samples(24);
+    progress.dataset_size = spec_.dataset_size();
+    progress.num_workers = 2;
     progress.batch_size = spec_.batch_size();
     progress.optimizer = spec_.optimizer().name();
     const absl::Status status = WriteCheckpoint(
@@ -70,7 +76,7 @@ TEST_F(ResumeTest, GoesOnWithWhatWasSaved) {
   Stop();
   const auto found = FindResumePoint(directory_, spec_);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->step, 7);
+  EXPECT_EQ(found->progress.step, 7);
   const BatchNorm2d module{20};
   FlatModel flat = FlatOf(module);
   auto slots = LoadState(found->checkpoint, spec_, flat, module);
@@ -104,11 +110,36 @@ TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {
   EXPECT_THAT(std::string(optimizer.message()), HasSubstr("--optimizer: "));
 }
 
-TEST_F(ResumeTest, MayGoOnWithOtherData) {
+TEST_F(ResumeTest, MayGoOnWithOtherDataAtTheSamePartOfAnEpoch) {
   Stop();
   spec_.set_data("mnist");
+  spec_.set_dataset_size(200);
+  const auto found = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->progress.cursor->epoch(), 1);
+  EXPECT_EQ(found->progress.cursor->samples(), 48);
+}
+
+TEST_F(ResumeTest, TakesTheCursorOfTheManifest) {
+  Stop();
   spec_.set_batch_size(16);
-  EXPECT_TRUE(FindResumePoint(directory_, spec_).ok());
+  const auto found = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->progress.cursor->epoch(), 1);
+  EXPECT_EQ(found->progress.cursor->samples(), 24);
+}
+
+TEST_F(ResumeTest, SaysHowTheStepsChange) {
+  Stop();
+  const Progress then = FindResumePoint(directory_, spec_)->progress;
+  spec_.set_first_step(then.step);
+  *spec_.mutable_first_cursor() = *then.cursor;
+  EXPECT_EQ(SizeChange(then, spec_, PlanOf(spec_, 2), 2), "");
+  EXPECT_EQ(SizeChange(then, spec_, PlanOf(spec_, 1), 1),
+            "1 workers with a batch size of 8 continue what 2 with 8 have "
+            "begun: step 7 takes up epoch 2 at sample 24 of 100, which ends at "
+            "step 17; an epoch has 13 steps in place of 7, and the learning "
+            "rate's schedule follows samples");
 }
 
 }  // namespace

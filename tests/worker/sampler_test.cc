@@ -61,6 +61,32 @@ TEST(SamplerTest, DropsTheTailInsteadWhereAsked) {
   EXPECT_THAT(Indices(options, 7), IsEmpty());
 }
 
+TEST(SamplerTest, DealsWhatOthersHaveLeftOfAnEpoch) {
+  SamplerOptions one = {.dataset_size = 8};
+  const List order = Indices(one, 0);
+  one.consumed = 6;
+  EXPECT_THAT(Indices(one, 0), ElementsAre(order[6], order[7]));
+  SamplerOptions two = Two(8, 0);
+  two.consumed = 3;
+  EXPECT_THAT(Indices(two, 0), ElementsAre(order[3], order[5], order[7]));
+  two.rank = 1;  // its last is the padding
+  EXPECT_THAT(Indices(two, 0), ElementsAre(order[4], order[6], order[0]));
+  two.consumed = 8;
+  EXPECT_THAT(Indices(two, 0), IsEmpty());
+}
+
+TEST(SamplerTest, DealsTheRestToTheSameRanksAsTheyWouldHaveHadIt) {
+  for (const int consumed : {0, 2, 4}) {
+    for (const int rank : {0, 1}) {
+      SamplerOptions options = Two(5, rank);
+      const List whole = Indices(options, 0);
+      options.consumed = consumed;
+      EXPECT_EQ(Indices(options, 0),
+                List(whole.begin() + consumed / 2, whole.end()));
+    }
+  }
+}
+
 TEST(SamplerTest, KeepsTheOrderWithoutShuffling) {
   SamplerOptions options = Two(5, 1);
   options.shuffle = false;

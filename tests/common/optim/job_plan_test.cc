@@ -46,5 +46,114 @@ TEST(JobPlan, TurnsEpochsOfTheScheduleIntoSteps) {
   EXPECT_EQ(schedule.total_steps(), 24);
 }
 
+// A run of Spec() that has stopped at `step`, with so much consumed.
+proto::JobSpec Resumed(int64_t step, int64_t epoch, int64_t samples) {
+  proto::JobSpec spec = Spec();
+  spec.set_first_step(step);
+  spec.mutable_first_cursor()->set_epoch(epoch);
+  spec.mutable_first_cursor()->set_samples(samples);
+  return spec;
+}
+
+TEST(JobPlan, KnowsTheEpochAndWhatIsConsumedAtAStep) {
+  const JobPlan plan = PlanOf(Spec(), 2);
+  EXPECT_EQ(plan.EpochOf(7).epoch, 0);
+  EXPECT_EQ(plan.EpochOf(8).epoch, 1);
+  EXPECT_EQ(plan.EpochOf(15).begin, 8);
+  EXPECT_EQ(plan.EpochOf(15).end, 16);
+  EXPECT_EQ(plan.CursorAt(15).epoch(), 1);
+  EXPECT_EQ(plan.CursorAt(15).samples(), 7 * 128);
+  EXPECT_EQ(plan.CursorAt(16).epoch(), 2);
+  EXPECT_EQ(plan.CursorAt(16).samples(), 0);
+}
+
+TEST(JobPlan, AResumedRunOfTheSameSizeTakesTheSameSteps) {
+  proto::JobSpec spec = Spec();
+  spec.set_warmup_epochs(0.7);
+  spec.mutable_optimizer()->mutable_schedule()->set_kind("cosine");
+  for (const int workers : {1, 2, 3, 4, 7}) {
+    const JobPlan whole = PlanOf(spec, workers);
+    for (int64_t stop = 0; stop <= whole.total_steps; ++stop) {
+      proto::JobSpec rest = spec;
+      rest.set_first_step(stop);
+      *rest.mutable_first_cursor() = whole.CursorAt(stop);
+      const JobPlan plan = PlanOf(rest, workers);
+      ASSERT_EQ(plan.total_steps, whole.total_steps);
+      for (int64_t step = stop; step < whole.total_steps; ++step) {
+        ASSERT_EQ(plan.RateAt(step), whole.RateAt(step));
+        ASSERT_EQ(plan.EpochOf(step).epoch, whole.EpochOf(step).epoch);
+        ASSERT_EQ(plan.EpochOf(step).end, whole.EpochOf(step).end);
+        ASSERT_EQ(plan.CursorAt(step).samples(),
+                  whole.CursorAt(step).samples());
+      }
+    }
+  }
+}
+
+// A run that knows nothing but its first step, such as a script's.
+TEST(JobPlan, WithoutACursorTheFirstStepTellsThePlace) {
+  proto::JobSpec spec = Spec();
+  spec.set_first_step(11);
+  const JobPlan plan = PlanOf(spec, 2);
+  EXPECT_EQ(plan.total_steps, 24);
+  EXPECT_EQ(plan.CursorAt(11).epoch(), 1);
+  EXPECT_EQ(plan.CursorAt(11).samples(), 3 * 128);
+}
+
+// Six steps of four workers: an epoch of four, and two of the next.
+TEST(JobPlan, FewerWorkersTakeTheRestOfAnEpochAndEndWithTheEpochs) {
+  const JobPlan plan = PlanOf(Resumed(6, 1, 512), 2);
+  EXPECT_EQ(plan.steps_per_epoch, 8);
+  EXPECT_EQ(plan.EpochOf(6).epoch, 1);
+  EXPECT_EQ(plan.EpochOf(6).first_sample, 512);
+  EXPECT_EQ(plan.EpochOf(6).end, 10);  // 244 samples each
+  EXPECT_EQ(plan.EpochOf(10).epoch, 2);
+  EXPECT_EQ(plan.EpochOf(10).first_sample, 0);
+  EXPECT_EQ(plan.CursorAt(9).samples(), 512 + 3 * 128);
+  EXPECT_EQ(plan.total_steps, 18);
+  EXPECT_EQ(PlanOf(Resumed(8, 2, 0), 2).total_steps, 16);
+  EXPECT_EQ(PlanOf(Resumed(50, 3, 0), 2).total_steps, 50);
+  EXPECT_EQ(PlanOf(Resumed(50, 4, 512), 2).total_steps, 50);
+}
+
+// The rate of a run that has not stopped.
+double WholeRate(proto::JobSpec spec, int num_workers, int64_t step) {
+  spec.set_first_step(0);
+  spec.clear_first_cursor();
+  return PlanOf(spec, num_workers).RateAt(step);
+}
+
+TEST(JobPlan, TheScheduleFollowsSamplesNotSteps) {
+  proto::JobSpec spec = Resumed(6, 1, 512);
+  spec.set_decay_every_epochs(2);
+  spec.mutable_optimizer()->mutable_schedule()->set_kind("step");
+  spec.mutable_optimizer()->mutable_schedule()->set_decay_factor(0.5);
+  const JobPlan step = PlanOf(spec, 2);
+  EXPECT_EQ(step.RateAt(9), 0.1);
+  EXPECT_EQ(step.RateAt(10), 0.05);
+  spec.mutable_optimizer()->mutable_schedule()->set_kind("cosine");
+  const JobPlan cosine = PlanOf(spec, 2);
+  EXPECT_EQ(cosine.RateAt(6), WholeRate(spec, 2, 12));
+  EXPECT_GT(cosine.RateAt(17), 0);
+  EXPECT_EQ(cosine.RateAt(18), 0);
+}
+
+TEST(JobPlan, WithStepsTheScheduleEndsWithTheLast) {
+  proto::JobSpec spec = Resumed(6, 1, 512);
+  spec.set_steps(9);
+  spec.mutable_optimizer()->mutable_schedule()->set_kind("cosine");
+  const JobPlan plan = PlanOf(spec, 2);
+  EXPECT_EQ(plan.total_steps, 9);
+  EXPECT_GT(plan.RateAt(8), 0);
+  EXPECT_EQ(plan.RateAt(9), 0);
+}
+
+TEST(JobPlan, AStepThatBeginsBetweenTwoHasARateBetween) {
+  proto::JobSpec spec = Resumed(6, 0, 384);  // one step and a half of four
+  spec.set_warmup_epochs(1);
+  const JobPlan plan = PlanOf(spec, 4);
+  EXPECT_DOUBLE_EQ(plan.RateAt(6), 0.1 * 2.5 / 4);
+}
+
 }  // namespace
 }  // namespace psring

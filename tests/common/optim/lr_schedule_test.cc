@@ -49,6 +49,15 @@ TEST(LearningRateTest, WarmUpClimbsLinearlyToTheBase) {
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 4), 1);
 }
 
+TEST(LearningRateTest, APartOfAStepIsBetweenItsNeighbours) {
+  proto::LrSchedule schedule = Schedule("constant");
+  schedule.set_warmup_steps(4);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 1.5), 0.625);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 3.5), 1);  // not above the base
+  EXPECT_DOUBLE_EQ(LearningRate(Step(10, 0.5), 1, 9.5), 1);
+  EXPECT_DOUBLE_EQ(LearningRate(Step(10, 0.5), 1, 10.5), 0.5);
+}
+
 TEST(LearningRateTest, StepDecaysAtEachMultiple) {
   const proto::LrSchedule schedule = Step(10, 0.5);
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 1, 9), 1);
