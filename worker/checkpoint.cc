@@ -1,128 +1,104 @@
 #include "worker/checkpoint.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <random>
+#include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/state/file.h"
+#include "spdlog/spdlog.h"
+#include "worker/checkpoint_directory.h"
 
 namespace psring {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPrefix[] = "step-";
+constexpr int kMaxAttempts = 100;
 
-absl::StatusOr<FileSum> ChecksumOf(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::DataLossError(absl::StrCat("cannot open ", path.string()));
-  }
+std::string PathIn(const std::string& directory, const std::string& name) {
+  return absl::StrCat(directory, "/", name);
+}
+
+absl::StatusOr<FileSum> ChecksumOf(const std::string& path) {
+  const auto file = File::Open(path, O_RDONLY);
+  if (!file.ok()) return file.status();
   FileSum sum;
   std::vector<char> block(1 << 20);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    const auto got = static_cast<uInt>(file.gcount());
+  while (true) {
+    const auto got =
+        file->ReadSomeAt(static_cast<int64_t>(sum.size_bytes), block.data(),
+                         static_cast<int64_t>(block.size()));
+    if (!got.ok()) return got.status();
+    if (*got == 0) return sum;
     sum.crc = static_cast<uint32_t>(
-        crc32(sum.crc, reinterpret_cast<const Bytef*>(block.data()), got));
-    sum.size_bytes += got;
+        crc32(sum.crc, reinterpret_cast<const Bytef*>(block.data()),
+              static_cast<uInt>(*got)));
+    sum.size_bytes += *got;
   }
-  return sum;
 }
 
-absl::Status SyncPath(const fs::path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool ok = fd >= 0 && fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  return ok ? absl::OkStatus()
-            : absl::InternalError(absl::StrCat("cannot sync ", path.string(),
-                                               ": ", strerror(error)));
+absl::Status SyncDirectory(const std::string& path) {
+  auto directory = File::Open(path, O_RDONLY | O_DIRECTORY);
+  return directory.ok() ? directory->Sync() : directory.status();
 }
 
-absl::StatusOr<Manifest> ManifestFor(const fs::path& directory,
+absl::StatusOr<Manifest> ManifestFor(const std::string& checkpoint,
                                      const Progress& progress) {
   Manifest manifest{.progress = progress, .files = {}};
   for (const char* name : {kModelFile, kOptimizerFile}) {
-    auto sum = ChecksumOf(directory / name);
+    auto sum = ChecksumOf(PathIn(checkpoint, name));
     if (!sum.ok()) return sum.status();
     manifest.files[name] = *sum;
   }
   return manifest;
 }
 
-absl::Status VerifyFile(const fs::path& path, const FileSum& expected) {
+absl::Status VerifyFile(const std::string& path, const FileSum& expected) {
   auto sum = ChecksumOf(path);
   if (!sum.ok()) return sum.status();
   if (sum->size_bytes != expected.size_bytes) {
     return absl::DataLossError(
-        absl::StrCat(path.string(), " is damaged: ", sum->size_bytes,
+        absl::StrCat(path, " is damaged: ", sum->size_bytes,
                      " bytes where the manifest says ", expected.size_bytes));
   }
   if (sum->crc != expected.crc) {
-    return absl::DataLossError(absl::StrCat(
-        path.string(), " is damaged: its checksum is not the manifest's"));
+    return absl::DataLossError(
+        absl::StrCat(path, " is damaged: its checksum is not the manifest's"));
   }
   return absl::OkStatus();
 }
 
-std::vector<std::string> CheckpointsIn(const std::string& directory) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    if (absl::StartsWith(name, kPrefix)) found.push_back(entry.path());
+absl::Status SystemError(const char* what, const std::string& path, int error) {
+  return absl::InternalError(absl::StrCat(
+      what, " ", path, ": ", std::generic_category().message(error)));
+}
+
+// Of a name that no other job has.
+absl::StatusOr<std::string> MakeTemporary(const std::string& directory,
+                                          const std::string& name) {
+  std::random_device random;
+  std::string path;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    path = PathIn(directory, absl::StrFormat("%s%s-%08x", kTemporaryPrefix,
+                                             name, random()));
+    if (mkdir(path.c_str(), 0755) == 0) return path;
+    if (errno != EEXIST) break;
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  return SystemError("mkdir", path, errno);
 }
 
-absl::Status CannotWrite(const std::string& directory) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("--checkpoint-dir: cannot write into ", directory, ": ",
-                   strerror(errno)));
-}
-
-}  // namespace
-
-absl::Status PrepareCheckpointDirectory(const std::string& directory,
-                                        bool resume) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  std::string probe = directory + "/.psring-probe-XXXXXX";
-  const int fd = mkstemp(probe.data());
-  if (fd < 0) return CannotWrite(directory);
-  close(fd);
-  unlink(probe.c_str());
-  const std::vector<std::string> present = CheckpointsIn(directory);
-  if (resume || present.empty()) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      "--checkpoint-dir=", directory, " holds an earlier run's ",
-      present.back(),
-      ". Resume from it with --resume, or choose another directory"));
-}
-
-absl::Status WriteCheckpoint(
-    const std::string& directory, const CheckpointContents& contents,
+absl::Status Fill(
+    const std::string& temporary, const CheckpointContents& contents,
     const std::function<absl::Status(const std::string&)>& save_state) {
-  const std::string name =
-      absl::StrFormat("%s%08d", kPrefix, contents.progress.step);
-  const fs::path final_path = fs::path(directory) / name;
-  if (fs::exists(final_path)) return absl::OkStatus();  // resumed exactly here
-  const fs::path temporary = fs::path(directory) / (".incomplete-" + name);
-  std::error_code error;
-  fs::remove_all(temporary, error);
-  if (mkdir(temporary.c_str(), 0755) != 0) return CannotWrite(directory);
   if (absl::Status s = LayOutStateFiles(temporary, contents.layout,
                                         contents.slot_names, contents.extras);
       !s.ok()) {
@@ -132,34 +108,66 @@ absl::Status WriteCheckpoint(
   const auto manifest = ManifestFor(temporary, contents.progress);
   if (!manifest.ok()) return manifest.status();
   if (absl::Status s = WriteManifest(temporary, *manifest); !s.ok()) return s;
-  if (absl::Status s = SyncPath(temporary); !s.ok()) return s;
-  if (std::rename(temporary.c_str(), final_path.c_str()) != 0) {
-    return CannotWrite(directory);
+  return SyncDirectory(temporary);
+}
+
+// What cannot be resumed from must not stand in the way.
+void MoveAside(const std::string& path) {
+  std::string aside = absl::StrCat(path, ".damaged");
+  std::error_code error;
+  for (int i = 2; fs::exists(aside, error) && i < kMaxAttempts; ++i) {
+    aside = absl::StrCat(path, ".damaged-", i);
   }
-  return SyncPath(directory);
+  fs::rename(path, aside, error);
+  if (!error) spdlog::warn("{} was damaged, and is {} now", path, aside);
+}
+
+}  // namespace
+
+absl::Status WriteCheckpoint(
+    const std::string& directory, const CheckpointContents& contents,
+    const std::function<absl::Status(const std::string&)>& save_state) {
+  const std::string name = CheckpointName(contents.progress.step);
+  const std::string path = PathIn(directory, name);
+  std::error_code error;
+  const bool exists = fs::exists(fs::symlink_status(path, error));
+  if (exists && VerifyCheckpoint(path).ok()) return absl::OkStatus();
+  const auto temporary = MakeTemporary(directory, name);
+  if (!temporary.ok()) return temporary.status();
+  absl::Status status = Fill(*temporary, contents, save_state);
+  if (status.ok()) {
+    if (exists) MoveAside(path);
+    if (std::rename(temporary->c_str(), path.c_str()) == 0) {
+      return SyncDirectory(directory);
+    }
+    status = SystemError("rename", path, errno);
+  }
+  fs::remove_all(*temporary, error);
+  return status;
 }
 
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
-  const std::vector<std::string> present = CheckpointsIn(directory);
-  if (!present.empty()) return present.back();
+  const auto present = CheckpointsIn(directory);
+  if (!present.ok()) return present.status();
+  if (!present->empty()) return present->back().path;
   return absl::NotFoundError(absl::StrCat(
       "--resume: no checkpoint in '", directory,
       "'. It must be a directory that this host sees and that holds step-..."));
 }
 
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint) {
-  const fs::path directory(checkpoint);
   const auto manifest = ReadManifest(checkpoint);
-  absl::Status status = manifest.status();
+  if (!manifest.ok()) return manifest.status();
   for (const char* name : {kModelFile, kOptimizerFile}) {
-    if (!status.ok()) break;
-    status = VerifyFile(directory / name, manifest->files.at(name));
+    const auto file = manifest->files.find(name);
+    if (file == manifest->files.end()) {
+      return absl::DataLossError(absl::StrCat(PathIn(checkpoint, kManifestFile),
+                                              " says nothing about ", name));
+    }
+    absl::Status status = VerifyFile(PathIn(checkpoint, name), file->second);
+    if (!status.ok()) return status;
   }
-  if (status.ok()) return manifest->progress;
-  return absl::Status(
-      status.code(),
-      absl::StrCat(std::string(status.message()), ". Remove ", checkpoint,
-                   " to go on from the one before it"));
+  return manifest->progress;
 }
 
 }  // namespace psring

@@ -6,8 +6,8 @@
 //                     (manifest.h)
 //
 // A checkpoint appears whole or not at all: it is written under a temporary
-// name, synced, and renamed. It holds no trace of the topology that wrote it,
-// so either mode resumes from it.
+// name that no other job has, synced, and renamed. It holds no trace of the
+// topology that wrote it, so either mode resumes from it.
 #ifndef PSRING_WORKER_CHECKPOINT_H_
 #define PSRING_WORKER_CHECKPOINT_H_
 
@@ -32,22 +32,20 @@ struct CheckpointContents {
   std::vector<ExtraTensor> extras;
 };
 
-// Creates `directory` and proves that it can be written. Without `resume`, a
-// directory that holds checkpoints already is an error: nothing is overwritten.
-absl::Status PrepareCheckpointDirectory(const std::string& directory,
-                                        bool resume);
-
 // Writes DIR/step-N. `save_state` fills the files that were laid out in the
-// directory it is given (GradientExchange::SaveState).
+// directory it is given (GradientExchange::SaveState). One of this step that
+// verifies stays as it is; one that does not is renamed to step-N.damaged.
+// Where it fails, with `save_state`'s error or a file's, nothing is left.
 absl::Status WriteCheckpoint(
     const std::string& directory, const CheckpointContents& contents,
     const std::function<absl::Status(const std::string&)>& save_state);
 
-// The newest checkpoint's directory; NOT_FOUND when there is none.
+// The newest checkpoint's directory, whole or not; NOT_FOUND when there is
+// none.
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory);
 
-// Reads the manifest and verifies every file's size and checksum; DATA_LOSS
-// names the file that is damaged and what to do.
+// Reads the manifest and verifies every file's size and checksum. Errors name
+// the file: ReadManifest's and File's; DATA_LOSS where it is damaged.
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint);
 
 }  // namespace psring

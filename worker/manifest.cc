@@ -1,15 +1,13 @@
 #include "worker/manifest.h"
 
 #include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cerrno>
-#include <fstream>
-#include <sstream>
+#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/state/file.h"
 #include "nlohmann/json.hpp"
 
 namespace psring {
@@ -19,6 +17,8 @@ using nlohmann::json;
 
 constexpr int kFormat = 2;
 constexpr int kFormatWithoutCursor = 1;
+constexpr int64_t kMaxBytes = 1 << 20;
+constexpr int kMaxDepth = 4;
 
 std::string PathIn(const std::string& checkpoint) {
   return absl::StrCat(checkpoint, "/", kManifestFile);
@@ -57,26 +57,95 @@ json JsonOf(const Manifest& manifest) {
   return object;
 }
 
-Manifest ManifestOf(const json& object) {
-  Manifest manifest;
+// Reads the fields of an object that may have any; `ok` tells whether all were
+// there and right.
+class Fields {
+ public:
+  Fields(const json& object, bool* ok) : object_(object), ok_(ok) {}
+
+  int64_t Number(const char* key, int64_t max = INT64_MAX) {
+    const json value = Value(key);
+    const uint64_t number =
+        value.is_number_unsigned() ? value.get<uint64_t>() : UINT64_MAX;
+    *ok_ &= number <= static_cast<uint64_t>(max);
+    return *ok_ ? static_cast<int64_t>(number) : 0;
+  }
+
+  std::string Text(const char* key) {
+    const json value = Value(key);
+    *ok_ &= value.is_string();
+    return value.is_string() ? value.get<std::string>() : "";
+  }
+
+  json Object(const char* key) {
+    json value = Value(key);
+    *ok_ &= value.is_object();
+    return value.is_object() ? value : json::object();
+  }
+
+ private:
+  json Value(const char* key) const {
+    return object_.is_object() && object_.contains(key) ? object_[key] : json();
+  }
+
+  const json& object_;
+  bool* const ok_;
+};
+
+// False where the object is not what a manifest must be.
+bool ReadFields(const json& object, bool has_cursor, Manifest& manifest) {
+  bool ok = true;
+  Fields fields(object, &ok);
   Progress& progress = manifest.progress;
-  progress.step = object.at("step");
-  progress.num_workers = object.at("workers");
-  progress.batch_size = object.at("batch_size");
-  progress.seed = object.at("seed");
-  progress.model = object.at("model");
-  progress.data = object.at("data");
-  progress.optimizer = object.at("optimizer");
-  if (object.at("format") != kFormatWithoutCursor) {
-    progress.dataset_size = object.at("dataset_size");
+  progress.step = fields.Number("step");
+  progress.num_workers = fields.Number("workers", INT32_MAX);
+  progress.batch_size = fields.Number("batch_size", INT32_MAX);
+  progress.seed = fields.Number("seed");
+  progress.model = fields.Text("model");
+  progress.data = fields.Text("data");
+  progress.optimizer = fields.Text("optimizer");
+  if (has_cursor) {
+    progress.dataset_size = fields.Number("dataset_size");
+    const json place = fields.Object("cursor");
+    Fields cursor(place, &ok);
     progress.cursor.emplace();
-    progress.cursor->set_epoch(object.at("cursor").at("epoch"));
-    progress.cursor->set_samples(object.at("cursor").at("samples"));
+    progress.cursor->set_epoch(cursor.Number("epoch"));
+    progress.cursor->set_samples(cursor.Number(
+        "samples", std::max<int64_t>(progress.dataset_size - 1, 0)));
   }
-  for (const auto& [name, sum] : object.at("files").items()) {
-    manifest.files[name] = {sum.at("bytes"), sum.at("crc32")};
+  const json files = fields.Object("files");
+  for (const auto& [name, file] : files.items()) {
+    Fields sum(file, &ok);
+    const auto size = static_cast<uint64_t>(sum.Number("bytes"));
+    manifest.files[name] = {
+        size, static_cast<uint32_t>(sum.Number("crc32", UINT32_MAX))};
   }
-  return manifest;
+  return ok;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  const auto file = File::Open(path, O_RDONLY);
+  if (!file.ok()) return file.status();
+  const auto size = file->Size();
+  if (!size.ok()) return size.status();
+  if (*size > kMaxBytes) {
+    return absl::DataLossError(
+        absl::StrCat(path, " of ", *size, " bytes is no manifest"));
+  }
+  std::string text(*size, '\0');
+  absl::Status read = file->ReadAt(0, text.data(), *size);
+  return read.ok() ? absl::StatusOr<std::string>(std::move(text)) : read;
+}
+
+// Nothing where the text is no JSON, or nested deeper than any manifest.
+json Parse(const std::string& text) {
+  bool too_deep = false;
+  const auto shallow = [&](int depth, json::parse_event_t, const json&) {
+    too_deep |= depth > kMaxDepth;
+    return depth <= kMaxDepth;
+  };
+  json object = json::parse(text, shallow, /*allow_exceptions=*/false);
+  return too_deep || !object.is_object() ? json() : object;
 }
 
 }  // namespace
@@ -84,44 +153,40 @@ Manifest ManifestOf(const json& object) {
 absl::Status WriteManifest(const std::string& checkpoint,
                            const Manifest& manifest) {
   const std::string path = PathIn(checkpoint);
-  std::ofstream out(path);
-  out << TextOf(JsonOf(manifest));
-  out.close();
-  if (!out) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot write ", path, ": ", strerror(errno)));
+  std::string text;
+  try {
+    text = TextOf(JsonOf(manifest));
+  } catch (const json::exception& error) {  // a name that is not UTF-8
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot write ", path, ": ", error.what()));
   }
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool ok = fd >= 0 && fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  return ok ? absl::OkStatus()
-            : absl::InternalError(
-                  absl::StrCat("cannot sync ", path, ": ", strerror(error)));
+  auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
+  if (!file.ok()) return file.status();
+  const auto size = static_cast<int64_t>(text.size());
+  if (absl::Status s = file->WriteAt(0, text.data(), size); !s.ok()) return s;
+  return file->Sync();
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint) {
   const std::string path = PathIn(checkpoint);
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  json object = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  const auto damaged = [&](absl::string_view what) {
-    return absl::DataLossError(absl::StrCat(path, " ", what));
+  const auto text = ReadText(path);
+  if (!text.ok()) return text.status();
+  const auto damaged = [&] {
+    return absl::DataLossError(absl::StrCat(path, " is damaged"));
   };
-  if (!file) return damaged("cannot be read");
-  if (!object.is_object() || !object.contains("crc32") ||
-      !object["crc32"].is_number_unsigned() || text.str() != TextOf(object)) {
-    return damaged("is damaged");
-  }
-  const json crc = object["crc32"];
+  json object = Parse(*text);
+  if (!object.is_object() || *text != TextOf(object)) return damaged();
+  const json crc = object.value("crc32", json());
   object.erase("crc32");
-  if (crc != CrcOf(object)) return damaged("is damaged");
-  const json format = object["format"];
+  if (!crc.is_number_unsigned() || crc != CrcOf(object)) return damaged();
+  const json format = object.value("format", json());
   if (format != kFormat && format != kFormatWithoutCursor) {
-    return damaged("was written by another version of psring");
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " was written by another version of psring"));
   }
-  return ManifestOf(object);
+  Manifest manifest;
+  if (!ReadFields(object, format == kFormat, manifest)) return damaged();
+  return manifest;
 }
 
 }  // namespace psring

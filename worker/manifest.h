@@ -45,11 +45,13 @@ struct Manifest {
   std::map<std::string, FileSum> files;  // by name
 };
 
-// Writes it into `checkpoint` and syncs it.
+// Writes it into `checkpoint` and syncs it. INVALID_ARGUMENT where a name is
+// not UTF-8; the errors of File.
 absl::Status WriteManifest(const std::string& checkpoint,
                            const Manifest& manifest);
 
-// DATA_LOSS names the file that is damaged, or of a format unknown here.
+// Every error names the file: DATA_LOSS where it is damaged, NOT_FOUND where it
+// is not there, FAILED_PRECONDITION where it has a format unknown here.
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint);
 
 }  // namespace psring

@@ -10,6 +10,7 @@
 #include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"
+#include "worker/checkpoint_directory.h"
 
 namespace psring {
 namespace {
@@ -37,33 +38,52 @@ proto::SampleCursor CursorIn(int64_t dataset_size, const Progress& then) {
   return cursor;
 }
 
+absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
+                                    Progress progress,
+                                    const proto::JobSpec& spec) {
+  const auto check = [&](const char* flag, const std::string& then,
+                         const std::string& now) {
+    return then == now ? absl::OkStatus()
+                       : absl::FailedPreconditionError(absl::StrCat(
+                             flag, ": ", checkpoint, " was made with ", then,
+                             ", this run uses ", now));
+  };
+  absl::Status status = check("--model", progress.model, spec.model());
+  status.Update(
+      check("--optimizer", progress.optimizer, spec.optimizer().name()));
+  if (!status.ok()) return status;
+  if (progress.data != spec.data() || progress.seed != spec.seed()) {
+    spdlog::warn(
+        "{} was made with data {}, seed {}: this run continues with others, "
+        "and differs from one that had not stopped",
+        checkpoint, progress.data, progress.seed);
+  }
+  progress.cursor = CursorIn(spec.dataset_size(), progress);
+  return ResumePoint{checkpoint, std::move(progress)};
+}
+
 }  // namespace
 
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec) {
   const auto latest = LatestCheckpoint(directory);
   if (!latest.ok()) return latest.status();
-  auto progress = VerifyCheckpoint(*latest);
-  if (!progress.ok()) return progress.status();
-  const auto check = [&](const char* flag, const std::string& then,
-                         const std::string& now) {
-    return then == now ? absl::OkStatus()
-                       : absl::FailedPreconditionError(absl::StrCat(
-                             flag, ": ", *latest, " was made with ", then,
-                             ", this run uses ", now));
-  };
-  absl::Status status = check("--model", progress->model, spec.model());
-  status.Update(
-      check("--optimizer", progress->optimizer, spec.optimizer().name()));
-  if (!status.ok()) return status;
-  if (progress->data != spec.data() || progress->seed != spec.seed()) {
-    spdlog::warn(
-        "{} was made with data {}, seed {}: this run continues with others, "
-        "and differs from one that had not stopped",
-        *latest, progress->data, progress->seed);
+  auto present = CheckpointsIn(directory);
+  if (!present.ok()) return present.status();
+  std::string refused;
+  for (; !present->empty(); present->pop_back()) {
+    const std::string& path = present->back().path;
+    auto progress = VerifyCheckpoint(path);
+    if (progress.ok()) return PointAt(path, *std::move(progress), spec);
+    if (absl::IsFailedPrecondition(progress.status())) return progress.status();
+    spdlog::warn("refuses {}: {}", path,
+                 std::string(progress.status().message()));
+    absl::StrAppend(&refused, refused.empty() ? "" : "; ",
+                    progress.status().message());
   }
-  progress->cursor = CursorIn(spec.dataset_size(), *progress);
-  return ResumePoint{*latest, *std::move(progress)};
+  return absl::DataLossError(absl::StrCat("--resume: no checkpoint in ",
+                                          directory, " is whole: ", refused,
+                                          ". Begin anew in another directory"));
 }
 
 std::string SizeChange(const Progress& then, const proto::JobSpec& spec,

@@ -21,11 +21,13 @@ struct ResumePoint {
   Progress progress;       // its step is the first that is still to be made
 };
 
-// The newest checkpoint in `directory`, if a run of `spec` can go on from it;
-// its progress has a cursor, in the data of `spec`. Blocks while it reads every
-// file of it. Errors are LatestCheckpoint's and VerifyCheckpoint's;
-// FAILED_PRECONDITION names the flag, model or optimizer, that was another.
-// Other data and another seed are logged as a warning.
+// The newest checkpoint in `directory` that verifies, if a run of `spec` can
+// continue from it; its progress has a cursor, in the data of `spec`. Newer
+// ones that do not verify are logged as warnings. Blocks while it reads every
+// file of it. Errors: LatestCheckpoint's; DATA_LOSS where none verifies, with
+// the reason of each; FAILED_PRECONDITION names the flag, model or optimizer,
+// that was another, or a format that is not known here. Other data and another
+// seed are logged as a warning.
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec);
 

@@ -16,6 +16,7 @@
 #include "spdlog/spdlog.h"
 #include "worker/batch.h"
 #include "worker/buffers.h"
+#include "worker/checkpoint_directory.h"
 #include "worker/sampler.h"
 #include "worker/torch/tensors.h"
 #include "worker/torch/torch_error.h"
@@ -28,6 +29,12 @@ constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
+
+// Whether a checkpoint has failed because of the job, and not of the disk.
+bool EndsTraining(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnavailable(status) || absl::IsAborted(status);
+}
 
 }  // namespace
 
@@ -304,6 +311,22 @@ absl::Status Trainer::BroadcastBuffers() {
 absl::Status Trainer::Checkpoint() {
   if (rank_ != 0) return absl::OkStatus();
   TimelineSpan span(parts_.track, "checkpoint", {.step = step_});
+  const absl::Status status = WriteCheckpointOfStep();
+  if (status.ok()) {
+    spdlog::info("checkpoint of step {} in {}", step_, options_.checkpoint_dir);
+    RemoveOldCheckpoints(options_.checkpoint_dir, step_,
+                         options_.checkpoint_keep);
+    return status;
+  }
+  if (finished() || EndsTraining(status)) return status;
+  spdlog::warn(
+      "no checkpoint of step {}: {}. Training continues, and the next "
+      "checkpoint is tried: see to the room and the permissions of {}",
+      step_, std::string(status.message()), options_.checkpoint_dir);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::WriteCheckpointOfStep() {
   auto optimizer = Optimizer::Create(options_.plan.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   CheckpointContents contents{.progress = options_.progress,
@@ -312,14 +335,10 @@ absl::Status Trainer::Checkpoint() {
                               .extras = BuffersOf(parts_.model)};
   contents.progress.step = step_;
   contents.progress.cursor = options_.plan.CursorAt(step_);
-  const absl::Status status = WriteCheckpoint(
+  return WriteCheckpoint(
       options_.checkpoint_dir, contents, [this](const std::string& directory) {
         return parts_.exchange.SaveState(directory, StepDeadline());
       });
-  if (status.ok()) {
-    spdlog::info("checkpoint of step {} in {}", step_, options_.checkpoint_dir);
-  }
-  return status;
 }
 
 }  // namespace psring

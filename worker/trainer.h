@@ -36,6 +36,7 @@ struct TrainerOptions {
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
+  int64_t checkpoint_keep = 3;   // the newest so many; 0: all
 };
 
 // What the trainer works with; all of it outlives the trainer.
@@ -65,8 +66,8 @@ class Trainer {
   Trainer(const TrainerParts& parts, const TrainerOptions& options);
 
   // Trains to the end, evaluating after every epoch and after the last step.
-  // The exchange has been joined. Errors: the exchange's, a checkpoint that
-  // cannot be written, a cancelled process, a loss that is no number.
+  // The exchange has been joined. Errors: the exchange's, the last checkpoint
+  // if it cannot be written, a cancelled process, a loss that is no number.
   absl::Status Run();
 
   int64_t step() const { return step_; }
@@ -111,7 +112,9 @@ class Trainer {
   absl::Status Sum(std::vector<double>& values);
   // All workers take rank 0's running statistics.
   absl::Status BroadcastBuffers();
+  // Where it cannot be written, training continues, unless it is over.
   absl::Status Checkpoint();
+  absl::Status WriteCheckpointOfStep();
   void SeedDropout();
   Time StepDeadline() const;
   int64_t epoch() const;  // from 1: the last step's

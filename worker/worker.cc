@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/job_client.h"
 #include "client/model_client.h"
 #include "client/ring_backend.h"
 #include "common/clock.h"
+#include "common/cluster/membership.h"
 #include "common/host_cores.h"
 #include "common/model/flat_model.h"
 #include "common/optim/job_plan.h"
@@ -22,6 +24,7 @@
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
 #include "spdlog/spdlog.h"
+#include "worker/checkpoint_directory.h"
 #include "worker/data/load_dataset.h"
 #include "worker/models/model.h"
 #include "worker/resume.h"
@@ -33,6 +36,9 @@ namespace psring {
 namespace {
 
 constexpr int kBusyGroups = 64;
+
+// For a job on the same checkpoints that is just being killed.
+constexpr absl::Duration kLockPatience = absl::Seconds(5);
 
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
   const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
@@ -86,6 +92,7 @@ class WorkerRun {
   proto::JobSpec wish_;  // the job as this worker wants it, until it has joined
   Cancellation& cancellation_;
   ResumePoint resume_;  // its checkpoint empty: a fresh run
+  std::optional<CheckpointLock> checkpoint_lock_;  // rank 0's, until the end
   DatasetPair data_;
   std::shared_ptr<Classifier> model_;
   Slowdown slowdown_;
@@ -241,11 +248,12 @@ absl::Status WorkerRun::PrepareCheckpoints() {
   if (options_.checkpoint_dir.empty() || job().rank() != 0) {
     return absl::OkStatus();
   }
-  if (absl::Status s =
-          PrepareCheckpointDirectory(options_.checkpoint_dir, options_.resume);
-      !s.ok()) {
-    return s;
-  }
+  auto lock = CheckpointLock::Take(
+      options_.checkpoint_dir, options_.resume,
+      absl::StrCat("the job of ", Describe(job().workers(job().rank()))),
+      Now() + kLockPatience);
+  if (!lock.ok()) return lock.status();
+  checkpoint_lock_.emplace(*std::move(lock));
   return exchange_->CheckSaveDirectory(options_.checkpoint_dir, StepDeadline());
 }
 
@@ -288,7 +296,8 @@ absl::Status WorkerRun::Train() {
                    .slowdown = slowdown_,
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = options_.checkpoint_dir,
-                   .checkpoint_every = options_.checkpoint_every});
+                   .checkpoint_every = options_.checkpoint_every,
+                   .checkpoint_keep = options_.checkpoint_keep});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
   LogSizeChange();
   spdlog::info("worker {} of {} trains {} ({} parameters) on {}, {} steps",

@@ -139,8 +139,14 @@ void WorkerFlags::AddTo(CLI::App& app, WorkerOptions& options) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--checkpoint-keep", options.checkpoint_keep,
+                 "How many checkpoints to keep, the newest; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
   app.add_flag("--resume", options.resume,
-               "Resumes from the newest checkpoint in --checkpoint-dir")
+               "Resumes from the newest checkpoint in --checkpoint-dir that is "
+               "whole")
       ->group(group);
 }
 

@@ -67,19 +67,27 @@ absl::Status File::WriteAt(int64_t offset, const void* data, int64_t size) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> File::ReadSomeAt(int64_t offset, void* data,
+                                         int64_t size) const {
+  while (true) {
+    const ssize_t got = pread(fd_, data, size, offset);
+    if (got >= 0) return got;
+    if (errno != EINTR) return Failed("read");
+  }
+}
+
 absl::Status File::ReadAt(int64_t offset, void* data, int64_t size) const {
   char* bytes = static_cast<char*>(data);
   while (size > 0) {
-    const ssize_t got = pread(fd_, bytes, size, offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed("read");
-    if (got == 0) {
+    const absl::StatusOr<int64_t> got = ReadSomeAt(offset, bytes, size);
+    if (!got.ok()) return got.status();
+    if (*got == 0) {
       return absl::DataLossError(absl::StrCat(path_, " ends at byte ", offset,
                                               ", ", size, " bytes too soon"));
     }
-    bytes += got;
-    offset += got;
-    size -= got;
+    bytes += *got;
+    offset += *got;
+    size -= *got;
   }
   return absl::OkStatus();
 }

@@ -29,6 +29,9 @@ class File {
   absl::StatusOr<int64_t> Size() const;
   absl::Status Resize(int64_t size);
   absl::Status WriteAt(int64_t offset, const void* data, int64_t size);
+  // Up to `size` bytes; how many there were, 0 only at the end of the file.
+  absl::StatusOr<int64_t> ReadSomeAt(int64_t offset, void* data,
+                                     int64_t size) const;
   // DATA_LOSS where the file ends before `size` bytes.
   absl::Status ReadAt(int64_t offset, void* data, int64_t size) const;
   // Returns when the disk has it.

@@ -79,7 +79,8 @@ class CheckpointTest : public ::testing::Test {
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
+    const std::string name = entry.path().filename();
+    if (name != ".lock") names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -157,6 +158,20 @@ TEST_F(CheckpointTest, WritesOneEverySoManySteps) {
             "");
 }
 
+TEST_F(CheckpointTest, ADamagedOneIsMadeAnewFromTheOneBefore) {
+  const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
+  Train(Job(kPs, kLeNet, whole, 8));
+  Train(Job(kPs, kLeNet, parts, 8, {"--checkpoint-every=4"}));
+  const std::string newest = CheckpointAt(parts, 8);
+  fs::resize_file(newest + "/model.safetensors", 100);
+  const Ran ran = RunLaunch(Job(kRing, kLeNet, parts, 8, {"--resume"}));
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output,
+              HasSubstr("refuses " + newest + ": " + newest +
+                        "/model.safetensors is damaged: 100 bytes"));
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(whole, 8), newest), "");
+}
+
 TEST_F(CheckpointTest, ResumesOneThatHasNothingLeftToDo) {
   Train(Job(kRing, kLeNet, folder_, 4));
   Train(Job(kPs, kLeNet, folder_, 4, {"--resume"}));
@@ -174,7 +189,9 @@ class KilledJobTest : public CheckpointTest,
     const Time deadline = Now() + absl::Minutes(5);
     while (Now() < deadline) {
       if (fs::exists(folder_ + "/" + name)) return true;
-      if (fs::exists(folder_ + "/.incomplete-" + name)) return true;
+      for (const std::string& other : NamesIn(folder_)) {
+        if (other.rfind(".incomplete-" + name, 0) == 0) return true;
+      }
       if (process.Wait(Now() + absl::Milliseconds(1)) >= 0) return false;
     }
     return false;

@@ -22,6 +22,7 @@ class CheckpointTest : public ::testing::Test {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     directory_ = absl::StrCat(::testing::TempDir(), "/", info->name());
     fs::remove_all(directory_);
+    fs::create_directories(directory_);
     proto::TensorShape shape;
     shape.set_name("w");
     shape.add_shape(100);
@@ -29,14 +30,18 @@ class CheckpointTest : public ::testing::Test {
     values_.assign(layout_->num_elements(), 1.5f);
   }
 
-  absl::Status Write(int64_t step) {
+  CheckpointContents Contents(int64_t step) const {
     Progress progress;
     progress.step = step;
     progress.model = "m";
-    CheckpointContents contents{.progress = progress,
-                                .layout = *layout_,
-                                .slot_names = {"momentum_buffer"},
-                                .extras = {}};
+    return {.progress = progress,
+            .layout = *layout_,
+            .slot_names = {"momentum_buffer"},
+            .extras = {}};
+  }
+
+  absl::Status Write(int64_t step) {
+    const CheckpointContents contents = Contents(step);
     return WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
       const float* slot = values_.data();
       return WriteStateRange(dir, *layout_, contents.slot_names,
@@ -51,7 +56,6 @@ class CheckpointTest : public ::testing::Test {
 };
 
 TEST_F(CheckpointTest, TheNewestIsFoundAndVerified) {
-  ASSERT_TRUE(PrepareCheckpointDirectory(directory_, false).ok());
   ASSERT_TRUE(Write(9).ok());
   ASSERT_TRUE(Write(10).ok());
   auto latest = LatestCheckpoint(directory_);
@@ -62,13 +66,54 @@ TEST_F(CheckpointTest, TheNewestIsFoundAndVerified) {
   EXPECT_EQ(progress->model, "m");
 }
 
+TEST_F(CheckpointTest, OnlyNamesOfCheckpointsCount) {
+  ASSERT_TRUE(Write(9).ok());
+  for (const char* name : {"/step-00000010.bak", "/step-", "/step-1x"}) {
+    fs::create_directories(directory_ + name);
+  }
+  std::ofstream(directory_ + "/step-00000011") << "a file";
+  EXPECT_EQ(*LatestCheckpoint(directory_), directory_ + "/step-00000009");
+}
+
+TEST_F(CheckpointTest, StepsOfAnyNumberOfDigitsHaveTheirOrder) {
+  ASSERT_TRUE(Write(99'999'999).ok());
+  ASSERT_TRUE(Write(100'000'000).ok());
+  EXPECT_EQ(*LatestCheckpoint(directory_), directory_ + "/step-100000000");
+}
+
+TEST_F(CheckpointTest, WhatAnotherJobIsWritingStays) {
+  const std::string other = directory_ + "/.incomplete-step-00000009";
+  fs::create_directories(other);
+  ASSERT_TRUE(Write(9).ok());
+  EXPECT_TRUE(fs::exists(other));
+}
+
+TEST_F(CheckpointTest, ADamagedOneOfTheSameStepGivesWay) {
+  ASSERT_TRUE(Write(9).ok());
+  const std::string checkpoint = *LatestCheckpoint(directory_);
+  fs::resize_file(checkpoint + "/model.safetensors", 200);
+  ASSERT_TRUE(Write(9).ok());
+  EXPECT_TRUE(VerifyCheckpoint(checkpoint).ok());
+  EXPECT_EQ(fs::file_size(checkpoint + ".damaged/model.safetensors"), 200);
+}
+
+// What reads this process's memory at address 0 gets EIO.
+TEST_F(CheckpointTest, AReadErrorIsNotTheEndOfTheFile) {
+  ASSERT_TRUE(Write(1).ok());
+  const std::string checkpoint = *LatestCheckpoint(directory_);
+  fs::remove(checkpoint + "/model.safetensors");
+  fs::create_symlink("/proc/self/mem", checkpoint + "/model.safetensors");
+  EXPECT_THAT(
+      std::string(VerifyCheckpoint(checkpoint).status().message()),
+      AllOf(HasSubstr("model.safetensors"), HasSubstr("Input/output error")));
+}
+
 TEST_F(CheckpointTest, EveryFlippedByteIsFound) {
-  ASSERT_TRUE(PrepareCheckpointDirectory(directory_, false).ok());
   ASSERT_TRUE(Write(1).ok());
   const std::string checkpoint = *LatestCheckpoint(directory_);
   for (const auto& entry : fs::directory_iterator(checkpoint)) {
     const auto size = static_cast<int64_t>(fs::file_size(entry.path()));
-    for (int64_t at = 0; at < size; at += 7) {
+    for (int64_t at = 0; at < size; ++at) {
       std::fstream file(entry.path(), std::ios::in | std::ios::out);
       file.seekg(at);
       const char byte = static_cast<char>(file.get());
@@ -77,9 +122,8 @@ TEST_F(CheckpointTest, EveryFlippedByteIsFound) {
       file.flush();
       const absl::Status status = VerifyCheckpoint(checkpoint).status();
       ASSERT_FALSE(status.ok()) << entry.path() << " byte " << at;
-      EXPECT_THAT(
-          std::string(status.message()),
-          AllOf(HasSubstr(entry.path().filename()), HasSubstr("Remove")));
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(entry.path().filename()));
       file.seekp(at);
       file.put(byte);
     }
@@ -88,7 +132,6 @@ TEST_F(CheckpointTest, EveryFlippedByteIsFound) {
 }
 
 TEST_F(CheckpointTest, ATruncatedFileIsFound) {
-  ASSERT_TRUE(PrepareCheckpointDirectory(directory_, false).ok());
   ASSERT_TRUE(Write(1).ok());
   const std::string checkpoint = *LatestCheckpoint(directory_);
   fs::resize_file(checkpoint + "/model.safetensors", 200);
@@ -97,33 +140,19 @@ TEST_F(CheckpointTest, ATruncatedFileIsFound) {
 }
 
 TEST_F(CheckpointTest, AFailedWriteLeavesNoCheckpoint) {
-  ASSERT_TRUE(PrepareCheckpointDirectory(directory_, false).ok());
-  CheckpointContents contents{.progress = Progress(),
-                              .layout = *layout_,
-                              .slot_names = {},
-                              .extras = {}};
-  EXPECT_FALSE(WriteCheckpoint(directory_, contents, [](const std::string&) {
+  EXPECT_FALSE(WriteCheckpoint(directory_, Contents(1), [](const std::string&) {
                  return absl::InternalError("disk full");
                }).ok());
   EXPECT_EQ(LatestCheckpoint(directory_).status().code(),
             absl::StatusCode::kNotFound);
 }
 
-TEST_F(CheckpointTest, AnEarlierRunIsNotOverwritten) {
-  ASSERT_TRUE(PrepareCheckpointDirectory(directory_, false).ok());
-  ASSERT_TRUE(Write(5).ok());
-  const absl::Status status = PrepareCheckpointDirectory(directory_, false);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("step-00000005"), HasSubstr("--resume")));
-  EXPECT_TRUE(PrepareCheckpointDirectory(directory_, true).ok());
-}
-
-TEST_F(CheckpointTest, ADirectoryThatCannotBeMadeIsNamed) {
-  std::ofstream(directory_) << "a file";
-  const absl::Status status =
-      PrepareCheckpointDirectory(directory_ + "/below", false);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("--checkpoint-dir"), HasSubstr("below")));
+TEST_F(CheckpointTest, AFailedWriteLeavesNothing) {
+  ASSERT_TRUE(Write(1).ok());
+  EXPECT_FALSE(WriteCheckpoint(directory_, Contents(3), [](const std::string&) {
+                 return absl::InternalError("disk full");
+               }).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
 }
 
 }  // namespace

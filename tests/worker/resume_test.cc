@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace psring {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -40,12 +42,12 @@ class ResumeTest : public ::testing::Test {
     return *FlatModel::Create(*Layout::Create(ShapesOf(module), 1 << 20));
   }
 
-  void Stop() {
+  void Stop(int64_t step = 7) {
     const Layout& layout = flat_->layout;
     const std::vector<std::string> slots = {"momentum_buffer"};
     const std::vector<float> momentum(layout.num_elements(), 0.25f);
     Progress progress;
-    progress.step = 7;
+    progress.step = step;
     progress.model = spec_.model();
     progress.data = spec_.data();
     progress.cursor.emplace();
@@ -91,6 +93,32 @@ TEST_F(ResumeTest, GoesOnWithWhatWasSaved) {
 TEST_F(ResumeTest, WithoutACheckpointThereIsNowhereToGoOn) {
   EXPECT_EQ(FindResumePoint(directory_, spec_).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST_F(ResumeTest, FallsBackToTheNewestThatIsWhole) {
+  Stop(5);
+  Stop(6);
+  Stop();
+  const std::string newest = directory_ + "/step-00000007";
+  fs::resize_file(newest + "/model.safetensors", 100);
+  fs::remove(directory_ + "/step-00000006/manifest.json");
+  const auto found = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->progress.step, 5);
+  EXPECT_EQ(found->checkpoint, directory_ + "/step-00000005");
+}
+
+TEST_F(ResumeTest, SaysWhatIsWrongWithEveryOneWhereNoneIsWhole) {
+  Stop(6);
+  Stop();
+  fs::remove(directory_ + "/step-00000006/manifest.json");
+  fs::resize_file(directory_ + "/step-00000007/model.safetensors", 100);
+  const absl::Status status = FindResumePoint(directory_, spec_).status();
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("step-00000006/manifest.json"),
+                    HasSubstr("step-00000007/model.safetensors"),
+                    HasSubstr("100 bytes")));
 }
 
 TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {

@@ -100,7 +100,7 @@ class FakeExchange : public GradientExchange {
 
   absl::Status SaveState(const std::string&, Time) override {
     calls.push_back("save");
-    return absl::OkStatus();
+    return save_result;
   }
 
   Traffic traffic() const override { return {}; }
@@ -117,7 +117,7 @@ class FakeExchange : public GradientExchange {
   std::vector<std::string> calls;
   std::vector<double> norms;  // of all gradients, at each Submit
   std::function<void()> on_finish;
-  absl::Status submit_result, finish_result;
+  absl::Status submit_result, finish_result, save_result;
 
  private:
   FlatModel& flat_;

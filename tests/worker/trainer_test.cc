@@ -192,6 +192,46 @@ TEST_F(TrainerTest, WritesTheCheckpointThatASkippedStepWasToWrite) {
   EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000003"));
 }
 
+TEST_F(TrainerTest, ACheckpointThatFailsDoesNotEndTraining) {
+  options_.plan.total_steps = 6;
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 2;
+  exchange_.save_result = absl::InternalError("no space left on device");
+  exchange_.on_finish = [this] {
+    if (exchange_.step() == 4) exchange_.save_result = absl::OkStatus();
+  };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_EQ(end_, 6);
+  EXPECT_FALSE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
+}
+
+TEST_F(TrainerTest, ALastCheckpointThatFailsIsAnError) {
+  options_.checkpoint_dir = testing::TestDirectory();
+  exchange_.save_result = absl::InternalError("no space left on device");
+  EXPECT_EQ(Train(), exchange_.save_result);
+  EXPECT_EQ(end_, 4);
+}
+
+TEST_F(TrainerTest, ACheckpointThatFailsWithTheJobEndsTraining) {
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 2;
+  exchange_.save_result = absl::DeadlineExceededError("server 2 is late");
+  EXPECT_EQ(Train(), exchange_.save_result);
+  EXPECT_EQ(end_, 2);
+}
+
+TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
+  options_.plan.total_steps = 5;
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 1;
+  options_.checkpoint_keep = 2;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_FALSE(fs::exists(options_.checkpoint_dir + "/step-00000003"));
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
+  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000005"));
+}
+
 TEST_F(TrainerTest, WritesOnlyTheLastCheckpointUnlessToldOtherwise) {
   options_.checkpoint_dir = testing::TestDirectory();
   ASSERT_TRUE(Train().ok());
