@@ -334,10 +334,14 @@ absl::Status PsExchange::OnMessage(ShardPeer& shard,
   }
   if (header.kind() == WireHeader::DONE) {
     --shard.answers_due;
-    return message.payload.size() == 0
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(message.payload.view());
+    if (message.payload.size() > 0) {
+      refusal_.Update(absl::FailedPreconditionError(
+          absl::StrCat(Describe(job_.servers(shard.place.server)), ": ",
+                       message.payload.view())));
+    }
+    return absl::OkStatus();
   }
+  if (header.kind() == WireHeader::SAVED) return OnSaved(shard, message);
   const int64_t begin = static_cast<int64_t>(header.offset());
   const int64_t size = static_cast<int64_t>(header.num_elements());
   if (header.kind() != WireHeader::PARAMS ||
@@ -356,8 +360,20 @@ absl::Status PsExchange::OnMessage(ShardPeer& shard,
   return absl::OkStatus();
 }
 
+absl::Status PsExchange::OnSaved(ShardPeer& shard, const DataMessage& message) {
+  proto::SavedState saved;
+  const absl::string_view bytes = message.payload.view();
+  if (!saved.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("sent a SAVED that cannot be read");
+  }
+  saved_.MergeFrom(saved);
+  --shard.answers_due;
+  return absl::OkStatus();
+}
+
 absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
                                    const std::string& text, Time deadline) {
+  refusal_ = absl::OkStatus();
   for (ShardPeer& shard : shards_) {
     DataMessage message;
     message.header = HeaderOf(kind, Piece());
@@ -369,12 +385,19 @@ absl::Status PsExchange::SendToAll(WireHeader::Kind kind,
     }
     ++shard.answers_due;
   }
-  return Await(text, deadline);
+  // Of all, whatever one says: answers must not come into the next step.
+  if (absl::Status s = Await(text, deadline); !s.ok()) return s;
+  return refusal_;
 }
 
-absl::Status PsExchange::SaveState(const std::string& directory,
-                                   Time deadline) {
-  return SendToAll(WireHeader::SAVE, directory, deadline);
+absl::StatusOr<proto::SavedState> PsExchange::SaveState(
+    const std::string& directory, Time deadline) {
+  saved_.Clear();
+  if (absl::Status s = SendToAll(WireHeader::SAVE, directory, deadline);
+      !s.ok()) {
+    return s;
+  }
+  return saved_;
 }
 
 absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,

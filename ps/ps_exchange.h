@@ -53,7 +53,8 @@ class PsExchange : public GradientExchange {
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(Time deadline) override;
-  absl::Status SaveState(const std::string& directory, Time deadline) override;
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   Time deadline) override;
   Traffic traffic() const override;
@@ -113,6 +114,7 @@ class PsExchange : public GradientExchange {
   absl::Status Await(const std::string& what, Time deadline);
   absl::Status ReceiveFrom(ShardPeer& shard);
   absl::Status OnMessage(ShardPeer& shard, const DataMessage& message);
+  absl::Status OnSaved(ShardPeer& shard, const DataMessage& message);
   absl::Status Late(const std::string& what) const;
 
   const Cancellation& cancellation_;
@@ -133,6 +135,8 @@ class PsExchange : public GradientExchange {
   int64_t awaited_step_ = 0;  // of the answers that are due
   int64_t next_step_ = 0;     // the furthest that an answer has told
   int64_t gathers_ = 0;       // names the gathers
+  absl::Status refusal_;      // the first of the last question to all
+  proto::SavedState saved_;   // of all shards, in the last SaveState
   int64_t gradient_bytes_ = 0;
 };
 

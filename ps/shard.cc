@@ -78,8 +78,8 @@ void Shard::ApplyCompensated(Range range, const void* gradient, int snapshot,
   }
 }
 
-absl::Status Shard::Save(const std::string& directory,
-                         const Layout& layout) const {
+absl::StatusOr<proto::SavedState> Shard::Save(const std::string& directory,
+                                              const Layout& layout) const {
   std::vector<const float*> slots;
   for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
   return WriteStateRange(directory, layout, optimizer_.slot_names(), range_,

@@ -58,7 +58,8 @@ class Shard {
   void TakeSnapshot(int snapshot, Range range);
 
   // Writes its range into a checkpoint's files (state_files.h).
-  absl::Status Save(const std::string& directory, const Layout& layout) const;
+  absl::StatusOr<proto::SavedState> Save(const std::string& directory,
+                                         const Layout& layout) const;
 
  private:
   explicit Shard(Optimizer optimizer) : optimizer_(std::move(optimizer)) {}

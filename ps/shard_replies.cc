@@ -37,4 +37,13 @@ void ShardReplies::Done(const std::string& peer, const absl::Status& result) {
   SendData(socket_, std::move(reply)).IgnoreError();
 }
 
+void ShardReplies::Saved(const std::string& peer,
+                         const proto::SavedState& saved) {
+  const std::string bytes = saved.SerializeAsString();
+  DataMessage reply = To(peer, WireHeader::SAVED, WireHeader::BYTES);
+  reply.header.set_num_elements(bytes.size());
+  reply.payload = Frame::Copy(bytes);
+  SendData(socket_, std::move(reply)).IgnoreError();
+}
+
 }  // namespace psring

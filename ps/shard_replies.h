@@ -25,6 +25,7 @@ class ShardReplies {
   void Parameters(const std::string& peer, const Piece& piece, int64_t step,
                   int64_t next_step, Frame parameters);
   void Done(const std::string& peer, const absl::Status& result);
+  void Saved(const std::string& peer, const proto::SavedState& saved);
 
  private:
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,

@@ -235,8 +235,12 @@ absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
 
 absl::Status ShardServer::OnSave(const DataMessage& message) {
   if (!initialised()) return TooEarly("SAVE");
-  replies_.Done(message.peer,
-                shard_.Save(std::string(message.payload.view()), layout_));
+  const auto saved = shard_.Save(std::string(message.payload.view()), layout_);
+  if (saved.ok()) {
+    replies_.Saved(message.peer, *saved);
+  } else {
+    replies_.Done(message.peer, saved.status());
+  }
   return absl::OkStatus();
 }
 

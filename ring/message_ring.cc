@@ -73,8 +73,8 @@ absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
   });
 }
 
-absl::Status MessageRing::SaveState(const std::string& directory,
-                                    Time deadline) {
+absl::StatusOr<proto::SavedState> MessageRing::SaveState(
+    const std::string& directory, Time deadline) {
   return model_.Save(directory);
 }
 

@@ -47,7 +47,8 @@ class MessageRing : public RingExchange {
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(Time deadline) override;
-  absl::Status SaveState(const std::string& directory, Time deadline) override;
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          Time deadline) override;
   Traffic traffic() const override {

@@ -74,7 +74,8 @@ void RankModel::Update(const Bucket& bucket, int64_t step) const {
                     bucket.parameters, bucket.slots, bucket.range);
 }
 
-absl::Status RankModel::Save(const std::string& directory) const {
+absl::StatusOr<proto::SavedState> RankModel::Save(
+    const std::string& directory) const {
   std::vector<const float*> slots;
   for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
   return WriteStateRange(directory, flat_.layout, optimizer_.slot_names(),

@@ -63,7 +63,7 @@ class RankModel {
   void Update(const Bucket& bucket, int64_t step) const;
 
   // As GradientExchange::SaveState.
-  absl::Status Save(const std::string& directory) const;
+  absl::StatusOr<proto::SavedState> Save(const std::string& directory) const;
 
  private:
   RankModel(FlatModel& flat, int64_t first_step, JobPlan plan,

@@ -59,8 +59,8 @@ absl::Status SharedRing::AllReduce(absl::Span<float> data, float scale,
       [&] { return communicator_.AllReduce(data, scale, deadline); });
 }
 
-absl::Status SharedRing::SaveState(const std::string& directory,
-                                   Time deadline) {
+absl::StatusOr<proto::SavedState> SharedRing::SaveState(
+    const std::string& directory, Time deadline) {
   CollectSlots();
   return model_.Save(directory);
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -51,15 +52,30 @@ absl::Status SyncDirectory(const std::string& path) {
   return directory.ok() ? directory->Sync() : directory.status();
 }
 
-absl::StatusOr<Manifest> ManifestFor(const std::string& checkpoint,
-                                     const Progress& progress) {
-  Manifest manifest{.progress = progress, .files = {}};
-  for (const char* name : {kModelFile, kOptimizerFile}) {
-    auto sum = ChecksumOf(PathIn(checkpoint, name));
-    if (!sum.ok()) return sum.status();
-    manifest.files[name] = *sum;
+// The whole file from the runs that its writers have written, which must tile
+// it: no byte is anybody's guess.
+absl::StatusOr<FileSum> SumOfRuns(const std::string& name,
+                                  const proto::SavedState& saved) {
+  std::vector<const proto::SavedState::Run*> runs;
+  for (const proto::SavedState::Run& run : saved.runs()) {
+    if (run.file() == name) runs.push_back(&run);
   }
-  return manifest;
+  std::sort(runs.begin(), runs.end(), [](const auto* a, const auto* b) {
+    return a->begin() < b->begin();
+  });
+  FileSum sum;
+  for (const proto::SavedState::Run* run : runs) {
+    const auto end = static_cast<int64_t>(sum.size_bytes);
+    if (run->begin() != end || run->size() <= 0) {
+      return absl::InternalError(
+          absl::StrCat(name, ": its bytes from ", end, " on were written ",
+                       run->begin() > end ? "by nobody" : "twice"));
+    }
+    sum.crc =
+        static_cast<uint32_t>(crc32_combine(sum.crc, run->crc(), run->size()));
+    sum.size_bytes += static_cast<uint64_t>(run->size());
+  }
+  return sum;
 }
 
 absl::Status VerifyFile(const std::string& path, const FileSum& expected) {
@@ -96,18 +112,28 @@ absl::StatusOr<std::string> MakeTemporary(const std::string& directory,
   return SystemError("mkdir", path, errno);
 }
 
-absl::Status Fill(
-    const std::string& temporary, const CheckpointContents& contents,
-    const std::function<absl::Status(const std::string&)>& save_state) {
-  if (absl::Status s = LayOutStateFiles(temporary, contents.layout,
-                                        contents.slot_names, contents.extras);
-      !s.ok()) {
-    return s;
+using SaveStateCall =
+    std::function<absl::StatusOr<proto::SavedState>(const std::string&)>;
+
+absl::Status Fill(const std::string& temporary,
+                  const CheckpointContents& contents,
+                  const SaveStateCall& save_state) {
+  auto saved = LayOutStateFiles(temporary, contents.layout, contents.slot_names,
+                                contents.extras);
+  if (!saved.ok()) return saved.status();
+  const auto state = save_state(temporary);
+  if (!state.ok()) return state.status();
+  saved->MergeFrom(*state);
+  Manifest manifest{.progress = contents.progress, .files = {}};
+  for (const char* name : {kModelFile, kOptimizerFile}) {
+    const auto sum = SumOfRuns(name, *saved);
+    if (!sum.ok()) return sum.status();
+    if (absl::Status s = VerifyFile(PathIn(temporary, name), *sum); !s.ok()) {
+      return s;
+    }
+    manifest.files[name] = *sum;
   }
-  if (absl::Status s = save_state(temporary); !s.ok()) return s;
-  const auto manifest = ManifestFor(temporary, contents.progress);
-  if (!manifest.ok()) return manifest.status();
-  if (absl::Status s = WriteManifest(temporary, *manifest); !s.ok()) return s;
+  if (absl::Status s = WriteManifest(temporary, manifest); !s.ok()) return s;
   return SyncDirectory(temporary);
 }
 
@@ -124,9 +150,9 @@ void MoveAside(const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteCheckpoint(
-    const std::string& directory, const CheckpointContents& contents,
-    const std::function<absl::Status(const std::string&)>& save_state) {
+absl::Status WriteCheckpoint(const std::string& directory,
+                             const CheckpointContents& contents,
+                             const SaveStateCall& save_state) {
   const std::string name = CheckpointName(contents.progress.step);
   const std::string path = PathIn(directory, name);
   std::error_code error;

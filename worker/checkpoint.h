@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/state/state_files.h"
+#include "protos/cluster.pb.h"
 #include "worker/manifest.h"
 
 namespace psring {
@@ -33,12 +34,15 @@ struct CheckpointContents {
 };
 
 // Writes DIR/step-N. `save_state` fills the files that were laid out in the
-// directory it is given (GradientExchange::SaveState). One of this step that
+// directory it is given (GradientExchange::SaveState) and says what it wrote:
+// checksums are of what was in memory, and the files are read again to see that
+// they have it. One of this step that
 // verifies stays as it is; one that does not is renamed to step-N.damaged.
 // Where it fails, with `save_state`'s error or a file's, nothing is left.
 absl::Status WriteCheckpoint(
     const std::string& directory, const CheckpointContents& contents,
-    const std::function<absl::Status(const std::string&)>& save_state);
+    const std::function<absl::StatusOr<proto::SavedState>(const std::string&)>&
+        save_state);
 
 // The newest checkpoint's directory, whole or not; NOT_FOUND when there is
 // none.

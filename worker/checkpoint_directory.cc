@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = "step-";
 constexpr char kLockFile[] = "/.lock";
+constexpr char kProbePrefix[] = ".psring-probe-";  // servers' too
 constexpr int64_t kMaxHolderBytes = 500;
 constexpr absl::Duration kLockRetry = absl::Milliseconds(50);
 
@@ -62,7 +63,7 @@ absl::Status CannotWrite(const std::string& directory, int error) {
 }
 
 absl::Status Probe(const std::string& directory) {
-  std::string probe = directory + "/.psring-probe-XXXXXX";
+  std::string probe = absl::StrCat(directory, "/", kProbePrefix, "XXXXXX");
   const int fd = mkstemp(probe.data());
   if (fd < 0) return CannotWrite(directory, errno);
   close(fd);
@@ -122,7 +123,10 @@ void RemoveIncomplete(const std::string& directory) {
   const auto names = NamesIn(directory);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
-    if (!absl::StartsWith(name, kTemporaryPrefix)) continue;
+    if (!absl::StartsWith(name, kTemporaryPrefix) &&
+        !absl::StartsWith(name, kProbePrefix)) {
+      continue;
+    }
     std::error_code error;
     fs::remove_all(fs::path(directory) / name, error);
     if (error) {

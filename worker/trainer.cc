@@ -223,10 +223,28 @@ absl::Status Trainer::AfterStep(int64_t before) {
          {"loss", last_loss_},
          {"images_per_second", epoch_stats_.ImagesPerSecond() * num_workers_}});
   }
-  const int64_t every = options_.checkpoint_every;
-  const bool due = every > 0 && !finished() && step_ / every > before / every;
-  return due && !options_.checkpoint_dir.empty() ? Checkpoint()
-                                                 : absl::OkStatus();
+  const auto due = [&](int64_t every) {
+    return every > 0 && !finished() && step_ / every > before / every;
+  };
+  if (options_.stop_every > 0) {
+    return due(options_.stop_every) ? CheckpointOfOneMoment()
+                                    : absl::OkStatus();
+  }
+  return due(options_.checkpoint_every) && !options_.checkpoint_dir.empty()
+             ? Checkpoint()
+             : absl::OkStatus();
+}
+
+// Every worker has pushed as many steps, and no shard changes before the
+// checkpoint is there.
+absl::Status Trainer::CheckpointOfOneMoment() {
+  if (absl::Status s = parts_.exchange.Synchronise(StepDeadline()); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = Checkpoint(); !s.ok()) return s;
+  return parts_.member
+      .Gather(absl::StrCat("checkpoint ", num_stops_++), "", StepDeadline())
+      .status();
 }
 
 absl::Status Trainer::EndEpoch() {

@@ -37,6 +37,9 @@ struct TrainerOptions {
   std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
   int64_t checkpoint_keep = 3;   // the newest so many; 0: all
+  // Where workers may be at different steps: all stop after so many, and wait
+  // until a checkpoint is written; 0: a step needs every worker.
+  int64_t stop_every = 0;
 };
 
 // What the trainer works with; all of it outlives the trainer.
@@ -114,6 +117,7 @@ class Trainer {
   absl::Status BroadcastBuffers();
   // Where it cannot be written, training continues, unless it is over.
   absl::Status Checkpoint();
+  absl::Status CheckpointOfOneMoment();
   absl::Status WriteCheckpointOfStep();
   void SeedDropout();
   Time StepDeadline() const;
@@ -138,6 +142,7 @@ class Trainer {
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t evaluations_ = 0;
   int64_t num_sums_ = 0;
+  int64_t num_stops_ = 0;
 };
 
 }  // namespace psring

@@ -297,7 +297,8 @@ absl::Status WorkerRun::Train() {
                    .step_timeout = options_.step_timeout,
                    .checkpoint_dir = options_.checkpoint_dir,
                    .checkpoint_every = options_.checkpoint_every,
-                   .checkpoint_keep = options_.checkpoint_keep});
+                   .checkpoint_keep = options_.checkpoint_keep,
+                   .stop_every = spec().checkpoint_every()});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
   LogSizeChange();
   spdlog::info("worker {} of {} trains {} ({} parameters) on {}, {} steps",

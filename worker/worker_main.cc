@@ -360,6 +360,9 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
       !s.ok()) {
     return s;
   }
+  if (!policy.barrier || backup_workers > 0) {
+    spec.set_checkpoint_every(options.checkpoint_every);
+  }
   options.checkpoint_dir = Absolute(options.checkpoint_dir);
   options.data = data;
   options.same_host = process.SameHostWish();

@@ -29,7 +29,8 @@ class ForwardingExchange : public GradientExchange {
   absl::Status Synchronise(Time deadline) override {
     return inner_->Synchronise(deadline);
   }
-  absl::Status SaveState(const std::string& directory, Time deadline) override {
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override {
     return inner_->SaveState(directory, deadline);
   }
   absl::Status CheckSaveDirectory(const std::string& directory,

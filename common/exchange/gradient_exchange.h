@@ -80,9 +80,11 @@ class GradientExchange {
   virtual absl::Status Synchronise(Time deadline) = 0;
 
   // Rank 0 only, between steps: whoever holds the state writes it into files
-  // that LayOutStateFiles made in `directory`. Blocks.
-  virtual absl::Status SaveState(const std::string& directory,
-                                 Time deadline) = 0;
+  // that LayOutStateFiles made in `directory`, and says what it wrote. Blocks.
+  // CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE end the job; after any other
+  // error it may go on.
+  virtual absl::StatusOr<proto::SavedState> SaveState(
+      const std::string& directory, Time deadline) = 0;
 
   // Rank 0 only: can everybody who would write there write into `directory`?
   // Where only rank 0 writes, it has found that out when it made the directory.

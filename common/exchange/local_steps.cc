@@ -62,8 +62,8 @@ absl::Status LocalSteps::Synchronise(Time deadline) {
   return inner().Synchronise(deadline);
 }
 
-absl::Status LocalSteps::SaveState(const std::string& directory,
-                                   Time deadline) {
+absl::StatusOr<proto::SavedState> LocalSteps::SaveState(
+    const std::string& directory, Time deadline) {
   if (!averaged_) {
     return absl::FailedPreconditionError(
         absl::StrCat("a checkpoint of step ", step_,

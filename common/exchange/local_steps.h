@@ -43,7 +43,8 @@ class LocalSteps : public ForwardingExchange {
   absl::Status Synchronise(Time deadline) override;
   // This worker's parameters and its optimizer state, which stands for all.
   // FAILED_PRECONDITION between averagings.
-  absl::Status SaveState(const std::string& directory, Time deadline) override;
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override;
   // This worker writes all of it, rank 0, who has made the directory.
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   Time deadline) override {

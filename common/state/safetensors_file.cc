@@ -1,6 +1,7 @@
 #include "common/state/safetensors_file.h"
 
 #include <fcntl.h>
+#include <zlib.h>
 
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Create(
   SafetensorsFile file(*std::move(opened));
   file.data_begin_ = static_cast<int64_t>(header->size());
   const int64_t data_bytes = entries.empty() ? 0 : entries.back().end;
-  absl::Status status = file.file_.WriteAt(0, header->data(), file.data_begin_);
+  absl::Status status = file.WriteAt(0, header->data(), file.data_begin_);
   if (status.ok()) status = file.file_.Resize(file.data_begin_ + data_bytes);
   if (!status.ok()) return status;
   file.SetEntries(std::move(entries));
@@ -77,7 +78,22 @@ const TensorEntry* SafetensorsFile::Find(const std::string& name) const {
 
 absl::Status SafetensorsFile::Write(const TensorEntry& entry, int64_t offset,
                                     const void* data, int64_t size) {
-  return file_.WriteAt(data_begin_ + entry.begin + offset, data, size);
+  return WriteAt(data_begin_ + entry.begin + offset, data, size);
+}
+
+absl::Status SafetensorsFile::WriteAt(int64_t position, const void* data,
+                                      int64_t size) {
+  if (size == 0) return absl::OkStatus();
+  const auto crc = static_cast<uint32_t>(
+      crc32_z(0, static_cast<const Bytef*>(data), static_cast<z_size_t>(size)));
+  if (written_.empty() ||
+      written_.back().begin() + written_.back().size() != position) {
+    written_.emplace_back().set_begin(position);
+  }
+  proto::SavedState::Run& run = written_.back();
+  run.set_crc(static_cast<uint32_t>(crc32_combine(run.crc(), crc, size)));
+  run.set_size(run.size() + size);
+  return file_.WriteAt(position, data, size);
 }
 
 absl::Status SafetensorsFile::Read(const TensorEntry& entry, int64_t offset,

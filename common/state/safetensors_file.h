@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/state/file.h"
 #include "common/state/safetensors.h"
+#include "protos/cluster.pb.h"
 
 namespace psring {
 
@@ -41,6 +42,12 @@ class SafetensorsFile {
   absl::Status Read(const TensorEntry& entry, int64_t offset, void* data,
                     int64_t size) const;
 
+  // What this object has written: of each run of bytes that follow each other,
+  // the checksum of what was in memory. The zeros of Create are none of it.
+  const std::vector<proto::SavedState::Run>& written() const {
+    return written_;
+  }
+
   // Returns when the disk has it all.
   absl::Status Sync() { return file_.Sync(); }
 
@@ -48,12 +55,14 @@ class SafetensorsFile {
   explicit SafetensorsFile(File file) : file_(std::move(file)) {}
 
   absl::Status ReadHeader();
+  absl::Status WriteAt(int64_t position, const void* data, int64_t size);
   void SetEntries(std::vector<TensorEntry> entries);
 
   File file_;
   int64_t data_begin_ = 0;
   std::vector<TensorEntry> entries_;
   std::unordered_map<std::string, size_t> index_of_name_;
+  std::vector<proto::SavedState::Run> written_;
 };
 
 }  // namespace psring

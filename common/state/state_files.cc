@@ -58,8 +58,18 @@ absl::Status AppendExtra(const ExtraTensor& extra,
   return absl::OkStatus();
 }
 
+void Report(const char* name, const SafetensorsFile& file,
+            proto::SavedState& saved) {
+  for (const proto::SavedState::Run& written : file.written()) {
+    proto::SavedState::Run& run = *saved.add_runs();
+    run = written;
+    run.set_file(name);
+  }
+}
+
 absl::Status LayOutModelFile(const std::string& path, const Layout& layout,
-                             absl::Span<const ExtraTensor> extras) {
+                             absl::Span<const ExtraTensor> extras,
+                             proto::SavedState& saved) {
   std::vector<TensorEntry> entries;
   AppendEntries(layout, "", entries);
   absl::Status status;
@@ -75,18 +85,22 @@ absl::Status LayOutModelFile(const std::string& path, const Layout& layout,
                          extra.bytes.size());
     if (!status.ok()) return status;
   }
+  Report(kModelFile, *file, saved);
   return file->Sync();
 }
 
 absl::Status LayOutOptimizerFile(const std::string& path, const Layout& layout,
-                                 absl::Span<const std::string> slot_names) {
+                                 absl::Span<const std::string> slot_names,
+                                 proto::SavedState& saved) {
   std::vector<TensorEntry> entries;
   for (const std::string& slot : slot_names) {
     AppendEntries(layout, SlotPrefix(slot), entries);
   }
   absl::StatusOr<SafetensorsFile> file =
       SafetensorsFile::Create(path, std::move(entries));
-  return file.ok() ? file->Sync() : file.status();
+  if (!file.ok()) return file.status();
+  Report(kOptimizerFile, *file, saved);
+  return file->Sync();
 }
 
 absl::StatusOr<SafetensorsFile> OpenLaidOut(const std::string& path) {
@@ -203,21 +217,24 @@ absl::Status ReadOptimizerFile(const std::string& path, const Layout& layout,
 
 }  // namespace
 
-absl::Status LayOutStateFiles(const std::string& directory,
-                              const Layout& layout,
-                              absl::Span<const std::string> slot_names,
-                              absl::Span<const ExtraTensor> extras) {
+absl::StatusOr<proto::SavedState> LayOutStateFiles(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names,
+    absl::Span<const ExtraTensor> extras) {
+  proto::SavedState saved;
   absl::Status status =
-      LayOutModelFile(PathOf(directory, kModelFile), layout, extras);
+      LayOutModelFile(PathOf(directory, kModelFile), layout, extras, saved);
   if (!status.ok()) return status;
-  return LayOutOptimizerFile(PathOf(directory, kOptimizerFile), layout,
-                             slot_names);
+  status = LayOutOptimizerFile(PathOf(directory, kOptimizerFile), layout,
+                               slot_names, saved);
+  if (!status.ok()) return status;
+  return saved;
 }
 
-absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
-                             absl::Span<const std::string> slot_names,
-                             Range range, const float* parameters,
-                             absl::Span<const float* const> slots) {
+absl::StatusOr<proto::SavedState> WriteStateRange(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names, Range range,
+    const float* parameters, absl::Span<const float* const> slots) {
   absl::StatusOr<SafetensorsFile> model =
       OpenLaidOut(PathOf(directory, kModelFile));
   if (!model.ok()) return model.status();
@@ -231,7 +248,11 @@ absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
   }
   if (status.ok()) status = model->Sync();
   if (status.ok()) status = optimizer->Sync();
-  return status;
+  if (!status.ok()) return status;
+  proto::SavedState saved;
+  Report(kModelFile, *model, saved);
+  Report(kOptimizerFile, *optimizer, saved);
+  return saved;
 }
 
 absl::Status ReadStateFiles(const std::string& directory, const Layout& layout,

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
+#include "protos/cluster.pb.h"
 
 namespace psring {
 
@@ -34,20 +35,21 @@ struct ExtraTensor {
 };
 
 // Creates both files in `directory` (which exists) at their full sizes, with
-// headers and `extras` written and everything else zero.
-absl::Status LayOutStateFiles(const std::string& directory,
-                              const Layout& layout,
-                              absl::Span<const std::string> slot_names,
-                              absl::Span<const ExtraTensor> extras);
+// headers and `extras` written and everything else zero. Returns what it wrote.
+absl::StatusOr<proto::SavedState> LayOutStateFiles(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names,
+    absl::Span<const ExtraTensor> extras);
 
 // Writes `range` of the flat model into files that LayOutStateFiles made, and
 // fsyncs them. parameters and slots[i] point at element range.begin.
 // FAILED_PRECONDITION names the file that this process cannot see (the remedy:
-// a directory that all hosts share); INTERNAL names the failed call.
-absl::Status WriteStateRange(const std::string& directory, const Layout& layout,
-                             absl::Span<const std::string> slot_names,
-                             Range range, const float* parameters,
-                             absl::Span<const float* const> slots);
+// a directory that all hosts share); INTERNAL names the failed call. Returns
+// what it wrote.
+absl::StatusOr<proto::SavedState> WriteStateRange(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names, Range range,
+    const float* parameters, absl::Span<const float* const> slots);
 
 // Reads both files whole. `parameters` and `slots[i]` hold the flat model.
 // Tensors of the model's file that are not parameters are appended to `extras`.

@@ -290,8 +290,10 @@ absl::Status ScriptModel::Save(const std::string& directory) {
     const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
                                               ReturnsMean(client_->spec()));
     saved =
-        LayOutStateFiles(directory, flat_.layout, optimizer->slot_names(), {});
-    if (saved.ok()) saved = exchange_->SaveState(directory, Deadline());
+        LayOutStateFiles(directory, flat_.layout, optimizer->slot_names(), {})
+            .status();
+    if (saved.ok())
+      saved = exchange_->SaveState(directory, Deadline()).status();
   }
   const auto all =
       job_.member().Gather(absl::StrCat("saved ", id_, " ", num_saves_++),

@@ -183,8 +183,8 @@ absl::Status NcclExchange::Synchronise(Time deadline) {
       .status();
 }
 
-absl::Status NcclExchange::SaveState(const std::string& directory,
-                                     Time deadline) {
+absl::StatusOr<proto::SavedState> NcclExchange::SaveState(
+    const std::string& directory, Time deadline) {
   std::vector<const float*> sources = {model_.parameters.data()};
   for (const DeviceBuffer& slot : model_.slots) sources.push_back(slot.data());
   std::vector<FlatBuffer> copies;

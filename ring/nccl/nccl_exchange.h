@@ -53,7 +53,8 @@ class NcclExchange : public GradientExchange {
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
   absl::Status Synchronise(Time deadline) override;
-  absl::Status SaveState(const std::string& directory, Time deadline) override;
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override;
 
   // What a ring moves for these allreduces, 2(n-1)/n of their bytes; NCCL does
   // not say, and may choose another topology.

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "common/state/state_files.h"
 #include "ps/shard_map.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
@@ -384,6 +385,38 @@ TEST_P(PlacementTest, MalformedPeersAreDroppedAndDoNotDisturbTraining) {
   EXPECT_THAT(malformed, SizeIs(2));
   for (const auto& [endpoint, count] : malformed) {
     EXPECT_EQ(log.Count(absl::StrCat(" of ", endpoint, ": ")), count);
+  }
+}
+
+// Every server refuses; none of their answers comes into the next step.
+TEST(PsExchange, ASaveThatFailsDisturbsNoStep) {
+  std::vector<std::vector<float>> finals(1);
+  const auto train = TrainBody(2, &finals);
+  const std::string folder = testing::TestDirectory();
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = train(worker); !s.ok()) return s;
+    GradientExchange& exchange = *worker.exchange;
+    const absl::Status saved =
+        exchange.SaveState(folder + "/none", Soon()).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(saved)) << saved;
+    EXPECT_THAT(std::string(saved.message()), HasSubstr(folder + "/none"));
+    for (int step = 2; step < 4; ++step) {
+      FillGradients(worker, step);
+      for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+        if (absl::Status s = exchange.Submit(b); !s.ok()) return s;
+      }
+      if (absl::Status s = exchange.Finish(Soon()); !s.ok()) return s;
+    }
+    const auto laid_out =
+        LayOutStateFiles(folder, worker.model.layout, {"momentum_buffer"}, {});
+    if (!laid_out.ok()) return laid_out.status();
+    const auto state = exchange.SaveState(folder, Soon());
+    EXPECT_EQ(state->runs_size(), 6);  // of three servers, in two files
+    return state.status();
+  };
+  for (const absl::Status& s :
+       RunLocalJob(Options(proto::PARAMETER_SERVER, proto::BSP, 1, 3), body)) {
+    EXPECT_TRUE(s.ok()) << s;
   }
 }
 

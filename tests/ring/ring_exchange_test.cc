@@ -65,8 +65,9 @@ TEST(RingExchange, SavesTheSameStateHoweverItsWorkersReachEachOther) {
       if (absl::Status s = train(worker); !s.ok()) return s;
       if (worker.rank == 0) {
         absl::Status status =
-            LayOutStateFiles(directory, worker.model.layout, kSlots, {});
-        status.Update(worker.exchange->SaveState(directory, Soon()));
+            LayOutStateFiles(directory, worker.model.layout, kSlots, {})
+                .status();
+        status.Update(worker.exchange->SaveState(directory, Soon()).status());
         if (!status.ok()) return status;
       }
       return worker.exchange->Synchronise(Soon());

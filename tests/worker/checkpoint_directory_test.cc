@@ -94,6 +94,7 @@ TEST_F(CheckpointDirectoryTest, OneJobHoldsItAtATime) {
 TEST_F(CheckpointDirectoryTest, WhatDeadJobsHaveLeftGoes) {
   Make(".incomplete-step-00000003");
   Make(".incomplete-step-00000003-0badcafe");
+  WriteFile(folder_ + "/.psring-probe-abcdef", "");
   Make("step-00000002");
   const auto lock = Take(true, "a job");
   ASSERT_TRUE(lock.ok()) << lock.status();

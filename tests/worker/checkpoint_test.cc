@@ -147,6 +147,63 @@ TEST_F(CheckpointTest, AFailedWriteLeavesNoCheckpoint) {
             absl::StatusCode::kNotFound);
 }
 
+// Another writer's page, say, of a file system that several hosts share.
+TEST_F(CheckpointTest, DamageBehindTheWritersBackIsNotCertified) {
+  const CheckpointContents contents = Contents(1);
+  const absl::Status status =
+      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
+        const float* slot = values_.data();
+        auto saved = WriteStateRange(dir, *layout_, contents.slot_names,
+                                     {0, layout_->num_elements()},
+                                     values_.data(), {slot});
+        std::fstream file(dir + "/model.safetensors",
+                          std::ios::in | std::ios::out);
+        file.seekp(-8, std::ios::end);
+        file.put('x');
+        return saved;
+      });
+  EXPECT_TRUE(absl::IsDataLoss(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("model.safetensors"), HasSubstr("checksum")));
+  EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(directory_).status()));
+}
+
+TEST_F(CheckpointTest, WhatNobodyHasWrittenIsNotCertified) {
+  const CheckpointContents contents = Contents(1);
+  const absl::Status status =
+      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
+        const float* slot = values_.data();
+        return WriteStateRange(dir, *layout_, contents.slot_names,
+                               {32, layout_->num_elements()}, values_.data(),
+                               {slot});
+      });
+  EXPECT_THAT(std::string(status.message()), HasSubstr("written by nobody"));
+}
+
+TEST_F(CheckpointTest, AnyNumberOfWritersMakesTheSameCheckpoint) {
+  ASSERT_TRUE(Write(1).ok());
+  const CheckpointContents contents = Contents(2);
+  const absl::Status status =
+      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
+        proto::SavedState all;
+        for (const Range range : {Range{48, layout_->num_elements()},
+                                  Range{0, 16}, Range{16, 48}}) {
+          const float* values = values_.data() + range.begin;
+          all.MergeFrom(*WriteStateRange(dir, *layout_, contents.slot_names,
+                                         range, values, {values}));
+        }
+        return absl::StatusOr<proto::SavedState>(all);
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  const auto one = ReadManifest(directory_ + "/step-00000001");
+  const auto many = ReadManifest(directory_ + "/step-00000002");
+  ASSERT_TRUE(one.ok() && many.ok());
+  EXPECT_EQ(one->files.at("model.safetensors").crc,
+            many->files.at("model.safetensors").crc);
+  EXPECT_EQ(one->files.at("optimizer.safetensors").crc,
+            many->files.at("optimizer.safetensors").crc);
+}
+
 TEST_F(CheckpointTest, AFailedWriteLeavesNothing) {
   ASSERT_TRUE(Write(1).ok());
   EXPECT_FALSE(WriteCheckpoint(directory_, Contents(3), [](const std::string&) {

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
+#include "common/state/state_files.h"
 #include "worker/data/dataset.h"
 #include "worker/models/classifier.h"
 #include "worker/models/layers.h"
@@ -98,9 +99,14 @@ class FakeExchange : public GradientExchange {
     return absl::OkStatus();
   }
 
-  absl::Status SaveState(const std::string&, Time) override {
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time) override {
     calls.push_back("save");
-    return save_result;
+    if (!save_result.ok()) return save_result;
+    if (on_save) on_save();
+    return WriteStateRange(directory, flat_.layout, {},
+                           {0, flat_.layout.num_elements()},
+                           flat_.parameters.data(), {});
   }
 
   Traffic traffic() const override { return {}; }
@@ -116,7 +122,7 @@ class FakeExchange : public GradientExchange {
 
   std::vector<std::string> calls;
   std::vector<double> norms;  // of all gradients, at each Submit
-  std::function<void()> on_finish;
+  std::function<void()> on_finish, on_save;
   absl::Status submit_result, finish_result, save_result;
 
  private:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 namespace psring {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::Each;
 using ::testing::SizeIs;
 
@@ -126,6 +128,43 @@ TEST(TrainerResumeMetricsTest, EpochsKeepTheirNumbers) {
   EXPECT_EQ(metrics->front().epochs[0].step, 8);
   EXPECT_EQ(metrics->front().epochs[1].epoch, 3);
   EXPECT_EQ(metrics->front().epochs[1].step, 14);
+}
+
+// Where workers wait for nobody: without a stop one would be far ahead.
+TEST(TrainerCheckpointTest, NobodyGoesOnBeforeACheckpointOfOneMomentIsThere) {
+  const std::string folder = testing::TestDirectory();
+  const std::string checkpoint = folder + "/step-00000004";
+  proto::JobSpec spec = Spec(1);
+  spec.set_steps(6);
+  const JobPlan plan = PlanOf(spec, 2);
+  const DatasetPair data = {Numbers(kSamples), Numbers(3)};
+  std::vector<TinyModel> models(2);
+  LocalJobOptions job;
+  job.spec = SmallSpec(proto::RING, proto::BSP);
+  job.num_workers = 2;
+  const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
+    TinyModel& model = models[worker.rank];
+    FlatModel flat = *FlatModel::Create(*Layout::Create(ShapesOf(model), 1));
+    FakeExchange exchange(flat, 0);
+    exchange.on_finish = [&] {
+      if (exchange.step() > 4) {
+        EXPECT_TRUE(fs::exists(checkpoint));
+      }
+    };
+    MetricsFile metrics =
+        *MetricsFile::Create("", worker.member->job().workers(worker.rank), {});
+    TrainerOptions options;
+    options.plan = plan;
+    options.batch_size = 2;
+    options.checkpoint_dir = folder;
+    options.checkpoint_every = 4;
+    options.stop_every = 4;
+    Trainer trainer({model, data, flat, MemoryOf(flat), exchange,
+                     *worker.member, metrics, worker.cancellation},
+                    options);
+    return trainer.Run();
+  });
+  EXPECT_THAT(results, Each(absl::OkStatus()));
 }
 
 }  // namespace

@@ -206,6 +206,17 @@ TEST_F(TrainerTest, ACheckpointThatFailsDoesNotEndTraining) {
   EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
 }
 
+// Where workers may be at different steps, as under ssp.
+TEST_F(TrainerTest, StopsForACheckpointOfOneMoment) {
+  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoint_every = 3;
+  options_.stop_every = 3;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 0", "finish 1", "finish 2", "synchronise",
+                          "save", "finish 3", "synchronise", "save"));
+}
+
 TEST_F(TrainerTest, ALastCheckpointThatFailsIsAnError) {
   options_.checkpoint_dir = testing::TestDirectory();
   exchange_.save_result = absl::InternalError("no space left on device");

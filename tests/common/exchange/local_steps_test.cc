@@ -106,7 +106,7 @@ TEST(LocalSteps, ACheckpointBetweenAveragingsIsRefused) {
   const auto body = [&](LocalWorker& worker) -> absl::Status {
     if (absl::Status s = train(worker); !s.ok()) return s;
     const absl::Status saved =
-        worker.exchange->SaveState(testing::TestDirectory(), Soon());
+        worker.exchange->SaveState(testing::TestDirectory(), Soon()).status();
     EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(saved.message()),
                 HasSubstr("a checkpoint of step 3, between averagings"));

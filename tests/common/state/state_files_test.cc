@@ -54,7 +54,7 @@ struct State {
 
   absl::Status LayOut(const std::string& directory,
                       const std::vector<ExtraTensor>& extras = {}) const {
-    return LayOutStateFiles(directory, layout, slot_names, extras);
+    return LayOutStateFiles(directory, layout, slot_names, extras).status();
   }
 
   absl::Status Write(const std::string& directory, Range range) const {
@@ -63,7 +63,8 @@ struct State {
       pointers.push_back(slot.data() + range.begin);
     }
     return WriteStateRange(directory, layout, slot_names, range,
-                           parameters.data() + range.begin, pointers);
+                           parameters.data() + range.begin, pointers)
+        .status();
   }
 
   absl::Status WriteAll(const std::string& directory) const {

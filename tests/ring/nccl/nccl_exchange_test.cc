@@ -285,9 +285,9 @@ TEST(NcclExchange, RefusesAModelWithoutRoomForTheOptimizersState) {
 absl::Status Save(GradientExchange& exchange, const Layout& layout,
                   const std::string& directory) {
   const std::vector<std::string> slots = {"momentum_buffer"};
-  if (absl::Status s = LayOutStateFiles(directory, layout, slots, {}); !s.ok())
-    return s;
-  return exchange.SaveState(directory, Soon());
+  const auto laid_out = LayOutStateFiles(directory, layout, slots, {});
+  if (!laid_out.ok()) return laid_out.status();
+  return exchange.SaveState(directory, Soon()).status();
 }
 
 TEST(NcclExchange, WritesTheRingsCheckpointAndResumesFromItsState) {
