@@ -6,14 +6,13 @@ for all of them. ModelExchange is the library's own (ring, ps); BucketExchange
 makes one allreduce a bucket, for process sets and for mode ddp.
 """
 
-import ctypes
-import json
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import _job, _lib
+from .. import _job
+from .._models import Model
 from ._tensors import over_memory
 
 
@@ -62,8 +61,8 @@ def _detach_all() -> None:
 _job.at_shutdown(_detach_all)
 
 
-class ModelExchange:
-    """A model of the library's. All workers open it, with the same arguments.
+class ModelExchange(Model):
+    """A model of the library's, whose memory is tensors.
 
     Args:
         name: of the model, the same on all workers.
@@ -73,31 +72,21 @@ class ModelExchange:
 
     def __init__(self, name: str, entries: Sequence[Entry], options: Dict[str, Any]):
         forward = list(reversed(entries))
-        tensors = [{"name": e.name, "shape": list(e.param.shape)} for e in forward]
+        tensors: List[Tuple[str, Sequence[int]]] = [(e.name, list(e.param.shape)) for e in forward]
         # A rank with data brings 1 in one element more; see take_part_without_data.
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
         if self.counts_ranks:
-            tensors.insert(0, {"name": "psring: ranks with data", "shape": [1]})
-        request = {"id": name, "tensors": tensors, **options}
-        library = _lib.library()
-        operation = _lib.Operation(library.psring_open_model(json.dumps(request).encode()))
-        operation.wait()
-        number = ctypes.c_int64()
-        operation.result(ctypes.addressof(number), 8)
-        operation.release()
-        self.number: int = number.value
-        about = json.loads(_lib.text(library.psring_model(self.number)))
-        self.num_buckets: int = about["num_buckets"]
-        self.slot_names: List[str] = about.get("slot_names", [])
-        self.gradients = over_memory(library.psring_gradients(self.number), about["num_elements"])
-        self.results = over_memory(library.psring_parameters(self.number), about["num_elements"])
+            tensors.insert(0, ("psring: ranks with data", [1]))
+        super().__init__(name, tensors, options)
+        self.gradients = over_memory(self.gradients_address, self.num_elements)
+        self.results = over_memory(self.parameters_address, self.num_elements)
         self.places: Dict[str, Tuple[int, int]] = {}
-        places = about["tensors"]
+        layout = self.layout
         if self.counts_ranks:
-            self._flag = places[0]["begin"]
-            places = places[1:]
+            self._flag = layout[0]["begin"]
+            layout = layout[1:]
             self.gradients[self._flag] = 1.0
-        for entry, place in zip(forward, places):
+        for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
             entry.gradient = self.gradients[begin:end].view(entry.param.shape)
@@ -108,19 +97,7 @@ class ModelExchange:
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         """Everybody's parameters and optimizer state become rank 0's."""
-        array = (ctypes.c_void_p * len(slots))(*[slot.data_ptr() for slot in slots]) if slots else None
-        number = _lib.library().psring_begin(self.number, array, len(slots))
-        _lib.Operation(number, (slots, array)).finish()
-
-    def set_rates(self, rates: Sequence[float]) -> None:
-        array = (ctypes.c_double * len(rates))(*rates)
-        _lib.check(_lib.library().psring_set_rates(self.number, array, len(rates)))
-
-    def submit(self, bucket: int) -> None:
-        _lib.check(_lib.library().psring_submit(self.number, bucket))
-
-    def finish(self) -> None:
-        _lib.check(_lib.library().psring_finish(self.number))
+        self.begin_at([slot.data_ptr() for slot in slots], slots)
 
     def take_part_without_data(self) -> bool:
         """A step with zeros, for a rank that has no more data; update "local" only.
@@ -130,18 +107,6 @@ class ModelExchange:
             self.submit(bucket)
         self.finish()
         return float(self.results[self._flag]) != 0.0
-
-    def step(self) -> int:
-        return _lib.check(_lib.library().psring_step(self.number))
-
-    def synchronise(self) -> None:
-        _lib.Operation(_lib.library().psring_synchronise(self.number)).finish()
-
-    def save(self, directory: str) -> None:
-        _lib.Operation(_lib.library().psring_save(self.number, directory.encode())).finish()
-
-    def traffic(self) -> Dict[str, Any]:
-        return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))
 
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:
@@ -164,7 +129,7 @@ class ModelExchange:
         """All workers close it."""
         self.detach()
         _open.remove(self)
-        _lib.Operation(_lib.library().psring_close_model(self.number)).finish()
+        super().close()
 
 
 class BucketExchange:

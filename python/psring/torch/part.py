@@ -10,6 +10,7 @@ import torch
 
 from .. import _job, _lib, _metrics
 from .. import collectives as memory
+from .._models import next_name
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
 from . import fused
@@ -18,8 +19,6 @@ from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
 from .reducer import DONE, Reducer
 from .settings import Settings
-
-_count = 0
 
 
 class Part:
@@ -57,10 +56,8 @@ class Part:
         return self._optimizer()
 
     def _make_reducer(self) -> Reducer:
-        global _count
         settings = self.settings
-        self.name = f"model{_count}"
-        _count += 1
+        self.name = next_name()
         named = _trainable(self._named())
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, NamedTuple, Optional, Type
 
-from .. import _job
+from .. import _job, _models
 from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, global_process_set
 from .compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor, native_name
@@ -27,14 +27,8 @@ class Settings(NamedTuple):
 
     def model_options(self) -> Dict[str, Any]:
         """Of psring_open_model, but for what depends on the tensors."""
-        options = {
-            "bucket_mb": self.bucket_mb,
-            "update": "fused" if self.fused else "local",
-            "sync": self.sync,
-            "staleness": self.staleness,
-            "compress": self.compress,
-        }
-        return {key: value for key, value in options.items() if value is not None}
+        update = "fused" if self.fused else "local"
+        return _models.model_options(update, self.sync, self.staleness, self.compress, self.bucket_mb)
 
     def agreed(self, kind: type) -> str:
         """What must be the same on all ranks, as a text."""
@@ -73,18 +67,8 @@ def make_settings(
         raise ValueError("gradient_predivide_factor needs op=Average")
     if passes < 1:
         raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
-    defaults = job.defaults
-    sync, staleness = _job.parse_sync(sync, staleness)
-    if sync is None:
-        sync = defaults["sync"]
-        staleness = staleness if staleness is not None else defaults["staleness"]
-    elif sync == "ssp" and staleness is None:
-        staleness = defaults["staleness"]
-    if sync not in (None, "bsp") and job.mode != "ps":
-        raise ValueError(f'sync="{sync}" needs mode="ps"; this job is in mode "{job.mode}"')
-    if staleness is not None and sync != "ssp":
-        raise ValueError(f'staleness={staleness} needs sync="ssp"')
-    update = update or defaults["update"]
+    sync, staleness = _models.choose_sync(job, sync, staleness)
+    update = update or job.defaults["update"]
     if update is None:
         update = "fused" if sync in ("ssp", "async") else "local"
     if update not in ("local", "fused"):
@@ -96,9 +80,7 @@ def make_settings(
     native = native_name(compression)
     if compress is not None and native not in ("none", compress):
         raise ValueError(f"compression=Compression.{native} and compress={compress!r} differ: give one of them")
-    compress = compress or (native if native != "none" else defaults["compress"]) or "none"
-    if compress.partition(":")[0] not in ("none", "fp16", "bf16", "int8", "onebit", "topk"):
-        raise ValueError(f'compress={compress!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
+    compress = _models.choose_compress(job, compress or (native if native != "none" else None))
     buckets = process_set is not global_process_set and process_set.size() < job.size
     if buckets or job.mode == "ddp":
         where = "over a process set" if buckets else 'in mode "ddp"'
@@ -113,12 +95,10 @@ def make_settings(
             raise ValueError('op=Sum is not supported with update="fused": multiply the learning rate by size()')
         if find_unused:
             raise ValueError('find_unused needs update="local"')
-    mb = bucket_mb if bucket_mb is not None else defaults["bucket_mb"]
-    if mb is not None and mb <= 0:
-        raise ValueError(f"bucket_mb={mb}: it is above 0")
+    mb = _models.choose_bucket_mb(job, bucket_mb)
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     return Settings(
         op, process_set, float(predivide), int(passes), sync, staleness, update == "fused", compress,
-        _BUCKETS.get(compress, NoneCompressor), 25 if mb is None else mb, scaler, sparse_as_dense, find_unused,
+        _BUCKETS.get(compress, NoneCompressor), mb, scaler, sparse_as_dense, find_unused,
     )  # fmt: skip
