@@ -1,6 +1,6 @@
-"""JAX: an allreduce of the gradients' pytree within jit.
+"""JAX: a fused update within jit, or an allreduce of the gradients' pytree.
 
-    psring run -n 2 -- python3 jax_mlp.py [--data DIR]
+    psring run -n 2 -- python3 jax_mlp.py [--update=local] [--data DIR]
 """
 
 import argparse
@@ -17,6 +17,10 @@ parser.add_argument("--data", help="folder with MNIST's IDX files; without it, d
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--batch-size", type=int, default=64)
 parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument(
+    "--update", choices=["fused", "local"], default="fused",
+    help="who applies the gradients: the servers or the ring, or this script",
+)  # fmt: skip
 
 
 def arrays(dataset):
@@ -46,18 +50,29 @@ def main():
     args = parser.parse_args()
     ps.init()
 
+    parameters = make_parameters(jax.random.key(ps.rank()))
+    if args.update == "fused":
+        optimizer = ps.FusedOptimizer(parameters, "sgd", lr=args.lr)
+        parameters = optimizer.parameters()
+    else:
+        parameters = ps.broadcast(parameters)
+
     @jax.jit
     def step(p, x, y):
-        grads = ps.allreduce(jax.grad(loss_of)(p, x, y), name="gradients")
+        grads = jax.grad(loss_of)(p, x, y)
+        if args.update == "fused":
+            return optimizer.step(grads)
+        grads = ps.allreduce(grads, name="gradients")
         return jax.tree_util.tree_map(lambda value, grad: value - args.lr * grad, p, grads)
 
-    parameters = ps.broadcast(make_parameters(jax.random.key(ps.rank())))
     images, labels = arrays(digits.load(args.data, train=True))
     batches = len(labels) // args.batch_size
     order = np.random.default_rng(ps.rank())
     for _ in range(args.epochs):
         for rows in order.permutation(len(labels))[: batches * args.batch_size].reshape(batches, -1):
             parameters = step(parameters, images[rows], labels[rows])
+    if args.update == "fused":
+        parameters = optimizer.synchronize_parameters()
     images, labels = arrays(digits.load(args.data, train=False, count=1000))
     right = jnp.mean(jnp.argmax(logits_of(parameters, images), axis=1) == labels)
     accuracy = float(ps.allreduce(right, name="accuracy"))

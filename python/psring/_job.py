@@ -42,6 +42,7 @@ _forked = False
 _lock = threading.Lock()
 _at_shutdown: List[Callable[[], None]] = []
 _at_init: List[Callable[[], None]] = []
+_before_end: List[Callable[[], None]] = []
 
 
 def parse_sync(sync: Optional[str], staleness: Optional[int]) -> Tuple[Optional[str], Optional[int]]:
@@ -227,6 +228,8 @@ def shutdown() -> None:
 def _say_end() -> None:
     from . import _metrics
 
+    for call in _before_end:
+        call()
     _metrics.write_end()
     _metrics.forget()
 
@@ -275,6 +278,11 @@ def at_shutdown(call: Callable[[], None]) -> None:
 
 def at_init(call: Callable[[], None]) -> None:
     _at_init.append(call)
+
+
+def before_end(call: Callable[[], None]) -> None:
+    """Calls `call` before this process says that it has done its part."""
+    _before_end.append(call)
 
 
 def current() -> Job:

@@ -1,7 +1,9 @@
 """psring.jax and psring.keras, where these are installed."""
 
 import importlib.util
+import json
 import os
+import zlib
 
 import pytest
 
@@ -15,6 +17,8 @@ def needs(*packages):
     for package in packages:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: ./psring test --frameworks installs it")
+    if not os.environ.get("PSRING_LIBRARY") and importlib.util.find_spec("torch") is None:
+        pytest.skip("PSRING_LIBRARY is not set, and the stand-in needs torch")
 
 
 def under_jax():
@@ -45,6 +49,253 @@ def test_jax_eager_and_jit():
     needs("jax")
     for out in run(under_jax, timeout=200):
         assert all(out), out
+
+
+FUSED = [
+    ("sgd", {"lr": 0.1}),
+    ("sgd", {"lr": 0.1, "momentum": 0.9}),
+    ("sgd", {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("adam", {"lr": 0.01}),
+    ("adamw", {"lr": 0.01, "betas": (0.8, 0.99), "weight_decay": 0.2}),
+]
+
+
+def fused_parameters(rank=0):
+    import numpy as np
+
+    random = np.random.default_rng(rank)
+    shapes = {"w1": (20, 300), "b1": (300,), "w2": (300, 5), "scale": (), "none": (0, 3)}
+    return {"layers": {k: (0.1 * random.standard_normal(s)).astype("float32") for k, s in shapes.items()}}
+
+
+def fused_loss(params, x, y):
+    import jax.numpy as jnp
+
+    p = params["layers"]
+    return jnp.mean((jnp.tanh(x @ p["w1"] + p["b1"]) @ p["w2"] * (1 + p["scale"]) - y) ** 2)
+
+
+def fused_batch(step, rank):
+    import numpy as np
+
+    random = np.random.default_rng(100 * step + rank)
+    x = random.standard_normal((8, 20)).astype("float32")
+    return x, np.sin(x[:, :5])
+
+
+def rate(lr, step):
+    """A schedule: the third step has half the rate."""
+    return lr / 2 if step == 2 else None
+
+
+def crc(tree):
+    import jax
+    import numpy as np
+
+    return zlib.crc32(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree_util.tree_leaves(tree)))
+
+
+def fused_ways():
+    """By optimizer: checksums of rank 0's parameters as they begin, and of those after five steps."""
+    import jax
+
+    import psring.jax as ps
+
+    ps.init(bucket_mb=0.01)
+    gradient = jax.jit(jax.grad(fused_loss))
+    results = []
+    for name, settings in FUSED:
+        optimizer = ps.FusedOptimizer(fused_parameters(ps.rank()), name, **settings)
+        params = optimizer.parameters()
+        first = crc(params)
+        for step in range(5):
+            before = crc(params)
+            held = params
+            params = optimizer.step(gradient(params, *fused_batch(step, ps.rank())), rate(settings["lr"], step))
+            assert crc(held) == before  # what step() returned before does not change
+        assert crc(optimizer.synchronize_parameters()) == crc(params)
+        optimizer.close()
+        results.append((first, crc(params)))
+    return results
+
+
+def test_jax_fused_updates_of_servers_and_ring_have_the_same_bits():
+    needs("jax")
+    ring = run(fused_ways, timeout=300)
+    assert ring[0] == ring[1] and len({last for _, last in ring[0]}) == len(FUSED)
+    assert {first for first, _ in ring[0]} == {crc(fused_parameters(0))}
+    assert run(fused_ways, mode="ps", env={"PSRING_SERVERS": "2"}, timeout=300) == ring
+
+
+def plain_update(name, settings, step, p, g, slots):
+    """One step of torch.optim's, in float64, on arrays of NumPy's."""
+    import numpy as np
+
+    lr = rate(settings["lr"], step - 1) or settings["lr"]
+    decay = settings.get("weight_decay", 0.0)
+    if name == "adamw":
+        p = p * (1 - lr * decay)
+    else:
+        g = g + decay * p
+    if name == "sgd":
+        momentum = settings.get("momentum", 0.0)
+        slots[0] = momentum * slots[0] + g
+        return p - lr * (g + momentum * slots[0] if settings.get("nesterov") else slots[0])
+    beta1, beta2 = settings.get("betas", (0.9, 0.999))
+    slots[0] = beta1 * slots[0] + (1 - beta1) * g
+    slots[1] = beta2 * slots[1] + (1 - beta2) * g * g
+    return p - lr * (slots[0] / (1 - beta1**step)) / (np.sqrt(slots[1] / (1 - beta2**step)) + 1e-8)
+
+
+def flat(tree):
+    import jax
+    import numpy as np
+
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree_util.tree_leaves(tree)]).tolist()
+
+
+def fused_and_plain():
+    """By optimizer, parameters from step() outside of jit, from step() inside, and from plain_update()."""
+    import jax
+    import numpy as np
+
+    import psring.jax as ps
+
+    ps.init()
+    results = []
+    for name, settings in FUSED:
+        eager, inside = (ps.FusedOptimizer(fused_parameters(), name, **settings) for _ in range(2))
+
+        @jax.jit
+        def jitted(params, x, y, lr):
+            return inside.step(jax.grad(fused_loss)(params, x, y), lr=lr)
+
+        of_eager, of_inside = eager.parameters(), inside.parameters()
+        plain, structure = jax.tree_util.tree_flatten(fused_parameters())
+        slots = [[np.zeros(p.shape), np.zeros(p.shape)] for p in plain]
+        for step in range(5):
+            batch = fused_batch(step, 0)
+            lr = rate(settings["lr"], step)
+            of_eager = eager.step(jax.grad(fused_loss)(of_eager, *batch), lr=lr)
+            of_inside = jitted(of_inside, *batch, lr or settings["lr"])
+            now = jax.tree_util.tree_unflatten(structure, [p.astype("float32") for p in plain])
+            grads = jax.tree_util.tree_leaves(jax.grad(fused_loss)(now, *batch))
+            plain = [
+                plain_update(name, settings, step + 1, p, np.asarray(g, dtype=np.float64), s)
+                for p, g, s in zip(plain, grads, slots)
+            ]
+        results.append([flat(tree) for tree in (of_eager, of_inside, plain)])
+    return results
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_jax_fused_updates_are_plain_ones_within_rounding(mode):
+    needs("jax")
+    for eager, inside, plain in run(fused_and_plain, size=1, mode=mode, timeout=300)[0]:
+        assert eager == pytest.approx(plain, rel=1e-3, abs=1e-5)
+        assert inside == pytest.approx(plain, rel=1e-3, abs=1e-5)
+
+
+def fused_in_jit():
+    """(loss before, loss after, checksum); several steps in one call of a jitted function."""
+    import jax
+    import numpy as np
+
+    import psring.jax as ps
+
+    ps.init()
+    optimizer = ps.FusedOptimizer(fused_parameters(ps.rank()), "adam", lr=0.01)
+    batches = [np.stack(arrays) for arrays in zip(*(fused_batch(step, ps.rank()) for step in range(30)))]
+
+    @jax.jit
+    def epoch(params, xs, ys):
+        def step(params, batch):
+            loss, grads = jax.value_and_grad(fused_loss)(params, *batch)
+            return optimizer.step(grads), loss
+
+        return jax.lax.scan(step, params, (xs, ys))
+
+    params, losses = epoch(optimizer.parameters(), *batches)
+    params, others = epoch(params, *batches)
+    params = optimizer.synchronize_parameters()
+    ps.log(accuracy=0.5)
+    return float(losses[0]), float(others.mean()), crc(params)
+
+
+@pytest.mark.parametrize("mode, sync", [("ring", "bsp"), ("ps", "bsp"), ("ps", "ssp:2"), ("ps", "async")])
+def test_jax_fused_updates_train_inside_jit(mode, sync, tmp_path):
+    needs("jax")
+    env = {"PSRING_SYNC": sync, "PSRING_METRICS_DIR": str(tmp_path)}
+    ranks = run(fused_in_jit, mode=mode, env=env, timeout=200)
+    assert all(after < before / 3 for before, after, _ in ranks), ranks
+    assert ranks[0][2] == ranks[1][2]
+    if not os.environ.get("PSRING_LIBRARY"):
+        return  # the stand-in writes no files
+    lines = [json.loads(line) for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
+    found = {line["event"]: line for line in lines}
+    assert found["model"]["num_parameters"] == 20 * 300 + 300 + 300 * 5 + 1
+    assert found["epoch"]["step"] == found["end"]["step"] == 60
+    assert found["end"]["weights_crc32"] == ranks[0][2]
+
+
+def fused_mistakes():
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    params = fused_parameters()
+    optimizer = ps.FusedOptimizer(params, "sgd", lr=0.1)
+    other = {"layers": {**params["layers"], "b1": jnp.zeros(7)}}
+    half = jax.tree_util.tree_map(lambda p: jnp.asarray(p, dtype=jnp.float16), params)
+    more = {**params, "bias": jnp.zeros(2)} if ps.rank() else params
+    said = []
+    for call in (
+        lambda: ps.FusedOptimizer(params, "lion"),
+        lambda: ps.FusedOptimizer(params, "adam", momentum=0.9),
+        lambda: ps.FusedOptimizer(params, "sgd", lr=-0.1),
+        lambda: ps.FusedOptimizer(half, "sgd"),
+        lambda: ps.FusedOptimizer(params, "sgd", sync="async"),
+        lambda: optimizer.step(params, lr=-1.0),
+        lambda: optimizer.step(params["layers"]),
+        lambda: optimizer.step(other),
+        lambda: ps.FusedOptimizer(more, "sgd"),
+        lambda: ps.FusedOptimizer(params, "sgd", lr=0.1 + ps.rank()),
+    ):
+        try:
+            call()
+            said.append("")
+        except (TypeError, ValueError, ps.PsringError) as error:
+            said.append(str(error))
+    optimizer.step(params)  # none of them has harmed it
+    optimizer.close()
+    try:
+        optimizer.step(params)
+    except RuntimeError as error:
+        said.append(str(error))
+    return said
+
+
+def test_mistakes_with_jax_fused_updates_get_one_clear_error():
+    needs("jax")
+    for rank, said in enumerate(run(fused_mistakes, timeout=200)):
+        expected = [
+            (f"rank {rank}", "'lion'", 'use "sgd", "adam" or "adamw"'),
+            (f"rank {rank}", "'momentum'", "betas"),
+            (f"rank {rank}", "lr=-0.1", "pass a number from 0 on"),
+            (f"rank {rank}", "['layers']['b1'] is float16", ".astype(jnp.float32)"),
+            ('sync="async" needs mode="ps"',),
+            (f"rank {rank}", "lr=-1", "pass a number from 0 on"),
+            (f"rank {rank}", "['layers']['b1'] is missing", "jax.grad"),
+            (f"rank {rank}", "['layers']['b1'] is float32[7], its parameter float32[300]"),
+            ("ranks 0 and 1 differ", "['layers']['b1'] float32[300] on rank 0", "['bias'] float32[2] on rank 1"),
+            ("ranks 0 and 1 differ", "lr=0.1", "lr=1.1"),
+            ("closed", "make a new one"),
+        ]
+        assert len(said) == len(expected)
+        for text, parts in zip(said, expected):
+            assert all(part in text for part in parts), (text, parts)
 
 
 def under_keras():
@@ -101,11 +352,18 @@ def test_keras_callbacks():
     assert losses == others  # the mean of both, though their data differ
 
 
-@pytest.mark.parametrize("script, packages", [("keras_mnist.py", ("keras", "jax")), ("jax_mlp.py", ("jax",))])
-def test_example(script, packages):
+@pytest.mark.parametrize(
+    "script, packages, args",
+    [
+        ("keras_mnist.py", ("keras", "jax", "torch"), []),
+        ("jax_mlp.py", ("jax", "torch"), []),
+        ("jax_mlp.py", ("jax", "torch"), ["--update=local"]),
+    ],
+)
+def test_example(script, packages, args):
     needs(*packages)
     ranks = run_script(
-        os.path.join(EXAMPLES, script), 2, args=["--epochs=1"], env={"KERAS_BACKEND": "jax"}, timeout=200
+        os.path.join(EXAMPLES, script), 2, args=["--epochs=1", *args], env={"KERAS_BACKEND": "jax"}, timeout=200
     )
     for rank, (code, out, err) in enumerate(ranks):
         assert code == 0, err

@@ -1,0 +1,68 @@
+"""psring for JAX: allreduces of pytrees and a fused update, outside of jit and inside.
+
+    import psring.jax as ps
+
+    ps.init()
+    optimizer = ps.FusedOptimizer(params, "adam", lr=1e-3)
+    params = optimizer.parameters()
+    for batch in batches:
+        params = optimizer.step(jax.grad(loss)(params, batch))
+
+or, with an optimizer of the script's own:
+
+    params = ps.broadcast(params)
+    grads = ps.allreduce(jax.grad(loss)(params, batch))
+
+Inside jit a call is an ordered host callback, so all ranks make their calls in the
+program's order. Not inside vmap, pmap or a scan whose length differs between ranks.
+Arrays of the CPU are read where they lie, and results become JAX's without a copy;
+those of a GPU are copied through the host's memory.
+"""
+
+from typing import Any
+
+import jax as _jax
+
+from .. import _job, _lib
+from .._job import init, is_initialized, local_rank, local_size, mode, rank, shutdown, size
+from .._lib import PsringError
+from .._metrics import log
+from ..collectives import (
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    allgather_object,
+    barrier,
+    broadcast_object,
+)
+from ..process_sets import ProcessSet, global_process_set
+from .collectives import allreduce, broadcast
+from .fused import FusedOptimizer
+
+
+def _wait_for_callbacks() -> None:
+    """JAX returns from a jitted function before its callbacks have run."""
+    try:
+        _jax.effects_barrier()
+    except RuntimeError as error:
+        known = _lib.failure()
+        raise _lib.JobFailedError(known) if known else PsringError(f"a call within jit failed: {error}") from error
+
+
+_job.before_end(_wait_for_callbacks)
+
+__all__ = [
+    "Average", "FusedOptimizer", "Max", "Min", "Product", "ProcessSet", "PsringError", "Sum", "allgather_object",
+    "allreduce", "barrier", "broadcast", "broadcast_object", "global_process_set", "init", "is_initialized",
+    "local_rank", "local_size", "log", "mode", "rank", "shutdown", "size",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("DistributedOptimizer", "broadcast_parameters"):
+        raise AttributeError(
+            f"psring.jax has no {name}: use FusedOptimizer, or broadcast() once and allreduce() of the gradients"
+        )
+    raise AttributeError(f"module 'psring.jax' has no attribute {name!r}")

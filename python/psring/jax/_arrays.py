@@ -1,0 +1,53 @@
+"""JAX's arrays and NumPy's, without copies where both are memory of the host."""
+
+from typing import Any, Callable, List, Optional, Sequence
+
+import jax
+import numpy as np
+from jax.experimental import io_callback
+
+# XLA takes memory of others as it is where it is aligned so.
+_ALIGNMENT = 64
+
+
+def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """A new array that JAX can take over without a copy."""
+    dtype = np.dtype(dtype)
+    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """An array's elements, in order: of the CPU's arrays where they lie."""
+    return np.asarray(array, order="C")
+
+
+def to_jax(array: np.ndarray) -> jax.Array:
+    """JAX's array of one that nobody writes to any more."""
+    if jax.default_backend() == "cpu":
+        try:
+            return jax.dlpack.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            pass  # DLPack has no bfloat16 of NumPy's, say.
+    return jax.numpy.asarray(array)
+
+
+def traced(values: Sequence[Any]) -> bool:
+    """Whether this is inside jit: values are not known yet."""
+    return any(isinstance(value, jax.core.Tracer) for value in values)
+
+
+def call_on_host(
+    call: Callable[[List[Any]], List[np.ndarray]], arguments: List[Any], like: Optional[List[Any]] = None
+) -> List[Any]:
+    """call(arguments) at once, or as an ordered callback where some are traced.
+
+    Its results have the shapes and dtypes of `like`, by default of the arguments.
+    """
+    if not traced(arguments):
+        return [to_jax(array) for array in call(arguments)]
+    like = arguments if like is None else like
+    shapes = [jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in like]
+    return io_callback(lambda *arrays: call(list(arrays)), shapes, *arguments, ordered=True)

@@ -1,0 +1,308 @@
+"""FusedOptimizer: the servers or the ring apply the optimizer to a pytree."""
+
+import ctypes
+import threading
+import weakref
+import zlib
+from typing import Any, Dict, List, Optional, Tuple
+
+import jax
+import numpy as np
+
+from .. import _job, _metrics, _models
+from ..collectives import agree
+from ._arrays import call_on_host, empty, on_host, to_jax, traced
+
+# Hyperparameters besides the learning rate, and their defaults: torch.optim's.
+_HYPERPARAMETERS: Dict[str, Dict[str, Any]] = {
+    "sgd": {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
+    "adam": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
+    "adamw": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01},
+}
+
+# Of this process, until shutdown takes their memory.
+_open: "weakref.WeakSet[FusedOptimizer]" = weakref.WeakSet()
+
+
+def _forget_open() -> None:
+    for optimizer in _open:
+        optimizer._model = None
+    _open.clear()
+
+
+_job.at_shutdown(_forget_open)
+
+
+def _number(what: str, value: Any, above: float = float("inf")) -> float:
+    """A float from 0 on and below `above`. Errors name `what`, and the rank."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"rank {_job.rank()}: {what}={value!r} is not a number") from None
+    if not 0.0 <= number < above:
+        limit = "" if above == float("inf") else f", below {above:g}"
+        raise ValueError(f"rank {_job.rank()}: {what}={number:g}: pass a number from 0 on{limit}")
+    return number
+
+
+def _options(name: str, lr: Any, given: Dict[str, Any]) -> Dict[str, Any]:
+    """The optimizer as the library takes it."""
+    here = f"rank {_job.rank()}: FusedOptimizer"
+    known = _HYPERPARAMETERS.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise ValueError(f'{here}: there is no optimizer {name!r}: use "sgd", "adam" or "adamw"')
+    for key in given:
+        if key not in known:
+            raise TypeError(f'{here}: "{name}" has no {key!r}: it has lr, {", ".join(known)}')
+    values = {**known, **given}
+    options: Dict[str, Any] = {"name": name, "lr": _number("FusedOptimizer: lr", lr)}
+    options["weight_decay"] = _number("FusedOptimizer: weight_decay", values["weight_decay"])
+    if name == "sgd":
+        momentum = _number("FusedOptimizer: momentum", values["momentum"], 1.0)
+        if momentum:
+            options.update(name="nesterov" if values["nesterov"] else "momentum", momentum=momentum)
+        elif values["nesterov"]:
+            raise ValueError(f"{here}: nesterov=True needs a momentum: pass momentum=0.9, say")
+        return options
+    try:
+        beta1, beta2 = values["betas"]
+    except (TypeError, ValueError):
+        raise TypeError(f"{here}: betas={values['betas']!r}: pass two numbers, as in betas=(0.9, 0.999)") from None
+    options["beta1"] = _number("FusedOptimizer: betas[0]", beta1, 1.0)
+    options["beta2"] = _number("FusedOptimizer: betas[1]", beta2, 1.0)
+    options["epsilon"] = _number("FusedOptimizer: eps", values["eps"])
+    return options
+
+
+def _named(tree: Any) -> List[Tuple[str, Any]]:
+    """The leaves of a pytree with their names: "['layers'][0]"."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(jax.tree_util.keystr(path) or "the array", leaf) for path, leaf in leaves]
+
+
+def _describe(leaf: Any) -> str:
+    return f"{jax.numpy.result_type(leaf)}{list(jax.numpy.shape(leaf))}"
+
+
+def _over_memory(address: int, num_elements: int) -> np.ndarray:
+    return np.frombuffer((ctypes.c_float * num_elements).from_address(address), dtype=np.float32)
+
+
+class FusedOptimizer:
+    """An optimizer of a pytree that the servers (mode ps) or the ring's ranks run.
+
+    All ranks make it, with the same arguments, outside of jit. It begins with rank
+    0's parameters, which parameters() returns. step() works outside of jit and
+    inside; one step is in progress at a time. The ranks' gradients are averaged;
+    in ssp and async, each is applied in full when it comes.
+
+    Args:
+        params: a pytree of float32 arrays.
+        optimizer: "sgd", "adam" or "adamw".
+        lr: the learning rate of every step that is given none.
+        sync, staleness: in mode ps, "bsp", "ssp:K" or "async".
+        compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
+        bucket_mb: the size of the buckets in which gradients leave; 25.
+        hyperparameters: of "sgd": momentum, nesterov, weight_decay; of "adam" and
+            "adamw": betas, eps, weight_decay. Defaults are those of torch.optim.
+
+    Errors: names, shapes or settings that differ between ranks, with both ranks and
+    the first difference.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: str,
+        lr: float = 1e-3,
+        *,
+        sync: Optional[str] = None,
+        staleness: Optional[int] = None,
+        compress: Optional[str] = None,
+        bucket_mb: Optional[float] = None,
+        **hyperparameters: Any,
+    ):
+        job = _job.current()
+        if job.mode == "ddp":
+            raise ValueError(f'rank {job.rank}: FusedOptimizer is not possible in mode "ddp": use mode "ring" or "ps"')
+        group = _options(optimizer, lr, hyperparameters)
+        self._lr = self._sent = group["lr"]
+        sync, staleness = _models.choose_sync(job, sync, staleness)
+        options = _models.model_options(
+            "fused", sync, staleness, _models.choose_compress(job, compress), _models.choose_bucket_mb(job, bucket_mb)
+        )
+        self._structure = jax.tree_util.tree_structure(params)
+        arrays = self._check_parameters(params)
+        self.name = _models.next_name()
+        settings = ", ".join(f"{key}={value}" for key, value in {**options, **group}.items())
+        agree(
+            [f"settings of FusedOptimizer: {settings}"]
+            + [f"tensor {i}, {name} {_describe(array)}" for i, (name, array) in enumerate(arrays)],
+            self.name + ".names",
+        )
+        self._lock = threading.Lock()
+        self._in_jit = False
+        self._last_crc = 0
+        self._model: Optional[_models.Model] = None
+        self._open_model(arrays, {**options, "groups": [group]})
+
+    def _check_parameters(self, params: Any) -> List[Tuple[str, np.ndarray]]:
+        here = f"rank {_job.rank()}: FusedOptimizer"
+        named = _named(params)
+        if traced([leaf for _, leaf in named]):
+            raise TypeError(f"{here} cannot be made inside jit: make it before, and call its step() inside")
+        for name, leaf in named:
+            if isinstance(leaf, (int, float, np.ndarray, np.generic)):
+                leaf = jax.numpy.asarray(leaf)
+            dtype = getattr(leaf, "dtype", f"a {type(leaf).__name__}")
+            if dtype != np.float32:
+                raise TypeError(
+                    f"{here}: {name} is {dtype}; parameters are float32: convert it with .astype(jnp.float32), "
+                    "or keep what is not trained out of the parameters"
+                )
+        arrays = [(name, on_host(jax.numpy.asarray(leaf))) for name, leaf in named]
+        if not any(array.size for _, array in arrays):
+            raise ValueError(f"{here}: the pytree has no parameters: pass those of the model")
+        return arrays
+
+    def _open_model(self, arrays: List[Tuple[str, np.ndarray]], options: Dict[str, Any]) -> None:
+        filled = [(name, array.shape) for name, array in arrays if array.size]
+        options["tensor_groups"] = [0] * len(filled)
+        model = _models.Model(self.name, filled, options)
+        parameters = _over_memory(model.parameters_address, model.num_elements)
+        gradients = _over_memory(model.gradients_address, model.num_elements)
+        # By leaf of the pytree: its places, and the bucket that its gradient goes with.
+        self._parameters: List[np.ndarray] = []
+        self._gradients: List[np.ndarray] = []
+        self._of_bucket: List[List[int]] = [[] for _ in range(model.num_buckets)]
+        places = iter(model.layout)
+        for index, (_, array) in enumerate(arrays):
+            begin = end = 0
+            if array.size:
+                place = next(places)
+                begin, end = place["begin"], place["begin"] + place["size"]
+                self._of_bucket[place["bucket"]].append(index)
+            self._parameters.append(parameters[begin:end].reshape(array.shape))
+            self._gradients.append(gradients[begin:end].reshape(array.shape))
+            self._parameters[-1][...] = array
+        model.begin_at()
+        self._model = model
+        _open.add(self)
+        _metrics.write({"event": "model", "num_parameters": sum(array.size for _, array in arrays)})
+        if _job.rank() == 0 and _metrics.wanted():
+            _metrics.at_end(lambda: {"weights_crc32": self._crc()})
+
+    # ---- Steps ---------------------------------------------------------------
+
+    def step(self, grads: Any, lr: Any = None) -> Any:
+        """The parameters after a step with everybody's gradients.
+
+        Args:
+            grads: this rank's, a pytree like the parameters.
+            lr: of this step; else that of the constructor. The same on all ranks.
+        """
+        self._alive()
+        leaves = self._check_gradients(grads)
+        if traced([*leaves, lr]):
+            self._in_jit = True
+        else:
+            self._wait_for_jit()
+        if isinstance(lr, jax.core.Tracer):
+            out = call_on_host(lambda arrays: self._step(arrays[:-1], arrays[-1]), [*leaves, lr], leaves)
+        else:
+            out = call_on_host(lambda arrays: self._step(arrays, lr), leaves)
+        return jax.tree_util.tree_unflatten(self._structure, out)
+
+    def _step(self, arrays: List[Any], lr: Any) -> List[np.ndarray]:
+        """On the host: gradients leave bucket by bucket, and parameters come back."""
+        rate = self._lr if lr is None else _number("step(): lr", lr)
+        with self._lock:
+            model = self._alive()
+            _metrics.count_step()
+            if rate != self._sent:
+                model.set_rates([rate])
+                self._sent = rate
+            for bucket, indices in enumerate(self._of_bucket):
+                for index in indices:
+                    self._gradients[index][...] = on_host(arrays[index])
+                model.submit(bucket)
+            model.finish()
+            return self._copies()
+
+    def _check_gradients(self, grads: Any) -> List[Any]:
+        leaves, structure = jax.tree_util.tree_flatten(grads)
+        here = f"rank {_job.rank()}: step()"
+        remedy = "pass what jax.grad returns for these parameters"
+        if structure != self._structure:
+            ours = dict(_named(jax.tree_util.tree_unflatten(self._structure, self._parameters)))
+            theirs = dict(_named(grads))
+            lacking = next((f"{name} is missing" for name in ours if name not in theirs), None)
+            excess = next((f"{name} is no parameter" for name in theirs if name not in ours), None)
+            what = lacking or excess or f"{structure} instead of {self._structure}"
+            raise ValueError(f"{here}: the gradients' pytree differs from the parameters': {what}; {remedy}")
+        for index, (leaf, place) in enumerate(zip(leaves, self._parameters)):
+            if jax.numpy.shape(leaf) != place.shape or jax.numpy.result_type(leaf) != np.float32:
+                name = _named(grads)[index][0]
+                raise ValueError(
+                    f"{here}: the gradient of {name} is {_describe(leaf)}, its parameter {_describe(place)}; {remedy}"
+                )
+        return leaves
+
+    # ---- Parameters ----------------------------------------------------------
+
+    def parameters(self) -> Any:
+        """The parameters after the last step; outside of jit."""
+        self._wait_for_jit()
+        with self._lock:
+            self._alive()
+            arrays = self._copies()
+        return jax.tree_util.tree_unflatten(self._structure, [to_jax(array) for array in arrays])
+
+    def synchronize_parameters(self) -> Any:
+        """The same parameters on all ranks, with every gradient in them.
+
+        All ranks call it, between steps and outside of jit: before an evaluation or a
+        checkpoint with sync="ssp" or "async". In other ways they are the same already.
+        """
+        self._wait_for_jit()
+        with self._lock:
+            self._alive().synchronise()
+        return self.parameters()
+
+    def close(self) -> None:
+        """All ranks close it, outside of jit; its state is gone. The end of the job
+        does so, too."""
+        self._wait_for_jit()
+        with self._lock:
+            if self._model is None:
+                return
+            self._last_crc = self._crc()
+            model, self._model = self._model, None
+            _open.discard(self)
+            model.close()
+
+    def _copies(self) -> List[np.ndarray]:
+        """JAX's arrays never change, and the library's memory does at every step."""
+        copies = []
+        for place in self._parameters:
+            copies.append(empty(place.shape, np.float32))
+            copies[-1][...] = place
+        return copies
+
+    def _crc(self) -> int:
+        if self._model is None:
+            return self._last_crc
+        crc = 0
+        for place in self._parameters:
+            crc = zlib.crc32(place.reshape(-1).view(np.uint8), crc)
+        return crc
+
+    def _wait_for_jit(self) -> None:
+        """JAX returns from a jitted function before its callbacks have run."""
+        if self._in_jit:
+            jax.effects_barrier()
+
+    def _alive(self) -> _models.Model:
+        if self._model is None:
+            raise RuntimeError("this FusedOptimizer is closed: make a new one with the parameters")
+        return self._model
