@@ -97,6 +97,17 @@ def _seconds(variable: str) -> Optional[float]:
         raise ValueError(f"{variable}={text}: not a number of seconds") from None
 
 
+def _remedy_under_torchrun(error: str) -> str:
+    """Where torchrun chose MASTER_PORT, nothing says that the next port is free."""
+    chosen = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not os.environ.get("PSRING_COORDINATOR")
+    if not chosen or not ("cannot listen on" in error or "no coordinator has answered" in error):
+        return ""
+    return (
+        "(Under torchrun psring's coordinator takes MASTER_PORT + 1 of the host of rank 0. If another "
+        "process listens there, set PSRING_COORDINATOR=HOST:PORT for all workers: that host, and a free port of it)"
+    )
+
+
 def init(
     mode: Optional[str] = None,
     servers: Optional[int] = None,
@@ -171,6 +182,11 @@ def init(
         operation = _lib.Operation(library.psring_join(json.dumps(request).encode()))
         try:
             operation.wait()
+        except _lib.PsringError as error:
+            remedy = "" if coordinator else _remedy_under_torchrun(str(error))
+            if not remedy:
+                raise
+            raise type(error)(f"{error} {remedy}") from None
         finally:
             operation.release()
         about = json.loads(_lib.text(library.psring_job()))

@@ -59,3 +59,19 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
     assert ran.returncode == 0, ran.stderr
     for rank in range(2):
         assert (tmp_path / str(rank)).read_text() == f"2 {rank} 2 {mode or 'ring'} [2.0, 1.0]\n"
+
+
+def test_a_taken_port_under_torchrun_is_named_with_the_remedy():
+    port = two_free_ports()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    env = {**os.environ, **dict(zip(names, "0202")), "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"}
+    env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GROUP_RANK="0", TORCHELASTIC_USE_AGENT_STORE="True")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port + 1))
+        other.listen()
+        ran = subprocess.run(
+            [sys.executable, "-c", "import psring; psring.init()"], env=env, capture_output=True, text=True, timeout=60
+        )
+    assert ran.returncode != 0
+    assert f"cannot listen on tcp://127.0.0.1:{port + 1}" in ran.stderr
+    assert "set PSRING_COORDINATOR=HOST:PORT for all workers" in ran.stderr
