@@ -62,6 +62,11 @@ def model_options(
     return {key: value for key, value in options.items() if value is not None}
 
 
+def out_of_step(error: BaseException) -> bool:
+    """Whether ranks of a ring have called different things."""
+    return "takes part in collective" in str(error)
+
+
 # ---- Models ------------------------------------------------------------------
 
 
@@ -107,7 +112,15 @@ class Model:
         _lib.check(_lib.library().psring_submit(self.number, bucket))
 
     def finish(self) -> None:
-        _lib.check(_lib.library().psring_finish(self.number))
+        try:
+            _lib.check(_lib.library().psring_finish(self.number))
+        except _lib.InvalidArgumentError as error:
+            if not out_of_step(error):
+                raise
+            raise type(error)(
+                f"rank {_job.rank()} makes a step, and another rank does something else: all ranks call "
+                f"step(), add_param_group() and other collectives at the same point ({error})"
+            ) from None
 
     def step(self) -> int:
         return _lib.check(_lib.library().psring_step(self.number))

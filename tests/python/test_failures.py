@@ -1,5 +1,6 @@
 """How a job ends: well, by an exception, by Ctrl-C, by exit codes, by forks."""
 
+import os
 import signal
 import time
 
@@ -55,6 +56,26 @@ psring.barrier()
     assert ranks[1][0] == code
     assert ranks[0][0] == 1
     assert "worker 1 (host " in ranks[0][2].strip().splitlines()[-1]
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in would wait")
+def test_a_group_that_one_rank_adds_alone_is_named_with_the_remedy(tmp_path):
+    script = write(tmp_path, """
+import torch, psring.torch as ps
+ps.init()
+net, extra = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+for step in range(4):
+    if step == 2 and ps.rank() == 0:
+        opt.add_param_group({"params": extra.parameters()})
+    opt.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
+    opt.step()
+""")
+    ranks = run_script(script, 2)
+    assert all(code != 0 for code, _, _ in ranks)
+    assert "rank 0 calls add_param_group()" in ranks[0][2] + ranks[1][2]
+    assert "all ranks add the same group before the same step" in ranks[0][2] + ranks[1][2]
 
 
 def test_a_script_needs_no_shutdown(tmp_path):

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 import torch
 
-from .. import _job, _metrics
+from .. import _job, _lib, _metrics
+from .._models import out_of_step
 from ..collectives import Average, ReduceOp
 from ..process_sets import ProcessSet, global_process_set
 from . import fused
@@ -90,7 +91,15 @@ class _Distributed:
         if self._psring.settings.fused:
             raise ValueError('add_param_group() is not supported with update="fused": use update="local"')
         super().add_param_group(param_group)  # type: ignore[misc]
-        self._psring.restart()
+        try:
+            self._psring.restart()
+        except _lib.InvalidArgumentError as error:
+            if not out_of_step(error):
+                raise
+            raise type(error)(
+                f"rank {_job.rank()} calls add_param_group(), and another rank makes a step instead: "
+                f"all ranks add the same group before the same step ({error})"
+            ) from None
 
     def state_dict(self) -> Dict[str, Any]:
         """As the optimizer's own. With update="fused", after the first step, all
