@@ -80,12 +80,12 @@ fails() {
   run 1
   says "^FAILED   $1; remedy: "
   says "^  .*$2"
-  [ "$(grep -c ^ok "$world/out")" = 4 ] || fail "others failed too"
+  [ "$(grep -c ^ok "$world/out")" = 6 ] || fail "others failed too"
 }
 
 test_every_check_passes() {
   run 0
-  [ "$(grep -c ^ok "$world/out")" = 5 ] || fail "not five"
+  [ "$(grep -c ^ok "$world/out")" = 7 ] || fail "not seven"
   says "^ok +clang-format: 2 files"
 }
 
@@ -118,6 +118,17 @@ test_link_to_no_heading() {
 test_path_of_nothing() {
   echo 'See `common/{a,c}.h`, not `std/c.h`.' >> "$repo/README.md"
   fails links 'README.md:3: there is no common/c.h'
+}
+
+test_time_by_another_door() {
+  echo 'auto now = absl::Now();' >> "$repo/common/a.h"
+  fails clock 'common/a.h:2:auto now'
+}
+
+test_python_that_is_too_new() {
+  mkdir "$repo/python"
+  printf 'match x:\n    case 1: pass\n' > "$repo/python/a.py"
+  fails python 'SyntaxError'
 }
 
 test_flags_as_people_read_them() {

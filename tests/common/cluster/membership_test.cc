@@ -167,7 +167,7 @@ TEST(Membership, RefusesLoopbackBesideOtherHosts) {
   loopback.mutable_join()->set_address("127.0.0.1");
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", loopback)),
               AllOf(HasSubstr("this process has a loopback address"),
-                    HasSubstr("--advertise")));
+                    HasSubstr("(advertise or interface)")));
 }
 
 TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
