@@ -346,6 +346,10 @@ absl::Status RunWorker(const WorkerOptions& options,
                        Cancellation& cancellation) {
   WorkerRun run(options, cancellation);
   if (absl::Status s = run.Load(); !s.ok()) {
+    const Placement& place = options.cluster.placement;
+    const bool alone = place.hosts_coordinator && place.num_servers == 0 &&
+                       place.num_workers == 1;
+    if (alone) return s;
     // Nobody shall wait for this worker. Whether it can be told is not its
     // worry.
     auto job = JobClient::Start(options.cluster, cancellation);

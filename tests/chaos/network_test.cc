@@ -20,7 +20,7 @@
 namespace psring {
 namespace {
 
-constexpr int kSteps = 1000;
+constexpr int kSteps = 600;
 
 struct Way {
   std::string mode;
@@ -86,7 +86,7 @@ class NetworkTest : public ::testing::TestWithParam<Way> {
 TEST_P(NetworkTest, BrokenConnectionsChangeNothing) {
   const std::string calm = folder_ + "/calm";
   Train(calm, "");
-  for (const std::string cuts : {"200,0", "200,0,one-way", "1000,700"}) {
+  for (const std::string cuts : {"100,0", "200,0,one-way", "700,500"}) {
     const std::string dir = absl::StrCat(folder_, "/", cuts);
     Train(dir, cuts);
     EXPECT_EQ(Updates(dir), Updates(calm)) << cuts;
