@@ -67,12 +67,9 @@ void Mesh::AwaitWork(Time now) {
   const bool idle = operations_.empty() && join_handle_ == 0;
   // What is broken stays so: neither its sockets nor its reason are news.
   const int fds[] = {tickets_.fd(), cancellation_.fd()};
-  std::vector<Socket*> sockets;
-  if (live) {
-    sockets = links_->sockets();
-    sockets.push_back(inbox_.get());
-    if (idle) inbox_->Acknowledge();
-  }
+  absl::Span<Socket* const> sockets;
+  if (live) sockets = links_->sockets();
+  if (live && idle) inbox_->Acknowledge();
   const Time until = live && !idle ? next_tick_ : now + absl::Hours(1);
   const absl::Status waited =
       Wait(sockets, absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
@@ -82,7 +79,7 @@ void Mesh::AwaitWork(Time now) {
 
 void Mesh::Connect(CollectiveJob job) {
   job_ = std::move(job);
-  links_.emplace(context_, job_);
+  links_.emplace(context_, job_, *inbox_);
   join_.emplace(job_.size());
   std::vector<int32_t> all(job_.endpoints.size());
   for (int rank = 0; rank < job_.size(); ++rank) all[rank] = rank;

@@ -22,7 +22,9 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
 }
 
 void PeerLinks::Tend() {
-  for (Socket* socket : sockets_) status_.Update(socket->TryReceive().status());
+  for (size_t i = 1; i < sockets_.size(); ++i) {
+    status_.Update(sockets_[i]->TryReceive().status());
+  }
 }
 
 }  // namespace psring

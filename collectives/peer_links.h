@@ -26,14 +26,18 @@ inline constexpr int64_t kEagerWindow = 4 << 20;
 // The collectives' thread's own.
 class PeerLinks {
  public:
-  PeerLinks(Context& context, const CollectiveJob& job)
-      : context_(context), job_(job), peers_(job.endpoints.size()) {}
+  // `inbox`, where others are heard, is waited on with the rest.
+  PeerLinks(Context& context, const CollectiveJob& job, Socket& inbox)
+      : context_(context),
+        job_(job),
+        peers_(job.endpoints.size()),
+        sockets_{&inbox} {}
 
   // Connects at the first message. Never blocks.
   void Send(int rank, proto::CollectiveHeader header, Frame payload = {});
 
-  // All sockets so far, to wait on. What comes over them is of their links
-  // alone (common/net/link.h): Tend takes it.
+  // The inbox and all sockets so far, to wait on. What comes over the latter is
+  // of their links alone (common/net/link.h): Tend takes it.
   const std::vector<Socket*>& sockets() const { return sockets_; }
   void Tend();
 

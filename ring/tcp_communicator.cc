@@ -172,8 +172,8 @@ TcpCommunicator::~TcpCommunicator() {
 
 // Nobody answers a segment, but its receiver says that it has it.
 void TcpCommunicator::TendLinks() {
-  for (const auto& socket : next_) {
-    if (socket != nullptr) socket->TryReceive().IgnoreError();
+  for (size_t i = 1; i < sockets_.size(); ++i) {
+    sockets_[i]->TryReceive().IgnoreError();
   }
 }
 

@@ -75,9 +75,12 @@ absl::Status ClusterSession::HostCoordinator() {
   return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
 }
 
-proto::Join ClusterSession::Introduction() const {
+MemberOptions ClusterSession::Introduction() const {
   const Placement& placement = options_.placement;
-  proto::Join join;
+  MemberOptions options;
+  options.coordinator = coordinator_endpoint_;
+  options.join_timeout = options_.join_timeout;
+  proto::Join& join = options.join;
   join.set_role(placement.role);
   join.set_mode(options_.mode);
   join.set_wanted_rank(placement.rank);
@@ -87,25 +90,19 @@ proto::Join ClusterSession::Introduction() const {
   join.set_hosts_coordinator(placement.hosts_coordinator);
   join.set_num_servers(placement.num_servers);
   join.set_num_workers(placement.num_workers);
-  return join;
+  return options;
 }
 
 void ClusterSession::Decline(const absl::Status& why) {
-  MemberOptions member_options;
-  member_options.coordinator = coordinator_endpoint_;
-  member_options.join = Introduction();
-  member_options.join.set_failure(std::string(why.message()));
-  member_options.join_timeout = kDeclineTimeout;
+  MemberOptions options = Introduction();
+  options.join.set_failure(std::string(why.message()));
+  options.join_timeout = kDeclineTimeout;
   // Its error is the one that this process told.
-  Member::Join(context_, cancellation_, member_options).status().IgnoreError();
+  Member::Join(context_, cancellation_, options).status().IgnoreError();
 }
 
 absl::Status ClusterSession::Join() {
-  MemberOptions member_options;
-  member_options.coordinator = coordinator_endpoint_;
-  member_options.join = Introduction();
-  member_options.join_timeout = options_.join_timeout;
-  auto member = Member::Join(context_, cancellation_, member_options);
+  auto member = Member::Join(context_, cancellation_, Introduction());
   if (!member.ok()) return member.status();
   member_ = *std::move(member);
   return absl::OkStatus();

@@ -61,8 +61,8 @@ class ClusterSession {
                  const ClusterOptions& options)
       : context_(context), cancellation_(cancellation), options_(options) {}
   absl::Status HostCoordinator();
-  // What the coordinator is told of this process.
-  proto::Join Introduction() const;
+  // How this process joins, and what the coordinator is told of it.
+  MemberOptions Introduction() const;
 
   Context& context_;
   Cancellation& cancellation_;

@@ -63,8 +63,6 @@ class Link {
   size_t unacknowledged() const { return static_cast<size_t>(sent_ - heard_); }
   // How many of the peer's it does not know to have arrived.
   uint64_t untold() const { return received_ - told_; }
-  // Whether anything has been said at all.
-  bool begun() const { return received_ > 0; }
 
  private:
   uint64_t Told() { return told_ = received_; }

@@ -36,6 +36,13 @@ void Sleep(int64_t ms) {
   nanosleep(&time, nullptr);
 }
 
+int RealConnect(int fd, const sockaddr* address, socklen_t size) {
+  using Connect = int (*)(int, const sockaddr*, socklen_t);
+  static const auto real =
+      reinterpret_cast<Connect>(dlsym(RTLD_NEXT, "connect"));
+  return real(fd, address, size);
+}
+
 bool IsTcpConnection(int fd) {
   sockaddr_storage peer;
   socklen_t size = sizeof(peer);
@@ -54,9 +61,7 @@ void Cut(int fd) {
   } else {
     sockaddr nobody = {};
     nobody.sa_family = AF_UNSPEC;  // a reset
-    using Connect = int (*)(int, const sockaddr*, socklen_t);
-    const auto real = reinterpret_cast<Connect>(dlsym(RTLD_NEXT, "connect"));
-    real(fd, &nobody, sizeof(nobody));
+    RealConnect(fd, &nobody, sizeof(nobody));
   }
   ++cuts;
 }
@@ -106,14 +111,11 @@ __attribute__((destructor)) void Tell() {
 extern "C" {
 
 int connect(int fd, const sockaddr* address, socklen_t size) {
-  using Connect = int (*)(int, const sockaddr*, socklen_t);
-  static const auto real =
-      reinterpret_cast<Connect>(dlsym(RTLD_NEXT, "connect"));
   if (down && address->sa_family == AF_INET) {
     errno = ECONNREFUSED;
     return -1;
   }
-  return real(fd, address, size);
+  return RealConnect(fd, address, size);
 }
 
 }  // extern "C"
