@@ -70,6 +70,9 @@ int RunBench(const Args& args) {
   if (auto s = CheckReportPath(flags.out, {kBenchHtml, kBenchJson}); !s.ok()) {
     return Fail(kName, s);
   }
+  if (auto s = CheckProgram(options->binaries.rank); !s.ok()) {
+    return Fail(kName, s);
+  }
   BenchResults results = Describe(line, args);
   Cancellation cancellation;
   SignalWatcher signals(cancellation);

@@ -1,13 +1,19 @@
 #include "cli/bench_plan.h"
 
+#include <iostream>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/security.h"
+#include "gpu/device.h"
 #include "lab/bench/pattern.h"
 #include "lab/bench/peers.h"
+#include "lab/host/gpu_info.h"
 #include "lab/host/units.h"
 
 namespace psring {
@@ -46,7 +52,7 @@ void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
   line.Add(
       "--peers", flags.peers,
       "Whom to compare with: auto (all that are installed), none, or a list "
-      "of openmpi,gloo");
+      "of openmpi,intelmpi,oneccl,gloo");
 }
 
 // Where and with how many ranks and servers it runs.
@@ -87,15 +93,31 @@ absl::Status PlanHosts(const CommandLine& line, const std::string& placement,
 }
 
 absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
-  if (text == "auto") return std::vector<std::string>{kOpenMpi, kGloo};
+  const std::vector<std::string> known = {kOpenMpi, kIntelMpi, kOneCcl, kGloo};
+  if (text == "auto") return known;
   if (text == "none") return std::vector<std::string>();
   std::vector<std::string> peers = absl::StrSplit(text, ',');
   for (const std::string& peer : peers) {
-    if (peer == kOpenMpi || peer == kGloo) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", peer, "\" is not auto, none or a list of openmpi,gloo"));
+    if (absl::c_linear_search(known, peer)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", peer, "\" is not auto, none or a list of ",
+                     absl::StrJoin(known, ",")));
   }
   return peers;
+}
+
+std::string TrainDevice(const std::string& wish, const BenchOptions& options) {
+  if (wish != "auto") return wish;
+  const auto gpus = ListCudaDevices();
+  if (!gpus.ok()) return "cpu";
+  const int workers = *absl::c_max_element(options.workers);
+  const auto num_gpus = static_cast<int>(gpus->size());
+  if (CommonDevice(workers, num_gpus) != "cpu") return "cuda";
+  if (absl::c_linear_search(options.operations, "train")) {
+    std::cerr << "psring bench: " << workers << " workers on a host with "
+              << num_gpus << " GPU(s): all train on the CPU" << std::endl;
+  }
+  return "cpu";
 }
 
 }  // namespace
@@ -119,6 +141,11 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
   line.Add("--models", flags.models,
            "Models to train; see psring worker --help");
   line.Add("--workers", flags.workers, "Numbers of workers to train with");
+  line.Add(
+          "--device", flags.device,
+          "Where to train, psring and DDP alike: cpu, cuda (DDP over NCCL), or "
+          "auto: cuda where every worker has a GPU of its own")
+      .OneOf({"auto", "cpu", "cuda"});
   line.Add("--steps", flags.options.steps, "Timed steps of each training")
       .Range(1, 1000000);
   line.Add("--repetitions", flags.options.repetitions,
@@ -128,6 +155,8 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
            "Seconds after which a single run is given up")
       .Range(1.0, 86400.0);
   line.Add("--out", flags.out, "Folder for bench.html and bench.json");
+  line.Add("--insecure", flags.insecure,
+           "No key: measure messages that are neither encrypted nor proven");
   AddBinaryFlags(line, flags.options.binaries);
   line.Footer(kExample);
 }
@@ -151,7 +180,11 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   options.models = absl::StrSplit(flags.models, ',');
   options.link_bits_per_s = *rate;
   options.peers = *std::move(peers);
+  options.device = TrainDevice(flags.device, options);
   options.timeout = absl::Seconds(flags.timeout_s);
+  auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
+  if (!security.ok()) return security.status();
+  options.security = *std::move(security);
   absl::Status s = PlanHosts(line, flags.placement, &options);
   if (!s.ok()) return s;
   return options;

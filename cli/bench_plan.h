@@ -20,7 +20,9 @@ struct BenchFlags {
   std::string placement = "colocated";
   std::string models = "mlp:784-2048-2048-10,lenet";
   std::string workers = "1,2";
+  std::string device = "auto";
   double timeout_s = 1200;
+  bool insecure = false;
   std::string out = ".";
 };
 

@@ -1,10 +1,15 @@
 #include "cli/command.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/process/page_flags.h"
 
 namespace psring {
 
@@ -12,6 +17,25 @@ void AddBinaryFlags(CommandLine& line, Binaries& binaries) {
   line.Add("--ps-binary", binaries.ps, "").Hidden();
   line.Add("--worker-binary", binaries.worker, "").Hidden();
   line.Add("--rank-binary", binaries.rank, "").Hidden();
+}
+
+void AddSecurityFlags(CommandLine& line, SecurityWish& wish) {
+  line.Add("--key-file", wish.key_file,
+           "File with the job's key, as psring keygen writes it; default: "
+           "$PSRING_KEY_FILE, else a key that this job alone has (on several "
+           "hosts: ~/.config/psring/key)");
+  line.Add("--insecure", wish.insecure,
+           "No key: whoever reaches the job's processes may take part, and "
+           "reads what they send");
+  line.Add("--require-encryption", wish.require_encryption,
+           "Refuse a job of which anything travels in the clear");
+}
+
+void AddPageFlags(CommandLine& line, std::string& page,
+                  std::string& token_file) {
+  line.AddWithImplied("--page", kDefaultPage, page, kPageHelp)
+      .TypeName("HOST:PORT");
+  line.Add("--page-token-file", token_file, kPageTokenHelp);
 }
 
 absl::Status OfFlag(const std::string& flag, const absl::Status& status) {
@@ -32,6 +56,18 @@ int ExitCode(const std::string& command, const absl::Status& status,
                 128 + signal);
   }
   return status.ok() ? 0 : Fail(command, status);
+}
+
+absl::Status CheckProgram(const std::string& program) {
+  // Another obstacle is told of when it is started.
+  if (access(program.c_str(), X_OK) == 0 || errno != ENOENT) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot run ", program, ": ", strerror(errno),
+      " (remedy: ./psring build, in a clone: the wheel has no built-in trainer "
+      "and no benchmarks; psring run and psring compare train a script given "
+      "after --)"));
 }
 
 std::string DateAndTime() {

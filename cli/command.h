@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/cluster/security.h"
 #include "common/process/command_line.h"
 #include "lab/host/arguments.h"
 
@@ -18,6 +19,14 @@ inline constexpr int kExitFailed = 1;
 // use.
 void AddBinaryFlags(CommandLine& line, Binaries& binaries);
 
+// --key-file, --insecure and --require-encryption, of commands that start
+// jobs.
+void AddSecurityFlags(CommandLine& line, SecurityWish& wish);
+
+// --page and --page-token-file, of commands that start jobs.
+void AddPageFlags(CommandLine& line, std::string& page,
+                  std::string& token_file);
+
 // INVALID_ARGUMENT with the flag's name before what is wrong with its value.
 absl::Status OfFlag(const std::string& flag, const absl::Status& status);
 
@@ -29,6 +38,10 @@ int Fail(const std::string& command, const absl::Status& status,
 // (0: none): says on stderr that it was interrupted or what went wrong.
 int ExitCode(const std::string& command, const absl::Status& status,
              int signal);
+
+// FAILED_PRECONDITION where the host has no `program`, one of Binaries', as in
+// the wheel for Python.
+absl::Status CheckProgram(const std::string& program);
 
 // The date and time here, as reports show it: "2026-11-22 04:47 UTC".
 std::string DateAndTime();

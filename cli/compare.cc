@@ -1,13 +1,16 @@
 #include "cli/compare.h"
 
 #include <iostream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "cli/command.h"
 #include "cli/compare_plan.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
+#include "common/page/job_page.h"
 #include "lab/page/report_files.h"
 #include "lab/study/comparison.h"
 #include "lab/study/study.h"
@@ -22,11 +25,20 @@ int RunCompare(const Args& args) {
   const auto& plan = std::get<StudyPlan>(planned);
   const std::string out = plan.out.empty() ? "." : plan.out;
   absl::Status s = CheckReportPath(out);
+  if (s.ok() && plan.job.script.empty()) {
+    s = CheckProgram(plan.job.worker_binary);
+  }
   if (!s.ok()) return Fail(kName, s);
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
+  std::unique_ptr<JobPage> page;
+  if (!plan.page.empty()) {
+    auto started = JobPage::Start(plan.page, plan.page_token_file);
+    if (!started.ok()) return Fail(kName, started.status());
+    page = *std::move(started);
+  }
   int exit_code = kExitFailed;
-  const auto runs = RunStudy(plan, cancellation, &exit_code);
+  const auto runs = RunStudy(plan, cancellation, page.get(), &exit_code);
   if (!runs.ok()) {
     const int signal = signals.received();
     return Fail(kName, runs.status(), signal != 0 ? 128 + signal : exit_code);

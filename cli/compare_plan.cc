@@ -10,8 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/version.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/security.h"
 #include "common/host_cores.h"
 #include "common/net/zmq_info.h"
+#include "lab/host/gpu_info.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
 #include "lab/study/printed_metric.h"
@@ -41,6 +44,9 @@ constexpr char kExample[] =
 
 // Where, not what: another folder may hold the same study.
 constexpr char kOutFlag[] = "--out";
+// Where things go: a study that is resumed may have others.
+constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
+                                          "--page-token-file"};
 
 // Flags as the user gives them.
 struct Flags {
@@ -56,6 +62,8 @@ struct Flags {
   std::string target = "auto";
   std::string metric;
   std::string out;
+  std::string page, page_token_file;
+  bool insecure = false;
   Binaries binaries;
 };
 
@@ -105,6 +113,9 @@ void AddFlags(CommandLine& line, Flags& flags) {
   line.Add(kOutFlag, flags.out,
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");
+  AddPageFlags(line, flags.page, flags.page_token_file);
+  line.Add("--insecure", flags.insecure,
+           "No key: train with messages that are neither encrypted nor proven");
   AddBinaryFlags(line, flags.binaries);
   line.Footer(
       absl::StrCat("Ways, and whom a step waits for:\n", WaysHelp(), kExample));
@@ -134,8 +145,19 @@ int MostWorkers(const AxisValues& values) {
   return most;
 }
 
+// The flags of a study that only the built-in trainer can follow.
+constexpr const char* kTrainersFlags[] = {
+    "--model", "--data",     "--epochs",    "--batch-size", "--lr",
+    "--slow",  "--momentum", "--optimizer", "--link"};
+
+// What follows `--` is a program, not flags.
+bool IsScript(const Args& passed_on) {
+  return !passed_on.empty() && !absl::StartsWith(passed_on[0], "-");
+}
+
 // Every flag with its value. An axis's is what its text came to, so that
-// "--seeds=3" and "--seeds=0,1,2" are one study.
+// "--seeds=3" and "--seeds=0,1,2" are one study. A script has none of
+// the built-in trainer's.
 std::vector<std::pair<std::string, std::string>> AllFlags(
     const CommandLine& line, const AxisValues& values, const Args& passed_on) {
   std::vector<std::pair<std::string, std::string>> flags;
@@ -145,9 +167,14 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
         {Axes()[i].flag, absl::StrJoin(values[i], whole ? "; " : ",")});
   }
   for (const CommandLine::Given& flag : line.All()) {
-    if (flag.name == kOutFlag || absl::c_any_of(Axes(), [&](const Axis& axis) {
+    const bool elsewhere = absl::c_linear_search(kNotOfTheStudy, flag.name);
+    if (elsewhere || absl::c_any_of(Axes(), [&](const Axis& axis) {
           return flag.name == axis.flag;
         })) {
+      continue;
+    }
+    if (IsScript(passed_on) &&
+        absl::c_linear_search(kTrainersFlags, flag.name)) {
       continue;
     }
     flags.push_back(
@@ -157,9 +184,18 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
   return flags;
 }
 
-// What follows `--` is a program, not flags.
-bool IsScript(const Args& passed_on) {
-  return !passed_on.empty() && !absl::StartsWith(passed_on[0], "-");
+// Unless the user says where to compute.
+void ChooseDevice(const AxisValues& values, const Args& passed_on, Job& job) {
+  const auto cuda = FindCuda();
+  if (!cuda.has_value() || HasFlag(passed_on, "--device")) return;
+  const int workers = MostWorkers(values);
+  if (CommonDevice(workers, cuda->num_devices) != "cpu") return;
+  std::cerr << "psring compare: " << workers << " workers on a host with "
+            << cuda->num_devices
+            << " GPU(s): all runs compute on the CPU. -- --device=cuda "
+               "--allow-shared-gpu lets them share"
+            << std::endl;
+  job.worker_flags.push_back("--device=cpu");
 }
 
 Job SharedJob(const Flags& flags, const AxisValues& values,
@@ -174,6 +210,7 @@ Job SharedJob(const Flags& flags, const AxisValues& values,
     job.script = passed_on;
   } else {
     job.worker_flags = WorkerFlags(flags, passed_on);
+    ChooseDevice(values, passed_on, job);
   }
   return job;
 }
@@ -213,11 +250,6 @@ absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   }
   return absl::OkStatus();
 }
-
-// The flags of a study that only the built-in trainer can follow.
-constexpr const char* kTrainersFlags[] = {
-    "--model", "--data",     "--epochs",    "--batch-size", "--lr",
-    "--slow",  "--momentum", "--optimizer", "--link"};
 
 absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
                          const Flags& flags, const Args& passed_on) {
@@ -276,8 +308,13 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
   if (s.ok()) s = CheckLinks(AllRuns(*values));
   if (!s.ok()) return line.UsageError(std::string(s.message()));
+  auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
+  if (!security.ok()) {
+    return line.UsageError(std::string(security.status().message()));
+  }
   StudyPlan plan;
   plan.job = SharedJob(flags, *values, passed_on);
+  plan.job.security = *std::move(security);
   plan.setup = Setup(args, flags);
   plan.setup.threads_per_worker = plan.job.threads_per_worker;
   plan.setup.flags = AllFlags(line, *values, passed_on);
@@ -285,6 +322,8 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   plan.values = *std::move(values);
   if (flags.target != "auto") plan.target_accuracy = std::stod(flags.target);
   plan.out = flags.out;
+  plan.page = flags.page;
+  plan.page_token_file = flags.page_token_file;
   return plan;
 }
 

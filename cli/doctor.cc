@@ -51,7 +51,21 @@ struct DoctorFlags {
   AddressWish wish;
 };
 
+// Beside bin/cli/psring; a clone's programs lie elsewhere.
+bool IsOfWheel() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto package = self.parent_path().parent_path().parent_path();
+  return std::filesystem::exists(package / "lib" / "libpsring.so", error);
+}
+
 Finding Torch(const std::string& worker_binary) {
+  if (IsOfWheel()) {
+    return Absent("trainer",
+                  "none in the wheel, whose scripts bring their own torch: "
+                  "worker, launch, and compare without a script need a clone "
+                  "of psring and ./psring there");
+  }
   std::string location(absl::StripSuffix(kTorchLocation, "\n"));
   if (location[0] == '/' && !absl::StrContains(location, " (") &&
       !std::filesystem::exists(location)) {

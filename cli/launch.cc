@@ -6,6 +6,8 @@
 #include "absl/status/status.h"
 #include "cli/command.h"
 #include "cli/supervised.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/security.h"
 #include "lab/host/job.h"
 #include "lab/host/supervisor.h"
 
@@ -27,7 +29,8 @@ constexpr char kExample[] =
 struct LaunchFlags {
   Job job;
   Binaries binaries;
-  std::string log_dir;
+  SecurityWish security = {};
+  SupervisedFlags supervised;
 };
 
 void AddFlags(CommandLine& line, LaunchFlags& flags) {
@@ -48,11 +51,14 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
       .OneValueEach();
   line.Add("--metrics-dir", job.metrics_dir,
            "Folder for every process's metrics (JSON lines)");
+  line.Add("--tensorboard", job.tensorboard,
+           "Folder for what worker 0 and the servers have for TensorBoard");
   line.Add("--timeline", job.timeline_dir,
            "Folder for the record of what every process does when: see "
            "psring timeline");
-  line.Add("--log-dir", flags.log_dir,
-           "Folder that keeps every process's output");
+  flags.supervised.AddTo(line);
+  AddPageFlags(line, job.page, job.page_token_file);
+  AddSecurityFlags(line, flags.security);
   AddBinaryFlags(line, flags.binaries);
   line.Footer(kExample);
 }
@@ -77,11 +83,17 @@ int Launch(const Args& args) {
       return line.UsageError(std::string(s.message()));
     }
   }
+  if (absl::Status s = CheckProgram(flags.binaries.worker); !s.ok()) {
+    return Fail(kName, s);
+  }
+  auto security = NewSecurity(flags.security, ReadVariables());
+  if (!security.ok()) return Fail(kName, security.status());
+  flags.job.security = *std::move(security);
   flags.job.ps_binary = flags.binaries.ps;
   flags.job.worker_binary = flags.binaries.worker;
-  return RunSupervised(kName, flags.log_dir, [&](Supervisor& supervisor) {
-    return StartJob(flags.job, supervisor);
-  });
+  return RunSupervised(
+      kName, flags.supervised, flags.job.security,
+      [&](Supervisor& supervisor) { return StartJob(flags.job, supervisor); });
 }
 
 }  // namespace psring

@@ -10,10 +10,12 @@
 #include "cli/compare.h"
 #include "cli/doctor.h"
 #include "cli/gpu_check.h"
+#include "cli/keygen.h"
 #include "cli/launch.h"
 #include "cli/predict.h"
 #include "cli/run.h"
 #include "cli/timeline.h"
+#include "cli/top.h"
 #include "cli/usage.h"
 #include "cli/version.h"
 
@@ -27,10 +29,9 @@ int Become(const std::string& program, const Args& args) {
     argv.push_back(const_cast<char*>(arg.c_str()));
   }
   argv.push_back(nullptr);
+  if (absl::Status s = CheckProgram(program); !s.ok()) return Fail("psring", s);
   execv(program.c_str(), argv.data());
   std::cerr << "psring: cannot run " << program << ": " << strerror(errno)
-            << " (remedy: ./psring build, in a clone: the wheel has no "
-               "built-in trainer)"
             << std::endl;
   return kExitFailed;
 }
@@ -46,6 +47,8 @@ int Main(const Args& all) {
   if (subcommand == "bench") return RunBench(args);
   if (subcommand == "predict") return RunPredict(args);
   if (subcommand == "timeline") return RunTimeline(args);
+  if (subcommand == "top") return RunTop(args);
+  if (subcommand == "keygen") return Keygen(args);
   if (subcommand == "doctor") return Doctor(args);
   if (subcommand == "gpu-check") return GpuCheck(args);
   if (subcommand == "--version") return PrintVersion();

@@ -1,35 +1,138 @@
 #include "cli/supervised.h"
 
-#include <optional>
+#include <signal.h>
 
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "cli/command.h"
+#include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
+#include "lab/host/job_watch.h"
 #include "lab/host/output_printer.h"
+#include "lab/page/job_lines.h"
 
 namespace psring {
 
-int RunSupervised(const std::string& command, const std::string& log_dir,
-                  const std::function<absl::Status(Supervisor&)>& start) {
+void SupervisedFlags::AddTo(CommandLine& line) {
+  line.Add("--log-dir", log_dir, "Folder that keeps every process's output");
+  line.Add("--grace-period", grace_period_s,
+           "After SIGTERM, which the workers get too: seconds for them to save "
+           "and end before they are killed")
+      .Range(0.1, 86400.0);
+}
+
+namespace {
+
+// How often a file gets a line of how far the job is.
+constexpr absl::Duration kSayEvery = absl::Seconds(60);
+
+// Shows how far the job of a coordinator is, from its start on.
+class ShownProgress {
+ public:
+  explicit ShownProgress(OutputPrinter& printer) : printer_(printer) {}
+
+  // A job that cannot be watched trains all the same.
+  void Watch(const Security& security, const HostPort& coordinator) {
+    const bool live = printer_.block().live();
+    auto watch = JobWatch::Start(security, coordinator,
+                                 live ? JobWatch::Text(JobBlock) : JobLine);
+    if (watch.ok()) watch_ = *std::move(watch);
+  }
+
+  void Show() {
+    if (watch_ == nullptr) return;
+    std::vector<std::string> lines = watch_->lines();
+    if (printer_.block().live()) {
+      printer_.block().Draw(std::move(lines));
+    } else if (Now() >= next_line_ && !lines.empty()) {
+      next_line_ = Now() + kSayEvery;
+      printer_.block().Print(absl::StrCat("[job] ", lines[0], "\n"));
+    }
+  }
+
+  // Whether some process has yet to join.
+  bool forming() const { return watch_ != nullptr && watch_->forming(); }
+
+  void End() {
+    watch_.reset();
+    printer_.block().Draw({});
+  }
+
+ private:
+  OutputPrinter& printer_;
+  std::unique_ptr<JobWatch> watch_;
+  Time next_line_ = Now() + kSayEvery;
+};
+
+// All processes write what their threads do, if they can.
+void AskForStacks(Supervisor& supervisor, OutputPrinter& printer) {
+  for (const std::string& name : supervisor.SignalThoseWhoHandle(SIGUSR1)) {
+    printer.block().Print(absl::StrCat(
+        "[job] ", name, " has ended, or does nothing with SIGUSR1\n"));
+  }
+}
+
+}  // namespace
+
+int RunSupervised(
+    const std::string& command, const SupervisedFlags& flags,
+    const Security& security,
+    const std::function<absl::StatusOr<HostPort>(Supervisor&)>& start) {
   Cancellation cancellation;
-  SignalWatcher signals(cancellation);
-  auto printer = OutputPrinter::Create(stdout, log_dir);
+  std::atomic<bool> asked = false;  // by SIGUSR1
+  SignalWatcher signals(cancellation,
+                        {.on_user_signal = [&] { asked = true; }});
+  auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
+  ShownProgress progress(*printer);
   SupervisorOptions options;
+  options.stops_softly = [&] { return signals.received() == SIGTERM; };
+  options.soft_grace = absl::Seconds(flags.grace_period_s);
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
   };
+  Supervisor* processes = nullptr;
+  bool hopeless = false;
+  options.on_tick = [&] {
+    progress.Show();
+    if (asked.exchange(false)) AskForStacks(*processes, *printer);
+    // The others would wait for the one that has failed until they may not.
+    if (!hopeless && processes->first_failure() && progress.forming()) {
+      hopeless = true;
+      processes->Stop();
+    }
+  };
   Supervisor supervisor(cancellation, options);
-  const absl::Status started = start(supervisor);
+  processes = &supervisor;
+  const auto coordinator = start(supervisor);
+  const absl::Status started = coordinator.status();
   // Processes that Stop() ends are not why they could not all start.
   std::optional<Failure> failure = supervisor.first_failure();
-  if (!started.ok()) supervisor.Stop();
+  if (!started.ok()) {
+    supervisor.Stop();
+  } else {
+    progress.Watch(security, *coordinator);
+  }
   supervisor.Wait();
+  progress.End();
   if (started.ok()) failure = supervisor.first_failure();
   const int signal = signals.received();
   if (signal == 0 && failure) {
     return Fail(command, absl::AbortedError(ToString(*failure)),
                 failure->ending.shell_code());
+  }
+  if (signal == SIGTERM && started.ok() && !failure) {
+    std::fprintf(stderr, "%s: all processes have ended well after SIGTERM\n",
+                 command.c_str());
+    return 0;
   }
   return ExitCode(command, started, signal);
 }

@@ -4,6 +4,7 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/page/job_page.h"
 
 namespace psring {
 namespace {
@@ -15,8 +16,11 @@ constexpr absl::Duration kFailedLeave = absl::Seconds(2);
 
 absl::StatusOr<std::unique_ptr<JobClient>> JobClient::Start(
     const ClusterOptions& options, Cancellation& cancellation) {
-  std::unique_ptr<JobClient> client(new JobClient(cancellation));
-  auto session = ClusterSession::Start(client->context_, cancellation, options);
+  std::unique_ptr<JobClient> client(new JobClient(options, cancellation));
+  auto page = StartPage(options);
+  if (!page.ok()) return page.status();
+  auto session = ClusterSession::Start(client->context_, cancellation, options,
+                                       *std::move(page));
   if (!session.ok()) return session.status();
   client->session_ = *std::move(session);
   return client;

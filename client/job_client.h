@@ -41,6 +41,8 @@ class JobClient {
   // Where this worker listens and is reached.
   const std::string& address() { return session_->address(); }
   Context& context() { return context_; }
+  // Whether nothing of this job may travel in the clear.
+  bool requires_encryption() const { return requires_encryption_; }
   Cancellation& cancellation() { return cancellation_; }
 
   // Ends this worker's part of the job: see Member::Leave. After success it
@@ -48,10 +50,12 @@ class JobClient {
   absl::Status Leave(const absl::Status& result, absl::Duration patience);
 
  private:
-  explicit JobClient(Cancellation& cancellation)
-      : cancellation_(cancellation) {}
+  JobClient(const ClusterOptions& options, Cancellation& cancellation)
+      : cancellation_(cancellation),
+        requires_encryption_(options.security.require_encryption) {}
 
   Cancellation& cancellation_;
+  const bool requires_encryption_;
   Context context_;
   std::unique_ptr<ClusterSession> session_;
 };

@@ -1,16 +1,22 @@
 #include "client/model_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/member.h"
 #include "common/cluster/model_opening.h"
 #include "common/exchange/compressed_exchange.h"
 #include "common/exchange/local_steps.h"
+#include "common/log.h"
 #include "common/model/layout.h"
+#include "common/net/address.h"
 #include "common/optim/compression.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
+#include "common/optim/sync_policy.h"
 #include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
 #include "ring/nccl/nccl_exchange.h"
@@ -45,6 +51,15 @@ absl::StatusOr<Exchange> Wrap(Exchange exchange, const proto::Welcome& job,
                                                **std::move(codec), flat, track);
   if (!compressed.ok()) return compressed.status();
   return *std::move(compressed);
+}
+
+// Those who look at the job then know who waits for whom.
+void TellRule(Member& member, const proto::JobSpec& spec) {
+  member.figures().Update([&](proto::Figures& all) {
+    all.set_sync(PolicyOf(spec).name);
+    all.set_staleness_bound(spec.staleness());
+    all.set_backup_workers(spec.backup_workers());
+  });
 }
 
 }  // namespace
@@ -89,6 +104,7 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
                          Now() + client->options_.step_timeout);
   if (!model.ok()) return model.status();
   client->model_ = *std::move(model);
+  TellRule(job.member(), client->model_.spec());
   return client;
 }
 
@@ -122,8 +138,40 @@ absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,
   return *std::move(exchange);
 }
 
+// Between hosts NCCL sends in the clear, from whatever interfaces it likes.
+absl::Status ModelClient::LookAfterNccl() {
+  const auto& workers = job().workers();
+  const std::string& mine = workers[job().rank()].host();
+  const bool one_host = std::all_of(
+      workers.begin(), workers.end(),
+      [&](const proto::Process& worker) { return worker.host() == mine; });
+  if (one_host) return absl::OkStatus();
+  if (job_.requires_encryption()) {
+    return absl::FailedPreconditionError(
+        "--require-encryption: NCCL does not encrypt what it sends between "
+        "hosts. Give --ring-backend=host, or --mode=ps");
+  }
+  const std::string interface = InterfaceOf(job_.address());
+  if (job_.context().secured()) {
+    LogWarning(
+        "NCCL does not encrypt what it sends between hosts$0: only what psring "
+        "sends itself is protected",
+        interface.empty() ? "" : absl::StrCat(", by ", interface));
+  }
+  if (interface.empty()) {
+    LogWarning(
+        "no network interface of this host has the address $0, so NCCL chooses "
+        "one by itself: set NCCL_SOCKET_IFNAME to choose",
+        job_.address());
+    return absl::OkStatus();
+  }
+  SetVariables({{"NCCL_SOCKET_IFNAME", absl::StrCat("=", interface)}});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
                                                   Track* track) {
+  if (absl::Status s = LookAfterNccl(); !s.ok()) return s;
   NcclOptions options;
   options.gather = [this](const std::string& name, const std::string& payload,
                           Time deadline) {
@@ -133,7 +181,7 @@ absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
   options.allow_shared_gpu = gpu.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
       *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
-      job(), std::move(options), options_.step_timeout, track);
+      job(), std::move(options), options_.step_timeout, track, flat_.rates);
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);
 }

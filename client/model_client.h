@@ -90,6 +90,7 @@ class ModelClient {
 
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectTopology(
       Timeline* timeline, Track* track);
+  absl::Status LookAfterNccl();
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectNccl(
       const GpuModel& gpu, Track* track);
 

@@ -2,12 +2,13 @@
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "common/log.h"
 
 namespace psring {
 
 absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
-    const std::string& wish, bool on_gpu, proto::JobSpec& spec) {
+    const std::string& wish, bool on_gpu, proto::JobSpec& spec,
+    const NcclLoader& load) {
   if (spec.mode() != proto::RING) return std::nullopt;
   spec.set_ring_backend("host");
   const bool takes_local_steps = spec.local_steps() > 1;
@@ -20,18 +21,22 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
     return absl::InvalidArgumentError(
         "--local-steps averages on the host: use --ring-backend=host");
   }
-  if (!on_gpu || wish == "host" || takes_local_steps ||
-      spec.compress() != "none") {
+  if (!on_gpu || wish == "host") return std::nullopt;
+  if (takes_local_steps || spec.compress() != "none") {
+    LogWarning(
+        "sums on the host, from GPU memory: NCCL has no $0. "
+        "--ring-backend=host says that this is meant",
+        takes_local_steps ? "--local-steps, whose steps are the CPU's"
+                          : "--compress");
     return std::nullopt;
   }
-  auto nccl = LoadNccl();
+  auto nccl = load();
   if (nccl.ok()) {
     spec.set_ring_backend("nccl");
     return *std::move(nccl);
   }
   if (must) return nccl.status();
-  spdlog::warn("sums on the host, from GPU memory: {}",
-               std::string(nccl.status().message()));
+  LogWarning("sums on the host, from GPU memory: $0", nccl.status().message());
   return std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 #ifndef PSRING_CLIENT_RING_BACKEND_H_
 #define PSRING_CLIENT_RING_BACKEND_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -11,13 +12,16 @@
 
 namespace psring {
 
+using NcclLoader = std::function<absl::StatusOr<NcclApi>()>;
+
 // `wish`: "host", "nccl", or "auto": NCCL where the model lies on a GPU
 // (`on_gpu`), nothing in `spec` rules it out and it can be loaded. Sets the
 // ring backend of `spec`; a value: it is NCCL. No ring: nothing is done.
 // INVALID_ARGUMENT and LoadNccl's errors where NCCL was wished for and cannot
 // be had.
 absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
-    const std::string& wish, bool on_gpu, proto::JobSpec& spec);
+    const std::string& wish, bool on_gpu, proto::JobSpec& spec,
+    const NcclLoader& load = [] { return LoadNccl(); });
 
 }  // namespace psring
 

@@ -22,12 +22,17 @@ bool SameBits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
-absl::Status CheckArithmetic(const CollectiveCall& what) {
-  if (what.dtype() >= kNumDTypes || what.reduction() >= kNumReductions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dtype ", what.dtype(), ", reduction ", what.reduction(),
-                     ": there are ", kNumDTypes, " and ", kNumReductions));
+// Of all calls: those that reduce nothing name them in errors.
+absl::Status CheckTypes(const CollectiveCall& what) {
+  if (what.dtype() < kNumDTypes && what.reduction() < kNumReductions) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype ", what.dtype(), ", reduction ", what.reduction(),
+                   ": there are ", kNumDTypes, " and ", kNumReductions));
+}
+
+absl::Status CheckArithmetic(const CollectiveCall& what) {
   const DType dtype = static_cast<DType>(what.dtype());
   if (IsFloating(dtype)) return absl::OkStatus();
   if (static_cast<Reduction>(what.reduction()) == Reduction::kAverage) {
@@ -111,6 +116,7 @@ absl::Status CheckCall(const CollectiveCall& what, int set_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a tag of ", what.tag().size(), " bytes: more than ", kMaxTagBytes));
   }
+  if (absl::Status s = CheckTypes(what); !s.ok()) return s;
   if (Reduces(what)) {
     if (absl::Status s = CheckArithmetic(what); !s.ok()) return s;
   }

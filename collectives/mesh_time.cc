@@ -17,6 +17,15 @@ std::string Waits(int rank, const std::string& operation) {
   return absl::StrCat("rank ", rank, " waits for ", operation);
 }
 
+// A step as the stall check knows it: there are no such calls, as they have no
+// ranks.
+CallKey KeyOf(const proto::CollectiveStep& step) {
+  return {.set_digest = 0,
+          .name = step.model(),
+          .occurrence = static_cast<uint64_t>(step.step()),
+          .set_size = 0};
+}
+
 }  // namespace
 
 int Mesh::LeftWithoutCalling(const Operation& operation,
@@ -116,6 +125,14 @@ void Mesh::OnQuestion(const Header& question, Time now) {
     *wait.mutable_key() = ProtoOf(key);
     wait.set_operation(operation->call().what.operation());
   }
+  if (options_.steps_awaited) {
+    for (ModelStep& awaited : options_.steps_awaited(kSayAfter)) {
+      if (answer.steps_size() == kMaxWaits) break;
+      proto::CollectiveStep& step = *answer.add_steps();
+      step.set_model(std::move(awaited.model));
+      step.set_step(awaited.step);
+    }
+  }
   links_->Send(asker, std::move(answer));
 }
 
@@ -134,6 +151,14 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
     what = Describe(wait.operation(), key.name);
     theirs = std::move(key);
   }
+  for (const proto::CollectiveStep& step : answer.steps()) {
+    if (theirs.has_value() || !options_.owes_step ||
+        !options_.owes_step({step.model(), step.step()})) {
+      continue;
+    }
+    what = absl::StrCat("step ", step.step(), " of '", step.model(), "'");
+    theirs = KeyOf(step);
+  }
   if (!stalls_.OnAnswer(mine->key(), rank, theirs)) return;
   const std::string here = Waits(job_.rank, Describe(mine->call()));
   const std::string there = Waits(rank, what);
@@ -142,7 +167,7 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
   const absl::Status why = absl::FailedPreconditionError(
       absl::StrCat(first ? here : there, ", ", first ? there : here,
                    ": all ranks must call the same operations"));
-  SendFailure(rank, *theirs, why, /*spread=*/true);
+  if (theirs->set_size > 0) SendFailure(rank, *theirs, why, /*spread=*/true);
   Fail(*mine, why, Tell::kSet);
 }
 

@@ -61,6 +61,16 @@ absl::Status CheckAnswer(const CollectiveHeader& header, int size) {
   for (const proto::CollectiveWait& wait : header.waits()) {
     if (absl::Status s = CheckKey(wait.key(), size); !s.ok()) return s;
   }
+  if (header.steps_size() > kMaxWaits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an answer of ", header.steps_size(), " steps"));
+  }
+  for (const proto::CollectiveStep& step : header.steps()) {
+    if (step.model().size() <= kMaxNameBytes && step.step() >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", step.step(), " of a model whose name has ",
+                     step.model().size(), " bytes"));
+  }
   return absl::OkStatus();
 }
 
@@ -133,8 +143,9 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
 
 }  // namespace
 
-SocketOptions CollectiveSocketOptions() {
+SocketOptions CollectiveSocketOptions(std::string peer_key) {
   SocketOptions options;
+  options.peer_key = std::move(peer_key);
   options.max_frame_bytes = kChunkBytes;
   options.linger = absl::Seconds(2);
   return options;
@@ -153,6 +164,10 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
     return absl::InvalidArgumentError(
         absl::StrCat("a header of ", frames[1].size(),
                      " bytes that is not a CollectiveHeader"));
+  }
+  if (absl::Status s = CheckSender(frames[1], message.header.sender());
+      !s.ok()) {
+    return s;
   }
   message.payload = std::move(frames[2]);
   if (absl::Status s = CheckMessage(

@@ -40,7 +40,7 @@ struct Addressee {
   int size = 1;
 };
 
-SocketOptions CollectiveSocketOptions();
+SocketOptions CollectiveSocketOptions(std::string peer_key = "");
 
 // Of a ROUTER. A CALL's `bytes` and whether a CHUNK is due are their
 // operation's to check.

@@ -2,12 +2,20 @@
 #ifndef PSRING_COLLECTIVES_OPTIONS_H_
 #define PSRING_COLLECTIVES_OPTIONS_H_
 
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 
 namespace psring {
+
+// A step of a model, which is no collective but waits for every rank, too.
+struct ModelStep {
+  std::string model;
+  int64_t step = 0;
+};
 
 struct CollectivesOptions {
   // From its call on, an operation has so long until it fails.
@@ -15,6 +23,12 @@ struct CollectivesOptions {
   // The ranks that have left the job for good, asked now and then on the
   // collectives' thread: what still needs their call fails. May be empty.
   std::function<std::vector<int>()> ranks_left = nullptr;
+  // For ranks that wait in a collective for one that waits in a step. On the
+  // collectives' thread; both or none. The steps that this rank has been
+  // waiting in for so long:
+  std::function<std::vector<ModelStep>(absl::Duration)> steps_awaited = nullptr;
+  // Whether the step still needs gradients of this rank:
+  std::function<bool(const ModelStep&)> owes_step = nullptr;
 };
 
 }  // namespace psring

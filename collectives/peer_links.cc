@@ -8,7 +8,7 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
   Peer& peer = peers_[rank];
   if (peer.socket == nullptr) {
     auto socket = Socket::Connect(context_, job_.endpoints[rank],
-                                  CollectiveSocketOptions());
+                                  CollectiveSocketOptions(job_.KeyOf(rank)));
     if (!socket.ok()) return status_.Update(socket.status());
     peer.socket = *std::move(socket);
     sockets_.push_back(peer.socket.get());

@@ -30,9 +30,13 @@ struct CollectiveJob {
   uint64_t epoch = 0;
   int rank = 0;
   std::vector<std::string> endpoints;
+  std::vector<std::string> public_keys;   // none in a job without a key
   std::vector<std::string> descriptions;  // "worker 3 (host b, pid 4711)"
 
   int size() const { return static_cast<int>(endpoints.size()); }
+  std::string KeyOf(int rank) const {
+    return public_keys.empty() ? "" : public_keys[rank];
+  }
 };
 
 // Any thread calls what is not said to be the collectives' thread's.

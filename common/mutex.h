@@ -22,6 +22,9 @@ class ABSL_LOCKABLE Mutex {
     mutex_.unlock();
   }
 
+  // Nothing has changed that anybody waits for.
+  void UnlockQuietly() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+
   // Held by the caller, as while `condition` is called; not held in between.
   template <typename Condition>
   void Await(const Condition& condition) {

@@ -11,7 +11,8 @@ trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
 "$psring" ps --coordinator="$coordinator" --host-coordinator --servers=1 --workers=2 &
 for _ in 1 2; do
   "$psring" worker --coordinator="$coordinator" --model=lenet \
-    "--data=${DATA:-digits}" --epochs="${EPOCHS:-2}" --lr=0.05 --momentum=0.5 &
+    "--data=${DATA:-digits}" --epochs="${EPOCHS:-2}" --lr=0.05 --momentum=0.5 \
+    "--device=${DEVICE:-cpu}" &
 done
 
 # Everybody ends by itself; the first failure is ours too.

@@ -9,7 +9,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 training=(--model=lenet --steps=50 --batch-size=16 --lr=0.02 --momentum=0.5
-  "--data=${DATA:-digits}" --threads=1)
+  "--data=${DATA:-digits}" --threads=1 "--device=${DEVICE:-cpu}")
 
 "$psring" launch --mode=ps --servers=2 --workers=3 -- \
   "${training[@]}" --checkpoint-dir="$out/ps"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
@@ -45,6 +46,9 @@ absl::StatusOr<DeviceInfo> Describe(int index) {
   info.index = index;
   info.name = properties.name;
   info.bus_id = absl::AsciiStrToLower(bus_id);
+  info.uuid = absl::StrCat(
+      "GPU-", absl::BytesToHexString(
+                  {properties.uuid.bytes, sizeof(properties.uuid.bytes)}));
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info.compute_capability =
       absl::StrCat(properties.major, ".", properties.minor);
@@ -81,9 +85,13 @@ class CudaDevice : public Device {
           " are free. A smaller --batch-size or model, or another --device"));
     }
     if (error != cudaSuccess) return Failed(error, "cudaMalloc");
-    if (const cudaError_t e = cudaMemset(data, 0, size); e != cudaSuccess) {
+    // On the legacy stream, with which CreateStream's are not ordered: waited
+    // for, or it would wipe what they write.
+    cudaError_t zeroed = cudaMemset(data, 0, size);
+    if (zeroed == cudaSuccess) zeroed = cudaStreamSynchronize(nullptr);
+    if (zeroed != cudaSuccess) {
       cudaFree(data);
-      return Failed(e, "cudaMemset");
+      return Failed(zeroed, "cudaMemset");
     }
     return data;
   }
@@ -125,12 +133,11 @@ class CudaDevice : public Device {
   }
 
   absl::StatusOr<Event> CreateEvent() override {
-    Use();
-    cudaEvent_t event = nullptr;
-    const cudaError_t error =
-        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    if (error != cudaSuccess) return Failed(error, "an event");
-    return Event{event};
+    return CreateEventWith(cudaEventDisableTiming);
+  }
+
+  absl::StatusOr<Event> CreateTimer() override {
+    return CreateEventWith(cudaEventDefault);
   }
 
   absl::Status Record(Event event, Stream stream) override {
@@ -150,6 +157,15 @@ class CudaDevice : public Device {
     if (error == cudaSuccess) return true;
     if (error == cudaErrorNotReady) return false;
     return Failed(error, "work of this GPU");
+  }
+
+  absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) override {
+    Use();
+    float milliseconds = 0;
+    const cudaError_t error =
+        cudaEventElapsedTime(&milliseconds, Of(begin), Of(end));
+    if (error != cudaSuccess) return Failed(error, "cudaEventElapsedTime");
+    return absl::Milliseconds(milliseconds);
   }
 
   absl::Status Copy(void* to, const void* from, int64_t size_bytes,
@@ -174,25 +190,34 @@ class CudaDevice : public Device {
                  "the scaling kernel");
   }
 
-  absl::Status Update(const Optimizer& optimizer, int64_t update, double lr,
-                      const float* gradient, float scale, float* parameters,
+  absl::Status Update(const OptimizerFormula& formula, const float* gradient,
+                      float scale, float* parameters,
                       absl::Span<float* const> slots, int64_t num_elements,
                       Stream stream) override {
     Use();
     UpdateOperands operands = {gradient, parameters, {}, num_elements};
     std::copy(slots.begin(), slots.end(), operands.slots);
-    return Check(LaunchUpdate(optimizer.FormulaOf(update, lr), scale, operands,
-                              Of(stream)),
+    return Check(LaunchUpdate(formula, scale, operands, Of(stream)),
                  "the optimizer's kernel");
   }
 
  private:
   void Use() const { cudaSetDevice(info_.index); }
 
+  absl::StatusOr<Event> CreateEventWith(unsigned flags) {
+    Use();
+    cudaEvent_t event = nullptr;
+    const cudaError_t error = cudaEventCreateWithFlags(&event, flags);
+    if (error != cudaSuccess) return Failed(error, "an event");
+    return Event{event};
+  }
+
   const DeviceInfo info_;
 };
 
 }  // namespace
+
+bool BuiltWithCuda() { return true; }
 
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() {
   int count = 0;
@@ -230,6 +255,10 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index) {
     return Failed(e, absl::StrCat("GPU ", index));
   }
   return std::make_unique<CudaDevice>((*all)[index]);
+}
+
+void ReleaseCudaDevice(int index) {
+  if (cudaSetDevice(index) == cudaSuccess) cudaDeviceReset();
 }
 
 }  // namespace psring

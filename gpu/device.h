@@ -16,10 +16,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/net/cancellation.h"
-#include "common/optim/optimizer.h"
+#include "common/optim/optimizer_formulas.h"
 
 namespace psring {
 
@@ -27,6 +28,7 @@ struct DeviceInfo {
   int index = 0;       // among the devices that this process sees
   std::string name;    // "NVIDIA H100"
   std::string bus_id;  // "0000:3b:00.0": the same GPU on one host
+  std::string uuid;    // "GPU-8f3a...": of a slice of a GPU (MIG) its own
   int64_t memory_bytes = 0;
   std::string compute_capability;  // "9.0"
 };
@@ -39,7 +41,7 @@ struct Event {
   void* handle = nullptr;
 };
 
-// The stream that libtorch computes on unless it is told otherwise.
+// The stream that libtorch and PyTorch compute on unless told otherwise.
 inline constexpr Stream kComputeStream = {};
 
 class Device {
@@ -62,6 +64,8 @@ class Device {
   // Of high priority, and not ordered with the compute stream.
   virtual absl::StatusOr<Stream> CreateStream() = 0;
   virtual absl::StatusOr<Event> CreateEvent() = 0;
+  // An event that also knows when it was done.
+  virtual absl::StatusOr<Event> CreateTimer() = 0;
 
   // `event` is done when all that is in `stream` now is.
   virtual absl::Status Record(Event event, Stream stream) = 0;
@@ -71,6 +75,8 @@ class Device {
   // True too when it was never recorded. An error is the stream's: it is
   // broken.
   virtual absl::StatusOr<bool> IsDone(Event event) = 0;
+  // Between two timers that are done, to about a microsecond.
+  virtual absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) = 0;
 
   // In any direction; host memory has been registered.
   virtual absl::Status Copy(void* to, const void* from, int64_t size_bytes,
@@ -80,13 +86,16 @@ class Device {
   // data[i] *= scale.
   virtual absl::Status Scale(float* data, float scale, int64_t num_elements,
                              Stream stream) = 0;
-  // Optimizer::Update on memory of the device, by gradient * scale: the same
-  // formulas without fused multiply-adds, hence the same bits as the host's.
-  virtual absl::Status Update(const Optimizer& optimizer, int64_t update,
-                              double lr, const float* gradient, float scale,
+  // One update of memory of the device by gradient * scale: the optimizers' own
+  // formulas, without fused multiply-adds, hence the same bits as the host's.
+  virtual absl::Status Update(const OptimizerFormula& formula,
+                              const float* gradient, float scale,
                               float* parameters, absl::Span<float* const> slots,
                               int64_t num_elements, Stream stream) = 0;
 };
+
+// Whether this program can open a device at all.
+bool BuiltWithCuda();
 
 // What this host has. UNIMPLEMENTED: psring was built without CUDA;
 // UNAVAILABLE: no driver or no GPU. Both say what to do.
@@ -94,6 +103,11 @@ absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices();
 
 // NOT_FOUND names the devices that there are; else as ListCudaDevices.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index);
+
+// Ends what this process holds of a GPU, which another process may then have to
+// itself. Nothing on the device may be used afterwards: for programs in which
+// libtorch does not use it.
+void ReleaseCudaDevice(int index);
 
 // Blocks until the event is done. DEADLINE_EXCEEDED leaves it to the caller to
 // say what was waited for; a cancelled process's status; the stream's error.

@@ -152,8 +152,8 @@ absl::Status CheckOptimizer(Device& device, Bench& bench,
   for (int update = 1; update <= kUpdates; ++update) {
     optimizer.Update(update, kRate, scaled.data(), host[0].data(), slots, n);
     absl::Status status =
-        device.Update(optimizer, update, kRate, there[1].data(), kScale,
-                      there[0].data(), slots_there, n, bench.stream());
+        device.Update(optimizer.FormulaOf(update, kRate), there[1].data(),
+                      kScale, there[0].data(), slots_there, n, bench.stream());
     if (!status.ok()) return status;
   }
   absl::Status status = bench.Move((*staging)->data(), there[0].data(), n);

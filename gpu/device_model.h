@@ -54,6 +54,9 @@ struct DeviceModel {
   DeviceBuffer parameters;
   DeviceBuffer gradients;
   std::vector<DeviceBuffer> slots;
+  // What fills the gradients and reads the parameters; the trainer's, who may
+  // change it between two calls of the exchange.
+  Stream compute = kComputeStream;
 };
 
 }  // namespace psring

@@ -12,10 +12,14 @@ absl::Status NoCuda() {
 
 }  // namespace
 
+bool BuiltWithCuda() { return false; }
+
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() { return NoCuda(); }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index) {
   return NoCuda();
 }
+
+void ReleaseCudaDevice(int index) {}
 
 }  // namespace psring

@@ -52,6 +52,7 @@ StagedExchange::~StagedExchange() {
 
 absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
                                   ParametersArrived arrived, Time deadline) {
+  if (absl::Status s = FetchParameters(deadline); !s.ok()) return s;
   returned_ranges_.clear();
   const auto send_on = [this](Range range) {
     failure_.Update(Return(range));
@@ -64,9 +65,20 @@ absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
   return FinishReturn();
 }
 
+absl::Status StagedExchange::FetchParameters(Time deadline) {
+  const int64_t size = model_.parameters.size_bytes();
+  absl::Status status = device_.Record(backward_done_, model_.compute);
+  status.Update(device_.WaitFor(returning_, backward_done_));
+  status.Update(device_.Copy(host_.parameters.data(), model_.parameters.data(),
+                             size, returning_));
+  status.Update(device_.Record(returned_, returning_));
+  if (!status.ok()) return status;
+  return Await(device_, returned_, deadline, cancellation_);
+}
+
 absl::Status StagedExchange::Submit(int bucket) {
   const Range range = host_.layout.bucket(bucket);
-  absl::Status status = device_.Record(filled_[bucket], kComputeStream);
+  absl::Status status = device_.Record(filled_[bucket], model_.compute);
   status.Update(device_.WaitFor(leaving_, filled_[bucket]));
   status.Update(device_.Copy(host_.gradients.data() + range.begin,
                              model_.gradients.data() + range.begin,
@@ -79,7 +91,7 @@ absl::Status StagedExchange::Submit(int bucket) {
 
 absl::Status StagedExchange::Finish(Time deadline) {
   // Backward reads the parameters that are about to be overwritten.
-  absl::Status status = device_.Record(backward_done_, kComputeStream);
+  absl::Status status = device_.Record(backward_done_, model_.compute);
   status.Update(device_.WaitFor(returning_, backward_done_));
   if (!status.ok()) return status;
   for (int bucket : std::exchange(submitted_, {})) {
@@ -121,7 +133,7 @@ absl::Status StagedExchange::FinishReturn() {
     begin = std::max(begin, range.end);
   }
   status.Update(device_.Record(returned_, returning_));
-  status.Update(device_.WaitFor(kComputeStream, returned_));
+  status.Update(device_.WaitFor(model_.compute, returned_));
   return status;
 }
 

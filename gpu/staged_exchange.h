@@ -39,7 +39,8 @@ class StagedExchange : public ForwardingExchange {
   ~StagedExchange() override;
 
   using GradientExchange::Join;
-  // The inner exchange tells this one of what is new; `arrived` is not called.
+  // From the GPU's parameters, which the host's become first. The inner
+  // exchange tells this one of what is new; `arrived` is not called.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     Time deadline) override;
   // On the thread that runs backward: that is not the trainer's.
@@ -61,6 +62,8 @@ class StagedExchange : public ForwardingExchange {
         track_(track) {}
 
   absl::Status Prepare();
+  // The host's parameters become the GPU's.
+  absl::Status FetchParameters(Time deadline);
   // New parameters of this range are in host memory.
   absl::Status Return(Range range);
   // What the compute stream gets from now on finds all that has returned.

@@ -1,9 +1,11 @@
 #include "ps/host_workers.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "common/log.h"
 
 namespace psring {
 
@@ -15,14 +17,14 @@ std::vector<HostWorker> FindHostWorkers(const Layout& layout,
     if (address.doorbell_fds_size() != 1) continue;
     auto arena = WorkerArena::Map(layout, /*num_slots=*/0, address);
     if (!arena.ok()) {
-      spdlog::debug("worker {} is not on this host: {}", w,
-                    std::string(arena.status().message()));
+      LogDebug("worker $0 is not on this host: $1", w,
+               arena.status().message());
       continue;
     }
     auto button = DoorbellButton::Open(address.pid(), address.doorbell_fds(0));
     if (!button.ok()) {
-      spdlog::warn("worker {} shares memory but no doorbell: {}", w,
-                   std::string(button.status().message()));
+      LogWarning("worker $0 shares memory but no doorbell: $1", w,
+                 button.status().message());
       continue;
     }
     found[w] = {*std::move(arena), *std::move(button)};
@@ -31,13 +33,18 @@ std::vector<HostWorker> FindHostWorkers(const Layout& layout,
 }
 
 HostShard::HostShard(absl::Span<const HostWorker> workers, int shard,
-                     std::vector<int> buckets)
+                     std::vector<int> buckets, WakeCount* pushes, bool together,
+                     bool has_core)
     : workers_(workers),
       shard_(shard),
       buckets_(std::move(buckets)),
+      pushes_(pushes),
+      together_(together),
+      wait_(has_core),
       seen_(workers.size(), std::vector<int64_t>(buckets_.size(), 0)),
       deaf_(workers.size(), shard >= WorkerArena::kMaxShards),
-      answered_(workers.size(), false) {
+      used_(workers.size(), false),
+      answered_(workers.size(), 0) {
   for (size_t w = 0; w < workers_.size(); ++w) {
     if (WorkerArena* arena = ArenaOf(static_cast<int>(w)); arena != nullptr) {
       arena->shard(shard_).attached.store(1, std::memory_order_release);
@@ -47,22 +54,43 @@ HostShard::HostShard(absl::Span<const HostWorker> workers, int shard,
 
 void HostShard::Poll(
     absl::FunctionRef<bool(int worker, int bucket, int64_t step)> on_push) {
+  // What is pushed later than this is counted later too.
+  const int64_t counted = pushes_ == nullptr ? 0 : pushes_->count();
+  for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
+    WorkerArena* arena = ArenaOf(w);
+    used_[w] = arena != nullptr &&
+               arena->shard(shard_).used.load(std::memory_order_acquire) != 0;
+  }
+  int missing = buckets_.empty() ? 0 : std::numeric_limits<int>::max();
   for (size_t b = 0; b < buckets_.size(); ++b) {
     for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
-      WorkerArena* arena = ArenaOf(w);
-      if (arena == nullptr ||
-          arena->shard(shard_).used.load(std::memory_order_acquire) == 0) {
-        continue;
-      }
-      const int64_t pushed =
-          arena->pushed(buckets_[b]).load(std::memory_order_acquire);
+      if (!used_[w]) continue;
+      const int64_t pushed = workers_[w]
+                                 .arena->pushed(buckets_[b])
+                                 .load(std::memory_order_acquire);
       if (pushed == seen_[w][b]) continue;
       seen_[w][b] = pushed;
       if (pushed <= 0 || !on_push(w, buckets_[b], pushed - 1)) {
         deaf_[w] = true;
+        used_[w] = false;
       }
     }
+    missing = std::min(missing, Missing(b));
   }
+  next_ = counted + std::max(missing, 1);
+}
+
+int HostShard::Missing(size_t bucket) const {
+  if (!together_) return 1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int missing = 0;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    if (!used_[w] || seen_[w][bucket] > least) continue;
+    if (seen_[w][bucket] < least) missing = 0;
+    least = seen_[w][bucket];
+    ++missing;
+  }
+  return missing;
 }
 
 void HostShard::Answer(int worker, int64_t next_step) {
@@ -70,17 +98,18 @@ void HostShard::Answer(int worker, int64_t next_step) {
   if (next_step > signals.next_step.load(std::memory_order_relaxed)) {
     signals.next_step.store(next_step, std::memory_order_relaxed);
   }
-  std::atomic<int64_t>& answers = signals.answers;
-  answers.store(answers.load(std::memory_order_relaxed) + 1,
-                std::memory_order_release);
-  answered_[worker] = true;
+  ++answered_[worker];
 }
 
-void HostShard::RingAnswered() {
+void HostShard::TellAnswers() {
   for (size_t w = 0; w < workers_.size(); ++w) {
-    if (!answered_[w]) continue;
-    answered_[w] = false;
-    workers_[w].button->Ring();
+    if (answered_[w] == 0) continue;
+    WorkerArena& arena = *workers_[w].arena;
+    std::atomic<int64_t>& answers = arena.shard(shard_).answers;
+    answers.store(answers.load(std::memory_order_relaxed) + answered_[w],
+                  std::memory_order_release);
+    if (arena.answers().Add(answered_[w])) workers_[w].button->Ring();
+    answered_[w] = 0;
   }
 }
 

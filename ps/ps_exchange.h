@@ -2,12 +2,10 @@
 // which owns its sockets: one DEALER a shard. ZeroMQ's own thread moves the
 // bytes while backward runs. A shard on this host reads the gradients and
 // writes the parameters in this worker's arena instead; see host_workers.h.
+// What passes between the worker and one shard: shard_peer.h.
 //
-// By message a worker is at most a few pieces ahead of its answers: left alone,
-// TCP would let one worker's pushes overtake another's, all answers would wait
-// for the last, and the link would be idle in one direction, then in the other.
-// Answers are only looked at in Submit and Finish, so what the window holds
-// back while backward runs goes out with the next bucket.
+// Answers are only looked at in Submit and Finish, so what a window holds back
+// while backward runs goes out with the next bucket.
 //
 // Compressed gradients (common/exchange/compressed_exchange.h) are pushed
 // encoded; parameters return as float32.
@@ -18,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,12 +23,10 @@
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
-#include "common/net/doorbell.h"
-#include "common/net/frame.h"
 #include "common/net/socket.h"
 #include "common/optim/compression.h"
 #include "common/trace/timeline.h"
-#include "ps/shard_map.h"
+#include "ps/shard_peer.h"
 
 namespace psring {
 
@@ -60,34 +55,6 @@ class PsExchange : public GradientExchange {
   Traffic traffic() const override;
 
  private:
-  // One shard of a server, as this worker sees it.
-  struct ShardPeer {
-    ShardPlace place;
-    std::unique_ptr<Socket> socket;
-    std::vector<Piece> pieces;
-    int answers_due = 0;       // of the exchange under way, by message
-    std::deque<Piece> unsent;  // submitted, and held back by the window
-    // Of a shard on this host that reads our arena, from Join on.
-    std::unique_ptr<DoorbellButton> button;
-    ShardSignals* signals = nullptr;
-    int64_t answers_awaited = 0;  // in the arena, since the start
-
-    int64_t due() const {
-      return answers_due + static_cast<int64_t>(unsent.size()) +
-             (signals == nullptr
-                  ? 0
-                  : answers_awaited -
-                        signals->answers.load(std::memory_order_acquire));
-    }
-  };
-
-  // The pieces [begin, end) of a shard that make its part of a bucket.
-  struct BucketPart {
-    size_t shard = 0;
-    size_t begin = 0;
-    size_t end = 0;
-  };
-
   PsExchange(const Cancellation& cancellation, Member& member,
              const proto::Welcome& job, FlatModel& model, Track* track)
       : cancellation_(cancellation),
@@ -95,26 +62,25 @@ class PsExchange : public GradientExchange {
         job_(job),
         model_(model),
         track_(track),
-        parts_of_(model.layout.num_buckets()) {}
+        shards_of_(model.layout.num_buckets()),
+        wait_(HasCoreForEach(job)) {}
 
   void AddShard(const ShardPlace& place, std::unique_ptr<Socket> socket);
-
-  proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
-                             const Piece& piece) const;
-  SpanArgs ArgsOf(const ShardPeer& shard) const;
-  absl::Status SendInit(ShardPeer& shard, int slot, const FlatBuffer& values);
   void FindHostShards();
-  // Sends gradients that have been submitted, from where they lie or encoded,
-  // as far as the window allows.
-  absl::Status SendPushes(ShardPeer& shard, int window);
+  // With the shards [first, end), which are that server's; with how many.
+  int ShareWith(int server, int first, int end);
   absl::Status PullAll(const std::string& what, Time deadline);
-  absl::Status SendToAll(proto::WireHeader::Kind kind, const std::string& text,
-                         Time deadline);
-  // Receives until no answer is due; `what` is for the deadline's error.
-  absl::Status Await(const std::string& what, Time deadline);
-  absl::Status ReceiveFrom(ShardPeer& shard);
-  absl::Status OnMessage(ShardPeer& shard, const DataMessage& message);
-  absl::Status OnSaved(ShardPeer& shard, const DataMessage& message);
+  // What the window has held back, where there was computing meanwhile.
+  absl::Status SendEarlierPushes();
+  absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
+                      Time deadline);
+  // Receives until no answer is due: of `step`, or what is no step's (-1).
+  // `what` is for the deadline's error.
+  absl::Status Await(int64_t step, const std::string& what, Time deadline);
+  // Takes what has come from that shard; how many of its answers are missing.
+  absl::StatusOr<int64_t> TakeFrom(ShardPeer& shard);
+  // Blocks until there may be something to take.
+  absl::Status Sleep(Time deadline);
   absl::Status Late(const std::string& what) const;
 
   const Cancellation& cancellation_;
@@ -123,21 +89,21 @@ class PsExchange : public GradientExchange {
   FlatModel& model_;
   std::optional<GradientCodec> codec_;  // none: gradients travel as float32
   Track* const track_;
-  std::vector<ShardPeer> shards_;
-  std::vector<std::vector<BucketPart>> parts_of_;  // by bucket
-  int num_by_message_ = 0;  // shards that share no memory; from Join on
+  std::deque<ShardPeer> shards_;
+  std::vector<std::vector<ShardPeer*>> shards_of_;  // by bucket
   std::vector<Socket*> sockets_;
+  // Of servers on this host: where their shards' pushes are counted.
+  std::vector<std::unique_ptr<ShmArena>> server_memory_;
+  AwakeWait wait_;            // for answers in the arena
+  int64_t answers_seen_ = 0;  // there
+  bool listens_ = true;       // has taken what messages have come
   ParametersArrived arrived_;
+  bool by_message_ = true;  // some shard is reached so
   // Tells buckets that come one after the other from buckets with computing
   // between them.
   Time last_submit_ = Time::InfinitePast();
-  int64_t step_ = 0;          // the step whose gradients are being gathered
-  int64_t awaited_step_ = 0;  // of the answers that are due
-  int64_t next_step_ = 0;     // the furthest that an answer has told
-  int64_t gathers_ = 0;       // names the gathers
-  absl::Status refusal_;      // the first of the last question to all
-  proto::SavedState saved_;   // of all shards, in the last SaveState
-  int64_t gradient_bytes_ = 0;
+  int64_t step_ = 0;     // the step whose gradients are being gathered
+  int64_t gathers_ = 0;  // names the gathers
 };
 
 }  // namespace psring

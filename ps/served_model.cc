@@ -1,16 +1,39 @@
 #include "ps/served_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/cluster/figures.h"
 #include "common/cluster/model_opening.h"
+#include "common/log.h"
 #include "common/optim/policies.h"
 #include "ps/shard_map.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
+namespace {
+
+// Adds what a shard has done to the figures of its process, which has others.
+std::function<void(const ServingTotals&)> AddsTo(FigureBoard& board) {
+  return [&board, told = ServingTotals()](const ServingTotals& now) mutable {
+    board.Update([&](proto::Figures& all) {
+      all.set_updates(all.updates() + now.updates - told.updates);
+      all.set_staleness_sum(all.staleness_sum() + now.staleness_sum -
+                            told.staleness_sum);
+      all.set_staleness_max(std::max(all.staleness_max(), now.staleness_max));
+      all.set_late_gradients(all.late_gradients() + now.late_gradients -
+                             told.late_gradients);
+      all.set_bytes_sent(all.bytes_sent() + now.bytes_sent - told.bytes_sent);
+      all.set_bytes_received(all.bytes_received() + now.bytes_received -
+                             told.bytes_received);
+    });
+    told = now;
+  };
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(
     Context& context, Cancellation& cancellation, Member& member,
@@ -57,10 +80,11 @@ absl::StatusOr<proto::ModelPart> ServedModel::Part() {
   proto::ModelPart part;
   for (const auto& shard : shards_) part.add_endpoints(shard->endpoint());
   if (options_.same_host == SameHost::kOff || !options_.published) return part;
-  auto proof = ShmArena::Create(0);
-  if (!proof.ok()) return proof.status();
-  proof_ = *std::move(proof);
-  *part.mutable_shared_memory() = proof_->address();
+  auto pushes = ShmArena::Create(
+      static_cast<int64_t>(shards_.size() * sizeof(WakeCount)));
+  if (!pushes.ok()) return pushes.status();
+  pushes_ = *std::move(pushes);
+  *part.mutable_shared_memory() = pushes_->address();
   for (const auto& shard : shards_) {
     part.mutable_shared_memory()->add_doorbell_fds(shard->doorbell_fd());
   }
@@ -72,21 +96,31 @@ void ServedModel::Serve(Timeline* timeline) {
   size_t mine = 0;
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i].server != job_.rank()) continue;
+    WakeCount* const pushes =
+        pushes_ == nullptr
+            ? nullptr
+            : reinterpret_cast<WakeCount*>(pushes_->data()) + mine;
     shards_[mine++]->Serve(
         {{.job = job_,
           .shard = static_cast<int>(i),
           .host_workers = host_workers_,
+          .pushes = pushes,
           .steps = {
               .step_timeout = options_.step_timeout,
               .on_step = [this](int64_t step) { member_.ReportStep(step); },
               .workers_left = [this] { return member_.workers_left(); }},
-          .track = AddTrack(timeline, absl::StrCat("shard ", i))},
+          .track = AddTrack(timeline, absl::StrCat("shard ", i)),
+          .on_totals = AddsTo(member_.figures()),
+          .activity = member_.activities().Add()},
          layout_,
          places[i].range});
   }
-  spdlog::info("ps {} serves {} parameters of {} to {} workers", job_.rank(),
-               layout_.num_parameters(), job_.spec().model(),
-               job_.workers_size());
+  const std::string word = absl::StrCat(
+      "serves ", layout_.num_parameters(), " parameters of ",
+      job_.spec().model(), " to ", job_.workers_size(), " workers");
+  LogInfo("ps $0 $1", job_.rank(), word);
+  member_.figures().Update(
+      [&](proto::Figures& all) { all.set_last_word(word); });
 }
 
 ServingStats ServedModel::Stop() {

@@ -60,7 +60,9 @@ class ServedModel {
   const Layout layout_;
   const ServedModelOptions options_;
   proto::Welcome job_;
-  std::unique_ptr<ShmArena> proof_;  // that a worker is on this host
+  // Where the workers of this host count what they push, a WakeCount a shard;
+  // it proves that they are here. Null: shards have no doorbells.
+  std::unique_ptr<ShmArena> pushes_;
   std::vector<HostWorker> host_workers_;
   std::vector<std::unique_ptr<ShardThread>> shards_;
 };

@@ -11,9 +11,10 @@
 #include "common/clock.h"
 #include "common/cluster/model_opening.h"
 #include "common/host_cores.h"
+#include "common/log.h"
+#include "common/page/job_page.h"
 #include "common/trace/metrics_file.h"
 #include "ps/served_model.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
@@ -49,8 +50,10 @@ class ServerRun {
 };
 
 absl::Status ServerRun::Join() {
-  auto session =
-      ClusterSession::Start(context_, cancellation_, options_.cluster);
+  auto page = StartPage(options_.cluster);
+  if (!page.ok()) return page.status();
+  auto session = ClusterSession::Start(context_, cancellation_,
+                                       options_.cluster, *std::move(page));
   if (!session.ok()) return session.status();
   session_ = *std::move(session);
   return session_->Join();
@@ -126,14 +129,14 @@ absl::Status ServerRun::Serve() {
   Member& member = session_->member();
   const proto::Welcome& job = member.job();
   start_ = Now();
-  auto metrics =
-      MetricsFile::Create(options_.metrics_dir, job.servers(job.rank()), {});
+  auto metrics = MetricsFile::Create(
+      options_.metrics_dir, job.servers(job.rank()), {}, options_.tensorboard);
   absl::Status status = metrics.status();
   if (status.ok()) status = ServeRequests();
   for (auto& model : models_) served_.Add(model->Stop());
   if (metrics.ok()) metrics->Write(End());
   if (status.ok()) {
-    spdlog::info("ps {}: the job has ended", job.rank());
+    LogInfo("ps $0: the job has ended", job.rank());
     return status;
   }
   return member.Leave(status, Now() + absl::Seconds(2));

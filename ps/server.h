@@ -21,6 +21,7 @@ struct ServerOptions {
   SameHost same_host = SameHost::kAuto;  // share memory with workers?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string metrics_dir;  // empty: no metrics
+  std::string tensorboard;  // its folder; empty: nothing for it
   TimelineOptions timeline;
 };
 

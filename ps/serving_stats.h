@@ -25,6 +25,16 @@ struct StalenessStats {
   void Add(const StalenessStats& other);
 };
 
+// What a shard has done so far, for people to look at.
+struct ServingTotals {
+  int64_t updates = 0;  // gradients of pieces
+  int64_t staleness_sum = 0;
+  int64_t staleness_max = 0;
+  int64_t late_gradients = 0;
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+};
+
 // What shards have done: of one, of a model's, of a server's.
 struct ServingStats {
   StalenessStats staleness;

@@ -18,9 +18,15 @@ struct ShardPlace {
 };
 
 // The flat model in contiguous, near-equal parts, one a server, each cut once
-// more among that server's shards. In the model's order.
+// more among that server's shards: as many as there are pieces, the others get
+// nothing. In the model's order.
 std::vector<ShardPlace> MapShards(const Layout& layout,
                                   const proto::Welcome& job);
+
+// Whether this host would have a core for every worker and shard, were all of
+// them here. Where it has not, who waits sleeps at once: another one may need
+// the core.
+bool HasCoreForEach(const proto::Welcome& job);
 
 }  // namespace psring
 

@@ -1,15 +1,19 @@
 #include "ps/shard_server.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
+#include "common/log.h"
 #include "common/optim/job_plan.h"
+#include "common/optim/sync_policy.h"
 #include "ps/directory_probe.h"
-#include "spdlog/spdlog.h"
+#include "ps/shard_map.h"
 
 namespace psring {
 namespace {
@@ -18,6 +22,23 @@ using proto::WireHeader;
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 constexpr int kMessagesAtOnce = 64;
+// How often a thread that does not sleep for want of pushes looks for messages.
+constexpr absl::Duration kListenEvery = absl::Milliseconds(1);
+
+// Whether a step closes with the gradients of all workers, and nothing happens
+// before.
+bool StepsAreTogether(const proto::JobSpec& spec) {
+  return PolicyOf(spec).barrier && spec.backup_workers() == 0 &&
+         spec.replay_dir().empty();
+}
+
+// Where a checkpoint lies is worker 0's to say.
+absl::Status CheckNamesDirectory(const WireHeader& header) {
+  if (header.sender() == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(WireHeader::Kind_Name(header.kind()), " from worker ",
+                   header.sender(), ": worker 0 alone names directories"));
+}
 
 absl::Status TooEarly(absl::string_view what) {
   return absl::FailedPreconditionError(
@@ -38,7 +59,10 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
       num_rates_(NumRates(options_.job.spec())),
       pieces_(layout, shard.range()),
       replies_(socket, options_.job),
-      host_(options_.host_workers, options_.shard, pieces_.buckets()),
+      host_(options_.host_workers, options_.shard, pieces_.buckets(),
+            options_.pushes,
+            /*together=*/StepsAreTogether(options_.job.spec()),
+            HasCoreForEach(options_.job)),
       steps_({options_.job, layout, pieces_, shard, host_, replies_,
               options_.track},
              options_.steps),
@@ -56,31 +80,59 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
 }
 
 absl::Status ShardServer::Run(const Cancellation& stop) {
-  Time next_check = Now() + kTick;
+  // Also how late it may learn of a push that nothing follows from yet.
+  const absl::Duration tick = std::min(kTick, options_.steps.step_timeout / 4);
+  Time next_check = Now() + tick;
+  Time next_listen = Now();
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
     TimelineSpan idle(options_.track, "idle");
-    if (absl::Status s = Wait(sockets, fds, next_check); !s.ok()) return s;
+    if (host_.Sleep()) {
+      options_.activity->Wait();
+      const auto message = WaitForMessage(sockets, fds, next_check);
+      if (!message.ok()) return message.status();
+      next_listen = *message ? Time::InfinitePast() : Now() + kListenEvery;
+      host_.WakeUp();
+      doorbell_.Clear();
+    }
+    options_.activity->Work("serving");
     idle.End();
     if (!stop.status().ok()) return absl::OkStatus();
-    if (absl::Status s = HandleMessages(); !s.ok()) return s;
-    doorbell_.Clear();
     host_.Poll([this](int worker, int bucket, int64_t step) {
       return OnArenaPush(worker, bucket, step);
     });
-    host_.RingAnswered();
+    host_.TellAnswers();
+    Time now = Now();
+    if (now >= next_listen) {
+      if (absl::Status s = HandleMessages(); !s.ok()) return s;
+      host_.TellAnswers();
+      now = Now();
+      next_listen = now + kListenEvery;
+    }
     if (!steps_.failure().ok()) return steps_.failure();
-    const Time now = Now();
     if (now < next_check) continue;
-    next_check = now + kTick;
+    next_check = now + tick;
+    if (options_.on_totals != nullptr) options_.on_totals(Totals());
     steps_.ReleaseFromThoseWhoLeft();
-    host_.RingAnswered();
+    host_.TellAnswers();
     if (absl::Status late = steps_.CheckDeadlines(now, last_message_);
         !late.ok()) {
       return late;
     }
   }
+}
+
+ServingTotals ShardServer::Totals() const {
+  const StalenessStats& stale = staleness();
+  const std::vector<int64_t>& late = late_gradients();
+  return {
+      .updates = stale.updates,
+      .staleness_sum = stale.sum,
+      .staleness_max = stale.max,
+      .late_gradients = std::accumulate(late.begin(), late.end(), int64_t{0}),
+      .bytes_sent = socket_.bytes_sent(),
+      .bytes_received = socket_.bytes_received()};
 }
 
 // A few at a time, so that nobody can keep it from the doorbell and the clock.
@@ -105,24 +157,23 @@ bool ShardServer::OnArenaPush(int worker, int bucket, int64_t step) {
   TimelineSpan span(
       options_.track, "receive",
       {.step = step, .bucket = bucket, .peer = worker, .peer_role = "worker"});
+  // Copied before they are checked: the worker could change them.
+  const std::vector<double> rates(host_.rates(worker),
+                                  host_.rates(worker) + num_rates_);
+  absl::Status status = initialised() ? CheckRates(rates) : TooEarly("a push");
   for (int piece : pieces_.of_bucket(bucket)) {
+    if (!status.ok()) break;
     Push push;
     push.gradient = host_.gradients(worker, pieces_[piece].range.begin);
     push.in_arena = true;
-    push.rates.assign(host_.rates(worker), host_.rates(worker) + num_rates_);
-    absl::Status status = CheckRates(push.rates);
-    if (!initialised()) status = TooEarly("a push");
-    if (status.ok()) {
-      status = steps_.OnPush(piece, worker, step, std::move(push));
-    }
-    if (status.ok()) continue;
-    ++malformed_pushes_;
-    spdlog::warn("ignores {} from now on: {}",
-                 Describe(options_.job.workers(worker)),
-                 std::string(status.message()));
-    return false;
+    push.rates.assign(rates.begin(), rates.end());
+    status = steps_.OnPush(piece, worker, step, std::move(push));
   }
-  return true;
+  if (status.ok()) return true;
+  ++malformed_pushes_;
+  LogWarning("ignores $0 from now on: $1",
+             Describe(options_.job.workers(worker)), status.message());
+  return false;
 }
 
 absl::Status ShardServer::Handle(DataMessage message) {
@@ -228,12 +279,14 @@ absl::Status ShardServer::CheckRates(absl::Span<const double> rates) const {
 }
 
 absl::Status ShardServer::OnProbeDirectory(const DataMessage& message) {
+  if (absl::Status s = CheckNamesDirectory(message.header); !s.ok()) return s;
   replies_.Done(message.peer,
                 ProbeDirectory(std::string(message.payload.view())));
   return absl::OkStatus();
 }
 
 absl::Status ShardServer::OnSave(const DataMessage& message) {
+  if (absl::Status s = CheckNamesDirectory(message.header); !s.ok()) return s;
   if (!initialised()) return TooEarly("SAVE");
   const auto saved = shard_.Save(std::string(message.payload.view()), layout_);
   if (saved.ok()) {

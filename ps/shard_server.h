@@ -8,6 +8,8 @@
 #define PSRING_PS_SHARD_SERVER_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/cluster/activity.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
 #include "common/net/doorbell.h"
@@ -27,6 +30,7 @@
 #include "ps/host_workers.h"
 #include "ps/piece_table.h"
 #include "ps/push.h"
+#include "ps/serving_stats.h"
 #include "ps/shard.h"
 #include "ps/shard_replies.h"
 #include "ps/shard_steps.h"
@@ -38,10 +42,16 @@ struct ShardServerOptions {
   int shard = 0;       // its place in MapShards
   // By rank, outliving the server; empty: all are served by messages.
   absl::Span<const HostWorker> host_workers;
+  // Where these count what they push to the shard; null: they cannot.
+  WakeCount* pushes = nullptr;
   ShardStepsOptions steps;
   // Of gradients in messages; null: they are float32.
   const GradientCodec* codec = nullptr;
   Track* track = nullptr;  // of the shard's thread; null: no timeline
+  // Told about twice a second; may be null.
+  std::function<void(const ServingTotals&)> on_totals;
+  // The shard's thread's, for heartbeats.
+  std::shared_ptr<Activity> activity = std::make_shared<Activity>();
 };
 
 class ShardServer {
@@ -55,8 +65,8 @@ class ShardServer {
 
   // Serves until `stop` (returns OK), until a worker does not push in time (the
   // error names it) or until an order of updates can be neither written nor
-  // repeated. Nothing that a peer sends is an error: malformed
-  // messages are logged and counted, and their sender is heard no more.
+  // repeated. Nothing that a peer sends is an error: malformed messages are
+  // logged and counted, and their sender is ignored from then on.
   absl::Status Run(const Cancellation& stop);
 
   const StalenessStats& staleness() const { return steps_.staleness(); }
@@ -64,10 +74,11 @@ class ShardServer {
   const std::vector<int64_t>& late_gradients() const {
     return steps_.late_gradients();
   }
-  // Messages, and pushes in arenas, whose sender is heard no more.
+  // Messages, and pushes in arenas, for which their sender is ignored.
   int64_t malformed() const { return peers_.malformed() + malformed_pushes_; }
 
  private:
+  ServingTotals Totals() const;
   absl::Status HandleMessages();
   absl::Status Handle(DataMessage message);
   bool OnArenaPush(int worker, int bucket, int64_t step);

@@ -147,7 +147,7 @@ void ShardSteps::StartWaiting(PieceState& state) {
   state.waiting_since = std::min(state.waiting_since, Now());
 }
 
-// Parameters leave at the state that others' updates have brought about.
+// A pull has no gradient: it reads what others' updates have left.
 void ShardSteps::TakePull(PieceState& state, int worker, const Push& pull) {
   if (options_.record != nullptr) {
     failure_.Update(options_.record->Append(state.index, {worker, kPullTurn}));

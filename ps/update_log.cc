@@ -3,6 +3,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -39,6 +40,14 @@ uint32_t Crc(uint32_t crc, const Entry& entry) {
       crc32(crc, reinterpret_cast<const Bytef*>(&entry), sizeof(entry)));
 }
 
+// How many bytes follow in it.
+uint64_t BytesLeft(std::ifstream& file) {
+  const std::streampos here = file.tellg();
+  const std::streampos end = file.seekg(0, std::ios::end).tellg();
+  file.seekg(here);
+  return static_cast<uint64_t>(end - here);
+}
+
 // Leaves `file` at the first entry.
 absl::StatusOr<UpdateLogHeader> ReadHeader(std::ifstream& file,
                                            const std::string& path) {
@@ -51,7 +60,8 @@ absl::StatusOr<UpdateLogHeader> ReadHeader(std::ifstream& file,
     return absl::DataLossError(
         absl::StrCat("--replay: ", path, " is not a recording by psring"));
   }
-  std::string bytes(size, '\0');
+  // What the file promises is not given memory before it is there.
+  std::string bytes(std::min<uint64_t>(size, BytesLeft(file)), '\0');
   file.read(bytes.data(), size);
   UpdateLogHeader header;
   if (!file || !header.ParseFromString(bytes)) {

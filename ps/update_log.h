@@ -12,8 +12,8 @@
 //   entry   piece u32, worker u32, step i64
 //   end     0xffffffff u32, crc32 of all entries u32, their number i64
 //
-// Numbers are little-endian. A file without its end is one of a run that did
-// not end in peace, or has been cut.
+// Numbers are little-endian. A file without its end is one of a run that
+// failed, or has been cut.
 #ifndef PSRING_PS_UPDATE_LOG_H_
 #define PSRING_PS_UPDATE_LOG_H_
 

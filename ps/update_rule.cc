@@ -16,8 +16,7 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
       shard_(shard),
       staleness_(num_workers) {
   // What a resumed run has applied before; see Optimizer::Update.
-  const int64_t updates =
-      FirstExchange(spec) * (PolicyOf(spec).barrier ? 1 : num_workers);
+  const int64_t updates = ReturnsMean(spec) ? 0 : plan_.first_updates;
   versions_.resize(pieces.size(),
                    {updates, std::vector<int64_t>(num_workers, updates)});
 }

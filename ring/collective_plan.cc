@@ -1,6 +1,7 @@
 #include "ring/collective_plan.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,11 @@ std::string PlanText(const Layout& layout, absl::Span<const int> buckets,
 
 absl::StatusOr<std::vector<int>> AgreeOnPlan(
     absl::Span<const std::string> plans, int self, const proto::Welcome& job) {
+  if (plans.size() != static_cast<size_t>(job.workers_size())) {
+    return absl::InternalError(
+        absl::StrCat(plans.size(), " of ", job.workers_size(),
+                     " workers have said what they launch"));
+  }
   const Lines first = absl::StrSplit(plans[0], '\n');
   for (int r = 1; r < static_cast<int>(plans.size()); ++r) {
     const Lines other = absl::StrSplit(plans[r], '\n');
@@ -64,9 +70,18 @@ absl::StatusOr<std::vector<int>> AgreeOnPlan(
   }
   const Lines own = absl::StrSplit(plans[self], '\n');
   std::vector<int> order;
+  std::set<int> places;
   for (size_t i = 1; i < first.size(); ++i) {
     const auto place = std::find(own.begin(), own.end(), first[i]);
     order.push_back(static_cast<int>(place - own.begin()) - 1);
+    places.insert(order.back());
+  }
+  // This process makes each of its own once.
+  if (own.size() != first.size() || places.size() != order.size() ||
+      places.contains(-1)) {
+    return absl::InternalError(
+        absl::StrCat(Describe(job.workers(0)),
+                     " names a collective twice that it is about to launch"));
   }
   return order;
 }

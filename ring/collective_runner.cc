@@ -24,30 +24,55 @@ int64_t CollectiveRunner::Post(Task task) {
 }
 
 absl::Status CollectiveRunner::Await(int64_t number) {
-  const auto over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return num_over_ >= number;
-  };
-  MutexLock lock(&mutex_);
-  if (thread_.joinable()) {
-    mutex_.Await(over);
-  } else {
-    while (!over()) RunNext();
+  mutex_.Lock();
+  while (num_over_ < number) {
+    const auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return num_over_ >= number || due();
+    };
+    if (!due()) mutex_.Await(changed);
+    if (num_over_ < number) RunNext();
   }
-  return failure_;
+  absl::Status failure = failure_;
+  UnlockAfterTask();
+  return failure;
 }
 
 absl::Status CollectiveRunner::Run(absl::FunctionRef<absl::Status()> task) {
-  return Await(Post([&] { return task(); }));
+  mutex_.Lock();
+  if (running_ || !tasks_.empty()) {
+    mutex_.UnlockQuietly();
+    return Await(Post([&] { return task(); }));
+  }
+  running_ = true;
+  ++num_posted_;
+  absl::Status status = failure_;
+  mutex_.UnlockQuietly();
+  if (status.ok()) status = task();
+  mutex_.Lock();
+  running_ = false;
+  ++num_over_;
+  failure_.Update(status);
+  UnlockAfterTask();
+  return status;
+}
+
+// The runner's own thread would be woken for nothing.
+void CollectiveRunner::UnlockAfterTask() {
+  if (tasks_.empty()) {
+    mutex_.UnlockQuietly();
+  } else {
+    mutex_.Unlock();
+  }
 }
 
 void CollectiveRunner::Loop() {
-  const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !tasks_.empty();
+  const auto changed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || due();
   };
   {
     MutexLock lock(&mutex_);
     while (true) {
-      mutex_.Await(due);
+      mutex_.Await(changed);
       if (stopping_) break;
       RunNext();
     }
@@ -58,12 +83,14 @@ void CollectiveRunner::Loop() {
 void CollectiveRunner::RunNext() {
   const Task task = std::move(tasks_.front());
   tasks_.pop_front();
+  running_ = true;
   if (failure_.ok()) {
-    mutex_.Unlock();
+    mutex_.UnlockQuietly();
     const absl::Status status = task();
     mutex_.Lock();
     failure_.Update(status);
   }
+  running_ = false;
   ++num_over_;
 }
 

@@ -5,13 +5,13 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/host_cores.h"
+#include "common/log.h"
 #include "common/optim/compression.h"
 #include "ring/collective_runner.h"
 #include "ring/host_ranks.h"
 #include "ring/message_ring.h"
 #include "ring/rank_model.h"
 #include "ring/shared_ring.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 
@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<HostRanks>> FindHosts(
 
 absl::Status UseNodes(RingListener& listener, const HostRanks& hosts,
                       Track* track) {
-  spdlog::info("ring of {} nodes; {} ranks share this one's memory",
-               hosts.nodes().size(), hosts.node().size);
+  LogInfo("ring of $0 nodes; $1 ranks share this one's memory",
+          hosts.nodes().size(), hosts.node().size);
   return listener.runner().Run([&] {
     listener.communicator().UseNodes(hosts.nodes(), hosts.MakeGroup(track));
     return absl::OkStatus();
@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
   const int n = (*hosts)->size();
   const int num_nodes = static_cast<int>((*hosts)->nodes().size());
   if (num_nodes == 1 && flat.arena != nullptr) {
-    spdlog::info("all {} ranks share memory", n);
+    LogInfo("all $0 ranks share memory", n);
     const SharedRing::Options shared{
         .where = n < HostCores() ? Where::kOwnThread : Where::kCallersThread,
         .threads =

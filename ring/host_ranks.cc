@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "common/log.h"
 #include "common/model/layout.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 
@@ -40,8 +40,8 @@ void HostRanks::MapPeers(float* mine) {
       peers_[r] = *std::move(arena);
       mine[r] = 1.0f;
     } else {
-      spdlog::debug("worker {} is not on this host: {}", r,
-                    std::string(arena.status().message()));
+      LogDebug("worker $0 is not on this host: $1", r,
+               arena.status().message());
     }
   }
 }

@@ -9,8 +9,10 @@
 #define PSRING_RING_LOCAL_GROUP_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +39,11 @@ class LocalGroup {
   Track* track() const { return track_; }
   // This process's place in the group.
   int self() const { return self_; }
+
+  // From now on called about every 50 ms while this process waits for a member.
+  void WhileWaiting(std::function<void()> call) {
+    while_waiting_ = std::move(call);
+  }
 
   // Whether `data` lies in this process's arena, so that others can reach it.
   bool Shares(absl::Span<const float> data) const;
@@ -75,6 +82,7 @@ class LocalGroup {
   const std::vector<int> ranks_;
   const std::vector<WorkerArena*> arenas_;
   Track* const track_;
+  std::function<void()> while_waiting_;  // may be empty
   int self_ = 0;
   SpinPolicy policy_;
   uint32_t calls_ = 0;

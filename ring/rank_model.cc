@@ -70,7 +70,7 @@ RankModel::Rates RankModel::RatesAt(int64_t step) const {
 }
 
 void RankModel::Update(const Bucket& bucket, int64_t step) const {
-  optimizer_.Update(step + 1, RatesAt(step), bucket.gradients.data(),
+  optimizer_.Update(UpdateAt(step), RatesAt(step), bucket.gradients.data(),
                     bucket.parameters, bucket.slots, bucket.range);
 }
 

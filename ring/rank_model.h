@@ -38,6 +38,8 @@ class RankModel {
   // The learning rates of its groups: the worker's own where it has them.
   using Rates = absl::InlinedVector<double, 4>;
   Rates RatesAt(int64_t step) const;
+  // The number of the update that this step makes, from 1.
+  int64_t UpdateAt(int64_t step) const { return plan_.UpdatesAt(step) + 1; }
 
   // The optimizer's state: what is handed in, one buffer a slot, and zeros for
   // slots that are not. In the arena, if the model has one. Once.

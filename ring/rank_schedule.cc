@@ -9,7 +9,9 @@ RankSchedule::RankSchedule(std::vector<Route> routes, int rank)
     : routes_(std::move(routes)) {
   for (int r = 0; r < static_cast<int>(routes_.size()); ++r) {
     const std::vector<Visit>& visits = routes_[r].visits;
-    if (visits[0].agent == rank && !routes_[r].waits) starts_.push_back(r);
+    if (visits[0].agent == rank) {
+      (routes_[r].waits ? waiting_ : starts_).push_back(r);
+    }
     for (int v = 1; v < static_cast<int>(visits.size()); ++v) {
       if (visits[v].agent != rank) continue;
       inflows_.push_back({.route = r, .visit = v, .from = visits[v - 1].agent});

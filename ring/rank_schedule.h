@@ -27,6 +27,8 @@ class RankSchedule {
   const std::vector<Route>& routes() const { return routes_; }
   // Those that start at the rank, without waiting; by index.
   const std::vector<int>& starts() const { return starts_; }
+  // Those that start at the rank once it has a sum.
+  const std::vector<int>& waiting() const { return waiting_; }
 
   // Nothing has come yet.
   void Reset();
@@ -46,6 +48,7 @@ class RankSchedule {
  private:
   std::vector<Route> routes_;
   std::vector<int> starts_;
+  std::vector<int> waiting_;
   std::vector<Inflow> inflows_;  // by route and visit
   int64_t num_missing_ = 0;      // elements
 };

@@ -6,6 +6,9 @@
 namespace psring {
 namespace {
 
+// Direct ways need a connection between any two ranks.
+constexpr int kMostDirectRanks = 128;
+
 bool Has(const Node& node, int n, int rank) {
   return (rank - node.first + n) % n < node.size;
 }
@@ -39,7 +42,60 @@ void AddRound(int n, int root, std::vector<Visit>& visits) {
   }
 }
 
+// Of EverybodyRoutes.
+int NumRounds(int n) {
+  int rounds = 0;
+  for (int known = 1; known < n; known *= 2) ++rounds;
+  return rounds;
+}
+
+// Straight from one rank to another.
+Route Straight(int from, int to, Range range) {
+  Route route{range, {}};
+  route.visits.push_back({.node = from,
+                          .agent = from,
+                          .first_rank = from,
+                          .num_ranks = 1,
+                          .complete = false});
+  route.visits.push_back({.node = to,
+                          .agent = to,
+                          .first_rank = to,
+                          .num_ranks = 1,
+                          .complete = true});
+  return route;
+}
+
+// Of a mean, that nobody adds to.
+Route StraightBack(int from, int to, Range range) {
+  Route route = Straight(from, to, range);
+  for (Visit& visit : route.visits) {
+    visit.first_rank = visit.num_ranks = 0;
+    visit.complete = true;
+  }
+  route.waits = true;
+  return route;
+}
+
 }  // namespace
+
+AllReduceWay WayOf(int num_nodes, int n, int64_t num_elements,
+                   const DirectLimits& limits) {
+  if (num_nodes < n || n < 2 || n > kMostDirectRanks) {
+    return AllReduceWay::kRing;
+  }
+  const int64_t bytes = num_elements * static_cast<int64_t>(sizeof(float));
+  const int fewer = 2 * (n - 1) - NumRounds(n);
+  // (n-1) M less 2 (n-1)/n M.
+  const int64_t more = (n - 1) * (n - 2) * bytes / n;
+  // A message carries the values of up to half of the ranks, in one segment.
+  if (num_elements * (n / 2) <= kSegmentElements &&
+      more <= fewer * limits.bytes_for_message) {
+    return AllReduceWay::kEverybody;
+  }
+  // Two ranks' ring is its owners.
+  return n > 2 && bytes <= limits.bucket_bytes ? AllReduceWay::kOwners
+                                               : AllReduceWay::kRing;
+}
 
 std::vector<Node> SingleNodes(int n) {
   std::vector<Node> nodes;
@@ -115,28 +171,41 @@ std::vector<Route> AllGatherRoutes(int n, int64_t num_elements) {
 
 // Those of one distance after another, so that every rank sends to others first
 // than its neighbours do.
-std::vector<Route> DirectRoutes(int n, int64_t num_elements) {
+std::vector<Route> DirectRoutes(int n, int64_t num_elements, WayBack back) {
+  const Range whole{0, num_elements};
   std::vector<Route> routes;
   for (int distance = 1; distance < n; ++distance) {
     for (int slice = 0; slice < n; ++slice) {
-      const int from = (slice + distance) % n;
-      Route route{NearEqualPart({0, num_elements}, n, slice), {}, true};
-      route.visits.push_back({.node = from,
-                              .agent = from,
-                              .first_rank = from,
-                              .num_ranks = 1,
-                              .complete = false});
-      route.visits.push_back({.node = slice,
-                              .agent = slice,
-                              .first_rank = slice,
-                              .num_ranks = 1,
-                              .complete = true});
-      routes.push_back(std::move(route));
+      routes.push_back(Straight((slice + distance) % n, slice,
+                                NearEqualPart(whole, n, slice)));
+      routes.back().apart = true;
     }
   }
-  for (Route& route : AllGatherRoutes(n, num_elements)) {
-    route.waits = true;
-    routes.push_back(std::move(route));
+  if (back == WayBack::kRound) {
+    for (Route& route : AllGatherRoutes(n, num_elements)) {
+      route.waits = true;
+      routes.push_back(std::move(route));
+    }
+    return routes;
+  }
+  for (int distance = 1; distance < n; ++distance) {
+    for (int slice = 0; slice < n; ++slice) {
+      routes.push_back(StraightBack(slice, (slice + distance) % n,
+                                    NearEqualPart(whole, n, slice)));
+    }
+  }
+  return routes;
+}
+
+std::vector<Route> EverybodyRoutes(int n, int64_t num_elements) {
+  std::vector<Route> routes;
+  for (int known = 1; known < n; known *= 2) {
+    const int64_t sent = std::min(known, n - known) * num_elements;
+    for (int from = 0; from < n; ++from) {
+      routes.push_back(Straight(from, (from + n - known) % n, {0, sent}));
+      routes.back().apart = true;
+      routes.back().waits = known > 1;
+    }
   }
   return routes;
 }

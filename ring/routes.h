@@ -58,9 +58,33 @@ struct Visit {
 struct Route {
   Range range;
   std::vector<Visit> visits;  // the first one starts it
-  bool encoded = false;       // of DirectRoutes
-  bool waits = false;         // of DirectRoutes: starts with a sum of others
+  // A rank's own values, which are added to others' when all have come.
+  bool apart = false;
+  bool waits = false;  // starts with a sum of what has come apart
 };
+
+// How the values of an allreduce come together. The order of the sum, and so
+// its bits, are the same in all.
+enum class AllReduceWay {
+  kRing,       // slices go round: 2(N-1) hops, the fewest bytes, no copies kept
+  kOwners,     // slices go to their owners, the means come back: 2 hops
+  kEverybody,  // everybody gets all values: log2(N) hops, the fewest messages
+               // and the most bytes
+};
+
+// Up to where a way with fewer hops is taken. The same on every rank.
+struct DirectLimits {
+  // kEverybody: how many bytes more than by way of the owners a rank sends for
+  // each message less. 1 Gbit/s carries so many while a message is handled.
+  int64_t bytes_for_message = 8 << 10;
+  // kOwners: of a bucket.
+  int64_t bucket_bytes = 64 << 10;
+};
+
+// For so many elements among n ranks that form so many nodes. Every rank
+// computes the same.
+AllReduceWay WayOf(int num_nodes, int n, int64_t num_elements,
+                   const DirectLimits& limits);
 
 // An allreduce through `nodes`: the routes of all slices.
 std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
@@ -69,13 +93,24 @@ std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
 // An allgather in a flat ring: every slice goes round from its own rank.
 std::vector<Route> AllGatherRoutes(int n, int64_t num_elements);
 
-// An allreduce of compressed values, of which partial sums cannot be encoded:
-// rank c+1, c+2, ... each send their values of slice c straight to rank c,
-// which sums them in that order. First these routes, n * (n - 1) of them,
-// encoded; then those of an allgather, each of which waits until its slice is
-// summed. Every rank is a node of its own: no rank's values are added to
-// another's.
-std::vector<Route> DirectRoutes(int n, int64_t num_elements);
+// How the means of DirectRoutes reach everybody.
+enum class WayBack { kRound, kStraight };
+
+// An allreduce without partial sums: rank c+1, c+2, ... each send their values
+// of slice c straight to rank c, which sums them in that order; so do
+// compressed values, of which partial sums cannot be encoded. First these
+// routes, n * (n - 1) of them; then those of the means, each of which waits
+// until its slice is summed: an allgather's, or one from every owner to every
+// other rank. Every rank is a node of its own.
+std::vector<Route> DirectRoutes(int n, int64_t num_elements, WayBack back);
+
+// Every rank's values to everybody, each rank's by itself, in rounds (Bruck et
+// al. 1997): in round k rank r gets from rank r + 2^k what that has by then,
+// the values of 2^k ranks, or of as many as are missing. A route for each rank,
+// by round and sender; its range is of what the sender has: its own values,
+// then those of the ranks behind it. All but the first round wait for those
+// before.
+std::vector<Route> EverybodyRoutes(int n, int64_t num_elements);
 
 // All elements from the root to every other rank of a flat ring.
 Route BroadcastRoute(int n, int root, int64_t num_elements);

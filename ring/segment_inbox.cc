@@ -12,6 +12,9 @@ using proto::WireHeader;
 
 // A peer that has done its part may be some collectives ahead.
 constexpr uint64_t kMaxAhead = 64;
+// Of which none may be due: some, so that nobody keeps a collective from its
+// deadline.
+constexpr int kMessagesAtOnce = 64;
 
 absl::Status CheckHeader(const WireHeader& header, uint64_t job_epoch,
                          uint64_t sequence) {
@@ -53,7 +56,7 @@ absl::StatusOr<std::optional<DataMessage>> SegmentInbox::TryNext(
     early_.erase(due);
     return std::optional<DataMessage>(std::move(message));
   }
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket_->TryReceive();
     if (!frames.ok()) return frames.status();
     if (!frames->has_value()) return std::optional<DataMessage>();
@@ -71,6 +74,7 @@ absl::StatusOr<std::optional<DataMessage>> SegmentInbox::TryNext(
       early_.push_back(*std::move(message));
     }
   }
+  return std::optional<DataMessage>();
 }
 
 }  // namespace psring

@@ -38,8 +38,8 @@ absl::Status SharedRing::Reduce(int bucket, int64_t step) {
        .bucket = bucket});
   const absl::Status status = communicator_.ReduceAndUpdate(
       gradients, 1.0f / static_cast<float>(communicator_.size()),
-      model_.optimizer(), step + 1, model_.RatesAt(step), parameters, slots,
-      range.begin, Now() + options_.step_timeout);
+      model_.optimizer(), model_.UpdateAt(step), model_.RatesAt(step),
+      parameters, slots, range.begin, Now() + options_.step_timeout);
   return status.ok() ? status : AtBucket(step, bucket, status);
 }
 

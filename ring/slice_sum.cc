@@ -1,5 +1,7 @@
 #include "ring/slice_sum.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/model/reduce.h"
@@ -32,6 +34,37 @@ std::optional<Frame> SliceSum::Add(int from, Range segment, Frame values,
   Scale(sum.data(), scale, segment.size());
   parts.num_missing = n_ - 1;
   return sum;
+}
+
+BucketSum::BucketSum(int64_t num_elements, int n, int rank)
+    : bucket_{0, num_elements}, n_(n), rank_(rank), values_(n * num_elements) {
+  for (int known = 1; known < n; known *= 2) come_.push_back(false);
+}
+
+void BucketSum::Begin(const float* data) {
+  std::copy(data, data + bucket_.size(), values_.begin());
+  std::fill(come_.begin(), come_.end(), false);
+  rounds_ = 0;
+}
+
+void BucketSum::Add(int round, const Frame& values) {
+  std::memcpy(values_.data() + (int64_t{1} << round) * bucket_.size(),
+              values.data(), values.size());
+  come_[round] = true;
+  while (!complete() && come_[rounds_]) ++rounds_;
+}
+
+absl::string_view BucketSum::Known(int64_t num_elements) const {
+  return {reinterpret_cast<const char*>(values_.data()),
+          num_elements * sizeof(float)};
+}
+
+void BucketSum::Finish(float* data, float scale) const {
+  std::vector<const void*> inputs(n_);
+  for (int i = 0; i < n_; ++i) {
+    inputs[(rank_ + i) % n_] = values_.data() + i * bucket_.size();
+  }
+  CanonicalSum(bucket_, bucket_, inputs, scale, data);
 }
 
 }  // namespace psring

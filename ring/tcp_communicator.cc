@@ -14,7 +14,10 @@ namespace {
 
 using proto::WireHeader;
 
+// Links are tended so often, or after so many waits for a message: to look at
+// all of them in each would cost more than a small message.
 constexpr absl::Duration kTendInterval = absl::Milliseconds(100);
+constexpr int kTendAfterMessages = 16;
 
 absl::string_view BytesOf(const float* data, Range range) {
   return {reinterpret_cast<const char*>(data + range.begin),
@@ -35,9 +38,11 @@ absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
   return communicator;
 }
 
-void TcpCommunicator::Connect(const proto::Welcome& job, Track* track) {
+void TcpCommunicator::Connect(const proto::Welcome& job, Track* track,
+                              const DirectLimits& limits) {
   job_ = job;
   track_ = track;
+  limits_ = limits;
   nodes_ = SingleNodes(size());
   next_.resize(size());
   inbox_->JoinJob(job.job_epoch());
@@ -49,6 +54,13 @@ void TcpCommunicator::UseNodes(std::vector<Node> nodes,
   nodes_ = std::move(nodes);
   first_member_ = nodes_[NodeOfRank(nodes_, size(), rank())].first;
   group_ = std::move(group);
+  // What others wait for may have been lost with a connection of this rank's,
+  // which has to send it again.
+  if (group_ == nullptr) return;
+  group_->WhileWaiting([this] {
+    TendLinks();
+    inbox_->socket().Acknowledge();
+  });
 }
 
 absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
@@ -90,15 +102,27 @@ absl::Status TcpCommunicator::Broadcast(absl::Span<float> data, int root,
 }
 
 std::vector<Route> TcpCommunicator::RoutesOf(const Shape& shape) const {
+  const int64_t elements = shape.num_elements;
   switch (shape.kind) {
     case Kind::kAllReduce:
-      return AllReduceRoutes(nodes_, size(), shape.num_elements);
+      switch (AllReduceWayOf(elements)) {
+        case AllReduceWay::kRing:
+          return AllReduceRoutes(nodes_, size(), elements);
+        case AllReduceWay::kOwners:
+          return DirectRoutes(size(), elements, WayBack::kStraight);
+        case AllReduceWay::kEverybody:
+          return EverybodyRoutes(size(), elements);
+      }
+      break;
     case Kind::kAllReduceEncoded:
-      return DirectRoutes(size(), shape.num_elements);
+      return DirectRoutes(size(), elements,
+                          AllReduceWayOf(elements) == AllReduceWay::kRing
+                              ? WayBack::kRound
+                              : WayBack::kStraight);
     case Kind::kAllGather:
-      return AllGatherRoutes(size(), shape.num_elements);
+      return AllGatherRoutes(size(), elements);
     case Kind::kBroadcast:
-      return {BroadcastRoute(size(), shape.root, shape.num_elements)};
+      return {BroadcastRoute(size(), shape.root, elements)};
   }
   return {};
 }
@@ -112,10 +136,16 @@ absl::StatusOr<TcpCommunicator::Plan*> TcpCommunicator::MakePlan(
       if (absl::Status s = ConnectTo(route.visits[v].agent); !s.ok()) return s;
     }
   }
-  Plan plan{RankSchedule(std::move(routes), rank()), std::nullopt};
-  if (shape.kind == Kind::kAllReduceEncoded) {
-    plan.sum.emplace(NearEqualPart({0, shape.num_elements}, size(), rank()),
-                     size(), rank());
+  Plan plan{RankSchedule(std::move(routes), rank()), {}, {}};
+  const std::vector<Route>& made = plan.schedule.routes();
+  if (!made.empty() && made.front().apart) {
+    if (shape.kind == Kind::kAllReduce &&
+        AllReduceWayOf(shape.num_elements) == AllReduceWay::kEverybody) {
+      plan.whole.emplace(shape.num_elements, size(), rank());
+    } else {
+      plan.slice.emplace(NearEqualPart({0, shape.num_elements}, size(), rank()),
+                         size(), rank());
+    }
   }
   return &plans_.emplace(shape, std::move(plan)).first->second;
 }
@@ -127,8 +157,8 @@ absl::Status TcpCommunicator::ConnectTo(int rank) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(peer), " has published no address"));
   }
-  auto socket =
-      Socket::Connect(context_, peer.endpoints(0), DataSocketOptions());
+  auto socket = Socket::Connect(context_, peer.endpoints(0),
+                                DataSocketOptions(peer.public_key()));
   if (!socket.ok()) return socket.status();
   next_[rank] = *std::move(socket);
   sockets_.push_back(next_[rank].get());
@@ -152,16 +182,13 @@ absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
       return s;
     }
   }
+  if (c.plan->whole.has_value()) c.plan->whole->Begin(c.data.data());
   for (const int route : schedule.starts()) {
-    const absl::Status status = schedule.routes()[route].encoded
-                                    ? SendEncoded(c, route)
-                                    : SendFirst(c, route);
-    if (!status.ok()) return status;
+    if (absl::Status s = SendFirst(c, route); !s.ok()) return s;
   }
   while (!schedule.complete()) {
     if (absl::Status s = Receive(c); !s.ok()) return s;
   }
-  inbox_->socket().Acknowledge();
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
 }
 
@@ -170,29 +197,40 @@ TcpCommunicator::~TcpCommunicator() {
   if (tender_.joinable()) tender_.join();
 }
 
-// Nobody answers a segment, but its receiver says that it has it.
+// Nobody answers a segment, but its receiver says now and then what it has.
 void TcpCommunicator::TendLinks() {
+  untended_ = 0;
+  Wait(absl::MakeSpan(sockets_).subspan(1), absl::Span<const int>(), Now())
+      .IgnoreError();
   for (size_t i = 1; i < sockets_.size(); ++i) {
     sockets_[i]->TryReceive().IgnoreError();
   }
 }
 
 // A rank that is done with a collective may compute or wait elsewhere while
-// another one still needs its last segments, whose connection has broken.
+// another one still needs its last segments, whose connection has broken. What
+// has come is acknowledged here, where nobody waits for it: an answer to each
+// small message would cost as much as the message.
 void TcpCommunicator::TendBetweenCollectives() {
   while (stop_.SleepUntil(Now() + kTendInterval).ok()) {
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) continue;
-    Wait(absl::MakeSpan(sockets_).subspan(1), absl::Span<const int>(), Now())
-        .IgnoreError();
     TendLinks();
+    inbox_->socket().Acknowledge();
   }
+}
+
+absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
+  if (c.plan->whole.has_value()) return SendKnown(c, route);
+  const bool apart = c.plan->schedule.routes()[route].apart;
+  return apart && c.codec != nullptr ? SendEncoded(c, route)
+                                     : SendPlain(c, route);
 }
 
 // In an allreduce this rank's values can be sent from where they lie: they are
 // overwritten only by their own sums, which come back after they have gone.
 // Nothing comes back in the others, whose caller may free its data at once.
-absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
+absl::Status TcpCommunicator::SendPlain(const Collective& c, int route) {
   const Route& way = c.plan->schedule.routes()[route];
   const Visit& start = way.visits[0];
   if (way.visits.size() == 1) {  // one rank alone
@@ -249,8 +287,9 @@ absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
   message.header.set_hop(static_cast<uint32_t>(visit));
   message.header.set_offset(static_cast<uint64_t>(range.begin));
   message.header.set_num_elements(static_cast<uint64_t>(range.size()));
-  message.header.set_dtype(way.encoded ? WireHeader::ENCODED
-                                       : WireHeader::FLOAT32);
+  message.header.set_dtype(way.apart && c.codec != nullptr
+                               ? WireHeader::ENCODED
+                               : WireHeader::FLOAT32);
   if (!way.visits[visit - 1].complete) {
     gradient_bytes_sent_ += static_cast<int64_t>(payload.size());
   }
@@ -269,12 +308,15 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
     if (Now() > c.deadline) return Late(c);
     TimelineSpan span(track_, "await", {.peer_role = "worker"});
     if (track_ != nullptr) span.args().peer = schedule.awaited();
-    if (absl::Status s = Wait(sockets_, cancellation_, c.deadline); !s.ok()) {
+    if (absl::Status s = Wait(absl::MakeSpan(sockets_).first(1), cancellation_,
+                              std::min(c.deadline, Now() + kTendInterval));
+        !s.ok()) {
       return s;
     }
-    TendLinks();
     span.End();
     next = inbox_->TryNext(sequence_);
+    const bool nothing = next.ok() && !next->has_value();
+    if (nothing || ++untended_ == kTendAfterMessages) TendLinks();
   }
   if (!next.ok()) return next.status();
   bytes_received_ = inbox_->socket().bytes_received();
@@ -287,7 +329,8 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   const int visit = static_cast<int>(header.hop());
   RankSchedule::Inflow* const at = schedule.Due(route, visit, sender, range);
   const bool encoded = header.dtype() == WireHeader::ENCODED;
-  if (at == nullptr || schedule.routes()[route].encoded != encoded) {
+  const bool apart = at != nullptr && schedule.routes()[route].apart;
+  if (at == nullptr || encoded != (apart && c.codec != nullptr)) {
     inbox_->Drop(message.peer,
                  absl::InvalidArgumentError(absl::StrCat(
                      "from rank ", header.sender(), ": slice ", route, ", hop ",
@@ -295,23 +338,29 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
                      ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
-  if (encoded) return OnEncoded(c, *at, range, message);
+  if (apart) return OnApart(c, *at, range, std::move(message));
   schedule.Take(*at, range);
   return OnSegment(c, *at, range, std::move(message.payload));
 }
 
-absl::Status TcpCommunicator::OnEncoded(const Collective& c,
-                                        RankSchedule::Inflow& at, Range range,
-                                        const DataMessage& message) {
-  Frame values = Frame::OfSize(range.size() * sizeof(float));
-  if (absl::Status s =
-          c.codec->Decode({c.begin + range.begin, c.begin + range.end},
-                          message.payload.view(), values.data());
-      !s.ok()) {
-    inbox_->Drop(message.peer, s);
-    return absl::OkStatus();
+absl::Status TcpCommunicator::OnApart(const Collective& c,
+                                      RankSchedule::Inflow& at, Range range,
+                                      DataMessage message) {
+  Frame values = std::move(message.payload);
+  if (c.codec != nullptr) {
+    const Frame encoded =
+        std::exchange(values, Frame::OfSize(range.size() * sizeof(float)));
+    if (absl::Status s =
+            c.codec->Decode({c.begin + range.begin, c.begin + range.end},
+                            encoded.view(), values.data());
+        !s.ok()) {
+      inbox_->Drop(message.peer, s);
+      return absl::OkStatus();
+    }
   }
-  c.plan->schedule.Take(at, range);
+  RankSchedule& schedule = c.plan->schedule;
+  schedule.Take(at, range);
+  if (c.plan->whole.has_value()) return OnRound(c, at.route, values);
   TimelineSpan span(
       track_, "sum",
       {.bytes = range.size() * static_cast<int64_t>(sizeof(float)),
@@ -319,14 +368,45 @@ absl::Status TcpCommunicator::OnEncoded(const Collective& c,
        .peer_role = "worker"});
   float* const own = c.data.data() + range.begin;
   std::optional<Frame> sum =
-      c.plan->sum->Add(at.from, range, std::move(values), own, c.scale);
+      c.plan->slice->Add(at.from, range, std::move(values), own, c.scale);
   if (!sum.has_value()) {
     span.Drop();
     return absl::OkStatus();
   }
   std::memcpy(own, sum->data(), sum->size());
-  const int way_round = size() * (size() - 1) + rank();  // DirectRoutes
-  return SendSegment(c, way_round, 1, range, *std::move(sum));
+  for (const int way_back : schedule.waiting()) {
+    if (absl::Status s = SendSegment(c, way_back, 1, range, sum->Share());
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TcpCommunicator::OnRound(const Collective& c, int route,
+                                      const Frame& values) {
+  const RankSchedule& schedule = c.plan->schedule;
+  BucketSum& sum = *c.plan->whole;
+  int round = sum.rounds();
+  sum.Add(route / size(), values);
+  const int num_waiting = static_cast<int>(schedule.waiting().size());
+  for (; round < std::min(sum.rounds(), num_waiting); ++round) {
+    const int next = schedule.waiting()[round];
+    if (absl::Status s = SendKnown(c, next); !s.ok()) return s;
+  }
+  if (!sum.complete()) return absl::OkStatus();
+  TimelineSpan span(track_, "sum",
+                    {.bytes = static_cast<int64_t>(c.data.size()) *
+                              static_cast<int64_t>(sizeof(float))});
+  sum.Finish(c.data.data(), c.scale);
+  return absl::OkStatus();
+}
+
+absl::Status TcpCommunicator::SendKnown(const Collective& c, int route) {
+  const Range range = c.plan->schedule.routes()[route].range;
+  if (range.size() == 0) return absl::OkStatus();
+  return SendSegment(c, route, 1, range,
+                     Frame::Copy(c.plan->whole->Known(range.size())));
 }
 
 absl::Status TcpCommunicator::OnSegment(const Collective& c,

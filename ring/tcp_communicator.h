@@ -5,9 +5,11 @@
 // A received segment is summed into where it arrived and sent on from there:
 // between its first and its last hop no byte is copied.
 //
-// Compressed values do not travel around the ring: see DirectRoutes. Then every
-// rank sends for itself, also where several share a host: s of them send s
-// encoded slices over its link where the ring sends one partial sum.
+// Small buckets, for which hops cost more than bytes, and compressed values, of
+// which there are no partial sums, do not travel around the ring: see WayOf and
+// DirectRoutes. Then every rank sends for itself; compressed, that is so where
+// several share a host, too: s of them send s encoded slices over its link
+// where the ring sends one partial sum.
 #ifndef PSRING_RING_TCP_COMMUNICATOR_H_
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
@@ -54,8 +56,9 @@ class TcpCommunicator : public Communicator {
   const std::string& endpoint() const { return inbox_->socket().endpoint(); }
 
   // The job is complete; before any collective. `track`: this thread's, or
-  // null.
-  void Connect(const proto::Welcome& job, Track* track = nullptr);
+  // null. `limits`: the same on every rank.
+  void Connect(const proto::Welcome& job, Track* track = nullptr,
+               const DirectLimits& limits = {});
 
   // Before the first allreduce: these go through `nodes`, more than one, the
   // same on every rank. `group`: this rank's node, or null where it is alone.
@@ -96,14 +99,16 @@ class TcpCommunicator : public Communicator {
   // What all collectives of one shape use.
   struct Plan {
     RankSchedule schedule;
-    std::optional<SliceSum> sum;  // of kAllReduceEncoded
+    // Where values come apart: of this rank's slice, or of all.
+    std::optional<SliceSum> slice;
+    std::optional<BucketSum> whole;
   };
   // One collective under way.
   struct Collective {
     absl::Span<float> data;
     float scale = 1.0f;
     LocalGroup* group = nullptr;           // whose data is read and written too
-    const GradientCodec* codec = nullptr;  // of encoded routes
+    const GradientCodec* codec = nullptr;  // of what travels apart; null: none
     int64_t begin = 0;                     // of the data, for the codec
     Time deadline;
     bool comes_back =
@@ -117,14 +122,20 @@ class TcpCommunicator : public Communicator {
   // Makes the plan of a new shape, and connects to the ranks that it sends to.
   absl::StatusOr<Plan*> MakePlan(const Shape& shape);
   std::vector<Route> RoutesOf(const Shape& shape) const;
+  AllReduceWay AllReduceWayOf(int64_t num_elements) const {
+    return WayOf(static_cast<int>(nodes_.size()), size(), num_elements,
+                 limits_);
+  }
   absl::Status ConnectTo(int rank);
-  // Takes what is said on links over which nothing else is received.
+  // Takes what is said on links over which nothing else is received, and what
+  // their connections have to tell.
   void TendLinks();
   void TendBetweenCollectives();
 
   absl::Status Run(const Shape& shape, Collective c);
   // This rank's or its node's values on a route that starts here.
   absl::Status SendFirst(const Collective& c, int route);
+  absl::Status SendPlain(const Collective& c, int route);
   absl::Status SendEncoded(const Collective& c, int route);
   absl::Status SendSegment(const Collective& c, int route, int visit,
                            Range range, Frame payload);
@@ -133,10 +144,13 @@ class TcpCommunicator : public Communicator {
   absl::Status Receive(const Collective& c);
   absl::Status OnSegment(const Collective& c, const RankSchedule::Inflow& at,
                          Range range, Frame payload);
-  // Values for this rank's slice. When the last of a segment have come, their
-  // sum begins its way round.
-  absl::Status OnEncoded(const Collective& c, RankSchedule::Inflow& at,
-                         Range range, const DataMessage& message);
+  // Values that are summed when the last have come, of this rank's slice or of
+  // all. A slice's mean sets out to the others.
+  absl::Status OnApart(const Collective& c, RankSchedule::Inflow& at,
+                       Range range, DataMessage message);
+  // Of EverybodyRoutes: the rounds that have waited for this one set out.
+  absl::Status OnRound(const Collective& c, int route, const Frame& values);
+  absl::Status SendKnown(const Collective& c, int route);
   // Where the data of `rank`, a member of this node, lies.
   float* DataOf(const Collective& c, int rank) const {
     if (c.group == nullptr) return c.data.data();
@@ -153,6 +167,7 @@ class TcpCommunicator : public Communicator {
   std::thread tender_;
   proto::Welcome job_;
   Track* track_ = nullptr;
+  DirectLimits limits_;
   std::vector<Node> nodes_;  // of allreduces
   int first_member_ = 0;     // of this node
   std::unique_ptr<LocalGroup> group_;
@@ -161,6 +176,7 @@ class TcpCommunicator : public Communicator {
   std::vector<Socket*> sockets_;  // the inbox's, then those of next_
   std::map<Shape, Plan> plans_;
   uint64_t sequence_ = 0;  // of the collective under way
+  int untended_ = 0;       // messages that came since TendLinks
   // Read by any thread.
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<int64_t> bytes_received_ = 0;

@@ -6,7 +6,7 @@ LEFT_OUT='^lib(torch|c10|caffe2|shm|gomp|mkl|cud|cublas|cusparse|cusolver|cufft|
 
 bundle_usage() {
   cat << END
-Usage: ./psring bundle [FILE]
+Usage: ./psring bundle [--torch=DIR|VERSION] [FILE]
 
 Builds, and packs the programs with the libraries that they need (not libtorch's,
 not CUDA's) into FILE (psring-bundle.tar.gz), for any x86-64 Linux with glibc
@@ -14,8 +14,10 @@ not CUDA's) into FILE (psring-bundle.tar.gz), for any x86-64 Linux with glibc
 
   tar xf psring-bundle.tar.gz && psring-bundle/psring doctor
 
-libtorch is that of \$PSRING_TORCH (a directory with lib/) or of the active
-python3's torch: of the version that the programs were built with.
+There libtorch is that of \$PSRING_TORCH (a directory with lib/) or of the active
+python3's torch: of the version that the programs were built with. --torch says
+which that is: the libtorch in DIR, or a VERSION such as 2.11.0, which pip installs
+beside others; without it, the one of ./psring build.
 END
 }
 
@@ -47,12 +49,19 @@ pack() {
 }
 
 bundle_command() {
+  local wish=
   case "${1:-}" in
     -h | --help) bundle_usage; return ;;
+    --torch=?*) wish=${1#--torch=}; shift ;;
     -*) say "unknown flag $1; see ./psring bundle --help"; exit 2 ;;
   esac
   local file=${1:-psring-bundle.tar.gz}
-  choose_torch
+  case "$wish" in
+    '') ;;
+    [0-9]*.[0-9]*) wish=$(torch_of_version "$wish") ;;
+    *) wish=$(readlink -f "$wish") ;;
+  esac
+  choose_torch "$wish"
   is_built || build
   pack "$root/bazel-bin" "$file"
   say "wrote $file ($(du -h "$file" | cut -f1))"

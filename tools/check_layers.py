@@ -66,6 +66,9 @@ class Build:
         def cuda_library(name, src, hdrs, deps, visibility=None, **_):
             add(name, [src] + hdrs, deps, visibility)
 
+        def fuzz_test(name, deps):
+            add(name + "_fuzz", [name + "_fuzz.cc"], list(deps) + [":fuzz"])
+
         def alias(name, actual, visibility=None, **_):
             add(name, [], actual, visibility)
 
@@ -78,11 +81,12 @@ class Build:
         names = {
             "cc_library": rule, "cc_binary": rule, "cc_test": rule, "embed": embed,
             "cc_proto": cc_proto, "cuda_library": cuda_library, "alias": alias,
+            "fuzz_test": fuzz_test,
             "package_group": package_group,
             "select": lambda choices: list(choices.values()),
             "LIGHT_COPTS": [],
         }
-        for name in ("config_setting", "exports_files", "filegroup", "genrule",
+        for name in ("all_fuzzers", "config_setting", "exports_files", "filegroup", "genrule",
                      "glob", "load", "package", "precompiled_header", "sh_test"):
             names[name] = nothing
         exec(compile(text, package + "/BUILD", "exec"), dict(names, __builtins__={}))

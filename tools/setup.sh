@@ -6,7 +6,7 @@ say() { echo "psring: $*" >&2; }
 die() { say "$@"; exit 1; }
 
 PACKAGES="g++ python3 git
-  libzmq3-dev cppzmq-dev libprotobuf-dev protobuf-compiler libabsl-dev
+  libzmq3-dev cppzmq-dev libsodium-dev libcivetweb-dev libprotobuf-dev protobuf-compiler libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev nlohmann-json3-dev libcli11-dev
   zlib1g-dev libjs-chart.js"
 BAZEL_PACKAGES="bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms"
@@ -24,12 +24,31 @@ remember_torch() {
   echo "$1" > "$state/torch"
 }
 
-# Whether the python at $1 has a torch to build with. (To import it takes long.)
+# The torch of the python at $1. (To import it takes long.)
+torch_of_python() {
+  "$1" -c 'import importlib.util as u
+print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null
+}
+
+# Whether the python at $1 has a torch to build with.
 has_torch() {
   local dir
-  dir=$("$1" -c 'import importlib.util as u
-print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null) &&
+  dir=$(torch_of_python "$1") &&
     [ -d "$dir/include/torch" ] && [ -e "$dir/lib/libtorch.so" ]
+}
+
+# Prints the directory of the torch of version $1, which has a venv to itself.
+torch_of_version() {
+  local venv=$state/torch-$1
+  if ! has_torch "$venv/bin/python3"; then
+    [ "$may_install" = yes ] ||
+      die "no torch $1 in $venv, and --no-setup installs none. --torch=DIR takes one that is there"
+    say "installs torch==$1 into $venv (log: $state/setup.log)"
+    { [ -x "$venv/bin/python3" ] || logged python3 -m venv "$venv"; } &&
+      logged "$venv/bin/python3" -m pip install "torch==$1" ||
+      die "pip could not install torch==$1. --torch=DIR takes one that is there"
+  fi
+  torch_of_python "$venv/bin/python3"
 }
 
 # Whether torch has still to come from pip, into the repository's .venv.

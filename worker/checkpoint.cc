@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/log.h"
 #include "common/state/file.h"
-#include "spdlog/spdlog.h"
 #include "worker/checkpoint_directory.h"
 
 namespace psring {
@@ -123,6 +123,7 @@ absl::Status Fill(const std::string& temporary,
   if (!saved.ok()) return saved.status();
   const auto state = save_state(temporary);
   if (!state.ok()) return state.status();
+  if (absl::Status s = WriteEdges(temporary, *state); !s.ok()) return s;
   saved->MergeFrom(*state);
   Manifest manifest{.progress = contents.progress, .files = {}};
   for (const char* name : {kModelFile, kOptimizerFile}) {
@@ -145,7 +146,7 @@ void MoveAside(const std::string& path) {
     aside = absl::StrCat(path, ".damaged-", i);
   }
   fs::rename(path, aside, error);
-  if (!error) spdlog::warn("{} was damaged, and is {} now", path, aside);
+  if (!error) LogWarning("$0 was damaged, and is $1 now", path, aside);
 }
 
 }  // namespace
@@ -170,15 +171,6 @@ absl::Status WriteCheckpoint(const std::string& directory,
   }
   fs::remove_all(*temporary, error);
   return status;
-}
-
-absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory) {
-  const auto present = CheckpointsIn(directory);
-  if (!present.ok()) return present.status();
-  if (!present->empty()) return present->back().path;
-  return absl::NotFoundError(absl::StrCat(
-      "--resume: no checkpoint in '", directory,
-      "'. It must be a directory that this host sees and that holds step-..."));
 }
 
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint) {

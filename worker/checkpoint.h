@@ -44,10 +44,6 @@ absl::Status WriteCheckpoint(
     const std::function<absl::StatusOr<proto::SavedState>(const std::string&)>&
         save_state);
 
-// The newest checkpoint's directory, whole or not; NOT_FOUND when there is
-// none.
-absl::StatusOr<std::string> LatestCheckpoint(const std::string& directory);
-
 // Reads the manifest and verifies every file's size and checksum. Errors name
 // the file: ReadManifest's and File's; DATA_LOSS where it is damaged.
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint);

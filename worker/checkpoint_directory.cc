@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "spdlog/spdlog.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
@@ -108,8 +108,8 @@ absl::StatusOr<std::optional<File>> LockFile(const std::string& directory,
     locked = file->Lock();
   }
   if (!locked.ok()) {
-    spdlog::warn("{}: see to it that no other job writes into {}",
-                 std::string(locked.message()), directory);
+    LogWarning("$0: see to it that no other job writes into $1",
+               locked.message(), directory);
     return std::optional<File>();
   }
   // The name is for messages alone: a full disk must not end a resumption.
@@ -130,7 +130,7 @@ void RemoveIncomplete(const std::string& directory) {
     std::error_code error;
     fs::remove_all(fs::path(directory) / name, error);
     if (error) {
-      spdlog::warn("cannot remove {}/{}: {}", directory, name, error.message());
+      LogWarning("cannot remove $0/$1: $2", directory, name, error.message());
     }
   }
 }
@@ -145,7 +145,7 @@ void RemoveCheckpoint(const std::string& directory,
   fs::rename(checkpoint.path, aside, error);
   if (!error) fs::remove_all(aside, error);
   if (error) {
-    spdlog::warn("cannot remove {}: {}", checkpoint.path, error.message());
+    LogWarning("cannot remove $0: $1", checkpoint.path, error.message());
   }
 }
 

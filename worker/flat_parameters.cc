@@ -60,8 +60,13 @@ FlatMemory MemoryOf(FlatModel& model) {
 
 FlatParameters::FlatParameters(const Module& module, const Layout& layout,
                                const FlatMemory& memory,
-                               OnBucketReady on_bucket_ready)
-    : layout_(layout), on_bucket_ready_(std::move(on_bucket_ready)) {
+                               OnBucketReady on_bucket_ready,
+                               std::optional<bool> by_bucket)
+    : layout_(layout),
+      on_bucket_ready_(std::move(on_bucket_ready)),
+      by_bucket_(by_bucket.value_or(!memory.device.is_cpu())),
+      from_(layout.num_buckets()),
+      to_(layout.num_buckets()) {
   c10::NoGradGuard no_grad;
   for (const NamedTensor& buffer : module.buffers()) {
     buffer.tensor.set_data(buffer.tensor.to(memory.device));
@@ -106,11 +111,25 @@ void FlatParameters::OnGradientReady(int index) {
   Tensor& tensor = tensors_[index];
   at::Tensor& gradient = tensor.parameter.mutable_grad();
   if (!gradient.defined()) return;
-  tensor.gradient.copy_(gradient);
+  const int bucket = layout_.bucket_of_tensor(index);
+  if (by_bucket_) {
+    from_[bucket].push_back(gradient);
+    to_[bucket].push_back(tensor.gradient);
+  } else {
+    tensor.gradient.copy_(gradient);
+  }
   gradient.reset();  // the next pass hands over its own again
   tensor.ready = true;
-  const int bucket = layout_.bucket_of_tensor(index);
-  if (--missing_[bucket] == 0) on_bucket_ready_(bucket);
+  if (--missing_[bucket] > 0) return;
+  CopyBucket(bucket);
+  on_bucket_ready_(bucket);
+}
+
+void FlatParameters::CopyBucket(int bucket) {
+  if (from_[bucket].empty()) return;
+  CopyAll(to_[bucket], from_[bucket]);
+  to_[bucket].clear();
+  from_[bucket].clear();
 }
 
 void FlatParameters::FinishBackward() {
@@ -118,7 +137,9 @@ void FlatParameters::FinishBackward() {
     if (!tensor.ready) tensor.gradient.zero_();
   }
   for (size_t bucket = 0; bucket < missing_.size(); ++bucket) {
-    if (missing_[bucket] > 0) on_bucket_ready_(static_cast<int>(bucket));
+    if (missing_[bucket] == 0) continue;
+    CopyBucket(static_cast<int>(bucket));
+    on_bucket_ready_(static_cast<int>(bucket));
   }
   Expect();
 }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/model/flat_model.h"
@@ -39,10 +40,13 @@ class FlatParameters {
   // describes, and makes its parameters views of it; its other tensors move to
   // that device too. During backward, on_bucket_ready is called once a bucket,
   // in the order in which buckets fill, on the thread that runs backward. On a
-  // GPU a bucket is ready in the order of the compute stream. `module`,
-  // `layout` and the memory outlive this.
+  // GPU a bucket is ready in the order of the compute stream, and its gradients
+  // are copied by one call, not each as it is made: a call costs more than its
+  // copy (`by_bucket`; null: on GPUs). `module`, `layout` and the memory
+  // outlive this.
   FlatParameters(const Module& module, const Layout& layout,
-                 const FlatMemory& memory, OnBucketReady on_bucket_ready);
+                 const FlatMemory& memory, OnBucketReady on_bucket_ready,
+                 std::optional<bool> by_bucket = std::nullopt);
   ~FlatParameters();
 
   // After each backward pass: the gradient of parameters that took no part in
@@ -53,12 +57,17 @@ class FlatParameters {
   struct Tensor;
 
   void OnGradientReady(int tensor);
+  // Copies what waits for it.
+  void CopyBucket(int bucket);
   void Expect();
 
   const Layout& layout_;
   const OnBucketReady on_bucket_ready_;
+  const bool by_bucket_;
   std::vector<Tensor> tensors_;
   std::vector<int> missing_;  // by bucket, of this backward pass
+  // By bucket: gradients that have not been copied, and where to.
+  std::vector<std::vector<at::Tensor>> from_, to_;
 };
 
 }  // namespace psring

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/shallow_json.h"
 #include "common/state/file.h"
 #include "nlohmann/json.hpp"
 
@@ -53,6 +54,7 @@ json JsonOf(const Manifest& manifest) {
       {"data", progress.data},
       {"optimizer", progress.optimizer},
       {"files", files}};
+  if (progress.updates.has_value()) object["updates"] = *progress.updates;
   object["crc32"] = CrcOf(object);
   return object;
 }
@@ -104,6 +106,7 @@ bool ReadFields(const json& object, bool has_cursor, Manifest& manifest) {
   progress.model = fields.Text("model");
   progress.data = fields.Text("data");
   progress.optimizer = fields.Text("optimizer");
+  if (object.contains("updates")) progress.updates = fields.Number("updates");
   if (has_cursor) {
     progress.dataset_size = fields.Number("dataset_size");
     const json place = fields.Object("cursor");
@@ -137,17 +140,6 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return read.ok() ? absl::StatusOr<std::string>(std::move(text)) : read;
 }
 
-// Nothing where the text is no JSON, or nested deeper than any manifest.
-json Parse(const std::string& text) {
-  bool too_deep = false;
-  const auto shallow = [&](int depth, json::parse_event_t, const json&) {
-    too_deep |= depth > kMaxDepth;
-    return depth <= kMaxDepth;
-  };
-  json object = json::parse(text, shallow, /*allow_exceptions=*/false);
-  return too_deep || !object.is_object() ? json() : object;
-}
-
 }  // namespace
 
 absl::Status WriteManifest(const std::string& checkpoint,
@@ -174,7 +166,7 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint) {
   const auto damaged = [&] {
     return absl::DataLossError(absl::StrCat(path, " is damaged"));
   };
-  json object = Parse(*text);
+  json object = ParseShallowObject(*text, kMaxDepth);
   if (!object.is_object() || *text != TextOf(object)) return damaged();
   const json crc = object.value("crc32", json());
   object.erase("crc32");

@@ -25,6 +25,8 @@ struct Progress {
   // What is consumed of the data; empty in format 1, where it follows from the
   // step, the number of workers and the batch size.
   std::optional<proto::SampleCursor> cursor;
+  // Updates that the optimizer has made; empty in older manifests.
+  std::optional<int64_t> updates;
   int64_t dataset_size = 0;  // training samples; 0 in format 1
   int64_t num_workers = 0;
   int64_t batch_size = 0;

@@ -4,10 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
+#include "common/optim/sync_policy.h"
 #include "common/state/state_files.h"
-#include "spdlog/spdlog.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"
 #include "worker/checkpoint_directory.h"
@@ -53,12 +54,17 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
       check("--optimizer", progress.optimizer, spec.optimizer().name()));
   if (!status.ok()) return status;
   if (progress.data != spec.data() || progress.seed != spec.seed()) {
-    spdlog::warn(
-        "{} was made with data {}, seed {}: this run continues with others, "
+    LogWarning(
+        "$0 was made with data $1, seed $2: this run continues with others, "
         "and differs from one that had not stopped",
         checkpoint, progress.data, progress.seed);
   }
   progress.cursor = CursorIn(spec.dataset_size(), progress);
+  if (!progress.updates.has_value()) {  // of a run of the same policy
+    progress.updates =
+        progress.step *
+        (PolicyOf(spec).barrier ? int64_t{1} : progress.num_workers);
+  }
   return ResumePoint{checkpoint, std::move(progress)};
 }
 
@@ -66,18 +72,21 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
 
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec) {
-  const auto latest = LatestCheckpoint(directory);
-  if (!latest.ok()) return latest.status();
   auto present = CheckpointsIn(directory);
   if (!present.ok()) return present.status();
+  if (present->empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        "--resume: no checkpoint in '", directory,
+        "'. It must be a directory that this host sees and that holds "
+        "step-..."));
+  }
   std::string refused;
   for (; !present->empty(); present->pop_back()) {
     const std::string& path = present->back().path;
     auto progress = VerifyCheckpoint(path);
     if (progress.ok()) return PointAt(path, *std::move(progress), spec);
     if (absl::IsFailedPrecondition(progress.status())) return progress.status();
-    spdlog::warn("refuses {}: {}", path,
-                 std::string(progress.status().message()));
+    LogWarning("refuses $0: $1", path, progress.status().message());
     absl::StrAppend(&refused, refused.empty() ? "" : "; ",
                     progress.status().message());
   }
@@ -124,10 +133,10 @@ absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,
       !s.ok()) {
     return s;
   }
-  spdlog::info("resumes from {}", checkpoint);
+  LogInfo("resumes from $0", checkpoint);
   if (spec.compress() != "none") {
-    spdlog::warn(
-        "--compress={}: what was lost before is not in a checkpoint, so this "
+    LogWarning(
+        "--compress=$0: what was lost before is not in a checkpoint, so this "
         "run differs from one that had not stopped",
         spec.compress());
   }

@@ -22,12 +22,13 @@ struct ResumePoint {
 };
 
 // The newest checkpoint in `directory` that verifies, if a run of `spec` can
-// continue from it; its progress has a cursor, in the data of `spec`. Newer
+// continue from it; its progress has a cursor, in the data of `spec`, and its
+// number of updates. Newer
 // ones that do not verify are logged as warnings. Blocks while it reads every
-// file of it. Errors: LatestCheckpoint's; DATA_LOSS where none verifies, with
-// the reason of each; FAILED_PRECONDITION names the flag, model or optimizer,
-// that was another, or a format that is not known here. Other data and another
-// seed are logged as a warning.
+// file of it. Errors: NOT_FOUND where there is none; DATA_LOSS where none
+// verifies, with the reason of each; FAILED_PRECONDITION names the flag, model
+// or optimizer, that was another, or a format that is not known here. Other
+// data and another seed are logged as a warning.
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec);
 

@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/worker_sum.h"
+#include "common/log.h"
 #include "common/optim/gradient_clip.h"
 #include "common/optim/optimizer.h"
 #include "common/split_mix.h"
-#include "spdlog/spdlog.h"
 #include "worker/batch.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint_directory.h"
@@ -41,11 +43,19 @@ bool EndsTraining(const absl::Status& status) {
 Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
     : parts_(parts),
       options_(options),
+      activity_(parts.member.activities().own()),
       rank_(parts.member.job().rank()),
       num_workers_(parts.member.job().workers_size()),
       flat_(parts.model, parts.flat.layout, parts.memory,
             [this](int bucket) { OnBucketReady(bucket); }),
-      step_(options.progress.step) {}
+      loader_(parts.data.train, options.loader),
+      losses_(parts.memory.device, parts.cancellation),
+      step_(options.progress.step),
+      reported_{.step = options.progress.step} {
+  parts.member.figures().Update([&](proto::Figures& all) {
+    all.set_total_steps(options.plan.total_steps);
+  });
+}
 
 Time Trainer::StepDeadline() const {
   // Whoever waits for a culprit names it first; this one is the backstop.
@@ -69,6 +79,22 @@ void Trainer::SeedDropout() {
 }
 
 absl::Status Trainer::Run() {
+  return CatchTorchErrors(
+      [this] { return Train(); },
+      [this] {
+        return absl::StrCat(
+            evaluating_ ? "evaluation after step " : "training, step ", step_,
+            ", ", evaluating_ ? kEvaluationBatch : options_.batch_size,
+            " samples at once");
+      });
+}
+
+absl::Status Trainer::Train() {
+  if (parts_.device != nullptr) {
+    auto clock = StepClock::Create(*parts_.device, parts_.compute);
+    if (!clock.ok()) return clock.status();
+    clock_ = *std::move(clock);
+  }
   while (!finished()) {
     const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
@@ -81,35 +107,57 @@ absl::Status Trainer::Run() {
     const auto size = static_cast<int64_t>(indices.size());
     while (step_ < steps.end && !finished()) {
       const int64_t before = step_;
-      const int64_t begin =
-          std::min((step_ - steps.begin) * options_.batch_size, size);
-      const int64_t end = std::min(begin + options_.batch_size, size);
-      if (absl::Status s =
-              Step({indices.begin() + begin, indices.begin() + end});
+      const auto samples_of = [&](int64_t step) {
+        const int64_t begin =
+            std::min((step - steps.begin) * options_.batch_size, size);
+        const int64_t end = std::min(begin + options_.batch_size, size);
+        return std::vector<int64_t>(indices.begin() + begin,
+                                    indices.begin() + end);
+      };
+      if (absl::Status s = Step({samples_of(step_), samples_of(step_ + 1)});
           !s.ok()) {
         return s;
       }
       if (absl::Status s = AfterStep(before); !s.ok()) return s;
+      if (finished()) break;
+      const auto stops = StopsHere();
+      if (!stops.ok()) return stops.status();
+      if (*stops) return CheckpointOfOneMoment();
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
-  return options_.checkpoint_dir.empty() ? absl::OkStatus() : Checkpoint();
+  return Checkpoint();
+}
+
+absl::StatusOr<bool> Trainer::StopsHere() {
+  if (parts_.stop == nullptr) return false;
+  const WaitingForOthers waiting(activity_);
+  const auto stops = parts_.stop->StopsAfter(step_, StepDeadline());
+  if (!stops.ok() || !*stops) return stops;
+  stopped_ = true;
+  LogInfo("SIGTERM: all workers stop after step $0 of $1", step_,
+          options_.plan.total_steps);
+  return true;
 }
 
 void Trainer::OnBucketReady(int bucket) {
-  if (options_.clip_norm > 0) return unclipped_.push_back(bucket);
+  if (HoldsBack()) return held_back_.push_back(bucket);
   TimelineSpan span(parts_.track, "submit", {.step = step_, .bucket = bucket});
   submit_status_.Update(parts_.exchange.Submit(bucket));
 }
 
-double Trainer::Clip() {
+at::Tensor Trainer::Gradients() const {
   const FlatMemory& memory = parts_.memory;
-  if (memory.device.is_cpu()) {
+  return TensorAt(memory.gradients, {parts_.flat.gradients.size()},
+                  memory.device);
+}
+
+double Trainer::Clip() {
+  if (parts_.memory.device.is_cpu()) {
     return ClipToNorm(options_.clip_norm, parts_.flat.gradients.span());
   }
   c10::NoGradGuard no_grad;
-  const at::Tensor gradients =
-      TensorAt(memory.gradients, {parts_.flat.gradients.size()}, memory.device);
+  const at::Tensor gradients = Gradients();
   const auto norm = gradients.norm().item<double>();
   const double factor = options_.clip_norm / (norm + 1e-6);
   if (factor < 1) gradients.mul_(factor);
@@ -125,7 +173,30 @@ absl::Status Trainer::SlowDown() {
   return parts_.cancellation.SleepUntil(Now() + wait);
 }
 
-absl::Status Trainer::SubmitClipped() {
+absl::StatusOr<at::Tensor> Trainer::Unscale(at::Tensor loss,
+                                            const StepSamples& samples) {
+  while (true) {
+    {
+      c10::NoGradGuard no_grad;
+      const at::Tensor gradients = Gradients();
+      gradients.mul_(1 / scaler_.scale());
+      if (gradients.isfinite().all().item<bool>()) break;
+    }
+    if (!scaler_.Halve()) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "the gradient of step ", step_,
+          " is infinite in fp16: training has diverged. A smaller --lr, "
+          "--warmup-epochs or --precision=bf16 may help"));
+    }
+    held_back_.clear();
+    loss = Compute(samples);
+  }
+  scaler_.Succeeded();
+  return loss;
+}
+
+absl::Status Trainer::ClipGradient() {
+  if (options_.clip_norm <= 0) return absl::OkStatus();
   TimelineSpan span(parts_.track, "clip", {.step = step_});
   const double norm = Clip();
   if (!std::isfinite(norm)) {
@@ -133,81 +204,124 @@ absl::Status Trainer::SubmitClipped() {
         "the norm of step ", step_, "'s gradient is ", norm,
         ": training has diverged. A smaller --lr or --warmup-epochs may help"));
   }
-  for (int bucket : unclipped_) {
-    if (absl::Status s = parts_.exchange.Submit(bucket); !s.ok()) return s;
-  }
-  unclipped_.clear();
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> Trainer::Compute(const std::vector<int64_t>& batch) {
+absl::Status Trainer::SubmitHeldBack() {
+  if (absl::Status s = ClipGradient(); !s.ok()) return s;
+  for (int bucket : held_back_) {
+    if (absl::Status s = parts_.exchange.Submit(bucket); !s.ok()) return s;
+  }
+  held_back_.clear();
+  return absl::OkStatus();
+}
+
+at::Tensor Trainer::Forward(const at::Tensor& images) {
+  const PrecisionScope scope(options_.precision, parts_.memory.device.type());
+  return parts_.model.Forward(images);
+}
+
+at::Tensor Trainer::Compute(const StepSamples& samples) {
   const SpanArgs args = {.step = step_};
   SeedDropout();
   parts_.model.set_training(true);
-  try {
-    TimelineSpan data(parts_.track, "data", args);
-    const Batch samples =
-        BatchOf(parts_.data.train, batch, parts_.memory.device);
-    data.End();
-    TimelineSpan forward(parts_.track, "forward", args);
-    at::Tensor loss =
-        MeanNllLoss(parts_.model.Forward(samples.images), samples.labels);
-    forward.End();
-    TimelineSpan backward(parts_.track, "backward", args);
+  TimelineSpan data(parts_.track, "data", args);
+  const Batch batch = loader_.Load(samples.indices);
+  if (!samples.next.empty()) loader_.Prepare(samples.next);
+  data.End();
+  TimelineSpan forward(parts_.track, "forward", args);
+  const at::Tensor loss = MeanNllLoss(Forward(batch.images), batch.labels);
+  forward.End();
+  TimelineSpan backward(parts_.track, "backward", args);
+  if (options_.scale_loss) {
+    loss.mul(scaler_.scale()).backward();
+  } else {
     loss.backward();
-    flat_.FinishBackward();
-    return loss;
-  } catch (const std::exception& error) {
-    const absl::Status status = TorchError(error);
-    return absl::Status(status.code(),
-                        absl::StrCat("libtorch: ", status.message()));
   }
+  flat_.FinishBackward();
+  return loss;
 }
 
 absl::Status Trainer::FinishStep() {
   TimelineSpan span(parts_.track, "wait", {.step = step_});
+  const WaitingForOthers waiting(activity_, "the exchange of the step");
   const Time begin = Now();
   absl::Status status = parts_.exchange.Finish(StepDeadline());
-  times_.exposed += Now() - begin;
+  const Time end = Now();
+  if (clock_ == nullptr) times_.exposed += end - begin;
+  parts_.member.figures().AddStep(step_, begin, end);
   return status;
 }
 
-absl::Status Trainer::ReadLoss(const at::Tensor& loss) {
+absl::Status Trainer::TakeLoss(const at::Tensor& loss) {
   TimelineSpan span(parts_.track, "device", {.step = step_});
   if (parts_.memory.device.is_cpu()) span.Drop();
   const Time begin = Now();
-  last_loss_ = loss.item<double>();
-  times_.compute += Now() - begin;
+  const auto known = losses_.Push(step_, loss, StepDeadline());
+  if (!known.ok()) return known.status();
+  if (clock_ == nullptr) times_.compute += Now() - begin;
+  return NoteLoss(*known);
+}
+
+absl::Status Trainer::NoteLoss(const std::optional<KnownLoss>& known) {
+  if (!known.has_value()) return absl::OkStatus();
+  last_loss_ = known->value;
+  epoch_stats_.loss_sum += last_loss_;
   if (std::isfinite(last_loss_)) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
-      "the loss of step ", step_, " is ", last_loss_,
+      "the loss of step ", known->step, " is ", last_loss_,
       ": training has diverged. A smaller --lr or --warmup-epochs may help"));
 }
 
-absl::Status Trainer::Step(const std::vector<int64_t>& batch) {
+absl::Status Trainer::TakeTimes() {
+  while (true) {
+    const auto times = clock_->Next();
+    if (!times.ok()) return times.status();
+    if (!times->has_value()) return absl::OkStatus();
+    compute_time_ = (*times)->compute;
+    times_.compute += (*times)->compute;
+    times_.exposed += (*times)->exposed;
+  }
+}
+
+absl::Status Trainer::Step(const StepSamples& samples) {
   if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
   TimelineSpan span(parts_.track, "step", {.step = step_});
+  activity_.Work("computing");
   const Time start = Now();
   if (absl::Status s = SlowDown(); !s.ok()) return s;
   const Time begin = Now();
-  auto loss = Compute(batch);
+  absl::Status status = clock_ == nullptr ? absl::OkStatus() : clock_->Begin();
+  absl::StatusOr<at::Tensor> loss = Compute(samples);
+  if (options_.scale_loss) loss = Unscale(*std::move(loss), samples);
   if (!loss.ok()) return loss.status();
-  compute_time_ = Now() - begin;
-  times_.compute += compute_time_;
-  if (parts_.memory.device.is_cpu()) times_.busy.Add(Now() - start);
+  if (clock_ != nullptr) {
+    status.Update(clock_->EndBackward());
+    if (!status.ok()) return status;
+  } else {
+    compute_time_ = Now() - begin;
+    times_.compute += compute_time_;
+    times_.busy.Add(Now() - start);
+  }
   if (!submit_status_.ok()) return submit_status_;
-  if (options_.clip_norm > 0) {
-    if (absl::Status s = SubmitClipped(); !s.ok()) return s;
+  if (HoldsBack()) {
+    if (absl::Status s = SubmitHeldBack(); !s.ok()) return s;
   }
   if (absl::Status s = FinishStep(); !s.ok()) return s;
-  if (absl::Status s = ReadLoss(*loss); !s.ok()) return s;
+  if (clock_ != nullptr) {
+    if (absl::Status s = clock_->End(); !s.ok()) return s;
+  }
+  if (absl::Status s = TakeLoss(*loss); !s.ok()) return s;
+  if (clock_ != nullptr) {
+    if (absl::Status s = TakeTimes(); !s.ok()) return s;
+  }
   step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
   const absl::Duration took = Now() - start;
   training_time_ += took;
-  epoch_stats_.loss_sum += last_loss_;
   ++epoch_stats_.num_steps;
-  epoch_stats_.num_images += static_cast<int64_t>(batch.size());
+  epoch_stats_.num_images += static_cast<int64_t>(samples.indices.size());
+  num_images_ += static_cast<int64_t>(samples.indices.size());
   epoch_stats_.time += took;
   return absl::OkStatus();
 }
@@ -216,12 +330,8 @@ absl::Status Trainer::AfterStep(int64_t before) {
   const Time now = Now();
   if (now >= next_report_ || finished()) {
     next_report_ = now + kReportInterval;
-    parts_.metrics.Write(
-        {{"event", "step"},
-         {"step", step_},
-         {"seconds", absl::ToDoubleSeconds(training_time_)},
-         {"loss", last_loss_},
-         {"images_per_second", epoch_stats_.ImagesPerSecond() * num_workers_}});
+    WriteStep();
+    TellFigures();
   }
   const auto due = [&](int64_t every) {
     return every > 0 && !finished() && step_ / every > before / every;
@@ -230,24 +340,66 @@ absl::Status Trainer::AfterStep(int64_t before) {
     return due(options_.stop_every) ? CheckpointOfOneMoment()
                                     : absl::OkStatus();
   }
-  return due(options_.checkpoint_every) && !options_.checkpoint_dir.empty()
-             ? Checkpoint()
-             : absl::OkStatus();
+  return due(options_.checkpoint_every) ? Checkpoint() : absl::OkStatus();
+}
+
+void Trainer::WriteStep() {
+  const auto mean = [&](absl::Duration since) {
+    return absl::ToDoubleSeconds(since) /
+           static_cast<double>(std::max<int64_t>(step_ - reported_.step, 1));
+  };
+  parts_.metrics.Write(
+      {{"event", "step"},
+       {"step", step_},
+       {"seconds", absl::ToDoubleSeconds(training_time_)},
+       {"loss", last_loss_},
+       {"images_per_second", epoch_stats_.ImagesPerSecond() * num_workers_},
+       {"learning_rate", options_.plan.RateAt(step_ - 1)},
+       {"compute_seconds", mean(times_.compute - reported_.compute)},
+       {"exposed_seconds", mean(times_.exposed - reported_.exposed)}});
+  reported_ = {step_, times_.compute, times_.exposed};
+}
+
+void Trainer::TellFigures() {
+  const Traffic traffic = parts_.exchange.traffic();
+  parts_.member.figures().Update([&](proto::Figures& all) {
+    all.set_steps(step_ - options_.progress.step);
+    all.set_compute_seconds(absl::ToDoubleSeconds(times_.compute));
+    all.set_exposed_seconds(absl::ToDoubleSeconds(times_.exposed));
+    all.set_slowed_seconds(absl::ToDoubleSeconds(times_.injected));
+    all.set_samples(num_images_);
+    all.set_loss(last_loss_);
+    all.set_bytes_sent(traffic.sent);
+    all.set_bytes_received(traffic.received);
+  });
+}
+
+void Trainer::TellEvaluation(const Evaluation& evaluation,
+                             const std::string& word) {
+  parts_.member.figures().Update([&](proto::Figures& all) {
+    all.set_evaluations(all.evaluations() + 1);
+    all.set_evaluated_step(step_);
+    all.set_accuracy(evaluation.accuracy);
+    all.set_test_loss(evaluation.loss);
+    all.set_last_word(word);
+  });
 }
 
 // Every worker has pushed as many steps, and no shard changes before the
 // checkpoint is there.
 absl::Status Trainer::CheckpointOfOneMoment() {
-  if (absl::Status s = parts_.exchange.Synchronise(StepDeadline()); !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = Synchronise(); !s.ok()) return s;
   if (absl::Status s = Checkpoint(); !s.ok()) return s;
+  const WaitingForOthers waiting(activity_, "a checkpoint");
   return parts_.member
       .Gather(absl::StrCat("checkpoint ", num_stops_++), "", StepDeadline())
       .status();
 }
 
 absl::Status Trainer::EndEpoch() {
+  const auto last_loss = losses_.Flush(StepDeadline());
+  if (!last_loss.ok()) return last_loss.status();
+  if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
   auto evaluation = Evaluate();
   if (!evaluation.ok()) return evaluation.status();
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
@@ -266,19 +418,21 @@ absl::Status Trainer::EndEpoch() {
                         {"test_loss", evaluation->loss},
                         {"test_accuracy", evaluation->accuracy},
                         {"images_per_second", rate}});
-  spdlog::info(
-      "epoch {} step {}/{}: train loss {:.4f}, test loss {:.4f}, test accuracy "
-      "{:.4f}, {:.0f} images/s",
+  const std::string word = absl::StrFormat(
+      "epoch %d step %d/%d: train loss %.4f, test loss %.4f, test accuracy "
+      "%.4f, %.0f images/s",
       epoch(), step_, options_.plan.total_steps, train_loss, evaluation->loss,
       evaluation->accuracy, rate);
+  LogInfo("$0", word);
+  TellEvaluation(*evaluation, word);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
   TimelineSpan span(parts_.track, "evaluate", {.step = step_});
-  if (absl::Status s = parts_.exchange.Synchronise(StepDeadline()); !s.ok()) {
-    return s;
-  }
+  activity_.Work("evaluating");
+  evaluating_ = true;
+  if (absl::Status s = Synchronise(); !s.ok()) return s;
   if (absl::Status s = BroadcastBuffers(); !s.ok()) return s;
   const Dataset& test = parts_.data.test;
   const std::vector<int64_t> mine =
@@ -288,20 +442,28 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
   std::vector<double> sums(3, 0.0);  // loss, correct, samples
   for (size_t begin = 0; begin < mine.size(); begin += kEvaluationBatch) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+    activity_.Work("evaluating");
     const size_t end = std::min<size_t>(begin + kEvaluationBatch, mine.size());
     const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
     const Batch samples = BatchOf(test, batch, parts_.memory.device);
-    const at::Tensor output = parts_.model.Forward(samples.images);
+    const at::Tensor output = Forward(samples.images);
     sums[0] += SumNllLoss(output, samples.labels).item<double>();
     sums[1] += output.argmax(1).eq(samples.labels).sum().item<double>();
     sums[2] += static_cast<double>(end - begin);
   }
+  evaluating_ = false;
   if (absl::Status s = Sum(sums); !s.ok()) return s;
   const double samples = std::max(sums[2], 1.0);
   return Evaluation{sums[0] / samples, sums[1] / samples};
 }
 
+absl::Status Trainer::Synchronise() {
+  const WaitingForOthers waiting(activity_, "a meeting of all workers");
+  return parts_.exchange.Synchronise(StepDeadline());
+}
+
 absl::Status Trainer::Sum(std::vector<double>& values) {
+  const WaitingForOthers waiting(activity_, "a sum over all workers");
   return SumOverWorkers(parts_.member, absl::StrCat("sum ", num_sums_++),
                         absl::MakeSpan(values), StepDeadline());
 }
@@ -311,6 +473,7 @@ absl::Status Trainer::BroadcastBuffers() {
   if (buffers.empty()) return absl::OkStatus();
   std::string mine;
   for (const ExtraTensor& buffer : buffers) mine += buffer.bytes;
+  const WaitingForOthers waiting(activity_, "worker 0's running statistics");
   auto all = parts_.member.Gather(absl::StrCat("buffers ", evaluations_++),
                                   rank_ == 0 ? mine : "", StepDeadline());
   if (!all.ok()) return all.status();
@@ -327,20 +490,25 @@ absl::Status Trainer::BroadcastBuffers() {
 }
 
 absl::Status Trainer::Checkpoint() {
-  if (rank_ != 0) return absl::OkStatus();
+  if (rank_ != 0 || options_.checkpoint_dir.empty()) return absl::OkStatus();
   TimelineSpan span(parts_.track, "checkpoint", {.step = step_});
+  activity_.Work("saving a checkpoint");
   const absl::Status status = WriteCheckpointOfStep();
   if (status.ok()) {
-    spdlog::info("checkpoint of step {} in {}", step_, options_.checkpoint_dir);
+    const std::string word = absl::StrCat("checkpoint of step ", step_, " in ",
+                                          options_.checkpoint_dir);
+    LogInfo("$0", word);
+    parts_.member.figures().Update(
+        [&](proto::Figures& all) { all.set_last_word(word); });
     RemoveOldCheckpoints(options_.checkpoint_dir, step_,
                          options_.checkpoint_keep);
     return status;
   }
-  if (finished() || EndsTraining(status)) return status;
-  spdlog::warn(
-      "no checkpoint of step {}: {}. Training continues, and the next "
-      "checkpoint is tried: see to the room and the permissions of {}",
-      step_, std::string(status.message()), options_.checkpoint_dir);
+  if (finished() || stopped_ || EndsTraining(status)) return status;
+  LogWarning(
+      "no checkpoint of step $0: $1. Training continues, and the next "
+      "checkpoint is tried: see to the room and the permissions of $2",
+      step_, status.message(), options_.checkpoint_dir);
   return absl::OkStatus();
 }
 
@@ -353,8 +521,13 @@ absl::Status Trainer::WriteCheckpointOfStep() {
                               .extras = BuffersOf(parts_.model)};
   contents.progress.step = step_;
   contents.progress.cursor = options_.plan.CursorAt(step_);
+  contents.progress.updates = options_.plan.UpdatesAt(step_);
   return WriteCheckpoint(
       options_.checkpoint_dir, contents, [this](const std::string& directory) {
+        std::optional<WaitingForOthers> servers_write;
+        if (parts_.member.job().servers_size() > 0) {
+          servers_write.emplace(activity_, "the servers' part of a checkpoint");
+        }
         return parts_.exchange.SaveState(directory, StepDeadline());
       });
 }

@@ -3,6 +3,8 @@
 #define PSRING_WORKER_TRAINER_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,18 +13,25 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/member.h"
+#include "common/cluster/stop_agreement.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "common/optim/job_plan.h"
 #include "common/trace/metrics_file.h"
 #include "common/trace/timeline.h"
+#include "gpu/device.h"
+#include "worker/batch_loader.h"
 #include "worker/checkpoint.h"
 #include "worker/data/dataset.h"
 #include "worker/flat_parameters.h"
+#include "worker/late_loss.h"
+#include "worker/loss_scaler.h"
 #include "worker/models/classifier.h"
 #include "worker/slowdown.h"
+#include "worker/step_clock.h"
 #include "worker/time_distribution.h"
+#include "worker/torch/precision.h"
 
 namespace psring {
 
@@ -32,7 +41,10 @@ struct TrainerOptions {
   uint64_t seed = 0;
   int64_t batch_size = 64;
   double clip_norm = 0;  // of this worker's gradient; 0: no clipping
-  Slowdown slowdown;     // none
+  Precision precision = Precision::kFp32;
+  bool scale_loss = false;    // as fp16 needs it
+  LoaderOptions loader = {};  // of the training samples
+  Slowdown slowdown;          // none
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;    // absolute; empty: no checkpoints
   int64_t checkpoint_every = 0;  // steps; 0: only at the end
@@ -53,12 +65,17 @@ struct TrainerParts {
   MetricsFile& metrics;
   const Cancellation& cancellation;
   Track* track = nullptr;  // of the trainer's thread; null: no timeline
+  // The GPU that the model computes on, in this stream; null: the CPU.
+  Device* device = nullptr;
+  Stream compute = kComputeStream;
+  StopAgreement* stop = nullptr;  // null: nobody ends the training early
 };
 
 // Where the time of all steps went.
 struct StepTimes {
-  absl::Duration compute;   // data, forward, backward; on a GPU, until it ends
-  absl::Duration exposed;   // in Finish: communication, and others' lateness
+  absl::Duration compute;  // data, forward, backward; on a GPU, what it took
+  // After it until the next parameters: communication, and others' lateness.
+  absl::Duration exposed;
   absl::Duration injected;  // the wait of an injected fault
   TimeDistribution busy;  // of steps' computing and injected wait; not on GPUs
 };
@@ -68,9 +85,12 @@ class Trainer {
  public:
   Trainer(const TrainerParts& parts, const TrainerOptions& options);
 
-  // Trains to the end, evaluating after every epoch and after the last step.
+  // Trains to the end, evaluating after every epoch and after the last step, or
+  // to the step after which the workers have agreed to stop; a checkpoint of
+  // the last step follows.
   // The exchange has been joined. Errors: the exchange's, the last checkpoint
-  // if it cannot be written, a cancelled process, a loss that is no number.
+  // if it cannot be written, a cancelled process, a loss that is no number,
+  // libtorch's.
   absl::Status Run();
 
   int64_t step() const { return step_; }
@@ -79,6 +99,13 @@ class Trainer {
   const StepTimes& step_times() const { return times_; }
 
  private:
+  // What the last line about a step has told of.
+  struct Reported {
+    int64_t step = 0;
+    absl::Duration compute = {};
+    absl::Duration exposed = {};
+  };
+
   // This worker's share of an epoch, so far.
   struct EpochStats {
     double ImagesPerSecond() const;
@@ -89,35 +116,64 @@ class Trainer {
     absl::Duration time;
   };
 
+  struct StepSamples {
+    std::vector<int64_t> indices;
+    std::vector<int64_t> next;  // of the step after; empty: not known
+  };
+
   struct Evaluation {
     double loss = 0;
     double accuracy = 0;
   };
 
+  // Throws what libtorch throws, as all below that compute.
+  absl::Status Train();
   void OnBucketReady(int bucket);
+  // Whether buckets leave only after backward, all gradients being needed.
+  bool HoldsBack() const {
+    return options_.clip_norm > 0 || options_.scale_loss;
+  }
+  // Divides what the scaled loss gave; computes again with a smaller factor
+  // while gradients are infinite. The loss.
+  absl::StatusOr<at::Tensor> Unscale(at::Tensor loss,
+                                     const StepSamples& samples);
   // After backward: clips the gradient by its global norm and submits it.
-  absl::Status SubmitClipped();
+  absl::Status SubmitHeldBack();
+  absl::Status ClipGradient();
+  at::Tensor Gradients() const;
   // Clips the gradients in place; their norm before.
   double Clip();
   // Waits for as long as an injected fault makes this step longer.
   absl::Status SlowDown();
+  // In the options' precision; log-probabilities in float32.
+  at::Tensor Forward(const at::Tensor& images);
   // Forward and backward, on whose way buckets are submitted; the loss.
-  absl::StatusOr<at::Tensor> Compute(const std::vector<int64_t>& batch);
+  at::Tensor Compute(const StepSamples& samples);
   absl::Status FinishStep();
-  // Waits for a GPU.
-  absl::Status ReadLoss(const at::Tensor& loss);
-  absl::Status Step(const std::vector<int64_t>& batch);
+  // On a GPU it becomes known a step later.
+  absl::Status TakeLoss(const at::Tensor& loss);
+  absl::Status NoteLoss(const std::optional<KnownLoss>& known);
+  // The GPU's times of steps that it has done.
+  absl::Status TakeTimes();
+  absl::Status Step(const StepSamples& samples);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);
+  void WriteStep();
   absl::Status EndEpoch();
+  // To those who look at the job, with the heartbeats.
+  void TellFigures();
+  void TellEvaluation(const Evaluation& evaluation, const std::string& word);
   absl::StatusOr<Evaluation> Evaluate();
   // Over all workers, in place.
+  absl::Status Synchronise();
   absl::Status Sum(std::vector<double>& values);
   // All workers take rank 0's running statistics.
   absl::Status BroadcastBuffers();
   // Where it cannot be written, training continues, unless it is over.
   absl::Status Checkpoint();
   absl::Status CheckpointOfOneMoment();
+  // Whether somebody has wished that this is the last step.
+  absl::StatusOr<bool> StopsHere();
   absl::Status WriteCheckpointOfStep();
   void SeedDropout();
   Time StepDeadline() const;
@@ -127,22 +183,32 @@ class Trainer {
   // Fixed after construction.
   const TrainerParts parts_;
   const TrainerOptions options_;
+  Activity& activity_;  // this thread's
   const int rank_;
   const int num_workers_;
 
   FlatParameters flat_;
   absl::Status submit_status_;  // of the hooks of this backward pass
-  std::vector<int> unclipped_;  // buckets of this step, with clip_norm
+  std::vector<int> held_back_;  // buckets of this step
+  BatchLoader loader_;
+  LateLoss losses_;
+  LossScaler scaler_;
+  std::unique_ptr<StepClock> clock_;  // null: on the CPU
   int64_t step_;
   absl::Duration training_time_;
-  absl::Duration compute_time_;  // of the last step, without what slows it
+  int64_t num_images_ = 0;  // in all steps
+  // Of the last step (that is known), without what slows it.
+  absl::Duration compute_time_;
   StepTimes times_;
+  Reported reported_;
   Time next_report_ = Time::InfinitePast();
   double last_loss_ = 0;
+  bool evaluating_ = false;
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t evaluations_ = 0;
   int64_t num_sums_ = 0;
   int64_t num_stops_ = 0;
+  bool stopped_ = false;  // before the end
 };
 
 }  // namespace psring

@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <memory>
@@ -16,19 +17,24 @@
 #include "client/ring_backend.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
+#include "common/cluster/stop_agreement.h"
 #include "common/host_cores.h"
+#include "common/log.h"
 #include "common/model/flat_model.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
-#include "spdlog/spdlog.h"
 #include "worker/checkpoint_directory.h"
 #include "worker/data/load_dataset.h"
+#include "worker/hardware.h"
 #include "worker/models/model.h"
 #include "worker/resume.h"
+#include "worker/torch/gpu_memory.h"
+#include "worker/torch/precision.h"
 #include "worker/torch/torch_device.h"
+#include "worker/torch/torch_error.h"
 #include "worker/trainer.h"
 #include "worker/worker_gpu.h"
 
@@ -39,6 +45,10 @@ constexpr int kBusyGroups = 64;
 
 // For a job on the same checkpoints that is just being killed.
 constexpr absl::Duration kLockPatience = absl::Seconds(5);
+
+// Of pixels that lie on a GPU for the whole run: little beside its memory.
+constexpr size_t kMostResidentBytes = size_t{1} << 28;
+constexpr int kGpuLoaderThreads = 2;
 
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
   const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
@@ -58,8 +68,13 @@ nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
 // exchange stands on the job and the model.
 class WorkerRun {
  public:
-  WorkerRun(const WorkerOptions& options, Cancellation& cancellation)
-      : options_(options), wish_(options.spec), cancellation_(cancellation) {}
+  WorkerRun(const WorkerOptions& options, Cancellation& cancellation,
+            SoftStop& soft_stop)
+      : options_(options),
+        wish_(options.spec),
+        cancellation_(cancellation),
+        soft_stop_(soft_stop) {}
+  ~WorkerRun() { soft_stop_.Set(nullptr); }
 
   absl::Status Load();
   absl::Status Join();
@@ -78,12 +93,14 @@ class WorkerRun {
   void SetThreads();
   absl::Status OpenRecords();
   absl::Status OpenGpu();
+  LoaderOptions Loader();
   absl::Status ConnectExchange();
   absl::Status PrepareCheckpoints();
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status JoinExchange();
   absl::Status Train();
   void LogSizeChange();
+  nlohmann::json GpuMemoryJson();
   void WriteEnd(const Trainer& trainer);
   absl::Status Leave(const absl::Status& result);
   Time StepDeadline() const { return Now() + 2 * options_.step_timeout; }
@@ -91,6 +108,7 @@ class WorkerRun {
   const WorkerOptions options_;
   proto::JobSpec wish_;  // the job as this worker wants it, until it has joined
   Cancellation& cancellation_;
+  SoftStop& soft_stop_;
   ResumePoint resume_;  // its checkpoint empty: a fresh run
   std::optional<CheckpointLock> checkpoint_lock_;  // rank 0's, until the end
   DatasetPair data_;
@@ -107,6 +125,7 @@ class WorkerRun {
   std::unique_ptr<WorkerGpu> gpu_;      // null: none
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
+  std::optional<StopAgreement> stop_;  // from Train on
 };
 
 absl::Status WorkerRun::Load() {
@@ -135,6 +154,10 @@ absl::Status WorkerRun::ChooseBackend() {
   const auto wants_gpu = WantsGpu(options_.device);
   if (!wants_gpu.ok()) return wants_gpu.status();
   on_gpu_ = *wants_gpu;
+  if (!on_gpu_) {
+    absl::Status status = CheckPrecision(options_.precision, "");
+    if (!status.ok()) return status;
+  }
   auto nccl = ChooseRingBackend(options_.ring_backend, on_gpu_, wish_);
   if (!nccl.ok()) return nccl.status();
   nccl_ = *std::move(nccl);
@@ -148,6 +171,7 @@ absl::Status WorkerRun::FindCheckpoint() {
   resume_ = *std::move(found);
   wish_.set_first_step(resume_.progress.step);
   *wish_.mutable_first_cursor() = *resume_.progress.cursor;
+  wish_.set_first_updates(*resume_.progress.updates);
   return absl::OkStatus();
 }
 
@@ -206,9 +230,12 @@ absl::Status WorkerRun::OpenRecords() {
        {"num_parameters", flat_->layout.num_parameters()},
        {"total_steps", plan_.total_steps},
        {"steps_per_epoch", plan_.steps_per_epoch},
-       {"global_batch", spec().batch_size() * job().workers_size()}});
+       {"global_batch", spec().batch_size() * job().workers_size()}},
+      options_.tensorboard);
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
+  metrics_->WriteTable("hardware", HardwareOf(job(), on_gpu_));
+  metrics_->WriteTable("flags", options_.flags);
   auto timeline =
       Timeline::Create(options_.timeline, proto::WORKER, job(),
                        [this] { return member().coordinator_clock(); });
@@ -228,7 +255,22 @@ absl::Status WorkerRun::OpenGpu() {
       updates_there ? optimizer->num_slots() : 0, StepDeadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
-  return absl::OkStatus();
+  SetGpuModes(options_.precision, options_.deterministic);
+  return CheckPrecision(options_.precision,
+                        gpu_->device().info().compute_capability);
+}
+
+LoaderOptions WorkerRun::Loader() {
+  LoaderOptions loader;
+  loader.threads = options_.loader_threads;
+  loader.channels_last = options_.channels_last;
+  if (gpu_ == nullptr) return loader;
+  loader.device = gpu_->memory().device;
+  loader.normalise_on_device = true;
+  loader.resident =
+      loader.threads == 0 && data_.train.pixels.size() <= kMostResidentBytes;
+  if (loader.threads == 0) loader.threads = kGpuLoaderThreads;
+  return loader;
 }
 
 absl::Status WorkerRun::ConnectExchange() {
@@ -264,6 +306,7 @@ absl::Status WorkerRun::PrepareCheckpoints() {
 absl::StatusOr<std::vector<FlatBuffer>> WorkerRun::ReadState() {
   const bool reads = job().rank() == 0 || spec().local_steps() > 1;
   if (resume_.checkpoint.empty() || !reads) return std::vector<FlatBuffer>();
+  member().activities().own().Work("reading the checkpoint");
   return LoadState(resume_.checkpoint, spec(), *flat_, *model_);
 }
 
@@ -272,39 +315,51 @@ absl::Status WorkerRun::JoinExchange() {
   auto slots = ReadState();
   if (!slots.ok()) return slots.status();
   if (gpu_ != nullptr) gpu_->Upload(*flat_);
+  member().activities().own().Wait();
   return exchange_->Join(*std::move(slots), StepDeadline());
 }
 
 absl::Status WorkerRun::Train() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
   const FlatMemory memory = gpu_ == nullptr ? MemoryOf(*flat_) : gpu_->memory();
-  Trainer trainer({*model_, data_, *flat_, memory, *exchange_, member(),
-                   *metrics_, cancellation_, track_},
-                  {.plan = plan_,
-                   .progress = {.step = spec().first_step(),
-                                .cursor = std::nullopt,
-                                .dataset_size = spec().dataset_size(),
-                                .num_workers = job().workers_size(),
-                                .batch_size = spec().batch_size(),
-                                .seed = spec().seed(),
-                                .model = spec().model(),
-                                .data = spec().data(),
-                                .optimizer = spec().optimizer().name()},
-                   .seed = static_cast<uint64_t>(spec().seed()),
-                   .batch_size = spec().batch_size(),
-                   .clip_norm = spec().clip_norm(),
-                   .slowdown = slowdown_,
-                   .step_timeout = options_.step_timeout,
-                   .checkpoint_dir = options_.checkpoint_dir,
-                   .checkpoint_every = options_.checkpoint_every,
-                   .checkpoint_keep = options_.checkpoint_keep,
-                   .stop_every = spec().checkpoint_every()});
+  // Else libtorch would open GPU 0 too, for what names no device.
+  const c10::OptionalDeviceGuard on_device(
+      gpu_ == nullptr ? std::nullopt : std::optional(memory.device));
+  stop_.emplace(member(), spec().first_step(), spec().local_steps());
+  Trainer trainer(
+      {*model_, data_, *flat_, memory, *exchange_, member(), *metrics_,
+       cancellation_, track_, gpu_ == nullptr ? nullptr : &gpu_->device(),
+       gpu_ == nullptr ? kComputeStream : gpu_->model().compute, &*stop_},
+      {.plan = plan_,
+       .progress = {.step = spec().first_step(),
+                    .cursor = std::nullopt,
+                    .updates = std::nullopt,
+                    .dataset_size = spec().dataset_size(),
+                    .num_workers = job().workers_size(),
+                    .batch_size = spec().batch_size(),
+                    .seed = spec().seed(),
+                    .model = spec().model(),
+                    .data = spec().data(),
+                    .optimizer = spec().optimizer().name()},
+       .seed = static_cast<uint64_t>(spec().seed()),
+       .batch_size = spec().batch_size(),
+       .clip_norm = spec().clip_norm(),
+       .precision = options_.precision,
+       .scale_loss = options_.precision == Precision::kFp16,
+       .loader = Loader(),
+       .slowdown = slowdown_,
+       .step_timeout = options_.step_timeout,
+       .checkpoint_dir = options_.checkpoint_dir,
+       .checkpoint_every = options_.checkpoint_every,
+       .checkpoint_keep = options_.checkpoint_keep,
+       .stop_every = spec().checkpoint_every()});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
+  soft_stop_.Set([this] { stop_->Wish(); });
   LogSizeChange();
-  spdlog::info("worker {} of {} trains {} ({} parameters) on {}, {} steps",
-               job().rank(), job().workers_size(), spec().model(),
-               flat_->layout.num_parameters(), spec().data(),
-               plan_.total_steps - spec().first_step());
+  LogInfo("worker $0 of $1 trains $2 ($3 parameters) on $4, $5 steps",
+          job().rank(), job().workers_size(), spec().model(),
+          flat_->layout.num_parameters(), spec().data(),
+          std::max<int64_t>(plan_.total_steps - spec().first_step(), 0));
   const absl::Status status = trainer.Run();
   WriteEnd(trainer);
   return status;
@@ -314,7 +369,23 @@ void WorkerRun::LogSizeChange() {
   if (resume_.checkpoint.empty() || job().rank() != 0) return;
   const std::string change =
       SizeChange(resume_.progress, spec(), plan_, job().workers_size());
-  if (!change.empty()) spdlog::info("{}", change);
+  if (!change.empty()) LogInfo("$0", change);
+}
+
+// libtorch's, and the model's parameters, gradients and optimizer's state.
+nlohmann::json WorkerRun::GpuMemoryJson() {
+  if (gpu_ == nullptr) return nullptr;
+  const DeviceModel& model = gpu_->model();
+  const auto num_buffers = static_cast<int64_t>(2 + model.slots.size());
+  nlohmann::json bytes = {
+      {"model", num_buffers * model.parameters.size_bytes()}};
+  const auto memory = GpuMemoryOf(gpu_->memory().device);
+  if (!memory.has_value()) return bytes;
+  bytes["allocated"] = memory->allocated;
+  bytes["reserved"] = memory->reserved;
+  bytes["peak_allocated"] = memory->peak_allocated;
+  bytes["peak_reserved"] = memory->peak_reserved;
+  return bytes;
 }
 
 void WorkerRun::WriteEnd(const Trainer& trainer) {
@@ -329,22 +400,28 @@ void WorkerRun::WriteEnd(const Trainer& trainer) {
        {"bytes_received", traffic.received},
        {"gradient_bytes_sent", traffic.gradients_sent},
        {"peak_memory_bytes", PeakMemoryBytes(shared)},
+       {"gpu_memory_bytes", GpuMemoryJson()},
        {"step_seconds", MeanSeconds(trainer.step_times(),
                                     trainer.step() - spec().first_step())}});
 }
 
 // After success the others may need as long as two slow steps.
 absl::Status WorkerRun::Leave(const absl::Status& result) {
+  member().activities().own().Wait();
   return job_->Leave(result, 2 * options_.step_timeout);
 }
 
-absl::Status WorkerRun::TrainAndLeave() { return Leave(Train()); }
+absl::Status WorkerRun::TrainAndLeave() {
+  return Leave(CatchTorchErrors(
+      [this] { return Train(); },
+      [] { return std::string("moving the model to its device"); }));
+}
 
 }  // namespace
 
-absl::Status RunWorker(const WorkerOptions& options,
-                       Cancellation& cancellation) {
-  WorkerRun run(options, cancellation);
+absl::Status RunWorker(const WorkerOptions& options, Cancellation& cancellation,
+                       SoftStop& soft_stop) {
+  WorkerRun run(options, cancellation, soft_stop);
   if (absl::Status s = run.Load(); !s.ok()) {
     const Placement& place = options.cluster.placement;
     const bool alone = place.hosts_coordinator && place.num_servers == 0 &&

@@ -11,9 +11,12 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/net/signals.h"
+#include "common/trace/event_file.h"
 #include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
 #include "worker/torch/gpu_choice.h"
+#include "worker/torch/precision.h"
 
 namespace psring {
 
@@ -26,6 +29,12 @@ struct WorkerOptions {
   int threads = 0;  // of libtorch; 0: this host's cores, shared by its workers
   RingOptions ring;
   DeviceWish device;
+  Precision precision = Precision::kFp32;
+  bool channels_last = false;
+  bool deterministic = false;  // on GPUs; CPUs are
+  // That prepare the next step's samples; 0: none on CPUs, and on GPUs as the
+  // data set needs it.
+  int loader_threads = 0;
   bool allow_shared_gpu = false;
   // What sums in ring mode: "host", "nccl", or "auto": nccl on a GPU.
   std::string ring_backend = "auto";
@@ -36,13 +45,16 @@ struct WorkerOptions {
   int64_t checkpoint_keep = 3;   // the newest so many; 0: all
   bool resume = false;
   std::string metrics_dir;  // empty: no metrics
+  std::string tensorboard;  // its folder; empty: nothing for it
+  TextTableRows flags;      // as they are shown there
   TimelineOptions timeline;
 };
 
 // Blocks until the job has ended for all; its result. Errors have been told to
-// the coordinator. `cancellation` ends it early.
-absl::Status RunWorker(const WorkerOptions& options,
-                       Cancellation& cancellation);
+// the coordinator. `cancellation` ends it early; what `soft_stop` asks while it
+// trains ends the training of all workers after a step, with a checkpoint.
+absl::Status RunWorker(const WorkerOptions& options, Cancellation& cancellation,
+                       SoftStop& soft_stop);
 
 }  // namespace psring
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
+#include "common/log.h"
 #include "ring/nccl/nccl_api.h"
-#include "spdlog/spdlog.h"
 #include "worker/torch/tensors.h"
 
 namespace psring {
@@ -24,20 +24,23 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   const auto index = ChooseGpu(wish, PlaceOnHost(job, job.rank()),
                                static_cast<int>(all->size()), may_share);
   if (!index.ok()) return index.status();
-  auto device = OpenCudaDevice(*index);
-  if (!device.ok()) return device.status();
-  const DeviceInfo& info = (*device)->info();
-  const auto gpus = member.Gather(
-      "gpus",
-      absl::StrCat("host ", job.workers(job.rank()).host(), ", ", info.bus_id),
-      deadline);
+  const DeviceInfo& info = (*all)[*index];
+  const auto gpus =
+      member.Gather("gpus",
+                    absl::StrCat("host ", job.workers(job.rank()).host(), ", ",
+                                 info.bus_id, " (", info.uuid, ")"),
+                    deadline);
   if (!gpus.ok()) return gpus.status();
   if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
   if (!CheckNotShared(*gpus, false).ok()) {
     SetVariables(SharedGpuVariables(job.rank()));
   }
-  spdlog::info("worker {} computes on GPU {}, {}", job.rank(), info.index,
-               info.name);
+  // Not before: a GPU may let one process in at a time, and its error would
+  // name no worker.
+  auto device = OpenCudaDevice(*index);
+  if (!device.ok()) return device.status();
+  LogInfo("worker $0 computes on GPU $1, $2", job.rank(), info.index,
+          info.name);
   return device;
 }
 

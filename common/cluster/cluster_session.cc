@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "spdlog/spdlog.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
@@ -29,8 +29,8 @@ absl::Status WritePortFile(const std::string& path,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
-    Context& context, Cancellation& cancellation,
-    const ClusterOptions& options) {
+    Context& context, Cancellation& cancellation, const ClusterOptions& options,
+    CoordinatorWatch watch) {
   std::unique_ptr<ClusterSession> session(
       new ClusterSession(context, cancellation, options));
   const Placement& placement = options.placement;
@@ -41,12 +41,14 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   if (!address.ok()) return address.status();
   session->address_ = *address;
   for (const std::string& warning : placement.warnings) {
-    spdlog::warn("{}", warning);
+    LogWarning("$0", warning);
   }
-  spdlog::info("{}; address {} ({})", placement.summary, address->address,
-               address->reason);
+  LogInfo("$0; address $1 ($2)", placement.summary, address->address,
+          address->reason);
+  if (absl::Status s = session->Secure(); !s.ok()) return s;
   if (placement.hosts_coordinator) {
-    if (absl::Status s = session->HostCoordinator(); !s.ok()) return s;
+    absl::Status s = session->HostCoordinator(std::move(watch));
+    if (!s.ok()) return s;
   } else {
     auto host = Resolve(placement.coordinator.host);
     if (!host.ok()) return host.status();
@@ -56,21 +58,33 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   return session;
 }
 
-absl::Status ClusterSession::HostCoordinator() {
+absl::Status ClusterSession::Secure() {
+  const Security& security = options_.security;
+  std::string listens = address();
+  if (options_.placement.hosts_coordinator) {
+    const auto host = Resolve(options_.placement.coordinator.host);
+    if (host.ok() && !IsLoopback(*host)) listens = *host;
+  }
+  if (absl::Status s = CheckListening(security, listens); !s.ok()) return s;
+  if (!security.secret.has_value()) return context_.UseTokens();
+  LogInfo("all messages are encrypted, with $0", security.source);
+  return context_.Secure(*security.secret);
+}
+
+absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   const Placement& placement = options_.placement;
   MembershipOptions membership;
   membership.mode = options_.mode;
   membership.num_servers = placement.num_servers;
   membership.num_workers = placement.num_workers;
   membership.join_timeout = options_.join_timeout;
-  auto coordinator =
-      Coordinator::Start(context_, placement.coordinator, membership);
+  auto coordinator = Coordinator::Start(context_, placement.coordinator,
+                                        membership, std::move(watch));
   if (!coordinator.ok()) return coordinator.status();
   coordinator_ = *std::move(coordinator);
   coordinator_endpoint_ = coordinator_->endpoint();
-  spdlog::info("coordinator listens on {}, waits for {} servers and {} workers",
-               coordinator_endpoint_, placement.num_servers,
-               placement.num_workers);
+  LogInfo("coordinator listens on $0, waits for $1 servers and $2 workers",
+          coordinator_endpoint_, placement.num_servers, placement.num_workers);
   if (options_.coordinator_port_file.empty()) return absl::OkStatus();
   return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
 }
@@ -90,6 +104,8 @@ MemberOptions ClusterSession::Introduction() const {
   join.set_hosts_coordinator(placement.hosts_coordinator);
   join.set_num_servers(placement.num_servers);
   join.set_num_workers(placement.num_workers);
+  join.set_progress_timeout_ms(
+      absl::ToInt64Milliseconds(options_.progress_timeout));
   return options;
 }
 

@@ -12,6 +12,7 @@
 #include "common/cluster/coordinator.h"
 #include "common/cluster/member.h"
 #include "common/cluster/placement.h"
+#include "common/cluster/security.h"
 #include "common/net/address.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
@@ -28,15 +29,24 @@ struct ClusterOptions {
   // atomically; empty: nowhere.
   std::string coordinator_port_file;
   absl::Duration join_timeout = absl::Seconds(60);
+  // How long this process may work without progress (activity.h) before the job
+  // ends with its name; 0: for ever.
+  absl::Duration progress_timeout;
+  Security security = {};  // of the job
+  // Where the process that hosts the coordinator shows the job, and the file of
+  // the page's token (common/page/job_page.h); empty: nowhere, no file.
+  std::string page;
+  std::string page_token_file;
 };
 
 class ClusterSession {
  public:
   // Chooses the advertised address and, where this process hosts it, starts the
-  // coordinator. `context` and `cancellation` outlive the session.
+  // coordinator, which `watch` is for. `context` and `cancellation` outlive the
+  // session.
   static absl::StatusOr<std::unique_ptr<ClusterSession>> Start(
       Context& context, Cancellation& cancellation,
-      const ClusterOptions& options);
+      const ClusterOptions& options, CoordinatorWatch watch = nullptr);
 
   // The numeric address to listen on and to be reached at.
   const std::string& address() const { return address_.address; }
@@ -60,7 +70,9 @@ class ClusterSession {
   ClusterSession(Context& context, Cancellation& cancellation,
                  const ClusterOptions& options)
       : context_(context), cancellation_(cancellation), options_(options) {}
-  absl::Status HostCoordinator();
+  // With the job's key, or none where that is allowed.
+  absl::Status Secure();
+  absl::Status HostCoordinator(CoordinatorWatch watch);
   // How this process joins, and what the coordinator is told of it.
   MemberOptions Introduction() const;
 

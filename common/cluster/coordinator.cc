@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/net/peer_filter.h"
 
 namespace psring {
@@ -17,10 +19,15 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 // How long the last word of the coordinator's own process may be on its way.
 constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 constexpr absl::Duration kLateComers = absl::Seconds(3);
+constexpr int kMessagesAtOnce = 1024;
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
+// Between answers to whoever wants to look at the job.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
 
 // Control messages are small; a model's tensor list is the largest.
 SocketOptions ControlOptions() {
   SocketOptions options;
+  options.plane = SocketOptions::Plane::kControl;
   options.max_frame_bytes = 16 << 20;
   options.linger = absl::Seconds(2);
   return options;
@@ -32,18 +39,81 @@ uint64_t RandomEpoch() {
 }
 
 void SendAll(Socket& socket, std::vector<Membership::Outgoing> messages) {
+  const proto::ControlMessage* last = nullptr;
+  Frame bytes;  // of `last`
   for (const auto& [peer, message] : messages) {
+    if (message.get() != last) {
+      bytes = Frame::Copy(message->SerializeAsString());
+      last = message.get();
+    }
     Frames frames;
     frames.push_back(Frame::Copy(peer));
-    frames.push_back(Frame::Copy(message.SerializeAsString()));
+    frames.push_back(bytes.Share());
     // A peer that has gone is found by its silence.
     socket.Send(std::move(frames)).IgnoreError();
   }
 }
 
-// Hands every message that is there to the membership.
-void Serve(Socket& socket, Membership& membership, PeerFilter& peers) {
-  while (true) {
+// Says who was refused, for each reason at its 1st, 10th, 100th time ...
+class RefusalLog {
+ public:
+  void Tell(Socket& socket) {
+    const Socket::Refusals news = socket.TakeRefusals();
+    Tell(socket, news.other_key, "whose key is not this job's", &other_key_);
+    Tell(socket, news.no_key, "that shows no key, but this job has one",
+         &no_key_);
+    Tell(socket, news.needs_key,
+         "that has a key, or is none of psring's: this job has no key",
+         &needs_key_);
+  }
+
+ private:
+  struct Count {
+    int64_t all = 0;
+    int64_t next = 1;
+  };
+
+  static void Tell(const Socket& socket, int64_t news, const char* whose,
+                   Count* count) {
+    count->all += news;
+    if (count->all < count->next) return;
+    while (count->next <= count->all) count->next *= 10;
+    LogWarning("$0 refuses a process $1 ($2 so far)", socket.endpoint(), whose,
+               count->all);
+  }
+
+  Count other_key_, no_key_, needs_key_;
+};
+
+// Answers those who look at the job without being part of it. Views may be
+// large, so too many questions get no answer.
+class Looks {
+ public:
+  void Answer(Socket& socket, const Membership& membership,
+              const std::string& peer, const proto::Look& look) {
+    const Time now = Now();
+    if (now < next_) return;
+    next_ = now + kLookInterval;
+    proto::ControlMessage answer;
+    if (look.protocol_version() == kProtocolVersion) {
+      *answer.mutable_view() = membership.View(now);
+    } else {
+      answer.mutable_refuse()->set_reason(absl::StrCat(
+          "protocol version: ", look.protocol_version(), " here, ",
+          kProtocolVersion, " in the job. Run the same build of psring"));
+    }
+    SendAll(socket, {{peer, std::move(answer)}});
+  }
+
+ private:
+  Time next_;
+};
+
+// Hands messages that are there to the membership: some, so that nobody keeps
+// it from the clock.
+void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
+           Looks& looks) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket.TryReceive();
     if (!frames.ok() || !frames->has_value()) return;
     const std::string peer((**frames)[0].view());
@@ -54,30 +124,38 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers) {
       peers.Drop(peer, absl::InvalidArgumentError("not a control message"));
       continue;
     }
+    if (message.has_look()) {
+      looks.Answer(socket, membership, peer, message.look());
+      continue;
+    }
     SendAll(socket, membership.OnMessage(Now(), peer, message));
+    if (message.has_join() && membership.Knows(peer)) socket.Vouch(peer);
   }
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
-    Context& context, const HostPort& address, MembershipOptions options) {
+    Context& context, const HostPort& address, MembershipOptions options,
+    CoordinatorWatch watch) {
   if (options.job_epoch == 0) options.job_epoch = RandomEpoch();
+  options.public_keys = !context.public_key().empty();
   auto host = Resolve(address.host);
   if (!host.ok()) return host.status();
   std::unique_ptr<Coordinator> coordinator(new Coordinator());
   std::promise<absl::StatusOr<std::string>> bound;
   auto endpoint = bound.get_future();
   Coordinator* self = coordinator.get();
-  coordinator->thread_ = std::thread(
-      [self, &context, host = *host, port = address.port, options, &bound] {
+  coordinator->thread_ =
+      std::thread([self, &context, host = *host, port = address.port, options,
+                   watch = std::move(watch), &bound] {
         auto socket = Socket::Bind(context, host, port, ControlOptions());
         if (!socket.ok()) {
           bound.set_value(socket.status());
           return;
         }
         bound.set_value((*socket)->endpoint());
-        self->Run(**socket, options);
+        self->Run(**socket, options, watch);
       });
   auto result = endpoint.get();
   if (!result.ok()) return result.status();
@@ -90,21 +168,33 @@ Coordinator::~Coordinator() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
+void Coordinator::Run(Socket& socket, const MembershipOptions& options,
+                      const CoordinatorWatch& watch) {
   Membership membership(options, Now());
   PeerFilter peers(socket.endpoint());
+  RefusalLog refusals;
+  Looks looks;
   Time next_tick = Now();
+  Time next_view = watch == nullptr ? Time::InfiniteFuture() : Now();
+  const auto show = [&] {
+    const Time now = Now();
+    watch(now, membership.View(now));
+  };
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    Serve(socket, membership, peers);
+    Serve(socket, membership, peers, looks);
+    refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
     SendAll(socket, membership.OnTick(Now()));
+    if (Now() < next_view) continue;
+    next_view = Now() + kWatchInterval;
+    show();
   }
   const auto serve_until = [&](const auto& done, Time end) {
     while (!done() && Now() < end) {
       Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-      Serve(socket, membership, peers);
+      Serve(socket, membership, peers, looks);
     }
   };
   serve_until([&] { return membership.over(); }, Now() + kLastWord);
@@ -114,6 +204,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options) {
                 Now() + kLateComers);
   }
   if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
+  if (watch != nullptr) show();
   serve_until([&] { return socket.delivered(); },
               Now() + (membership.result().ok() ? kLateComers : kLastWord));
 }

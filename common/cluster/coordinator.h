@@ -3,25 +3,34 @@
 #ifndef PSRING_COMMON_CLUSTER_COORDINATOR_H_
 #define PSRING_COMMON_CLUSTER_COORDINATOR_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/net/address.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
+#include "protos/cluster.pb.h"
 
 namespace psring {
+
+// Is shown the job about once a second, and when it is over, by the
+// coordinator's thread, which it must not keep waiting.
+using CoordinatorWatch = std::function<void(Time, const proto::JobView&)>;
 
 class Coordinator {
  public:
   // Listens on `address` (its host must be one of this machine's; port 0: the
   // system chooses) and begins to form the job, which it gives a random epoch
-  // where the options have none. Does not block.
+  // where the options have none. `watch` may be null, else outlives this. Does
+  // not block.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
-      Context& context, const HostPort& address, MembershipOptions options);
+      Context& context, const HostPort& address, MembershipOptions options,
+      CoordinatorWatch watch = nullptr);
 
   // Stops once the job is over; if it is not, every process is told that its
   // coordinator has gone. Joins the thread.
@@ -32,7 +41,8 @@ class Coordinator {
 
  private:
   Coordinator() = default;
-  void Run(Socket& socket, const MembershipOptions& options);
+  void Run(Socket& socket, const MembershipOptions& options,
+           const CoordinatorWatch& watch);
 
   std::string endpoint_;
   Cancellation stop_;

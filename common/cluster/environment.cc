@@ -27,6 +27,9 @@ constexpr int kFirstPort = 20000;
 constexpr int kNumPorts = 20000;
 constexpr int kMaxPort = 65535;
 
+// Where all processes of a job share a host, nobody else need reach them.
+constexpr char kThisHost[] = "127.0.0.1";
+
 // Reads variables and keeps the first error.
 class Reader {
  public:
@@ -67,6 +70,8 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
+  const char* node;
+  const char* num_nodes;
   // Fills the address where it is known.
   void (*read_coordinator)(Reader& reader, LaunchEnvironment* result);
 };
@@ -94,6 +99,11 @@ std::optional<LaunchEnvironment> ReadRank(const Launcher& launcher,
                 absl::StrCat("not below ", launcher.size, "=", result.size));
   }
   result.local_rank = reader.Number(launcher.local_rank, 0, result.size - 1);
+  result.num_nodes =
+      std::max<int>(0, reader.Number(launcher.num_nodes, 1, INT32_MAX));
+  if (result.num_nodes > 0) {
+    result.node = reader.Number(launcher.node, 0, result.num_nodes - 1);
+  }
   return result;
 }
 
@@ -124,7 +134,9 @@ void ReadPsringCoordinator(Reader& reader, LaunchEnvironment* result) {
 }
 
 void ReadTorchrunCoordinator(Reader& reader, LaunchEnvironment* result) {
-  const std::string host = reader.Text("MASTER_ADDR");
+  std::string host = reader.Text("MASTER_ADDR");
+  const int here = reader.Number("LOCAL_WORLD_SIZE", 1, result->size);
+  if (!host.empty() && here == result->size) host = kThisHost;
   const int port = reader.Number("MASTER_PORT", 1, kMaxPort);
   if (host.empty() || port < 0) return;
   // torchrun's agent keeps a store of its own on MASTER_PORT while the job
@@ -142,13 +154,13 @@ void ReadSlurmCoordinator(Reader& reader, LaunchEnvironment* result) {
   const int64_t job = reader.Number("SLURM_JOB_ID", 0, UINT32_MAX);
   const int64_t step = reader.Number(SlurmStep(reader), 0, UINT32_MAX);
   if (reader.Text(list).empty() || job < 0) return;
-  const auto hosts = ExpandNodeList(reader.Text(list), 1);
+  const auto hosts = ExpandNodeList(reader.Text(list), 2);
   if (!hosts.ok()) {
     reader.Fail(list,
                 absl::StrCat("no list of hosts: ", hosts.status().message()));
     return;
   }
-  result->coordinator_host = hosts->front();
+  result->coordinator_host = hosts->size() > 1 ? hosts->front() : kThisHost;
   // Successive steps land far from each other and from successive jobs.
   result->coordinator_port = kFirstPort + (job + 7919 * step) % kNumPorts;
 }
@@ -162,22 +174,64 @@ void ReadOpenMpiCoordinator(Reader& reader, LaunchEnvironment* result) {
                            "OMPI_MCA_orte_ess_jobid"}) {
     const std::string job = reader.Text(name);
     if (job.empty()) continue;
-    result->coordinator_host = "127.0.0.1";
+    result->coordinator_host = kThisHost;
     result->coordinator_port = kFirstPort + Fnv().Add(job).value() % kNumPorts;
     return;
+  }
+}
+
+// What torchrun's own flags are in a pod of Kubeflow Trainer.
+void ReadTrainerCoordinator(Reader& reader, LaunchEnvironment* result) {
+  result->coordinator_host = reader.Text("PET_MASTER_ADDR");
+  result->coordinator_port = reader.Number("PET_MASTER_PORT", 1, kMaxPort);
+  if (result->coordinator_port < 0) result->coordinator_host.clear();
+  // It may be a word: "auto", "cpu".
+  int workers = 0;
+  if (absl::SimpleAtoi(reader.Text("PET_NPROC_PER_NODE"), &workers)) {
+    result->workers_wanted = std::max(0, workers);
   }
 }
 
 // By precedence.
 constexpr Launcher kLaunchers[] = {
     {"psring run", "PSRING_RANK", "PSRING_SIZE", "PSRING_LOCAL_RANK",
-     ReadPsringCoordinator},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ReadTorchrunCoordinator},
+     "PSRING_NODE", "PSRING_NODES", ReadPsringCoordinator},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK",
+     "GROUP_WORLD_SIZE", ReadTorchrunCoordinator},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", ReadOpenMpiCoordinator},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
-     ReadSlurmCoordinator},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "", "", ReadOpenMpiCoordinator},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID",
+     "SLURM_STEP_NUM_NODES", ReadSlurmCoordinator},
+    {"Kubeflow Trainer", "PET_NODE_RANK", "PET_NNODES", "", "PET_NODE_RANK",
+     "PET_NNODES", ReadTrainerCoordinator},
 };
+
+// The number at the end of a pod's name, "worker-3", where it is the ordinal of
+// a StatefulSet; empty: there is none.
+std::string OrdinalOf(const std::string& pod) {
+  const size_t dash = pod.rfind('-');
+  int ordinal = 0;
+  if (dash == std::string::npos ||
+      !absl::SimpleAtoi(pod.substr(dash + 1), &ordinal)) {
+    return "";
+  }
+  return pod.substr(dash + 1);
+}
+
+// A pod that knows its index, with the size in PSRING_SIZE, becomes a process
+// that knows its rank: the variables that say so, else none.
+Variables RankOfPod(const Reader& reader) {
+  if (!reader.Text("PSRING_RANK").empty() ||
+      reader.Text("PSRING_SIZE").empty()) {
+    return {};
+  }
+  std::string index = reader.Text("JOB_COMPLETION_INDEX");
+  if (index.empty() && !reader.Text("KUBERNETES_SERVICE_HOST").empty()) {
+    index = OrdinalOf(reader.Text("HOSTNAME"));
+  }
+  if (index.empty()) return {};
+  return {{"PSRING_RANK", index}};
+}
 
 // "rank 2 of 4".
 std::string RankOf(const LaunchEnvironment& e) {
@@ -204,17 +258,25 @@ void SetVariables(const Variables& variables) {
 
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(
     const Variables& variables) {
-  Reader reader(variables);
+  Variables all = RankOfPod(Reader(variables));
+  const bool in_pod = !all.empty();
+  all.insert(variables.begin(), variables.end());
+  Reader reader(all);
   std::vector<std::string> warnings;
   const bool slurm = IsSlurmTask(reader);
   std::optional<LaunchEnvironment> used;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.read_coordinator == ReadSlurmCoordinator && !slurm) continue;
+    // What a pod was told, the launcher that was started there has used up.
+    if (launcher.read_coordinator == ReadTrainerCoordinator && used) continue;
     auto found = ReadRank(launcher, reader, &warnings);
     if (!found) continue;
     if (!used) {
       launcher.read_coordinator(reader, &*found);
       used = std::move(found);
+      if (in_pod && used->source == kLaunchers[0].name) {
+        used->source = "Kubernetes";
+      }
     } else if (found->rank != used->rank || found->size != used->size) {
       warnings.push_back(absl::StrCat(
           used->source, " gives ", RankOf(*used), ", ", found->source,

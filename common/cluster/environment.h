@@ -1,4 +1,5 @@
-// What `psring run`, torchrun, Slurm and Open MPI say in environment variables.
+// What `psring run`, torchrun, Slurm, Open MPI and Kubernetes say in
+// environment variables.
 //
 // Everything but ReadVariables is pure.
 #ifndef PSRING_COMMON_CLUSTER_ENVIRONMENT_H_
@@ -23,22 +24,29 @@ void SetVariables(const Variables& variables);
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", "torchrun", "Slurm", "Open MPI"; empty: by hand
+  // "psring run", "torchrun", "Slurm", "Open MPI", "Kubeflow Trainer",
+  // "Kubernetes"; empty: by hand
   std::string source;
   int rank = -1;  // among all processes of the job
   int size = 0;
   int local_rank = -1;           // among those on this host; -1: not told
+  int node = -1;                 // this host among the job's; -1: not told
+  int num_nodes = 0;             // hosts of the job; 0: not told
+  int workers_wanted = 0;        // by each process, as a launcher of workers;
+                                 // 0: not told
   std::string coordinator_host;  // empty: the launcher names no address
   int coordinator_port = 0;
   bool hosts_coordinator = false;  // the launcher itself does
   std::vector<std::string> warnings;
 };
 
-// The first of psring run, torchrun, Open MPI and Slurm that gives a rank and a
-// size, and the address in PSRING_COORDINATOR before its own; a warning if
-// another gives different ones. INVALID_ARGUMENT names a malformed variable and
-// its value. The shell of a Slurm batch script or of an interactive allocation
-// is not a launched task.
+// The first of psring run, torchrun, Open MPI, Slurm, Kubeflow Trainer and
+// Kubernetes that gives a rank and a size, and the address in
+// PSRING_COORDINATOR before its own; a warning if another gives different ones.
+// INVALID_ARGUMENT names a malformed variable and its value. The shell of a
+// Slurm batch script or of an interactive allocation is not a launched task. A
+// pod of Kubernetes knows its index, of an Indexed Job or of a StatefulSet, but
+// no size: that is PSRING_SIZE's to say.
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(const Variables& variables);
 
 }  // namespace psring

@@ -9,8 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
@@ -22,8 +24,17 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 
 SocketOptions ControlOptions() {
   SocketOptions options;
+  options.plane = SocketOptions::Plane::kControl;
   options.linger = absl::Seconds(1);
   return options;
+}
+
+std::vector<std::string> KeysOfWorkers(const proto::Welcome& job) {
+  std::vector<std::string> keys;
+  for (const proto::Process& worker : job.workers()) {
+    keys.push_back(worker.public_key());
+  }
+  return keys;
 }
 
 }  // namespace
@@ -42,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
   message.mutable_join()->set_protocol_version(
       options.join.protocol_version() == 0 ? kProtocolVersion
                                            : options.join.protocol_version());
+  message.mutable_join()->set_public_key(context.public_key());
   member->Post(std::move(message));
   Member* self = member.get();
   member->thread_ = std::thread([self, &context] { self->Run(context); });
@@ -61,7 +73,17 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
                      absl::FormatDuration(options.join_timeout)));
   }
   if (!member->failure_.ok()) return member->failure_;
-  member->welcome_ = *member->arrived_;
+  const proto::Welcome& job = *member->arrived_;
+  const int size =
+      member->is_worker() ? job.workers_size() : job.servers_size();
+  if (job.rank() < 0 || job.rank() >= size) {
+    return absl::InternalError(
+        absl::StrCat("the coordinator at ", options.coordinator,
+                     " gives this process rank ", job.rank(), " of ", size));
+  }
+  member->welcome_ = job;
+  // Before anybody learns where this process listens.
+  context.AllowWorkers(KeysOfWorkers(member->welcome_));
   return member;
 }
 
@@ -181,13 +203,16 @@ absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   left_ = true;
   ControlMessage message;
   message.mutable_leave()->set_error(std::string(result.message()));
+  message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
   Post(std::move(message));
   MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return ended_ || !failure_.ok();
   };
   const bool in_time = mutex_.AwaitUntil(settled, deadline);
-  if (!result.ok()) return result;
+  if (!result.ok()) {
+    return hang_ && absl::IsDeadlineExceeded(result) ? failure_ : result;
+  }
   if (!failure_.ok()) return failure_;
   if (!in_time) {
     return absl::DeadlineExceededError(
@@ -224,16 +249,43 @@ void Member::Run(Context& context) {
     const Time now = Now();
     if (now >= next_beat) {
       next_beat = now + kHeartbeatInterval;
-      ControlMessage beat;
-      beat.mutable_heartbeat()->set_step(step_.load());
-      beat.mutable_heartbeat()->set_sent_ns(NowNanos());
-      Post(std::move(beat));
+      Post(Beat(now));
     }
     CheckCoordinator(now);
     SendOutbox(**socket);
   }
   SendOutbox(**socket);
   (*socket)->Acknowledge();
+}
+
+ControlMessage Member::Beat(Time now) {
+  ControlMessage message;
+  proto::Heartbeat& beat = *message.mutable_heartbeat();
+  activity_ = activities_.Look(now);
+  if (activity_.doing != nullptr) beat.set_doing(activity_.doing);
+  beat.set_still_ms(absl::ToInt64Milliseconds(activity_.still));
+  // Who has done its part may wait for others as long as they take.
+  if (activity_.waits_at != nullptr && !left_) {
+    beat.set_waits_at(activity_.waits_at);
+    beat.set_waiting_ms(absl::ToInt64Milliseconds(activity_.waited));
+  }
+  *beat.mutable_figures() = figures_.Take(coordinator_clock());
+  beat.set_step(step_.load());
+  beat.set_sent_ns(NowNanos());
+  return message;
+}
+
+void Member::TellWait(const std::string& held_up_by) {
+  const bool waits = activity_.waits_at != nullptr && !left_;
+  if (!waits || activity_.waited < kLongWait) {
+    next_told_wait_ = kLongWait;
+    return;
+  }
+  if (held_up_by.empty() || activity_.waited < next_told_wait_) return;
+  next_told_wait_ = 2 * activity_.waited;
+  LogWarning("step $0: has waited for $1 s at $2 for $3", step_.load(),
+             absl::ToInt64Seconds(activity_.waited), activity_.waits_at,
+             CleanWord(held_up_by));
 }
 
 void Member::SendOutbox(Socket& socket) {
@@ -275,11 +327,14 @@ std::optional<ClockOffset> Member::coordinator_clock() {
 }
 
 void Member::OnAnnouncement(const proto::Announce& announcement) {
-  int rank = 0;
   if (announcement.name() != kWorkerLeft) {
     announced_.push_back(announcement);
-  } else if (arrived_ && absl::SimpleAtoi(announcement.payload(), &rank) &&
-             rank >= 0 && rank < arrived_->workers_size()) {
+    return;
+  }
+  for (const auto text : absl::StrSplit(announcement.payload(), ',')) {
+    int rank = 0;
+    if (!arrived_ || !absl::SimpleAtoi(text, &rank)) continue;
+    if (rank < 0 || rank >= arrived_->workers_size()) continue;
     workers_left_.push_back(rank);
   }
 }
@@ -296,10 +351,21 @@ void Member::OnMessage(const ControlMessage& message, Time now) {
                      " refuses this process: ", message.refuse().reason())));
   }
   if (message.has_job_end() && !message.job_end().error().empty()) {
+    {
+      MutexLock lock(&mutex_);
+      hang_ = message.job_end().hang() && failure_.ok();
+    }
     return Fail(absl::AbortedError(message.job_end().error()));
   }
+  if (message.has_heartbeat_ack()) {
+    TellWait(message.heartbeat_ack().held_up_by());
+  }
   MutexLock lock(&mutex_);
-  if (message.has_welcome()) arrived_ = message.welcome();
+  if (message.has_welcome()) roster_ = message.welcome();
+  if (message.has_seat()) {
+    arrived_ = std::move(roster_);
+    arrived_->set_rank(message.seat().rank());
+  }
   if (message.has_announce()) OnAnnouncement(message.announce());
   if (message.has_gathered()) {
     gathered_[message.gathered().name()] = message.gathered();

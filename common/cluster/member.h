@@ -20,7 +20,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/activity.h"
 #include "common/cluster/clock_offset.h"
+#include "common/cluster/figures.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/pause_watch.h"
 #include "common/mutex.h"
@@ -83,6 +85,10 @@ class Member {
 
   // Tells the next heartbeats how far this process is. Any thread.
   void ReportStep(int64_t step) { step_.store(step); }
+  // What this process's threads do, as heartbeats tell it.
+  ActivityBoard& activities() { return activities_; }
+  // What it says of itself, for people to look at.
+  FigureBoard& figures() { return figures_; }
 
   // How far the coordinator's clock is ahead, as the heartbeats have found out
   // so far. Any thread.
@@ -90,7 +96,8 @@ class Member {
 
   // A worker that has done its part (`result` OK), or a process that cannot go
   // on. Blocks until the job has ended for all or the deadline; returns the
-  // job's result, or `result` itself where it is an error.
+  // job's result, or `result` itself where it is an error. Where that is
+  // DEADLINE_EXCEEDED because another process hangs, the error names it.
   absl::Status Leave(const absl::Status& result, Time deadline);
 
  private:
@@ -101,6 +108,10 @@ class Member {
   void OnMessage(const proto::ControlMessage& message, Time now);
   void OnAnnouncement(const proto::Announce& announcement)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  proto::ControlMessage Beat(Time now);
+  // Says in the log whom this process waits for: after kLongWait, and at twice
+  // the time again.
+  void TellWait(const std::string& held_up_by);
   void SendOutbox(Socket& socket);
   void CheckCoordinator(Time now);
   void Post(proto::ControlMessage message);
@@ -118,22 +129,28 @@ class Member {
   Time last_heard_ = Time::InfinitePast();
   PauseWatch pauses_{Now()};
   bool ever_heard_ = false;
+  ActivityBoard::Report activity_;  // of the last heartbeat
+  absl::Duration next_told_wait_ = kLongWait;
 
+  ActivityBoard activities_{Now()};
+  FigureBoard figures_;
   std::atomic<int64_t> step_ = 0;
   Cancellation wake_;  // its fd wakes the thread to stop
   const int outbox_fd_;
 
   Mutex mutex_;
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
+  proto::Welcome roster_ ABSL_GUARDED_BY(mutex_);  // without this one's rank
   std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
   std::deque<proto::Announce> announced_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> workers_left_ ABSL_GUARDED_BY(mutex_);
   std::optional<ClockOffset> clock_ ABSL_GUARDED_BY(mutex_);
+  bool hang_ ABSL_GUARDED_BY(mutex_) = false;  // see JobEnd
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
-  bool left_ = false;  // the owner's thread
+  std::atomic<bool> left_ = false;
   std::thread thread_;
 };
 

@@ -1,25 +1,33 @@
 #include "common/cluster/membership.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
-#include "common/net/address.h"
+#include "common/cluster/admission.h"
+#include "common/cluster/figures.h"
+#include "common/cluster/stop_wish.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
 
 using proto::ControlMessage;
 
-const char* NameOf(proto::Role role) {
-  return role == proto::PS ? "ps" : "worker";
-}
-
-const char* NameOf(proto::Mode mode) {
-  return mode == proto::RING ? "ring" : "ps";
-}
+// Where others' patience has ended, whoever has made no progress for so long
+// may be why: some heartbeats.
+constexpr absl::Duration kSuspicious = absl::Seconds(3);
+// What a member may have in gathers that are not complete: each of its threads
+// waits for one.
+constexpr int kMaxOpenGathers = 64;
+constexpr size_t kMaxOpenBytes = 64 << 20;
+// A process that is heard this late may be gone.
+constexpr absl::Duration kSilent = absl::Seconds(2);
+constexpr int64_t kMostMs = int64_t{1} << 40;
 
 std::string Seconds(absl::Duration d) {
   return absl::StrCat(
@@ -27,6 +35,10 @@ std::string Seconds(absl::Duration d) {
 }
 
 }  // namespace
+
+const char* NameOf(proto::Role role) {
+  return role == proto::PS ? "ps" : "worker";
+}
 
 std::string Describe(const proto::Process& process) {
   const std::string rank =
@@ -36,7 +48,7 @@ std::string Describe(const proto::Process& process) {
 }
 
 int Membership::Promised(proto::Role role) const {
-  return role == proto::PS ? options_.num_servers : options_.num_workers;
+  return options_.promised(role);
 }
 
 int Membership::Joined(proto::Role role) const {
@@ -53,22 +65,35 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
   Participant& member = found->second;
   member.last_heard = now;
   switch (message.kind_case()) {
-    case ControlMessage::kHeartbeat: {
-      member.step = std::max(member.step, message.heartbeat().step());
-      ControlMessage ack;
-      ack.mutable_heartbeat_ack()->set_sent_ns(message.heartbeat().sent_ns());
-      ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
-      return {{peer, ack}};
-    }
+    case ControlMessage::kHeartbeat:
+      return OnHeartbeat(now, peer, member, message.heartbeat());
     case ControlMessage::kGather:
       return OnGather(peer, member, message.gather());
     case ControlMessage::kAnnounce:
-      return OnAnnounce(message.announce());
+      return OnAnnounce(member, message.announce());
     case ControlMessage::kLeave:
-      return OnLeave(member, message.leave());
+      return OnLeave(now, member, message.leave());
     default:
       return {};
   }
+}
+
+std::vector<Membership::Outgoing> Membership::OnHeartbeat(
+    Time now, const std::string& peer, Participant& member,
+    const proto::Heartbeat& beat) {
+  member.step = std::max(member.step, beat.step());
+  member.doing = CleanWord(beat.doing());
+  member.progress = now - absl::Milliseconds(beat.still_ms());
+  member.waits_at = CleanWord(beat.waits_at());
+  member.waiting =
+      absl::Milliseconds(std::clamp<int64_t>(beat.waiting_ms(), 0, kMostMs));
+  member.figures = CleanFigures(beat.figures());
+  if (member.WaitsLong() && !culprit_.has_value()) culprit_ = Culprit(now);
+  ControlMessage ack;
+  ack.mutable_heartbeat_ack()->set_sent_ns(beat.sent_ns());
+  ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
+  ack.mutable_heartbeat_ack()->set_held_up_by(HeldUpBy(now, member));
+  return {{peer, std::move(ack)}};
 }
 
 std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
@@ -88,7 +113,9 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
   member.process.set_pid(join.pid());
   member.process.set_address(join.address());
   member.process.set_hosts_coordinator(join.hosts_coordinator());
+  member.process.set_public_key(join.public_key());
   member.wanted_rank = join.wanted_rank();
+  member.progress_timeout = absl::Milliseconds(join.progress_timeout_ms());
   member.last_heard = now;
   members_[peer] = member;
   join_order_.push_back(peer);
@@ -96,7 +123,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
     member.process.set_rank(join.wanted_rank());
     return End(absl::AbortedError(
         absl::StrCat(Describe(member.process),
-                     " failed before it joined: ", join.failure())));
+                     " failed before it joined: ", Printable(join.failure()))));
   }
   const bool complete = Joined(proto::PS) == options_.num_servers &&
                         Joined(proto::WORKER) == options_.num_workers;
@@ -105,80 +132,15 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
 
 std::optional<std::string> Membership::Objection(
     const proto::Join& join) const {
-  if (join.protocol_version() != kProtocolVersion) {
-    return absl::StrCat("protocol version: ", join.protocol_version(),
-                        " here, ", kProtocolVersion,
-                        " in the job. Run the same build of psring everywhere");
-  }
-  if (state_ == State::kOver) {
+  if (state_ == State::kOver && join.protocol_version() == kProtocolVersion) {
     return absl::StrCat("the job is over: ",
                         result_.ok() ? "it has finished" : result_.message());
   }
-  if (join.role() != proto::PS && join.role() != proto::WORKER) {
-    return absl::StrCat("role ", join.role(), " is unknown");
-  }
-  for (const auto& objection :
-       {SizeObjection(join), AddressObjection(join), RankObjection(join)}) {
-    if (objection) return objection;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> Membership::SizeObjection(
-    const proto::Join& join) const {
-  if (join.mode() != options_.mode) {
-    return absl::StrCat("mode: ", NameOf(join.mode()), " here, ",
-                        NameOf(options_.mode), " in the job");
-  }
-  if (join.num_servers() > 0 && join.num_servers() != options_.num_servers) {
-    return absl::StrCat("servers: ", join.num_servers(), " here, ",
-                        options_.num_servers, " in the job");
-  }
-  if (join.num_workers() > 0 && join.num_workers() != options_.num_workers) {
-    return absl::StrCat("workers: ", join.num_workers(), " here, ",
-                        options_.num_workers, " in the job");
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> Membership::RankObjection(
-    const proto::Join& join) const {
-  const char* role = NameOf(join.role());
-  const int promised = Promised(join.role());
-  if (Joined(join.role()) >= promised) {
-    return absl::StrCat("the job takes ", promised, " ", role,
-                        " processes, and all of them have joined");
-  }
-  if (join.wanted_rank() >= promised) {
-    return absl::StrCat("rank ", join.wanted_rank(), ": the job takes ",
-                        promised, " ", role, " processes, ranks 0 to ",
-                        promised - 1);
-  }
+  std::vector<Seated> seated;
   for (const auto& [peer, member] : members_) {
-    if (join.wanted_rank() >= 0 && member.process.role() == join.role() &&
-        member.wanted_rank == join.wanted_rank()) {
-      return absl::StrCat("rank ", join.wanted_rank(), " is taken by ",
-                          Describe(member.process));
-    }
+    seated.push_back({&member.process, member.wanted_rank});
   }
-  return std::nullopt;
-}
-
-// A process that others cannot reach would hang them all.
-std::optional<std::string> Membership::AddressObjection(
-    const proto::Join& join) const {
-  const bool loopback = IsLoopback(join.address());
-  for (const auto& [peer, member] : members_) {
-    if (IsLoopback(member.process.address()) == loopback) continue;
-    const std::string remedy =
-        ". Give it an address that other hosts reach (advertise or "
-        "interface), and a coordinator that is not loopback";
-    return absl::StrCat(loopback ? "this process" : Describe(member.process),
-                        " has a loopback address, but ",
-                        loopback ? Describe(member.process) : "this process",
-                        " has one that other hosts reach", remedy);
-  }
-  return std::nullopt;
+  return ObjectionTo(join, options_, seated);
 }
 
 void Membership::AssignRanks(proto::Role role) {
@@ -211,14 +173,40 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
                                                     : welcome.mutable_workers();
     *list->Mutable(member.process.rank()) = member.process;
   }
-  std::vector<Outgoing> out;
+  ControlMessage message;
+  *message.mutable_welcome() = std::move(welcome);
+  auto out = ToAll(std::move(message), [](const Participant&) { return true; });
   for (const auto& [peer, member] : members_) {
-    welcome.set_rank(member.process.rank());
-    ControlMessage message;
-    *message.mutable_welcome() = welcome;
-    out.push_back({peer, std::move(message)});
+    ControlMessage seat;
+    seat.mutable_seat()->set_rank(member.process.rank());
+    out.push_back({peer, std::move(seat)});
   }
   return out;
+}
+
+template <typename Receives>
+std::vector<Membership::Outgoing> Membership::ToAll(
+    ControlMessage message, const Receives& receives) const {
+  const auto shared =
+      std::make_shared<const ControlMessage>(std::move(message));
+  std::vector<Outgoing> out;
+  for (const auto& [peer, member] : members_) {
+    if (receives(member)) out.push_back({peer, shared});
+  }
+  return out;
+}
+
+bool Membership::MayGather(const proto::Process& process,
+                           const proto::Gather& gather) const {
+  int open = 1;
+  size_t bytes = gather.payload().size() + gather.name().size();
+  for (const auto& [key, contributions] : gathers_) {
+    const auto own = contributions.find(process.rank());
+    if (key.first != process.role() || own == contributions.end()) continue;
+    ++open;
+    bytes += own->second.size() + key.second.size();
+  }
+  return open <= kMaxOpenGathers && bytes <= kMaxOpenBytes;
 }
 
 std::vector<Membership::Outgoing> Membership::OnGather(
@@ -230,6 +218,11 @@ std::vector<Membership::Outgoing> Membership::OnGather(
   // A repeat finds no entry where the gather is complete: its answer is on the
   // way.
   if (gather.repeat() && !gathers_.contains(key)) return {};
+  if (!gather.repeat() && !MayGather(member.process, gather)) {
+    return End(absl::AbortedError(absl::StrCat(
+        Describe(member.process), " began gather ", CleanWord(gather.name()),
+        " while too much that it gathered before was not complete")));
+  }
   Contributions& contributions = gathers_[key];
   if (!gather.repeat()) {
     contributions.emplace(member.process.rank(), gather.payload());
@@ -248,51 +241,156 @@ std::vector<Membership::Outgoing> Membership::OnGather(
     message.mutable_gathered()->add_payloads(payload);
   }
   gathers_.erase(key);
-  std::vector<Outgoing> out;
-  for (const auto& [peer, other] : members_) {
-    if (other.process.role() == role) out.push_back({peer, message});
-  }
-  return out;
+  return ToAll(std::move(message), [role](const Participant& other) {
+    return other.process.role() == role;
+  });
 }
 
 std::vector<Membership::Outgoing> Membership::OnAnnounce(
-    const proto::Announce& announce) const {
+    const Participant& sender, const proto::Announce& announce) const {
   // Who has left is the coordinator's to say.
   if (state_ != State::kRunning || announce.name() == kWorkerLeft) return {};
+  // The first of a role speaks for it, but anybody may wish that workers stop.
+  const bool speaks =
+      sender.process.rank() == 0 && sender.process.role() != announce.to();
+  const bool wishes =
+      announce.name() == kStopWish && announce.to() == proto::WORKER;
+  if (!speaks && !wishes) return {};
   ControlMessage message;
   *message.mutable_announce() = announce;
-  std::vector<Outgoing> out;
+  return ToAll(std::move(message), [&](const Participant& member) {
+    return member.process.role() == announce.to();
+  });
+}
+
+const Membership::Participant* Membership::MostStill(
+    Time now, absl::Duration least) const {
+  const Participant* most = nullptr;
   for (const auto& [peer, member] : members_) {
-    if (member.process.role() == announce.to()) out.push_back({peer, message});
+    if (member.left || member.doing.empty()) continue;
+    if (now - member.progress < least) continue;
+    if (most == nullptr || member.progress < most->progress) most = &member;
   }
-  return out;
+  return most;
+}
+
+const Membership::Participant* Membership::Culprit(Time now) const {
+  const Participant* last = nullptr;    // the fewest steps
+  const Participant* silent = nullptr;  // for longest
+  for (const auto& [peer, member] : members_) {
+    if (member.left) continue;
+    if (now - member.last_heard > kSilent &&
+        (silent == nullptr || member.last_heard < silent->last_heard)) {
+      silent = &member;
+    }
+    if (member.doing.empty()) continue;
+    if (last == nullptr || member.step < last->step ||
+        (member.step == last->step && member.progress < last->progress)) {
+      last = &member;
+    }
+  }
+  if (silent != nullptr) return silent;
+  const Participant* still = MostStill(now, kSuspicious);
+  return still != nullptr ? still : last;
+}
+
+std::string Membership::HeldUpBy(Time now, const Participant& member) const {
+  if (state_ != State::kRunning || !member.WaitsLong()) return "";
+  const Participant* culprit = culprit_.value_or(nullptr);
+  if (culprit == nullptr || culprit == &member) {
+    return "others, none of whom works: all wait for each other";
+  }
+  const std::string who = Describe(culprit->process);
+  if (now - culprit->last_heard > kSilent) {
+    return absl::StrCat(who, ", last heard from ",
+                        Seconds(now - culprit->last_heard), " ago");
+  }
+  if (culprit->doing.empty()) return who;
+  return absl::StrCat(who, ", which is ", culprit->doing, " at step ",
+                      culprit->step, ", for ", Seconds(now - culprit->progress),
+                      " without progress");
+}
+
+proto::JobView Membership::View(Time now) const {
+  proto::JobView view;
+  view.set_state(state_ == State::kForming   ? proto::JobView::FORMING
+                 : state_ == State::kRunning ? proto::JobView::RUNNING
+                                             : proto::JobView::OVER);
+  view.set_result(CleanWord(result_.message()));
+  view.set_mode(options_.mode);
+  view.set_num_servers(options_.num_servers);
+  view.set_num_workers(options_.num_workers);
+  view.set_job_epoch(options_.job_epoch);
+  std::vector<const Participant*> members;
+  for (const auto& [peer, member] : members_) members.push_back(&member);
+  std::stable_sort(members.begin(), members.end(),
+                   [](const auto* a, const auto* b) {
+                     return std::pair(a->process.role(), a->process.rank()) <
+                            std::pair(b->process.role(), b->process.rank());
+                   });
+  for (const Participant* member : members) {
+    proto::ProcessView& shown = *view.add_processes();
+    proto::Process& process = *shown.mutable_process();
+    process.set_role(member->process.role());
+    process.set_rank(member->process.rank());
+    process.set_host(member->process.host());
+    process.set_pid(member->process.pid());
+    shown.set_step(member->step);
+    shown.set_doing(member->doing);
+    shown.set_still_ms(absl::ToInt64Milliseconds(now - member->progress));
+    shown.set_silent_ms(absl::ToInt64Milliseconds(now - member->last_heard));
+    shown.set_left(member->left);
+    shown.set_waits_at(member->waits_at);
+    shown.set_waiting_ms(absl::ToInt64Milliseconds(member->waiting));
+    shown.set_held_up_by(HeldUpBy(now, *member));
+    *shown.mutable_figures() = member->figures;
+  }
+  return view;
+}
+
+std::string Membership::Hang(Time now, const Participant& member) {
+  return absl::StrCat(Describe(member.process), " hangs: at step ", member.step,
+                      " it has been ", member.doing, " for ",
+                      Seconds(now - member.progress), " without progress");
 }
 
 std::vector<Membership::Outgoing> Membership::OnLeave(
-    Participant& member, const proto::Leave& leave) {
+    Time now, Participant& member, const proto::Leave& leave) {
+  const std::string error = Printable(leave.error());
   member.left = true;
   const std::string who = Describe(member.process);
-  if (!leave.error().empty()) {
-    return End(absl::AbortedError(absl::StrCat(
-        who, " failed at step ", member.step, ": ", leave.error())));
+  if (leave.timed_out()) {
+    if (const Participant* hung = MostStill(now, kSuspicious)) {
+      return End(absl::AbortedError(absl::StrCat(Hang(now, *hung), ", while ",
+                                                 who, " waited: ", error)),
+                 /*hang=*/true);
+    }
+  }
+  if (!error.empty()) {
+    return End(absl::AbortedError(
+        absl::StrCat(who, " failed at step ", member.step, ": ", error)));
   }
   if (state_ == State::kForming || member.process.role() == proto::PS) {
     return End(absl::AbortedError(
         absl::StrCat(who, " left before the job had ended")));
   }
-  std::vector<Outgoing> out;
-  bool workers_stay = false;
-  for (const auto& [peer, other] : members_) {
-    if (other.left) continue;
-    workers_stay = workers_stay || other.process.role() == proto::WORKER;
-    ControlMessage message;
-    message.mutable_announce()->set_to(other.process.role());
-    message.mutable_announce()->set_name(kWorkerLeft);
-    message.mutable_announce()->set_payload(
-        absl::StrCat(member.process.rank()));
-    out.push_back({peer, std::move(message)});
-  }
-  return workers_stay ? out : End(absl::OkStatus());
+  left_untold_.push_back(member.process.rank());
+  const bool workers_stay =
+      std::any_of(members_.begin(), members_.end(), [](const auto& other) {
+        return !other.second.left &&
+               other.second.process.role() == proto::WORKER;
+      });
+  return workers_stay ? std::vector<Outgoing>() : End(absl::OkStatus());
+}
+
+std::vector<Membership::Outgoing> Membership::TellWhoLeft() {
+  if (left_untold_.empty()) return {};
+  ControlMessage message;
+  message.mutable_announce()->set_name(kWorkerLeft);
+  message.mutable_announce()->set_payload(
+      absl::StrJoin(std::exchange(left_untold_, {}), ","));
+  return ToAll(std::move(message),
+               [](const Participant& member) { return !member.left; });
 }
 
 // ", namely ranks 1, 3" where every process that has joined said its rank.
@@ -334,6 +432,7 @@ void Membership::ForgivePause(Time now) {
   started_ += pause;
   for (auto& [peer, member] : members_) {
     member.last_heard = std::min(now, member.last_heard + pause);
+    member.progress = std::min(now, member.progress + pause);
   }
 }
 
@@ -347,13 +446,28 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
         "lost ", Describe(member.process), " at step ", member.step,
         ": last heard from ", Seconds(silent), " ago")));
   }
+  for (const auto& [peer, member] : members_) {
+    const bool judged = member.progress_timeout > absl::ZeroDuration() &&
+                        !member.left && !member.doing.empty();
+    if (!judged || now - member.progress <= member.progress_timeout) continue;
+    return End(
+        absl::DeadlineExceededError(absl::StrCat(
+            Hang(now, member),
+            ". If it may take so long, allow more (--progress-timeout, or "
+            "progress_timeout_s of a script)")),
+        /*hang=*/true);
+  }
   if (state_ == State::kForming && now - started_ > options_.join_timeout) {
     return End(absl::DeadlineExceededError(absl::StrCat(
         "the job is not complete after ", Seconds(options_.join_timeout), ": ",
         Missing(),
         ". Start the missing ones, or promise fewer servers or workers")));
   }
-  return {};
+  const bool held_up =
+      std::any_of(members_.begin(), members_.end(),
+                  [](const auto& m) { return m.second.WaitsLong(); });
+  culprit_ = held_up ? std::optional(Culprit(now)) : std::nullopt;
+  return TellWhoLeft();
 }
 
 std::vector<Membership::Outgoing> Membership::OnCoordinatorGone() {
@@ -366,16 +480,16 @@ std::vector<Membership::Outgoing> Membership::OnCoordinatorGone() {
   return End(absl::AbortedError("the coordinator's process has ended"));
 }
 
-std::vector<Membership::Outgoing> Membership::End(absl::Status result) {
+std::vector<Membership::Outgoing> Membership::End(absl::Status result,
+                                                  bool hang) {
   if (state_ == State::kOver) return {};
   state_ = State::kOver;
   result_ = std::move(result);
   ControlMessage message;
   message.mutable_job_end()->set_error(std::string(result_.message()));
-  std::vector<Outgoing> out;
-  for (const auto& [peer, member] : members_) out.push_back({peer, message});
-  num_told_ = static_cast<int>(out.size());
-  return out;
+  message.mutable_job_end()->set_hang(hang);
+  num_told_ = static_cast<int>(members_.size());
+  return ToAll(std::move(message), [](const Participant&) { return true; });
 }
 
 }  // namespace psring

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,12 +24,14 @@
 namespace psring {
 
 // Processes of different versions do not work together.
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 8;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
+// A process that waits for others for so long is told whom it waits for.
+inline constexpr absl::Duration kLongWait = absl::Seconds(5);
 
-// What the coordinator announces to all who stay when a worker has done its
-// part; the payload is its rank.
+// What the coordinator announces to all who stay when workers have done their
+// part; the payload is their ranks, "3,0,7".
 inline constexpr char kWorkerLeft[] = "worker left";
 
 struct MembershipOptions {
@@ -38,13 +41,28 @@ struct MembershipOptions {
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
   uint64_t job_epoch = 0;  // names the job
+  // Every process has a Context::public_key, which nobody else has.
+  bool public_keys = false;
+
+  int promised(proto::Role role) const {
+    return role == proto::PS ? num_servers : num_workers;
+  }
 };
 
 class Membership {
  public:
   struct Outgoing {
+    Outgoing(std::string to, proto::ControlMessage what)
+        : peer(std::move(to)),
+          message(
+              std::make_shared<const proto::ControlMessage>(std::move(what))) {}
+    Outgoing(std::string to, std::shared_ptr<const proto::ControlMessage> what)
+        : peer(std::move(to)), message(std::move(what)) {}
+
     std::string peer;
-    proto::ControlMessage message;
+    // One object where several get the same: lists of all processes, to all of
+    // them, are in memory once.
+    std::shared_ptr<const proto::ControlMessage> message;
   };
 
   Membership(const MembershipOptions& options, Time now)
@@ -61,6 +79,12 @@ class Membership {
   // The coordinator's process ends before the job does.
   std::vector<Outgoing> OnCoordinatorGone();
 
+  // The job as it is.
+  proto::JobView View(Time now) const;
+
+  // Whether `peer` has joined.
+  bool Knows(const std::string& peer) const { return members_.contains(peer); }
+
   bool over() const { return state_ == State::kOver; }
   // Once over: whether all that were promised have been told, those too who
   // came after the end.
@@ -74,10 +98,21 @@ class Membership {
   enum class State { kForming, kRunning, kOver };
 
   struct Participant {
+    bool WaitsLong() const {
+      return !left && !waits_at.empty() && waiting >= kLongWait;
+    }
+
     proto::Process process;  // its rank is -1 while forming
     int wanted_rank = -1;
+    absl::Duration progress_timeout;  // 0: none
     Time last_heard;
     int64_t step = 0;
+    // What the last heartbeat said: empty where it waits for others.
+    std::string doing;
+    Time progress;  // the last
+    std::string waits_at;
+    absl::Duration waiting;
+    proto::Figures figures;
     bool left = false;
   };
 
@@ -85,20 +120,39 @@ class Membership {
 
   std::vector<Outgoing> OnJoin(Time now, const std::string& peer,
                                const proto::Join& join);
+  // Whether that would leave it within bounds.
+  bool MayGather(const proto::Process& process,
+                 const proto::Gather& gather) const;
   std::vector<Outgoing> OnGather(const std::string& peer,
                                  const Participant& member,
                                  const proto::Gather& gather);
-  std::vector<Outgoing> OnAnnounce(const proto::Announce& announce) const;
-  std::vector<Outgoing> OnLeave(Participant& member, const proto::Leave& leave);
+  std::vector<Outgoing> OnAnnounce(const Participant& sender,
+                                   const proto::Announce& announce) const;
+  std::vector<Outgoing> OnLeave(Time now, Participant& member,
+                                const proto::Leave& leave);
+  // Who works for longest without progress, at least for `least`; may be null.
+  const Participant* MostStill(Time now, absl::Duration least) const;
+  static std::string Hang(Time now, const Participant& member);
+  std::vector<Outgoing> OnHeartbeat(Time now, const std::string& peer,
+                                    Participant& member,
+                                    const proto::Heartbeat& beat);
+  // Whom a process that waits long waits for. Empty: it does not wait long.
+  std::string HeldUpBy(Time now, const Participant& member) const;
+  // Who is silent, or works without progress, else the last of those that work;
+  // may be null.
+  const Participant* Culprit(Time now) const;
   void ForgivePause(Time now);
-  std::vector<Outgoing> End(absl::Status result);
+  // To all who stay: the workers that have left since the last time.
+  std::vector<Outgoing> TellWhoLeft();
+  template <typename Receives>
+  std::vector<Outgoing> ToAll(proto::ControlMessage message,
+                              const Receives& receives) const;
+  // `hang`: the result names a process that hangs.
+  std::vector<Outgoing> End(absl::Status result, bool hang = false);
   std::vector<Outgoing> WelcomeAll();
 
   // Why this process cannot take part, or nothing.
   std::optional<std::string> Objection(const proto::Join& join) const;
-  std::optional<std::string> RankObjection(const proto::Join& join) const;
-  std::optional<std::string> SizeObjection(const proto::Join& join) const;
-  std::optional<std::string> AddressObjection(const proto::Join& join) const;
 
   int Promised(proto::Role role) const;
   int Joined(proto::Role role) const;
@@ -112,10 +166,17 @@ class Membership {
   State state_ = State::kForming;
   absl::Status result_;
   int num_told_ = 0;                            // of the end
+  std::vector<int> left_untold_;                // workers' ranks
   std::map<std::string, Participant> members_;  // by peer
   std::vector<std::string> join_order_;         // peers
   std::map<std::pair<int, std::string>, Contributions> gathers_;
+  // Whom those wait for who wait long, as of the last tick: nothing where
+  // nobody did, null where nobody can be blamed.
+  std::optional<const Participant*> culprit_;
 };
+
+// "ps" or "worker".
+const char* NameOf(proto::Role role);
 
 // "worker 3 (host b, pid 4711)".
 std::string Describe(const proto::Process& process);

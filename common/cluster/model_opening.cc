@@ -1,5 +1,6 @@
 #include "common/cluster/model_opening.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "common/cluster/membership.h"
 #include "common/cluster/spec_difference.h"
 #include "common/fnv.h"
+#include "common/net/address.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -18,6 +21,7 @@ using Processes = google::protobuf::RepeatedPtrField<proto::Process>;
 constexpr char kOpen[] = "open ";
 constexpr char kClose[] = "close ";
 constexpr char kServed[] = "served ";
+constexpr char kDiffer[] = "differ ";
 
 // Servers give up first: they know which of them is missing.
 constexpr absl::Duration kServersFirst = absl::Seconds(5);
@@ -27,25 +31,51 @@ uint64_t EpochOf(uint64_t job_epoch, const std::string& id) {
   return Fnv().Add(job_epoch).Add(id).value();
 }
 
+// Equal for equal settings.
+uint64_t DigestOf(const proto::JobSpec& spec) {
+  return Fnv().Add(spec.SerializeAsString()).value();
+}
+
+// Where `process` listens, as it says itself: others will connect there. On the
+// address that it has joined with.
+absl::Status CheckEndpoints(const proto::Process& process,
+                            const proto::ModelPart& part) {
+  for (const std::string& endpoint : part.endpoints()) {
+    const auto address = ParseEndpoint(endpoint);
+    if (address.ok() && address->port > 0 &&
+        address->host == process.address()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(process), " says that it listens at '",
+        Printable(endpoint, 64), "', which is not a port of its address, ",
+        process.address()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
-    Member& member, const std::string& id, const proto::ModelPart& part,
+    Member& member, const std::string& name, const proto::ModelPart& part,
     Time deadline) {
-  const auto all =
-      member.Gather(kOpen + id, part.SerializeAsString(), deadline);
+  const auto all = member.Gather(name, part.SerializeAsString(), deadline);
   if (!all.ok()) return all.status();
   const bool worker = member.is_worker();
   const int expected =
       worker ? member.job().workers_size() : member.job().servers_size();
   if (static_cast<int>(all->size()) != expected) {
     return absl::InternalError(absl::StrCat("the coordinator tells of ",
-                                            all->size(), " parts of '", id,
+                                            all->size(), " parts of '", name,
                                             "', not of ", expected));
   }
   std::vector<proto::ModelPart> parts(all->size());
-  for (size_t i = 0; i < all->size(); ++i) {
-    if (parts[i].ParseFromString((*all)[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "process ", i, " of this role opens '", id, "' with a broken message"));
+  for (int i = 0; i < expected; ++i) {
+    const proto::Process& process =
+        worker ? member.job().workers(i) : member.job().servers(i);
+    if (!parts[i].ParseFromString((*all)[i])) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Describe(process), " says '", name, "' with a broken message"));
+    }
+    if (absl::Status s = CheckEndpoints(process, parts[i]); !s.ok()) return s;
   }
   return parts;
 }
@@ -60,16 +90,27 @@ void FillIn(std::vector<proto::ModelPart> parts, Processes* processes) {
   }
 }
 
-absl::Status CheckSpecs(const proto::Welcome& job,
-                        const std::vector<proto::ModelPart>& parts) {
-  for (size_t i = 1; i < parts.size(); ++i) {
-    const auto difference = SpecDifference(parts[i].spec(), parts[0].spec());
+// Only where workers differ are all their settings sent around.
+absl::Status CheckSpecs(Member& member, const std::string& id,
+                        const std::vector<proto::ModelPart>& parts,
+                        const proto::JobSpec& mine, Time deadline) {
+  const bool equal =
+      std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+        return part.spec_digest() == parts[0].spec_digest();
+      });
+  if (equal) return absl::OkStatus();
+  proto::ModelPart whole;
+  *whole.mutable_spec() = mine;
+  const auto all = GatherParts(member, kDiffer + id, whole, deadline);
+  if (!all.ok()) return all.status();
+  for (size_t i = 1; i < all->size(); ++i) {
+    const auto difference = SpecDifference((*all)[i].spec(), (*all)[0].spec());
     if (!difference) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat(Describe(job.workers(static_cast<int>(i))),
+        absl::StrCat(Describe(member.job().workers(static_cast<int>(i))),
                      " does not agree with worker 0: ", *difference));
   }
-  return absl::OkStatus();
+  return absl::OkStatus();  // in nothing that matters
 }
 
 }  // namespace
@@ -77,10 +118,16 @@ absl::Status CheckSpecs(const proto::Welcome& job,
 absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
                                          const proto::ModelPart& part,
                                          Time deadline) {
-  auto parts = GatherParts(member, id, part, deadline);
+  proto::ModelPart mine = part;
+  mine.set_spec_digest(DigestOf(part.spec()));
+  mine.clear_spec();  // whoever agrees has it
+  auto parts = GatherParts(member, kOpen + id, mine, deadline);
   if (!parts.ok()) return parts.status();
+  if (absl::Status s = CheckSpecs(member, id, *parts, part.spec(), deadline);
+      !s.ok()) {
+    return s;
+  }
   proto::Welcome model = member.job();
-  if (absl::Status s = CheckSpecs(model, *parts); !s.ok()) return s;
   model.set_job_epoch(EpochOf(model.job_epoch(), id));
   model.set_model_id(id);
   *model.mutable_spec() = part.spec();
@@ -98,12 +145,24 @@ absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
     return absl::InternalError(
         absl::StrCat("server 0 has opened '", id, "' with a broken message"));
   }
-  for (const proto::Process& server : served.servers()) {
-    if (server.endpoints_size() > 0) continue;
+  for (int s = 0; s < model.servers_size(); ++s) {
+    const proto::Process& server = model.servers(s);
+    proto::ModelPart part;
+    *part.mutable_endpoints() = served.servers(s).endpoints();
+    if (absl::Status status = CheckEndpoints(server, part); !status.ok()) {
+      return status;
+    }
+    if (part.endpoints_size() > 0) continue;
     return absl::InternalError(absl::StrCat(
         Describe(server), " listens nowhere for its part of '", id, "'"));
   }
-  *model.mutable_servers() = served.servers();
+  // Who they are, the coordinator has said.
+  for (int s = 0; s < model.servers_size(); ++s) {
+    proto::Process& server = *model.mutable_servers(s);
+    *server.mutable_endpoints() = served.servers(s).endpoints();
+    if (!served.servers(s).has_shared_memory()) continue;
+    *server.mutable_shared_memory() = served.servers(s).shared_memory();
+  }
   return model;
 }
 
@@ -137,7 +196,7 @@ absl::StatusOr<proto::Welcome> AnswerModel(Member& member,
                                            const proto::Welcome& model,
                                            const proto::ModelPart& part,
                                            Time deadline) {
-  auto parts = GatherParts(member, model.model_id(), part, deadline);
+  auto parts = GatherParts(member, kOpen + model.model_id(), part, deadline);
   if (!parts.ok()) return parts.status();
   proto::Welcome served = model;
   served.set_rank(member.job().rank());

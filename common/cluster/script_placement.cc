@@ -62,6 +62,26 @@ absl::StatusOr<std::string> SetCoordinator(const ScriptWish& wish,
       "and a free port of it, e.g. 10.0.0.1:7000"));
 }
 
+// Of a mode with servers.
+absl::StatusOr<int> NumServers(const ScriptWish& wish,
+                               const LaunchEnvironment& env,
+                               const Placement& p) {
+  if (wish.servers_per_node == 0) {
+    if (wish.num_servers >= 1) return wish.num_servers;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "servers=", wish.num_servers, ": mode ps needs at least 1"));
+  }
+  if (p.num_workers == 1) return wish.servers_per_node;
+  if (env.num_nodes > 0 && env.node >= 0 && env.local_rank >= 0) {
+    return wish.servers_per_node * env.num_nodes;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "servers_per_node=", wish.servers_per_node, ": ",
+      env.source.empty() ? "no launcher" : env.source,
+      " does not tell how many hosts the job has and which this one is, as "
+      "srun and torchrun do. Give servers, the number of all of them"));
+}
+
 }  // namespace
 
 absl::StatusOr<Placement> PlaceScript(const ScriptWish& wish,
@@ -69,13 +89,13 @@ absl::StatusOr<Placement> PlaceScript(const ScriptWish& wish,
   Placement p;
   p.role = proto::WORKER;
   p.warnings = environment.warnings;
-  p.num_servers = wish.ring_mode ? 0 : wish.num_servers;
-  if (!wish.ring_mode && wish.num_servers < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "servers=", wish.num_servers, ": mode ps needs at least 1"));
-  }
   const auto placed_by = SetRank(wish, environment, &p);
   if (!placed_by.ok()) return placed_by.status();
+  if (!wish.ring_mode) {
+    const auto servers = NumServers(wish, environment, p);
+    if (!servers.ok()) return servers.status();
+    p.num_servers = *servers;
+  }
   const auto from = SetCoordinator(wish, environment, &p);
   if (!from.ok()) return from.status();
   p.local_rank = environment.local_rank;
@@ -86,6 +106,23 @@ absl::StatusOr<Placement> PlaceScript(const ScriptWish& wish,
       ", by ", *placed_by, "; ", p.hosts_coordinator ? "hosts" : "joins",
       " the coordinator at ", ToString(p.coordinator), " (", *from, ")");
   return p;
+}
+
+std::vector<int> ServersOf(const ScriptWish& wish,
+                           const LaunchEnvironment& environment,
+                           const Placement& worker) {
+  std::vector<int> servers;
+  if (wish.servers_per_node == 0 || worker.num_workers == 1) {
+    for (int s = worker.rank; s < worker.num_servers; s += worker.num_workers) {
+      servers.push_back(s);
+    }
+  } else if (environment.local_rank == 0) {
+    const int first = environment.node * wish.servers_per_node;
+    for (int s = first; s < worker.num_servers; ++s) {
+      if (s < first + wish.servers_per_node) servers.push_back(s);
+    }
+  }
+  return servers;
 }
 
 Placement PlaceServer(const Placement& worker, int rank,

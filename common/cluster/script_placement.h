@@ -5,6 +5,7 @@
 #define PSRING_COMMON_CLUSTER_SCRIPT_PLACEMENT_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/cluster/environment.h"
@@ -16,6 +17,7 @@ namespace psring {
 struct ScriptWish {
   bool ring_mode = true;
   int num_servers = 1;           // with ps mode
+  int servers_per_node = 0;      // with ps mode; 0: num_servers counts
   int rank = -1;                 // -1: as the launcher says
   int size = -1;                 // of the workers; -1: as the launcher says
   std::string coordinator = {};  // "HOST:PORT"; empty: as the launcher says
@@ -26,6 +28,13 @@ struct ScriptWish {
 // INVALID_ARGUMENT names what is missing or contradictory, and the remedy.
 absl::StatusOr<Placement> PlaceScript(const ScriptWish& wish,
                                       const LaunchEnvironment& environment);
+
+// The servers that live in this worker's process. Server i lives in worker i,
+// round and round where there are more servers than workers; with
+// servers_per_node those of a host live in the first of its workers.
+std::vector<int> ServersOf(const ScriptWish& wish,
+                           const LaunchEnvironment& environment,
+                           const Placement& worker);
 
 // The server `rank` of the same job, which a worker of it runs: it joins the
 // coordinator at `coordinator`.

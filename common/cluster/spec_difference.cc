@@ -55,11 +55,18 @@ class FirstDifference : public MessageDifferencer::Reporter {
  private:
   // `here` and `job` are the messages that hold the path's last field.
   void Report(const Message& here, const Message& job, const Path& path) {
-    const bool of_tensors = path.front().field->name() == "tensors";
+    const FieldDescriptor* const first = path.front().field;
+    const bool of_tensors = first != nullptr && first->name() == "tensors";
     if (!text_.empty() && (of_tensors || !of_tensors_)) return;
     of_tensors_ = of_tensors;
     std::string name;
     for (const auto& part : path) {
+      if (part.field == nullptr) {  // of another build
+        text_ = absl::StrCat("field number ", part.unknown_field_number,
+                             ", which is not known here. Run the same build "
+                             "of psring everywhere");
+        return;
+      }
       absl::StrAppend(&name, name.empty() ? "" : ".", part.field->name());
       if (part.field->is_repeated()) {
         absl::StrAppend(&name, "[", std::max(part.index, part.new_index), "]");

@@ -80,7 +80,8 @@ class GradientExchange {
   virtual absl::Status Synchronise(Time deadline) = 0;
 
   // Rank 0 only, between steps: whoever holds the state writes it into files
-  // that LayOutStateFiles made in `directory`, and says what it wrote. Blocks.
+  // that LayOutStateFiles made in `directory`, and says what it wrote and what
+  // it left to WriteEdges. Blocks.
   // CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE end the job; after any other
   // error it may go on.
   virtual absl::StatusOr<proto::SavedState> SaveState(

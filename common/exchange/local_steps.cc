@@ -37,8 +37,8 @@ absl::Status LocalSteps::Submit(int bucket) { return absl::OkStatus(); }
 absl::Status LocalSteps::Finish(Time deadline) {
   std::vector<float*> slots;
   for (FlatBuffer& slot : slots_) slots.push_back(slot.data());
-  optimizer_.Update(step_ + 1, plan_.RateAt(step_), model_.gradients.data(),
-                    model_.parameters.data(), slots,
+  optimizer_.Update(plan_.UpdatesAt(step_) + 1, plan_.RateAt(step_),
+                    model_.gradients.data(), model_.parameters.data(), slots,
                     model_.layout.num_elements());
   ++step_;
   averaged_ = false;

@@ -10,7 +10,8 @@
 namespace psring {
 namespace {
 
-constexpr size_t kAlignBytes = kAlignElements * sizeof(float);
+// Pages: two buffers that shared one could not both be page-locked for a GPU.
+constexpr size_t kAlignBytes = 4096;
 
 // Layouts end below this, and it keeps sizes in bytes from overflowing.
 constexpr int64_t kMaxElements = int64_t{1} << 40;

@@ -15,7 +15,8 @@
 
 namespace psring {
 
-// Zeroed, 64-byte aligned float32 memory. Movable; the address never changes.
+// Zeroed float32 memory in pages of its own. Movable; the address never
+// changes.
 class FlatBuffer {
  public:
   // RESOURCE_EXHAUSTED, with the size, when there is no memory.

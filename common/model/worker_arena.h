@@ -16,6 +16,7 @@
 #include "common/net/doorbell.h"
 #include "common/net/shared_counter.h"
 #include "common/net/shm_arena.h"
+#include "common/net/wake_count.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -78,6 +79,9 @@ class WorkerArena {
   SharedCounter& done() { return block().done; }
   CollectiveCall& call(int parity) { return block().calls[parity]; }
   ShardSignals& shard(int index) { return block().shards[index]; }
+  // Pieces that all shards have answered; a shard adds what it has answered to
+  // its own `answers` before.
+  WakeCount& answers() { return block().answers; }
   // kMaxGroups learning rates of the step that is being pushed; written before
   // `pushed`, read after it.
   double* rates() { return block().rates; }
@@ -89,6 +93,7 @@ class WorkerArena {
     SharedCounter ready;
     SharedCounter done;
     CollectiveCall calls[2];
+    WakeCount answers;
     ShardSignals shards[kMaxShards];
     double rates[kMaxGroups];
   };

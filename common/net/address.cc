@@ -12,10 +12,14 @@
 #include <memory>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace psring {
 namespace {
@@ -64,7 +68,8 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--interface=", name,
-                   ": no such interface with an IPv4 address. This host has: ",
+                   " (interface= in Python): no such interface with an IPv4 "
+                   "address. This host has: ",
                    absl::StrJoin(known, ", ")));
 }
 
@@ -94,6 +99,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   const size_t colon = text.rfind(':');
   HostPort result;
   if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::c_all_of(text.substr(colon + 1), absl::ascii_isdigit) ||
       !absl::SimpleAtoi(text.substr(colon + 1), &result.port) ||
       result.port < 0 || result.port > 65535) {
     return absl::InvalidArgumentError(
@@ -105,6 +111,14 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   } else if (absl::StrContains(host, ':')) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", text, "': an IPv6 address goes in brackets, [::1]:7000"));
+  }
+  const auto is_no_part = [](char c) {
+    return !absl::ascii_isgraph(c) || c == '[' || c == ']';
+  };
+  if (absl::c_any_of(host, is_no_part)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", absl::CHexEscape(text),
+                     "': what is before the port is no host's name"));
   }
   result.host = std::string(host);
   return result;
@@ -131,6 +145,13 @@ absl::StatusOr<std::string> Resolve(const std::string& host) {
   return Numeric(best->ai_addr, best->ai_addrlen);
 }
 
+bool IsNumericAddress(absl::string_view text) {
+  const std::string address(text.substr(0, text.find('%')));
+  in6_addr bytes;
+  return inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
+         inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
+}
+
 bool IsLoopback(absl::string_view numeric_address) {
   return absl::StartsWith(numeric_address, "127.") || numeric_address == "::1";
 }
@@ -153,6 +174,21 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
   }
   if (!address.ok()) return address.status();
   return AdvertisedAddress{*address, reason};
+}
+
+std::string InterfaceOf(absl::string_view address) {
+  ifaddrs* raw = nullptr;
+  if (getifaddrs(&raw) != 0) return "";
+  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t size =
+        family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (Numeric(i->ifa_addr, size) == address) return i->ifa_name;
+  }
+  return "";
 }
 
 std::string HostName() {

@@ -27,6 +27,9 @@ absl::StatusOr<std::string> Resolve(const std::string& host);
 
 bool IsLoopback(absl::string_view numeric_address);
 
+// "10.0.0.1", "::1", "fe80::1%eth0".
+bool IsNumericAddress(absl::string_view text);
+
 struct AddressWish {
   std::string advertise;         // an address or name to use as it is
   std::string interface;         // e.g. "eth0"
@@ -41,6 +44,9 @@ struct AdvertisedAddress {
 // --advertise if given, else the interface's address, else the local end of the
 // route to the coordinator, else (no coordinator) loopback.
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
+
+// The interface that has this address (numeric); empty: none has.
+std::string InterfaceOf(absl::string_view address);
 
 // This host's name.
 std::string HostName();

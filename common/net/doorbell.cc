@@ -1,9 +1,11 @@
 #include "common/net/doorbell.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -26,6 +28,12 @@ absl::StatusOr<std::unique_ptr<Doorbell>> Doorbell::Create() {
 Doorbell::~Doorbell() {
   close(read_fd_);
   close(write_fd_);
+}
+
+void Doorbell::Wait(int other_fd, Time deadline) {
+  pollfd items[] = {{read_fd_, POLLIN, 0}, {other_fd, POLLIN, 0}};
+  const int64_t ms = absl::ToInt64Milliseconds(deadline - Now()) + 1;
+  poll(items, 2, static_cast<int>(std::clamp<int64_t>(ms, 0, 1 << 30)));
 }
 
 void Doorbell::Clear() {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 
 namespace psring {
 
@@ -23,6 +24,10 @@ class Doorbell {
   int fd() const { return read_fd_; }
   // For the job's roster: what peers open.
   int write_fd() const { return write_fd_; }
+
+  // Blocks until it is rung, `other_fd` is readable or the deadline has passed;
+  // of a Wait (socket.h) what it takes without sockets.
+  void Wait(int other_fd, Time deadline);
 
   // Before looking at what may have changed: a ring that comes later is kept.
   void Clear();

@@ -7,8 +7,9 @@
 namespace psring {
 using proto::WireHeader;
 
-SocketOptions DataSocketOptions() {
+SocketOptions DataSocketOptions(std::string peer_key) {
   SocketOptions options;
+  options.peer_key = std::move(peer_key);
   options.max_frame_bytes = kMaxPayloadBytes;
   options.linger = absl::Seconds(2);
   return options;
@@ -36,6 +37,10 @@ absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
                                      static_cast<int>(header.size()))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a header of ", header.size(), " bytes that is not a WireHeader"));
+  }
+  if (at_router) {
+    absl::Status known = CheckSender(header, message.header.sender());
+    if (!known.ok()) return known;
   }
   message.payload = std::move(frames[expected - 1]);
   const WireHeader::Kind kind = message.header.kind();

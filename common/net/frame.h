@@ -1,7 +1,8 @@
 // The data plane's wire format, written once, in the notation of RFC 5234:
 //
-//   message  = [identity] header payload
+//   message  = [identity] [link] header payload
 //   identity = 1*255OCTET
+//   link     = 17OCTET                        ; link.h, taken off by the socket
 //   header   = WireHeader
 //   payload  = *float / *OCTET / encoded     ; as the header's dtype says
 //   float    = 4OCTET
@@ -39,12 +40,13 @@ struct DataMessage {
   Frame payload;
 };
 
-// The options of every data socket.
-SocketOptions DataSocketOptions();
+// The options of every data socket. `peer_key`: of one that connects.
+SocketOptions DataSocketOptions(std::string peer_key = "");
 
 absl::Status SendData(Socket& socket, DataMessage message);
 
-// `at_router`: whether an identity frame leads.
+// `at_router`: whether an identity frame leads; the sender is then a worker,
+// and the one whose key it has.
 absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router);
 
 }  // namespace psring

@@ -42,11 +42,13 @@ int64_t AvailableBytes() {
   return std::numeric_limits<int64_t>::max();
 }
 
+constexpr char kSameHostOff[] = "--same-host=off (same_host=\"off\" in Python)";
+
 absl::Status NoMemory(int64_t bytes, const std::string& why) {
   return absl::ResourceExhaustedError(
       absl::StrCat("shared memory of ", MiB(bytes), " MiB: ", why,
-                   ". Free memory, use a smaller model, or --same-host=off, "
-                   "which takes ordinary memory"));
+                   ". Free memory, use a smaller model, or ", kSameHostOff,
+                   ", which takes ordinary memory"));
 }
 
 absl::Status NotHere(const proto::SharedMemory& address,
@@ -68,7 +70,7 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   if (fd < 0) {
     return absl::ResourceExhaustedError(
         absl::StrCat("shared memory: memfd_create: ", std::strerror(errno),
-                     ". --same-host=off does without"));
+                     ". ", kSameHostOff, " does without"));
   }
   std::unique_ptr<ShmArena> arena(new ShmArena(fd));
   arena->address_.set_size_bytes(size_bytes);
@@ -87,8 +89,8 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   if (error != 0) return NoMemory(size_bytes, std::strerror(error));
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
     return absl::InternalError(
-        absl::StrCat("cannot seal shared memory: ", std::strerror(errno),
-                     ". --same-host=off does without"));
+        absl::StrCat("cannot seal shared memory: ", std::strerror(errno), ". ",
+                     kSameHostOff, " does without"));
   }
   if (absl::Status s = arena->MapFile(); !s.ok()) return s;
   std::random_device random;

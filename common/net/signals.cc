@@ -7,17 +7,32 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace psring {
 
-SignalWatcher::SignalWatcher(Cancellation& cancellation)
-    : cancellation_(cancellation), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+void SoftStop::Set(std::function<void()> ask) {
+  MutexLock lock(&mutex_);
+  ask_ = std::move(ask);
+}
+
+bool SoftStop::Ask() {
+  MutexLock lock(&mutex_);
+  if (ask_) ask_();
+  return ask_ != nullptr;
+}
+
+SignalWatcher::SignalWatcher(Cancellation& cancellation, SignalActions actions)
+    : cancellation_(cancellation),
+      actions_(std::move(actions)),
+      stop_fd_(eventfd(0, EFD_CLOEXEC)) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (actions_.on_user_signal) sigaddset(&set, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
   thread_ = std::thread([this] { Watch(); });
@@ -39,6 +54,12 @@ void SignalWatcher::Watch() {
     signalfd_siginfo info;
     if (read(signal_fd_, &info, sizeof(info)) != sizeof(info)) continue;
     const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGUSR1) {
+      actions_.on_user_signal();
+      continue;
+    }
+    SoftStop* const soft_stop = actions_.soft_stop;
+    if (signal == SIGTERM && soft_stop != nullptr && soft_stop->Ask()) continue;
     if (received_.exchange(signal) != 0) _exit(128 + signal);
     cancellation_.Cancel(absl::CancelledError(absl::StrCat(
         "interrupted by ", strsignal(signal), " (signal ", signal, ")")));

@@ -5,18 +5,46 @@
 #include <signal.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
 #include "common/net/cancellation.h"
 
 namespace psring {
 
+// What SIGTERM asks of a process that would rather end at a good moment. Any
+// thread.
+class SoftStop {
+ public:
+  // From now on SIGTERM calls `ask`, on the watcher's thread, each time; null:
+  // it cancels again. `ask` must not block.
+  void Set(std::function<void()> ask);
+  // False: there is nobody to ask.
+  bool Ask();
+
+ private:
+  Mutex mutex_;
+  std::function<void()> ask_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct SignalActions {
+  SoftStop* soft_stop = nullptr;  // null: SIGTERM cancels
+  // What SIGUSR1 does, on the watcher's thread. Empty: it ends the process, as
+  // by default.
+  std::function<void()> on_user_signal = nullptr;
+};
+
 // Create it first thing in main, before any other thread exists: threads
-// inherit the mask that keeps SIGINT and SIGTERM for this one. The first signal
-// cancels; a second one ends the process at once with 128 + its number.
+// inherit the mask that keeps the signals for this one. The first SIGINT or
+// SIGTERM cancels; a second one ends the process at once with 128 + its number.
+// A SIGTERM that is asked of a SoftStop does neither.
 class SignalWatcher {
  public:
-  explicit SignalWatcher(Cancellation& cancellation);
+  // What the actions refer to outlives it.
+  explicit SignalWatcher(Cancellation& cancellation,
+                         SignalActions actions = {});
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
@@ -28,6 +56,7 @@ class SignalWatcher {
   void Watch();
 
   Cancellation& cancellation_;
+  const SignalActions actions_;
   const int stop_fd_;
   std::atomic<int> received_ = 0;
   int signal_fd_ = -1;

@@ -1,14 +1,16 @@
 #include "common/net/socket.h"
 
 #include <algorithm>
-#include <atomic>
 #include <random>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/socket_events.h"
+#include "common/net/zmq_error.h"
 
 namespace psring {
 namespace {
@@ -18,30 +20,12 @@ constexpr int kLinkMessagesAtOnce = 64;
 // has them: its peer keeps them until then.
 constexpr uint64_t kMaxUntold = 16;
 constexpr int64_t kMaxUntoldBytes = 4 << 20;
-
-absl::Status ErrorOf(const zmq::error_t& error, absl::string_view what) {
-  const std::string message = absl::StrCat(what, ": ", error.what());
-  switch (error.num()) {
-    case EADDRINUSE:
-      return absl::AlreadyExistsError(
-          absl::StrCat(message,
-                       ". Another process listens there: stop it, or choose "
-                       "another port"));
-    case EADDRNOTAVAIL:
-    case ENODEV:
-      return absl::InvalidArgumentError(
-          absl::StrCat(message, ". The address must be one of this host's"));
-    case EHOSTUNREACH:
-      return absl::NotFoundError(message);
-    case EINVAL:
-      return absl::InvalidArgumentError(message);
-    case EMFILE:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(message, ". Raise the limit of open files (ulimit -n)"));
-    default:
-      return absl::UnavailableError(message);
-  }
-}
+constexpr int kHandshakeMs = 5000;
+// What encryption adds to a frame at most.
+constexpr int64_t kCurveBytes = 64;
+// Peers that nobody has vouched for (Socket::Vouch), of whom the oldest is
+// forgotten when there are more.
+constexpr size_t kMaxNewcomers = 1024;
 
 // An IPv6 address goes in brackets.
 std::string Endpoint(absl::string_view host, int port) {
@@ -62,12 +46,20 @@ std::string RandomIdentity() {
   return identity;
 }
 
-// Both ends notice within seconds, and the DEALER connects anew at once.
-void FindBrokenConnections(zmq::socket_t& socket) {
+// Both ends notice within seconds, and the DEALER connects anew at once. Only
+// DEALERs ask whether the peer is there, and say when it must hear that again:
+// a ROUTER that asks, over a connection whose peer has another one by now and
+// that breaks with something unread, fails an assertion of ZeroMQ 4.3
+// (stream_engine_base.cpp, out_event from timer_event).
+void FindBrokenConnections(zmq::socket_t& socket, bool router) {
   socket.set(zmq::sockopt::reconnect_ivl, 50);
   socket.set(zmq::sockopt::reconnect_ivl_max, 250);
-  socket.set(zmq::sockopt::heartbeat_ivl, 1000);
-  socket.set(zmq::sockopt::heartbeat_timeout, 3000);
+  socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
+  if (!router) {
+    socket.set(zmq::sockopt::heartbeat_ivl, 1000);
+    socket.set(zmq::sockopt::heartbeat_timeout, 3000);
+    socket.set(zmq::sockopt::heartbeat_ttl, 3000);
+  }
   socket.set(zmq::sockopt::tcp_maxrt, 3000);
   socket.set(zmq::sockopt::tcp_keepalive, 1);
   socket.set(zmq::sockopt::tcp_keepalive_idle, 5);
@@ -75,9 +67,33 @@ void FindBrokenConnections(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::tcp_keepalive_cnt, 3);
 }
 
+void SetKey(zmq::socket_t& socket, int option, absl::string_view key) {
+  if (zmq_setsockopt(socket.handle(), option, key.data(), key.size()) != 0) {
+    throw zmq::error_t();
+  }
+}
+
+void ShowPair(zmq::socket_t& socket, const KeyPair& pair) {
+  SetKey(socket, ZMQ_CURVE_PUBLICKEY, pair.public_key.view());
+  SetKey(socket, ZMQ_CURVE_SECRETKEY, pair.secret_key.view());
+}
+
 }  // namespace
 
-Context::~Context() { context_.close(); }
+int Frame::proven_rank() const {
+  const char* user = zmq_msg_gets(message_.handle(), "User-Id");
+  int rank = -1;
+  return user != nullptr && absl::SimpleAtoi(user, &rank) ? rank : -1;
+}
+
+absl::Status CheckSender(const Frame& frame, uint32_t sender) {
+  const int rank = frame.proven_rank();
+  if (rank < 0 || static_cast<uint32_t>(rank) == sender) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      absl::StrCat("worker ", rank, " (by its key) speaks as worker ", sender));
+}
 
 Frame Frame::Copy(absl::string_view bytes) {
   Frame frame;
@@ -106,27 +122,74 @@ Frame Frame::Share() {
   return frame;
 }
 
+// Whom it shows to its peers, and what it asks of them.
+void Socket::SetProof(Context& context, const SocketOptions& options) {
+  const bool control = options.plane == SocketOptions::Plane::kControl;
+  if (router_) {
+    socket_.set(zmq::sockopt::zap_domain,
+                control ? kControlDomain : kDataDomain);
+  }
+  if (context.secured()) {
+    if (router_) {
+      socket_.set(zmq::sockopt::curve_server, true);
+      ShowPair(socket_, control ? context.coordinator_ : context.own_);
+      return;
+    }
+    ShowPair(socket_, control ? context.member_ : context.own_);
+    SetKey(socket_, ZMQ_CURVE_SERVERKEY,
+           control ? context.coordinator_.public_key.view()
+                   : absl::string_view(options.peer_key));
+  } else if (router_) {
+    socket_.set(zmq::sockopt::plain_server, true);
+  } else {
+    socket_.set(zmq::sockopt::plain_username, context.token_);
+    socket_.set(zmq::sockopt::plain_password, options.peer_key);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<Socket>> Socket::Create(
     Context& context, zmq::socket_type type, const SocketOptions& options) {
+  using Proof = Context::Proof;
+  const bool router = type == zmq::socket_type::router;
+  const bool control = options.plane == SocketOptions::Plane::kControl;
+  // Nobody can have a token before joining.
+  const bool proves = context.proof_ == Proof::kKey ||
+                      (context.proof_ == Proof::kToken && !control);
+  if (proves && !router && !control && options.peer_key.size() != kKeyBytes) {
+    return absl::InvalidArgumentError("the peer has told no public key");
+  }
   try {
-    zmq::socket_t socket(context.context_, type);
-    socket.set(zmq::sockopt::linger,
-               static_cast<int>(absl::ToInt64Milliseconds(options.linger)));
-    socket.set(zmq::sockopt::sndhwm, 0);
-    socket.set(zmq::sockopt::rcvhwm, 0);
-    socket.set(zmq::sockopt::maxmsgsize, options.max_frame_bytes);
-    FindBrokenConnections(socket);
-    const bool router = type == zmq::socket_type::router;
-    if (router) {
-      socket.set(zmq::sockopt::router_mandatory, true);
-      // A peer that connects anew takes the place of its old connection.
-      socket.set(zmq::sockopt::router_handover, true);
-    } else {
-      socket.set(zmq::sockopt::routing_id, RandomIdentity());
+    std::unique_ptr<Socket> socket(
+        new Socket(zmq::socket_t(context.context_, type), router));
+    socket->SetOptions(options, context.secured());
+    if (proves) socket->SetProof(context, options);
+    socket->proven_ = proves && router && !control;
+    if (router && context.doorkeeper_ != nullptr) {
+      socket->doorkeeper_ = context.doorkeeper_.get();
+      socket->refused_ =
+          context.doorkeeper_->Watch(socket->socket_, /*keyed=*/proves);
+      socket->vouches_ = !proves;
     }
-    return std::unique_ptr<Socket>(new Socket(std::move(socket), router));
+    return socket;
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, "cannot create a socket");
+  }
+}
+
+void Socket::SetOptions(const SocketOptions& options, bool encrypted) {
+  socket_.set(zmq::sockopt::linger,
+              static_cast<int>(absl::ToInt64Milliseconds(options.linger)));
+  socket_.set(zmq::sockopt::sndhwm, 0);
+  socket_.set(zmq::sockopt::rcvhwm, 0);
+  socket_.set(zmq::sockopt::maxmsgsize,
+              options.max_frame_bytes + (encrypted ? kCurveBytes : 0));
+  FindBrokenConnections(socket_, router_);
+  if (router_) {
+    socket_.set(zmq::sockopt::router_mandatory, true);
+    // A peer that connects anew takes the place of its old connection.
+    socket_.set(zmq::sockopt::router_handover, true);
+  } else {
+    socket_.set(zmq::sockopt::routing_id, RandomIdentity());
   }
 }
 
@@ -152,43 +215,40 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Connect(
     const SocketOptions& options) {
   auto socket = Create(context, zmq::socket_type::dealer, options);
   if (!socket.ok()) return socket;
+  zmq::socket_t& dealer = (*socket)->socket_;
   try {
-    (*socket)->socket_.set(zmq::sockopt::ipv6,
-                           endpoint.find('[') != endpoint.npos);
-    (*socket)->Monitor(context);
-    (*socket)->socket_.connect(endpoint);
+    dealer.set(zmq::sockopt::ipv6, endpoint.find('[') != endpoint.npos);
     (*socket)->endpoint_ = endpoint;
+    (*socket)->handshakes_.emplace(context.context_, dealer, endpoint,
+                                   context.secured());
+    dealer.connect(endpoint);
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot connect to ", endpoint));
   }
   return socket;
 }
 
-// ZeroMQ's thread would wait for somebody to hear of its last connections.
 Socket::~Socket() {
-  if (monitor_.has_value()) zmq_socket_monitor(socket_.handle(), nullptr, 0);
+  if (doorkeeper_ != nullptr) SocketEvents::Stop(socket_);
 }
 
-void Socket::Monitor(Context& context) {
-  static std::atomic<int64_t> monitors = 0;
-  const std::string name = absl::StrCat("inproc://monitor-", monitors++);
-  if (zmq_socket_monitor(socket_.handle(), name.c_str(),
-                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED) != 0) {
-    throw zmq::error_t();
-  }
-  monitor_.emplace(context.context_, zmq::socket_type::pair);
-  monitor_->set(zmq::sockopt::linger, 0);
-  monitor_->connect(name);
+Socket::Refusals Socket::TakeRefusals() {
+  if (refused_ == nullptr) return {};
+  return {refused_->other_key.exchange(0), refused_->no_key.exchange(0),
+          refused_->needs_key.exchange(0)};
 }
 
-void Socket::OnConnected() {
-  zmq::message_t part;
-  while (monitor_->recv(part, zmq::recv_flags::dontwait)) {
-    if (part.more()) continue;  // the event; then where
-    // Messages of the first connection need no introduction.
-    if (++connections_ == 1) continue;
-    Transmit("", peer_.link.Say(LinkHeader::Kind::kResume), {}).IgnoreError();
-  }
+void Socket::Vouch(absl::string_view identity) {
+  Peer* const peer = Find(identity);
+  if (!vouches_ || peer == nullptr || peer->vouched) return;
+  peer->vouched = true;
+  doorkeeper_->Vouch(peer->fd);
+}
+
+// Messages of the first connection need no introduction.
+void Socket::OnHandshakes() {
+  if (!handshakes_->Read()) return;
+  Transmit("", peer_.link.Say(LinkHeader::Kind::kResume), {}).IgnoreError();
 }
 
 Socket::Peer* Socket::Find(absl::string_view identity) {
@@ -206,7 +266,25 @@ Socket::Peer* Socket::Hear(absl::string_view identity,
   const bool begins = header.received == 0 && header.number <= 1 &&
                       header.kind != LinkHeader::Kind::kAck;
   if (known != nullptr || !begins) return known;
+  if (vouches_) {
+    newcomers_.push_back(std::string(identity));
+    if (newcomers_.size() > kMaxNewcomers) {
+      const auto oldest = peers_.find(newcomers_.front());
+      if (oldest != peers_.end() && !oldest->second.vouched) {
+        peers_.erase(oldest);
+      }
+      newcomers_.pop_front();
+    }
+  }
   return &peers_[std::string(identity)];
+}
+
+// A vouched peer that connects anew is as well known.
+void Socket::NoteConnection(Peer& peer, Frame& frame, LinkHeader::Kind kind) {
+  const int fd = zmq_msg_get(frame.message_.handle(), ZMQ_SRCFD);
+  if (fd == peer.fd && kind != LinkHeader::Kind::kResume) return;
+  peer.fd = fd;
+  if (peer.vouched) doorkeeper_->Vouch(fd);
 }
 
 absl::Status Socket::Send(Frames frames) {
@@ -233,12 +311,17 @@ absl::Status Socket::Transmit(absl::string_view identity,
                               const LinkHeader& header,
                               absl::Span<Frame> frames) {
   const auto flags = [](bool more) {
-    return more ? zmq::send_flags::sndmore : zmq::send_flags::none;
+    return more ? zmq::send_flags::sndmore | zmq::send_flags::dontwait
+                : zmq::send_flags::dontwait;
   };
+  told_ = false;
   try {
     if (router_)
       socket_.send(zmq::buffer(identity.data(), identity.size()), flags(true));
-    socket_.send(zmq::buffer(Encode(header)), flags(!frames.empty()));
+    // Nothing: a connection that ZeroMQ has given up. It is kept for the next.
+    if (!socket_.send(zmq::buffer(Encode(header)), flags(!frames.empty()))) {
+      return absl::OkStatus();
+    }
     for (size_t i = 0; i < frames.size(); ++i) {
       socket_.send(frames[i].message_, flags(i + 1 < frames.size()));
     }
@@ -278,6 +361,9 @@ bool Socket::delivered() const {
 }
 
 absl::StatusOr<std::optional<Frames>> Socket::TryReceive() {
+  if (handshakes_.has_value() && !handshakes_->refused().ok()) {
+    return handshakes_->refused();
+  }
   // Some, so that nobody keeps a thread here with what is not for it.
   for (int i = 0; i < kLinkMessagesAtOnce; ++i) {
     auto frames = ReceiveFrames();
@@ -303,8 +389,11 @@ std::optional<Frames> Socket::Take(Frames frames) {
       has_parts != (header->kind == LinkHeader::Kind::kMessage)) {
     return malformed();
   }
+  // Nobody whose key has not been asked about comes so far: see doorkeeper.h.
+  if (proven_ && frames[at].proven_rank() < 0) return malformed();
   Peer* const peer = Hear(identity, *header);
   if (peer == nullptr) return std::nullopt;
+  if (vouches_) NoteConnection(*peer, frames[at], header->kind);
   const std::optional<Link::News> news = peer->link.OnHeader(*header);
   if (!news.has_value()) return malformed();
   Answer(identity, *peer, header->kind, *news);
@@ -332,12 +421,14 @@ void Socket::Answer(absl::string_view identity, Peer& peer,
 }
 
 absl::StatusOr<std::optional<Frames>> Socket::ReceiveFrames() {
+  told_ = false;
   try {
     Frames frames;
     bool more = true;
     while (more) {
       Frame frame;
       if (!socket_.recv(frame.message_, zmq::recv_flags::dontwait)) {
+        told_ = true;
         return std::optional<Frames>();
       }
       more = frame.message_.more();
@@ -347,44 +438,6 @@ absl::StatusOr<std::optional<Frames>> Socket::ReceiveFrames() {
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot receive on ", endpoint_));
   }
-}
-
-absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
-                  Time deadline) {
-  absl::InlinedVector<zmq::pollitem_t, 8> items;
-  for (Socket* socket : sockets) {
-    items.push_back({socket->socket_.handle(), 0, ZMQ_POLLIN, 0});
-  }
-  for (int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
-  for (Socket* socket : sockets) {
-    if (!socket->monitor_.has_value()) continue;
-    items.push_back({socket->monitor_->handle(), 0, ZMQ_POLLIN, 0});
-  }
-  while (true) {
-    // Rounded up: a wait never ends just before its deadline.
-    const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
-    const int64_t ms = std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 0,
-                                           24 * 3600 * 1000);
-    try {
-      zmq::poll(items.data(), items.size(), std::chrono::milliseconds(ms));
-      const zmq::pollitem_t* monitor =
-          items.data() + sockets.size() + fds.size();
-      for (Socket* socket : sockets) {
-        if (!socket->monitor_.has_value()) continue;
-        if (monitor++->revents != 0) socket->OnConnected();
-      }
-      return absl::OkStatus();
-    } catch (const zmq::error_t& error) {
-      if (error.num() != EINTR) return ErrorOf(error, "cannot wait");
-    }
-  }
-}
-
-absl::Status Wait(absl::Span<Socket* const> sockets,
-                  const Cancellation& cancellation, Time deadline) {
-  const int fd = cancellation.fd();
-  if (absl::Status s = Wait(sockets, {fd}, deadline); !s.ok()) return s;
-  return cancellation.status();
 }
 
 }  // namespace psring

@@ -8,6 +8,8 @@
 // A TCP connection that breaks is made anew, and nothing is lost or comes twice
 // (link.h), as long as both threads go on looking at their sockets: they wait
 // on those, too, from which they expect nothing.
+//
+// Whether it is encrypted, and who may speak, is the Context's (context.h).
 #ifndef PSRING_COMMON_NET_SOCKET_H_
 #define PSRING_COMMON_NET_SOCKET_H_
 
@@ -18,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,24 +30,12 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/net/cancellation.h"
+#include "common/net/context.h"
+#include "common/net/handshakes.h"
 #include "common/net/link.h"
 #include "zmq.hpp"
 
 namespace psring {
-
-// ZeroMQ's I/O threads. Outlives its sockets and is outlived by every buffer
-// that a Frame borrows.
-class Context {
- public:
-  Context() = default;
-  ~Context();
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-
- private:
-  friend class Socket;
-  zmq::context_t context_{1};
-};
 
 // One part of a message. A received frame is ours to change and to send on.
 class Frame {
@@ -68,6 +59,10 @@ class Frame {
   // Another reference to the same bytes; neither may be changed afterwards.
   Frame Share();
 
+  // The worker whose key, or token, the peer that sent this to a data socket
+  // has shown; -1: the context asks for neither.
+  int proven_rank() const;
+
  private:
   friend class Socket;
   zmq::message_t message_;
@@ -75,7 +70,16 @@ class Frame {
 
 using Frames = std::vector<Frame>;
 
+// PERMISSION_DENIED where what `frame`, which came to a data socket, says of
+// its sender's rank is not what the sender's key proves.
+absl::Status CheckSender(const Frame& frame, uint32_t sender);
+
 struct SocketOptions {
+  enum class Plane { kControl, kData };
+
+  Plane plane = Plane::kData;
+  // Of whom a data socket connects to: its Context::public_key.
+  std::string peer_key = {};
   // A peer that sends a larger frame is cut off.
   int64_t max_frame_bytes = 16 << 20;
   // How long a closed socket goes on sending what is queued.
@@ -90,7 +94,9 @@ class Socket {
   static absl::StatusOr<std::unique_ptr<Socket>> Bind(
       Context& context, absl::string_view host, int port,
       const SocketOptions& options = {});
-  // A DEALER connected to "tcp://host:port"; reconnects by itself.
+  // A DEALER connected to "tcp://host:port"; reconnects by itself. Where the
+  // peer has another key, or one of them has none, TryReceive says so soon
+  // (PERMISSION_DENIED).
   static absl::StatusOr<std::unique_ptr<Socket>> Connect(
       Context& context, const std::string& endpoint,
       const SocketOptions& options = {});
@@ -114,33 +120,53 @@ class Socket {
   // Whether all that was sent is known to have arrived.
   bool delivered() const;
 
+  // A ROUTER's peer is one of the job's: its connections stay. Without that,
+  // where nobody has a key, a connection to a control socket ends after some
+  // seconds or kilobytes (visitors.h).
+  void Vouch(absl::string_view identity);
+
+  // Of a ROUTER: connections that were refused since the last call, by why.
+  struct Refusals {
+    int64_t other_key = 0;
+    int64_t no_key = 0;     // where this socket has one
+    int64_t needs_key = 0;  // where this socket has none
+  };
+  Refusals TakeRefusals();
+
   // Without identities, link headers and repeats.
   int64_t bytes_sent() const { return bytes_sent_; }
   int64_t bytes_received() const { return bytes_received_; }
 
  private:
-  friend absl::Status Wait(absl::Span<Socket* const> sockets,
-                           absl::Span<const int> fds, Time deadline);
+  friend absl::StatusOr<bool> WaitForMessage(absl::Span<Socket* const> sockets,
+                                             absl::Span<const int> fds,
+                                             Time deadline);
 
   // Another socket, as this one talks to it.
   struct Peer {
     Link link;
     std::deque<Frames> kept;  // what it may not have, the oldest first
     int64_t untold_bytes = 0;
+    bool vouched = false;
+    int fd = -1;  // ZeroMQ's, of its connection; where it needs a Vouch
   };
 
   Socket(zmq::socket_t socket, bool router)
-      : socket_(std::move(socket)), router_(router) {}
+      : socket_(std::move(socket)),
+        router_(router),
+        fd_(socket_.get(zmq::sockopt::fd)) {}
   static absl::StatusOr<std::unique_ptr<Socket>> Create(
       Context& context, zmq::socket_type type, const SocketOptions& options);
-  // A DEALER tells of its connections from now on.
-  void Monitor(Context& context);
-  // Of a DEALER: a connection has been made.
-  void OnConnected();
+  void SetOptions(const SocketOptions& options, bool encrypted);
+  void SetProof(Context& context, const SocketOptions& options);
+  // Whether there is something to receive.
+  bool HasInput();
+  void OnHandshakes();
 
   Peer* Find(absl::string_view identity);
   // Who says `header`; a ROUTER meets new ones. Null: nobody who could.
   Peer* Hear(absl::string_view identity, const LinkHeader& header);
+  void NoteConnection(Peer& peer, Frame& frame, LinkHeader::Kind kind);
   std::optional<Frames> Take(Frames frames);
   // What the link itself has to say to what the peer has said.
   void Answer(absl::string_view identity, Peer& peer, LinkHeader::Kind kind,
@@ -154,17 +180,28 @@ class Socket {
 
   zmq::socket_t socket_;
   const bool router_;
+  const int fd_;  // ZeroMQ's, readable when there is news
+  // There was nothing, and nothing was done with it since: see HasInput.
+  bool told_ = false;
   std::string endpoint_;
   Peer peer_;                                       // a DEALER's only one
   std::map<std::string, Peer, std::less<>> peers_;  // a ROUTER's, by identity
-  std::optional<zmq::socket_t> monitor_;            // a DEALER's
-  int connections_ = 0;                             // a DEALER's, so far
+  std::deque<std::string> newcomers_;               // the oldest first
+  std::optional<Handshakes> handshakes_;            // a DEALER's
+  Doorkeeper* doorkeeper_ = nullptr;                // a ROUTER's; null: none
+  std::shared_ptr<RefusedHandshakes> refused_;      // the same
+  bool proven_ = false;   // a ROUTER whose peers have all shown who they are
+  bool vouches_ = false;  // a ROUTER whose peers cannot
   int64_t bytes_sent_ = 0;
   int64_t bytes_received_ = 0;
 };
 
-// Blocks until a message may be there on one of the sockets, one of `fds` is
-// readable, or the deadline has passed; all three return OK.
+// Blocks until a message may be there on one of the sockets (true), one of
+// `fds` is readable, or the deadline has passed.
+absl::StatusOr<bool> WaitForMessage(absl::Span<Socket* const> sockets,
+                                    absl::Span<const int> fds, Time deadline);
+
+// The same; all three return OK.
 absl::Status Wait(absl::Span<Socket* const> sockets, absl::Span<const int> fds,
                   Time deadline);
 

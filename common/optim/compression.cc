@@ -80,13 +80,14 @@ absl::StatusOr<Compression> ParseCompression(absl::string_view text) {
     if (compression.fraction > 0 && compression.fraction <= 0.5) {
       return compression;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--compress=", text,
-        ": the fraction must be above 0 and at most 0.5, where indices and "
-        "values take as many bytes as the whole gradient"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compress=", text,
+                     " (compress= in Python): the fraction must be above 0 and "
+                     "at most 0.5, where indices and "
+                     "values take as many bytes as the whole gradient"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--compress: \"", text,
+      "--compress (compress= in Python): \"", text,
       "\" is none of none, fp16, bf16, int8, onebit, topk:FRACTION"));
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "common/optim/lr_schedule.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 namespace {
@@ -49,6 +51,48 @@ int64_t ScheduleSteps(const proto::JobSpec& spec, const JobPlan& plan) {
   return static_cast<int64_t>(std::ceil(plan.ScheduleStep(last)));
 }
 
+// Products of these stay below 2^63: of the epochs and an epoch's steps, of the
+// steps and the workers, of a step's samples and the workers.
+constexpr int64_t kMaxSamples = int64_t{1} << 32;
+constexpr int64_t kMaxBatch = int64_t{1} << 30;
+constexpr int64_t kMaxEpochs = int64_t{1} << 30;
+constexpr int64_t kMaxSteps = int64_t{1} << 48;
+constexpr int64_t kMaxUpdates = int64_t{1} << 60;
+
+// A number is compared so that NaN is outside.
+template <typename T>
+absl::Status CheckField(const char* name, T value, T least, T most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the job's ", name, " is ",
+                                                 value, ": it must be from ",
+                                                 least, " to ", most));
+}
+
+absl::Status CheckDecay(const proto::JobSpec& spec) {
+  constexpr double kMost = kMaxEpochs;
+  absl::Status status =
+      CheckField("warmup_epochs", spec.warmup_epochs(), 0.0, kMost);
+  status.Update(
+      CheckField("decay_every_epochs", spec.decay_every_epochs(), 0.0, kMost));
+  const proto::LrSchedule& schedule = spec.optimizer().schedule();
+  if (schedule.kind() != "step") return status;
+  status.Update(
+      CheckField("decay_factor", schedule.decay_factor(), 0.0, kMost));
+  if (spec.decay_every_epochs() > 0) return status;
+  status.Update(CheckField("decay_every_steps", schedule.decay_every_steps(),
+                           int64_t{1}, kMaxSteps));
+  return status;
+}
+
+absl::Status CheckCursor(const proto::JobSpec& spec) {
+  const proto::SampleCursor& cursor = spec.first_cursor();
+  absl::Status status =
+      CheckField("first_cursor.epoch", cursor.epoch(), int64_t{0}, kMaxEpochs);
+  status.Update(CheckField("first_cursor.samples", cursor.samples(), int64_t{0},
+                           std::max<int64_t>(spec.dataset_size() - 1, 0)));
+  return status;
+}
+
 }  // namespace
 
 double JobPlan::RateAt(int64_t step) const {
@@ -70,6 +114,10 @@ proto::SampleCursor JobPlan::CursorAt(int64_t step) const {
   cursor.set_epoch(steps.epoch);
   cursor.set_samples(steps.first_sample + (step - steps.begin) * global_batch);
   return cursor;
+}
+
+int64_t JobPlan::UpdatesAt(int64_t step) const {
+  return first_updates + (step - first_step) * updates_per_step;
 }
 
 double JobPlan::ScheduleStep(int64_t step) const {
@@ -104,6 +152,10 @@ JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   PlaceFirstStep(cursor, spec.first_step(),
                  StepsFor(size - cursor.samples(), workers, batch_size), plan);
   plan.total_steps = TotalSteps(spec, plan);
+  plan.updates_per_step = PolicyOf(spec).barrier ? 1 : workers;
+  plan.first_updates = spec.has_first_updates()
+                           ? spec.first_updates()
+                           : spec.first_step() * plan.updates_per_step;
   plan.optimizer = spec.optimizer();
   if (spec.scale_lr()) {
     plan.optimizer.set_lr(plan.optimizer.lr() *
@@ -120,6 +172,30 @@ JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
         std::max<int64_t>(1, steps(spec.decay_every_epochs())));
   }
   return plan;
+}
+
+absl::Status CheckPlan(const proto::JobSpec& spec) {
+  const struct {
+    const char* name;
+    int64_t value;
+    int64_t most;
+  } fields[] = {
+      {"dataset_size", spec.dataset_size(), kMaxSamples},
+      {"batch_size", spec.batch_size(), kMaxBatch},
+      {"epochs", spec.epochs(), kMaxEpochs},
+      {"steps", spec.steps(), kMaxSteps},
+      {"first_step", spec.first_step(), kMaxSteps},
+      {"first_updates", spec.first_updates(), kMaxUpdates},
+      {"staleness", spec.staleness(), kMaxSteps},
+      {"local_steps", spec.local_steps(), kMaxSteps},
+  };
+  absl::Status status;
+  for (const auto& field : fields) {
+    status.Update(CheckField(field.name, field.value, int64_t{0}, field.most));
+  }
+  status.Update(CheckCursor(spec));
+  status.Update(CheckDecay(spec));
+  return status;
 }
 
 }  // namespace psring

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -29,6 +30,9 @@ struct JobPlan {
   EpochSteps EpochOf(int64_t step) const;
   // What is consumed when `step` begins.
   proto::SampleCursor CursorAt(int64_t step) const;
+  // How many updates each parameter has had when `step` begins; under ssp and
+  // async, once all workers' gradients of the steps before are applied.
+  int64_t UpdatesAt(int64_t step) const;
   // The number that `step` would have if all steps before had been of this
   // run's size: its own, unless a run is resumed with another.
   double ScheduleStep(int64_t step) const;
@@ -42,6 +46,8 @@ struct JobPlan {
   int64_t first_sample = 0;
   int64_t whole_step = 0;
   int64_t whole_epoch = 0;
+  int64_t first_updates = 0;     // before first_step
+  int64_t updates_per_step = 1;  // one, or one a worker
   // With the learning rate that counts, and its schedule in steps.
   proto::OptimizerSettings optimizer;
 };
@@ -63,7 +69,12 @@ int NumRates(const proto::JobSpec& spec);
 // batches of batch_size of which the last may be smaller; the rest of an epoch
 // its share of the rest. `steps` counts from the job's very first step, and
 // with it the schedule ends with the last one.
+// CheckPlan has found the spec right.
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers);
+
+// Whether a plan can be made of it, for any number of workers: all that is
+// counted stays within its bounds. INVALID_ARGUMENT names the field.
+absl::Status CheckPlan(const proto::JobSpec& spec);
 
 }  // namespace psring
 

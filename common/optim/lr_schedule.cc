@@ -3,42 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <string>
-
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 
 namespace psring {
 namespace {
-
-absl::Status Bad(const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("learning rate: ", what));
-}
-
-absl::Status CheckStep(const proto::LrSchedule& schedule) {
-  if (schedule.decay_every_steps() < 1) {
-    return Bad(absl::StrCat("the step schedule needs decay_every_steps >= 1, ",
-                            "not ", schedule.decay_every_steps()));
-  }
-  if (!std::isfinite(schedule.decay_factor()) || schedule.decay_factor() <= 0) {
-    return Bad(absl::StrCat("the step schedule needs decay_factor > 0, not ",
-                            schedule.decay_factor()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckCosine(const proto::LrSchedule& schedule) {
-  if (schedule.total_steps() < 1) {
-    return Bad(absl::StrCat("the cosine schedule needs total_steps >= 1, not ",
-                            schedule.total_steps()));
-  }
-  if (schedule.total_steps() < schedule.warmup_steps()) {
-    return Bad(absl::StrCat("warmup_steps (", schedule.warmup_steps(),
-                            ") exceeds total_steps (", schedule.total_steps(),
-                            ") of the cosine schedule"));
-  }
-  return absl::OkStatus();
-}
 
 double Cosine(const proto::LrSchedule& schedule, double base, double step) {
   const auto warmup = static_cast<double>(schedule.warmup_steps());
@@ -49,18 +16,6 @@ double Cosine(const proto::LrSchedule& schedule, double base, double step) {
 }
 
 }  // namespace
-
-absl::Status CheckSchedule(const proto::LrSchedule& schedule) {
-  if (schedule.warmup_steps() < 0) {
-    return Bad(absl::StrCat("warmup_steps must be >= 0, not ",
-                            schedule.warmup_steps()));
-  }
-  if (schedule.kind() == "constant") return absl::OkStatus();
-  if (schedule.kind() == "step") return CheckStep(schedule);
-  if (schedule.kind() == "cosine") return CheckCosine(schedule);
-  return Bad(absl::StrCat("unknown schedule \"", schedule.kind(),
-                          "\"; choose constant, step or cosine"));
-}
 
 double LearningRate(const proto::LrSchedule& schedule, double base,
                     double step) {

@@ -3,13 +3,9 @@
 #ifndef PSRING_COMMON_OPTIM_LR_SCHEDULE_H_
 #define PSRING_COMMON_OPTIM_LR_SCHEDULE_H_
 
-#include "absl/status/status.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
-
-// Errors: an unknown kind, a negative or missing field, named.
-absl::Status CheckSchedule(const proto::LrSchedule& schedule);
 
 // The rate of `step` (from 0), which is a part of a step where a run was
 // resumed with steps of another size (JobPlan::ScheduleStep). During the first
@@ -19,6 +15,7 @@ absl::Status CheckSchedule(const proto::LrSchedule& schedule);
 //   step      base * decay_factor^floor(step / decay_every_steps)
 //   cosine    base * (1 + cos(pi * t)) / 2, t from 0 at the end of the warm-up
 //             to 1 at total_steps (Loshchilov & Hutter 2017); 0 afterwards.
+// What it divides by is positive: CheckPlan (job_plan.h) sees to that.
 double LearningRate(const proto::LrSchedule& schedule, double base,
                     double step);
 

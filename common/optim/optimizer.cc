@@ -183,24 +183,32 @@ absl::StatusOr<Optimizer> Optimizer::ForJob(
 void Optimizer::Update(int64_t update, absl::Span<const double> rates,
                        const void* gradient, float* parameters,
                        absl::Span<float* const> slots, Range range) const {
+  absl::InlinedVector<float*, 4> state(slots.begin(), slots.end());
+  ForEachFormula(update, rates, range,
+                 [&](const OptimizerFormula& formula, Range part) {
+                   UpdateElements(formula, gradient, parameters, state.data(),
+                                  part.size());
+                   gradient = static_cast<const float*>(gradient) + part.size();
+                   parameters += part.size();
+                   for (float*& slot : state) slot += part.size();
+                 });
+}
+
+void Optimizer::ForEachFormula(
+    int64_t update, absl::Span<const double> rates, Range range,
+    absl::FunctionRef<void(const OptimizerFormula&, Range)> apply) const {
   if (runs_.empty()) {
-    UpdateElements(FormulaOf(update, rates[0]), gradient, parameters,
-                   slots.data(), range.size());
+    apply(FormulaOf(update, rates[0]), range);
     return;
   }
   auto run = std::upper_bound(
       runs_.begin(), runs_.end(), range.begin,
       [](int64_t element, const Run& r) { return element < r.end; });
-  absl::InlinedVector<float*, 4> state(slots.begin(), slots.end());
   for (int64_t begin = range.begin; begin < range.end; ++run) {
-    const int64_t size = std::min(run->end, range.end) - begin;
+    const int64_t end = std::min(run->end, range.end);
     const double lr = rates.size() == 1 ? rates[0] : rates[run->group];
-    UpdateElements(formula_of_(groups_[run->group], update, lr), gradient,
-                   parameters, state.data(), size);
-    begin += size;
-    gradient = static_cast<const float*>(gradient) + size;
-    parameters += size;
-    for (float*& slot : state) slot += size;
+    apply(formula_of_(groups_[run->group], update, lr), {begin, end});
+    begin = end;
   }
 }
 

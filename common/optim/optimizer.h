@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
@@ -62,6 +63,12 @@ class Optimizer {
   void Update(int64_t update, absl::Span<const double> rates,
               const void* gradient, float* parameters,
               absl::Span<float* const> slots, Range range) const;
+
+  // The same update as formulas: calls `apply` for each part of `range`, in
+  // order, whose elements have one formula.
+  void ForEachFormula(
+      int64_t update, absl::Span<const double> rates, Range range,
+      absl::FunctionRef<void(const OptimizerFormula&, Range)> apply) const;
 
   // That update, as a formula for one element.
   OptimizerFormula FormulaOf(int64_t update, double lr) const {

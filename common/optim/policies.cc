@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/layout.h"
 #include "common/optim/compression.h"
+#include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {
@@ -169,6 +170,7 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   status.Update(CheckClipNorm(spec));
   status.Update(CheckMeanOnly(spec));
   status.Update(CheckGroups(spec));
+  status.Update(CheckPlan(spec));
   return status;
 }
 

@@ -8,7 +8,8 @@
 
 namespace psring {
 
-// INVALID_ARGUMENT names the flag that is out of place and where it belongs.
+// INVALID_ARGUMENT names the flag that is out of place and where it belongs, or
+// the number that is out of its bounds (CheckPlan).
 // `num_workers` 0: not known yet.
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers);
 

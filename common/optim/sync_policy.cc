@@ -66,6 +66,15 @@ int64_t MaxLead(const SyncPolicy& policy, int64_t staleness) {
   return 0;
 }
 
+bool TakesBound(const SyncPolicy& policy) {
+  return policy.lead == Lead::kStaleness;
+}
+
+std::string NameWithBound(const SyncPolicy& policy, absl::string_view bound) {
+  return TakesBound(policy) ? absl::StrCat(policy.name, ":", bound)
+                            : policy.name;
+}
+
 bool IsStale(const SyncPolicy& policy) { return !policy.barrier; }
 
 std::string NamesOf(bool (*pick)(const SyncPolicy&)) {

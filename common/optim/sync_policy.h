@@ -46,6 +46,12 @@ const SyncPolicy* FindSyncPolicy(absl::string_view name);
 // `staleness`.
 int64_t MaxLead(const SyncPolicy& policy, int64_t staleness);
 
+// Whether it is told with the number of those steps: "ssp:3".
+bool TakesBound(const SyncPolicy& policy);
+
+// "ssp:3" for `bound` "3"; just the name where the policy takes none.
+std::string NameWithBound(const SyncPolicy& policy, absl::string_view bound);
+
 // Whether gradients may be computed on parameters that others have changed
 // since.
 bool IsStale(const SyncPolicy& policy);

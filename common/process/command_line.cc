@@ -2,11 +2,27 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <utility>
 
 namespace psring {
 namespace {
+
+// CLI::Range, whose comparisons let pass what is not a number: "nan".
+class NumberRange : public CLI::Validator {
+ public:
+  NumberRange(double least, double most)
+      : CLI::Validator(CLI::Range(least, most)) {
+    func_ = [within = func_](std::string& text) {
+      double value = 0;
+      if (CLI::detail::lexical_cast(text, value) && std::isnan(value)) {
+        return text + " is not a number";
+      }
+      return within(text);
+    };
+  }
+};
 
 template <typename T>
 Flag AddWithDefault(CLI::App& app, const std::string& name, T& value,
@@ -22,13 +38,16 @@ Flag& Flag::Range(int64_t least, int64_t most) {
 }
 
 Flag& Flag::Range(double least, double most) {
-  option_->check(CLI::Range(least, most));
+  option_->check(NumberRange(least, most));
   return *this;
 }
 
 Flag& Flag::OneOf(std::initializer_list<const char*> values) {
-  option_->check(
-      CLI::IsMember(std::vector<std::string>(values.begin(), values.end())));
+  return OneOf(std::vector<std::string>(values.begin(), values.end()));
+}
+
+Flag& Flag::OneOf(const std::vector<std::string>& values) {
+  option_->check(CLI::IsMember(values));
   return *this;
 }
 
@@ -39,6 +58,16 @@ Flag& Flag::Check(std::function<std::string(const std::string&)> check) {
 
 Flag& Flag::Required() {
   option_->required();
+  return *this;
+}
+
+Flag& Flag::Excludes(const std::string& other) {
+  option_->excludes(other);
+  return *this;
+}
+
+Flag& Flag::Group(const std::string& name) {
+  option_->group(name);
   return *this;
 }
 
@@ -110,7 +139,19 @@ Flag CommandLine::Add(const std::string& name, bool& value,
   return Flag(app_.add_flag(name, value, help));
 }
 
+Flag CommandLine::AddWithImplied(const std::string& name,
+                                 const std::string& implied, std::string& value,
+                                 const std::string& help) {
+  return Flag(app_.add_flag(name + "{" + implied + "}", value, help));
+}
+
 void CommandLine::Footer(const std::string& text) { app_.footer(text); }
+
+void CommandLine::Version(const std::string& text) {
+  app_.set_version_flag("--version", text);
+}
+
+std::string CommandLine::name() const { return app_.get_name(); }
 
 CommandLine& CommandLine::AddSubcommand(const std::string& name,
                                         const std::string& description) {

@@ -1,4 +1,4 @@
-// A command's line of flags, bound to values: cli's door to CLI11, whose
+// A command's line of flags, bound to values: the only door to CLI11, whose
 // headers take longer to compile than most of our files.
 #ifndef PSRING_COMMON_PROCESS_COMMAND_LINE_H_
 #define PSRING_COMMON_PROCESS_COMMAND_LINE_H_
@@ -31,11 +31,17 @@ class Flag {
   Flag& Range(int least, int most) {
     return Range(int64_t{least}, int64_t{most});
   }
+  // NaN is refused too.
   Flag& Range(double least, double most);
   Flag& OneOf(std::initializer_list<const char*> values);
+  Flag& OneOf(const std::vector<std::string>& values);
   // `check` returns what is wrong with a value, or nothing.
   Flag& Check(std::function<std::string(const std::string&)> check);
   Flag& Required();
+  // Not together with that flag, which has been added before.
+  Flag& Excludes(const std::string& other);
+  // Under which heading --help shows it.
+  Flag& Group(const std::string& name);
   // Not in --help, and the last of several values counts.
   Flag& Hidden();
   // What --help shows as the default, in place of the value's own; may be
@@ -72,9 +78,16 @@ class CommandLine {
            const std::string& help);
   // A flag without a value.
   Flag Add(const std::string& name, bool& value, const std::string& help);
+  // "--name" alone means "--name=IMPLIED".
+  Flag AddWithImplied(const std::string& name, const std::string& implied,
+                      std::string& value, const std::string& help);
 
   // What --help ends with.
   void Footer(const std::string& text);
+  // What --version prints.
+  void Version(const std::string& text);
+
+  std::string name() const;
 
   // One of the subcommands is required as soon as there is one; this object
   // owns it.

@@ -1,82 +1,156 @@
 #include "common/process/process_main.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
-#include "common/net/signals.h"
-#include "spdlog/sinks/stdout_color_sinks.h"
-#include "spdlog/spdlog.h"
+#include "common/log.h"
+#include "common/process/open_files.h"
+#include "common/process/page_flags.h"
+#include "common/process/stacks.h"
 
 namespace psring {
+namespace {
 
-void ProcessFlags::AddTo(CLI::App& app) {
-  app.set_help_flag("--help,-h", "Print this help and exit");
+// How long a process that has failed, or was told to end, may take for it.
+constexpr absl::Duration kEndTimeout = absl::Seconds(30);
+
+// Ends a process whose threads do not end when it is cancelled: they hang.
+class LastResort {
+ public:
+  LastResort(const std::string& name, Cancellation& cancellation)
+      : thread_([this, name, &cancellation] {
+          pollfd fds[] = {{cancellation.fd(), POLLIN, 0},
+                          {ended_.fd(), POLLIN, 0}};
+          while (poll(fds, 2, -1) < 0) {
+          }
+          if (!ended_.SleepUntil(Now() + kEndTimeout).ok()) return;
+          std::fprintf(stderr, "%s: %s. This process hangs, and ends now\n",
+                       name.c_str(),
+                       std::string(cancellation.status().message()).c_str());
+          _exit(1);
+        }) {}
+  ~LastResort() {
+    ended_.Cancel(absl::CancelledError("the process ends"));
+    thread_.join();
+  }
+
+ private:
+  Cancellation ended_;
+  std::thread thread_;
+};
+
+// How long threads may take to say where they are.
+constexpr absl::Duration kThreadsTimeout = absl::Seconds(2);
+
+void WriteThreads(const std::string& name) {
+  const std::string text =
+      absl::StrCat(name, ": SIGUSR1: what the threads of pid ", getpid(),
+                   " do:\n", ThreadsReport(kThreadsTimeout));
+  fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace
+
+void ProcessFlags::AddTo(CommandLine& line) {
   const char* cluster = "Cluster";
-  app.add_option("--coordinator", coordinator,
-                 "HOST:PORT where the job's coordinator listens")
-      ->group(cluster);
-  app.add_flag("--host-coordinator", host_coordinator,
-               "This process runs the coordinator, at --coordinator")
-      ->group(cluster);
-  app.add_option("--servers", servers, "Number of ps processes of the job")
-      ->check(CLI::Range(0, 4096))
-      ->group(cluster);
-  app.add_option("--workers", workers, "Number of workers of the job")
-      ->check(CLI::Range(1, 4096))
-      ->group(cluster);
-  app.add_option("--rank", rank,
-                 "This process's rank among the job's servers or workers")
-      ->check(CLI::Range(0, 4095))
-      ->group(cluster);
-  app.add_option("--advertise", advertise,
-                 "Address at which the others reach this process")
-      ->group(cluster);
-  app.add_option("--interface", interface,
-                 "Network interface whose address to advertise")
-      ->group(cluster);
-  app.add_option("--same-host", same_host,
-                 "auto: processes of one host share memory; off: they send "
-                 "messages")
-      ->check(CLI::IsMember({"auto", "off"}))
-      ->capture_default_str()
-      ->group(cluster);
-  app.add_option("--join-timeout", join_timeout_s,
-                 "Seconds within which every process must have joined")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str()
-      ->group(cluster);
-  app.add_option("--step-timeout", step_timeout_s,
-                 "Seconds that a step may wait for another process")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str()
-      ->group(cluster);
-  app.add_option("--coordinator-port-file", coordinator_port_file,
-                 "File to write the coordinator's port to (with port 0)")
-      ->group(cluster);
+  line.Add("--coordinator", coordinator,
+           "HOST:PORT where the job's coordinator listens")
+      .Group(cluster);
+  line.Add("--host-coordinator", host_coordinator,
+           "This process runs the coordinator, at --coordinator")
+      .Group(cluster);
+  line.Add("--servers", servers, "Number of ps processes of the job")
+      .Range(0, 4096)
+      .Default("")
+      .Group(cluster);
+  line.Add("--workers", workers, "Number of workers of the job")
+      .Range(1, 4096)
+      .Default("")
+      .Group(cluster);
+  line.Add("--rank", rank,
+           "This process's rank among the job's servers or workers")
+      .Range(0, 4095)
+      .Default("")
+      .Group(cluster);
+  line.Add("--advertise", advertise,
+           "Address at which the others reach this process")
+      .Group(cluster);
+  line.Add("--interface", interface,
+           "Network interface whose address to advertise")
+      .Group(cluster);
+  line.Add("--key-file", security.key_file,
+           "File with the job's key, as psring keygen writes it; "
+           "default: $PSRING_KEY_FILE, the launcher's, "
+           "~/.config/psring/key")
+      .Group(cluster);
+  line.Add("--insecure", security.insecure,
+           "No key: whoever reaches this process may take part, and reads "
+           "what it sends")
+      .Group(cluster);
+  line.Add("--require-encryption", security.require_encryption,
+           "Refuse a job of which anything travels in the clear: one "
+           "without a key, or over NCCL between hosts")
+      .Group(cluster);
+  line.Add("--same-host", same_host,
+           "auto: processes of one host share memory; off: they send "
+           "messages")
+      .OneOf({"auto", "off"})
+      .Group(cluster);
+  line.Add("--join-timeout", join_timeout_s,
+           "Seconds within which every process must have joined")
+      .Range(1.0, 86400.0)
+      .Group(cluster);
+  line.Add("--step-timeout", step_timeout_s,
+           "Seconds that a step may wait for another process")
+      .Range(1.0, 86400.0)
+      .Group(cluster);
+  line.Add("--progress-timeout", progress_timeout_s,
+           "Seconds for which a process may work at one thing (a step, a "
+           "batch of an evaluation, a checkpoint) before it counts as "
+           "hung, which ends the job with its name; 0: for ever")
+      .Range(0.0, 86400.0)
+      .Group(cluster);
+  line.Add("--coordinator-port-file", coordinator_port_file,
+           "File to write the coordinator's port to (with port 0)")
+      .Group(cluster);
   const char* output = "Output";
-  app.add_option("--metrics-dir", metrics_dir,
-                 "Folder for this process's metrics (JSON lines)")
-      ->group(output);
-  app.add_option("--timeline", timeline.directory,
-                 "Folder for the record of what this process does when, in "
-                 "Chrome's trace format: see psring timeline")
-      ->group(output);
-  app.add_option("--timeline-mb", timeline.max_mb,
-                 "Size in MiB at which the timeline ends")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
-      ->capture_default_str()
-      ->group(output);
-  app.add_option("--log-level", log_level, "Least severe messages to log")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
-      ->capture_default_str()
-      ->group(output);
+  line.Add("--metrics-dir", metrics_dir,
+           "Folder for this process's metrics (JSON lines)")
+      .Group(output);
+  line.Add("--tensorboard", tensorboard,
+           "Folder for worker 0's metrics, and a server's, as TensorBoard "
+           "reads them")
+      .Group(output);
+  line.AddWithImplied("--page", kDefaultPage, page, kPageHelp)
+      .TypeName("HOST:PORT")
+      .Group(output);
+  line.Add("--page-token-file", page_token_file, kPageTokenHelp).Group(output);
+  line.Add("--timeline", timeline.directory,
+           "Folder for the record of what this process does when, in "
+           "Chrome's trace format: see psring timeline")
+      .Group(output);
+  line.Add("--timeline-mb", timeline.max_mb,
+           "Size in MiB at which the timeline ends")
+      .Range(int64_t{1}, int64_t{1} << 16)
+      .Group(output);
+  line.Add("--log-level", log_level, "Least severe messages to log")
+      .OneOf({"debug", "info", "warn", "error"})
+      .Group(output);
 }
 
 absl::StatusOr<ClusterOptions> ProcessFlags::Cluster(bool is_ps_process) const {
-  auto environment = DetectEnvironment(ReadVariables());
+  const Variables variables = ReadVariables();
+  auto environment = DetectEnvironment(variables);
   if (!environment.ok()) return environment.status();
   auto placement = Place({.coordinator = coordinator,
                           .host_coordinator = host_coordinator,
@@ -87,42 +161,45 @@ absl::StatusOr<ClusterOptions> ProcessFlags::Cluster(bool is_ps_process) const {
                           .is_ps_process = is_ps_process},
                          *environment);
   if (!placement.ok()) return placement.status();
+  auto found = FindSecurity(security, variables);
+  if (!found.ok()) return found.status();
   return ClusterOptions{
       .placement = *placement,
       .mode = mode == "ring" ? proto::RING : proto::PARAMETER_SERVER,
       .advertise = advertise,
       .interface = interface,
       .coordinator_port_file = coordinator_port_file,
-      .join_timeout = absl::Seconds(join_timeout_s)};
+      .join_timeout = absl::Seconds(join_timeout_s),
+      .progress_timeout = absl::Seconds(progress_timeout_s),
+      .security = *std::move(found),
+      .page = page,
+      .page_token_file = page_token_file};
 }
 
-int ProcessMain(CLI::App& app, const ProcessFlags& flags, int argc, char** argv,
-                const std::function<absl::Status(Cancellation&)>& body) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s. See --help\n", app.get_name().c_str(),
-                 error.what());
-    return 2;
+int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
+                char** argv,
+                const std::function<absl::Status(Cancellation&)>& body,
+                SoftStop* soft_stop) {
+  if (const auto code = line.Parse({argv + 1, argv + argc}); code.has_value()) {
+    return *code;
   }
   // A limit of file sizes is an error of ftruncate, not the process's end.
   std::signal(SIGXFSZ, SIG_IGN);
-  auto log = spdlog::stderr_color_mt("psring");
-  log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
-  log->set_level(spdlog::level::from_str(flags.log_level));
-  spdlog::set_default_logger(log);
+  AllowAllFiles();
+  SetUpLog(flags.log_level);
   absl::Status status;
   int signal = 0;
   {
     Cancellation cancellation;
-    SignalWatcher watcher(cancellation);
+    SignalWatcher watcher(
+        cancellation, {.soft_stop = soft_stop,
+                       .on_user_signal = [&] { WriteThreads(line.name()); }});
+    const LastResort last_resort(line.name(), cancellation);
     status = body(cancellation);
     signal = watcher.received();
   }
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(),
+  std::fprintf(stderr, "%s: %s\n", line.name().c_str(),
                std::string(status.message()).c_str());
   if (signal != 0) return 128 + signal;
   return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;

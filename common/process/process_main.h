@@ -6,12 +6,14 @@
 #include <functional>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/cluster/cluster_session.h"
+#include "common/cluster/security.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/net/signals.h"
+#include "common/process/command_line.h"
 #include "common/trace/timeline.h"
 
 namespace psring {
@@ -28,14 +30,19 @@ struct ProcessFlags {
   std::string mode = "ps";  // of `psring worker`
   std::string advertise;
   std::string interface;
+  SecurityWish security = {};
   std::string same_host = "auto";
   double join_timeout_s = 60;
   double step_timeout_s = 60;
+  double progress_timeout_s = 300;
   std::string metrics_dir;
+  std::string tensorboard;
+  std::string page;
+  std::string page_token_file;
   TimelineOptions timeline;
   std::string log_level = "info";
 
-  void AddTo(CLI::App& app);
+  void AddTo(CommandLine& line);
   // What the flags and the launcher's environment say together.
   absl::StatusOr<ClusterOptions> Cluster(bool is_ps_process) const;
   SameHost SameHostWish() const {
@@ -46,9 +53,12 @@ struct ProcessFlags {
 
 // Parses, sets up the log, runs `body` under a SignalWatcher. Returns the exit
 // code: 0; 1 and one line on stderr for an error; 2 for bad usage; 128 + the
-// number of the signal that ended it.
-int ProcessMain(CLI::App& app, const ProcessFlags& flags, int argc, char** argv,
-                const std::function<absl::Status(Cancellation&)>& body);
+// number of the signal that ended it. SIGTERM is asked of `soft_stop`, unless
+// that is null. SIGUSR1 writes to stderr what all threads do.
+int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
+                char** argv,
+                const std::function<absl::Status(Cancellation&)>& body,
+                SoftStop* soft_stop = nullptr);
 
 }  // namespace psring
 

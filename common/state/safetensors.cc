@@ -12,6 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/shallow_json.h"
 
 namespace psring {
 namespace {
@@ -20,6 +21,7 @@ using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr int64_t kDataAlignBytes = 64;
+constexpr int kMaxDepth = 3;  // an object of objects, with lists
 
 std::optional<int64_t> DTypeBytes(const std::string& dtype) {
   for (const char* one : {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3"}) {
@@ -186,8 +188,8 @@ absl::StatusOr<int64_t> ParseSafetensorsLength(const char* length,
 
 absl::StatusOr<std::vector<TensorEntry>> ParseSafetensorsHeader(
     const std::string& header, int64_t data_bytes) {
-  const json root = json::parse(header, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return Bad("its header is not a JSON object");
+  const json root = ParseShallowObject(header, kMaxDepth);
+  if (!root.is_object()) return Bad("its header is no JSON object of tensors");
   std::vector<TensorEntry> entries;
   for (const auto& [name, object] : root.items()) {
     if (name == kMetadata) continue;

@@ -78,7 +78,7 @@ const TensorEntry* SafetensorsFile::Find(const std::string& name) const {
 
 absl::Status SafetensorsFile::Write(const TensorEntry& entry, int64_t offset,
                                     const void* data, int64_t size) {
-  return WriteAt(data_begin_ + entry.begin + offset, data, size);
+  return WriteAt(PositionOf(entry, offset), data, size);
 }
 
 absl::Status SafetensorsFile::WriteAt(int64_t position, const void* data,
@@ -98,7 +98,7 @@ absl::Status SafetensorsFile::WriteAt(int64_t position, const void* data,
 
 absl::Status SafetensorsFile::Read(const TensorEntry& entry, int64_t offset,
                                    void* data, int64_t size) const {
-  return file_.ReadAt(data_begin_ + entry.begin + offset, data, size);
+  return file_.ReadAt(PositionOf(entry, offset), data, size);
 }
 
 }  // namespace psring

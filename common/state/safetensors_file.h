@@ -36,6 +36,13 @@ class SafetensorsFile {
   // Null where there is no such tensor.
   const TensorEntry* Find(const std::string& name) const;
 
+  // Where byte `offset` of one of entries() lies in the file.
+  int64_t PositionOf(const TensorEntry& entry, int64_t offset) const {
+    return data_begin_ + entry.begin + offset;
+  }
+  // `size` bytes at a position of the file.
+  absl::Status WriteAt(int64_t position, const void* data, int64_t size);
+
   // `size` bytes of one of entries(), from its byte `offset` on.
   absl::Status Write(const TensorEntry& entry, int64_t offset, const void* data,
                      int64_t size);
@@ -55,7 +62,6 @@ class SafetensorsFile {
   explicit SafetensorsFile(File file) : file_(std::move(file)) {}
 
   absl::Status ReadHeader();
-  absl::Status WriteAt(int64_t position, const void* data, int64_t size);
   void SetEntries(std::vector<TensorEntry> entries);
 
   File file_;

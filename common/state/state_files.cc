@@ -1,7 +1,9 @@
 #include "common/state/state_files.h"
 
 #include <fcntl.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -9,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/state/file.h"
 #include "common/state/safetensors.h"
 #include "common/state/safetensors_file.h"
 
@@ -128,9 +131,63 @@ absl::StatusOr<const TensorEntry*> FindParameter(
       absl::StrJoin(tensor.shape(), ","), "]"));
 }
 
-// Writes the parts of the tensors that lie in `range`, which `data` holds.
+void AddEdge(const char* name, int64_t position, const char* data, int64_t size,
+             proto::SavedState& saved) {
+  const int last = saved.edges_size() - 1;
+  if (last < 0 || saved.edges(last).file() != name ||
+      saved.edges(last).begin() +
+              static_cast<int64_t>(saved.edges(last).data().size()) !=
+          position) {
+    proto::SavedState::Edge& edge = *saved.add_edges();
+    edge.set_file(name);
+    edge.set_begin(position);
+  }
+  saved.mutable_edges(saved.edges_size() - 1)
+      ->mutable_data()
+      ->append(data, static_cast<size_t>(size));
+}
+
+// Writes what lies in `blocks`, a run of the file's bytes; the rest is edges.
+absl::Status WriteOwnBlocks(const char* name, Range blocks, int64_t position,
+                            const char* data, int64_t size,
+                            SafetensorsFile& file, proto::SavedState& saved) {
+  while (size > 0) {
+    const bool before = position < blocks.begin;
+    const bool own = !before && position < blocks.end;
+    const int64_t end = before ? blocks.begin
+                        : own  ? blocks.end
+                               : position + size;
+    const int64_t part = std::min(size, end - position);
+    if (own) {
+      if (absl::Status s = file.WriteAt(position, data, part); !s.ok())
+        return s;
+    } else {
+      AddEdge(name, position, data, part, saved);
+    }
+    position += part;
+    data += part;
+    size -= part;
+  }
+  return absl::OkStatus();
+}
+
+// The whole blocks within the bytes [begin, end) of a file.
+Range BlocksWithin(int64_t begin, int64_t end) {
+  const int64_t first = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return {first, std::max(first, end / kBlockBytes * kBlockBytes)};
+}
+
+// Writes the parts of the tensors that lie in `range`, which `data` holds. They
+// follow each other in the file.
 absl::Status WriteRange(const Layout& layout, const std::string& prefix,
-                        Range range, const float* data, SafetensorsFile& file) {
+                        Range range, const float* data, const char* name,
+                        SafetensorsFile& file, proto::SavedState& saved) {
+  struct Part {
+    int64_t position;
+    const float* data;
+    int64_t bytes;
+  };
+  std::vector<Part> parts;
   for (size_t i = 0; i < layout.tensors().size(); ++i) {
     const Range whole = layout.tensor(i);
     const Range part = Intersect(whole, range);
@@ -139,12 +196,33 @@ absl::Status WriteRange(const Layout& layout, const std::string& prefix,
     absl::StatusOr<const TensorEntry*> entry =
         FindParameter(file, absl::StrCat(prefix, tensor.name()), tensor);
     if (!entry.ok()) return entry.status();
-    absl::Status status = file.Write(
-        **entry, (part.begin - whole.begin) * sizeof(float),
-        data + (part.begin - range.begin), part.size() * sizeof(float));
+    const auto offset =
+        static_cast<int64_t>((part.begin - whole.begin) * sizeof(float));
+    parts.push_back({file.PositionOf(**entry, offset),
+                     data + (part.begin - range.begin),
+                     static_cast<int64_t>(part.size() * sizeof(float))});
+  }
+  if (parts.empty()) return absl::OkStatus();
+  const Range blocks = BlocksWithin(parts.front().position,
+                                    parts.back().position + parts.back().bytes);
+  for (const Part& part : parts) {
+    absl::Status status = WriteOwnBlocks(
+        name, blocks, part.position, reinterpret_cast<const char*>(part.data),
+        part.bytes, file, saved);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckEdge(const proto::SavedState::Edge& edge,
+                       int64_t file_bytes) {
+  const auto size = static_cast<int64_t>(edge.data().size());
+  if (edge.begin() >= 0 && edge.begin() <= file_bytes - size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a writer of ", edge.file(), " has left ", size,
+                   " bytes at ", edge.begin(), ", outside of it"));
 }
 
 // Reads every tensor into `data`, which holds the flat model.
@@ -241,18 +319,49 @@ absl::StatusOr<proto::SavedState> WriteStateRange(
   absl::StatusOr<SafetensorsFile> optimizer =
       OpenLaidOut(PathOf(directory, kOptimizerFile));
   if (!optimizer.ok()) return optimizer.status();
-  absl::Status status = WriteRange(layout, "", range, parameters, *model);
+  proto::SavedState saved;
+  absl::Status status =
+      WriteRange(layout, "", range, parameters, kModelFile, *model, saved);
   for (size_t i = 0; i < slot_names.size() && status.ok(); ++i) {
     status = WriteRange(layout, SlotPrefix(slot_names[i]), range, slots[i],
-                        *optimizer);
+                        kOptimizerFile, *optimizer, saved);
   }
   if (status.ok()) status = model->Sync();
   if (status.ok()) status = optimizer->Sync();
   if (!status.ok()) return status;
-  proto::SavedState saved;
   Report(kModelFile, *model, saved);
   Report(kOptimizerFile, *optimizer, saved);
+  for (const proto::SavedState::Edge& edge : saved.edges()) {
+    proto::SavedState::Run& run = *saved.add_runs();
+    run.set_file(edge.file());
+    run.set_begin(edge.begin());
+    run.set_size(static_cast<int64_t>(edge.data().size()));
+    run.set_crc(static_cast<uint32_t>(
+        crc32_z(0, reinterpret_cast<const Bytef*>(edge.data().data()),
+                edge.data().size())));
+  }
   return saved;
+}
+
+absl::Status WriteEdges(const std::string& directory,
+                        const proto::SavedState& saved) {
+  for (const char* name : {kModelFile, kOptimizerFile}) {
+    auto file = File::Open(PathOf(directory, name), O_RDWR);
+    if (!file.ok()) return file.status();
+    const auto size = file->Size();
+    if (!size.ok()) return size.status();
+    for (const proto::SavedState::Edge& edge : saved.edges()) {
+      if (edge.file() != name) continue;
+      absl::Status status = CheckEdge(edge, *size);
+      if (status.ok()) {
+        status = file->WriteAt(edge.begin(), edge.data().data(),
+                               static_cast<int64_t>(edge.data().size()));
+      }
+      if (!status.ok()) return status;
+    }
+    if (absl::Status s = file->Sync(); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadStateFiles(const std::string& directory, const Layout& layout,

@@ -6,8 +6,9 @@
 // "SLOT.PARAMETER" for every slot of the optimizer. Tensors lie in the files in
 // the flat model's order, so every process that owns a range of the flat model
 // (a server, or the one ring rank that writes) writes just its bytes, with
-// pwrite, into files that one process has laid out. Whatever the number of
-// writers, the files end byte-identical.
+// pwrite, into files that one process has laid out; that one also writes the
+// blocks of which several have a part. Whatever the number of writers, the
+// files end byte-identical.
 #ifndef PSRING_COMMON_STATE_STATE_FILES_H_
 #define PSRING_COMMON_STATE_STATE_FILES_H_
 
@@ -41,15 +42,28 @@ absl::StatusOr<proto::SavedState> LayOutStateFiles(
     absl::Span<const std::string> slot_names,
     absl::Span<const ExtraTensor> extras);
 
+// Blocks of the files that one process alone writes: hosts that share a network
+// file system cache whole pages, and two that write parts of the same page may
+// lose one. No smaller than a page of any host.
+inline constexpr int64_t kBlockBytes = 64 << 10;
+
 // Writes `range` of the flat model into files that LayOutStateFiles made, and
-// fsyncs them. parameters and slots[i] point at element range.begin.
+// fsyncs them. parameters and slots[i] point at element range.begin. Other
+// processes may write other ranges at the same time.
 // FAILED_PRECONDITION names the file that this process cannot see (the remedy:
 // a directory that all hosts share); INTERNAL names the failed call. Returns
-// what it wrote.
+// what it wrote and, as edges, what it left to WriteEdges: bytes in blocks that
+// are not wholly its own.
 absl::StatusOr<proto::SavedState> WriteStateRange(
     const std::string& directory, const Layout& layout,
     absl::Span<const std::string> slot_names, Range range,
     const float* parameters, absl::Span<const float* const> slots);
+
+// Once all have written their ranges: writes and fsyncs what they have left, as
+// the process that laid the files out. INVALID_ARGUMENT where an edge is not
+// within the files.
+absl::Status WriteEdges(const std::string& directory,
+                        const proto::SavedState& saved);
 
 // Reads both files whole. `parameters` and `slots[i]` hold the flat model.
 // Tensors of the model's file that are not parameters are appended to `extras`.

@@ -8,19 +8,30 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/clock.h"
 
 namespace psring {
 
-absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& directory,
-                                                const proto::Process& process,
-                                                nlohmann::json details) {
+absl::StatusOr<MetricsFile> MetricsFile::Create(
+    const std::string& directory, const proto::Process& process,
+    nlohmann::json details, const std::string& tensorboard) {
   MetricsFile metrics;
-  if (directory.empty()) return metrics;
   const std::string role = process.role() == proto::PS ? "ps" : "worker";
+  details["event"] = "start";
+  details["time"] = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
+  details["role"] = role;
+  details["rank"] = process.rank();
+  details["host"] = process.host();
+  details["pid"] = process.pid();
+  if (process.role() == proto::PS || process.rank() == 0) {
+    metrics.OpenEvents(tensorboard, details);
+  }
+  if (directory.empty()) return metrics;
   const std::string path =
       absl::StrCat(directory, "/", role, "-", process.rank(), ".jsonl");
   std::error_code error;
@@ -31,17 +42,31 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(const std::string& directory,
         absl::StrCat("--metrics-dir: cannot write ", path,
                      error ? absl::StrCat(" (", error.message(), ")") : ""));
   }
-  details["event"] = "start";
-  details["time"] = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
-  details["role"] = role;
-  details["rank"] = process.rank();
-  details["host"] = process.host();
-  details["pid"] = process.pid();
-  metrics.Write(details);
+  metrics.file_ << details.dump() << std::endl;
   return metrics;
 }
 
+// A run is called "ring-bsp", or "server-1".
+void MetricsFile::OpenEvents(const std::string& tensorboard,
+                             const nlohmann::json& details) {
+  std::vector<std::string> name;
+  for (const char* part : {"mode", "sync"}) {
+    if (details.contains(part)) name.push_back(details[part]);
+  }
+  if (details["role"] == "ps") {
+    name = {absl::StrCat("server-", details["rank"].get<int>())};
+  }
+  events_ = EventFile(tensorboard, absl::StrJoin(name, "-"));
+  TextTableRows rows;
+  for (const auto& [key, value] : details.items()) {
+    rows.emplace_back(
+        key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  events_.WriteTable("start", rows);
+}
+
 void MetricsFile::Write(const nlohmann::json& line) {
+  events_.WriteLine(line);
   if (!file_.is_open()) return;
   file_ << line.dump() << std::endl;
 }

@@ -1,7 +1,9 @@
 // A process's own record of its run: JSON lines, one object a line, appended
 // and flushed, so that a reader can follow along. Its lines:
 //   {"event":"start", "time", "role", "rank", "host", "pid", ...}
-//   {"event":"step", "step", "seconds", "loss", "images_per_second"}
+//   {"event":"step", "step", "seconds", "loss", "images_per_second",
+//    "learning_rate", and of a mean step since the line before
+//    "compute_seconds" and "exposed_seconds"}; of a script the first four
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}
 //   {"event":"model", "num_parameters", "global_batch"}, of a script
@@ -23,6 +25,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/trace/event_file.h"
 #include "nlohmann/json.hpp"
 #include "protos/cluster.pb.h"
 
@@ -32,14 +35,24 @@ class MetricsFile {
  public:
   // Writes DIRECTORY/worker-RANK.jsonl (or ps-RANK.jsonl), made anew, with a
   // start line that carries `details` too. An empty directory: writes nothing.
-  static absl::StatusOr<MetricsFile> Create(const std::string& directory,
-                                            const proto::Process& process,
-                                            nlohmann::json details);
+  // Worker 0's and servers' lines go to TensorBoard's folder too, unless that
+  // is empty.
+  static absl::StatusOr<MetricsFile> Create(
+      const std::string& directory, const proto::Process& process,
+      nlohmann::json details, const std::string& tensorboard = "");
 
   void Write(const nlohmann::json& line);
+  // For TensorBoard alone.
+  void WriteTable(const std::string& tag, const TextTableRows& rows) {
+    events_.WriteTable(tag, rows);
+  }
 
  private:
+  void OpenEvents(const std::string& tensorboard,
+                  const nlohmann::json& details);
+
   std::ofstream file_;
+  EventFile events_;
 };
 
 // The most memory that this process has held at once, in bytes. Shared memory

@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/trace/whole_number.h"
 
 namespace psring {
 namespace {
@@ -25,20 +26,21 @@ double Number(const json& event, const char* key) {
 // Every process writes a start; only workers know of steps and batches.
 void TakeStart(const json& event, ProcessMetrics* metrics) {
   metrics->role = event.at("role").get<std::string>();
-  metrics->rank = event.at("rank").get<int64_t>();
-  metrics->num_parameters = event.value("num_parameters", int64_t{0});
-  metrics->total_steps = event.value("total_steps", int64_t{0});
-  metrics->steps_per_epoch = event.value("steps_per_epoch", int64_t{0});
-  metrics->global_batch = event.value("global_batch", int64_t{0});
+  metrics->rank = WholeOf(event.at("rank"));
+  metrics->started_s = event.value("time", 0.0);
+  metrics->num_parameters = WholeOrZero(event, "num_parameters");
+  metrics->total_steps = WholeOrZero(event, "total_steps");
+  metrics->steps_per_epoch = WholeOrZero(event, "steps_per_epoch");
+  metrics->global_batch = WholeOrZero(event, "global_batch");
 }
 
 StepSample ToStep(const json& event) {
-  return {event.at("step").get<int64_t>(), Number(event, "seconds"),
+  return {WholeOf(event.at("step")), Number(event, "seconds"),
           Number(event, "loss"), Number(event, "images_per_second")};
 }
 
 EpochSample ToEpoch(const json& event) {
-  return {event.at("epoch").get<int64_t>(),  event.at("step").get<int64_t>(),
+  return {WholeOf(event.at("epoch")),        WholeOf(event.at("step")),
           Number(event, "seconds"),          Number(event, "train_loss"),
           Number(event, "test_loss"),        Number(event, "test_accuracy"),
           Number(event, "images_per_second")};
@@ -51,7 +53,9 @@ StalenessHistogram ToHistogram(const json& event) {
   for (const auto& [rank, counts] : found->items()) {
     int number = 0;
     if (absl::SimpleAtoi(rank, &number)) {
-      histogram[number] = counts.get<std::vector<int64_t>>();
+      for (const json& count : counts) {
+        histogram[number].push_back(WholeOf(count));
+      }
     }
   }
   return histogram;
@@ -65,23 +69,34 @@ std::optional<StepTime> ToStepTime(const json& event) {
                   found->at("busy").get<std::vector<double>>()};
 }
 
+std::optional<uint32_t> ToCrc32(const json& event) {
+  if (!event.contains("weights_crc32")) return std::nullopt;
+  return static_cast<uint32_t>(WholeOf(event.at("weights_crc32")));
+}
+
 ProcessEnd ToEnd(const json& event) {
-  return {event.value("step", int64_t{0}),
+  return {WholeOrZero(event, "step"),
           event.value("seconds", 0.0),
-          event.at("bytes_sent").get<int64_t>(),
-          event.at("bytes_received").get<int64_t>(),
-          event.at("peak_memory_bytes").get<int64_t>(),
+          WholeOf(event.at("bytes_sent")),
+          WholeOf(event.at("bytes_received")),
+          WholeOf(event.at("peak_memory_bytes")),
           event.value("staleness_mean", 0.0),
-          event.value("staleness_max", int64_t{0}),
+          WholeOrZero(event, "staleness_max"),
           ToHistogram(event),
           ToStepTime(event),
-          event.value("weights_crc32", uint32_t{0})};
+          ToCrc32(event)};
 }
 
 // A script's model comes after its start.
 void TakeModel(const json& event, ProcessMetrics* metrics) {
-  metrics->num_parameters += event.at("num_parameters").get<int64_t>();
-  metrics->global_batch = event.value("global_batch", metrics->global_batch);
+  if (__builtin_add_overflow(metrics->num_parameters,
+                             WholeOf(event.at("num_parameters")),
+                             &metrics->num_parameters)) {
+    metrics->num_parameters = INT64_MAX;
+  }
+  if (event.contains("global_batch")) {
+    metrics->global_batch = WholeOf(event.at("global_batch"));
+  }
 }
 
 void TakeEvent(const json& event, ProcessMetrics* metrics) {

@@ -57,12 +57,13 @@ struct ProcessEnd {
   int64_t staleness_max = 0;                    // servers only
   StalenessHistogram staleness_histogram = {};  // servers only
   std::optional<StepTime> step_time = {};       // workers only
-  uint32_t weights_crc32 = 0;                   // of a script's worker 0
+  std::optional<uint32_t> weights_crc32 = {};   // of a script's worker 0
 };
 
 struct ProcessMetrics {
   std::string role;  // "ps" or "worker"; empty until the first line
   int64_t rank = 0;
+  double started_s = 0;  // wall clock's, since 1970; 0: not said
   int64_t num_parameters = 0;
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;

@@ -8,24 +8,30 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/trace/whole_number.h"
 
 namespace psring {
 namespace {
 
 using nlohmann::json;
 
+// Three years: the sum stays an int64_t, whatever the file says.
+constexpr int64_t kMostEncode = 100'000'000'000'000'000;
+
 // A span of a worker that says where a step's time went.
 void TakeSpan(const json& event, WorkerSteps& steps) {
   const json& args = event.at("args");
   if (event.at("ph") != "X" || !args.contains("step")) return;
   const std::string name = event.at("name");
-  WorkerStep& step = steps[args["step"].get<int64_t>()];
+  const int64_t number = WholeOf(args["step"]);
+  if (number < 0) return;
+  WorkerStep& step = steps[number];
   const int64_t ns = std::max<int64_t>(
       static_cast<int64_t>(event.at("dur").get<double>() * 1000), 1);
   if (name == "step") step.whole = ns;
   if (name == "data") step.data = ns;
   if (name == "forward") step.forward = ns;
-  if (name == "encode") step.encode += ns;
+  if (name == "encode") step.encode = std::min(step.encode + ns, kMostEncode);
   // Buckets that were encoded before it ended were encoded in it.
   if (name == "backward") step.backward = ns - step.encode;
   if (name == "device") step.device = ns;

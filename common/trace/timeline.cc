@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/optim/sync_policy.h"
 #include "nlohmann/json.hpp"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
@@ -221,7 +221,7 @@ void Timeline::Stop(const absl::Status& status) {
         .IgnoreError();
     file_->Flush().IgnoreError();
   }
-  spdlog::warn("the timeline ends here; training continues: {}", why);
+  LogWarning("the timeline ends here; training continues: $0", why);
 }
 
 }  // namespace psring

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/whole_number.h"
 
 namespace psring {
 namespace {
@@ -19,25 +20,52 @@ std::string PathOf(const std::string& directory, const std::string& role,
   return absl::StrCat(directory, "/", role, "-", rank, ".trace.json");
 }
 
+// Of what files say: sums of a few of these fit an int64_t. 18 years; a few
+// more processes than any job has.
+constexpr int64_t kMostNs = int64_t{1} << 59;
+constexpr double kMostUs = 1e14;
+constexpr int kMostProcesses = 1 << 16;
+
+// Whether its times can be counted with.
+bool HasTimes(const json& event) {
+  for (const char* key : {"ts", "dur"}) {
+    const auto time = event.find(key);
+    if (time == event.end()) continue;
+    if (!time->is_number() || !(std::abs(time->get<double>()) <= kMostUs)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Counts(const TraceInfo& info) {
+  const int64_t ahead = info.ahead_ns.value_or(0);
+  return info.workers >= 0 && info.workers <= kMostProcesses &&
+         info.servers >= 0 && info.servers <= kMostProcesses &&
+         info.staleness >= 0 && info.staleness <= kMostNs &&
+         info.origin_ns >= 0 && info.origin_ns <= kMostNs &&
+         info.date_ns >= 0 && ahead >= -kMostNs && ahead <= kMostNs;
+}
+
 void TakeInfo(const json& event, TraceInfo& info) {
   const std::string name = event.at("name");
   const std::string ph = event.at("ph");
   if (name == "psring") {
     const json& args = event.at("args");
     args.at("role").get_to(info.role);
-    args.at("rank").get_to(info.rank);
+    info.rank = static_cast<int>(WholeOf(args.at("rank")));
     args.at("job").get_to(info.job);
-    args.at("workers").get_to(info.workers);
-    args.at("servers").get_to(info.servers);
+    info.workers = static_cast<int>(WholeOf(args.at("workers")));
+    info.servers = static_cast<int>(WholeOf(args.at("servers")));
     args.at("mode").get_to(info.mode);
     args.at("sync").get_to(info.sync);
-    args.at("staleness").get_to(info.staleness);
-    args.at("backup_workers").get_to(info.backup_workers);
-    args.at("origin_ns").get_to(info.origin_ns);
-    args.at("date_ns").get_to(info.date_ns);
+    info.staleness = WholeOf(args.at("staleness"));
+    info.backup_workers = static_cast<int>(WholeOf(args.at("backup_workers")));
+    info.origin_ns = WholeOf(args.at("origin_ns"));
+    info.date_ns = WholeOf(args.at("date_ns"));
   } else if (name == "psring_clock") {
-    info.ahead_ns = event.at("args").at("ahead_ns").get<int64_t>();
-    event.at("args").at("round_trip_ns").get_to(info.round_trip_ns);
+    info.ahead_ns = WholeOf(event.at("args").at("ahead_ns"));
+    info.round_trip_ns = WholeOf(event.at("args").at("round_trip_ns"));
   } else if (ph == "i") {
     info.notes.push_back(name);
   }
@@ -50,10 +78,15 @@ absl::StatusOr<TraceInfo> ReadTrace(
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   TraceInfo info;
   info.path = path;
+  bool counts = true;
   const auto take = [&](int depth, json::parse_event_t kind, json& parsed) {
     if (depth != 1 || kind != json::parse_event_t::object_end) return true;
     TakeInfo(parsed, info);
-    on_event(parsed);
+    if (HasTimes(parsed)) {
+      on_event(parsed);
+    } else {
+      counts = false;
+    }
     return false;  // or all of the file would be kept
   };
   try {
@@ -61,6 +94,12 @@ absl::StatusOr<TraceInfo> ReadTrace(
     if (!json::parse(file, take).is_array() || info.role.empty()) {
       return absl::DataLossError(
           absl::StrCat(path, " is not a timeline that psring has written"));
+    }
+    if (!counts || !Counts(info)) {
+      return absl::DataLossError(absl::StrCat(
+          path,
+          " is damaged (a number is out of its bounds): copy it again "
+          "from its host, or run the job again"));
     }
   } catch (const json::exception& error) {
     return absl::DataLossError(
@@ -86,7 +125,8 @@ void GuessClocks(std::vector<TraceInfo>& infos) {
   const TraceInfo& other = known == infos.end() ? infos.front() : *known;
   for (TraceInfo& info : infos) {
     info.guessed_ahead_ns =
-        other.CommonNs(0) + info.date_ns - other.date_ns - info.origin_ns;
+        other.CommonNs(0) - info.origin_ns +
+        std::clamp(info.date_ns - other.date_ns, -kMostNs, kMostNs);
   }
 }
 

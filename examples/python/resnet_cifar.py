@@ -67,7 +67,7 @@ def main():
     args = parser.parse_args()
     ps.init()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("PSRING_SEED", 0)))
     model = resnet(args.width, args.blocks)
     if args.sync_batch_norm:
         model = ps.SyncBatchNorm.convert_sync_batchnorm(model)

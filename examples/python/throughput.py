@@ -25,6 +25,7 @@ parser.add_argument("--over", choices=["psring", "ddp", "nothing"], default="psr
 parser.add_argument("--batch-size", type=int, default=64)
 parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--warm-up", type=int, default=10)
+parser.add_argument("--bare", action="store_true", help="print the number of milliseconds alone")
 
 
 def resnet18():
@@ -70,7 +71,8 @@ def main():
         times.append(time.perf_counter() - start)
     if rank == 0:
         median = statistics.median(times[args.warm_up :])
-        print(f"{args.model} over {args.over}: {1000 * median:.2f} ms a step", flush=True)
+        text = f"{1000 * median:.2f}"
+        print(text if args.bare else f"{args.model} over {args.over}: {text} ms a step", flush=True)
     if args.over == "ddp":
         torch.distributed.destroy_process_group()
 

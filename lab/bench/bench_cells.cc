@@ -65,15 +65,17 @@ Cells PointCells(const BenchResults& results) {
 }
 
 Cells LinkCells(const BenchResults& results) {
-  Cells cells = {{"link", "median", "p1", "p99", "x limit"}};
-  for (const Link& link : results.links) {
+  Cells cells = {{"link", "median", "p1", "p99", "x limit", "round trip"}};
+  for (const LinkStream& link : results.links) {
     const double rate = LinkRate(link);
     cells.push_back(
         {absl::StrCat(link.from, " -> ", link.to), FormatLinkRate(rate),
          FormatLinkRate(LinkRatePercentile(link, 1)),
          FormatLinkRate(LinkRatePercentile(link, 99)),
          results.link_bits_per_s > 0 ? Ratio(results.link_bits_per_s / rate)
-                                     : kNone});
+                                     : kNone,
+         link.round_trips.empty() ? kNone
+                                  : FormatTime(Median(link.round_trips))});
   }
   return cells;
 }
@@ -129,6 +131,11 @@ std::vector<std::string> Notes(const BenchResults& results) {
         "and how far that is from the median. It knows of nothing that this "
         "machine's cores, which all hosts share, are short of.");
   }
+  if (!results.links.empty()) {
+    notes.push_back(
+        "round trip: 1 KB there and back over plain TCP, median, while nothing "
+        "else is on the way.");
+  }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(
         peer.found ? absl::StrCat(peer.name, ": ", peer.detail)
@@ -137,24 +144,31 @@ std::vector<std::string> Notes(const BenchResults& results) {
   return notes;
 }
 
+std::string NameOf(const SweepPoint& point) {
+  return absl::StrCat(point.operation, ", ", point.ranks, " ranks, ",
+                      FormatSize(point.size_bytes));
+}
+
+std::string NameOf(const Training& training) {
+  return absl::StrCat("train ", training.model, ", ", training.workers,
+                      " workers, ", training.contender);
+}
+
 std::string Describe(const SweepPoint& point) {
   std::vector<std::string> parts;
   for (const Measurement& m : point.measurements) {
     parts.push_back(
         absl::StrCat(m.contender, " ", FormatTime(MedianSeconds(m))));
   }
-  return absl::StrCat(point.operation, ", ", point.ranks, " ranks, ",
-                      FormatSize(point.size_bytes), ": ",
-                      absl::StrJoin(parts, ", "), "; the limit is ",
-                      FormatTime(point.limit_seconds),
+  return absl::StrCat(NameOf(point), ": ", absl::StrJoin(parts, ", "),
+                      "; the limit is ", FormatTime(point.limit_seconds),
                       point.predicted_seconds > 0
                           ? absl::StrCat(", predicted ", Predicted(point))
                           : "");
 }
 
 std::string Describe(const Training& training) {
-  return absl::StrFormat("train %s, %d workers, %s: %.0f images/s",
-                         training.model, training.workers, training.contender,
+  return absl::StrFormat("%s: %.0f images/s", NameOf(training),
                          training.images_per_second.back());
 }
 

@@ -18,7 +18,12 @@ std::vector<std::vector<std::string>> TrainCells(const BenchResults& results);
 // What the columns mean, and which peers are missing; a sentence or two each.
 std::vector<std::string> Notes(const BenchResults& results);
 
-// "allreduce, 2 ranks, 1 MB: psring 1.2 ms, gloo 1.4 ms; the limit is 0.3 ms".
+// "allreduce, 2 ranks, 1 MB"; "train lenet, 2 workers, ring".
+std::string NameOf(const SweepPoint& point);
+std::string NameOf(const Training& training);
+
+// With what was measured: "allreduce, 2 ranks, 1 MB: psring 1.2 ms, gloo 1.4
+// ms; the limit is 0.3 ms".
 std::string Describe(const SweepPoint& point);
 std::string Describe(const Training& training);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/page/report_style.h"
 #include "lab/bench/bench_cells.h"
 #include "lab/bench/bench_charts.h"
 #include "lab/bench/bench_json.h"
@@ -12,7 +13,6 @@
 #include "lab/host/units.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
-#include "lab/page/report_style.h"
 
 namespace psring {
 namespace {

@@ -52,7 +52,7 @@ json PointJson(const SweepPoint& point) {
   };
 }
 
-json LinkJson(const Link& link) {
+json LinkJson(const LinkStream& link) {
   return {
       {"from", link.from},
       {"to", link.to},
@@ -62,6 +62,7 @@ json LinkJson(const Link& link) {
       {"p99_bits_per_s", LinkRatePercentile(link, 99)},
       {"seconds", link.seconds},
       {"bytes", link.bytes},
+      {"round_trips", link.round_trips},
   };
 }
 

@@ -1,6 +1,6 @@
 #include "lab/bench/bench_run.h"
 
-#include <iostream>
+#include <cstdio>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -9,7 +9,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "lab/bench/bench_cells.h"
+#include "lab/bench/bench_progress.h"
 #include "lab/bench/contender.h"
 #include "lab/bench/link_bench.h"
 #include "lab/bench/peers.h"
@@ -17,9 +19,12 @@
 #include "lab/bench/train_bench.h"
 #include "lab/host/hosts.h"
 #include "lab/host/temp_dir.h"
+#include "lab/host/terminal.h"
 
 namespace psring {
 namespace {
+
+constexpr const char* kSwept[] = {"allreduce", "pushpull"};
 
 // One thread's own. All references outlive it.
 class BenchRun {
@@ -32,7 +37,9 @@ class BenchRun {
                .worker_binary = options.binaries.worker,
                .rank_binary = options.binaries.rank,
                .optimizer = options.optimizer,
-               .timeout = options.timeout} {}
+               .security = options.security,
+               .timeout = options.timeout},
+        progress_(stderr, TerminalColumns(stderr)) {}
 
   absl::Status Measure(BenchResults* results);
 
@@ -50,6 +57,7 @@ class BenchRun {
                const std::string& detail, BenchResults* results);
   absl::Status MeasureLinks(BenchResults* results);
   absl::Status Sweep(const std::string& operation, BenchResults* results);
+  TrainOptions TrainingOptions();
   absl::Status Train(BenchResults* results);
 
   const BenchOptions& options_;
@@ -57,6 +65,7 @@ class BenchRun {
   std::unique_ptr<Hosts> hosts_;
   std::optional<GlooPython> python_;
   std::vector<std::unique_ptr<Contender>> peers_;
+  BenchProgress progress_;
 };
 
 absl::Status BenchRun::Measure(BenchResults* results) {
@@ -65,7 +74,13 @@ absl::Status BenchRun::Measure(BenchResults* results) {
   if (absl::Status s = MakeHosts(results); !s.ok()) return s;
   if (Wants("allreduce") || Wants("train")) FindPeers(dir->path(), results);
   if (absl::Status s = MeasureLinks(results); !s.ok()) return s;
-  for (const char* operation : {"allreduce", "pushpull"}) {
+  const auto points =
+      static_cast<int>(options_.ranks.size() * options_.sizes.size());
+  for (const char* operation : kSwept) {
+    if (Wants(operation)) progress_.Expect(points);
+  }
+  if (Wants("train")) progress_.Expect(NumTrainings(TrainingOptions()));
+  for (const char* operation : kSwept) {
     if (!Wants(operation)) continue;
     if (absl::Status s = Sweep(operation, results); !s.ok()) return s;
   }
@@ -85,12 +100,13 @@ absl::Status BenchRun::MakeHosts(BenchResults* results) {
 }
 
 void BenchRun::FindPeers(const std::string& directory, BenchResults* results) {
-  if (WantsPeer(kOpenMpi) && Wants("allreduce")) {
+  for (const char* name : {kOpenMpi, kIntelMpi, kOneCcl}) {
+    if (!WantsPeer(name) || !Wants("allreduce")) continue;
     std::string version;
-    auto openmpi = stage_.hosts == nullptr
-                       ? MakeOpenMpi(stage_, directory, &version)
-                       : absl::NotFoundError("it is not measured with --hosts");
-    AddPeer(kOpenMpi, std::move(openmpi), version, results);
+    auto peer = stage_.hosts == nullptr
+                    ? MakeMpiPeer(name, stage_, directory, &version)
+                    : absl::NotFoundError("it is not measured with --hosts");
+    AddPeer(name, std::move(peer), version, results);
   }
   if (!WantsPeer(kGloo)) return;
   const auto python = FindGlooPython();
@@ -137,8 +153,11 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   options.rounds = options_.rounds;
   options.link_bits_per_s =
       stage_.hosts == nullptr ? 0 : SlowestLink(results->links);
-  options.on_point = [](const SweepPoint& point) {
-    std::cerr << Describe(point) << std::endl;
+  options.on_start = [&](const SweepPoint& point) {
+    progress_.OnStart(NameOf(point), Now());
+  };
+  options.on_point = [&](const SweepPoint& point) {
+    progress_.OnDone(Describe(point));
   };
   for (const auto& peer : peers_) {
     if (operation == "allreduce") options.peers.push_back(peer.get());
@@ -149,18 +168,26 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   return absl::OkStatus();
 }
 
-absl::Status BenchRun::Train(BenchResults* results) {
+TrainOptions BenchRun::TrainingOptions() {
   TrainOptions options;
   options.models = options_.models;
   options.workers = options_.workers;
   options.servers = options_.servers;
   options.steps = options_.steps;
   options.repetitions = options_.repetitions;
+  options.device = options_.device;
   options.python = python_;
-  options.on_training = [](const Training& training) {
-    std::cerr << Describe(training) << std::endl;
+  options.on_start = [&](const Training& training) {
+    progress_.OnStart(NameOf(training), Now());
   };
-  auto trainings = RunTrain(stage_, options);
+  options.on_training = [&](const Training& training) {
+    progress_.OnDone(Describe(training));
+  };
+  return options;
+}
+
+absl::Status BenchRun::Train(BenchResults* results) {
+  auto trainings = RunTrain(stage_, TrainingOptions());
   if (!trainings.ok()) return trainings.status();
   results->trainings = *std::move(trainings);
   return absl::OkStatus();

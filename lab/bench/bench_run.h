@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/cluster/security.h"
 #include "common/net/cancellation.h"
 #include "lab/bench/limits.h"
 #include "lab/bench/results.h"
@@ -18,7 +19,7 @@ namespace psring {
 struct BenchOptions {
   // What to measure: any of allreduce, pushpull, train, links.
   std::vector<std::string> operations;
-  std::vector<std::string> peers;  // of kOpenMpi, kGloo
+  std::vector<std::string> peers;  // of kOpenMpi, ...
 
   // Where: hosts of namespaces, or (0) this host alone.
   int hosts = 0;         // with a worker each
@@ -39,10 +40,12 @@ struct BenchOptions {
   std::vector<int> workers;
   int64_t steps = 300;
   int repetitions = 3;
+  std::string device = "cpu";  // or "cuda"
 
   int servers = 1;                             // of pushpull and ps-bsp
   absl::Duration timeout = absl::Minutes(20);  // of a single run
   Binaries binaries;
+  Security security = {};  // psring's
 };
 
 // Measures all of it, with a line on stderr now and then. Fills in `results`;

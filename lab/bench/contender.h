@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/cluster/security.h"
 #include "common/net/cancellation.h"
 #include "lab/bench/limits.h"
 #include "lab/host/hosts.h"
@@ -45,6 +46,7 @@ struct Stage {
   std::string worker_binary;
   std::string rank_binary;
   std::string optimizer = "sgd";  // the servers'
+  Security security = {};         // psring's
   // For a whole run, and for one step in it.
   absl::Duration timeout = absl::Minutes(20);
   absl::Duration step_timeout = absl::Minutes(2);
@@ -58,7 +60,7 @@ class Contender {
  public:
   virtual ~Contender() = default;
 
-  // "psring", "openmpi", "gloo".
+  // "psring", "openmpi", "intelmpi", "oneccl", "gloo".
   virtual std::string name() const = 0;
 
   // Blocks until all its processes have ended. An error names the one that

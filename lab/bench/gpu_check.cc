@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/clock.h"
@@ -23,9 +24,12 @@
 namespace psring {
 namespace {
 
-// Trainings on CPUs and GPUs add in different orders, and convolutions on GPUs
-// may round their inputs to TF32.
-constexpr double kLossTolerance = 0.02;
+// Of the loss after so many steps, between CPUs and GPUs, which add in
+// different orders. The last of these updates alone changes it by 0.6%.
+constexpr char kSteps[] = "--steps=150";
+constexpr double kLossTolerance = 1e-3;
+// Of a model with dropout, whose chances are others on GPUs.
+constexpr double kLooseTolerance = 0.05;
 
 class Checker {
  public:
@@ -92,7 +96,9 @@ class Checker {
       peer_copy = *rate;
       Say(absl::StrCat("GPU 0 -> GPU 1: ", FormatBandwidth(peer_copy)));
     }
-    devices_.clear();  // from here on they are the processes'
+    devices_.clear();
+    // From here on they are the processes', also where a GPU takes one alone.
+    for (int gpu = 0; gpu < num_gpus_; ++gpu) ReleaseCudaDevice(gpu);
     for (int ranks = 1; ranks <= std::max(2, num_gpus_); ++ranks) {
       if (absl::Status s = CheckAllReduce(ranks, peer_copy); !s.ok()) return s;
     }
@@ -126,7 +132,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // The loss of worker 0 over the only epoch.
+  // The loss on the test data after the last step.
   absl::StatusOr<double> TrainLoss(const std::string& mode, int workers,
                                    const std::string& device) {
     auto dir = TempDir::Create();
@@ -139,15 +145,16 @@ class Checker {
     job.metrics_dir = dir->path();
     job.worker_flags = {"--model=" + options_.model,
                         "--data=" + options_.data,
-                        "--epochs=1",
-                        "--lr=0.02",
+                        kSteps,
+                        "--batch-size=32",
+                        "--lr=0.05",
                         "--device=" + device,
                         "--log-level=warn"};
     if (device == "cuda" && workers > num_gpus_) {
       job.worker_flags.push_back("--allow-shared-gpu");
     }
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
-      return StartJob(job, supervisor);
+      return StartJob(job, supervisor).status();
     });
     if (!status.ok()) return status;
     const auto all = ReadAllMetrics(dir->path());
@@ -155,7 +162,7 @@ class Checker {
     for (const ProcessMetrics& process : *all) {
       if (process.role == "worker" && process.rank == 0 &&
           !process.epochs.empty()) {
-        return process.epochs.back().train_loss;
+        return process.epochs.back().test_loss;
       }
     }
     return absl::DataLossError("worker 0 has written no metrics");
@@ -171,9 +178,12 @@ class Checker {
         const std::string what = absl::StrFormat(
             "%s of %s, %d %s: loss %.5f, on CPUs %.5f", mode, options_.model,
             workers, workers == 1 ? "worker" : "workers", *found, *wanted);
-        if (std::abs(*found - *wanted) > kLossTolerance * *wanted) {
-          return absl::DataLossError(absl::StrCat(
-              what, ": more than ", kLossTolerance * 100, "% apart"));
+        const double tolerance = absl::StartsWith(options_.model, "mlp")
+                                     ? kLossTolerance
+                                     : kLooseTolerance;
+        if (std::abs(*found - *wanted) > tolerance * *wanted) {
+          return absl::DataLossError(
+              absl::StrCat(what, ": more than ", tolerance * 100, "% apart"));
         }
         Say(what);
       }

@@ -18,6 +18,8 @@ namespace {
 
 // What a stream repeats: long enough that a system call costs little.
 constexpr int64_t kChunkBytes = 256 * 1024;
+// A small message.
+constexpr int64_t kPingBytes = 1000;
 
 std::string MakeChunk() {
   std::vector<float> values(kChunkBytes / sizeof(float));
@@ -26,16 +28,51 @@ std::string MakeChunk() {
 }
 
 struct Received {
+  std::vector<double> round_trips;
   std::vector<double> seconds;
   std::vector<int64_t> bytes;
   int64_t total = 0;
 };
 
+absl::Status ReceiveAll(TcpStream& stream, absl::Span<char> bytes,
+                        Time deadline) {
+  while (!bytes.empty()) {
+    auto size = stream.Receive(bytes, deadline);
+    if (!size.ok()) return size.status();
+    if (*size == 0) return absl::UnavailableError("the stream ended early");
+    bytes.remove_prefix(static_cast<size_t>(*size));
+  }
+  return absl::OkStatus();
+}
+
+// What one end does with each: sends it and waits for it, or the other way
+// round. The first ones, on a new connection, count as the others do.
+absl::Status PingPong(TcpStream& stream, bool begins, int round_trips,
+                      Time deadline, std::vector<double>* seconds) {
+  std::string message(kPingBytes, 'p');
+  for (int i = 0; i < round_trips; ++i) {
+    const double start = MonotonicSeconds();
+    absl::Status status;
+    if (begins) status = stream.Send(message, deadline);
+    status.Update(ReceiveAll(stream, absl::MakeSpan(message), deadline));
+    if (!begins) status.Update(stream.Send(message, deadline));
+    if (!status.ok()) return status;
+    seconds->push_back(MonotonicSeconds() - start);
+  }
+  return absl::OkStatus();
+}
+
 // Until the receiver says that it has enough.
 absl::StatusOr<int64_t> Send(const std::string& address, int port,
-                             Time deadline) {
+                             const LinkOptions& options, Time deadline) {
   auto stream = TcpStream::Connect(address, port, deadline);
   if (!stream.ok()) return stream.status();
+  std::vector<double> mine;  // the receiver's, who writes them, are as good
+  if (absl::Status s = PingPong(*stream, /*begins=*/true, options.round_trips,
+                                deadline, &mine);
+      !s.ok()) {
+    return s;
+  }
   const std::string chunk = MakeChunk();
   int64_t sent = 0;
   while (!stream->HasInput()) {
@@ -74,6 +111,11 @@ absl::StatusOr<Received> Receive(TcpListener& listener,
   auto stream = listener.Accept(deadline);
   if (!stream.ok()) return stream.status();
   Received received;
+  if (absl::Status s = PingPong(*stream, /*begins=*/false, options.round_trips,
+                                deadline, &received.round_trips);
+      !s.ok()) {
+    return s;
+  }
   if (absl::Status s =
           ReceiveWarmup(*stream, options, deadline, &received.total);
       !s.ok()) {
@@ -110,6 +152,7 @@ absl::Status Write(const Received& received, int from, int to,
   std::ofstream file(path);
   file << nlohmann::json{{"from", from},
                          {"to", to},
+                         {"round_trips", received.round_trips},
                          {"seconds", received.seconds},
                          {"bytes", received.bytes}};
   file.close();
@@ -147,8 +190,8 @@ absl::Status MeasureLinks(RankJob& job, const LinkOptions& options) {
         return absl::InternalError(
             absl::StrCat("rank ", to, " listens on ", (*ports)[to]));
       }
-      auto sent =
-          Send(job.member().job().workers(to).address(), port, job.Deadline());
+      auto sent = Send(job.member().job().workers(to).address(), port, options,
+                       job.Deadline());
       if (!sent.ok()) return sent.status();
       total = *sent;
     } else if (job.rank() == to) {

@@ -12,17 +12,18 @@
 namespace psring {
 namespace {
 
-absl::StatusOr<Link> ReadLink(const std::string& directory, int from,
-                              int64_t windows) {
+absl::StatusOr<LinkStream> ReadLink(const std::string& directory, int from,
+                                    int64_t windows) {
   const std::string path = absl::StrCat(directory, "/link-", from, ".json");
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   try {
-    Link link;
+    LinkStream link;
     link.from = json.at("from");
     link.to = json.at("to");
     link.seconds = json.at("seconds").get<std::vector<double>>();
     link.bytes = json.at("bytes").get<std::vector<double>>();
+    link.round_trips = json.at("round_trips").get<std::vector<double>>();
     if (link.seconds.size() == link.bytes.size() &&
         link.seconds.size() >= static_cast<size_t>(windows)) {
       return link;
@@ -36,14 +37,15 @@ absl::StatusOr<Link> ReadLink(const std::string& directory, int from,
 
 }  // namespace
 
-absl::StatusOr<std::vector<Link>> RunLinks(const Stage& stage, int ranks,
-                                           int64_t windows) {
+absl::StatusOr<std::vector<LinkStream>> RunLinks(const Stage& stage, int ranks,
+                                                 int64_t windows) {
   auto dir = TempDir::Create();
   if (!dir.ok()) return dir.status();
   Job job;
   job.mode = "ring";
   job.workers = ranks;
   job.threads_per_worker = -1;
+  job.security = stage.security;
   job.worker_binary = stage.rank_binary;
   job.worker_flags = {"--log-level=warn", "--op=link",
                       absl::StrCat("--iterations=", windows),
@@ -54,10 +56,11 @@ absl::StatusOr<std::vector<Link>> RunLinks(const Stage& stage, int ranks,
       job.worker_prefixes.push_back(stage.hosts->PrefixOf(rank));
     }
   }
-  const absl::Status status = RunToEnd(
-      stage, [&](Supervisor& supervisor) { return StartJob(job, supervisor); });
+  const absl::Status status = RunToEnd(stage, [&](Supervisor& supervisor) {
+    return StartJob(job, supervisor).status();
+  });
   if (!status.ok()) return status;
-  std::vector<Link> links;
+  std::vector<LinkStream> links;
   for (int from = 0; from < ranks; ++from) {
     auto link = ReadLink(dir->path(), from, windows);
     if (!link.ok()) return link.status();
@@ -66,9 +69,10 @@ absl::StatusOr<std::vector<Link>> RunLinks(const Stage& stage, int ranks,
   return links;
 }
 
-double SlowestLink(const std::vector<Link>& links) {
+double SlowestLink(const std::vector<LinkStream>& links) {
   double slowest = std::numeric_limits<double>::infinity();
-  for (const Link& link : links) slowest = std::min(slowest, LinkRate(link));
+  for (const LinkStream& link : links)
+    slowest = std::min(slowest, LinkRate(link));
   return slowest;
 }
 

@@ -13,11 +13,11 @@ namespace psring {
 
 // Measures the links from each rank to the next and from the last to the first,
 // one after the other, at least `windows` windows each; see lab/bench/link.h.
-absl::StatusOr<std::vector<Link>> RunLinks(const Stage& stage, int ranks,
-                                           int64_t windows);
+absl::StatusOr<std::vector<LinkStream>> RunLinks(const Stage& stage, int ranks,
+                                                 int64_t windows);
 
 // What a limit may count on: the slowest link's median rate, in bits a second.
-double SlowestLink(const std::vector<Link>& links);
+double SlowestLink(const std::vector<LinkStream>& links);
 
 }  // namespace psring
 

@@ -12,6 +12,8 @@
 namespace psring {
 
 inline constexpr char kOpenMpi[] = "openmpi";
+inline constexpr char kIntelMpi[] = "intelmpi";
+inline constexpr char kOneCcl[] = "oneccl";
 inline constexpr char kGloo[] = "gloo";
 
 // Whether a peer was found, and its version or why it was not.
@@ -29,10 +31,13 @@ struct GlooPython {
 };
 absl::StatusOr<GlooPython> FindGlooPython();
 
-// Open MPI's allreduce, compiled into `directory`, which outlives it as `stage`
-// does. NOT_FOUND: this machine has no mpicc or no mpirun that works.
-absl::StatusOr<std::unique_ptr<Contender>> MakeOpenMpi(
-    const Stage& stage, const std::string& directory, std::string* version);
+// The allreduce of Open MPI, Intel MPI or oneCCL (`name`), compiled into
+// `directory`, which outlives it as `stage` does. Intel's are looked for in
+// $PSRING_PEERS, a Python environment; else in ~/.cache/psring/peers. NOT_FOUND
+// says what this machine lacks, and how to get it.
+absl::StatusOr<std::unique_ptr<Contender>> MakeMpiPeer(
+    const char* name, const Stage& stage, const std::string& directory,
+    std::string* version);
 
 // Gloo's allreduce, its script written into `directory`.
 absl::StatusOr<std::unique_ptr<Contender>> MakeGloo(

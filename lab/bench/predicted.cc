@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/host_cores.h"
-#include "lab/host/hosts.h"
+#include "lab/host/link_shape.h"
 #include "lab/predict/predict_step.h"
 
 namespace psring {
@@ -11,7 +11,7 @@ namespace psring {
 Hardware HardwareOfHosts(double link_bits_per_s) {
   Hardware hardware;
   hardware.link_bytes_per_s = link_bits_per_s / 8;
-  hardware.burst_s = Hosts::kBurstSeconds;
+  hardware.burst_s = LinkShape::kBurstSeconds;
   hardware.shards = std::min(HostCores(), 4);  // as a server's default is
   return hardware;
 }

@@ -73,7 +73,9 @@ class Checking {
                          .placement = Placement::kSeparate,
                          .ps_binary = options_.binaries.ps,
                          .worker_binary = options_.binaries.worker,
-                         .rank_binary = options_.binaries.rank};
+                         .rank_binary = options_.binaries.rank,
+                         // The simulators know no cost of encryption.
+                         .security = {.insecure = true}};
     const auto links = RunLinks(stage, kCalibrationHosts, kLinkWindows);
     if (!links.ok()) return links.status();
     const double rate = SlowestLink(*links);

@@ -46,7 +46,9 @@ class PsringContender : public Contender {
     double server_seconds = 0;
     const absl::Status status = RunToEnd(
         stage_,
-        [&](Supervisor& supervisor) { return StartJob(job, supervisor); },
+        [&](Supervisor& supervisor) {
+          return StartJob(job, supervisor).status();
+        },
         [&](Supervisor& supervisor, const std::string& name,
             absl::string_view line) {
           if (name != "worker 0") return;
@@ -76,6 +78,7 @@ class PsringContender : public Contender {
     job.servers = shape.servers;
     job.workers = shape.ranks;
     job.threads_per_worker = -1;
+    job.security = stage_.security;
     job.ps_binary = stage_.ps_binary;
     job.worker_binary = stage_.rank_binary;
     job.server_flags = {"--log-level=warn", patience,

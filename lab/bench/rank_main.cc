@@ -5,8 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/process/command_line.h"
 #include "common/process/process_main.h"
 #include "lab/bench/link.h"
 #include "lab/bench/operation.h"
@@ -25,28 +27,26 @@ struct RankFlags {
   std::string optimizer = "sgd";
   std::string out = ".";
 
-  void AddTo(CLI::App& app);
+  void AddTo(CommandLine& line);
   int64_t num_elements() const {
     return size_bytes / static_cast<int64_t>(sizeof(float));
   }
 };
 
-void RankFlags::AddTo(CLI::App& app) {
-  app.add_option("--mode", process.mode, "Topology")
-      ->check(CLI::IsMember({"ps", "ring"}));
-  app.add_option("--op", op, "What to measure")
-      ->check(CLI::IsMember(
-          {"allreduce", "gpu-allreduce", "pushpull", "copy", "link"}));
-  app.add_option("--size", size_bytes, "Bytes of each rank's buffer")
-      ->check(CLI::Range(int64_t{4}, int64_t{1} << 40));
-  app.add_option("--iterations", iterations, "That are timed")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--warmup", warmup, "Iterations before them")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app.add_option("--optimizer", optimizer, "The servers' (pushpull)")
-      ->check(CLI::IsMember({"sgd", "momentum"}));
-  app.add_option("--out", out, "Folder for the times");
-  process.AddTo(app);
+void RankFlags::AddTo(CommandLine& line) {
+  line.Add("--mode", process.mode, "Topology").OneOf({"ps", "ring"});
+  line.Add("--op", op, "What to measure")
+      .OneOf({"allreduce", "gpu-allreduce", "pushpull", "copy", "link"});
+  line.Add("--size", size_bytes, "Bytes of each rank's buffer")
+      .Range(int64_t{4}, int64_t{1} << 40);
+  line.Add("--iterations", iterations, "That are timed")
+      .Range(int64_t{1}, int64_t{1} << 40);
+  line.Add("--warmup", warmup, "Iterations before them")
+      .Range(int64_t{0}, int64_t{1} << 40);
+  line.Add("--optimizer", optimizer, "The servers' (pushpull)")
+      .OneOf({"sgd", "momentum"});
+  line.Add("--out", out, "Folder for the times");
+  process.AddTo(line);
 }
 
 // Its factors are powers of two: updates round as little as they can.
@@ -93,8 +93,10 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job,
     if (timed) stopwatch.Start(*start);
     status = (*operation)->Run();
     if (timed) stopwatch.Stop();
+    // What a rank does next takes a core from those that are still at it.
+    absl::SleepFor(absl::Seconds(MonotonicSeconds() - *start));
     if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
-    // Nobody verifies while another one still lacks a core to finish.
+    // Nor does anybody verify before all are done.
     if (status.ok()) status = job.exchange().Synchronise(job.Deadline());
     if (status.ok()) status = (*operation)->Verify(i);
     if (!status.ok()) return status;
@@ -133,10 +135,10 @@ absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {
 
 int main(int argc, char** argv) {
   using namespace psring;
-  CLI::App app("One rank of a benchmark.", "psring bench rank");
+  CommandLine line("One rank of a benchmark.", "psring bench rank");
   RankFlags flags;
-  flags.AddTo(app);
+  flags.AddTo(line);
   return ProcessMain(
-      app, flags.process, argc, argv,
+      line, flags.process, argc, argv,
       [&](Cancellation& cancellation) { return Run(flags, cancellation); });
 }

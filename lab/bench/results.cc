@@ -5,7 +5,7 @@
 namespace psring {
 namespace {
 
-std::vector<double> Rates(const Link& link) {
+std::vector<double> Rates(const LinkStream& link) {
   std::vector<double> rates;
   for (size_t i = 0; i < link.seconds.size(); ++i) {
     rates.push_back(link.bytes[i] * 8 / link.seconds[i]);
@@ -48,9 +48,9 @@ double PredictionError(const SweepPoint& point) {
          1;
 }
 
-double LinkRate(const Link& link) { return Median(Rates(link)); }
+double LinkRate(const LinkStream& link) { return Median(Rates(link)); }
 
-double LinkRatePercentile(const Link& link, double percent) {
+double LinkRatePercentile(const LinkStream& link, double percent) {
   return Percentile(Rates(link), percent);
 }
 

@@ -15,7 +15,7 @@ namespace psring {
 // One contender's times at one point. Every iteration's result was verified, or
 // there would be no measurement.
 struct Measurement {
-  std::string contender;          // "psring", "openmpi", "gloo"
+  std::string contender;          // as Contender::name
   std::vector<double> seconds;    // of each iteration, the slowest rank's
   double cpu_seconds = 0;         // of all processes, in all iterations
   int64_t server_peak_bytes = 0;  // of the server that held most; 0: none
@@ -35,11 +35,12 @@ struct SweepPoint {
 };
 
 // A stream from one rank's host to another's, window by window.
-struct Link {
+struct LinkStream {
   int from = 0;
   int to = 0;
   std::vector<double> seconds;
   std::vector<double> bytes;
+  std::vector<double> round_trips;  // seconds, of 1 KB there and back
 };
 
 struct Training {
@@ -59,7 +60,7 @@ struct BenchResults {
   int hosts = 0;               // 0: all processes shared this host
   double link_bits_per_s = 0;  // that --link asked for
   std::vector<PeerFinding> peers;
-  std::vector<Link> links;
+  std::vector<LinkStream> links;
   std::vector<SweepPoint> points;
   std::vector<Training> trainings;
 };
@@ -79,8 +80,8 @@ double PredictionError(const SweepPoint& point);
 double TimesPsring(const SweepPoint& point, const Measurement& measurement);
 
 // The median window's; bits a second.
-double LinkRate(const Link& link);
-double LinkRatePercentile(const Link& link, double percent);
+double LinkRate(const LinkStream& link);
+double LinkRatePercentile(const LinkStream& link, double percent);
 
 // The training of that model by that contender, or null.
 const Training* FindTraining(const BenchResults& results,

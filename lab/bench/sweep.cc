@@ -31,6 +31,7 @@ class Sweep {
     point.link_load =
         pushpull() ? PushPullLinkLoad(ranks, options_.servers, stage_.placement)
                    : AllReduceLinkLoad(ranks);
+    if (options_.on_start) options_.on_start(point);
     for (int round = 0; round < options_.rounds; ++round) {
       if (absl::Status s = MeasureRound(&point); !s.ok()) return s;
     }

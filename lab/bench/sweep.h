@@ -26,8 +26,8 @@ struct SweepOptions {
   int rounds = 2;              // turns of each contender at each point
   double link_bits_per_s = 0;  // measured; on several hosts
   std::vector<Contender*> peers;
-  // Says what was measured, for people who wait.
-  std::function<void(const SweepPoint&)> on_point;
+  // What is measured next, and what was measured, for people who wait.
+  std::function<void(const SweepPoint&)> on_start, on_point;
 };
 
 // Small sizes get more iterations than large ones: as many as move what

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +20,12 @@ namespace {
 
 absl::Status CallFailed(const char* call) {
   return absl::ErrnoToStatus(errno, absl::StrCat("TCP stream: ", call));
+}
+
+// A small message does not wait for the next one.
+void SendAtOnce(int fd) {
+  const int yes = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
 // Blocks until `fd` is ready for `events`.
@@ -62,6 +69,7 @@ absl::StatusOr<TcpStream> TcpStream::Connect(const std::string& address,
   if (absl::Status s = AwaitReady(stream.fd_, POLLOUT, deadline); !s.ok()) {
     return s;
   }
+  SendAtOnce(stream.fd_);
   return stream;
 }
 
@@ -140,6 +148,7 @@ absl::StatusOr<TcpStream> TcpListener::Accept(Time deadline) {
   if (absl::Status s = AwaitReady(fd_, POLLIN, deadline); !s.ok()) return s;
   const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return CallFailed("accept");
+  SendAtOnce(fd);
   return TcpStream(fd);
 }
 

@@ -60,6 +60,7 @@ class TrainBench {
     job.servers = options_.servers;
     job.workers = training.workers;
     job.threads_per_worker = 1;
+    job.security = stage_.security;
     job.ps_binary = stage_.ps_binary;
     job.worker_binary = stage_.worker_binary;
     job.metrics_dir = directory;
@@ -69,10 +70,11 @@ class TrainBench {
         absl::StrCat("--batch-size=", options_.batch_size),
         absl::StrCat("--steps=", AllSteps()),
         absl::StrCat("--lr=", kLearningRate),
+        absl::StrCat("--device=", options_.device),
         "--log-level=warn",
     };
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
-      return StartJob(job, supervisor);
+      return StartJob(job, supervisor).status();
     });
     if (!status.ok()) return status;
     auto all = ReadAllMetrics(directory);
@@ -101,6 +103,7 @@ class TrainBench {
               absl::StrCat("--images=", kTrainImages),
               absl::StrCat("--model=", training.model),
               absl::StrCat("--lr=", kLearningRate),
+              absl::StrCat("--device=", options_.device),
               absl::StrCat("--out=", directory),
               absl::StrCat("--store=", directory, "/store"),
               "--interface=lo"}});
@@ -148,6 +151,14 @@ std::vector<Training> Plan(const TrainOptions& options,
 
 }  // namespace
 
+int NumTrainings(const TrainOptions& options) {
+  size_t num_trainings = 0;
+  for (const std::string& model : options.models) {
+    num_trainings += Plan(options, model).size();
+  }
+  return static_cast<int>(num_trainings) * options.repetitions;
+}
+
 absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
                                                const TrainOptions& options) {
   TrainBench bench(stage, options);
@@ -156,6 +167,7 @@ absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
     std::vector<Training> trainings = Plan(options, model);
     for (int i = 0; i < options.repetitions; ++i) {
       for (Training& training : trainings) {
+        if (options.on_start) options.on_start(training);
         const auto rate = bench.Run(training);
         if (!rate.ok()) return rate.status();
         training.images_per_second.push_back(*rate);

@@ -1,4 +1,5 @@
-// Whole training, psring's worker against DistributedDataParallel over Gloo.
+// Whole training, psring's worker against DistributedDataParallel, over Gloo on
+// CPUs and over NCCL on GPUs.
 #ifndef PSRING_LAB_BENCH_TRAIN_BENCH_H_
 #define PSRING_LAB_BENCH_TRAIN_BENCH_H_
 
@@ -23,10 +24,14 @@ struct TrainOptions {
   int64_t warmup = 20;
   int repetitions = 3;
   int batch_size = 64;               // of each worker
+  std::string device = "cpu";        // of all contenders; or "cuda"
   std::optional<GlooPython> python;  // nothing: without DDP
-  // Says what was measured, for people who wait.
-  std::function<void(const Training&)> on_training;
+  // What is measured next, and what was measured, for people who wait.
+  std::function<void(const Training&)> on_start, on_training;
 };
+
+// How many trainings RunTrain measures.
+int NumTrainings(const TrainOptions& options);
 
 // Every contender trains with one compute thread a worker, repetition by
 // repetition in turn.

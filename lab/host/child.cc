@@ -9,9 +9,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "common/cluster/environment.h"
 
 namespace psring {
 namespace {
@@ -21,8 +29,24 @@ absl::Status CallFailed(absl::string_view call, absl::string_view name) {
                              absl::StrCat("cannot start ", name, ": ", call));
 }
 
+// Whether a process catches a signal, or waits for it.
+bool Handles(pid_t pid, int signal) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, ":\t");
+    uint64_t mask = 0;
+    if (parts.size() != 2 || (parts[0] != "SigBlk" && parts[0] != "SigCgt") ||
+        !absl::SimpleHexAtoi(parts[1], &mask)) {
+      continue;
+    }
+    if ((mask >> (signal - 1) & 1) != 0) return true;
+  }
+  return false;
+}
+
 // In the child: only async-signal-safe calls. Reports exec's errno.
-[[noreturn]] void Become(char* const argv[], pid_t parent, int output,
+[[noreturn]] void Become(char* const argv[], char* const variables[],
+                         pid_t parent, int output, int inherited,
                          int errno_fd) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -34,10 +58,30 @@ absl::Status CallFailed(absl::string_view call, absl::string_view name) {
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  execv(argv[0], argv);
+  if (inherited >= 0) fcntl(inherited, F_SETFD, 0);  // not closed on exec
+  execve(argv[0], argv, variables);
   const int error = errno;
   [[maybe_unused]] ssize_t written = write(errno_fd, &error, sizeof(error));
   _exit(127);
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) {
+    pointers.push_back(const_cast<char*>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> EnvironmentOf(const Command& command) {
+  Variables all = ReadVariables();
+  for (const auto& [name, value] : command.variables) all[name] = value;
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : all) {
+    texts.push_back(absl::StrCat(name, "=", value));
+  }
+  return texts;
 }
 
 // 0 when the program runs, else exec's errno.
@@ -73,11 +117,9 @@ std::string ToString(const Ending& ending) {
 }
 
 absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command) {
-  std::vector<char*> argv;
-  for (const std::string& arg : command.argv) {
-    argv.push_back(const_cast<char*>(arg.c_str()));
-  }
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = Pointers(command.argv);
+  const std::vector<std::string> environment = EnvironmentOf(command);
+  const std::vector<char*> variables = Pointers(environment);
   int output[2], exec_errno[2];
   if (pipe2(output, O_CLOEXEC) != 0) return CallFailed("pipe", command.name);
   if (pipe2(exec_errno, O_CLOEXEC) != 0) {
@@ -87,7 +129,10 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command) {
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) Become(argv.data(), parent, output[1], exec_errno[1]);
+  if (pid == 0) {
+    Become(argv.data(), variables.data(), parent, output[1],
+           command.inherited_fd, exec_errno[1]);
+  }
   const int fork_errno = errno;
   close(output[1]);
   close(exec_errno[1]);
@@ -156,6 +201,11 @@ void Child::CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line) {
 
 void Child::Signal(int signal) {
   if (!ending_) kill(-pid_, signal);
+}
+
+bool Child::SignalIfHandled(int signal) {
+  if (ending_ || !Handles(pid_, signal)) return false;
+  return kill(pid_, signal) == 0;
 }
 
 void Child::CloseOutput() {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@ namespace psring {
 struct Command {
   std::string name;  // for people: "worker 0"
   std::vector<std::string> argv;
+  // Added to this process's environment, or in place of variables there.
+  std::map<std::string, std::string> variables = {};
+  int inherited_fd = -1;  // that it gets beside its output; -1: none
 };
 
 // How a process ended.
@@ -65,6 +69,8 @@ class Child {
 
   // To the whole group; nothing once the process has ended.
   void Signal(int signal);
+  // To the process alone, unless it would die of it; whether it was sent.
+  bool SignalIfHandled(int signal);
 
  private:
   Child(Command command, pid_t pid, int output_fd, int exit_fd)

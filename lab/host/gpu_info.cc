@@ -49,4 +49,8 @@ std::optional<std::string> FindNccl() {
                       version % 100);
 }
 
+std::string CommonDevice(int most_workers, int num_gpus) {
+  return num_gpus > 0 && most_workers > num_gpus ? "cpu" : "auto";
+}
+
 }  // namespace psring

@@ -19,6 +19,11 @@ std::optional<CudaInfo> FindCuda();
 // NCCL's version; nothing where there is none.
 std::optional<std::string> FindNccl();
 
+// The --device of all jobs that are held against each other on a host with
+// `num_gpus`, the largest with so many workers: "auto", or "cpu" where workers
+// would have to share.
+std::string CommonDevice(int most_workers, int num_gpus);
+
 }  // namespace psring
 
 #endif  // PSRING_LAB_HOST_GPU_INFO_H_

@@ -32,9 +32,6 @@ class Hosts {
 
   int count() const { return static_cast<int>(holders_.size()); }
 
-  // How far an idle link is ahead of its rate.
-  static constexpr double kBurstSeconds = 0.55e-3;
-
   // The part of a link's rate that a TCP stream's bytes get: 1448 in a frame of
   // 1514.
   static constexpr double kPayloadShare = 1448.0 / 1514;

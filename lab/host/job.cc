@@ -10,15 +10,16 @@
 #include "common/clock.h"
 #include "common/host_cores.h"
 #include "lab/host/arguments.h"
+#include "lab/host/job_key.h"
 #include "lab/host/temp_dir.h"
 
 namespace psring {
 namespace {
 
 constexpr const char* kLaunchersFlags[] = {
-    "--mode",    "--coordinator",           "--workers", "--host-coordinator",
-    "--servers", "--coordinator-port-file", "--rank",    "--metrics-dir",
-    "--timeline"};
+    "--mode",     "--coordinator",           "--workers", "--host-coordinator",
+    "--servers",  "--coordinator-port-file", "--rank",    "--metrics-dir",
+    "--timeline", "--tensorboard",           "--page",    "--page-token-file"};
 
 // A command line that begins with what leads to its process's host.
 Command StartOf(const std::string& name, const std::string& binary,
@@ -42,6 +43,9 @@ void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
   }
   if (!job.metrics_dir.empty()) {
     argv->push_back(absl::StrCat("--metrics-dir=", job.metrics_dir));
+  }
+  if (!job.tensorboard.empty()) {
+    argv->push_back(absl::StrCat("--tensorboard=", job.tensorboard));
   }
   if (!job.timeline_dir.empty()) {
     argv->push_back(absl::StrCat("--timeline=", job.timeline_dir));
@@ -100,6 +104,13 @@ Command HostCommand(const Job& job, const std::string& port_file) {
       job.mode == "ps" ? ServerCommand(job, 0, 0) : WorkerCommand(job, 0, 0);
   command.argv.push_back("--host-coordinator");
   command.argv.push_back(absl::StrCat("--coordinator-port-file=", port_file));
+  if (!job.page.empty()) {
+    command.argv.push_back(absl::StrCat("--page=", job.page));
+  }
+  if (!job.page_token_file.empty()) {
+    command.argv.push_back(
+        absl::StrCat("--page-token-file=", job.page_token_file));
+  }
   return command;
 }
 
@@ -115,12 +126,15 @@ std::vector<Command> OtherCommands(const Job& job, int coordinator_port) {
   return commands;
 }
 
-absl::Status StartJob(const Job& job, Supervisor& supervisor,
-                      absl::Duration timeout) {
+absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
+                                  absl::Duration timeout) {
   auto dir = TempDir::Create();
   if (!dir.ok()) return dir.status();
   const std::string port_file = absl::StrCat(dir->path(), "/port");
-  const Command host = HostCommand(job, port_file);
+  const auto key = JobKey::Create(job.security);
+  if (!key.ok()) return key.status();
+  Command host = HostCommand(job, port_file);
+  key->GiveTo(host);
   if (absl::Status s = supervisor.Start(host); !s.ok()) return s;
   std::optional<int> port;
   absl::Status s = supervisor.RunUntil(
@@ -133,9 +147,10 @@ absl::Status StartJob(const Job& job, Supervisor& supervisor,
   }
   if (!s.ok()) return s;
   for (Command& command : OtherCommands(job, *port)) {
+    key->GiveTo(command);
     if (s = supervisor.Start(std::move(command)); !s.ok()) return s;
   }
-  return absl::OkStatus();
+  return HostPort{job.coordinator_address, *port};
 }
 
 }  // namespace psring

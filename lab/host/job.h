@@ -9,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/cluster/security.h"
+#include "common/net/address.h"
 #include "lab/host/child.h"
 #include "lab/host/supervisor.h"
 
@@ -24,6 +26,11 @@ struct Job {
   std::string worker_binary;
   std::string metrics_dir;   // of every process; empty: no metrics
   std::string timeline_dir;  // of every process; empty: no timeline
+  std::string tensorboard;   // of every process; empty: nothing for it
+  // Where the process that hosts the coordinator shows the job, and the file of
+  // the page's token; empty: nowhere, no file.
+  std::string page = {};
+  std::string page_token_file = {};
   std::vector<std::string> worker_flags;
   std::vector<std::string> server_flags;
 
@@ -38,6 +45,8 @@ struct Job {
   std::string coordinator_address = "127.0.0.1";
   std::vector<std::vector<std::string>> server_prefixes;
   std::vector<std::vector<std::string>> worker_prefixes;
+
+  Security security = {};  // what the processes are handed
 };
 
 // INVALID_ARGUMENT when a flag after `--` is one that the launcher itself
@@ -51,10 +60,11 @@ Command HostCommand(const Job& job, const std::string& port_file);
 // All the others.
 std::vector<Command> OtherCommands(const Job& job, int coordinator_port);
 
-// Starts the host, waits for its port, starts the others. After an error what
-// has been started still runs: the caller stops or awaits it.
-absl::Status StartJob(const Job& job, Supervisor& supervisor,
-                      absl::Duration timeout = absl::Seconds(30));
+// Starts the host, waits for its port, starts the others. Returns where the
+// coordinator listens. After an error what has been started still runs:
+// the caller stops or awaits it.
+absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
+                                  absl::Duration timeout = absl::Seconds(30));
 
 }  // namespace psring
 

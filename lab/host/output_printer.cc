@@ -30,14 +30,11 @@ absl::StatusOr<OutputPrinter> OutputPrinter::Create(FILE* out,
                        error ? absl::StrCat(" (", error.message(), ")") : ""));
     }
   }
-  return OutputPrinter(out, isatty(fileno(out)), std::move(log_dir));
+  return OutputPrinter(out, std::move(log_dir));
 }
 
 void OutputPrinter::Print(const std::string& name, absl::string_view line) {
-  // One write a line, so that lines of others never fall into it.
-  const std::string text = absl::StrCat(Prefix(name), line, "\n");
-  fwrite(text.data(), 1, text.size(), out_);
-  fflush(out_);
+  block_.Print(absl::StrCat(Prefix(name), line, "\n"));
   if (!log_dir_.empty()) Log(name, line);
 }
 

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/host_cores.h"
 #include "common/net/address.h"
+#include "common/page/job_page.h"
+#include "lab/host/job_key.h"
 
 namespace psring {
 namespace {
@@ -98,19 +100,35 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
     }
     address = *given;
   }
+  const auto host = Resolve(address.host);
+  if (!host.ok()) return host.status();
+  absl::Status status = CheckListening(job.security, *host);
+  if (!status.ok()) return status;
+  const auto key = JobKey::Create(job.security);
+  if (!key.ok()) return key.status();
+  status = job.security.secret.has_value()
+               ? running->context_.Secure(*job.security.secret)
+               : running->context_.UseTokens();
+  if (!status.ok()) return status;
   if (job.first_rank == 0) {
-    auto coordinator =
-        Coordinator::Start(running->context_, address, MembershipOf(job));
+    CoordinatorWatch watch;
+    if (!job.page.empty()) {
+      auto page = StartPage(job.page, job.page_token_file);
+      if (!page.ok()) return page.status();
+      watch = *std::move(page);
+    }
+    auto coordinator = Coordinator::Start(running->context_, address,
+                                          MembershipOf(job), std::move(watch));
     if (!coordinator.ok()) return coordinator.status();
     running->coordinator_ = *std::move(coordinator);
     address.port = ParseEndpoint(running->coordinator_->endpoint())->port;
   }
+  running->address_ = address;
   for (int i = 0; i < job.workers; ++i) {
-    if (absl::Status s =
-            supervisor.Start(WorkerCommand(job, ToString(address), i));
-        !s.ok()) {
-      return s;
-    }
+    Command command = WorkerCommand(job, ToString(address), i);
+    key->GiveTo(command);
+    status = supervisor.Start(std::move(command));
+    if (!status.ok()) return status;
   }
   return running;
 }

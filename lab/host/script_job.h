@@ -11,7 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/cluster/coordinator.h"
-#include "common/net/socket.h"
+#include "common/cluster/security.h"
+#include "common/net/address.h"
+#include "common/net/context.h"
 #include "lab/host/arguments.h"
 #include "lab/host/child.h"
 #include "lab/host/supervisor.h"
@@ -28,9 +30,12 @@ struct ScriptJob {
   // a port that the system chooses.
   std::string coordinator;
   double join_timeout_s = 60;
-  int threads_per_worker = 0;                // 0: this host's cores shared out
+  std::string page;             // where the job is shown; empty: nowhere
+  std::string page_token_file;  // empty: a new token
+  int threads_per_worker = 0;   // 0: this host's cores shared out
   std::map<std::string, std::string> extra;  // more variables
   Args command;                              // of every worker
+  Security security = {};                    // what the workers are handed
 
   int job_size() const { return size > 0 ? size : workers; }
 };
@@ -51,9 +56,13 @@ class RunningScript {
   static absl::StatusOr<std::unique_ptr<RunningScript>> Start(
       const ScriptJob& job, Supervisor& supervisor);
 
+  // Where the job's coordinator listens, here or elsewhere.
+  const HostPort& coordinator() const { return address_; }
+
  private:
   RunningScript() = default;
 
+  HostPort address_;
   Context context_;
   std::unique_ptr<Coordinator> coordinator_;  // null: on another host
 };

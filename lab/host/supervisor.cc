@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -121,6 +122,15 @@ void Supervisor::OnCancelled() {
   if (cancelled_ || cancellation_.status().ok()) return;
   cancelled_ = true;
   const Time now = Now();
+  if (options_.stops_softly && options_.stops_softly()) {
+    for (Member& member : members_) {
+      if (absl::StartsWith(member.child->name(), "worker ")) {
+        member.child->Signal(SIGTERM);
+      }
+    }
+    plan_ = {{now + options_.soft_grace, SIGKILL}};
+    return;
+  }
   plan_ = {{now, SIGINT}, {now + options_.interrupt_grace, SIGKILL}};
 }
 
@@ -133,6 +143,15 @@ void Supervisor::SendPlannedSignals() {
 
 void Supervisor::SignalAll(int signal) {
   for (Member& member : members_) member.child->Signal(signal);
+}
+
+std::vector<std::string> Supervisor::SignalThoseWhoHandle(int signal) {
+  std::vector<std::string> others;
+  for (Member& member : members_) {
+    if (member.child->SignalIfHandled(signal)) continue;
+    others.push_back(member.child->name());
+  }
+  return others;
 }
 
 pid_t Supervisor::PidOf(const std::string& name) const {

@@ -28,6 +28,12 @@ struct SupervisorOptions {
   absl::Duration terminate_grace = absl::Seconds(5);
   // The time from the SIGINT that a cancellation sends to SIGKILL.
   absl::Duration interrupt_grace = absl::Seconds(10);
+  // Whether a cancellation is SIGTERM, after which workers may save and end
+  // well: they get it in place of SIGINT, and servers end with them. Empty:
+  // never.
+  std::function<bool()> stops_softly;
+  // The time from that SIGTERM to SIGKILL.
+  absl::Duration soft_grace = absl::Seconds(30);
   // How many last lines of a process are kept for its failure.
   size_t tail_lines = 20;
   // Every line of output, without its newline. May be empty.
@@ -51,7 +57,7 @@ std::string ToString(const Failure& failure);
 // One thread's own, which may not end before it.
 class Supervisor {
  public:
-  // `cancellation` makes it send SIGINT to every process; it must outlive this.
+  // `cancellation` makes it end every process; it must outlive this.
   Supervisor(const Cancellation& cancellation, SupervisorOptions options);
 
   absl::Status Start(Command command);
@@ -67,6 +73,9 @@ class Supervisor {
   // SIGTERM to everybody, SIGKILL later; Wait() then returns.
   void Stop();
   void SignalAll(int signal);
+  // To the processes that do something with it: each alone, without those that
+  // it has started. Returns the names of the others.
+  std::vector<std::string> SignalThoseWhoHandle(int signal);
 
   bool AllEnded() const;
   // The id of the process of that name; 0 without such a process.

@@ -37,6 +37,13 @@ std::string FormatSeconds(double seconds) {
   return absl::StrFormat("%d:%02d min", whole / 60, whole % 60);
 }
 
+std::string FormatClock(double seconds) {
+  const int64_t s = std::llround(seconds);
+  return s >= 3600
+             ? absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60)
+             : absl::StrFormat("%d:%02d", s / 60, s % 60);
+}
+
 std::string FormatTimes(double ratio) {
   return absl::StrFormat(ratio < 10 ? "%.2f" : "%.1f", ratio);
 }

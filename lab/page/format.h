@@ -12,6 +12,9 @@ std::string FormatBytes(double bytes);
 std::string FormatPercent(double fraction);
 std::string FormatSeconds(double seconds);
 
+// "3:20", "1:03:20".
+std::string FormatClock(double seconds);
+
 // "1.3": a ratio, with as many digits as mean something.
 std::string FormatTimes(double ratio);
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "lab/page/chart_js.h"
-#include "lab/page/chart_tools.h"
+#include "common/page/chart_js.h"
+#include "common/page/chart_tools.h"
 #include "lab/page/format.h"
 #include "lab/page/report_foot.h"
 

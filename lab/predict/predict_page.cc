@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
-#include "lab/page/chart_js.h"
-#include "lab/page/chart_tools.h"
+#include "common/page/chart_js.h"
+#include "common/page/chart_tools.h"
+#include "common/page/report_style.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
-#include "lab/page/report_style.h"
 #include "lab/predict/closed_forms.h"
 #include "lab/predict/predict_charts.h"
 #include "lab/predict/predict_template.h"

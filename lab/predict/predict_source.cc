@@ -23,6 +23,9 @@ constexpr size_t kLeastReports = 4;
 // How long a worker may take to make so many.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 
+// Of what files say; it fits an int64_t.
+constexpr double kLargest = 1e18;
+
 // A field of a file, or DATA_LOSS with its place.
 class Field {
  public:
@@ -49,9 +52,15 @@ class Field {
                : Missing(place);
   }
 
+  // Empty: it is none, or is not there.
+  std::string TextIfAny() const {
+    return ok() && value_->is_string() ? value_->get<std::string>() : "";
+  }
+
   absl::StatusOr<double> Positive() const {
     if (!ok()) return status();
-    if (value_->is_number() && value_->get<double>() > 0) {
+    if (value_->is_number() && value_->get<double>() > 0 &&
+        value_->get<double>() <= kLargest) {
       return value_->get<double>();
     }
     return absl::DataLossError(absl::StrCat("--from: ", place_, " of ", where_,
@@ -111,7 +120,7 @@ absl::StatusOr<RunSteps> ReadRun(const Field& run) {
 bool HasFault(const json& run) {
   const json point = run.is_object() ? run.value("point", json()) : json();
   const auto on = [&](const char* axis) {
-    return point.is_object() && point.value(axis, "none") != "none";
+    return point.is_object() && point.contains(axis) && point[axis] != "none";
   };
   return on("slow") || on("link");
 }
@@ -149,9 +158,7 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
     return absl::FailedPreconditionError(
         "--from: every run of the report has a fault of speed injected");
   }
-  const json model =
-      root.value(json::json_pointer("/setup/flags/--model"), json());
-  if (model.is_string()) source.model = model.get<std::string>();
+  source.model = file["setup"]["flags"]["--model"].TextIfAny();
   return source;
 }
 
@@ -223,7 +230,7 @@ absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
   if (!dir.ok()) return dir.status();
   Supervisor supervisor(cancellation, SupervisorOptions());
   absl::Status status =
-      StartJob(JobOf(wanted, dir->path()), supervisor, kPatience);
+      StartJob(JobOf(wanted, dir->path()), supervisor, kPatience).status();
   MetricsReader reader(absl::StrCat(dir->path(), "/worker-0.jsonl"));
   const auto enough = [&] {
     status.Update(reader.Read());

@@ -78,8 +78,9 @@ std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
       for (const RunResult& a : bsp.runs) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
+          if (!a.weights_crc32 || !b.weights_crc32) return std::nullopt;
           identical =
-              identical.value_or(true) && a.weights_crc32 == b.weights_crc32;
+              identical.value_or(true) && *a.weights_crc32 == *b.weights_crc32;
         }
       }
     }

@@ -75,7 +75,8 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
 // where no formula is known. With n workers, S servers and a model of M bytes
 // whose gradients are G bytes (M, unless they are compressed: see
 // common/optim/compression.h), each rank of a ring sends (n-1)/n * (G + M), a
-// worker of the servers' sends G, a server n/S * M.
+// worker of the servers' sends G, a server n/S * M. A ring sends more for
+// buckets of a few KB, which take a way of fewer messages (ring/routes.h).
 struct TrafficFormula {
   double worker_bytes = 0;
   double server_bytes = 0;  // 0: no servers

@@ -9,6 +9,14 @@
 #include "common/clock.h"
 
 namespace psring {
+namespace {
+
+// When the wall clock showed so many seconds since 1970.
+Time AtWall(double seconds) {
+  return Now() - (WallNow() - absl::UnixEpoch() - absl::Seconds(seconds));
+}
+
+}  // namespace
 
 absl::Status CheckMetric(const std::string& pattern) {
   try {
@@ -51,6 +59,8 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
   for (ProcessMetrics& process : all) {
     if (process.role != "worker" || process.rank != 0 || !active_) continue;
     process.epochs.clear();
+    const Time start =
+        process.started_s > 0 ? AtWall(process.started_s) : start_;
     const bool percent =
         std::any_of(samples_.begin(), samples_.end(),
                     [](const Sample& sample) { return sample.value > 1; });
@@ -60,7 +70,7 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
       const int64_t last_step = process.end ? process.end->step : 0;
       epoch.step =
           last_step * epoch.epoch / static_cast<int64_t>(samples_.size());
-      epoch.seconds = absl::ToDoubleSeconds(sample.when - start_);
+      epoch.seconds = absl::ToDoubleSeconds(sample.when - start);
       epoch.train_loss = kUnknown;
       epoch.test_loss = kUnknown;
       epoch.test_accuracy = percent ? sample.value / 100 : sample.value;

@@ -27,7 +27,8 @@ class PrintedMetric {
   void Take(absl::string_view line);
 
   // Every number that was taken becomes one of worker 0's epochs, as its test
-  // accuracy; where one is above 1, all are percent.
+  // accuracy; where one is above 1, all are percent. Their seconds count from
+  // the start that its metrics tell, as those do that a script logs.
   void AddTo(std::vector<ProcessMetrics>& all) const;
 
  private:

@@ -1,8 +1,5 @@
 #include "lab/study/progress.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -26,52 +23,62 @@ std::string Eta(const ProcessMetrics& worker, const StepSample& now) {
   const double left = static_cast<double>(worker.total_steps - now.step) *
                       now.seconds / static_cast<double>(now.step);
   if (!std::isfinite(left)) return "?";
-  const int64_t seconds = std::llround(std::max(0.0, left));
-  return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+  return FormatClock(std::max(0.0, left));
 }
 
 }  // namespace
 
-std::string ProgressBar(const std::string& name,
-                        const ProcessMetrics& worker0) {
+std::string ProgressLine(const std::string& name,
+                         const ProcessMetrics& worker0) {
   const std::string padded = absl::StrFormat("%-*s", kNameWidth, name);
+  if (worker0.total_steps <= 0 && !worker0.epochs.empty()) {
+    return EpochLine(name, worker0, worker0.epochs.back());
+  }
   if (worker0.steps.empty() || worker0.total_steps <= 0) {
     return absl::StrCat(padded, " starting");
   }
   const StepSample& now = worker0.steps.back();
   const int64_t total = worker0.total_steps;
-  const int filled = static_cast<int>(
-      std::clamp<int64_t>(kBarWidth * now.step / total, 0, kBarWidth));
+  const std::string bar = ProgressBar(
+      static_cast<double>(now.step) / static_cast<double>(total), kBarWidth);
   // Steps count from 1: the last one of an epoch is still in it.
   const int64_t epoch = std::max<int64_t>(0, now.step - 1) /
                             std::max<int64_t>(1, worker0.steps_per_epoch) +
                         1;
-  return absl::StrFormat(
-      "%s [%s%s] epoch %d/%d  loss %.4f  %s images/s  ETA %s", padded,
-      std::string(filled, '#'), std::string(kBarWidth - filled, '.'), epoch,
-      NumEpochs(worker0), now.loss, FormatCount(now.images_per_second),
-      Eta(worker0, now));
+  return absl::StrFormat("%s %s epoch %d/%d  loss %.4f  %s images/s  ETA %s",
+                         padded, bar, epoch, NumEpochs(worker0), now.loss,
+                         FormatCount(now.images_per_second), Eta(worker0, now));
 }
 
+// A script may not tell all of it, nor how many epochs there will be.
 std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
                       const EpochSample& epoch) {
-  return absl::StrFormat(
-      "%-*s epoch %d/%d: train loss %.4f, test loss %.4f, accuracy %s, %s "
-      "images/s",
-      kNameWidth, name, epoch.epoch, NumEpochs(worker0), epoch.train_loss,
-      epoch.test_loss, FormatPercent(epoch.test_accuracy),
-      FormatCount(epoch.images_per_second));
+  std::string text =
+      absl::StrFormat("%-*s epoch %d", kNameWidth, name, epoch.epoch);
+  if (const int64_t all = NumEpochs(worker0); all > 0) {
+    absl::StrAppend(&text, "/", all);
+  }
+  absl::StrAppend(&text, ": ");
+  const auto add_loss = [&text](const char* which, double loss) {
+    if (std::isnan(loss)) return;
+    absl::StrAppend(&text, absl::StrFormat("%s loss %.4f, ", which, loss));
+  };
+  add_loss("train", epoch.train_loss);
+  add_loss("test", epoch.test_loss);
+  absl::StrAppend(&text, "accuracy ", FormatPercent(epoch.test_accuracy));
+  if (!std::isnan(epoch.images_per_second)) {
+    absl::StrAppend(&text, ", ", FormatCount(epoch.images_per_second),
+                    " images/s");
+  }
+  return text;
 }
 
-void Progress::Show(const ProcessMetrics& worker0) {
-  if (columns_ > 0) {
-    // A line that wraps could not be redrawn.
-    const std::string bar = ProgressBar(name_, worker0).substr(0, columns_ - 1);
-    if (bar == bar_) return;
-    bar_ = bar;
-    // Back to the line's start, and its old rest erased.
-    fputs(absl::StrCat("\r", bar, "\033[K").c_str(), out_);
-    fflush(out_);
+void Progress::Show(const ProcessMetrics& worker0,
+                    const std::vector<std::string>& more) {
+  if (live()) {
+    std::vector<std::string> lines = {ProgressLine(name_, worker0)};
+    lines.insert(lines.end(), more.begin(), more.end());
+    block_.Draw(std::move(lines));
     return;
   }
   for (; num_epochs_shown_ < worker0.epochs.size(); ++num_epochs_shown_) {
@@ -79,19 +86,6 @@ void Progress::Show(const ProcessMetrics& worker0) {
     fputs(absl::StrCat(EpochLine(name_, worker0, epoch), "\n").c_str(), out_);
     fflush(out_);
   }
-}
-
-void Progress::Finish() {
-  if (bar_.empty()) return;
-  fputs("\n", out_);
-  fflush(out_);
-}
-
-int TerminalColumns(FILE* out) {
-  if (!isatty(fileno(out))) return 0;
-  winsize size = {};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
 }
 
 }  // namespace psring

@@ -8,10 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/optim/sync_policy.h"
+#include "common/page/report_style.h"
 #include "lab/page/format.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
-#include "lab/page/report_style.h"
 #include "lab/study/report_charts.h"
 #include "lab/study/report_json.h"
 #include "lab/study/report_template.h"
@@ -33,8 +33,22 @@ int64_t NumParameters(const Comparison& comparison) {
              : comparison.variants[0].runs[0].num_parameters;
 }
 
+// Not of the built-in trainer.
+bool IsOfScript(const StudySetup& setup) {
+  const std::string& passed_on = setup.Flag("--");
+  return !passed_on.empty() && passed_on[0] != '-';
+}
+
 std::string Introduction(const StudySetup& setup,
                          const Comparison& comparison) {
+  if (IsOfScript(setup)) {
+    return absl::StrCat(
+        setup.Flag("--"), " (",
+        FormatCount(static_cast<double>(NumParameters(comparison))),
+        " parameters) is run in each way. It finds the seed of a run in "
+        "PSRING_SEED. All processes ran on one machine: ",
+        MachineText(setup.machine), ".");
+  }
   return absl::StrCat(
       setup.Flag("--model"), " (",
       FormatCount(static_cast<double>(NumParameters(comparison))),
@@ -92,11 +106,51 @@ std::string TargetText(const StudySetup& setup, const Comparison& comparison) {
              : absl::StrCat("That accuracy was given: ", target, ".");
 }
 
+std::string TimesText(const StudySetup& setup) {
+  return IsOfScript(setup)
+             ? "Times count from psring.init() on, with evaluations, and end "
+               "at the first evaluation at the accuracy to reach or above. "
+               "Steps a second are those from the first step to the last."
+             : "Times count training only, without evaluations, and end at the "
+               "first evaluation, one after each epoch, at the accuracy to "
+               "reach or above.";
+}
+
+std::string RatesText(const StudySetup& setup) {
+  const std::string lines =
+      " thin lines reach from the slowest to the fastest seed. Every run gives "
+      "its workers the same number of threads";
+  return IsOfScript(setup)
+             ? absl::StrCat("A step is one of all workers together;", lines,
+                            ".")
+             : absl::StrCat("Images a second of all workers together;", lines,
+                            " and images a step, so that more workers work on "
+                            "larger steps.");
+}
+
+std::string SharedMemoryText(const StudySetup& setup) {
+  const std::string shared =
+      "Processes that share this host's memory send notices only, so they stay "
+      "far below it; ";
+  return IsOfScript(setup)
+             ? absl::StrCat(shared,
+                            "psring.init(same_host=\"off\") makes them send "
+                            "everything. What torch.distributed sends is not "
+                            "known. A script's servers are threads of its "
+                            "workers: the memory shown for both is the "
+                            "process's.")
+             : absl::StrCat(shared,
+                            "--same-host=off makes them send everything.");
+}
+
 Terms SetupTerms(const StudySetup& setup, const Comparison& comparison) {
   return {
       {"Machine", MachineText(setup.machine)},
-      {"Software", absl::StrCat("psring ", setup.commit, ", libtorch ",
-                                setup.libtorch, ", ZeroMQ ", setup.zeromq)},
+      {"Software",
+       absl::StrCat(
+           "psring ", setup.commit,
+           IsOfScript(setup) ? "" : absl::StrCat(", libtorch ", setup.libtorch),
+           ", ZeroMQ ", setup.zeromq)},
       {"Workers", absl::StrCat(Values(comparison, "workers"),
                                "; threads of "
                                "each: ",
@@ -125,7 +179,9 @@ Terms WayTerms(const Comparison& comparison) {
 Cells FlagCells(const StudySetup& setup) {
   Cells cells = {{"flag", "value"}};
   for (const auto& [flag, value] : setup.flags) {
-    cells.push_back({flag == "--" ? "-- (to every worker)" : flag, value});
+    const char* const last =
+        IsOfScript(setup) ? "-- (the script)" : "-- (to every worker)";
+    cells.push_back({flag == "--" ? last : flag, value});
   }
   return cells;
 }
@@ -193,7 +249,10 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{FINDINGS}}", FindingsHtml(comparison)},
           {"{{SUMMARY}}", HtmlTable(SummaryCells(comparison))},
           {"{{SEEDS}}", EscapeHtml(SeedsText(comparison))},
+          {"{{TIMES}}", EscapeHtml(TimesText(setup))},
           {"{{TARGET}}", EscapeHtml(TargetText(setup, comparison))},
+          {"{{RATES}}", EscapeHtml(RatesText(setup))},
+          {"{{SHARED_MEMORY}}", EscapeHtml(SharedMemoryText(setup))},
           {"{{STALENESS}}", StalenessHtml(charts)},
           {"{{STEP_TIMES}}", StepTimesHtml(comparison)},
           {"{{PREDICTION}}", PredictionHtml(comparison)},

@@ -319,9 +319,11 @@
     const accuracyAxis = () => axis('test accuracy', {
       ticks: {color: colour('--faint'), callback: percent}});
     const lossAxis = () => axis('loss', {beginAtZero: true});
+    // A script may tell of none.
+    const hasLoss = lines.some((line) => line.loss.length || line.test_loss.length);
     return Object.keys(AXES).flatMap((x) => [
       draw('Test accuracy', 'accuracy', x, accuracyAxis, percent),
-      draw('Loss', 'loss', x, lossAxis),
+      ...(hasLoss ? [draw('Loss', 'loss', x, lossAxis)] : []),
     ]);
   }
 

@@ -34,7 +34,7 @@
 //                                     means of equally many steps each]}},
 //    "predicted_step_seconds": what psring predict makes of its computing; null
 //                              where it does not know this way of training
-//    "weights_crc32": 8 hexadecimal digits,
+//    "weights_crc32": 8 hexadecimal digits or null,
 //    "steps": [{"step", "seconds", "loss", "images_per_second"}],   worker 0's
 //    "epochs": [{"epoch", "step", "seconds", "train_loss", "test_loss",
 //                "test_accuracy", "images_per_second"}]}

@@ -59,13 +59,16 @@ std::optional<std::vector<std::vector<double>>> ComputeTimes(
 }  // namespace
 
 absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
+  Args others = worker_flags;
+  others.erase(std::remove(others.begin(), others.end(), "--device=cpu"),
+               others.end());
   const auto rate = MeasureUpdateRate();
   if (!rate.ok()) return rate.status();
   RunPredictor predictor;
   predictor.update_bytes_per_s_ = *rate;
   predictor.exchange_as_by_default_ = std::none_of(
       std::begin(kChangesTheExchange), std::end(kChangesTheExchange),
-      [&](const char* name) { return HasFlag(worker_flags, name); });
+      [&](const char* name) { return HasFlag(others, name); });
   return predictor;
 }
 

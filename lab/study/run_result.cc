@@ -60,7 +60,9 @@ const ProcessMetrics* FindWorkerZero(const std::vector<ProcessMetrics>& all) {
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all) {
   const ProcessMetrics* worker0 = FindWorkerZero(all);
-  if (worker0 == nullptr) return Missing("worker 0");
+  if (worker0 == nullptr) {
+    return Missing("worker 0. A script's appear once it has called init()");
+  }
   if (worker0->epochs.empty()) {
     return Missing(
         "worker 0's epochs. A script tells of them with "

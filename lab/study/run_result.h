@@ -38,7 +38,7 @@ struct RunResult {
   StalenessHistogram staleness_histogram;  // over all servers; may be empty
   std::map<int, StepTime> step_times;      // by worker; may be empty
   std::optional<double> predicted_step_s;  // see run_predictor.h
-  uint32_t weights_crc32 = 0;
+  std::optional<uint32_t> weights_crc32;   // a script may not tell
   double wall_seconds = 0;  // from the first process's start to the last's end
   std::vector<StepSample> steps;    // of worker 0
   std::vector<EpochSample> epochs;  // of worker 0

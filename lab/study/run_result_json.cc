@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/trace/whole_number.h"
 #include "lab/study/run_result.h"
 
 namespace psring {
@@ -66,14 +67,14 @@ json StepTimesJson(const RunResult& run) {
 
 void TakeCourses(const json& value, RunResult* run) {
   for (const json& sample : value.at("steps")) {
-    run->steps.push_back({sample.at("step").get<int64_t>(),
+    run->steps.push_back({WholeOf(sample.at("step")),
                           ToNumber(sample.at("seconds")),
                           ToNumber(sample.at("loss")),
                           ToNumber(sample.at("images_per_second"))});
   }
   for (const json& sample : value.at("epochs")) {
     run->epochs.push_back(
-        {sample.at("epoch").get<int64_t>(), sample.at("step").get<int64_t>(),
+        {WholeOf(sample.at("epoch")), WholeOf(sample.at("step")),
          ToNumber(sample.at("seconds")), ToNumber(sample.at("train_loss")),
          ToNumber(sample.at("test_loss")), ToNumber(sample.at("test_accuracy")),
          ToNumber(sample.at("images_per_second"))});
@@ -82,8 +83,8 @@ void TakeCourses(const json& value, RunResult* run) {
 
 void TakeByWorker(const json& value, RunResult* run) {
   for (const auto& [rank, counts] : value.at("staleness_histogram").items()) {
-    run->staleness_histogram[std::stoi(rank)] =
-        counts.get<std::vector<int64_t>>();
+    std::vector<int64_t>& histogram = run->staleness_histogram[std::stoi(rank)];
+    for (const json& count : counts) histogram.push_back(WholeOf(count));
   }
   for (const auto& [rank, time] : value.at("step_seconds").items()) {
     run->step_times[std::stoi(rank)] = {
@@ -97,8 +98,8 @@ RunResult Take(const json& value) {
   for (const Axis& axis : Axes()) {
     run.point.push_back(value.at("point").at(axis.name).get<std::string>());
   }
-  run.num_parameters = value.at("num_parameters").get<int64_t>();
-  run.num_steps = value.at("num_steps").get<int64_t>();
+  run.num_parameters = WholeOf(value.at("num_parameters"));
+  run.num_steps = WholeOf(value.at("num_steps"));
   run.seconds = ToNumber(value.at("seconds"));
   run.wall_seconds = ToNumber(value.at("wall_seconds"));
   run.images_per_second = ToNumber(value.at("images_per_second"));
@@ -107,14 +108,16 @@ RunResult Take(const json& value) {
   run.test_loss = ToNumber(value.at("test_loss"));
   run.worker_bytes_per_step = ToNumber(value.at("worker_bytes_sent_per_step"));
   run.server_bytes_per_step = ToNumber(value.at("server_bytes_sent_per_step"));
-  run.worker_peak_bytes = value.at("worker_peak_bytes").get<int64_t>();
-  run.server_peak_bytes = value.at("server_peak_bytes").get<int64_t>();
+  run.worker_peak_bytes = WholeOf(value.at("worker_peak_bytes"));
+  run.server_peak_bytes = WholeOf(value.at("server_peak_bytes"));
   run.staleness_mean = ToNumber(value.at("staleness_mean"));
-  run.staleness_max = value.at("staleness_max").get<int64_t>();
+  run.staleness_max = WholeOf(value.at("staleness_max"));
   const json& predicted = value.at("predicted_step_seconds");
   if (!predicted.is_null()) run.predicted_step_s = predicted.get<double>();
-  run.weights_crc32 = static_cast<uint32_t>(
-      std::stoul(value.at("weights_crc32").get<std::string>(), nullptr, 16));
+  if (const json& crc = value.at("weights_crc32"); !crc.is_null()) {
+    run.weights_crc32 =
+        static_cast<uint32_t>(std::stoul(crc.get<std::string>(), nullptr, 16));
+  }
   TakeByWorker(value, &run);
   TakeCourses(value, &run);
   return run;
@@ -149,7 +152,9 @@ json ToJson(const RunResult& run) {
       {"step_seconds", StepTimesJson(run)},
       {"predicted_step_seconds",
        run.predicted_step_s ? Number(*run.predicted_step_s) : json()},
-      {"weights_crc32", absl::StrFormat("%08x", run.weights_crc32)},
+      {"weights_crc32", run.weights_crc32
+                            ? json(absl::StrFormat("%08x", *run.weights_crc32))
+                            : json()},
       {"steps", StepsJson(run)},
       {"epochs", EpochsJson(run)},
   };

@@ -18,11 +18,17 @@
 namespace psring {
 namespace {
 
+// Of a finished run's curve of losses, at most.
+constexpr size_t kPointsOnPage = 200;
+
 // One thread's own. All references outlive it.
 class Study {
  public:
-  Study(const StudyPlan& plan, const Cancellation& cancellation)
-      : plan_(plan), cancellation_(cancellation), runs_(plan.runs.size()) {}
+  Study(const StudyPlan& plan, const Cancellation& cancellation, JobPage* page)
+      : plan_(plan),
+        cancellation_(cancellation),
+        page_(page),
+        runs_(plan.runs.size()) {}
 
   absl::StatusOr<std::vector<RunResult>> Run(int* exit_code) {
     *exit_code = 1;
@@ -44,6 +50,9 @@ class Study {
     auto finished = folder_->FinishedRuns(plan_.runs);
     if (!finished.ok()) return finished.status();
     runs_ = *std::move(finished);
+    for (const auto& run : runs_) {
+      if (run.has_value()) KeepOnPage(*run);
+    }
     if (const size_t done = NumFinished(runs_); done > 0) {
       std::cout << done << " of " << runs_.size() << " runs are in "
                 << plan_.out << " already" << std::endl;
@@ -59,10 +68,13 @@ class Study {
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (runs_[i]) continue;
       std::cout << RunLine(plan_.runs[i], i, runs_) << std::endl;
+      if (page_ != nullptr) {
+        page_->BeginJob(RunTitle(plan_.runs[i], i, runs_.size()));
+      }
       const auto scratch = EmptyScratch(*temporary);
       if (!scratch.ok()) return scratch.status();
-      auto run =
-          RunOnce(plan_.runs[i], plan_.job, *scratch, cancellation_, exit_code);
+      auto run = RunOnce(plan_.runs[i], plan_.job, *scratch, cancellation_,
+                         page_, exit_code);
       if (folder_ != nullptr) folder_->RemoveScratch();
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
@@ -80,8 +92,23 @@ class Study {
         if (auto s = folder_->Keep(i, *run); !s.ok()) return s;
       }
       runs_[i] = *std::move(run);
+      KeepOnPage(*runs_[i]);
     }
     return absl::OkStatus();
+  }
+
+  void KeepOnPage(const RunResult& run) {
+    if (page_ == nullptr) return;
+    EarlierJob job;
+    job.name = RunLabel(run.point);
+    const size_t every = run.steps.size() / kPointsOnPage + 1;
+    for (size_t i = 0; i < run.steps.size(); i += every) {
+      job.losses.push_back({run.steps[i].seconds, run.steps[i].loss});
+    }
+    for (const EpochSample& epoch : run.epochs) {
+      job.accuracies.push_back({epoch.seconds, epoch.test_accuracy});
+    }
+    page_->Keep(std::move(job));
   }
 
   // Where a run's files lie while it runs: in the study's folder or, where none
@@ -106,6 +133,7 @@ class Study {
 
   const StudyPlan& plan_;
   const Cancellation& cancellation_;
+  JobPage* const page_;                         // null: there is none
   std::unique_ptr<StudyFolder> folder_;         // null: none is kept
   std::vector<std::optional<RunResult>> runs_;  // by the plan's order
 };
@@ -113,8 +141,9 @@ class Study {
 }  // namespace
 
 absl::StatusOr<std::vector<RunResult>> RunStudy(
-    const StudyPlan& plan, const Cancellation& cancellation, int* exit_code) {
-  return Study(plan, cancellation).Run(exit_code);
+    const StudyPlan& plan, const Cancellation& cancellation, JobPage* page,
+    int* exit_code) {
+  return Study(plan, cancellation, page).Run(exit_code);
 }
 
 }  // namespace psring

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/net/cancellation.h"
+#include "common/page/job_page.h"
 #include "lab/host/job.h"
 #include "lab/study/run_result.h"
 #include "lab/study/study_axes.h"
@@ -22,14 +23,20 @@ struct StudyPlan {
   std::string out;             // empty: no study is kept
   Job job;                     // what all runs share
   StudySetup setup;
+  // Where the runs are shown, and the file of the page's token; empty: nowhere,
+  // no file.
+  std::string page = {};
+  std::string page_token_file = {};
 };
 
-// Makes the runs that the study's folder lacks, with progress on stdout, and
-// returns all of them in the order of `plan.runs`. Blocks until every process
-// has ended. An error names the run and says how many are kept; `exit_code` is
-// then what this program should end with, unless it was interrupted.
+// Makes the runs that the study's folder lacks, with progress on stdout and on
+// `page`, which may be null, and returns all of them in the order of
+// `plan.runs`. Blocks until every process has ended. An error names the run and
+// says how many are kept; `exit_code` is then what this program should end
+// with, unless it was interrupted.
 absl::StatusOr<std::vector<RunResult>> RunStudy(
-    const StudyPlan& plan, const Cancellation& cancellation, int* exit_code);
+    const StudyPlan& plan, const Cancellation& cancellation, JobPage* page,
+    int* exit_code);
 
 }  // namespace psring
 

@@ -22,10 +22,14 @@ std::string RunLabel(const Point& point) {
   return absl::StrJoin(parts, ", ");
 }
 
+std::string RunTitle(const Point& point, size_t index, size_t num_runs) {
+  return absl::StrCat("run ", index + 1, " of ", num_runs, ": ",
+                      RunLabel(point));
+}
+
 std::string RunLine(const Point& point, size_t index,
                     const std::vector<std::optional<RunResult>>& runs) {
-  std::string line = absl::StrCat("run ", index + 1, " of ", runs.size(), ": ",
-                                  RunLabel(point));
+  std::string line = RunTitle(point, index, runs.size());
   const size_t finished = NumFinished(runs);
   if (finished == 0) return line;
   double seconds = 0;

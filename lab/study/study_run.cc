@@ -4,16 +4,21 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/address.h"
 #include "common/optim/sync_policy.h"
+#include "common/page/job_state.h"
 #include "common/trace/metrics_reader.h"
 #include "lab/host/hosts.h"
+#include "lab/host/job_watch.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
+#include "lab/page/job_lines.h"
 #include "lab/study/printed_metric.h"
 #include "lab/study/progress.h"
 #include "lab/study/way_spec.h"
@@ -29,6 +34,7 @@ ScriptJob ScriptOf(const Job& job) {
   script.workers = job.workers;
   script.threads_per_worker = job.threads_per_worker;
   script.command = job.script;
+  script.security = job.security;
   script.extra = job.script_variables;
   script.extra["PSRING_METRICS_DIR"] = job.metrics_dir;
   return script;
@@ -37,12 +43,13 @@ ScriptJob ScriptOf(const Job& job) {
 // The processes of a job, until it goes.
 class RunningJob {
  public:
-  absl::Status Start(const Job& job, Supervisor& supervisor) {
+  // Returns where its coordinator listens.
+  absl::StatusOr<HostPort> Start(const Job& job, Supervisor& supervisor) {
     if (job.script.empty()) return StartJob(job, supervisor);
     auto script = RunningScript::Start(ScriptOf(job), supervisor);
     if (!script.ok()) return script.status();
     script_ = *std::move(script);
-    return absl::OkStatus();
+    return script_->coordinator();
   }
 
  private:
@@ -53,24 +60,39 @@ class RunningJob {
 absl::Status Train(
     const std::string& name, const Job& job, const Cancellation& cancellation,
     std::function<void(const std::string&, absl::string_view)> on_line,
-    int* exit_code) {
+    JobPage* page, int* exit_code) {
   MetricsReader worker0(absl::StrCat(job.metrics_dir, "/worker-0.jsonl"));
-  Progress progress(stdout, TerminalColumns(stdout), name);
+  Progress progress(stdout, name);
+  std::unique_ptr<JobWatch> watch;
   absl::Status read;
   const auto show = [&] {
     if (read.ok()) read = worker0.Read();
-    progress.Show(worker0.metrics());
+    progress.Show(worker0.metrics(), watch == nullptr
+                                         ? std::vector<std::string>()
+                                         : watch->lines());
   };
   SupervisorOptions options;
   options.on_tick = show;
   options.on_line = std::move(on_line);
   RunningJob running;
   Supervisor supervisor(cancellation, options);
-  const absl::Status started = running.Start(job, supervisor);
+  const auto coordinator = running.Start(job, supervisor);
+  const absl::Status started = coordinator.status();
   if (!started.ok()) supervisor.Stop();
+  const bool watched = progress.live() || page != nullptr;
+  // The coordinator of a job on hosts of its own is not reached from here.
+  if (started.ok() && watched && job.worker_prefixes.empty()) {
+    auto watching = JobWatch::Start(job.security, *coordinator,
+                                    [page](const JobState& state) {
+                                      if (page != nullptr)
+                                        page->Show(Now(), state.view());
+                                      return SlowestLine(state);
+                                    });
+    if (watching.ok()) watch = *std::move(watching);
+  }
   supervisor.Wait();
+  watch.reset();
   show();
-  progress.Finish();
   if (!cancellation.status().ok()) return cancellation.status();
   if (supervisor.first_failure()) {
     *exit_code = supervisor.first_failure()->ending.shell_code();
@@ -146,7 +168,7 @@ Job JobOf(const Point& point, Job job) {
 absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
                                   const std::string& directory,
                                   const Cancellation& cancellation,
-                                  int* exit_code) {
+                                  JobPage* page, int* exit_code) {
   *exit_code = 1;
   Job job = JobOf(point, base);
   const bool script = !job.script.empty();
@@ -172,7 +194,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
       [&printed](const std::string& name, absl::string_view line) {
         if (name == "worker 0") printed.Take(line);
       },
-      exit_code);
+      page, exit_code);
   if (!s.ok()) return s;
   auto all = ReadAllMetrics(job.metrics_dir);
   if (!all.ok()) return all.status();

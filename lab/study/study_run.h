@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/net/cancellation.h"
+#include "common/page/job_page.h"
 #include "lab/host/job.h"
 #include "lab/study/run_result.h"
 #include "lab/study/study_axes.h"
@@ -17,13 +18,15 @@ namespace psring {
 Job JobOf(const Point& point, Job job);
 
 // `job` holds everything but what the point says and where things go: to
-// `directory`, which exists. Shows progress on stdout. Blocks until every
+// `directory`, which exists. Shows progress on stdout and, unless it is null,
+// on `page` what the job's processes tell; of jobs on hosts of their own, which
+// are not reached from here, nothing. Blocks until every
 // process has ended. After an error `exit_code` is what this program should end
 // with.
 absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& job,
                                   const std::string& directory,
                                   const Cancellation& cancellation,
-                                  int* exit_code);
+                                  JobPage* page, int* exit_code);
 
 }  // namespace psring
 

@@ -1,6 +1,7 @@
 #include "lab/study/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -21,7 +22,14 @@ std::string FormatMs(double seconds) {
   return absl::StrFormat("%.2f ms", seconds * 1e3);
 }
 
-std::string FormatLoss(double loss) { return absl::StrFormat("%.4f", loss); }
+// A script may tell of none.
+std::string FormatLoss(double loss) {
+  return std::isnan(loss) ? kNothing : absl::StrFormat("%.4f", loss);
+}
+
+std::string FormatRate(double rate) {
+  return rate < 100 ? absl::StrFormat("%.1f", rate) : FormatCount(rate);
+}
 
 std::string BytesOrNothing(double bytes) {
   return bytes > 0 ? FormatBytes(bytes) : kNothing;
@@ -56,7 +64,7 @@ std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
   return {
       Of(
           RateUnit(comparison), [](Run r) { return r.images_per_second; },
-          FormatCount, ranges),
+          FormatRate, ranges),
       {absl::StrCat("time to ", FormatPercent(target), " accuracy"),
        [&comparison, ranges](const Variant& variant) {
          return Text(SecondsToTarget(comparison, variant), FormatSeconds,
@@ -81,14 +89,27 @@ std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
   };
 }
 
+// Scripts may tell of none.
+bool HasTestLoss(const Comparison& comparison) {
+  return std::any_of(comparison.variants.begin(), comparison.variants.end(),
+                     [](const Variant& variant) {
+                       const auto loss = [](const RunResult& run) {
+                         return run.test_loss;
+                       };
+                       return !std::isnan(SpreadOf(variant, loss).mean);
+                     });
+}
+
 std::vector<Column> AllColumns(const Comparison& comparison, bool ranges) {
   using Run = const RunResult&;
   std::vector<Column> columns = MainColumns(comparison, ranges);
   const auto add = [&](const char* name, Measure measure, Format format) {
     columns.push_back(Of(name, std::move(measure), format, ranges));
   };
-  add(
-      "test loss", [](Run r) { return r.test_loss; }, FormatLoss);
+  if (HasTestLoss(comparison)) {
+    add(
+        "test loss", [](Run r) { return r.test_loss; }, FormatLoss);
+  }
   add(
       "sent per step, a worker", [](Run r) { return r.worker_bytes_per_step; },
       BytesOrNothing);
@@ -148,13 +169,14 @@ Cells RunCells(const Comparison& comparison) {
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {
       const EpochSample* at = FirstAt(run, comparison.target_accuracy);
-      cells.push_back({variant.label, ValueOf(run.point, "seed"),
-                       FormatCount(run.images_per_second),
-                       absl::StrFormat("%.2f", run.seconds),
-                       at ? FormatSeconds(at->seconds) : kNothing,
-                       FormatPercent(run.test_accuracy),
-                       FormatLoss(run.test_loss),
-                       absl::StrFormat("%08x", run.weights_crc32)});
+      cells.push_back(
+          {variant.label, ValueOf(run.point, "seed"),
+           FormatRate(run.images_per_second),
+           absl::StrFormat("%.2f", run.seconds),
+           at ? FormatSeconds(at->seconds) : kNothing,
+           FormatPercent(run.test_accuracy), FormatLoss(run.test_loss),
+           run.weights_crc32 ? absl::StrFormat("%08x", *run.weights_crc32)
+                             : kNothing});
     }
   }
   return cells;

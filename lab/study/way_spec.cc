@@ -21,18 +21,8 @@ constexpr char kDdp[] = "ddp";
 constexpr int64_t kMaxStaleness = 1000000;
 constexpr int64_t kUsualStaleness = 3;
 
-bool TakesBound(const SyncPolicy& policy) {
-  return policy.lead == SyncPolicy::Lead::kStaleness;
-}
-
-// "ssp:K", for `bound` "K".
-std::string SyncOf(const SyncPolicy& policy, absl::string_view bound) {
-  return absl::StrCat(policy.name, TakesBound(policy) ? ":" : "",
-                      TakesBound(policy) ? bound : "");
-}
-
 std::string WayOf(const SyncPolicy& policy, absl::string_view bound) {
-  return absl::StrCat("ps-", SyncOf(policy, bound));
+  return absl::StrCat("ps-", NameWithBound(policy, bound));
 }
 
 bool ParseBound(absl::string_view text, int64_t* bound) {
@@ -108,7 +98,7 @@ bool WaySpec::synchronous() const {
 }
 
 std::string WaySpec::sync() const {
-  return SyncOf(*policy, absl::StrCat(staleness));
+  return NameWithBound(*policy, absl::StrCat(staleness));
 }
 
 std::vector<std::string> WaySpec::Flags() const {

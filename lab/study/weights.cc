@@ -66,19 +66,4 @@ absl::StatusOr<uint32_t> Crc32OfFile(const std::string& path) {
   return crc;
 }
 
-absl::StatusOr<bool> SameBytes(const std::string& path_a,
-                               const std::string& path_b) {
-  auto a = Open(path_a);
-  if (!a.ok()) return a.status();
-  auto b = Open(path_b);
-  if (!b.ok()) return b.status();
-  std::string piece_a, piece_b;
-  while (true) {
-    ReadPiece(*a, &piece_a);
-    ReadPiece(*b, &piece_b);
-    if (piece_a != piece_b) return false;
-    if (piece_a.empty()) return true;
-  }
-}
-
 }  // namespace psring

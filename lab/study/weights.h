@@ -15,9 +15,6 @@ absl::StatusOr<std::string> FindLastWeights(const std::string& checkpoint_dir);
 
 absl::StatusOr<uint32_t> Crc32OfFile(const std::string& path);
 
-absl::StatusOr<bool> SameBytes(const std::string& path_a,
-                               const std::string& path_b);
-
 }  // namespace psring
 
 #endif  // PSRING_LAB_STUDY_WEIGHTS_H_

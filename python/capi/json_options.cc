@@ -7,6 +7,14 @@
 
 namespace psring {
 
+std::optional<int64_t> WholeNumber(const nlohmann::json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) {
+    return std::nullopt;
+  }
+  return value.get<int64_t>();
+}
+
 absl::StatusOr<JsonOptions> JsonOptions::Parse(const std::string& what,
                                                const std::string& text) {
   nlohmann::json object =
@@ -55,13 +63,13 @@ void JsonOptions::Integer(const std::string& key, int64_t& value, int64_t min,
                           int64_t max) {
   const nlohmann::json* found = Find(key);
   if (found == nullptr) return;
-  if (!found->is_number_integer() || found->get<int64_t>() < min ||
-      found->get<int64_t>() > max) {
+  const std::optional<int64_t> number = WholeNumber(*found);
+  if (!number || *number < min || *number > max) {
     return Fail(
         key, absl::StrCat("is ", found->dump(),
                           "; it takes a whole number from ", min, " to ", max));
   }
-  value = found->get<int64_t>();
+  value = *number;
 }
 
 void JsonOptions::Integer(const std::string& key, int& value, int min,

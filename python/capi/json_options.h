@@ -4,6 +4,7 @@
 #define PSRING_PYTHON_CAPI_JSON_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,6 +14,9 @@
 #include "nlohmann/json.hpp"
 
 namespace psring {
+
+// Nothing where it is none, or does not fit.
+std::optional<int64_t> WholeNumber(const nlohmann::json& value);
 
 // Keeps the first error. What is not there leaves the value as it is.
 class JsonOptions {

@@ -1,5 +1,6 @@
 #include "python/capi/psring.h"
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -10,8 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
+#include "gpu/device.h"
 #include "python/capi/interrupts.h"
 #include "python/capi/process.h"
+#include "python/capi/script_model.h"
 #include "python/capi/session.h"
 #include "python/capi/tasks.h"
 
@@ -21,6 +24,7 @@ namespace {
 Mutex process_mutex;
 Process* process = nullptr;
 bool forked = false;
+std::atomic<bool> timed_out = false;  // the last that waited, because of others
 
 thread_local std::string last_error;
 thread_local std::string last_text;
@@ -84,6 +88,12 @@ const char* Text(std::string text) {
   return last_text.c_str();
 }
 
+// Of nobody, where there is no job.
+std::shared_ptr<Activity> ActivityOfJob() {
+  const Lease p = JoinedProcess();
+  return p ? p->session->activity() : std::make_shared<Activity>();
+}
+
 }  // namespace
 
 Process* CurrentProcess() {
@@ -115,6 +125,7 @@ int Error(int code, const absl::Status& status) {
 
 int CodeOf(const absl::Status& status) {
   if (status.ok()) return PSRING_OK;
+  if (absl::IsDeadlineExceeded(status)) timed_out = true;
   const bool callers = status.code() == absl::StatusCode::kInvalidArgument ||
                        status.code() == absl::StatusCode::kNotFound;
   return Error(callers ? PSRING_INVALID : PSRING_ERROR, status);
@@ -147,6 +158,10 @@ const char* psring_version(void) { return PSRING_VERSION; }
 
 const char* psring_error(void) { return last_error.c_str(); }
 
+int psring_cuda_built(void) { return BuiltWithCuda() ? 1 : 0; }
+
+const char* psring_policies(void) { return Text(PoliciesAsJson()); }
+
 int64_t psring_join(const char* options) {
   MutexLock lock(&process_mutex);
   if (forked) return Error(PSRING_INVALID, NotJoined());
@@ -177,6 +192,12 @@ const char* psring_job(void) {
   return p ? Text(p->session->Describe().dump()) : nullptr;
 }
 
+const char* psring_coordinator(void) {
+  MutexLock lock(&process_mutex);
+  if (process == nullptr || process->session == nullptr) return Text("");
+  return Text(process->session->coordinator());
+}
+
 int64_t psring_leave(const char* error) {
   const Lease lease = JoinedProcess();
   if (!lease) return PSRING_INVALID;
@@ -189,8 +210,9 @@ int64_t psring_leave(const char* error) {
   }
   const std::string why = error;
   return p->tasks.Start(WithoutResult([p, why]() -> absl::Status {
-    const absl::Status result =
-        why.empty() ? absl::OkStatus() : absl::AbortedError(why);
+    const absl::Status result = why.empty() ? absl::OkStatus()
+                                : timed_out ? absl::DeadlineExceededError(why)
+                                            : absl::AbortedError(why);
     const absl::Status ended = p->session->Leave(result);
     std::unique_ptr<Session> session;
     {
@@ -238,6 +260,8 @@ void psring_forked(void) {
 
 int psring_wait(int64_t handle, int timeout_ms) {
   const absl::Duration timeout = absl::Milliseconds(timeout_ms);
+  const auto activity = ActivityOfJob();
+  const WaitingForOthers waiting(*activity, "a call of psring");
   if (IsCollective(handle)) {
     const Lease p = JoinedProcess();
     if (!p) return PSRING_INVALID;
@@ -301,12 +325,12 @@ const char* psring_model(int64_t model) {
 
 float* psring_parameters(int64_t model) {
   const ModelUse use(model);
-  return use ? use->flat().parameters.data() : nullptr;
+  return use ? use->parameters() : nullptr;
 }
 
 float* psring_gradients(int64_t model) {
   const ModelUse use(model);
-  return use ? use->flat().gradients.data() : nullptr;
+  return use ? use->gradients() : nullptr;
 }
 
 int64_t psring_begin(int64_t model, const float* const* slots,
@@ -328,6 +352,12 @@ int psring_set_rates(int64_t model, const double* rates, int32_t num_rates) {
   });
 }
 
+int psring_set_stream(int64_t model, void* stream) {
+  return OnModel(model, [&](Session&, ScriptModel& m) {
+    return m.SetStream(Stream{stream});
+  });
+}
+
 int psring_submit(int64_t model, int32_t bucket) {
   return OnModel(model,
                  [&](Session&, ScriptModel& m) { return m.Submit(bucket); });
@@ -340,6 +370,7 @@ int psring_finish(int64_t model) {
   const int code = OnModel(model, [](Session& session, ScriptModel& m) {
     return session.Finish(m);
   });
+  if (code == PSRING_OK) timed_out = false;
   return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
                                                        : code;
 }

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 1
+#define PSRING_ABI 2
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -60,19 +60,35 @@ int psring_abi(void);
 /* "0.2.0". */
 const char* psring_version(void);
 const char* psring_error(void);
+/* 1: models may lie on GPUs; 0: it was built without CUDA. */
+int psring_cuda_built(void);
+/* What `sync` of a model may be, the default first: [{"name", "barrier": all
+ * take every step together, "bounded": needs `staleness`}]. */
+const char* psring_policies(void);
 
 /* ---- The job ------------------------------------------------------------- */
 
 /* Joins the job; the handle is done when all processes have. Keys, all
  * optional, each before the environment (PSRING_MODE ..., else torchrun's, Open
  * MPI's, Slurm's), and that before the default: mode "ring" | "ps"; servers
- * (1): number of servers, each a thread of one of the first workers; rank,
- * size: of the workers; coordinator "HOST:PORT", which rank 0 hosts unless
- * psring run does; own_servers (true): false where servers are started by hand
- * (psring ps); advertise, interface, same_host ("auto" | "off"); join_timeout_s
- * (60), step_timeout_s (60); shard_threads (0); log_level ("warn");
- * metrics_dir. Without any launcher: a job of one. */
+ * (1): number of servers, each a thread of one of the first workers;
+ * servers_per_node (0): in place of servers, as many on every host, in its
+ * first worker; rank, size: of the workers; coordinator "HOST:PORT", which rank
+ * 0 hosts unless psring run does; own_servers (true): false where servers are
+ * started by hand (psring ps); advertise, interface, same_host ("auto" |
+ * "off"); join_timeout_s (60), step_timeout_s (60), progress_timeout_s (0, for
+ * ever: how long the program may go without a call before it counts as hung);
+ * shard_threads (0); log_level ("warn"); metrics_dir; tensorboard; page
+ * ("HOST:PORT", where rank 0 shows the job: docs/monitoring.md),
+ * page_token_file. Without any
+ * launcher: a job of one. */
 int64_t psring_join(const char* options);
+
+/* "HOST:PORT" at which the coordinator listens that this process hosts, once it
+ * does, whether or not the job is complete: what to tell the others where
+ * rank 0 has joined with port 0. Else "". The text lives until this thread's
+ * next call. */
+const char* psring_coordinator(void);
 
 /* {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size",
  * "mode", "servers", "hosts": [by rank], "pids": [by rank]}. The text lives
@@ -89,8 +105,8 @@ int64_t psring_leave(const char* error);
 const char* psring_failure(void);
 
 /* Adds a line to this process's metrics, in the folder of metrics_dir: a JSON
- * object with "event" (common/trace/metrics_file.h). Without a folder: nothing.
- */
+ * object with "event" (common/trace/metrics_file.h), and of rank 0 to
+ * TensorBoard's, in that of tensorboard. Without a folder: nothing. */
 int psring_log(const char* line);
 
 /* In a child of fork: forgets the job, which stays the parent's. Every later
@@ -156,36 +172,49 @@ int psring_result(int64_t handle, void* out, int64_t bytes);
  * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon"}, or
  * groups
  * [{...}] of them, all of the same name, with tensor_groups [group of each
- * tensor]; step: the number of the first one, 0. Once done, psring_result gives
- * the model's number, an int64_t. */
+ * tensor]; step: the number of the first one, 0; device ("cpu"): "cuda:N", the
+ * GPU in whose memory parameters and gradients lie; ring_backend ("auto"): what
+ * sums them in mode ring, "nccl", "host", or "auto", which is NCCL where every
+ * worker has it and a GPU of its own. Once done, psring_result gives the
+ * model's number, an int64_t. */
 int64_t psring_open_model(const char* options);
 
-/* {"num_elements", "num_buckets", "num_slots", "slot_names", "tensors":
- * [{"begin", "size", "bucket"}]}: where tensors lie in the flat memory, in
- * elements. */
+/* {"num_elements", "num_buckets", "num_slots", "slot_names", "ring_backend":
+ * what sums in mode ring, "tensors": [{"begin", "size", "bucket"}]}: where
+ * tensors lie in the flat memory, in elements. */
 const char* psring_model(int64_t model);
 
 /* Flat memory of num_elements float32 each. Gradients are the caller's until
  * psring_submit. Parameters are, between psring_finish and the next
- * psring_submit; with update "local" they receive the mean of the gradients. */
+ * psring_submit; with update "local" they receive the mean of the gradients. Of
+ * a model on a GPU both are the GPU's memory: see psring_set_stream. */
 float* psring_parameters(int64_t model);
 float* psring_gradients(int64_t model);
 
 /* Before the first step: everybody's parameters become rank 0's; slots (null:
  * the optimizer begins anew) are rank 0's optimizer state, flat memory of
- * num_elements each, which is copied. */
+ * num_elements each on the host, which is copied. */
 int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots);
 
 /* "fused": the learning rate of each group from the next psring_submit on. */
 int psring_set_rates(int64_t model, const double* rates, int32_t num_rates);
 
+/* Of a model on a GPU: the caller works in this stream (a cudaStream_t; null,
+ * as at first: the default one) from now on. Calls are then ordered with the
+ * work in the stream, and need not wait for it: psring_begin and psring_submit
+ * come behind what is in it, and what comes to it after psring_finish or
+ * psring_synchronise finds the new parameters. PSRING_INVALID where the model
+ * lies in the host's memory. */
+int psring_set_stream(int64_t model, void* stream);
+
 /* This bucket's gradients are ready, once a step. Buckets come in any order,
  * the same on every worker. Never blocks. */
 int psring_submit(int64_t model, int32_t bucket);
 
 /* Blocks until the parameters hold what the step has brought, at most for
- * the step timeout; the error names who holds it up. */
+ * the step timeout; the error names who holds it up. Where NCCL sums it does
+ * not block, and what fails afterwards is the error of a later call. */
 int psring_finish(int64_t model);
 
 /* The number of the step whose gradients come next. */

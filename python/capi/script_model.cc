@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/exchange/save_state.h"
+#include "common/model/layout.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
-#include "common/state/state_files.h"
 #include "python/capi/json_options.h"
 
 namespace psring {
@@ -59,13 +61,14 @@ absl::Status ParseTensors(const nlohmann::json& list, proto::JobSpec& spec) {
     proto::TensorShape& tensor = *spec.add_tensors();
     tensor.set_name(entry["name"].get<std::string>());
     for (const nlohmann::json& size : entry["shape"]) {
-      if (!size.is_number_integer()) {
+      const std::optional<int64_t> number = WholeNumber(size);
+      if (!number) {
         return absl::InvalidArgumentError(absl::StrCat("the shape of ",
                                                        tensor.name(),
                                                        " is no list of whole "
                                                        "numbers"));
       }
-      tensor.add_shape(size.get<int64_t>());
+      tensor.add_shape(*number);
     }
   }
   return absl::OkStatus();
@@ -92,14 +95,23 @@ absl::Status ParseGroups(JsonOptions& options, proto::JobSpec& spec) {
   }
   if (const nlohmann::json* of_tensors = options.Array("tensor_groups")) {
     for (const nlohmann::json& group : *of_tensors) {
-      if (!group.is_number_integer()) {
-        options.Fail("tensor_groups", "must be a list of whole numbers");
+      const std::optional<int64_t> number = WholeNumber(group);
+      if (!number || *number < 0 || *number >= kMaxGroups) {
+        options.Fail("tensor_groups", "must be a list of groups' numbers");
         break;
       }
-      spec.add_tensor_groups(group.get<int>());
+      spec.add_tensor_groups(static_cast<int>(*number));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CannotOpen(int gpu, const absl::Status& why) {
+  return absl::Status(
+      why.code(),
+      absl::StrCat("a model on cuda:", gpu, ": ", std::string(why.message()),
+                   "; PSRING_GPU=off has the script's framework copy gradients "
+                   "to the host's memory"));
 }
 
 std::set<std::string> SyncNames() {
@@ -110,11 +122,22 @@ std::set<std::string> SyncNames() {
 
 }  // namespace
 
-absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
-                                                 proto::Mode mode) {
+std::string PoliciesAsJson() {
+  nlohmann::json all = nlohmann::json::array();
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    all.push_back({{"name", policy.name},
+                   {"barrier", policy.barrier},
+                   {"bounded", TakesBound(policy)}});
+  }
+  return all.dump();
+}
+
+absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
+                                                     proto::Mode mode) {
   auto options = JsonOptions::Parse("a model", text);
   if (!options.ok()) return options.status();
   std::string id = "model", update = "local", sync = "bsp", compress = "none";
+  std::string device = "cpu", ring_backend = "auto";
   double bucket_mb = static_cast<double>(kDefaultBucketBytes) / (1 << 20);
   double compensation = 0.0;
   int64_t staleness = 0, step = 0;
@@ -124,25 +147,29 @@ absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
   options->OneOf("update", update, {"local", "fused"});
   options->OneOf("sync", sync, SyncNames());
   options->Text("compress", compress);
+  options->Text("device", device);
+  options->OneOf("ring_backend", ring_backend, {"auto", "host", "nccl"});
   options->Number("bucket_mb", bucket_mb, 1e-5, 1024.0);
   options->Integer("staleness", staleness, 0, 1000000);
   options->Integer("backup_workers", backup_workers, 0, 4095);
   options->Flag("staleness_lr", staleness_lr);
   options->Number("delay_compensation", compensation, 0.0, 1e9);
   options->Integer("step", step, 0, std::numeric_limits<int64_t>::max());
-  const bool bounded =
-      FindSyncPolicy(sync) != nullptr &&
-      FindSyncPolicy(sync)->lead == SyncPolicy::Lead::kStaleness;
-  if (bounded && !options->Has("staleness")) {
+  const SyncPolicy* policy = FindSyncPolicy(sync);
+  if (policy != nullptr && TakesBound(*policy) && !options->Has("staleness")) {
     options->Fail("staleness",
-                  "is missing: sync=\"ssp\" needs the steps that a worker may "
-                  "be ahead, as in sync=\"ssp:3\"");
+                  absl::StrCat("is missing: sync=\"", sync,
+                               "\" needs the steps that a worker may be "
+                               "ahead, as in sync=\"",
+                               NameWithBound(*policy, "3"), "\""));
   }
   proto::JobSpec spec;
   const nlohmann::json* tensors = options->Array("tensors");
   if (tensors == nullptr) options->Fail("tensors", "is missing");
   if (absl::Status s = ParseGroups(*options, spec); !s.ok()) return s;
   if (absl::Status s = options->Finish(); !s.ok()) return s;
+  const auto gpu = ParseScriptDevice(device);
+  if (!gpu.ok()) return gpu.status();
   if (absl::Status s = ParseTensors(*tensors, spec); !s.ok()) return s;
   if (!spec.has_optimizer()) {
     spec.mutable_optimizer()->set_name("sgd");
@@ -153,7 +180,7 @@ absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
   spec.set_data("the script's");
   spec.set_mean_only(update == "local");
   spec.set_rates_from_workers(update == "fused");
-  spec.set_sync(FindSyncPolicy(sync)->sync);
+  spec.set_sync(policy->sync);
   spec.set_staleness(staleness);
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
@@ -163,28 +190,90 @@ absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
   spec.set_first_step(step);
   spec.set_local_steps(1);
   spec.set_ring_backend(mode == proto::RING ? "host" : "");
-  return spec;
+  return ScriptModelOptions{std::move(spec), {*gpu, ring_backend}};
 }
 
 absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
-    JobClient& job, const proto::JobSpec& spec, SameHost same_host,
-    absl::Duration step_timeout) {
+    JobClient& job, const ScriptModelOptions& options, SameHost same_host,
+    absl::Duration step_timeout, const GpuDoor& door) {
+  proto::JobSpec spec = options.spec;
+  std::unique_ptr<Device> device;
+  std::optional<NcclApi> nccl;
+  if (options.gpu.index >= 0) {
+    auto opened = door.open(options.gpu.index);
+    if (!opened.ok()) return CannotOpen(options.gpu.index, opened.status());
+    device = *std::move(opened);
+    auto sums =
+        ChooseSums(options.gpu, door, *device, job, spec, Now() + step_timeout);
+    if (!sums.ok()) return sums.status();
+    nccl = *std::move(sums);
+  }
   if (absl::Status s = CheckPolicies(spec, job.job().workers_size()); !s.ok()) {
     return s;
   }
   auto flat = CreateFlatModel(spec, same_host);
   if (!flat.ok()) return flat.status();
-  std::unique_ptr<ScriptModel> model(
-      new ScriptModel(job, *std::move(flat), spec.model(), step_timeout));
-  auto client = ModelClient::Open(
-      job, {.id = spec.model(), .spec = spec, .step_timeout = step_timeout},
-      model->flat_);
-  if (!client.ok()) return client.status();
-  model->client_ = *std::move(client);
-  auto exchange = model->client_->Connect();
-  if (!exchange.ok()) return exchange.status();
-  model->exchange_ = *std::move(exchange);
+  std::unique_ptr<ScriptModel> model(new ScriptModel(
+      job, spec.model(), step_timeout, *std::move(flat), std::move(device)));
+  if (absl::Status s = model->AllocateOnGpu(spec); !s.ok()) return s;
+  if (absl::Status s = model->Connect(std::move(nccl), spec); !s.ok()) return s;
   return model;
+}
+
+// Slots lie there too where NCCL's ring updates there.
+absl::Status ScriptModel::AllocateOnGpu(const proto::JobSpec& spec) {
+  if (device_ == nullptr) return absl::OkStatus();
+  const auto optimizer =
+      Optimizer::ForMean(spec.optimizer(), ReturnsMean(spec));
+  if (!optimizer.ok()) return optimizer.status();
+  const bool updates_there = spec.ring_backend() == "nccl";
+  auto on_device = DeviceModel::Create(
+      *device_, flat_.layout, updates_there ? optimizer->num_slots() : 0);
+  if (!on_device.ok()) return on_device.status();
+  on_device_.emplace(*std::move(on_device));
+  return absl::OkStatus();
+}
+
+absl::Status ScriptModel::Connect(std::optional<NcclApi> nccl,
+                                  const proto::JobSpec& spec) {
+  auto client = ModelClient::Open(job_,
+                                  {.id = id_,
+                                   .spec = spec,
+                                   .nccl = std::move(nccl),
+                                   .step_timeout = step_timeout_},
+                                  flat_);
+  if (!client.ok()) return client.status();
+  client_ = *std::move(client);
+  std::optional<GpuModel> gpu;
+  if (on_device_.has_value()) gpu.emplace(GpuModel{*device_, *on_device_});
+  auto exchange =
+      client_->Connect(nullptr, nullptr, gpu.has_value() ? &*gpu : nullptr);
+  if (!exchange.ok()) return exchange.status();
+  exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
+float* ScriptModel::parameters() {
+  return on_device_.has_value() ? on_device_->parameters.data()
+                                : flat_.parameters.data();
+}
+
+float* ScriptModel::gradients() {
+  return on_device_.has_value() ? on_device_->gradients.data()
+                                : flat_.gradients.data();
+}
+
+int64_t ScriptModel::shared_bytes() const {
+  return flat_.arena == nullptr ? 0 : flat_.arena->address().size_bytes();
+}
+
+absl::Status ScriptModel::SetStream(Stream stream) {
+  if (!on_device_.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a stream for '", id_, "', which lies in the host's memory"));
+  }
+  on_device_->compute = stream;
+  return absl::OkStatus();
 }
 
 Time ScriptModel::Deadline() const { return Now() + 2 * step_timeout_; }
@@ -205,6 +294,7 @@ nlohmann::json ScriptModel::Describe() const {
           {"num_buckets", layout.num_buckets()},
           {"num_slots", slots.size()},
           {"slot_names", slots},
+          {"ring_backend", client_->spec().ring_backend()},
           {"tensors", tensors}};
 }
 
@@ -250,6 +340,10 @@ absl::Status ScriptModel::Submit(int bucket) {
                                                    id_, "', which has ",
                                                    flat_.layout.num_buckets()));
   }
+  if (++num_submitted_ == flat_.layout.num_buckets()) {
+    num_submitted_ = 0;
+    owed_step_ = exchange_->step() + 1;
+  }
   return exchange_->Submit(bucket);
 }
 
@@ -289,11 +383,9 @@ absl::Status ScriptModel::Save(const std::string& directory) {
   if (job_.job().rank() == 0) {
     const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
                                               ReturnsMean(client_->spec()));
-    saved =
-        LayOutStateFiles(directory, flat_.layout, optimizer->slot_names(), {})
-            .status();
-    if (saved.ok())
-      saved = exchange_->SaveState(directory, Deadline()).status();
+    saved = SaveStateFiles(*exchange_, directory, flat_.layout,
+                           optimizer->slot_names(), Deadline())
+                .status();
   }
   const auto all =
       job_.member().Gather(absl::StrCat("saved ", id_, " ", num_saves_++),

@@ -1,10 +1,12 @@
-// A model of a foreign program: its flat memory and the exchange that fills it.
+// A model of a foreign program: its flat memory, on the host or on a GPU, and
+// the exchange that fills it.
 #ifndef PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
 #define PSRING_PYTHON_CAPI_SCRIPT_MODEL_H_
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,27 +20,42 @@
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
+#include "gpu/device.h"
+#include "gpu/device_model.h"
 #include "nlohmann/json.hpp"
 #include "protos/cluster.pb.h"
+#include "python/capi/script_gpu.h"
 
 namespace psring {
 
-// What psring_open_model was told, as a job's spec. INVALID_ARGUMENT names the
-// key and what it takes.
-absl::StatusOr<proto::JobSpec> ParseModelOptions(const std::string& text,
-                                                 proto::Mode mode);
+// What psring_open_model was told.
+struct ScriptModelOptions {
+  proto::JobSpec spec;
+  GpuWish gpu;
+};
+
+// What psring_policies() says.
+std::string PoliciesAsJson();
+
+// INVALID_ARGUMENT names the key and what it takes.
+absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
+                                                     proto::Mode mode);
 
 // One thread at a time.
 class ScriptModel {
  public:
   // Blocks until all workers and servers have opened it.
   static absl::StatusOr<std::unique_ptr<ScriptModel>> Open(
-      JobClient& job, const proto::JobSpec& spec, SameHost same_host,
-      absl::Duration step_timeout);
+      JobClient& job, const ScriptModelOptions& options, SameHost same_host,
+      absl::Duration step_timeout, const GpuDoor& door = {});
 
   // {"num_elements", ...}: see psring_model.
   nlohmann::json Describe() const;
-  FlatModel& flat() { return flat_; }
+  // Flat memory, of the GPU where the model lies on one.
+  float* parameters();
+  float* gradients();
+  // Of the host's memory, what its processes share.
+  int64_t shared_bytes() const;
   int64_t step() const { return exchange_->step(); }
   const std::string& id() const { return id_; }
 
@@ -56,9 +73,14 @@ class ScriptModel {
   // FAILED_PRECONDITION before Begin, INVALID_ARGUMENT for a bucket that is not
   // there.
   absl::Status Submit(int bucket);
+  // Whether that step still waits for gradients of this worker. Any thread.
+  bool Owes(int64_t step) const { return step >= owed_step_; }
   // Whether a step waits for every worker's gradients.
   bool waits_for_all() const;
   absl::Status SetRates(absl::Span<const double> rates);
+  // On a GPU: the stream that the program works on from now on; at first the
+  // default one. INVALID_ARGUMENT for a model in the host's memory.
+  absl::Status SetStream(Stream stream);
   absl::Status Finish();
   absl::Status Synchronise() { return exchange_->Synchronise(Deadline()); }
   // All workers: rank 0 writes the state into that folder.
@@ -73,24 +95,33 @@ class ScriptModel {
   }
 
  private:
-  ScriptModel(JobClient& job, FlatModel flat, std::string id,
-              absl::Duration step_timeout)
+  ScriptModel(JobClient& job, std::string id, absl::Duration step_timeout,
+              FlatModel flat, std::unique_ptr<Device> device)
       : job_(job),
         id_(std::move(id)),
         step_timeout_(step_timeout),
-        flat_(std::move(flat)) {}
+        flat_(std::move(flat)),
+        device_(std::move(device)) {}
   Time Deadline() const;
+  absl::Status AllocateOnGpu(const proto::JobSpec& spec);
+  absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec);
 
   JobClient& job_;
   const std::string id_;
   const absl::Duration step_timeout_;
   FlatModel flat_;
+  // Null: the model lies on the host. It ends before the host's memory, which
+  // its copies may still be on their way to.
+  std::unique_ptr<Device> device_;
+  std::optional<DeviceModel> on_device_;
   std::unique_ptr<ModelClient> client_;
   std::unique_ptr<GradientExchange> exchange_;
   std::atomic<bool> in_use_ = false;
   bool begun_ = false;
-  Traffic last_traffic_;   // of an exchange that has ended
-  int64_t num_saves_ = 0;  // names the gathers
+  int num_submitted_ = 0;               // buckets, of this step
+  std::atomic<int64_t> owed_step_ = 0;  // the first not submitted in full
+  Traffic last_traffic_;                // of an exchange that has ended
+  int64_t num_saves_ = 0;               // names the gathers
 };
 
 }  // namespace psring

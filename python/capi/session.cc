@@ -4,14 +4,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
+#include "common/cluster/figures.h"
 #include "common/cluster/membership.h"
+#include "common/log.h"
 #include "common/net/address.h"
 #include "python/capi/json_options.h"
-#include "spdlog/sinks/stdout_color_sinks.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
@@ -20,14 +21,6 @@ namespace {
 // they live is the heartbeats' to watch.
 constexpr absl::Duration kPatience = absl::Hours(24 * 7);
 
-void SetUpLog(const std::string& level) {
-  auto log = spdlog::get("psring");
-  if (log == nullptr) log = spdlog::stderr_color_mt("psring");
-  log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
-  log->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(log);
-}
-
 }  // namespace
 
 absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
@@ -35,10 +28,11 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   if (!options.ok()) return options.status();
   SessionOptions session;
   std::string mode = "ring", same_host = "auto";
-  double join_timeout = 60.0, step_timeout = 60.0;
+  double join_timeout = 60.0, step_timeout = 60.0, progress_timeout = 0.0;
   ScriptWish& wish = session.wish;
   options->OneOf("mode", mode, {"ps", "ring"});
   options->Integer("servers", wish.num_servers, 1, 4096);
+  options->Integer("servers_per_node", wish.servers_per_node, 0, 64);
   options->Integer("rank", wish.rank, 0, 4095);
   options->Integer("size", wish.size, 1, 4096);
   options->Text("coordinator", wish.coordinator);
@@ -49,7 +43,11 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   options->OneOf("same_host", same_host, {"auto", "off"});
   options->Number("join_timeout_s", join_timeout, 1.0, 86400.0);
   options->Number("step_timeout_s", step_timeout, 1.0, 86400.0);
+  options->Number("progress_timeout_s", progress_timeout, 0.0, 86400.0);
   options->Text("metrics_dir", session.metrics_dir);
+  options->Text("tensorboard", session.tensorboard);
+  options->Text("page", session.page);
+  options->Text("page_token_file", session.page_token_file);
   options->OneOf("log_level", session.log_level,
                  {"debug", "info", "warn", "error"});
   if (absl::Status s = options->Finish(); !s.ok()) return s;
@@ -57,27 +55,40 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   session.same_host = same_host == "off" ? SameHost::kOff : SameHost::kAuto;
   session.join_timeout = absl::Seconds(join_timeout);
   session.step_timeout = absl::Seconds(step_timeout);
+  session.progress_timeout = absl::Seconds(progress_timeout);
   session.server.same_host = session.same_host;
   session.server.step_timeout = session.step_timeout;
   session.server.metrics_dir = session.metrics_dir;
+  session.server.tensorboard = session.tensorboard;
   return session;
 }
 
 Session::Session(SessionOptions options, Placement placement,
+                 std::vector<int> own_servers, Security security,
                  Cancellation& cancellation)
     : options_(std::move(options)),
       placement_(std::move(placement)),
+      own_servers_(std::move(own_servers)),
+      security_(std::move(security)),
       cancellation_(cancellation) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(
     SessionOptions options, Cancellation& cancellation) {
   SetUpLog(options.log_level);
-  auto environment = DetectEnvironment(ReadVariables());
+  const Variables variables = ReadVariables();
+  auto environment = DetectEnvironment(variables);
   if (!environment.ok()) return environment.status();
   auto placement = PlaceScript(options.wish, *environment);
   if (!placement.ok()) return placement.status();
+  auto security = FindSecurity({}, variables);
+  if (!security.ok()) return security.status();
+  std::vector<int> servers;
+  if (options.own_servers) {
+    servers = ServersOf(options.wish, *environment, *placement);
+  }
   return std::unique_ptr<Session>(
-      new Session(std::move(options), *std::move(placement), cancellation));
+      new Session(std::move(options), *std::move(placement), std::move(servers),
+                  *std::move(security), cancellation));
 }
 
 Session::~Session() {
@@ -97,36 +108,52 @@ absl::Status Session::Join() {
   cluster.advertise = options_.advertise;
   cluster.interface = options_.interface;
   cluster.join_timeout = options_.join_timeout;
+  cluster.progress_timeout = options_.progress_timeout;
+  cluster.security = security_;
+  cluster.page = options_.page;
+  cluster.page_token_file = options_.page_token_file;
   auto job = JobClient::Start(cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  if (placement_.hosts_coordinator) {
+    const auto listens = ParseEndpoint(job_->coordinator());
+    MutexLock lock(&mutex_);
+    if (listens.ok()) coordinator_ = ToString(*listens);
+  }
   StartServers();
   if (absl::Status s = job_->Join(); !s.ok()) return s;
   if (absl::Status s = ConnectCollectives(); !s.ok()) return s;
   start_ = Now();
   auto metrics = MetricsFile::Create(
       options_.metrics_dir, job_->job().workers(job_->job().rank()),
-      {{"mode", options_.wish.ring_mode ? "ring" : "ps"}});
+      {{"mode", options_.wish.ring_mode ? "ring" : "ps"}},
+      options_.tensorboard);
   if (!metrics.ok()) return metrics.status();
   MutexLock lock(&mutex_);
   metrics_ = *std::move(metrics);
   watcher_ = std::thread([this] { WatchSteps(); });
+  activity_ = job_->member().activities().Add();
+  activity_->Work("running the script");
   joined_ = true;
   return absl::OkStatus();
 }
 
-// The first workers have a server each; where there are more servers than
-// workers, they go round.
+std::string Session::coordinator() {
+  MutexLock lock(&mutex_);
+  return coordinator_;
+}
+
 void Session::StartServers() {
-  if (!options_.own_servers) return;
   const auto coordinator = ParseEndpoint(job_->coordinator());
-  for (int s = placement_.rank; coordinator.ok() && s < placement_.num_servers;
-       s += placement_.num_workers) {
+  if (!coordinator.ok()) return;
+  for (const int s : own_servers_) {
     ServerOptions server = options_.server;
     server.cluster.placement = PlaceServer(placement_, s, *coordinator);
     server.cluster.mode = proto::PARAMETER_SERVER;
     server.cluster.advertise = job_->address();
     server.cluster.join_timeout = options_.join_timeout;
+    server.cluster.progress_timeout = options_.progress_timeout;
+    server.cluster.security = security_;
     servers_.emplace_back([this, server] {
       const absl::Status status = RunServer(server, server_cancellation_);
       // Once it has joined, the job is told by itself.
@@ -141,7 +168,9 @@ absl::Status Session::ConnectCollectives() {
   auto collectives = Collectives::Create(
       job_->context(), cancellation_, job_->address(),
       {.step_timeout = options_.step_timeout,
-       .ranks_left = [this] { return job_->member().workers_left(); }});
+       .ranks_left = [this] { return job_->member().workers_left(); },
+       .steps_awaited = [this](absl::Duration d) { return StepsAwaited(d); },
+       .owes_step = [this](const ModelStep& step) { return Owes(step); }});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);
   auto endpoints = job_->member().Gather(
@@ -153,6 +182,7 @@ absl::Status Session::ConnectCollectives() {
   job.endpoints = *std::move(endpoints);
   for (const proto::Process& worker : job_->job().workers()) {
     job.descriptions.push_back(psring::Describe(worker));
+    job.public_keys.push_back(worker.public_key());
   }
   return collectives_->Connect(std::move(job));
 }
@@ -196,8 +226,7 @@ void Session::WriteEnd() {
   int64_t shared = 0;
   for (const auto& [number, model] : models_) {
     all += model->traffic();
-    if (model->flat().arena == nullptr) continue;
-    shared += model->flat().arena->address().size_bytes();
+    shared += model->shared_bytes();
   }
   nlohmann::json end = {{"event", "end"},
                         {"step", 0},
@@ -212,6 +241,7 @@ void Session::WriteEnd() {
 
 // What a program says of its end goes with what is known here.
 void Session::Log(nlohmann::json line) {
+  TellLog(line);
   MutexLock lock(&mutex_);
   if (line.value("event", "") == "end") {
     end_ = std::move(line);
@@ -224,19 +254,88 @@ void Session::Log(nlohmann::json line) {
 absl::Status Session::Leave(const absl::Status& result) {
   if (!joined_) return result;
   WriteEnd();
+  const WaitingForOthers waiting(*activity_, "the end of the job");
   return job_->Leave(result, kPatience);
 }
 
 absl::Status Session::Finish(ScriptModel& model) {
-  if (!model.waits_for_all()) return model.Finish();
-  {
+  const WaitingForOthers waiting(*activity_, "the exchange of a step");
+  const Time begin = Now();
+  const int64_t step = model.step();
+  if (model.waits_for_all()) {
     MutexLock lock(&mutex_);
-    waiting_[&model] = {Now(), model.step()};
+    waiting_[&model] = {begin, step};
   }
   const absl::Status status = model.Finish();
   MutexLock lock(&mutex_);
   waiting_.erase(&model);
+  if (status.ok()) TellStep(model, step, begin, Now());
   return status;
+}
+
+void Session::TellStep(ScriptModel& model, int64_t step, Time begin, Time end) {
+  FigureBoard& board = job_->member().figures();
+  const bool first =
+      !models_.empty() && models_.begin()->second.get() == &model;
+  if (first) board.AddStep(step, begin, end);
+  // What lies before the first step is no step's.
+  const absl::Duration computed =
+      last_step_ == Time() ? absl::ZeroDuration() : begin - last_step_;
+  last_step_ = end;
+  const Traffic traffic = model.traffic();
+  Traffic& told = told_[&model];
+  board.Update([&](proto::Figures& all) {
+    if (first) all.set_steps(all.steps() + 1);
+    all.set_compute_seconds(all.compute_seconds() +
+                            std::max(absl::ToDoubleSeconds(computed), 0.0));
+    all.set_exposed_seconds(all.exposed_seconds() +
+                            absl::ToDoubleSeconds(end - begin));
+    all.set_bytes_sent(all.bytes_sent() + traffic.sent - told.sent);
+    all.set_bytes_received(all.bytes_received() + traffic.received -
+                           told.received);
+  });
+  told = traffic;
+}
+
+void Session::TellLog(const nlohmann::json& line) {
+  const auto number = [&](const char* name) -> std::optional<double> {
+    const auto found = line.find(name);
+    if (found == line.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+  };
+  auto loss = number("loss");
+  if (!loss.has_value()) loss = number("train_loss");
+  const auto accuracy = number("test_accuracy");
+  const auto test_loss = number("test_loss");
+  job_->member().figures().Update([&](proto::Figures& all) {
+    if (loss.has_value()) all.set_loss(*loss);
+    if (!accuracy.has_value()) return;
+    all.set_evaluations(all.evaluations() + 1);
+    all.set_evaluated_step(static_cast<int64_t>(number("step").value_or(0)));
+    all.set_accuracy(*accuracy);
+    if (test_loss.has_value()) all.set_test_loss(*test_loss);
+    all.set_last_word(absl::StrFormat("evaluation %d: test accuracy %.4f",
+                                      all.evaluations(), *accuracy));
+  });
+}
+
+std::vector<ModelStep> Session::StepsAwaited(absl::Duration at_least) {
+  const Time now = Now();
+  std::vector<ModelStep> steps;
+  MutexLock lock(&mutex_);
+  for (const auto& [model, waiting] : waiting_) {
+    if (now - waiting.since < at_least) continue;
+    steps.push_back({model->id(), waiting.step});
+  }
+  return steps;
+}
+
+bool Session::Owes(const ModelStep& step) {
+  MutexLock lock(&mutex_);
+  for (const auto& [number, model] : models_) {
+    if (model->id() == step.model) return model->Owes(step.step);
+  }
+  return false;
 }
 
 void Session::WatchSteps() {
@@ -263,10 +362,10 @@ void Session::WatchSteps() {
 }
 
 absl::StatusOr<int64_t> Session::OpenModel(const std::string& options) {
-  auto spec = ParseModelOptions(
+  const auto parsed = ParseModelOptions(
       options, options_.wish.ring_mode ? proto::RING : proto::PARAMETER_SERVER);
-  if (!spec.ok()) return spec.status();
-  auto model = ScriptModel::Open(*job_, *spec, options_.same_host,
+  if (!parsed.ok()) return parsed.status();
+  auto model = ScriptModel::Open(*job_, *parsed, options_.same_host,
                                  options_.step_timeout);
   if (!model.ok()) return model.status();
   MutexLock lock(&mutex_);
@@ -291,6 +390,7 @@ absl::Status Session::CloseModel(int64_t number) {
     }
     model = std::move(found->second);
     models_.erase(found);
+    told_.erase(model.get());
   }
   const absl::Status closed = model->Close();
   model->Disconnect();

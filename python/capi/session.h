@@ -18,8 +18,11 @@
 #include "absl/time/time.h"
 #include "client/job_client.h"
 #include "collectives/collectives.h"
+#include "collectives/options.h"
 #include "common/clock.h"
+#include "common/cluster/activity.h"
 #include "common/cluster/script_placement.h"
+#include "common/cluster/security.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/trace/metrics_file.h"
@@ -39,7 +42,11 @@ struct SessionOptions {
   SameHost same_host = SameHost::kAuto;
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string metrics_dir;  // empty: none
+  absl::Duration progress_timeout;  // 0: none, as scripts may do anything
+  std::string metrics_dir;          // empty: none
+  std::string tensorboard;          // its folder; empty: nothing for it
+  std::string page;  // where the job is shown, if its coordinator is here
+  std::string page_token_file;
   std::string log_level = "warn";
 };
 
@@ -57,6 +64,10 @@ class Session {
   // Blocks until the job is complete. Once.
   absl::Status Join();
   bool joined() const { return joined_; }
+
+  // "HOST:PORT" at which the coordinator listens that this process hosts; empty
+  // before it does, and where it hosts none.
+  std::string coordinator();
 
   // {"rank", "size", ...}: see psring_job. After Join.
   nlohmann::json Describe() const;
@@ -84,26 +95,40 @@ class Session {
   absl::Status Finish(ScriptModel& model);
 
   Collectives& collectives() { return *collectives_; }
+  // What the program does, as the job sees it: it runs by itself but for the
+  // scopes in which it waits here. After Join.
+  std::shared_ptr<Activity> activity() { return activity_; }
   JobClient& job() { return *job_; }
   absl::Duration step_timeout() const { return options_.step_timeout; }
 
  private:
   Session(SessionOptions options, Placement placement,
+          std::vector<int> own_servers, Security security,
           Cancellation& cancellation);
   void StartServers();
   absl::Status ConnectCollectives();
   void WriteEnd();
+  // For the collectives' thread.
+  std::vector<ModelStep> StepsAwaited(absl::Duration at_least);
+  bool Owes(const ModelStep& step);
+  // To those who look at the job: a step's figures, and what a script logs.
+  void TellStep(ScriptModel& model, int64_t step, Time begin, Time end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellLog(const nlohmann::json& line);
   // On a thread of its own: looks after steps that wait for those who have
   // left.
   void WatchSteps();
 
   const SessionOptions options_;
   const Placement placement_;
+  const std::vector<int> own_servers_;  // that live in this process
+  const Security security_;
   Cancellation& cancellation_;
   Time start_;
   std::atomic<bool> joined_ = false;
 
   Mutex mutex_;
+  std::string coordinator_ ABSL_GUARDED_BY(mutex_);
   int64_t last_model_ ABSL_GUARDED_BY(mutex_) = 0;
   // Models' memory outlives the job's context, which sends from there.
   std::map<int64_t, std::unique_ptr<ScriptModel>> models_
@@ -113,6 +138,7 @@ class Session {
   Traffic closed_traffic_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<JobClient> job_;
   std::unique_ptr<Collectives> collectives_;
+  std::shared_ptr<Activity> activity_;
   std::optional<MetricsFile> metrics_ ABSL_GUARDED_BY(mutex_);
   nlohmann::json end_ ABSL_GUARDED_BY(mutex_);  // the end line's, so far
   // Steps under way that wait for every worker: since when, and their number.
@@ -121,6 +147,9 @@ class Session {
     int64_t step;
   };
   std::map<const ScriptModel*, WaitingStep> waiting_ ABSL_GUARDED_BY(mutex_);
+  Time last_step_ ABSL_GUARDED_BY(mutex_);  // when it ended
+  // What the figures hold of each model's traffic.
+  std::map<const ScriptModel*, Traffic> told_ ABSL_GUARDED_BY(mutex_);
   Cancellation ended_;  // this session
   std::thread watcher_;
   // The servers' own: what ends one ends the job, which tells this worker.

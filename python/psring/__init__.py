@@ -36,7 +36,8 @@ from .collectives import (
     mean,
     sum,
 )
-from ._metrics import log
+from ._metrics import log, log_to
+from ._preemption import Preemption
 from .process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 
 __version__ = "0.2.0"

@@ -18,6 +18,7 @@ from . import _lib
 _TELL_SECONDS = 5.0
 
 _leave: Optional[Callable[..., None]] = None
+_rank = 0
 _armed = False
 _told = False
 _exit_code = 0
@@ -26,10 +27,10 @@ _previous_thread: Any = None
 _previous_exit: Any = None
 
 
-def arm(leave: Callable[..., None]) -> None:
+def arm(leave: Callable[..., None], rank: int) -> None:
     """From now on, an exception that nobody catches ends the job."""
-    global _leave, _armed, _told, _exit_code, _previous, _previous_thread, _previous_exit
-    _leave, _told, _exit_code = leave, False, 0
+    global _leave, _rank, _armed, _told, _exit_code, _previous, _previous_thread, _previous_exit
+    _leave, _rank, _told, _exit_code = leave, rank, False, 0
     if _armed:
         return
     _armed = True
@@ -97,16 +98,24 @@ def _print_last(line: str) -> None:
         pass
 
 
+def _leave_with(error: str) -> None:
+    """Tells the job why it fails, unless it is over already."""
+    try:
+        assert _leave is not None
+        _leave(error, seconds=_TELL_SECONDS)
+    except (_lib.PsringError, KeyboardInterrupt):
+        pass
+
+
 def _tell(kind: Any, error: Any) -> None:
     global _told
     _told = True
     name = getattr(kind, "__name__", str(kind))
     what = str(error).strip()
-    try:
-        assert _leave is not None
-        _leave(f"{name}: {what}" if what else name, seconds=_TELL_SECONDS)
-    except (_lib.PsringError, KeyboardInterrupt):
-        pass  # The job is over already; this process's own traceback is printed.
+    _leave_with(f"{name}: {what}" if what else name)  # this process's own traceback is printed
+    # The job may know better why: another process hangs.
+    if _lib.failure() and not _lib.failure().startswith(f"worker {_rank} "):
+        _print_last(_line(error))
 
 
 def _on_exception(kind: Any, error: Any, trace: Any) -> None:
@@ -115,7 +124,11 @@ def _on_exception(kind: Any, error: Any, trace: Any) -> None:
         (_previous or sys.__excepthook__)(kind, error, trace)
     elif _by_job(error):
         _told = True
-        _print_last(_line(error))
+        line = _line(error)
+        if "has left the job, but" in line:
+            # A worker that waits for one which has left is the first to know of this failure.
+            _leave_with(line[len("psring: ") :])
+        _print_last(line)
     else:
         (_previous or sys.__excepthook__)(kind, error, trace)
         if _lib.failure() and not issubclass(kind, KeyboardInterrupt):

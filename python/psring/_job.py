@@ -7,13 +7,14 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from . import _failure, _lib
+from . import _failure, _lib, _rendezvous, _stacks
 
 _MODES = ("ring", "ps", "ddp")
-_SYNCS = ("bsp", "ssp", "async")
+_JOIN_SECONDS = 60.0
 _JOIN_OPTIONS = (
-    "own_servers", "shard_threads", "advertise", "interface", "same_host",
-    "join_timeout_s", "step_timeout_s", "log_level", "metrics_dir",
+    "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "same_host",
+    "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
+    "page", "page_token_file", "tensorboard",
 )  # fmt: skip
 
 
@@ -32,7 +33,7 @@ class Job:
         self.servers: int = about.get("servers", 0)
         # "ring", "ps" or "ddp"; a job in mode ddp is a ring to the library.
         self.mode = mode
-        # sync, staleness, update, compress, bucket_mb; None where not given.
+        # sync, staleness, update, compress, bucket_mb, gpu; None where not given.
         self.defaults = defaults
         self.pid = os.getpid()
 
@@ -50,15 +51,22 @@ def parse_sync(sync: Optional[str], staleness: Optional[int]) -> Tuple[Optional[
     if sync is None:
         return None, staleness
     word, _, bound = str(sync).partition(":")
-    if word not in _SYNCS or (bound and word != "ssp"):
-        raise ValueError(f'sync={sync!r}: it is "bsp", "ssp", "ssp:K" or "async"')
+    policies = _lib.policies()
+    if word not in policies or (bound and not policies[word].bounded):
+        forms = ", ".join(policy.form for policy in policies.values())
+        raise ValueError(f"sync={sync!r}: it is one of {forms}")
     if not bound:
         return word, staleness
     if not bound.isdigit():
-        raise ValueError(f'sync={sync!r}: the K of "ssp:K" is a number of steps')
+        raise ValueError(f'sync={sync!r}: the K of "{word}:K" is a number of steps')
     if staleness is not None and staleness != int(bound):
         raise ValueError(f"sync={sync!r} and staleness={staleness} differ: give one of them")
     return word, int(bound)
+
+
+def takes_steps_together(sync: Optional[str]) -> bool:
+    """Whether nobody is ahead of the others; None is the default."""
+    return sync is None or _lib.policies()[sync].barrier
 
 
 def _defaults(**given: Any) -> Dict[str, Any]:
@@ -74,6 +82,8 @@ def _defaults(**given: Any) -> Dict[str, Any]:
             except ValueError:
                 raise ValueError(f"{key} (or PSRING_{key.upper()}) is {values[key]!r}: not a number") from None
     values["sync"], values["staleness"] = parse_sync(values["sync"], values["staleness"])
+    if values["gpu"] not in (None, "auto", "nccl", "host", "off"):
+        raise ValueError(f'gpu={values["gpu"]!r}: it is "auto", "nccl", "host" or "off"')
     if values["update"] not in (None, "local", "fused"):
         raise ValueError(f'update={values["update"]!r}: it is "local" or "fused"')
     return values
@@ -89,6 +99,19 @@ def _whole(variable: str) -> Optional[int]:
     return int(text)
 
 
+def _servers(servers: Optional[int], options: Dict[str, Any]) -> Dict[str, Any]:
+    """How many servers there are and whether they live here: as the script says, else the environment."""
+    own = os.environ.get("PSRING_OWN_SERVERS")
+    if own not in (None, "", "0", "1"):
+        raise ValueError(f"PSRING_OWN_SERVERS={own}: not 0 or 1")
+    by_script = servers is not None or "servers_per_node" in options
+    return {
+        "servers": servers if by_script else _whole("PSRING_SERVERS"),
+        "servers_per_node": None if by_script else _whole("PSRING_SERVERS_PER_NODE"),
+        "own_servers": own != "0" if own else None,
+    }
+
+
 def _seconds(variable: str) -> Optional[float]:
     text = os.environ.get(variable)
     try:
@@ -97,15 +120,52 @@ def _seconds(variable: str) -> Optional[float]:
         raise ValueError(f"{variable}={text}: not a number of seconds") from None
 
 
-def _remedy_under_torchrun(error: str) -> str:
-    """Where torchrun chose MASTER_PORT, nothing says that the next port is free."""
-    chosen = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not os.environ.get("PSRING_COORDINATOR")
-    if not chosen or not ("cannot listen on" in error or "no coordinator has answered" in error):
-        return ""
-    return (
-        "(Under torchrun psring's coordinator takes MASTER_PORT + 1 of the host of rank 0. If another "
-        "process listens there, set PSRING_COORDINATOR=HOST:PORT for all workers: that host, and a free port of it)"
-    )
+def _join(request: Dict[str, Any]) -> None:
+    """Returns when all processes have joined."""
+    meeting = _rendezvous.find(request)
+    if meeting is not None:
+        request = {**request, **meeting.place}
+    if meeting is None:
+        _finish(_start_join(request))
+    elif meeting.rank == 0:
+        _join_and_tell(request, meeting)
+    else:
+        told = meeting.ask(request.get("join_timeout_s", _JOIN_SECONDS))
+        if not told.startswith("at "):
+            raise _lib.PsringError(f"worker 0 could not start the job: {told}")
+        address, _, key = told[3:].partition(" ")
+        _finish(_start_join({**request, "coordinator": address}, key))
+
+
+def _start_join(request: Dict[str, Any], key: str = "") -> _lib.Operation:
+    with _rendezvous.handed_down(key):
+        return _lib.Operation(_lib.library().psring_join(json.dumps(request).encode()))
+
+
+def _finish(operation: _lib.Operation) -> None:
+    try:
+        operation.wait()
+    finally:
+        operation.release()
+
+
+def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> None:
+    """Rank 0's part: the others learn where its coordinator listens, or why it does not."""
+    key = _rendezvous.new_key(meeting)
+    try:
+        operation = _start_join({**request, "coordinator": f"{meeting.host}:0"}, key)
+        try:
+            while not (address := _lib.text(_lib.library().psring_coordinator())):
+                if operation.poll(milliseconds=10):
+                    operation.wait()
+        except BaseException:
+            operation.release()
+            raise
+    except BaseException as error:
+        meeting.tell(f"{type(error).__name__}: {error}")
+        raise
+    meeting.tell(f"at {address} {key}".strip())
+    _finish(operation)
 
 
 def init(
@@ -117,6 +177,7 @@ def init(
     update: Optional[str] = None,
     compress: Optional[str] = None,
     bucket_mb: Optional[float] = None,
+    gpu: Optional[str] = None,
     rank: Optional[int] = None,
     size: Optional[int] = None,
     coordinator: Optional[str] = None,
@@ -138,12 +199,22 @@ def init(
         sync: in mode ps, "bsp" (the default), "ssp:K" or "async".
         staleness: the K of ssp.
         update, compress, bucket_mb: defaults of DistributedOptimizer.
+        gpu: where gradients on GPUs are exchanged, by a library with CUDA: "auto"
+            (from GPU memory; in the ring NCCL sums where every rank has it), "nccl"
+            (or an error), "host" (from GPU memory, but the hosts sum), "off" (PyTorch
+            copies them to the host).
         rank, size, coordinator ("HOST:PORT"): this process's place, where no
             launcher gives it.
         process_sets: psring.ProcessSet objects to register.
         comm: Horovod's; must stay None. Use process_sets.
-        options: of the job: advertise, interface, same_host, join_timeout_s,
-            step_timeout_s, log_level, metrics_dir, shard_threads, own_servers.
+        options: of the job: servers_per_node (in place of servers: as many on
+            every host, in its first worker; under launchers that know hosts),
+            advertise, interface, same_host, join_timeout_s,
+            step_timeout_s, progress_timeout_s, log_level, metrics_dir,
+            shard_threads, own_servers (False: they are started by hand),
+            page ("HOST:PORT": rank 0 shows the job there, see docs/monitoring.md),
+            page_token_file, tensorboard (a folder for what rank 0 logs,
+            for TensorBoard).
 
     A second call does nothing. Errors name who is missing or who disagrees.
     """
@@ -165,36 +236,38 @@ def init(
         if mode is not None and mode not in _MODES:
             raise ValueError(f'mode={mode!r}: it is "ring", "ps" or "ddp"')
         defaults = _defaults(
-            sync=sync, staleness=staleness, update=update, compress=compress, bucket_mb=bucket_mb
+            sync=sync, staleness=staleness, update=update, compress=compress, bucket_mb=bucket_mb, gpu=gpu
         )
         unknown = sorted(set(options) - set(_JOIN_OPTIONS))
         if unknown:
             raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
         request = {
             "mode": "ring" if mode == "ddp" else mode,
-            "servers": servers if servers is not None else _whole("PSRING_SERVERS"),
+            **_servers(servers, options),
             "rank": rank, "size": size, "coordinator": coordinator,
             "metrics_dir": os.environ.get("PSRING_METRICS_DIR") or None,
+            "tensorboard": os.environ.get("PSRING_TENSORBOARD") or None,
+            "page": os.environ.get("PSRING_PAGE") or None,
+            "page_token_file": os.environ.get("PSRING_PAGE_TOKEN_FILE") or None,
             "join_timeout_s": _seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}
-        library = _lib.library()
-        operation = _lib.Operation(library.psring_join(json.dumps(request).encode()))
-        try:
-            operation.wait()
-        except _lib.PsringError as error:
-            remedy = "" if coordinator else _remedy_under_torchrun(str(error))
-            if not remedy:
-                raise
-            raise type(error)(f"{error} {remedy}") from None
-        finally:
-            operation.release()
-        about = json.loads(_lib.text(library.psring_job()))
+        _stacks.answer_signal()
+        _join(request)
+        about = json.loads(_lib.text(_lib.library().psring_job()))
         job = Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
-        _failure.arm(leave)
-        if job.mode != "ps" and defaults["sync"] not in (None, "bsp"):
+        _failure.arm(leave, job.rank)
+        if job.mode != "ps" and not takes_steps_together(defaults["sync"]):
             leave(f'sync="{defaults["sync"]}" needs mode="ps"; this job is in mode "{job.mode}"')
             raise ValueError(f'sync="{defaults["sync"]}" needs mode="ps"; the mode is "{job.mode}"')
+        required = os.environ.get("PSRING_REQUIRE_ENCRYPTION") == "1"
+        if job.mode == "ddp" and required and job.local_size < job.size:
+            reason = (
+                'mode="ddp" over several hosts: torch.distributed encrypts nothing, '
+                "but PSRING_REQUIRE_ENCRYPTION=1"
+            )
+            leave(reason)
+            raise ValueError(reason)
         _job = job
     atexit.register(_at_exit)
     for call in _at_init:
@@ -239,6 +312,23 @@ def shutdown() -> None:
         _failure.disarm()
         atexit.unregister(_at_exit)
         leave("")
+
+
+def abandon(error: str) -> None:
+    """Leaves the job, which fails with `error` for all, and the process lives on."""
+    global _job
+    with _lock:
+        if _job is None:
+            return
+        for call in _at_shutdown:
+            call()
+        _job = None
+        _failure.disarm()
+        atexit.unregister(_at_exit)
+        try:
+            leave(error, seconds=5)
+        except _lib.PsringError:
+            pass  # it has failed already
 
 
 def _say_end() -> None:

@@ -6,12 +6,15 @@ while one waits.
 """
 
 import ctypes
+import functools
+import json
 import os
+import re
 import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 1
+ABI = 2
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 
@@ -43,7 +46,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_abi": (c_int, []),
     "psring_version": (c_char_p, []),
     "psring_error": (c_char_p, []),
+    "psring_cuda_built": (c_int, []),
+    "psring_policies": (c_char_p, []),
     "psring_join": (c_int64, [c_char_p]),
+    "psring_coordinator": (c_char_p, []),
     "psring_job": (c_char_p, []),
     "psring_leave": (c_int64, [c_char_p]),
     "psring_log": (c_int, [c_char_p]),
@@ -72,6 +78,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_gradients": (c_void_p, [c_int64]),
     "psring_begin": (c_int64, [c_int64, POINTER(c_void_p), c_int32]),
     "psring_set_rates": (c_int, [c_int64, POINTER(c_double), c_int32]),
+    "psring_set_stream": (c_int, [c_int64, c_void_p]),
     "psring_submit": (c_int, [c_int64, c_int32]),
     "psring_finish": (c_int, [c_int64]),
     "psring_step": (c_int64, [c_int64]),
@@ -142,6 +149,7 @@ def use(stand_in: Any) -> None:
     """Takes `stand_in`, an object with the library's functions, in its place."""
     global _library
     _library = stand_in
+    policies.cache_clear()
 
 
 def _text(value: Optional[bytes]) -> str:
@@ -152,9 +160,42 @@ def version() -> str:
     return _text(library().psring_version())
 
 
+def cuda_built() -> bool:
+    """Whether models may lie in a GPU's memory."""
+    return bool(library().psring_cuda_built())
+
+
+class Policy(NamedTuple):
+    """A consistency of the parameter server."""
+
+    name: str
+    barrier: bool  # all take every step together
+    bounded: bool  # it needs a staleness
+
+    @property
+    def form(self) -> str:
+        return f"{self.name}:K" if self.bounded else self.name
+
+
+@functools.lru_cache(maxsize=None)
+def policies() -> Dict[str, Policy]:
+    """By name, the default first."""
+    told = json.loads(_text(library().psring_policies()))
+    return {policy["name"]: Policy(**policy) for policy in told}
+
+
+# What the library says of a worker that lives and does not come to a step.
+_LATE = re.compile(r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time")
+_REMEDY = "If it has fewer batches, let it call join() after its last one; if it takes longer, increase step_timeout_s"
+
+
+def _with_remedy(error: str) -> str:
+    return f"{error}. {_REMEDY}" if _LATE.search(error) and _REMEDY not in error else error
+
+
 def failure() -> str:
     """The first failure of the job, "" while there is none."""
-    return _text(library().psring_failure()) if loaded() else ""
+    return _with_remedy(_text(library().psring_failure())) if loaded() else ""
 
 
 def check(code: int) -> int:
@@ -163,7 +204,7 @@ def check(code: int) -> int:
         return code
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-    error = _text(library().psring_error())
+    error = _with_remedy(_text(library().psring_error()))
     if code == INVALID:
         raise InvalidArgumentError(error)
     known = failure()
@@ -202,9 +243,9 @@ class Operation:
         self._lock = threading.Lock()
         _running[self._number] = self
 
-    def poll(self) -> bool:
-        """Whether wait() would return (or fail) at once."""
-        return self._done or library().psring_wait(self._number, 0) != PENDING
+    def poll(self, milliseconds: int = 0) -> bool:
+        """Whether wait() would return (or fail) at once, or so soon."""
+        return self._done or library().psring_wait(self._number, milliseconds) != PENDING
 
     def wait(self) -> None:
         """Returns when the operation is done. Ctrl-C interrupts it."""

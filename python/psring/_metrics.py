@@ -3,6 +3,8 @@
 import json
 import os
 import threading
+import time
+import zlib
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _job, _lib
@@ -10,7 +12,9 @@ from . import _job, _lib
 _lock = threading.Lock()
 _steps = 0
 _epochs = 0
+_first_step = _last_step = 0.0
 _at_end: List[Callable[[], Dict[str, Any]]] = []
+_callbacks: List[Callable[..., Any]] = []
 
 # What psring's metrics call them, and what they are called here.
 _NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
@@ -48,10 +52,13 @@ def wanted() -> bool:
 
 
 def count_step() -> None:
-    """An optimizer has made a step; log() counts by the one that makes most."""
-    global _steps
+    """An optimizer begins a step; log() counts by the one that makes most."""
+    global _steps, _first_step, _last_step
     with _lock:
         _steps += 1
+        _last_step = time.monotonic()
+        if _steps == 1:
+            _first_step = _last_step
 
 
 def at_end(call: Callable[[], Dict[str, Any]]) -> None:
@@ -62,8 +69,14 @@ def at_end(call: Callable[[], Dict[str, Any]]) -> None:
 def write_end() -> None:
     """Before a process leaves that has done its part."""
     line: Dict[str, Any] = {"event": "end", "step": _steps}
+    if _steps > 1:
+        # Of all steps, by those between the first and the last: not of what a script does before.
+        line["seconds"] = (_last_step - _first_step) * _steps / (_steps - 1)
     for call in _at_end:
-        line.update(call())
+        figures = call()
+        if "weights_crc32" in line and "weights_crc32" in figures:  # several models
+            figures["weights_crc32"] = zlib.crc32(b"%08x" % figures["weights_crc32"], line["weights_crc32"])
+        line.update(figures)
     write(line)
 
 
@@ -71,13 +84,28 @@ def forget() -> None:
     global _steps, _epochs
     _steps = _epochs = 0
     _at_end.clear()
+    _callbacks.clear()
+
+
+def log_to(callback: Callable[..., Any]) -> None:
+    """From now on log() also calls callback({name: number}, step=step), in this process.
+
+    That is the form of MLflow's log_metrics; for rank 0 alone:
+
+        if psring.rank() == 0:
+            psring.log_to(mlflow.log_metrics)
+
+    Names are those of log(); texts are left out. Ends with psring.shutdown().
+    """
+    _callbacks.append(callback)
 
 
 def log(step: Optional[int] = None, **values: Any) -> None:
     """Writes figures into the metrics of this process.
 
     They go to worker-RANK.jsonl in the folder that PSRING_METRICS_DIR names, as
-    lines of JSON; without it nowhere. A call with `accuracy` ends an epoch: it is
+    lines of JSON, and rank 0's to TensorBoard in the folder that PSRING_TENSORBOARD or
+    init(tensorboard=...) names; without these nowhere. A call with `accuracy` ends an epoch: it is
     what `psring compare` draws, of rank 0. `loss` is the training's, `test_loss`
     the evaluation's; other names are yours. Values are numbers, texts, or tensors
     and arrays of one element. Without `step`, it is the number of steps that the
@@ -87,6 +115,7 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     _job.current()
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
+    numbers = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
     with _lock:
         line["step"] = _steps if step is None else int(step)
         if "accuracy" in figures:
@@ -95,3 +124,5 @@ def log(step: Optional[int] = None, **values: Any) -> None:
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
     line.update(figures)
     write(line)
+    for callback in _callbacks:
+        callback(numbers, step=line["step"])

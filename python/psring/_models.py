@@ -5,9 +5,13 @@ psring.torch's DistributedOptimizer and psring.jax's FusedOptimizer stand on the
 
 import ctypes
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple
+import os
+import shutil
+import struct
+import tempfile
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from . import _job, _lib
+from . import _job, _lib, collectives
 
 _count = 0
 
@@ -29,12 +33,14 @@ def choose_sync(job: _job.Job, sync: Optional[str], staleness: Optional[int]) ->
     if sync is None:
         sync = job.defaults["sync"]
         staleness = staleness if staleness is not None else job.defaults["staleness"]
-    elif sync == "ssp" and staleness is None:
+    bounded = sync is not None and _lib.policies()[sync].bounded
+    if bounded and staleness is None:
         staleness = job.defaults["staleness"]
-    if sync not in (None, "bsp") and job.mode != "ps":
+    if job.mode != "ps" and not _job.takes_steps_together(sync):
         raise ValueError(f'sync="{sync}" needs mode="ps"; this job is in mode "{job.mode}"')
-    if staleness is not None and sync != "ssp":
-        raise ValueError(f'staleness={staleness} needs sync="ssp"')
+    if staleness is not None and not bounded:
+        takers = " or ".join(f'"{policy.name}"' for policy in _lib.policies().values() if policy.bounded)
+        raise ValueError(f"staleness={staleness} needs sync={takers}")
     return sync, staleness
 
 
@@ -62,12 +68,45 @@ def model_options(
     return {key: value for key, value in options.items() if value is not None}
 
 
+# What the library's optimizers have besides the learning rate, and the defaults: names
+# and numbers are torch.optim's.
+HYPERPARAMETERS: Dict[str, Dict[str, Any]] = {
+    "sgd": {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
+    "adam": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
+    "adamw": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01},
+}
+
+
+def optimizer_options(name: str, values: Mapping[str, Any]) -> Dict[str, Any]:
+    """One of the `groups` of psring_open_model, from `lr` and the hyperparameters."""
+    options = {"name": name, "lr": float(values["lr"]), "weight_decay": float(values["weight_decay"])}
+    if name != "sgd":
+        beta1, beta2 = values["betas"]
+        options.update(beta1=float(beta1), beta2=float(beta2), epsilon=float(values["eps"]))
+    elif values["momentum"]:
+        options.update(name="nesterov" if values["nesterov"] else "momentum", momentum=float(values["momentum"]))
+    return options
+
+
 def out_of_step(error: BaseException) -> bool:
-    """Whether ranks of a ring have called different things."""
-    return "takes part in collective" in str(error)
+    """Whether one rank makes a step, and another one something else."""
+    return "takes part in collective" in str(error) or "waits for step" in str(error)
 
 
 # ---- Models ------------------------------------------------------------------
+
+
+def _read_state(path: str, slots: Dict[str, bytearray], places: Iterable[Tuple[str, Dict[str, int]]]) -> None:
+    """From a checkpoint's optimizer.safetensors into flat memory."""
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        for name, place in places:
+            for slot_name, slot in slots.items():
+                file.seek(8 + length + header[f"{slot_name}.{name}"]["data_offsets"][0])
+                target = memoryview(slot)[4 * place["begin"] : 4 * (place["begin"] + place["size"])]
+                if file.readinto(target) != len(target):  # type: ignore[attr-defined]
+                    raise ValueError(f"{path} is too short")
 
 
 class Model:
@@ -87,19 +126,23 @@ class Model:
         number = ctypes.c_int64()
         operation.result(ctypes.addressof(number), 8)
         operation.release()
-        self.number: int = number.value
+        self.name, self.number = name, int(number.value)
         about = json.loads(_lib.text(library.psring_model(self.number)))
         self.num_elements: int = about["num_elements"]
         self.num_buckets: int = about["num_buckets"]
         self.slot_names = about.get("slot_names", [])
         # By tensor, as they were given: {"begin", "size", "bucket"}.
         self.layout = about["tensors"]
-        # Flat memory of num_elements float32 each.
+        # What sums in mode ring: "host" or "nccl".
+        self.ring_backend: str = about.get("ring_backend", "")
+        self._tensor_names = [tensor_name for tensor_name, _ in tensors]
+        # Flat memory of num_elements float32 each, on the options' "device".
         self.gradients_address: int = library.psring_gradients(self.number)
         self.parameters_address: int = library.psring_parameters(self.number)
 
     def begin_at(self, slots: Sequence[int] = (), keep: Any = None) -> None:
-        """Everybody's parameters and optimizer state become rank 0's; slots are addresses."""
+        """Everybody's parameters and optimizer state become rank 0's; slots are addresses
+        of the host's memory."""
         array = (ctypes.c_void_p * len(slots))(*slots) if slots else None
         number = _lib.library().psring_begin(self.number, array, len(slots))
         _lib.Operation(number, (keep, array)).finish()
@@ -107,6 +150,10 @@ class Model:
     def set_rates(self, rates: Sequence[float]) -> None:
         array = (ctypes.c_double * len(rates))(*rates)
         _lib.check(_lib.library().psring_set_rates(self.number, array, len(rates)))
+
+    def set_stream(self, stream: int) -> None:
+        """On a GPU: the CUDA stream that this process works in from now on."""
+        _lib.check(_lib.library().psring_set_stream(self.number, stream))
 
     def submit(self, bucket: int) -> None:
         _lib.check(_lib.library().psring_submit(self.number, bucket))
@@ -125,15 +172,50 @@ class Model:
     def step(self) -> int:
         return _lib.check(_lib.library().psring_step(self.number))
 
+    def _meet(self, what: str) -> None:
+        """Waits for the other ranks. One that makes a step instead is found at once,
+        which only collectives do."""
+        collectives.barrier(name=f"{what} of {self.name}")
+
     def synchronise(self) -> None:
+        self._meet("synchronise")
         _lib.Operation(_lib.library().psring_synchronise(self.number)).finish()
 
-    def save(self, directory: str) -> None:
-        _lib.Operation(_lib.library().psring_save(self.number, directory.encode())).finish()
+    def fetch_slots(self) -> List[bytearray]:
+        """The optimizer's state, float32 in flat memory by slot; all ranks call it.
+
+        It comes through files, which every server writes its part of: servers on
+        several hosts need a folder for temporary files that the hosts share.
+        """
+        slots = {name: bytearray(4 * self.num_elements) for name in self.slot_names}
+        if not slots:
+            return []
+        self._meet("state")
+        error = ""
+        directory = tempfile.mkdtemp(prefix="psring-state-") if _job.rank() == 0 else ""
+        try:
+            _lib.Operation(_lib.library().psring_save(self.number, directory.encode())).finish()
+            if directory:
+                path = os.path.join(directory, "optimizer.safetensors")
+                _read_state(path, slots, zip(self._tensor_names, self.layout))
+        except _lib.PsringError as reason:
+            if "all hosts share" not in str(reason):
+                raise
+            raise type(reason)(f"{reason}, and name it in TMPDIR") from None
+        except (OSError, ValueError, KeyError, struct.error) as reason:
+            error = f"{type(reason).__name__}: {reason}"
+        finally:
+            if directory:
+                shutil.rmtree(directory, ignore_errors=True)
+        error = collectives.broadcast_object(error)
+        if error:
+            raise _lib.PsringError(f"rank 0 cannot read the optimizer's state: {error}")
+        return [collectives.broadcast_(slot) for slot in slots.values()]
 
     def traffic(self) -> Dict[str, Any]:
         return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))
 
     def close(self) -> None:
         """All workers close it; its memory is gone."""
+        self._meet("end")
         _lib.Operation(_lib.library().psring_close_model(self.number)).finish()

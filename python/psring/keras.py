@@ -16,7 +16,7 @@ from typing import Any, List
 import keras
 import numpy as np
 
-from . import _job
+from . import _job, _models
 from . import collectives as memory
 from ._job import init, is_initialized, local_rank, local_size, rank, shutdown, size
 from ._lib import PsringError
@@ -75,12 +75,34 @@ class _Distributed:
         return super().apply(grads, trainable_variables)  # type: ignore[misc]
 
 
+def _check_settings(job: _job.Job) -> None:
+    """Raises where init() or the environment asks for what an average before each step is not."""
+    sync, staleness = _models.choose_sync(job, None, None)
+    here = f"rank {job.rank}: psring.keras.DistributedOptimizer averages the gradients of all ranks before each step"
+    if not _job.takes_steps_together(sync):
+        setting = sync if staleness is None else f"{sync}:{staleness}"
+        raise ValueError(
+            f'{here}, so sync="{setting}" (PSRING_SYNC, --sync of psring run) is not possible: use sync="bsp"; '
+            "psring.torch.DistributedOptimizer and psring.jax.FusedOptimizer have ssp and async"
+        )
+    if job.defaults["update"] == "fused":
+        raise ValueError(
+            f'{here}, which Keras applies: update="fused" (PSRING_UPDATE) is not possible: use update="local"; '
+            "psring.torch.DistributedOptimizer and psring.jax.FusedOptimizer have fused updates"
+        )
+    compress = _models.choose_compress(job, None)
+    if compress != "none":
+        raise ValueError(f'{here} as they are: compress="{compress}" (PSRING_COMPRESS) is not possible: use "none"')
+    if job.mode == "ddp":
+        raise ValueError(f'{here} over psring\'s own transport: mode="ddp" is not possible: use mode "ring" or "ps"')
+
+
 def DistributedOptimizer(
     optimizer: Any, op: ReduceOp = Average, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Makes a Keras optimizer apply the mean of everybody's gradients. It is the
-    same object, with its state."""
-    _job.current()
+    same object, with its state. All ranks step together, in mode ps, too."""
+    _check_settings(_job.current())
     memory.op_code(op)
     if op not in (Average, Sum):
         raise ValueError(f"DistributedOptimizer(op={op.name}): it is Average or Sum")

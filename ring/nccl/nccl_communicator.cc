@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/model/layout.h"
 #include "ring/nccl/nccl_peers.h"
-#include "spdlog/spdlog.h"
 
 namespace psring {
 namespace {
@@ -128,7 +128,7 @@ absl::Status NcclCommunicator::Settle() {
 absl::StatusOr<Event> NcclCommunicator::RecordReady() {
   absl::StatusOr<Event> ready = watchdog_->TakeEvent();
   if (!ready.ok()) return ready.status();
-  if (absl::Status s = device_.Record(*ready, kComputeStream); !s.ok()) {
+  if (absl::Status s = device_.Record(*ready, compute_); !s.ok()) {
     return s;
   }
   return ready;
@@ -261,9 +261,9 @@ absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,
   if (!all.ok()) return all.status();
   for (int r = 0; r < size(); ++r) {
     if ((*all)[r].empty()) continue;
-    spdlog::debug("{} bytes are not registered with NCCL: worker {} cannot{}",
-                  size_bytes, r,
-                  r == rank() ? ": " + std::string(status.message()) : "");
+    LogDebug("$0 bytes are not registered with NCCL: worker $1 cannot$2",
+             size_bytes, r,
+             r == rank() ? absl::StrCat(": ", status.message()) : "");
     if (!status.ok()) return absl::OkStatus();
     return handle_.Call([&](const NcclApi& api, NcclComm comm) {
       return api.deregister_buffer(comm, buffer);

@@ -74,7 +74,10 @@ class NcclCommunicator : public Communicator {
   // many.
   int64_t sequence() const { return sequence_; }
 
-  // An event recorded behind what is in the compute stream now.
+  // The stream whose work collectives come behind, from now on; the compute
+  // stream until then.
+  void SetComputeStream(Stream stream) { compute_ = stream; }
+  // An event recorded behind what is in that stream now.
   absl::StatusOr<Event> RecordReady();
   // Sums in place, behind `ready` (from RecordReady). `then` queues what
   // belongs behind it to stream(). Does not wait for the GPU; the first
@@ -108,7 +111,7 @@ class NcclCommunicator : public Communicator {
   absl::Status Enqueue(std::string what, Event ready, absl::Duration timeout,
                        Launch launch, Then then);
   absl::Status LaunchNow(Event ready, Launch launch, Then then);
-  // Enqueue behind all of the compute stream, and wait.
+  // Enqueue behind all of that stream, and wait.
   absl::Status Block(std::string what, Time deadline, Launch launch, Then then);
   std::string WhoIsLate(int64_t sequence);
   absl::Status Close();
@@ -118,6 +121,7 @@ class NcclCommunicator : public Communicator {
   const proto::Welcome job_;
   const NcclOptions options_;
   Stream stream_;
+  Stream compute_ = kComputeStream;
   float* token_ = nullptr;         // a barrier's, on the device
   std::vector<void*> registered_;  // NCCL's handles
   int64_t sequence_ = 0;           // of the last collective

@@ -14,7 +14,8 @@ namespace psring {
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
                            absl::Duration step_timeout, JobPlan plan,
-                           Optimizer optimizer, Track* track)
+                           Optimizer optimizer, Track* track,
+                           absl::Span<const double> rates)
     : device_(device),
       model_(model),
       job_(job),
@@ -22,15 +23,16 @@ NcclExchange::NcclExchange(Device& device, DeviceModel& model,
       plan_(std::move(plan)),
       optimizer_(std::move(optimizer)),
       track_(track),
+      rates_(rates),
       ready_(model.layout.num_buckets()),
       step_(job.spec().first_step()) {}
 
 absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
     NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
     const proto::Welcome& job, NcclOptions options, absl::Duration step_timeout,
-    Track* track) {
+    Track* track, absl::Span<const double> rates) {
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
-  auto optimizer = Optimizer::Create(plan.optimizer);
+  auto optimizer = Optimizer::ForJob(job.spec(), plan.optimizer, model.layout);
   if (!optimizer.ok()) return optimizer.status();
   if (static_cast<int>(model.slots.size()) != optimizer->num_slots()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -50,7 +52,7 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
   if (!status.ok()) return status;
   std::unique_ptr<NcclExchange> exchange(
       new NcclExchange(device, model, job, step_timeout, std::move(plan),
-                       *std::move(optimizer), track));
+                       *std::move(optimizer), track, rates));
   exchange->finished_ = *finished;
   exchange->communicator_ = *std::move(communicator);
   return exchange;
@@ -79,6 +81,7 @@ absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
         Copy(model_.slots[i].data(), slots[i].data(), slots[i], deadline);
     if (!status.ok()) return status;
   }
+  communicator_->SetComputeStream(model_.compute);
   absl::Status status =
       communicator_->Broadcast(model_.parameters.span(), 0, deadline);
   for (const DeviceBuffer& slot : model_.slots) {
@@ -96,6 +99,7 @@ absl::Status NcclExchange::Submit(int bucket) {
         absl::StrCat("step ", step_, ": bucket ", bucket, " of ",
                      model_.layout.num_buckets(), " is submitted out of turn"));
   }
+  communicator_->SetComputeStream(model_.compute);
   const absl::StatusOr<Event> ready = communicator_->RecordReady();
   if (!ready.ok()) return ready.status();
   ready_[bucket] = *ready;
@@ -145,12 +149,19 @@ absl::Status NcclExchange::Launch(int bucket, Event ready) {
 
 absl::Status NcclExchange::UpdateBucket(Range range) {
   if (range.empty()) return absl::OkStatus();
-  return device_.Update(optimizer_, step_ + 1, plan_.RateAt(step_),
-                        model_.gradients.data() + range.begin,
-                        1.0f / static_cast<float>(job_.workers_size()),
-                        model_.parameters.data() + range.begin,
-                        model_.SlotsAt(range.begin), range.size(),
-                        communicator_->stream());
+  const double rate = rates_.empty() ? plan_.RateAt(step_) : 0.0;
+  absl::Status status;
+  optimizer_.ForEachFormula(
+      plan_.UpdatesAt(step_) + 1,
+      rates_.empty() ? absl::MakeConstSpan(&rate, 1) : rates_, range,
+      [&](const OptimizerFormula& formula, Range part) {
+        status.Update(device_.Update(
+            formula, model_.gradients.data() + part.begin,
+            1.0f / static_cast<float>(job_.workers_size()),
+            model_.parameters.data() + part.begin, model_.SlotsAt(part.begin),
+            part.size(), communicator_->stream()));
+      });
+  return status;
 }
 
 absl::Status NcclExchange::Finish(Time deadline) {
@@ -165,7 +176,7 @@ absl::Status NcclExchange::Finish(Time deadline) {
     if (absl::Status s = LaunchReady(); !s.ok()) return s;
   }
   absl::Status status = device_.Record(finished_, communicator_->stream());
-  status.Update(device_.WaitFor(kComputeStream, finished_));
+  status.Update(device_.WaitFor(model_.compute, finished_));
   if (!status.ok()) return status;
   for (auto& ready : ready_) ready.reset();
   submitted_.clear();

@@ -3,8 +3,8 @@
 // bucket behind its sum, on the communicator's stream.
 //
 // Nothing waits for the GPU in a step: Finish puts the new step's parameters in
-// front of whatever goes to the compute stream next. What fails behind the
-// CPU's back is found by the watchdog, and returned by the next call.
+// front of whatever goes to the model's compute stream next. What fails behind
+// the CPU's back is found by the watchdog, and returned by the next call.
 //
 // In the first step buckets are kept until Finish, where all ranks compare what
 // they are about to launch; from then on each leaves as soon as it and those
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
@@ -37,11 +38,13 @@ class NcclExchange : public GradientExchange {
   // `model` has the optimizer's slots. `step_timeout`: how long one collective,
   // or the start of NCCL, may take. Blocks until all ranks are connected; see
   // NcclCommunicator::Create. All references outlive the exchange. `track`:
-  // this thread's, or null.
+  // this thread's, or null. `rates`: where the job takes rates from its
+  // workers, those of FlatModel; they outlive the exchange.
   static absl::StatusOr<std::unique_ptr<NcclExchange>> Create(
       NcclApi api, Device& device, Cancellation& cancellation,
       DeviceModel& model, const proto::Welcome& job, NcclOptions options,
-      absl::Duration step_timeout, Track* track = nullptr);
+      absl::Duration step_timeout, Track* track = nullptr,
+      absl::Span<const double> rates = {});
 
   // `slots` are the host's.
   using GradientExchange::Join;
@@ -63,7 +66,7 @@ class NcclExchange : public GradientExchange {
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
                absl::Duration step_timeout, JobPlan plan, Optimizer optimizer,
-               Track* track);
+               Track* track, absl::Span<const double> rates);
 
   // All ranks compare what they have submitted.
   absl::Status Agree(Time deadline);
@@ -83,6 +86,7 @@ class NcclExchange : public GradientExchange {
   const JobPlan plan_;
   const Optimizer optimizer_;
   Track* const track_;
+  const absl::Span<const double> rates_;  // the trainer's; none: the plan's
   Event finished_;
   std::unique_ptr<NcclCommunicator> communicator_;
 

@@ -1,10 +1,12 @@
 #include "ring/nccl/nccl_peers.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,12 +19,13 @@ namespace {
 absl::StatusOr<NcclPeer> Decode(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '\n');
   NcclPeer peer;
-  std::string id;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &peer.version) ||
-      (id = absl::HexStringToBytes(parts[2])).size() != sizeof(peer.id)) {
+      parts[2].size() != 2 * sizeof(peer.id) ||
+      !std::all_of(parts[2].begin(), parts[2].end(), absl::ascii_isxdigit)) {
     return absl::InternalError("what it says of its NCCL cannot be read");
   }
   peer.bus_id = parts[1];
+  const std::string id = absl::HexStringToBytes(parts[2]);
   std::memcpy(&peer.id, id.data(), sizeof(peer.id));
   return peer;
 }
@@ -38,6 +41,11 @@ std::string EncodeNcclPeer(const NcclPeer& peer) {
 absl::StatusOr<NcclId> AgreeOnNcclId(absl::Span<const std::string> texts,
                                      const proto::Welcome& job,
                                      bool allow_shared_gpu) {
+  if (texts.size() != static_cast<size_t>(job.workers_size())) {
+    return absl::InternalError(
+        absl::StrCat(texts.size(), " of ", job.workers_size(),
+                     " workers have said which NCCL they have"));
+  }
   NcclPeer first;
   std::map<std::pair<std::string, std::string>, int> gpus;  // to their ranks
   for (int r = 0; r < static_cast<int>(texts.size()); ++r) {

@@ -24,6 +24,12 @@ absl::Status JudgeNccl(Time now, const NcclView& view,
   if (!view.error.empty() && now - view.error_since >= culprit_grace) {
     return absl::UnavailableError(In(view, view.error));
   }
+  if (now - view.asked_since >= view.timeout) {
+    return absl::UnavailableError(
+        In(view, absl::StrCat("the GPU's driver has not answered for ",
+                              absl::FormatDuration(absl::Trunc(
+                                  view.timeout, absl::Milliseconds(1))))));
+  }
   if (!view.collective.empty() && now - view.collective_since >= view.timeout) {
     return absl::DeadlineExceededError(
         In(view, absl::StrCat("not complete after ",

@@ -16,6 +16,9 @@ struct NcclView {
   absl::Status stream;     // what broke the GPU's stream
   std::string error;       // what NCCL reports, or nothing
   Time error_since;
+  // Since when a call of the GPU's driver has not returned; a call can hang
+  // behind a kernel that hangs.
+  Time asked_since = Time::InfiniteFuture();
 
   // The oldest collective in flight, or nothing: "allreduce of bucket 3, step
   // 812". Its time runs from when this rank's data was ready and the stream had

@@ -6,14 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "spdlog/spdlog.h"
+#include "common/log.h"
 
 namespace psring {
 
 void ExitOnHungAbort(const absl::Status& why) {
-  spdlog::critical("{}; NCCL cannot be stopped, so this process ends at once",
-                   std::string(why.message()));
-  spdlog::default_logger()->flush();
+  Log(LogLevel::kCritical,
+      absl::StrCat(why.message(),
+                   "; NCCL cannot be stopped, so this process ends at once"));
+  FlushLog();
   std::_Exit(1);
 }
 
@@ -31,31 +32,49 @@ std::unique_ptr<NcclWatchdog> NcclWatchdog::Start(Device& device,
                                                   NcclWatchdogOptions options) {
   std::unique_ptr<NcclWatchdog> watchdog(
       new NcclWatchdog(device, handle, cancellation, std::move(options)));
-  watchdog->thread_ = std::thread([self = watchdog.get()] { self->Run(); });
+  NcclWatchdog* const self = watchdog.get();
+  self->looker_ = std::thread([self] { self->KeepLooking(); });
+  self->judge_ = std::thread([self] { self->KeepJudging(); });
   return watchdog;
 }
 
+// The judge ends last: until then it ends a process whose other threads hang.
 NcclWatchdog::~NcclWatchdog() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  thread_.join();
+  looker_.join();
+  {
+    MutexLock lock(&mutex_);
+    looked_last_ = true;
+  }
+  judge_.join();
   if (aborter_.joinable()) aborter_.join();
 }
 
-void NcclWatchdog::Run() {
+void NcclWatchdog::KeepLooking() {
   const auto stopped = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ && !aborting_;
+    return stopping_;
   };
   while (true) {
     Look().IgnoreError();  // what asks next hears of it
+    MutexLock lock(&mutex_);
+    if (mutex_.AwaitUntil(stopped, Now() + options_.period)) return;
+  }
+}
+
+void NcclWatchdog::KeepJudging() {
+  const auto stopped = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return looked_last_ && !aborting_;
+  };
+  while (true) {
     bool hangs = false;
     absl::Status why;
     {
       MutexLock lock(&mutex_);
+      why = Judge();
       hangs = AbortHangs(Now());
-      why = failure_;
     }
     if (hangs) options_.on_hung_abort(why);
     MutexLock lock(&mutex_);
@@ -64,11 +83,15 @@ void NcclWatchdog::Run() {
 }
 
 absl::StatusOr<Event> NcclWatchdog::TakeEvent() {
-  MutexLock lock(&mutex_);
-  if (free_events_.empty()) return device_.CreateEvent();
-  const Event event = free_events_.back();
-  free_events_.pop_back();
-  return event;
+  {
+    MutexLock lock(&mutex_);
+    if (!free_events_.empty()) {
+      const Event event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+  }
+  return device_.CreateEvent();
 }
 
 void NcclWatchdog::GiveBack(Event event) {
@@ -94,26 +117,45 @@ absl::Status NcclWatchdog::Abort(absl::Status why) {
 }
 
 absl::Status NcclWatchdog::Look() {
+  const auto nobody_looks = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return asked_since_ == Time::InfiniteFuture();
+  };
+  {
+    MutexLock lock(&mutex_);
+    if (absl::Status s = Judge(); !s.ok()) return s;
+    if (!mutex_.AwaitUntil(nobody_looks, Now() + options_.period) ||
+        !failure_.ok()) {
+      return failure_;
+    }
+    asked_since_ = Now();
+  }
+  const absl::Status stream = Advance();
+  const std::optional<NcclResult> state = handle_.TryState();
   MutexLock lock(&mutex_);
+  asked_since_ = Time::InfiniteFuture();
+  stream_.Update(stream);
+  if (error_.empty() && state.has_value() && *state != kNcclSuccess &&
+      *state != kNcclInProgress) {
+    error_ = handle_.Describe(*state);
+    error_since_ = Now();
+  }
+  return Judge();
+}
+
+absl::Status NcclWatchdog::Judge() {
   if (!failure_.ok()) return failure_;
-  const Time now = Now();
-  absl::Status why = JudgeNccl(now, View(now), options_.culprit_grace);
+  absl::Status why = JudgeNccl(Now(), View(), options_.culprit_grace);
   if (!why.ok()) Fail(std::move(why));
   return failure_;
 }
 
-NcclView NcclWatchdog::View(Time now) {
+NcclView NcclWatchdog::View() {
   NcclView view;
   view.cancelled = cancellation_.status();
-  view.stream = Advance(now);
-  const std::optional<NcclResult> state = handle_.TryState();
-  if (error_.empty() && state.has_value() && *state != kNcclSuccess &&
-      *state != kNcclInProgress) {
-    error_ = handle_.Describe(*state);
-    error_since_ = now;
-  }
+  view.stream = stream_;
   view.error = error_;
   view.error_since = error_since_;
+  view.asked_since = asked_since_;
   if (in_flight_.empty()) return view;
   view.collective = in_flight_.front().collective.what;
   view.collective_since = in_flight_.front().since;
@@ -121,25 +163,39 @@ NcclView NcclWatchdog::View(Time now) {
   return view;
 }
 
-absl::Status NcclWatchdog::Advance(Time now) {
-  while (!in_flight_.empty()) {
-    InFlight& oldest = in_flight_.front();
-    const std::optional<Event> ready = oldest.collective.ready;
-    if (oldest.since == Time::InfiniteFuture()) {
+NcclWatchdog::InFlight* NcclWatchdog::Oldest(int64_t sequence) {
+  if (in_flight_.empty()) return nullptr;
+  InFlight& oldest = in_flight_.front();
+  return oldest.collective.sequence == sequence ? &oldest : nullptr;
+}
+
+absl::Status NcclWatchdog::Advance() {
+  while (true) {
+    InFlight seen;
+    {
+      MutexLock lock(&mutex_);
+      if (in_flight_.empty()) return absl::OkStatus();
+      seen = in_flight_.front();
+    }
+    const int64_t sequence = seen.collective.sequence;
+    const std::optional<Event> ready = seen.collective.ready;
+    if (seen.since == Time::InfiniteFuture()) {
       const absl::StatusOr<bool> is_ready =
           ready.has_value() ? device_.IsDone(*ready) : true;
       if (!is_ready.ok()) return is_ready.status();
-      if (*is_ready) oldest.since = now;
+      MutexLock lock(&mutex_);
+      InFlight* const oldest = Oldest(sequence);
+      if (*is_ready && oldest != nullptr) oldest->since = Now();
     }
-    if (!oldest.done.has_value()) return absl::OkStatus();
-    const absl::StatusOr<bool> done = device_.IsDone(*oldest.done);
+    if (!seen.done.has_value()) return absl::OkStatus();
+    const absl::StatusOr<bool> done = device_.IsDone(*seen.done);
     if (!done.ok()) return done.status();
     if (!*done) return absl::OkStatus();
+    MutexLock lock(&mutex_);
     if (ready.has_value()) free_events_.push_back(*ready);
-    free_events_.push_back(*oldest.done);
+    free_events_.push_back(*seen.done);
     in_flight_.pop_front();
   }
-  return absl::OkStatus();
 }
 
 // The process is cancelled first: whoever waits in it has the abort's time to

@@ -1,11 +1,13 @@
-// A thread that looks after one NCCL communicator: NCCL hangs in silence when a
-// peer of the same host dies, when ranks disagree, and sometimes when it is
+// Two threads that look after one NCCL communicator: NCCL hangs in silence when
+// a peer of the same host dies, when ranks disagree, and sometimes when it is
 // told to stop.
 //
-// It sees NCCL's errors, how far the stream is, what cancelled the process (the
-// control plane names a lost peer within seconds) and how long the oldest
-// collective takes. On any of these it aborts the communicator, which ends what
-// hangs on the GPU, and cancels the process with a reason that names the
+// The one sees NCCL's errors, how far the stream is, what cancelled the process
+// (the control plane names a lost peer within seconds) and how long the oldest
+// collective takes; asking the GPU's driver can hang behind a kernel that
+// hangs. The other calls neither CUDA nor NCCL: it judges what has been seen
+// and what cancelled the process. It has the communicator aborted, which ends
+// what hangs on the GPU, and cancels the process with a reason that names the
 // collective, and the culprit where one is known. The abort can hang too; then
 // `on_hung_abort` has to end the process.
 #ifndef PSRING_RING_NCCL_NCCL_WATCHDOG_H_
@@ -82,8 +84,8 @@ class NcclWatchdog {
   // complete now.
   void Launched(std::optional<Event> done);
 
-  // Looks now. OK, or why the communicator has been aborted. Callable from any
-  // thread.
+  // Looks now, or waits a moment for a thread that does. OK, or why the
+  // communicator has been aborted. Callable from any thread.
   absl::Status Look();
 
   // The caller has found a failure. Returns the first one.
@@ -99,10 +101,15 @@ class NcclWatchdog {
   NcclWatchdog(Device& device, NcclHandle& handle, Cancellation& cancellation,
                NcclWatchdogOptions options);
 
-  void Run();
-  NcclView View(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops what is complete and starts the clock of what is next.
-  absl::Status Advance(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void KeepLooking();
+  void KeepJudging();
+  NcclView View() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Judge() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the thread that looks: drops what is complete and starts the clock of
+  // what is next. Asks the GPU without the lock; its error.
+  absl::Status Advance() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The oldest, where it is still `sequence`; null: it is not.
+  InFlight* Oldest(int64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True once: the abort takes too long.
   bool AbortHangs(Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -116,15 +123,20 @@ class NcclWatchdog {
   Mutex mutex_;
   std::deque<InFlight> in_flight_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> free_events_ ABSL_GUARDED_BY(mutex_);
+  // Since when a thread looks; InfiniteFuture: none does.
+  Time asked_since_ ABSL_GUARDED_BY(mutex_) = Time::InfiniteFuture();
+  absl::Status stream_ ABSL_GUARDED_BY(mutex_);
   std::string error_ ABSL_GUARDED_BY(mutex_);
   Time error_since_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Time abort_deadline_ ABSL_GUARDED_BY(mutex_) = Time::InfiniteFuture();
   bool aborting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool looked_last_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread aborter_ ABSL_GUARDED_BY(mutex_);
 
-  std::thread thread_;
+  std::thread looker_;
+  std::thread judge_;
 };
 
 }  // namespace psring

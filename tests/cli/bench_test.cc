@@ -98,6 +98,13 @@ TEST_F(BenchTest, AFailedRankNamesItselfAndTheSize) {
   EXPECT_FALSE(std::filesystem::exists(out_ + "/bench.html"));
 }
 
+TEST_F(BenchTest, WithoutItsProgramsNothingStarts) {
+  const Ran ran = Bench({"links", "--rank-binary=/nosuch/rank"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("cannot run /nosuch/rank"));
+  EXPECT_THAT(ran.output, HasSubstr("the wheel has no built-in trainer"));
+}
+
 TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
       {
@@ -110,6 +117,7 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"links", "--hosts=2", "--link=fast"}, {"--link", "\"fast\""}},
           {{"links", "--link=1gbit"}, {"--link", "--hosts"}},
           {{"train", "--hosts=2"}, {"train", "--hosts"}},
+          {{"train", "--device=gpu"}, {"--device", "gpu", "cuda"}},
           {{"links", "--hosts=2", "--ranks=4"}, {"--ranks", "4"}},
           {{"pushpull", "--hosts=2", "--servers=1"}, {"--servers", "separate"}},
           {{"links", "--hosts=2", "--placement=x"}, {"--placement", "x"}},

@@ -79,6 +79,14 @@ TEST_F(CompareTest, AFailureNamesWayAndProcessAndGivesItsCode) {
   EXPECT_FALSE(std::filesystem::exists(out_ + "/report.html"));
 }
 
+TEST_F(CompareTest, WithoutTheTrainerNothingStarts) {
+  const Ran ran = Compare({"--worker-binary=/nosuch/worker"});
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("cannot run /nosuch/worker"));
+  EXPECT_THAT(ran.output, HasSubstr("train a script given after --"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("run 1 of")));
+}
+
 TEST_F(CompareTest, AnUnwritableReportPathIsFoundBeforeTraining) {
   const Ran ran = RunPsring({"compare", "--out=/dev/null/reports"});
   EXPECT_EQ(ran.code, 1);

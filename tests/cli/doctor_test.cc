@@ -2,14 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "cli/findings.h"
+#include "tests/testing/process.h"
 #include "tests/testing/run_psring.h"
+#include "tests/testing/soon.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
 
-using testing::ContainsRegex;
-using testing::HasSubstr;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(RenderFindings, AFaultComesWithItsRemedy) {
   const std::vector<Finding> findings = {
@@ -55,6 +61,22 @@ TEST(Doctor, AMissingProgramIsAFaultWithARemedy) {
   EXPECT_EQ(ran.code, 1);
   EXPECT_THAT(ran.output, HasSubstr("FAULT  libtorch  cannot start"));
   EXPECT_THAT(ran.output, HasSubstr("remedy: ./psring build"));
+}
+
+// The wheel's folders are these; ./psring build helps nobody there.
+TEST(Doctor, TheWheelLacksNothing) {
+  const std::filesystem::path package = testing::TestDirectory();
+  for (const char* program : {"bin/cli/psring", "bin/ps/ps"}) {
+    std::filesystem::create_directories((package / program).parent_path());
+    std::filesystem::copy_file(PsringBinary(), package / program);
+  }
+  std::filesystem::create_directories(package / "lib");
+  testing::WriteFile((package / "lib" / "libpsring.so").string(), "");
+  const Ran ran =
+      RunProcess({(package / "bin/cli/psring").string(), "doctor"}, Soon());
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("-      trainer   none in the wheel"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("FAULT")));
 }
 
 TEST(Doctor, AWrongInterfaceIsAFault) {

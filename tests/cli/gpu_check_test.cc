@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "lab/host/gpu_info.h"
 #include "tests/testing/run_psring.h"
@@ -22,6 +23,27 @@ TEST(GpuCheck, WithoutAGpuSaysWhatIsMissingAndEndsWith3) {
   EXPECT_THAT(ran.output, AnyOf(HasSubstr("built without CUDA"),
                                 HasSubstr("no CUDA driver works on this host"),
                                 HasSubstr("no GPU that CUDA can use")));
+}
+
+// Also on a host that has a driver that works.
+class DriverThatDoesNotWork : public ::testing::Test {
+ protected:
+  DriverThatDoesNotWork() { setenv("LD_LIBRARY_PATH", "tests/testing", 1); }
+  ~DriverThatDoesNotWork() override { unsetenv("LD_LIBRARY_PATH"); }
+};
+
+TEST_F(DriverThatDoesNotWork, EndsGpuCheckWith3) {
+  const Ran ran = RunPsring({"gpu-check"});
+  EXPECT_EQ(ran.code, 3) << ran.output;
+  EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1);
+  EXPECT_THAT(ran.output,
+              AnyOf(HasSubstr("built without CUDA"),
+                    HasSubstr("no CUDA driver works on this host")));
+}
+
+TEST_F(DriverThatDoesNotWork, IsSeenByDoctor) {
+  EXPECT_THAT(RunPsring({"doctor"}).output,
+              HasSubstr("driver for 13.0, 0 device(s)"));
 }
 
 TEST(GpuCheck, AWrongSizeIsNamed) {

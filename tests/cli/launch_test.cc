@@ -71,13 +71,25 @@ TEST(Launch, AKilledProcessGives128AndTheSignal) {
 
 TEST(Launch, AWorkerThatCannotStartIsTheFailureNotWhatItEnds) {
   const std::string fake = "tests/lab/host/fake_process";
+  const std::string worker = testing::TempDir() + "/worker";
+  std::ofstream(worker) << "#!/nosuch/shell\n";
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
   const Ran ran = RunProcess(
       {"cli/psring", "launch", "--workers=1", "--ps-binary=" + fake,
-       "--worker-binary=/nosuch/worker", "--server-flag=--fake-hang-rank=0"},
+       "--worker-binary=" + worker, "--server-flag=--fake-hang-rank=0"},
       Now() + absl::Seconds(30));
   EXPECT_EQ(ran.code, 1) << ran.output;
-  EXPECT_THAT(ran.output, HasSubstr("psring launch: cannot start worker 0: "
-                                    "/nosuch/worker: No such file"));
+  EXPECT_THAT(ran.output, HasSubstr("psring launch: cannot start worker 0: " +
+                                    worker + ": No such file"));
+}
+
+// As in the wheel for Python, where the server would otherwise wait for it.
+TEST(Launch, WithoutTheTrainerNothingStarts) {
+  const Ran ran = RunPsring({"launch", "--worker-binary=/nosuch/worker"});
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("cannot run /nosuch/worker"));
+  EXPECT_THAT(ran.output, HasSubstr("the wheel has no built-in trainer"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("[ps")));
 }
 
 // One wrong flag and what the one line about it must hold.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "collectives/collectives.h"
 #include "collectives/message.h"
 #include "common/clock.h"
+#include "common/net/cancellation.h"
+#include "common/net/keys.h"
+#include "common/net/socket.h"
 #include "protos/collective.pb.h"
 #include "tests/collectives/test_mesh.h"
 #include "tests/testing/hostile_peer.h"
@@ -148,6 +152,30 @@ TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
                                ": all ranks must call the same operations"));
   });
   EXPECT_LT(Now() - start, absl::Seconds(5));
+}
+
+// Rank 1 waits in a step for whoever has not brought its gradients, and calls
+// no barrier; rank 0 has brought them in one of two runs.
+absl::Status BarrierWithoutRank1(bool rank_0_owes) {
+  TestMesh mesh(2, {.step_timeout = absl::Seconds(4),
+                    .steps_awaited =
+                        [](absl::Duration) {
+                          return std::vector<ModelStep>{{"net", 7}};
+                        },
+                    .owes_step =
+                        [=](const ModelStep& step) {
+                          return rank_0_owes && step.model == "net" &&
+                                 step.step == 7;
+                        }});
+  return Await(mesh.at(0), mesh.at(0).Barrier("a"));
+}
+
+TEST(CollectiveStallTest, IsFoundWhereTheOtherRankWaitsInAStep) {
+  EXPECT_EQ(BarrierWithoutRank1(true).message(),
+            "rank 0 waits for barrier 'a', rank 1 waits for step 7 of 'net': "
+            "all ranks must call the same operations");
+  EXPECT_EQ(BarrierWithoutRank1(false).code(),
+            absl::StatusCode::kDeadlineExceeded);
 }
 
 // It computes, and does not wait.
@@ -352,6 +380,10 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
       *h.add_waits()->mutable_key() = h.key();
   });
   add([](auto& h) {
+    h.set_kind(CollectiveHeader::ANSWER);
+    h.add_steps()->set_step(-1);
+  });
+  add([](auto& h) {
     h.set_kind(CollectiveHeader::EVERYBODY_JOINED);
     h.set_sender(1);
   });
@@ -432,6 +464,53 @@ TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
     EXPECT_EQ(Await(c, c.Barrier("of two", std::vector<int32_t>{0, 1})),
               absl::OkStatus());
   });
+}
+
+TEST(SecuredCollectivesTest, DropARankThatSpeaksAsAnother) {
+  constexpr int kRanks = 3;
+  const Secret secret = Secret::Random();
+  Context contexts[kRanks];
+  Cancellation cancellation;
+  CollectiveJob job;
+  job.epoch = kTestJob;
+  std::vector<std::unique_ptr<Collectives>> ranks;
+  for (Context& context : contexts) {
+    ASSERT_EQ(context.Secure(secret), absl::OkStatus());
+    ranks.push_back(*Collectives::Create(context, cancellation, "127.0.0.1"));
+    job.endpoints.push_back(ranks.back()->endpoint());
+    job.descriptions.push_back("a worker");
+    job.public_keys.push_back(context.public_key());
+  }
+  for (Context& context : contexts) context.AllowWorkers(job.public_keys);
+  for (job.rank = 0; job.rank < kRanks; ++job.rank) {
+    ASSERT_EQ(ranks[job.rank]->Connect(job), absl::OkStatus());
+  }
+  const auto barrier = [&] {
+    std::vector<Handle> handles;
+    for (const auto& rank : ranks) handles.push_back(rank->Barrier("x"));
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(Await(*ranks[r], handles[r]), absl::OkStatus());
+    }
+  };
+  barrier();
+  EXPECT_EQ(ranks[0]->malformed(), 0);
+  auto impostor = Socket::Connect(contexts[1], job.endpoints[0],
+                                  CollectiveSocketOptions(job.KeyOf(0)));
+  ASSERT_TRUE(impostor.ok()) << impostor.status();
+  CollectiveHeader header;
+  header.set_kind(CollectiveHeader::JOINED);
+  header.set_job_epoch(kTestJob);
+  header.set_sender(2);
+  Frames frames;
+  frames.push_back(Frame::Copy(header.SerializeAsString()));
+  frames.push_back(Frame());
+  ASSERT_EQ((*impostor)->Send(std::move(frames)), absl::OkStatus());
+  const Time deadline = Soon();
+  while (ranks[0]->malformed() == 0 && Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(ranks[0]->malformed(), 1);
+  barrier();
 }
 
 }  // namespace

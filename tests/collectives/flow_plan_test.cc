@@ -39,6 +39,15 @@ constexpr CollectiveCall::Operation kAll[] = {
     CollectiveCall::REDUCESCATTER, CollectiveCall::BARRIER};
 
 // Nobody waits for bytes that nobody sends, or the other way round.
+// Others name them where they differ from theirs.
+TEST(CheckCall, TypesAreThoseThatThereAre) {
+  proto::CollectiveCall call;
+  call.set_operation(proto::CollectiveCall::ALLGATHER);
+  EXPECT_TRUE(CheckCall(call, 2).ok());
+  call.set_dtype(1000000);
+  EXPECT_FALSE(CheckCall(call, 2).ok());
+}
+
 TEST(FlowPlanTest, WhatOneRankSendsIsWhatTheOtherAwaits) {
   std::vector<char> data(1 << 20);
   for (const auto operation : kAll) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/testing/fake_device.h"
 #include "tests/testing/soon.h"
@@ -19,12 +20,12 @@ using ::testing::HasSubstr;
 // A GPU whose kernels forget the scale.
 class WrongDevice : public FakeDevice {
  public:
-  absl::Status Update(const Optimizer& optimizer, int64_t update, double lr,
-                      const float* gradient, float scale, float* parameters,
+  absl::Status Update(const OptimizerFormula& formula, const float* gradient,
+                      float scale, float* parameters,
                       absl::Span<float* const> slots, int64_t num_elements,
                       Stream stream) override {
-    return FakeDevice::Update(optimizer, update, lr, gradient, 1.0f, parameters,
-                              slots, num_elements, stream);
+    return FakeDevice::Update(formula, gradient, 1.0f, parameters, slots,
+                              num_elements, stream);
   }
 };
 
@@ -42,6 +43,16 @@ TEST(CheckOptimizers, NamesTheOptimizerAndTheElement) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("sgd"), HasSubstr("parameter 0")));
+}
+
+TEST(CheckOptimizers, NoticesALostUpdate) {
+  for (const int n : {1, 2, 3, 7, 15}) {
+    FakeDevice device;
+    device.DropUpdates(n);
+    EXPECT_EQ(CheckOptimizers(device, 100, Soon(), Cancellation()).code(),
+              absl::StatusCode::kDataLoss)
+        << "every " << n;
+  }
 }
 
 TEST(MeasureCopies, GivesRatesAndLeavesNothingLocked) {
@@ -65,6 +76,30 @@ TEST(ThisHostsGpus, ComputeAsTheHostDoes) {
         CheckOptimizers(**device, 1000003, Soon(), Cancellation());
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+// What other streams write at once is not wiped by the zeroing of new memory.
+TEST(ThisHostsGpus, GiveMemoryThatIsZeroForEveryStream) {
+  const auto all = ListCudaDevices();
+  if (!all.ok()) GTEST_SKIP() << all.status().message();
+  const auto device = *OpenCudaDevice((*all)[0].index);
+  const Stream stream = *device->CreateStream();
+  const Event event = *device->CreateEvent();
+  constexpr int64_t kBytes = int64_t{1} << 26;
+  std::vector<float> ones(kBytes / 4, 1.0f), back(kBytes / 4);
+  ASSERT_TRUE(device->RegisterHost(ones.data(), kBytes).ok());
+  ASSERT_TRUE(device->RegisterHost(back.data(), kBytes).ok());
+  for (int i = 0; i < 20; ++i) {
+    void* const data = *device->Allocate(kBytes);
+    ASSERT_TRUE(device->Copy(data, ones.data(), kBytes, stream).ok());
+    ASSERT_TRUE(device->Copy(back.data(), data, kBytes, stream).ok());
+    ASSERT_TRUE(device->Record(event, stream).ok());
+    ASSERT_TRUE(Await(*device, event, Soon(), Cancellation()).ok());
+    EXPECT_EQ(back, ones);
+    device->Free(data);
+  }
+  device->UnregisterHost(ones.data());
+  device->UnregisterHost(back.data());
 }
 
 }  // namespace

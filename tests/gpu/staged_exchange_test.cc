@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
@@ -66,8 +67,11 @@ absl::Status Await(GpuWorker& gpu, LocalWorker& worker) {
 absl::Status TrainOnGpu(LocalWorker& worker, Finals& finals) {
   GpuWorker gpu(worker);
   const auto n = static_cast<size_t>(worker.model.parameters.size());
-  std::fill_n(worker.model.parameters.data(), n,
-              static_cast<float>(worker.rank + 1));
+  gpu.device.Enqueue(kComputeStream, [&] {
+    std::fill_n(gpu.model.parameters.data(), n,
+                static_cast<float>(worker.rank + 1));
+    return absl::OkStatus();
+  });
   if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
   for (int step = 0; step < kSteps; ++step) {
     FillGradients(worker, step);
@@ -158,6 +162,36 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
   EXPECT_EQ(finished.code(), absl::StatusCode::kDeadlineExceeded) << finished;
   EXPECT_THAT(std::string(finished.message()),
               AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
+}
+
+// A call costs microseconds of the processor, which has a step's to describe.
+TEST(StagedExchange, CallsTheGpuByBucketAndNotByTensor) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  for (int i = 0; i < 300; ++i) {
+    proto::TensorShape& tensor = *options.spec.add_tensors();
+    tensor.set_name(absl::StrCat("more", i));
+    tensor.add_shape(4);
+  }
+  options.spec.set_bucket_bytes(8192);
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         GpuWorker gpu(worker);
+         const int num_buckets = worker.model.layout.num_buckets();
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         const int64_t before = gpu.device.num_calls();
+         for (int b = num_buckets; b-- > 0;) {
+           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+         }
+         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+         // Out: an event, its wait, the copy and another event. Back: copies of
+         // pieces, each at most of a bucket.
+         EXPECT_LE(gpu.device.num_calls() - before, 6 * num_buckets + 4);
+         EXPECT_LT(num_buckets, 20);
+         gpu.exchange.reset();
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
 }
 
 TEST(StagedExchange, UnlocksTheHostsMemory) {

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/test_directory.h"
+#include "worker/checkpoint_directory.h"
 
 namespace psring {
 namespace {
@@ -222,7 +223,7 @@ TEST_P(KilledJobTest, LeavesWholeCheckpointsAndGoesOnFromTheLast) {
     process->Signal(SIGKILL);
     EXPECT_EQ(process->Wait(Now() + absl::Minutes(1)), 128 + SIGKILL);
     ExpectOnlyWholeCheckpoints();
-    const auto progress = VerifyCheckpoint(*LatestCheckpoint(folder_));
+    const auto progress = VerifyCheckpoint(CheckpointsIn(folder_)->back().path);
     ASSERT_TRUE(progress.ok()) << progress.status();
     EXPECT_GE(progress->step, step + 2);
     step = progress->step;

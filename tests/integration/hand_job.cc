@@ -12,6 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/clock.h"
+#include "tests/integration/launched_job.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
@@ -46,6 +48,13 @@ Flags SmallTraining() {
 Flags EndlessTraining() {
   Flags flags = SmallTraining();
   flags.back() = "--steps=1000000000";
+  return flags;
+}
+
+Flags SmallTraining(int steps, const std::string& checkpoint_dir) {
+  Flags flags = SmallTraining();
+  flags.back() = absl::StrCat("--steps=", steps);
+  flags.push_back(absl::StrCat("--checkpoint-dir=", checkpoint_dir));
   return flags;
 }
 
@@ -138,6 +147,16 @@ void HandJob::ExpectOthersFail(const std::string& culprit, const Flags& parts,
       EXPECT_THAT(LastLine(process.Output()), HasSubstr(part)) << name;
     }
   }
+}
+
+std::string UndisturbedCheckpoint(int steps) {
+  const std::string dir = testing::TestDirectory("-undisturbed");
+  HandJob job({.mode = "ring",
+               .worker_flags = SmallTraining(steps, dir),
+               .cluster_flags = kMessages});
+  job.StartAll();
+  job.ExpectAllEndWell();
+  return CheckpointAt(dir, steps);
 }
 
 std::string LastLine(const std::string& output) {

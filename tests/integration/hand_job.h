@@ -19,8 +19,13 @@ using Flags = std::vector<std::string>;
 
 // A model and data so small that a step takes about a millisecond.
 Flags SmallTraining();
+// The same for so many steps, with a checkpoint of the last.
+Flags SmallTraining(int steps, const std::string& checkpoint_dir);
 // The same, until somebody ends it.
 Flags EndlessTraining();
+
+// Of every process, where the payload shall go through the ports, one a server.
+inline const Flags kMessages = {"--same-host=off", "--shard-threads=1"};
 
 struct HandJobOptions {
   std::string mode = "ps";
@@ -75,6 +80,10 @@ class HandJob {
   int port_ = 0;
   std::map<std::string, Process> processes_;
 };
+
+// What that training ends with where nobody disturbs it, over messages. In bsp
+// the topology does not matter.
+std::string UndisturbedCheckpoint(int steps);
 
 // The line that the process ended with.
 std::string LastLine(const std::string& output);

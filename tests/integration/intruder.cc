@@ -96,4 +96,12 @@ void Intruder::VisitWithFrames(int port) {
   EXPECT_FALSE(huge.AwaitTaken(Soon()));
 }
 
+void Intruder::VisitUninvited(int port) {
+  proto::ControlMessage message;
+  message.mutable_leave();
+  HostilePeer& peer = PeerAt(port);
+  peer.SendBlindly(message);
+  EXPECT_FALSE(peer.AwaitTaken(Soon())) << "port " << port;
+}
+
 }  // namespace psring

@@ -22,6 +22,10 @@ class Intruder {
   // Returns when all of it has been taken.
   void VisitWithFrames(int port);
 
+  // The same at a port that is for the job's workers alone: it is shown out in
+  // the handshake.
+  void VisitUninvited(int port);
+
  private:
   HostilePeer& PeerAt(int port);
   std::string Random(size_t size);

@@ -98,7 +98,7 @@ TEST_F(ReplayTest, OfAnotherJobIsRefusedWithWhatDiffers) {
 
 TEST_F(ReplayTest, OfACutRecordingIsRefused) {
   Train({"--sync=async", "--record=" + log_});
-  const std::string path = log_ + "/shard-0001.updates";
+  const std::string path = log_ + "/shard-0000.updates";
   fs::resize_file(path, fs::file_size(path) - 20);
   ExpectRefused(Job({"--sync=async", "--replay=" + log_}),
                 absl::StrCat(path, " is cut after"));

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/key_file.h"
+#include "common/net/keys.h"
 #include "lab/host/hosts.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
@@ -25,6 +27,8 @@ class TwoHostsTest : public ::testing::Test {
     auto hosts = Hosts::Create(2, 1e9);
     if (!hosts.ok()) GTEST_SKIP() << hosts.status();
     hosts_ = *std::move(hosts);
+    ASSERT_EQ(WriteKeyFile(key_, Secret::Random(), /*overwrite=*/true),
+              absl::OkStatus());
   }
 
   // The namespaces are this test's own, and so is every port in them.
@@ -36,7 +40,9 @@ class TwoHostsTest : public ::testing::Test {
     argv.push_back(Coordinator());
     Flags prefixed = hosts_->PrefixOf(host);
     prefixed.insert(prefixed.end(), argv.begin(), argv.end());
-    auto process = Process::Start(prefixed);
+    auto process = Process::Start(
+        prefixed,
+        ProcessOptions{.cwd = "", .env = {{"PSRING_KEY_FILE", key_}}});
     EXPECT_TRUE(process.ok()) << process.status();
     return *std::move(process);
   }
@@ -55,6 +61,8 @@ class TwoHostsTest : public ::testing::Test {
                                        Hosts::AddressOf(0), ")")));
   }
 
+  // A home that both hosts share.
+  const std::string key_ = testing::TestDirectory("-key") + "/key";
   std::unique_ptr<Hosts> hosts_;
 };
 

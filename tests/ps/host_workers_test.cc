@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 Layout LayoutOf(const std::vector<int64_t>& sizes) {
   std::vector<proto::TensorShape> tensors;
@@ -52,8 +53,10 @@ class HostWorkersTest : public ::testing::Test {
     for (const auto& arena : arenas_) arena->shard(shard).used.store(1);
   }
 
-  void Push(int worker, int bucket, int64_t step) {
+  // Whether it is this push that rings the shard.
+  bool Push(int worker, int bucket, int64_t step) {
     arenas_[worker]->pushed(bucket).store(step + 1);
+    return pushes_.Add(1);
   }
 
   // What a look at the arenas finds; `hears` is answered to each.
@@ -68,6 +71,7 @@ class HostWorkersTest : public ::testing::Test {
   }
 
   const Layout layout_ = LayoutOf({100, 50, 20});
+  WakeCount pushes_ = {};
   std::vector<std::unique_ptr<WorkerArena>> arenas_;
   proto::Welcome job_;
 };
@@ -112,7 +116,7 @@ TEST_F(HostWorkersTest, WhoCannotBeReachedIsElsewhere) {
 
 TEST_F(HostWorkersTest, AttachesToTheArenas) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  const HostShard link(workers, 5, {0, 1, 2});
+  const HostShard link(workers, 5, {0, 1, 2}, &pushes_, /*together=*/false);
   for (const auto& arena : arenas_) {
     EXPECT_EQ(arena->shard(5).attached.load(), 1u);
     EXPECT_EQ(arena->shard(4).attached.load(), 0u);
@@ -125,7 +129,7 @@ TEST_F(HostWorkersTest, AttachesToTheArenas) {
 
 TEST_F(HostWorkersTest, TellsEveryPushOnce) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostShard link(workers, 0, {0, 2});
+  HostShard link(workers, 0, {0, 2}, &pushes_, /*together=*/false);
   UseShard(0);
   EXPECT_THAT(Poll(link), IsEmpty());
   Push(1, 2, 0);
@@ -140,7 +144,7 @@ TEST_F(HostWorkersTest, TellsEveryPushOnce) {
 // It still sends messages: its gradients must not count twice.
 TEST_F(HostWorkersTest, AWorkerThatDoesNotUseTheShardIsNotRead) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostShard link(workers, 0, {0});
+  HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
   Push(0, 0, 3);
   EXPECT_THAT(Poll(link), IsEmpty());
   UseShard(0);
@@ -149,7 +153,7 @@ TEST_F(HostWorkersTest, AWorkerThatDoesNotUseTheShardIsNotRead) {
 
 TEST_F(HostWorkersTest, IsDeafToWhomItsOwnerRefuses) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostShard link(workers, 0, {0, 1});
+  HostShard link(workers, 0, {0, 1}, &pushes_, /*together=*/false);
   UseShard(0);
   Push(0, 0, 5);
   EXPECT_THAT(Poll(link, /*hears=*/false), ElementsAre(Pushed{0, 0, 5}));
@@ -164,7 +168,7 @@ TEST_F(HostWorkersTest, IsDeafToCountsThatNobodyReaches) {
   for (const int64_t count :
        {int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
     const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-    HostShard link(workers, 0, {0});
+    HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
     UseShard(0);
     arenas_[0]->pushed(0).store(count);
     EXPECT_THAT(Poll(link), IsEmpty()) << count;
@@ -177,28 +181,101 @@ TEST_F(HostWorkersTest, IsDeafToCountsThatNobodyReaches) {
 
 TEST_F(HostWorkersTest, ShardsBeyondTheArenasSignalsUseMessages) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostShard link(workers, WorkerArena::kMaxShards, {0});
+  HostShard link(workers, WorkerArena::kMaxShards, {0}, &pushes_,
+                 /*together=*/false);
   // What lies behind the signals is neither written nor taken for one.
   EXPECT_EQ(arenas_[0]->pushed(0).load(), 0);
   Push(0, 0, int64_t{1} << 32);
   EXPECT_THAT(Poll(link), IsEmpty());
 }
 
-TEST_F(HostWorkersTest, AnswersWakeTheirWorkersAtTheNextRing) {
+TEST_F(HostWorkersTest, AShardSleepsUntilABucketIsThereFromAll) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
-  HostShard link(workers, 0, {0});
+  HostShard link(workers, 0, {0, 1}, &pushes_, /*together=*/true);
+  UseShard(0);
+  Poll(link);
+  ASSERT_TRUE(link.Sleep());
+  EXPECT_FALSE(Push(0, 0, 0));
+  EXPECT_FALSE(Push(2, 0, 0));
+  EXPECT_TRUE(Push(1, 0, 0));
+  EXPECT_THAT(Poll(link), SizeIs(3));
+  Push(1, 1, 0);
+  Push(2, 1, 0);
+  EXPECT_THAT(Poll(link), SizeIs(2));
+  ASSERT_TRUE(link.Sleep());
+  EXPECT_TRUE(Push(0, 1, 0));
+  EXPECT_THAT(Poll(link), ElementsAre(Pushed{0, 1, 0}));
+}
+
+// A push that comes after the look and before the sleep is not slept through.
+TEST_F(HostWorkersTest, AShardDoesNotSleepOverWhatHasComeSinceItsLook) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  HostShard link(workers, 0, {0}, &pushes_, /*together=*/true);
+  UseShard(0);
+  Poll(link);
+  for (int w : {0, 1, 2}) EXPECT_FALSE(Push(w, 0, 0));
+  EXPECT_FALSE(link.Sleep());
+  EXPECT_THAT(Poll(link), SizeIs(3));
+  EXPECT_TRUE(link.Sleep());
+}
+
+TEST_F(HostWorkersTest, AShardThatAnswersOneByOneIsWokenByEveryPush) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  HostShard link(workers, 0, {0, 1}, &pushes_, /*together=*/false);
+  UseShard(0);
+  for (int w : {0, 1, 2}) {
+    Poll(link);
+    ASSERT_TRUE(link.Sleep());
+    EXPECT_TRUE(Push(w, 0, 0));
+    link.WakeUp();
+  }
+}
+
+// Nobody waits for a worker that is not heard any more.
+TEST_F(HostWorkersTest, AShardDoesNotSleepForWhomItIsDeafTo) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  HostShard link(workers, 0, {0}, &pushes_, /*together=*/true);
+  UseShard(0);
+  Push(0, 0, -2);
+  Poll(link);
+  ASSERT_TRUE(link.Sleep());
+  EXPECT_FALSE(Push(1, 0, 0));
+  EXPECT_TRUE(Push(2, 0, 0));
+}
+
+TEST_F(HostWorkersTest, AWorkerIsWokenByTheShardThatAnswersLast) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  WakeCount other_pushes = {};
+  HostShard one(workers, 0, {0}, &pushes_, /*together=*/true);
+  HostShard two(workers, 1, {0}, &other_pushes, /*together=*/true);
+  ASSERT_TRUE(arenas_[1]->answers().Sleep(3));
+  two.Answer(1, 1);
+  two.Answer(1, 1);
+  two.TellAnswers();
+  EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
+  one.Answer(1, 1);
+  EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
+  one.TellAnswers();
+  EXPECT_TRUE(IsRung(arenas_[1]->doorbell()));
+}
+
+TEST_F(HostWorkersTest, AnswersAreSeenOnceTheyAreTold) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
   const ShardSignals& signals = arenas_[1]->shard(0);
+  ASSERT_TRUE(arenas_[1]->answers().Sleep(1));
   link.Answer(1, 4);
   link.Answer(1, 9);
   link.Answer(1, 6);
+  EXPECT_EQ(signals.answers.load(), 0);
+  link.TellAnswers();
   EXPECT_EQ(signals.answers.load(), 3);
+  EXPECT_EQ(arenas_[1]->answers().count(), 3);
   EXPECT_EQ(signals.next_step.load(), 9);  // the furthest
-  EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
-  link.RingAnswered();
   EXPECT_TRUE(IsRung(arenas_[1]->doorbell()));
   EXPECT_FALSE(IsRung(arenas_[0]->doorbell()));
   arenas_[1]->doorbell().Clear();
-  link.RingAnswered();
+  link.TellAnswers();
   EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
 }
 

@@ -308,6 +308,15 @@ TEST_F(ShardServerTest, DropsNamesAndCountsMalformedPeers) {
       [](WireHeader& h) { h.set_slot(0xffffffff); });
   add("worker 1 pushes step 7 of bucket 0 out of turn", push,
       [](WireHeader& h) { h.set_step(7); });
+  for (const auto kind : {WireHeader::SAVE, WireHeader::PROBE_DIR}) {
+    WireHeader header = push;
+    header.set_kind(kind);
+    header.set_dtype(WireHeader::BYTES);
+    header.set_num_elements(4);
+    malformed.push_back({absl::StrCat(WireHeader::Kind_Name(kind),
+                                      " from worker 1: worker 0 alone"),
+                         {header.SerializeAsString(), "/tmp"}});
+  }
 
   const CapturedLog log;
   std::deque<HostilePeer> strangers;
@@ -409,6 +418,7 @@ class ArenaTest : public ShardServerTest {
 
 TEST_F(ArenaTest, ServesWorkersOfItsHostWhereTheirValuesLie) {
   StartWithArena();
+  ASSERT_TRUE(arena_->answers().Sleep(1));
   for (int64_t i = 48; i < 80; ++i) arena_->gradients()[i] = 3.0f;
   PushInArena(0, 0);
   Worker zero(context_, endpoint_);

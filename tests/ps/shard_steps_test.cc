@@ -78,7 +78,7 @@ class ShardStepsTest : public ::testing::Test {
   Context context_;
   std::unique_ptr<Socket> socket_;
   std::unique_ptr<ShardReplies> replies_;
-  HostShard host_{{}, 0, {0}};
+  HostShard host_{{}, 0, {0}, /*pushes=*/nullptr, /*together=*/false};
   std::optional<ShardSteps> steps_;
 };
 

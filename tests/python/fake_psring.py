@@ -86,7 +86,8 @@ class Hub(threading.Thread):
                 self.leaving[rank] = number
                 self.answer_gathers()
                 if len(self.leaving) == self.size:
-                    for other, handle in self.leaving.items():
+                    # Rank 0 comes last: its process, which may end then, is this one.
+                    for other, handle in sorted(self.leaving.items(), reverse=True):
                         self.connections[other].send(("done", handle, []))
 
     def answer_gathers(self):
@@ -142,7 +143,14 @@ class FakeLibrary:
         return ERROR
 
     def psring_abi(self):
-        return 1
+        return 2
+
+    def psring_cuda_built(self):
+        return 0
+
+    def psring_policies(self):
+        flags = {"bsp": (True, False), "ssp": (False, True), "async": (False, False)}
+        return json.dumps([{"name": n, "barrier": b, "bounded": k} for n, (b, k) in flags.items()]).encode()
 
     def psring_version(self):
         return b"0 (fake)"
@@ -476,7 +484,8 @@ class FakeLibrary:
 class FakeModel:
     SLOTS = {"momentum": ["momentum_buffer"], "nesterov": ["momentum_buffer"],
              "adam": ["exp_avg", "exp_avg_sq"], "adamw": ["exp_avg", "exp_avg_sq"]}  # fmt: skip
-    KEYS = {"id", "tensors", "bucket_mb", "update", "sync", "staleness", "compress", "groups", "tensor_groups", "step"}
+    KEYS = {"id", "tensors", "bucket_mb", "update", "sync", "staleness", "compress", "groups", "tensor_groups", "step",
+            "device", "ring_backend"}
 
     def __init__(self, library, options):
         unknown = set(options) - self.KEYS

@@ -1,12 +1,33 @@
+"""Collectives in both modes; each job of two ranks runs all functions of TOGETHER."""
+
 import pytest
 import torch
 
 import psring.torch as ps
 from ranks import run
 
+TOGETHER = {}
 
-def every_dtype():
+
+def together(function):
+    TOGETHER[function.__name__] = function
+    return function
+
+
+def all_together():
     ps.init()
+    return {name: function() for name, function in TOGETHER.items()}
+
+
+@pytest.fixture(scope="module", params=["ring", "ps"])
+def results(request):
+    """By function, what it returned, by rank."""
+    ranks = run(all_together, mode=request.param)
+    return {name: [rank[name] for rank in ranks] for name in TOGETHER}
+
+
+@together
+def every_dtype():
     out = {}
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
                   torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool):  # fmt: skip
@@ -22,8 +43,8 @@ def every_dtype():
     return out
 
 
-def test_allreduce_takes_every_dtype_and_layout():
-    for out in run(every_dtype):
+def test_allreduce_takes_every_dtype_and_layout(results):
+    for out in results["every_dtype"]:
         for dtype, (total, most) in ((k, v) for k, v in out.items() if k.startswith("torch.")):
             if dtype == "torch.bool":
                 assert total == most == [[True, True]] * 3
@@ -58,8 +79,9 @@ def others():
     return out
 
 
-def test_other_collectives():
-    for me, out in enumerate(run(others, 3)):
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_other_collectives(mode):
+    for me, out in enumerate(run(others, 3, mode)):
         assert out["gather"] == [[0, 0]] + [[1, 1]] * 2 + [[2, 2]] * 3
         assert out["gather0"] == [0, 1, 2]
         assert out["broadcast"] == [1, 1]
@@ -73,8 +95,8 @@ def test_other_collectives():
         assert out["group"] == [[3.0], [3.0, 3.0]]
 
 
+@together
 def gradients():
-    ps.init()
     me = ps.rank()
     out = []
     x = torch.ones(2, requires_grad=True)
@@ -96,8 +118,8 @@ def gradients():
     return out
 
 
-def test_collectives_have_horovods_gradients():
-    for me, out in enumerate(run(gradients)):
+def test_collectives_have_horovods_gradients(results):
+    for me, out in enumerate(results["gradients"]):
         assert out[0] == [3, 3]
         assert out[1] == [[[0, 0]], [[1, 1], [2, 2]]][me]
         assert out[2] == [[0, 0], [1.5, 1.5]][me]
@@ -105,8 +127,8 @@ def test_collectives_have_horovods_gradients():
         assert out[4] == [1, 1, 2, 2]
 
 
+@together
 def mistakes():
-    ps.init()
     out = []
     for call in (
         lambda: ps.allreduce(torch.ones(2, dtype=torch.int32)),
@@ -126,31 +148,31 @@ def mistakes():
     return out
 
 
-def test_mistakes_are_named():
+def test_mistakes_are_named(results):
     words = ["op=psring.torch.Sum", "Adasum", "op alone", "view_as_real", "to_dense", "root_rank=7", "rank 1", "splits"]
-    for out in run(mistakes):
+    for out in results["mistakes"]:
         for word, message in zip(words, out):
             assert message is not None and word in message, message
 
 
+@together
 def uneven():
-    ps.init()
     seen = []
     for _ in range(1 + 2 * ps.rank()):
         seen.append(ps.allreduce(torch.ones(1), op=ps.Sum, name=f"step{len(seen)}").item())
-    return seen, ps.join()
+    return seen, ps.join(ps.local_rank())  # as Horovod's scripts call it
 
 
-def test_join_lets_others_continue():
-    assert run(uneven) == [([2.0], 1), ([2.0, 1.0, 1.0], 1)]
+def test_join_lets_others_continue(results):
+    assert results["uneven"] == [([2.0], 1), ([2.0, 1.0, 1.0], 1)]
 
 
+@together
 def buffers():
     import array
 
     import psring
 
-    psring.init()
     values = array.array("f", [1, 2, 3])
     psring.allreduce_(values, psring.Sum)
     text = psring.broadcast_(bytearray(b"abc" if psring.rank() == 0 else b"xyz"))
@@ -158,8 +180,8 @@ def buffers():
     return list(values), bytes(text), gathered
 
 
-def test_without_a_framework():
-    assert run(buffers) == [([2, 4, 6], b"abc", [b"", b"q"])] * 2
+def test_without_a_framework(results):
+    assert results["buffers"] == [([2, 4, 6], b"abc", [b"", b"q"])] * 2
 
 
 def test_before_init_there_is_one_clear_error():

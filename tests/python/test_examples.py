@@ -1,6 +1,8 @@
 """The example scripts run to their ends, on several ranks."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +31,26 @@ def test_example(tmp_path, script, size, args, word, env):
         assert code == 0, err
         assert (word in out) == (rank == 0)
     assert not env or len(os.listdir(tmp_path / "metrics")) == size
+
+
+def test_mlflow_has_the_settings_and_figures_of_rank_0(tmp_path):
+    pytest.importorskip("mlflow", reason="no mlflow: pip install mlflow-skinny")
+    script = os.path.join(EXAMPLES, "mlflow_digits.py")
+    for code, _, err in run_script(script, 2, args=["--epochs=1", f"--store={tmp_path}/store"], timeout=200):
+        assert code == 0, err
+    (run,) = (figures.parent for figures in tmp_path.glob("store/*/*/metrics"))
+    assert (run / "params" / "workers").read_text() == "2"
+    # Time, value, step.
+    losses = [line.split() for line in (run / "metrics" / "loss").read_text().splitlines()]
+    assert [int(step) for _, _, step in losses] == list(range(1, 4000 // 2 // 32 + 1))
+    assert float(losses[-1][1]) < float(losses[0][1])
+    assert (run / "metrics" / "accuracy").read_text().split()[2] == losses[-1][2]
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no speed")
+def test_benchmark_measures():
+    command = [sys.executable, os.path.join(EXAMPLES, "benchmark.py"), "import", "alone", "--rounds=1", "--steps=3"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert ran.returncode == 0, ran.stderr
+    figures = [float(line.split()[0]) for line in ran.stdout.splitlines()]
+    assert len(figures) == 2 and all(0 < figure < 30 for figure in figures), ran.stdout

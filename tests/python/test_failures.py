@@ -1,13 +1,20 @@
-"""How a job ends: well, by an exception, by Ctrl-C, by exit codes, by forks."""
+"""How a job ends: well, by an exception, by Ctrl-C, by exit codes, by forks, by bad input."""
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
+import uuid
 
 import pytest
 
 import psring
-from ranks import run_script, start
+from ranks import PACKAGE, free_port, run_script, start
+
+# The stand-in says other things, or waits.
+needs_library = pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set")
 
 
 def write(tmp_path, text):
@@ -58,24 +65,40 @@ psring.barrier()
     assert "worker 1 (host " in ranks[0][2].strip().splitlines()[-1]
 
 
+ADD = 'opt.add_param_group({"params": extra.parameters()})'
+
+
 @pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in would wait")
-def test_a_group_that_one_rank_adds_alone_is_named_with_the_remedy(tmp_path):
-    script = write(tmp_path, """
-import torch, psring.torch as ps
+@pytest.mark.parametrize("mode, update, call, remedy", [
+    ("ring", "local", ADD, "all ranks add the same group before the same step"),
+    ("ps", "local", ADD, "all ranks add the same group before the same step"),
+    ("ps", "local", "ps.sum(1)", "all ranks must call the same operations"),
+    ("ps", "fused", "opt.state_dict()", "barrier 'state of model0'"),
+])
+def test_what_one_rank_calls_where_another_makes_a_step_is_named(tmp_path, mode, update, call, remedy):
+    script = write(tmp_path, f"""
+import time, torch, psring.torch as ps
 ps.init()
 net, extra = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+opt = ps.DistributedOptimizer(opt, model=net, update="{update}")
 for step in range(4):
-    if step == 2 and ps.rank() == 0:
-        opt.add_param_group({"params": extra.parameters()})
-    opt.zero_grad()
-    net(torch.ones(2, 4)).sum().backward()
-    opt.step()
+    begin = time.monotonic()
+    try:
+        if step == 2 and ps.rank() == 0:
+            {call}
+        opt.zero_grad()
+        net(torch.ones(2, 4)).sum().backward()
+        opt.step()
+    finally:
+        print(time.monotonic() - begin, flush=True)
 """)
-    ranks = run_script(script, 2)
+    ranks = run_script(script, 2, mode=mode)
     assert all(code != 0 for code, _, _ in ranks)
-    assert "rank 0 calls add_param_group()" in ranks[0][2] + ranks[1][2]
-    assert "all ranks add the same group before the same step" in ranks[0][2] + ranks[1][2]
+    said = ranks[0][2]
+    assert "rank 1 waits for step 2 of 'model0'" in said and remedy in said, said
+    assert "rank 0 calls add_param_group()" in said or "add_param" not in call, said
+    assert float(ranks[0][1].split()[-1]) < 5
 
 
 def test_a_script_needs_no_shutdown(tmp_path):
@@ -135,7 +158,7 @@ print(ps.rank(), "done")
         assert lines[0] == "56" and "fork of a worker" in lines[1] and lines[2] == f"{rank} done"
 
 
-@pytest.mark.parametrize("abi, words", [(7, "has interface 7"), (1, "has no psring_version")])
+@pytest.mark.parametrize("abi, words", [(7, "has interface 7"), (psring._lib.ABI, "has no psring_version")])
 def test_a_library_of_another_version_is_refused(monkeypatch, abi, words):
     class Function:
         def __call__(self):
@@ -145,6 +168,151 @@ def test_a_library_of_another_version_is_refused(monkeypatch, abi, words):
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: older)
     with pytest.raises(ImportError, match=f"{words}.* same version of psring"):
         psring._lib._load()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no cc, which makes the library of another version")
+def test_a_script_with_a_library_of_another_version_says_so(tmp_path):
+    library = tmp_path / "libpsring.so"
+    compiler = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]
+    subprocess.run(compiler, input="int psring_abi(void) { return 7; }", text=True, check=True)
+    script = write(tmp_path, "import psring\npsring.init()\n")
+    env = {**os.environ, "PYTHONPATH": PACKAGE, "PSRING_LIBRARY": str(library)}
+    ran = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    last = ran.stderr.strip().splitlines()[-1]
+    assert f"{library} has interface 7, this Python package needs {psring._lib.ABI}" in last, last
+    assert "take both from the same version of psring" in last
+
+
+# ---- Bad input ---------------------------------------------------------------
+
+
+def processes_with(mark):
+    """Pids of those whose environment has it."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(int(pid))
+        except OSError:
+            pass  # it has ended, or is another user's
+    return found
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if "psring" in name and "fuzz" not in name}
+
+
+def fails(script, size=2, **more):
+    """What each rank says last, and that nothing is left of a job which fails on all ranks."""
+    mark, before = f"mark-{uuid.uuid4()}", shared_memory()
+    env = {**more.pop("env", {}), "PSRING_TEST": mark}
+    ranks = run_script(script, size, env=env, timeout=120, **more)
+    assert all(code not in (0, None) and code > 0 for code, _, _ in ranks), ranks
+    deadline = time.monotonic() + 10
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_with(mark) == [] and shared_memory() <= before
+    return [err.strip().splitlines()[-1] for _, _, err in ranks]
+
+
+@needs_library
+@pytest.mark.parametrize("dead, words", [
+    (1, ["missing 1 of 2 worker processes, namely rank 1", "Start the missing ones"]),
+    (0, ["no coordinator has answered at tcp://127.0.0.1:", "Is one started there (by rank 0 of a script"]),
+])  # fmt: skip
+def test_a_rank_that_dies_before_init_is_named(tmp_path, dead, words):
+    script = write(tmp_path, f"""
+import os, psring
+if os.environ["PSRING_RANK"] == "{dead}":
+    raise OSError("no data at x")
+psring.init()
+""")
+    last = fails(script, env={"PSRING_JOIN_TIMEOUT_S": "2"})
+    assert last[dead] == "OSError: no data at x"
+    assert all(word in last[1 - dead] for word in words), last
+
+
+@needs_library
+def test_two_jobs_on_one_port_do_not_mix(tmp_path):
+    script = write(tmp_path, """
+import sys, psring
+psring.init()
+print("here", flush=True)
+sys.stdin.readline()
+print(psring.sum(1))
+""")
+    port = free_port()
+    command = [sys.executable, script]
+
+    def env(rank, size):
+        place = {"PSRING_RANK": rank, "PSRING_SIZE": size, "PSRING_COORDINATOR": f"127.0.0.1:{port}"}
+        return {**os.environ, "PYTHONPATH": PACKAGE, **{name: str(value) for name, value in place.items()}}
+
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=env(0, 1), stdin=pipe, stdout=pipe, text=True) as first:
+        try:
+            assert first.stdout.readline() == "here\n"
+            second = [
+                subprocess.run(command, env=env(rank, 2), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                for rank in range(2)
+            ]
+            assert first.communicate("\n", timeout=60)[0] == "1\n" and first.returncode == 0
+        finally:
+            first.kill()
+    assert [ran.returncode for ran in second] == [1, 1]
+    assert f":{port}: Address already in use. Another process listens there: stop it, or choose another port" in second[0].stderr
+    assert f":{port} refuses this process: workers: 2 here, 1 in the job" in second[1].stderr
+
+
+START = """
+import torch, psring.torch as ps
+ps.init(step_timeout_s=timeout)
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+def optimizer():
+    return ps.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), named_parameters=net.named_parameters(), bucket_mb=1e-5)
+"""
+TRAIN = """
+opt = optimizer()
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        if how == "backward" and ps.rank() == 1 and step == 2: raise ArithmeticError("bad gradient")
+        return gradient
+for step in range(4):
+    if how == "skips" and ps.rank() == 1 and step == 2: continue
+    opt.zero_grad()
+    net[1](Own.apply(net[0](torch.ones(1, 2)))).sum().backward()
+    opt.step()
+"""
+REMEDY = "If it has fewer batches, let it call join() after its last one; if it takes longer, increase step_timeout_s"
+
+
+@needs_library
+@pytest.mark.parametrize("mode, how, script, words", [
+    ("ring", "between", 'if ps.rank() == 1: raise OSError("no data at x")\noptimizer()', ["worker 1 (host ", "no data at x"]),
+    ("ps", "backward", TRAIN, ["worker 1 (host ", "ArithmeticError: bad gradient"]),
+    ("ring", "dtype", "if ps.rank() == 1: net.double()\noptimizer()",
+     ["worker 1 (host ", "TypeError: 0.weight is torch.float64", "convert the model with model.float()"]),
+    ("ps", "models", "if ps.rank() == 1: net[1] = torch.nn.Linear(2, 3)\noptimizer()",
+     ["ranks 0 and 1 differ: tensor 2, 1.weight float32[2, 2] on rank 0, tensor 2, 1.weight float32[3, 2] on rank 1",
+      "All ranks must have the same model"]),
+    # Rank 0 finds out after half of the timeout, and tells rank 1, which waits for the end of the job.
+    ("ring", "skips", TRAIN, ["worker 1 (host ", "has left the job, but step 3 of 'model0' needs it",
+                              "all workers make the same number of steps, or call join()"]),
+    ("ps", "skips", TRAIN, ["step 3", "worker 1 (host ", REMEDY]),
+])  # fmt: skip
+def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, words):
+    settings = f'how, timeout = "{how}", {21 if mode == "ring" else 4}'
+    for rank, last in enumerate(fails(write(tmp_path, f"{settings}\n{START}\n{script}"), mode=mode)):
+        if rank == 1 and how in ("between", "backward", "dtype"):
+            words = words[1:]  # its own exception, which does not name it
+        assert all(word in last for word in words), last
+        assert last.count(words[-1]) == 1, last
 
 
 def test_log_writes_json_lines(tmp_path):
@@ -167,3 +335,46 @@ ps.log(loss=3.0)
         assert (epoch["event"], epoch["epoch"], epoch["test_accuracy"], epoch["train_loss"]) == ("epoch", 1, 1, 0.5)
         assert [(line["step"], line["loss"]) for line in steps] == [(7, 2.0), (0, 3.0)]
         assert (end["event"], end["step"]) == ("end", 0)
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_a_rank_that_hangs_is_named_with_what_it_does(tmp_path, mode):
+    script = write(tmp_path, f"""
+import time, torch, psring.torch as ps
+ps.init(mode="{mode}", step_timeout_s=6)
+net = torch.nn.Linear(2, 2)
+opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+for step in range(1000):
+    if ps.rank() == 1 and step == 3:
+        time.sleep(1000)
+    net(torch.ones(1, 2)).sum().backward()
+    opt.step()
+""")
+    processes = start(script, 3)
+    try:
+        for rank in (0, 2):
+            _, err = processes[rank].communicate(timeout=120)
+            assert processes[rank].returncode == 1
+            last = err.strip().splitlines()[-1]
+            assert "worker 1 (host " in last and "hangs" in last and "running the script" in last, err
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def test_a_rank_that_waits_for_nobody_hangs_after_its_own_time(tmp_path):
+    script = write(tmp_path, """
+import time, psring
+psring.init(progress_timeout_s=3)
+psring.barrier()
+time.sleep(1000 if psring.rank() == 1 else 1)
+psring.barrier()
+""")
+    processes = start(script, 2)
+    try:
+        _, err = processes[0].communicate(timeout=120)
+        last = err.strip().splitlines()[-1]
+        assert "worker 1 (host " in last and "hangs" in last and "progress_timeout" in last, err
+    finally:
+        for process in processes:
+            process.kill()

@@ -61,17 +61,65 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
         assert (tmp_path / str(rank)).read_text() == f"2 {rank} 2 {mode or 'ring'} [2.0, 1.0]\n"
 
 
-def test_a_taken_port_under_torchrun_is_named_with_the_remedy():
+def under_torchrun(port, script, *args):
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
+    env.update(PYTHONPATH=PACKAGE, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
+    command = [part.replace("PORT", str(port)) for part in LAUNCHERS["torchrun"]]
+    return subprocess.run([*command, str(script), *args], env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_torchrun_needs_no_port_but_its_own(tmp_path):
     port = two_free_ports()
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    env = {**os.environ, **dict(zip(names, "0202")), "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"}
-    env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GROUP_RANK="0", TORCHELASTIC_USE_AGENT_STORE="True")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
     with socket.socket() as other:
         other.bind(("127.0.0.1", port + 1))
         other.listen()
-        ran = subprocess.run(
-            [sys.executable, "-c", "import psring; psring.init()"], env=env, capture_output=True, text=True, timeout=60
-        )
+        ran = under_torchrun(port, script, str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "1").read_text() == "2 1 2 ring [2.0, 1.0]\n"
+
+
+def test_under_torchrun_all_learn_why_rank_0_hosts_no_coordinator(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import os, psring\npsring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n")
+    ran = under_torchrun(two_free_ports(), script)
     assert ran.returncode != 0
-    assert f"cannot listen on tcp://127.0.0.1:{port + 1}" in ran.stderr
-    assert "set PSRING_COORDINATOR=HOST:PORT for all workers" in ran.stderr
+    assert "worker 0 could not start the job: InvalidArgumentError: " in ran.stderr, ran.stderr
+
+
+PSRING = os.path.join(os.path.dirname(os.environ.get("PSRING_LIBRARY", "")), "..", "..", "cli", "psring")
+
+
+def psring_run(args, **variables):
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PSRING_", "SLURM_", "PET_"))}
+    return subprocess.run([PSRING, "run", *args], env={**env, **variables}, capture_output=True, text=True, timeout=60)
+
+
+POD = {"PSRING_SIZE": "4", "JOB_COMPLETION_INDEX": "2"}
+
+
+@pytest.mark.parametrize("args, variables, says", [
+    (["--mode=ps", "--servers-per-node=2"], POD, ["PSRING_MODE=ps", "PSRING_SERVERS_PER_NODE=2"]),
+    (["--mode=ps", "--servers=3"], {**POD, "PSRING_SERVERS_PER_NODE": "2"},
+     ["PSRING_SERVERS=3", "PSRING_SERVERS_PER_NODE=0"]),
+    (["--sync=async", "--mode=ps", "--insecure"], POD, ["PSRING_SYNC=async", "PSRING_INSECURE=1"]),
+    (["-n1", "--mode=ps", "--servers-per-node=2"], {}, ["[worker 0] PSRING_SERVERS=2", "[worker 0] PSRING_NODES=1"]),
+])  # fmt: skip
+def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variables, says):
+    ran = psring_run([*args, "--", "env"], **variables)
+    assert ran.returncode == 0, ran.stderr
+    assert set(says) <= set(ran.stdout.splitlines())
+
+
+@pytest.mark.parametrize("args, variables, says", [
+    (["--mode=ps", "--servers=1", "--servers-per-node=1"], {}, "--servers and --servers-per-node: give one"),
+    (["--servers-per-node=1"], {}, "--servers-per-node: only --mode=ps has servers"),
+    (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
+    ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),
+    ([], {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "3"}, "--coordinator=HOST:PORT is missing"),
+])  # fmt: skip
+def test_psring_run_refuses_what_contradicts_its_launcher(args, variables, says):
+    ran = psring_run([*args, "--", "env"], **variables)
+    assert ran.returncode == 2
+    assert says in ran.stderr

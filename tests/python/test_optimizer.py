@@ -427,6 +427,69 @@ def batch_norm():
     ]
 
 
+class Normed(torch.nn.Module):
+    """With buffers of several dtypes, one of which state_dict() does not have."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.body = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+        self.register_buffer("scale", torch.tensor(1.0 + ps.rank(), dtype=torch.complex64), persistent=False)
+        self.register_buffer("steps", torch.zeros(3, dtype=torch.bool))
+
+    def forward(self, x):
+        return self.body(x) * self.scale.abs()
+
+
+def bytes_of(net):
+    return [buffer.reshape(-1).view(torch.uint8).tolist() for buffer in net.buffers()]
+
+
+def alike(value):
+    everybody = ps.allgather_object(value)
+    return all(other == everybody[0] for other in everybody)
+
+
+@scenario
+def buffers():
+    """After each step they are rank 0's, which are those of its own batches alone."""
+    torch.manual_seed(5)
+    test = torch.randn(7, 4)
+    out = []
+    for update in ("local", "fused"):
+        net, alone = Normed(), Normed()
+        opt = ps.DistributedOptimizer(sgd(net), model=net, update=update)
+        out.append(net.scale.item() == 1)
+        alone.load_state_dict(net.state_dict())
+        for step in range(STEPS):
+            x, y = batch(step, ps.rank())
+            before = bytes_of(net)
+            alone.load_state_dict(net.state_dict())
+            alone(x)
+            opt.zero_grad()
+            with opt.no_sync():
+                loss = F.cross_entropy(net(x), y)
+                loss.backward()
+            out.append(ps.rank() == 0 or bytes_of(net) != before)  # not yet rank 0's
+            out.append(not alike(bytes_of(net)))
+            F.cross_entropy(net(x), y).backward()
+            opt.step()
+            out.append(alike(bytes_of(net)))
+            alone(x)
+            out.append(ps.rank() == 1 or torch.equal(net.body[1].running_mean, alone.body[1].running_mean))
+        net.eval()
+        with torch.no_grad():
+            out.append(alike(net(test).view(torch.uint8).tolist()))
+    net = Normed()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, broadcast_buffers=False)
+    train(net, opt, 1)
+    out.append(not alike(bytes_of(net)))
+    if ps.rank() == 1:
+        net.register_buffer("more", torch.zeros(2))
+    said = message(lambda: ps.DistributedOptimizer(sgd(net), model=net))
+    return out + ["buffer 2, body.1.running_mean float32[8] on rank 0, buffer 2, more float32[2] on rank 1" in said]
+
+
 @scenario
 def new_groups_and_two_models():
     net, extra = model(), torch.nn.Linear(3, 3)
@@ -553,7 +616,7 @@ def mistakes():
         message(fused(lambda p: torch.optim.Adam(p, amsgrad=True))),
         message(fused(lambda p: torch.optim.SGD(p, lr=1, momentum=0.5, dampening=0.1))),
         message(fused(lambda p: torch.optim.RMSprop(p))),
-        message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:3")),
+        message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:3", update="local")),
         message(lambda: ps.DistributedOptimizer(sgd(net), sync="ssp:x")),
         message(lambda: ps.DistributedOptimizer(sgd(net), op=ps.Adasum)),
         message(lambda: ps.DistributedOptimizer(sgd(net), compress="gzip")),
@@ -569,12 +632,12 @@ def mistakes():
 
 def everything():
     ps.init()
-    return {name: function() for name, function in SCENARIOS.items()}
+    return {"mode": ps.mode(), **{name: function() for name, function in SCENARIOS.items()}}
 
 
-@pytest.fixture(scope="module")
-def results():
-    return run(everything, timeout=300)
+@pytest.fixture(scope="module", params=["ring", "ps"])
+def results(request):
+    return run(everything, mode=request.param, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -595,10 +658,12 @@ def test_unused_parameters_contribute_zeros(results):
 def test_mistakes_name_the_thing_and_the_remedy(results):
     words = [
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
-        "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", 'mode="ps"', "number of steps", "Adasum",
+        "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", "ssp", "number of steps", "Adasum",
         "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
         "named_parameters", "before step()", "clip and scale", "unfreeze", "momentum changed",
     ]  # fmt: skip
     for out in results:
         for word, text in zip(words, out["mistakes"]):
             assert word in text, (word, text)
+        remedy = 'needs mode="ps"' if out["mode"] == "ring" else 'use update="fused"'
+        assert remedy in out["mistakes"][5]

@@ -127,6 +127,53 @@ def test_jax_fused_updates_of_servers_and_ring_have_the_same_bits():
     assert run(fused_ways, mode="ps", env={"PSRING_SERVERS": "2"}, timeout=300) == ring
 
 
+def trained(name, settings, steps, file, load):
+    """From the file where `load` says so, and into it where it does not."""
+    import pickle
+
+    import jax
+    import numpy as np
+
+    import psring.jax as ps
+
+    params, state = fused_parameters(ps.rank()), None
+    if load and ps.rank() == 0:
+        with open(file, "rb") as saved:
+            params, state = pickle.load(saved)
+    optimizer = ps.FusedOptimizer(params, name, **settings, state=state)
+    params = optimizer.parameters()
+    for step in steps:
+        params = optimizer.step(jax.grad(fused_loss)(params, *fused_batch(step, ps.rank())))
+    state = optimizer.state()  # all ranks
+    if not load and ps.rank() == 0:
+        with open(file, "wb") as saved:
+            pickle.dump(jax.tree_util.tree_map(np.asarray, (params, state)), saved)
+    return crc(params), crc(state)
+
+
+def in_parts():
+    """By optimizer: checksums after six steps; and of the three steps that this job makes."""
+    import psring.jax as ps
+
+    ps.init(bucket_mb=0.01)
+    directory, load = os.environ["STATE_DIRECTORY"], "STATE_LOAD" in os.environ
+    results = []
+    for i, (name, settings) in enumerate(FUSED):
+        file = os.path.join(directory, str(i))
+        whole = None if load else trained(name, settings, range(6), file, False)
+        results.append((whole, trained(name, settings, range(3, 6) if load else range(3), file, load)))
+    return results
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_jax_fused_updates_go_on_from_their_saved_state(mode, tmp_path):
+    needs("jax")
+    env = {"PSRING_SERVERS": "2", "STATE_DIRECTORY": str(tmp_path)}
+    first = run(in_parts, mode=mode, env=env, timeout=300)
+    second = run(in_parts, mode=mode, env={**env, "STATE_LOAD": "1"}, timeout=300)
+    assert [[whole for whole, _ in rank] for rank in first] == [[end for _, end in rank] for rank in second]
+
+
 def plain_update(name, settings, step, p, g, slots):
     """One step of torch.optim's, in float64, on arrays of NumPy's."""
     import numpy as np
@@ -256,6 +303,7 @@ def fused_mistakes():
         lambda: ps.FusedOptimizer(params, "adam", momentum=0.9),
         lambda: ps.FusedOptimizer(params, "sgd", lr=-0.1),
         lambda: ps.FusedOptimizer(half, "sgd"),
+        lambda: ps.FusedOptimizer(params, "sgd", state=42),
         lambda: ps.FusedOptimizer(params, "sgd", sync="async"),
         lambda: optimizer.step(params, lr=-1.0),
         lambda: optimizer.step(params["layers"]),
@@ -285,6 +333,7 @@ def test_mistakes_with_jax_fused_updates_get_one_clear_error():
             (f"rank {rank}", "'momentum'", "betas"),
             (f"rank {rank}", "lr=-0.1", "pass a number from 0 on"),
             (f"rank {rank}", "['layers']['b1'] is float16", ".astype(jnp.float32)"),
+            (f"rank {rank}", "state=42", "what state() has returned"),
             ('sync="async" needs mode="ps"',),
             (f"rank {rank}", "lr=-1", "pass a number from 0 on"),
             (f"rank {rank}", "['layers']['b1'] is missing", "jax.grad"),
@@ -319,6 +368,32 @@ def test_keras(backend):
     needs("keras", backend)
     for out in run(under_keras, env={"KERAS_BACKEND": backend}, timeout=200):
         assert all(out), out
+
+
+def keras_mistakes():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init(**json.loads(os.environ["SETTINGS"]))
+    try:
+        ps.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("mode, settings, expected", [
+    ("ps", {"sync": "async"}, ['sync="async"', "--sync of psring run", 'use sync="bsp"', "psring.jax.FusedOptimizer"]),
+    ("ps", {"sync": "ssp:3"}, ['sync="ssp:3"', 'use sync="bsp"']),
+    ("ring", {"update": "fused"}, ['update="fused"', 'use update="local"']),
+    ("ring", {"compress": "int8"}, ['compress="int8"', 'use "none"']),
+    ("ddp", {}, ['mode="ddp"', 'use mode "ring" or "ps"']),
+    ("ps", {"sync": "bsp"}, None),
+])  # fmt: skip
+def test_keras_refuses_what_it_would_not_do(mode, settings, expected):
+    needs("keras", "jax")
+    [said] = run(keras_mistakes, size=1, mode=mode, env={"KERAS_BACKEND": "jax", "SETTINGS": json.dumps(settings)}, timeout=200)
+    assert said is None if expected is None else all(word in said for word in ["rank 0", *expected]), said
 
 
 def callbacks():
@@ -368,3 +443,22 @@ def test_example(script, packages, args):
     for rank, (code, out, err) in enumerate(ranks):
         assert code == 0, err
         assert ("accuracy" in out) == (rank == 0)
+
+
+@pytest.mark.parametrize("mode, order", [("ring", "FIRST"), ("ps", "LAST")])
+def test_all_frameworks_in_one_process(mode, order, tmp_path):
+    """Whoever loads protobuf and absl first, everybody has its own."""
+    needs("tensorflow", "jax", "keras", "torch")
+    if not os.environ.get("PSRING_LIBRARY"):
+        pytest.skip("PSRING_LIBRARY is not set, and the stand-in has no protobuf")
+    env = {"KERAS_BACKEND": "tensorflow", "PSRING_SERVERS": "2"}
+    script = os.path.join(HERE, "all_frameworks.py")
+    for code, _, err in run_script(script, 2, mode=mode, args=[order, str(tmp_path)], env=env, timeout=300):
+        assert code == 0, err
+    ranks = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]
+    for said in ranks:
+        assert said["mode"] == mode and said["backend"] == "tensorflow"
+        assert said["tensorflow"] == said["tensorflow again"] == [True, 6.0, 8.0]
+        assert said["jax"] == [6.0] * 3
+        assert "'uneven': rank 0 brings 2 float32, rank 1 brings 3 float32" in said["refused"]
+    assert ranks[0]["keras"] == ranks[1]["keras"] and ranks[0]["torch"] == ranks[1]["torch"]

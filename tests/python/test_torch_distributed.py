@@ -83,16 +83,21 @@ def in_mode_ps():
 
     ps.init(sync="ssp", staleness=3)
     net = model()
+    net.register_buffer("seen", torch.tensor(float(ps.rank())))
     opt = ps.DistributedOptimizer(sgd(net), model=net)
+    at_start = net.seen.item() == 0
+    net.seen += 2 * ps.rank()
     train(net, opt)
+    own = net.seen.item() == 2 * ps.rank()  # a rank waits for no other one
     opt.synchronize_parameters()
+    own = own and at_start and net.seen.item() == 0
     error = ""
     try:
         ps.DistributedOptimizer(sgd(net), update="local")
     except ValueError as reason:
         error = str(reason)
     everybody = ps.allgather(weights(net).reshape(1, -1))
-    return [opt._psring.settings.fused, 'update="fused"' in error, torch.equal(everybody[0], everybody[1])]
+    return [own, opt._psring.settings.fused, 'update="fused"' in error, torch.equal(everybody[0], everybody[1])]
 
 
 def test_ssp_is_fused():

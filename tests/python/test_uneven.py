@@ -17,9 +17,11 @@ def train_unevenly():
     ps.init()
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
+    model.register_buffer("batches", torch.zeros(2))
     opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
     for step in range(2 + 2 * ps.rank()):  # rank 1 has two batches more, rank 2 four
         opt.zero_grad()
+        model.batches += ps.rank() + 1
         model(torch.ones(1, 3) * (ps.rank() + 1)).sum().backward()
         opt.step()
         mean = model.weight.grad.clone()
@@ -27,7 +29,23 @@ def train_unevenly():
             assert ps.sum(torch.tensor(1.0)).item() == ps.size() - 1
     last = ps.join()
     ps.broadcast_parameters(model.state_dict(), root_rank=last)
-    return last, mean.tolist(), model.weight.detach().tolist()
+    return last, mean.tolist(), model.weight.detach().tolist(), model.batches.tolist()
+
+
+def train_long_alone():
+    ps.init(same_host="off")
+    model = torch.nn.Linear(3, 2)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.001), model=model)
+    for step in range(1 if ps.rank() == 1 else 200):
+        opt.zero_grad()
+        model(torch.ones(1, 3)).sum().backward()
+        opt.step()
+    return ps.join()
+
+
+# What a rank says of itself would have halved itself to 0 by then.
+def test_a_rank_without_data_stays_for_as_long_as_another_has_some():
+    assert run(train_long_alone, size=2, mode="ring", timeout=120) == [0, 0]
 
 
 @pytest.mark.parametrize("mode", ["ring", "ps"])
@@ -38,3 +56,5 @@ def test_who_has_no_more_data_brings_zeros(mode):
     assert ranks[1][1][0] == pytest.approx([5 / 3] * 3)  # (0 + 2 + 3) / 3
     assert ranks[2][1][0] == pytest.approx([1.0] * 3)  # (0 + 0 + 3) / 3
     assert ranks[0][2] == ranks[1][2] == ranks[2][2]
+    # A buffer is rank 0's while all have data (2 steps), then each rank's own (4 of rank 2's).
+    assert [rank[3] for rank in ranks] == [[2.0 + 4 * 3] * 2] * 3

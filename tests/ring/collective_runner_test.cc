@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 
 namespace psring {
 namespace {
@@ -98,6 +99,37 @@ TEST(CollectiveRunner, AwaitReturnsWhileLaterTasksAreUnderWay) {
   EXPECT_TRUE(runner.Await(first).ok());
   awaited.Notify();
   EXPECT_TRUE(runner.Await(second).ok());
+}
+
+TEST(CollectiveRunner, ACallerThatWaitsRunsItsTaskItself) {
+  CollectiveRunner runner(Where::kOwnThread);
+  std::thread::id thread;
+  EXPECT_TRUE(runner
+                  .Run([&] {
+                    thread = std::this_thread::get_id();
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_EQ(thread, std::this_thread::get_id());
+}
+
+// As gradients' buckets are submitted by the thread that runs backward.
+TEST(CollectiveRunner, WhatIsPostedWhileACallerRunsATaskRunsAfterIt) {
+  CollectiveRunner runner(Where::kOwnThread);
+  absl::Notification ran;
+  EXPECT_TRUE(runner
+                  .Run([&] {
+                    std::thread([&] {
+                      runner.Post([&] {
+                        ran.Notify();
+                        return absl::OkStatus();
+                      });
+                    }).join();
+                    EXPECT_FALSE(ran.HasBeenNotified());
+                    return absl::OkStatus();
+                  })
+                  .ok());
+  EXPECT_TRUE(ran.WaitForNotificationWithTimeout(absl::Seconds(30)));
 }
 
 TEST(CollectiveRunner, TheCallersThreadRunsTasksInAwaitAlone) {

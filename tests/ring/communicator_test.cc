@@ -65,7 +65,10 @@ TEST_P(CommunicatorTest, AllGatherGivesAllEverySlice) {
 TEST_P(CommunicatorTest, BroadcastReachesAllFromAnyRoot) {
   RunRanks([&](TestRank& rank) {
     for (int root = 0; root < n(); ++root) {
-      for (int64_t elements : kSizes) {
+      // All sizes from the first root, one from each other.
+      for (const int64_t elements :
+           root == 0 ? kSizes
+                     : std::vector<int64_t>{kSizes[kSizes.size() - root]}) {
         const absl::Span<float> data =
             rank.Place(DataOf(rank.c.rank(), elements));
         ASSERT_TRUE(rank.c.Broadcast(data, root, Soon()).ok());
@@ -110,6 +113,13 @@ INSTANTIATE_TEST_SUITE_P(
                                          RingPath::kShmStaged)),
     RingTestName);
 INSTANTIATE_TEST_SUITE_P(
+    Ways, CommunicatorTest,
+    ::testing::Combine(::testing::Values(2, 3, 5, 8),
+                       ::testing::Values(RingPath::kTcpRound,
+                                         RingPath::kTcpOwners,
+                                         RingPath::kTcpEverybody)),
+    RingTestName);
+INSTANTIATE_TEST_SUITE_P(
     TwoHosts, CommunicatorTest,
     ::testing::Combine(::testing::Values(3, 4, 5, 8),
                        ::testing::Values(RingPath::kMixed,
@@ -120,6 +130,36 @@ INSTANTIATE_TEST_SUITE_P(Gpus, CommunicatorTest,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4),
                                             ::testing::Values(RingPath::kNccl)),
                          RingTestName);
+
+// 1e16 swallows a 1 that is added to it, so that every other order of a sum,
+// and every partial sum of others, shows.
+class OneOrderTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(OneOrderTest, AllWaysGiveTheSameBits) {
+  const int n = GetParam();
+  constexpr float kValues[] = {1e16f, 1.0f, -1e16f, 3.0f, 1e8f};
+  for (const RingPath path : {RingPath::kTcp, RingPath::kTcpRound,
+                              RingPath::kTcpOwners, RingPath::kTcpEverybody}) {
+    RunRing(n, path, [&](TestRank& rank) {
+      for (const int64_t elements : {1, 5, 250, 777, 4099, 70001}) {
+        std::vector<std::vector<float>> all(n, std::vector<float>(elements));
+        for (int r = 0; r < n; ++r) {
+          for (int64_t i = 0; i < elements; ++i) {
+            all[r][i] = kValues[(i + r * (1 + i % 3)) % 5];
+          }
+        }
+        const float scale = 1.0f / static_cast<float>(n);
+        const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
+        const absl::Status status = rank.c.AllReduce(data, scale, Soon());
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(VectorOf(data), SumOf(all, scale))
+            << elements << " elements, way " << static_cast<int>(path);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, OneOrderTest, ::testing::Values(2, 3, 4, 5, 8));
 
 class MissingRankTest : public ::testing::TestWithParam<RingPath> {};
 
@@ -137,8 +177,22 @@ TEST_P(MissingRankTest, IsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, MissingRankTest,
-                         ::testing::Values(RingPath::kTcp, RingPath::kShm,
-                                           RingPath::kNccl));
+                         ::testing::Values(RingPath::kTcpRound,
+                                           RingPath::kTcpEverybody,
+                                           RingPath::kShm, RingPath::kNccl));
+
+// Round the ring, and in rounds, a rank knows of some others alone; by way of
+// the owners of all.
+TEST(TcpCommunicator, EveryOwnerNamesAMissingRank) {
+  RunRing(4, RingPath::kTcpOwners, [](TestRank& rank) {
+    if (rank.c.rank() == 1) return;
+    const absl::Span<float> data = rank.Place(std::vector<float>(5000, 1.0f));
+    const absl::Status status =
+        rank.c.AllReduce(data, 1.0f, Now() + absl::Milliseconds(300));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
+  });
+}
 
 TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {
   RunRing(2, RingPath::kShm, [](TestRank& rank) {
@@ -152,10 +206,14 @@ TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {
 }
 
 // Strangers that send what a rank is about to, but for one thing.
-TEST(TcpCommunicator, DropsStrangersAndKeepsWorking) {
-  RunRing(2, RingPath::kTcp, [](TestRank& rank) {
+class StrangersTest : public ::testing::TestWithParam<RingPath> {};
+
+TEST_P(StrangersTest, AreDroppedAndTheRingKeepsWorking) {
+  RunRing(2, GetParam(), [](TestRank& rank) {
     TcpCommunicator& c = *rank.tcp;
-    const Range slice = NearEqualPart({0, 1000}, 2, c.rank());
+    const bool everybody = GetParam() == RingPath::kTcpEverybody;
+    const Range slice =
+        everybody ? Range{0, 1000} : NearEqualPart({0, 1000}, 2, c.rank());
     for (int attack = 0; attack < 5; ++attack) {
       proto::WireHeader header;
       header.set_kind(proto::WireHeader::SEGMENT);
@@ -163,7 +221,8 @@ TEST(TcpCommunicator, DropsStrangersAndKeepsWorking) {
       header.set_job_epoch(attack == 1 ? 1 : 99);
       header.set_sender(attack == 2 ? c.rank() : 1 - c.rank());
       header.set_sequence(attack == 3 ? 77 : 1);
-      header.set_bucket(c.rank());
+      // Round the ring of the slice; to everybody of the sender.
+      header.set_bucket(everybody ? 1 - c.rank() : c.rank());
       header.set_hop(1);
       header.set_offset(attack == 4 ? slice.begin + 1 : slice.begin);
       header.set_num_elements(slice.size());
@@ -179,6 +238,10 @@ TEST(TcpCommunicator, DropsStrangersAndKeepsWorking) {
     EXPECT_EQ(c.malformed(), 5);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, StrangersTest,
+                         ::testing::Values(RingPath::kTcpRound,
+                                           RingPath::kTcpEverybody));
 
 }  // namespace
 }  // namespace psring

@@ -95,12 +95,13 @@ TEST_F(RankScheduleTest, ResetForgetsWhatHasCome) {
 }
 
 TEST(RankSchedule, ARouteThatWaitsDoesNotStart) {
-  const RankSchedule schedule(DirectRoutes(3, 3000), 0);
+  const RankSchedule schedule(DirectRoutes(3, 3000, WayBack::kRound), 0);
   // Rank 0's values of slices 2 and 1, but not yet the sum of slice 0.
   ASSERT_EQ(schedule.starts().size(), 2u);
   for (const int route : schedule.starts()) {
-    EXPECT_TRUE(schedule.routes()[route].encoded);
+    EXPECT_TRUE(schedule.routes()[route].apart);
   }
+  EXPECT_EQ(schedule.waiting(), std::vector<int>{3 * 2 + 0});
 }
 
 TEST(RankSchedule, WithoutElementsNothingIsMissing) {

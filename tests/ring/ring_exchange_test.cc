@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/test_directory.h"
@@ -64,11 +65,9 @@ TEST(RingExchange, SavesTheSameStateHoweverItsWorkersReachEachOther) {
     const auto body = [&](LocalWorker& worker) -> absl::Status {
       if (absl::Status s = train(worker); !s.ok()) return s;
       if (worker.rank == 0) {
-        absl::Status status =
-            LayOutStateFiles(directory, worker.model.layout, kSlots, {})
-                .status();
-        status.Update(worker.exchange->SaveState(directory, Soon()).status());
-        if (!status.ok()) return status;
+        const auto state = SaveStateFiles(*worker.exchange, directory,
+                                          worker.model.layout, kSlots, Soon());
+        if (!state.ok()) return state.status();
       }
       return worker.exchange->Synchronise(Soon());
     };

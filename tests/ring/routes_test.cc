@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace psring {
@@ -133,13 +135,13 @@ TEST(Routes, AnAllGatherGoesRoundFromEachRank) {
 // Slice c: straight from c+1, c+2, ... to c, and from there round.
 TEST(DirectRoutes, EverySliceGoesStraightToItsOwnerInTheOrderOfTheSum) {
   for (int n : {1, 2, 3, 5}) {
-    const std::vector<Route> routes = DirectRoutes(n, 1000);
+    const std::vector<Route> routes = DirectRoutes(n, 1000, WayBack::kRound);
     const std::vector<Route> round = AllGatherRoutes(n, 1000);
     ASSERT_EQ(routes.size(), n * (n - 1) + round.size());
     for (int distance = 1; distance < n; ++distance) {
       for (int c = 0; c < n; ++c) {
         const Route& route = routes[(distance - 1) * n + c];
-        EXPECT_TRUE(route.encoded);
+        EXPECT_TRUE(route.apart);
         EXPECT_FALSE(route.waits);
         EXPECT_EQ(route.range, NearEqualPart({0, 1000}, n, c));
         ASSERT_EQ(route.visits.size(), 2u);
@@ -150,12 +152,83 @@ TEST(DirectRoutes, EverySliceGoesStraightToItsOwnerInTheOrderOfTheSum) {
     }
     for (int c = 0; c < n; ++c) {
       const Route& route = routes[n * (n - 1) + c];
-      EXPECT_FALSE(route.encoded);
+      EXPECT_FALSE(route.apart);
       EXPECT_TRUE(route.waits);
       EXPECT_EQ(route.visits, round[c].visits);
       EXPECT_EQ(route.visits[0].agent, c);
     }
   }
+}
+
+TEST(DirectRoutes, MeansGoStraightBackToEverybodyElse) {
+  for (int n : {1, 2, 3, 5}) {
+    const std::vector<Route> routes = DirectRoutes(n, 1000, WayBack::kStraight);
+    ASSERT_EQ(static_cast<int>(routes.size()), 2 * n * (n - 1));
+    std::set<std::pair<int, int>> served;
+    for (size_t i = n * (n - 1); i < routes.size(); ++i) {
+      const Route& route = routes[i];
+      EXPECT_TRUE(route.waits);
+      EXPECT_FALSE(route.apart);
+      ASSERT_EQ(route.visits.size(), 2u);
+      const int owner = route.visits[0].agent;
+      EXPECT_EQ(route.range, NearEqualPart({0, 1000}, n, owner));
+      for (const Visit& visit : route.visits) {
+        EXPECT_TRUE(visit.complete);
+        EXPECT_EQ(visit.num_ranks, 0);
+      }
+      EXPECT_NE(owner, route.visits[1].agent);
+      served.emplace(owner, route.visits[1].agent);
+    }
+    EXPECT_EQ(static_cast<int>(served.size()), n * (n - 1));
+  }
+}
+
+TEST(EverybodyRoutes, LetEverybodyKnowAllAfterLog2Rounds) {
+  constexpr int64_t kElements = 100;
+  for (int n : {2, 3, 4, 5, 8, 13}) {
+    const std::vector<Route> routes = EverybodyRoutes(n, kElements);
+    // How many ranks' values each rank has, its own and those behind it.
+    std::vector<int64_t> known(n, 1);
+    int hops = 0;
+    for (size_t first = 0; first < routes.size(); first += n, ++hops) {
+      const std::vector<int64_t> before = known;
+      for (int from = 0; from < n; ++from) {
+        const Route& route = routes[first + from];
+        EXPECT_TRUE(route.apart);
+        EXPECT_EQ(route.waits, first > 0);
+        ASSERT_EQ(route.visits.size(), 2u);
+        EXPECT_EQ(route.visits[0].agent, from);
+        const int to = route.visits[1].agent;
+        EXPECT_EQ((to + before[to]) % n, from) << "the next that it lacks";
+        EXPECT_LE(route.range.size(), before[from] * kElements);
+        known[to] += route.range.size() / kElements;
+      }
+    }
+    EXPECT_EQ(known, std::vector<int64_t>(n, n));
+    EXPECT_EQ(1u << hops, std::bit_ceil(static_cast<unsigned>(n)));
+  }
+}
+
+TEST(WayOf, TakesFewerHopsTheSmallerABucketIs) {
+  const auto way = [](int n, int64_t bytes) {
+    return WayOf(n, n, bytes / 4, DirectLimits());
+  };
+  EXPECT_EQ(way(4, 1000), AllReduceWay::kEverybody);
+  EXPECT_EQ(way(8, 1000), AllReduceWay::kEverybody);
+  EXPECT_EQ(way(4, 16'000), AllReduceWay::kEverybody);
+  EXPECT_EQ(way(8, 16'000), AllReduceWay::kEverybody);
+  EXPECT_EQ(way(4, 64'000), AllReduceWay::kOwners);
+  EXPECT_EQ(way(8, 64'000), AllReduceWay::kOwners);
+  EXPECT_EQ(way(4, 25'000'000), AllReduceWay::kRing);
+  // Two ranks send as much either way, a segment at most at once.
+  EXPECT_EQ(way(2, 200'000), AllReduceWay::kEverybody);
+  EXPECT_EQ(way(2, 300'000), AllReduceWay::kRing);
+}
+
+TEST(WayOf, IsTheRingWhereRanksShareAHostOrAreTooMany) {
+  EXPECT_EQ(WayOf(2, 4, 100, DirectLimits()), AllReduceWay::kRing);
+  EXPECT_EQ(WayOf(1, 1, 100, DirectLimits()), AllReduceWay::kRing);
+  EXPECT_EQ(WayOf(1000, 1000, 1, DirectLimits()), AllReduceWay::kRing);
 }
 
 }  // namespace

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/net/frame.h"
+#include "common/net/keys.h"
+#include "common/net/socket.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -125,6 +128,38 @@ TEST_F(SegmentInboxTest, DropsWhomItsOwnerDrops) {
   Send(*peer, SegmentOf(1), "good");
   EXPECT_EQ(NextPayload(1), "good");
   EXPECT_EQ(inbox_->malformed(), 1);
+}
+
+TEST(SecuredSegmentInboxTest, DropsARankThatSpeaksAsAnother) {
+  const Secret secret = Secret::Random();
+  Context here, there;
+  ASSERT_EQ(here.Secure(secret), absl::OkStatus());
+  ASSERT_EQ(there.Secure(secret), absl::OkStatus());
+  here.AllowWorkers({here.public_key(), there.public_key()});
+  const auto inbox = SegmentInbox::Create(here, "127.0.0.1");
+  ASSERT_TRUE(inbox.ok()) << inbox.status();
+  (*inbox)->JoinJob(kJob);
+  Socket& heard = (*inbox)->socket();
+  const Time deadline = Soon();
+  for (const uint32_t sender : {1, 0}) {
+    auto peer = Socket::Connect(there, heard.endpoint(),
+                                DataSocketOptions(here.public_key()));
+    ASSERT_TRUE(peer.ok()) << peer.status();
+    DataMessage message;
+    message.header = SegmentOf(1);
+    message.header.set_sender(sender);
+    message.payload = Frame::Copy("1234");
+    ASSERT_EQ(SendData(**peer, std::move(message)), absl::OkStatus());
+    bool came = false;
+    while (!came && (*inbox)->malformed() == 0 && Now() < deadline) {
+      Wait({&heard}, absl::Span<const int>(), deadline).IgnoreError();
+      const auto next = (*inbox)->TryNext(1);
+      ASSERT_TRUE(next.ok()) << next.status();
+      came = next->has_value();
+    }
+    EXPECT_EQ(came, sender == 1);
+    EXPECT_EQ((*inbox)->malformed(), sender == 1 ? 0 : 1);
+  }
 }
 
 }  // namespace

@@ -66,5 +66,55 @@ TEST(SliceSum, KeepsSegmentsApart) {
   EXPECT_EQ(ValuesOf(*of_first), std::vector<float>(kSegment, 105.0f));
 }
 
+// Rank 1 of 5 has the values of ranks 1, then 2, then 3 and 4, then 0.
+TEST(BucketSum, AddsInTheCanonicalOrderWhicheverRoundComesFirst) {
+  const Range bucket{0, 80};
+  const std::vector<float> values = {1.0f, -1e16f, 1e16f, 3.0f, 0.5f};
+  std::vector<float> expected;
+  for (int slice = 0; slice < 5; ++slice) {
+    float sum = values[(slice + 1) % 5];
+    for (int i = 2; i <= 5; ++i) sum += values[(slice + i) % 5];
+    expected.insert(expected.end(), 16, sum * 0.5f);
+  }
+  ASSERT_NE(expected.front(), expected.back());
+  Frame third_and_fourth = Frame::OfSize(2 * 80 * sizeof(float));
+  std::memcpy(third_and_fourth.data(), Filled(3.0f, bucket).data(), 320);
+  std::memcpy(static_cast<char*>(third_and_fourth.data()) + 320,
+              Filled(0.5f, bucket).data(), 320);
+  BucketSum sum(80, 5, 1);
+  std::vector<int> rounds = {0, 1, 2};
+  do {
+    std::vector<float> data(80, values[1]);
+    sum.Begin(data.data());
+    EXPECT_EQ(sum.rounds(), 0);
+    for (const int round : rounds) {
+      EXPECT_FALSE(sum.complete());
+      sum.Add(round, round == 0   ? Filled(values[2], bucket)
+                     : round == 1 ? third_and_fourth.Share()
+                                  : Filled(values[0], bucket));
+    }
+    ASSERT_TRUE(sum.complete());
+    sum.Finish(data.data(), 0.5f);
+    EXPECT_EQ(data, expected);
+  } while (std::next_permutation(rounds.begin(), rounds.end()));
+}
+
+TEST(BucketSum, ARoundThatComesEarlyIsNotYetKnown) {
+  const Range bucket{0, 16};
+  const std::vector<float> data(16, 1.0f);
+  BucketSum sum(16, 8, 0);
+  sum.Begin(data.data());
+  sum.Add(1, Filled(2.0f, {0, 32}));
+  EXPECT_EQ(sum.rounds(), 0);
+  sum.Add(0, Filled(3.0f, bucket));
+  EXPECT_EQ(sum.rounds(), 2);
+  EXPECT_FALSE(sum.complete());
+  std::vector<float> known(64);
+  std::memcpy(known.data(), sum.Known(64).data(), 64 * sizeof(float));
+  EXPECT_EQ(known[0], 1.0f);
+  EXPECT_EQ(known[16], 3.0f);
+  EXPECT_EQ(known[63], 2.0f);
+}
+
 }  // namespace
 }  // namespace psring

@@ -19,13 +19,21 @@ namespace {
 std::vector<int> HostsOf(RingPath path, int n) {
   std::vector<int> hosts(n, 0);
   for (int r = 0; r < n; ++r) {
-    if (path == RingPath::kTcp) hosts[r] = r;
+    if (IsTcp(path)) hosts[r] = r;
     if (path == RingPath::kMixed) hosts[r] = r < (n + 1) / 2 ? 0 : 1;
     if (path == RingPath::kMixedRound) {
       hosts[r] = (r + 1) % n < (n + 1) / 2 ? 0 : 1;
     }
   }
   return hosts;
+}
+
+DirectLimits LimitsOf(RingPath path) {
+  constexpr int64_t kAny = int64_t{1} << 40;
+  if (path == RingPath::kTcpRound) return {-1, 0};
+  if (path == RingPath::kTcpOwners) return {-1, kAny};
+  if (path == RingPath::kTcpEverybody) return {kAny, 0};
+  return {};
 }
 
 // A job of n ranks: what they publish of themselves.
@@ -97,7 +105,7 @@ class TestJob {
       welcomes_[r] = welcome_;
       welcomes_[r].set_rank(r);
     }
-    (*tcp)->Connect(welcomes_[r]);
+    (*tcp)->Connect(welcomes_[r], nullptr, LimitsOf(path_));
     std::vector<float> reach;
     for (int a : hosts_) {
       for (int b : hosts_) reach.push_back(a == b ? 1.0f : 0.0f);
@@ -105,13 +113,12 @@ class TestJob {
     const std::vector<Node> nodes = NodesOf(n_, reach);
     std::unique_ptr<ShmCommunicator> shm;
     auto group = GroupOf(r, nodes[NodeOfRank(nodes, n_, r)]);
-    if (nodes.size() == 1 && path_ != RingPath::kTcp) {
+    if (nodes.size() == 1 && !IsTcp(path_)) {
       shm = std::make_unique<ShmCommunicator>(std::move(group), 1 + r % 2);
-    } else if (path_ != RingPath::kTcp) {
+    } else if (!IsTcp(path_)) {
       (*tcp)->UseNodes(nodes, std::move(group));
     }
-    const bool elsewhere =
-        path_ == RingPath::kTcp || path_ == RingPath::kShmStaged;
+    const bool elsewhere = IsTcp(path_) || path_ == RingPath::kShmStaged;
     TestRank rank{shm != nullptr ? static_cast<Communicator&>(*shm) : **tcp,
                   shm != nullptr ? nullptr : tcp->get(),
                   elsewhere ? nullptr : arenas_[r].get(),
@@ -188,8 +195,9 @@ void SendAsStranger(const TcpCommunicator& c, const std::string& header,
 
 std::string RingTestName(
     const ::testing::TestParamInfo<std::tuple<int, RingPath>>& info) {
-  constexpr const char* kNames[] = {"tcp",   "shm",         "staged",
-                                    "mixed", "mixed_round", "nccl"};
+  constexpr const char* kNames[] = {
+      "tcp",    "tcp_round", "tcp_owners",  "tcp_everybody", "shm",
+      "staged", "mixed",     "mixed_round", "nccl"};
   return absl::StrCat(kNames[static_cast<int>(std::get<1>(info.param))], "_",
                       std::get<0>(info.param));
 }

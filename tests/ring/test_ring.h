@@ -23,12 +23,15 @@ namespace psring {
 
 // How the ranks reach each other.
 enum class RingPath {
-  kTcp,         // messages alone
-  kShm,         // all ranks share memory, and so does the data
-  kShmStaged,   // the same, with data that lies elsewhere
-  kMixed,       // two hosts, one half of the ranks each
-  kMixedRound,  // the same, a host's ranks around the end of the ring
-  kNccl,        // the data on a GPU
+  kTcp,           // messages alone, the way that the size decides
+  kTcpRound,      // the same, round the ring whatever the size
+  kTcpOwners,     // the same, by way of the slices' owners
+  kTcpEverybody,  // the same, to everybody, as far as a bucket is one segment
+  kShm,           // all ranks share memory, and so does the data
+  kShmStaged,     // the same, with data that lies elsewhere
+  kMixed,         // two hosts, one half of the ranks each
+  kMixedRound,    // the same, a host's ranks around the end of the ring
+  kNccl,          // the data on a GPU
 };
 
 inline constexpr int64_t kMaxElements = 300001;
@@ -57,6 +60,9 @@ struct TestRank {
 };
 
 using RankBody = std::function<void(TestRank&)>;
+
+// Whether the ranks have messages alone.
+inline bool IsTcp(RingPath path) { return path <= RingPath::kTcpEverybody; }
 
 // Runs `body` in a thread for each of n ranks, of hosts named "h" and a job of
 // epoch 99; returns when all are through.

@@ -1,11 +1,15 @@
 #include "tests/testing/fake_device.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/model/reduce.h"
+#include "common/optim/optimizer_kernels.h"
 
 namespace psring {
 namespace {
@@ -26,14 +30,23 @@ bool Contains(const void* base, int64_t size, const void* data, int64_t bytes) {
   return from >= begin && from + bytes <= begin + size;
 }
 
-int64_t BytesOf(const FlatBuffer& buffer) {
-  return buffer.size() * static_cast<int64_t>(sizeof(float));
+bool ShareAPage(const void* a, int64_t a_bytes, const void* b,
+                int64_t b_bytes) {
+  const auto page = [](const void* data, int64_t offset) {
+    return (reinterpret_cast<uintptr_t>(data) + offset) / 4096;
+  };
+  return page(a, 0) <= page(b, b_bytes - 1) &&
+         page(b, 0) <= page(a, a_bytes - 1);
+}
+
+size_t MappedBytes(int64_t size_bytes) {
+  return static_cast<size_t>(std::max<int64_t>(size_bytes, 1));
 }
 
 }  // namespace
 
-FakeDevice::FakeDevice(int index, int64_t memory_bytes)
-    : info_(InfoOf(index, memory_bytes)) {
+FakeDevice::FakeDevice(int index, int64_t memory_bytes, FakeMemory memory)
+    : info_(InfoOf(index, memory_bytes)), memory_(memory) {
   AddQueue();  // the compute stream's
 }
 
@@ -43,6 +56,13 @@ FakeDevice::~FakeDevice() {
     stopping_ = true;
   }
   for (auto& queue : queues_) queue->thread.join();
+  for (const auto& [data, allocation] : allocated_) Unmap(data, allocation);
+}
+
+void FakeDevice::Unmap(const void* data, const Allocation& allocation) {
+  const size_t size = MappedBytes(allocation.size_bytes);
+  munmap(allocation.reach, size);
+  if (data != allocation.reach) munmap(const_cast<void*>(data), size);
 }
 
 FakeDevice::Queue* FakeDevice::AddQueue() {
@@ -102,12 +122,35 @@ void FakeDevice::Stall(Stream stream) {
 void FakeDevice::Release() {
   MutexLock lock(&mutex_);
   ++num_releases_;
+  queries_hang_ = false;
+}
+
+void FakeDevice::HangQueries() {
+  MutexLock lock(&mutex_);
+  queries_hang_ = true;
+}
+
+void FakeDevice::AwaitHungQuery() {
+  MutexLock lock(&mutex_);
+  mutex_.Await([&] { return num_hung_ > 0; });
+}
+
+void FakeDevice::DropUpdates(int n) {
+  MutexLock lock(&mutex_);
+  drop_every_ = n;
+}
+
+int64_t FakeDevice::num_calls() const {
+  MutexLock lock(&mutex_);
+  return num_calls_;
 }
 
 int64_t FakeDevice::allocated_bytes() const {
   MutexLock lock(&mutex_);
   int64_t bytes = 0;
-  for (const auto& [data, buffer] : allocated_) bytes += BytesOf(buffer);
+  for (const auto& [data, allocation] : allocated_) {
+    bytes += allocation.size_bytes;
+  }
   return bytes;
 }
 
@@ -123,13 +166,33 @@ absl::StatusOr<void*> FakeDevice::Allocate(int64_t size_bytes) {
         "no room for ", size_bytes, " bytes on GPU ", info_.index, " (",
         info_.name, "): ", free, " of ", info_.memory_bytes, " are free"));
   }
-  const int64_t unit = sizeof(float);
-  auto buffer = FlatBuffer::Create((size_bytes + unit - 1) / unit);
-  if (!buffer.ok()) return buffer.status();
-  void* const data = buffer->data();
+  const size_t size = MappedBytes(size_bytes);
+  const int file = memfd_create("fake GPU", MFD_CLOEXEC);
+  const bool sized =
+      file >= 0 && ftruncate(file, static_cast<off_t>(size)) == 0;
+  void* const reach = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                           sized ? file : -1, 0);
+  void* const data = memory_ == FakeMemory::kOpen
+                         ? reach
+                         : mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
+  if (file >= 0) close(file);
+  if (reach == MAP_FAILED || data == MAP_FAILED) {
+    return absl::InternalError("no memory for a fake GPU");
+  }
   MutexLock lock(&mutex_);
-  allocated_.emplace(data, *std::move(buffer));
+  allocated_[data] = {size_bytes, static_cast<char*>(reach)};
   return data;
+}
+
+float* FakeDevice::Reach(const float* data) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [base, allocation] : allocated_) {
+    if (!Contains(base, allocation.size_bytes, data, 1)) continue;
+    return reinterpret_cast<float*>(
+        allocation.reach +
+        (reinterpret_cast<const char*>(data) - static_cast<const char*>(base)));
+  }
+  return const_cast<float*>(data);
 }
 
 void FakeDevice::Free(void* data) {
@@ -139,15 +202,21 @@ void FakeDevice::Free(void* data) {
       return queue->num_done == queue->num_queued;
     });
   });
-  allocated_.erase(data);
+  const auto found = allocated_.find(data);
+  if (found == allocated_.end()) return;
+  Unmap(data, found->second);
+  allocated_.erase(found);
 }
 
 absl::Status FakeDevice::RegisterHost(void* data, int64_t size_bytes) {
   MutexLock lock(&mutex_);
-  if (!registered_.emplace(data, size_bytes).second) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("these ", size_bytes, " bytes are page-locked already"));
+  for (const auto& [other, other_bytes] : registered_) {
+    if (ShareAPage(data, size_bytes, other, other_bytes)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "a page of these ", size_bytes, " bytes is page-locked already"));
+    }
   }
+  registered_[data] = size_bytes;
   return absl::OkStatus();
 }
 
@@ -164,11 +233,43 @@ absl::StatusOr<Event> FakeDevice::CreateEvent() {
   return Event{events_.back().get()};
 }
 
+absl::StatusOr<Event> FakeDevice::CreateTimer() {
+  const Event event = *CreateEvent();
+  MutexLock lock(&mutex_);
+  static_cast<Mark*>(event.handle)->is_timer = true;
+  return event;
+}
+
 absl::Status FakeDevice::Record(Event event, Stream stream) {
   Queue& queue = QueueOf(stream);
+  Mark& mark = *static_cast<Mark*>(event.handle);
   MutexLock lock(&mutex_);
-  *static_cast<Mark*>(event.handle) = {&queue, queue.num_queued};
+  ++num_calls_;
+  if (mark.is_timer) {
+    queue.work.push_back([this, &mark] {
+      MutexLock its_turn(&mutex_);
+      mark.done_at = Now();
+      return absl::OkStatus();
+    });
+    ++queue.num_queued;
+  }
+  mark.queue = &queue;
+  mark.ticket = queue.num_queued;
   return broken_;
+}
+
+absl::StatusOr<absl::Duration> FakeDevice::Elapsed(Event begin, Event end) {
+  const absl::StatusOr<bool> begun = IsDone(begin);
+  if (!begun.ok()) return begun.status();
+  const absl::StatusOr<bool> ended = IsDone(end);
+  if (!ended.ok()) return ended.status();
+  const Mark& from = *static_cast<Mark*>(begin.handle);
+  const Mark& to = *static_cast<Mark*>(end.handle);
+  MutexLock lock(&mutex_);
+  if (!*begun || !*ended || !from.is_timer || !to.is_timer) {
+    return absl::FailedPreconditionError("a time that is not known yet");
+  }
+  return to.done_at - from.done_at;
 }
 
 // What `event` is recorded behind later does not count.
@@ -176,6 +277,7 @@ absl::Status FakeDevice::WaitFor(Stream stream, Event event) {
   Mark mark;
   {
     MutexLock lock(&mutex_);
+    ++num_calls_;
     mark = *static_cast<Mark*>(event.handle);
     if (!broken_.ok() || mark.queue == nullptr) return broken_;
   }
@@ -190,6 +292,9 @@ absl::Status FakeDevice::WaitFor(Stream stream, Event event) {
 
 absl::StatusOr<bool> FakeDevice::IsDone(Event event) {
   MutexLock lock(&mutex_);
+  ++num_hung_;
+  mutex_.Await([&] { return !queries_hang_; });
+  --num_hung_;
   if (!broken_.ok()) return broken_;
   const Mark& mark = *static_cast<Mark*>(event.handle);
   return mark.queue == nullptr || mark.queue->num_done >= mark.ticket;
@@ -198,8 +303,8 @@ absl::StatusOr<bool> FakeDevice::IsDone(Event event) {
 absl::Status FakeDevice::Check(const void* data, int64_t size_bytes,
                                bool host) const {
   MutexLock lock(&mutex_);
-  for (const auto& [base, buffer] : allocated_) {
-    if (Contains(base, BytesOf(buffer), data, size_bytes)) return broken_;
+  for (const auto& [base, allocation] : allocated_) {
+    if (Contains(base, allocation.size_bytes, data, size_bytes)) return broken_;
   }
   for (const auto& [base, size] : registered_) {
     if (host && Contains(base, size, data, size_bytes)) return broken_;
@@ -210,11 +315,17 @@ absl::Status FakeDevice::Check(const void* data, int64_t size_bytes,
 
 absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
                               Stream stream) {
+  {
+    MutexLock lock(&mutex_);
+    ++num_calls_;
+  }
   absl::Status status = Check(to, size_bytes, /*host=*/true);
   status.Update(Check(from, size_bytes, /*host=*/true));
   if (!status.ok()) return status;
+  void* const target = Reach(static_cast<float*>(to));
+  const void* const source = Reach(static_cast<const float*>(from));
   Enqueue(stream, [=] {
-    std::memcpy(to, from, static_cast<size_t>(size_bytes));
+    std::memcpy(target, source, static_cast<size_t>(size_bytes));
     return absl::OkStatus();
   });
   return absl::OkStatus();
@@ -223,8 +334,9 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
 absl::Status FakeDevice::Zero(void* data, int64_t size_bytes, Stream stream) {
   absl::Status status = Check(data, size_bytes, /*host=*/false);
   if (!status.ok()) return status;
+  void* const target = Reach(static_cast<float*>(data));
   Enqueue(stream, [=] {
-    std::memset(data, 0, static_cast<size_t>(size_bytes));
+    std::memset(target, 0, static_cast<size_t>(size_bytes));
     return absl::OkStatus();
   });
   return absl::OkStatus();
@@ -235,15 +347,16 @@ absl::Status FakeDevice::Scale(float* data, float scale, int64_t num_elements,
   absl::Status status =
       Check(data, num_elements * sizeof(float), /*host=*/false);
   if (!status.ok()) return status;
+  float* const target = Reach(data);
   Enqueue(stream, [=] {
-    psring::Scale(data, scale, num_elements);
+    psring::Scale(target, scale, num_elements);
     return absl::OkStatus();
   });
   return absl::OkStatus();
 }
 
-absl::Status FakeDevice::Update(const Optimizer& optimizer, int64_t update,
-                                double lr, const float* gradient, float scale,
+absl::Status FakeDevice::Update(const OptimizerFormula& formula,
+                                const float* gradient, float scale,
                                 float* parameters,
                                 absl::Span<float* const> slots,
                                 int64_t num_elements, Stream stream) {
@@ -254,12 +367,22 @@ absl::Status FakeDevice::Update(const Optimizer& optimizer, int64_t update,
     status.Update(Check(slot, bytes, /*host=*/false));
   }
   if (!status.ok()) return status;
-  const std::vector<float*> state(slots.begin(), slots.end());
-  Enqueue(stream, [=, optimizer = optimizer] {
-    std::vector<float> scaled(gradient, gradient + num_elements);
+  {
+    MutexLock lock(&mutex_);
+    ++num_calls_;
+    ++num_updates_;
+    if (drop_every_ > 0 && num_updates_ % drop_every_ == 0) {
+      return absl::OkStatus();
+    }
+  }
+  std::vector<float*> state;
+  for (float* slot : slots) state.push_back(Reach(slot));
+  const float* const from = Reach(gradient);
+  float* const to = Reach(parameters);
+  Enqueue(stream, [=] {
+    std::vector<float> scaled(from, from + num_elements);
     psring::Scale(scaled.data(), scale, num_elements);
-    optimizer.Update(update, lr, scaled.data(), parameters, state,
-                     num_elements);
+    UpdateElements(formula, scaled.data(), to, state.data(), num_elements);
     return absl::OkStatus();
   });
   return absl::OkStatus();

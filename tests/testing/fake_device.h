@@ -1,7 +1,8 @@
 // A GPU made of host memory: what goes to a stream really runs behind the
 // caller's back, on a thread a stream, so that an order that was forgotten
 // shows (and the thread sanitizer names it). Its memory can be read and written
-// directly by whoever knows that no stream does.
+// directly by whoever knows that no stream does; or, as a real one's, by nobody
+// but the device: then whoever touches an address of the device is killed.
 #ifndef PSRING_TESTS_TESTING_FAKE_DEVICE_H_
 #define PSRING_TESTS_TESTING_FAKE_DEVICE_H_
 
@@ -14,18 +15,22 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "common/model/flat_model.h"
+#include "common/clock.h"
 #include "common/mutex.h"
+#include "common/optim/optimizer_formulas.h"
 #include "gpu/device.h"
 
 namespace psring {
+
+enum class FakeMemory { kOpen, kGuarded };
 
 class FakeDevice : public Device {
  public:
   using Work = std::function<absl::Status()>;
 
   // As device `index` of its host, with so much memory.
-  explicit FakeDevice(int index = 0, int64_t memory_bytes = int64_t{1} << 32);
+  explicit FakeDevice(int index = 0, int64_t memory_bytes = int64_t{1} << 32,
+                      FakeMemory memory = FakeMemory::kOpen);
   // Ends what Stall keeps busy, drops what has not begun, joins.
   ~FakeDevice() override;
 
@@ -34,7 +39,22 @@ class FakeDevice : public Device {
   void Enqueue(Stream stream, Work work);
   // Work that does not end before Release.
   void Stall(Stream stream);
+  // From now on IsDone does not return before Release, as a driver's call
+  // behind a kernel that hangs.
+  void HangQueries();
+  // Blocks until one does.
+  void AwaitHungQuery();
   void Release();
+
+  // From now on every `n`th update is lost, as by a kernel that does not run.
+  void DropUpdates(int n);
+
+  // Calls that put something into a stream, or into none.
+  int64_t num_calls() const;
+
+  // Where this process can read and write what lies at an address of the
+  // device: somewhere else, where memory is guarded.
+  float* Reach(const float* data) const;
 
   int64_t allocated_bytes() const;
   int num_registered() const;
@@ -42,21 +62,24 @@ class FakeDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<void*> Allocate(int64_t size_bytes) override;
   void Free(void* data) override;
+  // ALREADY_EXISTS where a page of it has been registered, as CUDA refuses it.
   absl::Status RegisterHost(void* data, int64_t size_bytes) override;
   void UnregisterHost(void* data) override;
   absl::StatusOr<Stream> CreateStream() override;
   absl::StatusOr<Event> CreateEvent() override;
+  absl::StatusOr<Event> CreateTimer() override;
   absl::Status Record(Event event, Stream stream) override;
   absl::Status WaitFor(Stream stream, Event event) override;
   absl::StatusOr<bool> IsDone(Event event) override;
+  absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) override;
   // INVALID_ARGUMENT where memory is neither the device's nor registered.
   absl::Status Copy(void* to, const void* from, int64_t size_bytes,
                     Stream stream) override;
   absl::Status Zero(void* data, int64_t size_bytes, Stream stream) override;
   absl::Status Scale(float* data, float scale, int64_t num_elements,
                      Stream stream) override;
-  absl::Status Update(const Optimizer& optimizer, int64_t update, double lr,
-                      const float* gradient, float scale, float* parameters,
+  absl::Status Update(const OptimizerFormula& formula, const float* gradient,
+                      float scale, float* parameters,
                       absl::Span<float* const> slots, int64_t num_elements,
                       Stream stream) override;
 
@@ -67,26 +90,39 @@ class FakeDevice : public Device {
     int64_t num_done = 0;
     std::thread thread;
   };
+  struct Allocation {
+    int64_t size_bytes = 0;
+    char* reach = nullptr;  // what is really read and written
+  };
   // Done when `queue` has done `ticket` works.
   struct Mark {
     const Queue* queue = nullptr;
     int64_t ticket = 0;
+    bool is_timer = false;
+    Time done_at = Time::InfinitePast();
   };
 
   void Run(Queue& queue);
   Queue& QueueOf(Stream stream);
   Queue* AddQueue();
+  static void Unmap(const void* data, const Allocation& allocation);
   // Is it memory of this device (or, with `host`, registered)?
   absl::Status Check(const void* data, int64_t size_bytes, bool host) const;
 
   const DeviceInfo info_;
+  const FakeMemory memory_;
 
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Mark>> events_ ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, FlatBuffer> allocated_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, Allocation> allocated_ ABSL_GUARDED_BY(mutex_);
   std::map<const void*, int64_t> registered_ ABSL_GUARDED_BY(mutex_);
   int64_t num_releases_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool queries_hang_ ABSL_GUARDED_BY(mutex_) = false;
+  int drop_every_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none
+  int64_t num_updates_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_hung_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };

@@ -56,6 +56,23 @@ TEST(FakeDevice, RefusesMemoryThatItCannotReach) {
   EXPECT_EQ(device.allocated_bytes(), 0);
 }
 
+TEST(FakeDevice, GuardedMemoryIsTheDevicesAlone) {
+  FakeDevice device(0, 1 << 20, FakeMemory::kGuarded);
+  std::vector<float> host = {3.0f, 4.0f};
+  float* const data = static_cast<float*>(*device.Allocate(8));
+  ASSERT_TRUE(device.RegisterHost(host.data(), 8).ok());
+  ASSERT_TRUE(device.Copy(data, host.data(), 8, kComputeStream).ok());
+  ASSERT_TRUE(device.Scale(data + 1, 2.0f, 1, kComputeStream).ok());
+  const Event done = *device.CreateEvent();
+  ASSERT_TRUE(device.Record(done, kComputeStream).ok());
+  ASSERT_TRUE(Await(device, done, Soon(), Cancellation()).ok());
+  EXPECT_EQ(device.Reach(data)[0], 3.0f);
+  EXPECT_EQ(*device.Reach(data + 1), 8.0f);
+  const volatile float* const touched = data;
+  EXPECT_DEATH(static_cast<void>(*touched), "");
+  device.Free(data);
+}
+
 TEST(Await, EndsAtItsDeadlineAndWhenTheProcessIsCancelled) {
   FakeDevice device;
   Cancellation cancellation;

@@ -177,7 +177,10 @@ void FakeNccl::RunOp(Comm& comm, const Launch& launch) {
   MutexLock lock(&mutex_);
   Meeting& meeting = comm.clique->meetings[launch.sequence];
   meeting.ops.resize(comm.clique->num_ranks);
-  meeting.ops[comm.rank] = launch.op;
+  Op op = launch.op;
+  op.in = comm.device->Reach(op.in);
+  op.out = comm.device->Reach(op.out);
+  meeting.ops[comm.rank] = op;
   if (Agree(meeting)) {
     Compute(meeting);
     meeting.done = true;

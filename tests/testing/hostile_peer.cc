@@ -52,26 +52,36 @@ std::string ZmtpFrame(int flags, absl::string_view body) {
   return bytes;
 }
 
+std::string Properties() {
+  constexpr char kProperties[] =
+      "\13Socket-Type\0\0\0\6DEALER\10Identity\0\0\0\10";
+  static std::atomic<uint64_t> peers = 0;
+  return absl::StrCat(absl::string_view(kProperties, sizeof(kProperties) - 1),
+                      absl::StrFormat("h%07d", ++peers));
+}
+
+// A byte says how long it is.
+std::string Counted(const std::string& text) {
+  return std::string(1, static_cast<char>(text.size())) + text;
+}
+
 }  // namespace
 
-std::string ZmtpGreeting() {
+std::string ZmtpGreeting(const std::string& mechanism) {
   // Signature, version 3.0, mechanism, filler.
-  std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL", 16);
+  std::string greeting("\xff\0\0\0\0\0\0\0\1\x7f\3\0", 12);
+  greeting += mechanism;
   greeting.resize(kGreetingBytes, '\0');
   return greeting;
 }
 
 std::string ZmtpReady() {
-  constexpr char kReady[] =
-      "\5READY\13Socket-Type\0\0\0\6DEALER\10Identity\0\0\0\10";
-  static std::atomic<uint64_t> peers = 0;
-  const std::string name = absl::StrFormat("h%07d", ++peers);
-  return ZmtpFrame(
-      kCommand,
-      absl::StrCat(absl::string_view(kReady, sizeof(kReady) - 1), name));
+  return ZmtpFrame(kCommand, absl::StrCat("\5READY", Properties()));
 }
 
-HostilePeer::HostilePeer(const std::string& endpoint) {
+HostilePeer::HostilePeer(const std::string& endpoint,
+                         std::optional<Login> login)
+    : login_(std::move(login)) {
   const auto address = ParseHostPort(endpoint.substr(strlen("tcp://")));
   sockaddr_in target = {};
   target.sin_family = AF_INET;
@@ -105,10 +115,25 @@ void HostilePeer::SendBytes(absl::string_view bytes) {
 void HostilePeer::Greet() {
   if (greeted_) return;
   greeted_ = true;
-  SendBytes(ZmtpGreeting() + ZmtpReady());
   const Time deadline = Soon();
+  if (login_.has_value()) return LogIn(deadline);
+  SendBytes(ZmtpGreeting() + ZmtpReady());
   EXPECT_TRUE(AwaitBytes(kGreetingBytes, deadline)) << "no ZeroMQ is there";
   TakeBytes(kGreetingBytes);
+  EXPECT_TRUE(ReadFrame(deadline) &&
+              absl::StartsWith(last_command_, "\5READY"));
+}
+
+// As RFC 24, PLAIN, has it.
+void HostilePeer::LogIn(Time deadline) {
+  SendBytes(ZmtpGreeting("PLAIN"));
+  SendBytes(ZmtpFrame(kCommand, absl::StrCat("\5HELLO", Counted(login_->token),
+                                             Counted(login_->peer_token))));
+  EXPECT_TRUE(AwaitBytes(kGreetingBytes, deadline)) << "no ZeroMQ is there";
+  TakeBytes(kGreetingBytes);
+  EXPECT_TRUE(ReadFrame(deadline) && last_command_ == "\7WELCOME")
+      << "the token is not taken";
+  SendBytes(ZmtpFrame(kCommand, absl::StrCat("\10INITIATE", Properties())));
   EXPECT_TRUE(ReadFrame(deadline) &&
               absl::StartsWith(last_command_, "\5READY"));
 }
@@ -121,6 +146,17 @@ void HostilePeer::Send(const std::vector<std::string>& message) {
   for (size_t i = 0; i < frames.size(); ++i) {
     SendBytes(ZmtpFrame(i + 1 < frames.size() ? kMore : 0, frames[i]));
   }
+}
+
+void HostilePeer::SendBlindly(const proto::ControlMessage& message) {
+  greeted_ = true;
+  SendBytes(ZmtpGreeting() + ZmtpReady());
+  const Time deadline = Soon();
+  if (AwaitBytes(kGreetingBytes, deadline)) {
+    TakeBytes(kGreetingBytes);
+    [[maybe_unused]] const bool ready = ReadFrame(deadline);
+  }
+  Send(message);
 }
 
 // ZeroMQ answers a PING as soon as it has decoded what came before it, but may
@@ -136,6 +172,12 @@ bool HostilePeer::AwaitTaken(Time deadline) {
     }
   }
   return true;
+}
+
+bool HostilePeer::AwaitHangUp(Time deadline) {
+  while (AwaitBytes(unread_.size() + 1, deadline)) {
+  }
+  return Now() < deadline;
 }
 
 std::optional<std::vector<std::string>> HostilePeer::Receive(Time deadline) {

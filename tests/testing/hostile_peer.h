@@ -17,7 +17,7 @@ namespace psring {
 
 // What a ZeroMQ DEALER says before its first message, in two parts
 // (rfc.zeromq.org/spec/23): who it speaks as, and that it is ready.
-std::string ZmtpGreeting();
+std::string ZmtpGreeting(const std::string& mechanism = "NULL");
 std::string ZmtpReady();
 
 // One connection, a TCP socket of the test's own: it can send any bytes, and it
@@ -26,8 +26,16 @@ std::string ZmtpReady();
 // What fails here is a failure of the test. One thread's own.
 class HostilePeer {
  public:
+  // How one of the job's own is let in where it has no key
+  // (common/net/context.h): by its token, and its peer's.
+  struct Login {
+    std::string token;
+    std::string peer_token;
+  };
+
   // `endpoint`: "tcp://127.0.0.1:41234".
-  explicit HostilePeer(const std::string& endpoint);
+  explicit HostilePeer(const std::string& endpoint,
+                       std::optional<Login> login = std::nullopt);
   ~HostilePeer();
   HostilePeer(const HostilePeer&) = delete;
   HostilePeer& operator=(const HostilePeer&) = delete;
@@ -46,10 +54,17 @@ class HostilePeer {
     Send({message.SerializeAsString()});
   }
 
+  // The same to somebody who may not answer: greets, and says it
+  // all the same.
+  void SendBlindly(const proto::ControlMessage& message);
+
   // Blocks until the other side's ZeroMQ has handed all messages to the socket
   // that they are for; whoever reads it next finds them. False when it hangs up
   // or the deadline comes.
   [[nodiscard]] bool AwaitTaken(Time deadline);
+
+  // Blocks until the other side hangs up; false when the deadline comes.
+  [[nodiscard]] bool AwaitHangUp(Time deadline);
 
   // The next message that comes back; nothing when the other side hangs up or
   // the deadline comes.
@@ -60,12 +75,14 @@ class HostilePeer {
 
  private:
   void Greet();
+  void LogIn(Time deadline);
   // Takes the next frame in; false as above.
   bool ReadFrame(Time deadline);
   // Fills unread_ with `size` bytes at least; false as above.
   bool AwaitBytes(size_t size, Time deadline);
   std::string TakeBytes(size_t size);
 
+  const std::optional<Login> login_;
   int fd_ = -1;
   bool greeted_ = false;
   Link link_;

@@ -13,6 +13,12 @@
 namespace psring {
 namespace {
 
+void Secure(Context& context, const LocalJobOptions& options) {
+  EXPECT_EQ(options.secret.has_value() ? context.Secure(*options.secret)
+                                       : context.UseTokens(),
+            absl::OkStatus());
+}
+
 MemberOptions MemberOptionsOf(const Coordinator& coordinator,
                               proto::Role role) {
   MemberOptions options;
@@ -31,6 +37,7 @@ absl::Status RunTestServer(const Coordinator& coordinator,
                            const LocalJobOptions& options) {
   std::vector<std::unique_ptr<ServedModel>> models;  // outlive the context
   Context context;
+  Secure(context, options);
   Cancellation cancellation;
   auto member = Member::Join(context, cancellation,
                              MemberOptionsOf(coordinator, proto::PS));
@@ -68,6 +75,7 @@ ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
   cluster.placement.coordinator = *ParseEndpoint(coordinator.endpoint());
   cluster.advertise = "127.0.0.1";
   cluster.join_timeout = absl::Seconds(30);
+  cluster.security.secret = options.secret;
   return cluster;
 }
 
@@ -129,6 +137,7 @@ std::vector<absl::Status> RunLocalJob(
   membership.num_workers = options.num_workers;
   membership.job_epoch = 12345;
   Context context;
+  Secure(context, options);
   auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0}, membership);
   EXPECT_TRUE(coordinator.ok()) << coordinator.status();
   std::vector<absl::Status> results(membership.num_servers +

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/net/keys.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
 #include "tests/testing/soon.h"
@@ -32,6 +34,7 @@ struct LocalJobOptions {
   // Of a worker by its turn to start, where it differs.
   std::function<SameHost(int index)> same_host_of = nullptr;
   absl::Duration step_timeout = absl::Seconds(60);
+  std::optional<Secret> secret = {};  // nothing: no keys
 };
 
 // One worker: what the trainer would hold.

@@ -29,16 +29,18 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 std::vector<std::string> Environment(const ProcessOptions& options) {
   std::vector<std::string> all;
+  // Jobs of tests have more workers than hosts have GPUs: they see none.
+  auto env = options.env;
+  env.emplace_back("CUDA_VISIBLE_DEVICES", "");
   const auto replaced = [&](const std::string& variable) {
-    return std::any_of(
-        options.env.begin(), options.env.end(), [&](const auto& e) {
-          return variable.rfind(absl::StrCat(e.first, "="), 0) == 0;
-        });
+    return std::any_of(env.begin(), env.end(), [&](const auto& e) {
+      return variable.rfind(absl::StrCat(e.first, "="), 0) == 0;
+    });
   };
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (!replaced(*variable)) all.push_back(*variable);
   }
-  for (const auto& [name, value] : options.env) {
+  for (const auto& [name, value] : env) {
     all.push_back(absl::StrCat(name, "=", value));
   }
   return all;

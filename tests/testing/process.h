@@ -19,6 +19,7 @@ namespace psring {
 struct ProcessOptions {
   std::string cwd;  // empty: the test's own
   // Added to the test's environment, or in place of a variable of that name.
+  // GPUs are hidden.
   std::vector<std::pair<std::string, std::string>> env;
 };
 

@@ -22,7 +22,7 @@ set_up_world() {
   : > "$stub/installed"
   echo "bazel no_version" > "$stub/bazel-version"  # as Debian's
   unset PSRING_TORCH
-  export CUDA_HOME=$world/no-cuda
+  export CUDA_HOME=$world/no-cuda XDG_CACHE_HOME=$world/cache
 
   write_stub dpkg-query 'cat "$STUB/installed"'
   write_stub apt-get '
@@ -191,6 +191,22 @@ test_a_directory_must_be_a_libtorch() {
   asked "bazel build .*--repo_env=PSRING_TORCH=$world/elsewhere"
 }
 
+test_a_bundle_is_made_for_the_libtorch_that_is_asked_for() {
+  write_stub strip ':'
+  write_stub ldd 'echo "libzmq.so.5 => $STUB/log (0x0)"'
+  cp -L "$source_root/LICENSE" "$repo/"
+  run 0 bundle --torch=2.11.0
+  asked "python3 -m venv $repo/.psring/torch-2.11.0"
+  asked "pip install torch==2.11.0"
+  asked "bazel build .*--repo_env=PSRING_TORCH=$stub/torch"
+  forget
+  run 0 bundle --torch=2.11.0 other.tar.gz
+  not_asked "pip|bazel build"
+  [ -e "$world/elsewhere/other.tar.gz" ] || fail "no other.tar.gz"
+  run 1 bundle --torch=/nowhere
+  says "no include/torch"
+}
+
 test_the_environments_libtorch_wins_over_a_remembered_one() {
   run 0 build --torch=system
   mkdir -p "$world/torch/include/torch" "$world/torch/lib"
@@ -273,6 +289,30 @@ test_tests_get_clang_format() {
   says "no clang-format"
 }
 
+test_engines_are_installed_apart_and_tested_alone() {
+  run 0 test --engines
+  asked "apt-get install .*slurm-wlm"
+  asked "python3 -m venv $world/cache/psring/engines"
+  asked "venv-python3 -m pip install pyspark.*ray"
+  asked "venv-python3 -m pytest .*tests/engines"
+  not_asked "bazel test"
+  says "installs pyspark"
+}
+
+test_the_wheel_is_made_and_tested_alone() {
+  write_stub python3 '
+    case "$*" in
+      "-m auditwheel repair --wheel-dir"*) mkdir -p "$5"; touch "$5/psring-1-py3-none-any.whl" ;;
+      "-m pytest"*) echo "tested $PSRING_WHEEL" ;;
+    esac'
+  run 0 test --wheel
+  asked "bazel build.*//ps:ps"
+  asked "python3 .*tools/make_wheel.py $repo/bazel-bin"
+  asked "python3 -m pytest .*tests/wheel"
+  says "tested $repo/.psring/wheel/psring-1-py3-none-any.whl"
+  not_asked "bazel test"
+}
+
 test_checks_count_with_the_tests() {
   run 0 test --quick
   says "ok       links"
@@ -281,6 +321,42 @@ test_checks_count_with_the_tests() {
   forget
   run 0 test --quick
   asked "count_tests.py .*/checks.txt=1"
+}
+
+# Fuzz targets in the repository; a fuzzer ends with $1.
+set_up_fuzzers() {
+  mkdir -p "$repo/tests/fuzz" "$repo/.psring/fuzz-bin/tests/fuzz"
+  local target
+  for target in frame link; do
+    touch "$repo/tests/fuzz/${target}_fuzz.cc"
+    printf '#!/bin/bash\necho "fuzzer %s $*" >> "$STUB/log"\n%s\nexit %s\n' \
+      "$target" 'echo "Done 812 runs in 7 second(s)" >&2' "$1" \
+      > "$repo/.psring/fuzz-bin/tests/fuzz/${target}_fuzzer"
+    chmod +x "$repo/.psring/fuzz-bin/tests/fuzz/${target}_fuzzer"
+  done
+}
+
+test_fuzzing_takes_clang_and_a_bazel_of_its_own() {
+  set_up_fuzzers 0
+  printf '#!/bin/sh\nexit 1\n' > "$stub/bin/clang-14" && chmod +x "$stub/bin/clang-14"
+  run 0 test --fuzz
+  asked "apt-get install .*clang-14 libclang-rt-14-dev"
+  asked "bazel --output_base=.*/fuzz-base .*build .*--config=fuzz.*frame_fuzzer //tests/fuzz:link_fuzzer"
+  not_asked "bazel .* test "
+  says "ok       frame: 812 inputs"
+  asked "fuzzer link .*-max_total_time=30 "
+  asked "count_tests.py .*/fuzz.txt=0"
+}
+
+test_fuzzing_takes_seconds_and_targets() {
+  set_up_fuzzers 77
+  run 0 test --fuzz=7 frame
+  asked "fuzzer frame -max_total_time=7 "
+  not_asked "fuzzer link"
+  says "FAILED   frame"
+  asked "count_tests.py .*/fuzz.txt=1"
+  run 1 test --fuzz nothing
+  says "there is no target nothing"
 }
 
 test_debians_bazel_needs_no_flags() {

@@ -61,6 +61,29 @@ TEST(FlatParameters, GradientsLandInTheFlatModel) {
   }
 }
 
+TEST(FlatParameters, GradientsAreTheSameWhenABucketsAreCopiedAtOnce) {
+  for (const int64_t bucket_bytes : {1, 40, 1 << 20}) {
+    std::vector<std::vector<float>> all;
+    for (const bool by_bucket : {false, true}) {
+      SeedLibtorch(1);
+      Net net;
+      FlatModel flat = FlatOf(net, bucket_bytes);
+      int num_ready = 0;
+      FlatParameters parameters(
+          net, flat.layout, MemoryOf(flat), [&](int) { ++num_ready; },
+          by_bucket);
+      for (int pass = 0; pass < 2; ++pass) {
+        net.Forward(at::rand({2, 3})).pow(2).sum().backward();
+        parameters.FinishBackward();
+      }
+      EXPECT_EQ(num_ready, 2 * flat.layout.num_buckets());
+      all.emplace_back(flat.gradients.span().begin(),
+                       flat.gradients.span().end());
+    }
+    EXPECT_EQ(all[0], all[1]);
+  }
+}
+
 TEST(FlatParameters, TheGradientOfWhatTookNoPartIsZero) {
   Net net;
   FlatModel flat = FlatOf(net, 1 << 20);

@@ -157,6 +157,15 @@ TEST_F(ResumeTest, TakesTheCursorOfTheManifest) {
   EXPECT_EQ(found->progress.cursor->samples(), 24);
 }
 
+// A manifest that does not say it was written by a run of the same policy.
+TEST_F(ResumeTest, KnowsHowManyUpdatesWereMade) {
+  Stop();
+  const int64_t steps = FindResumePoint(directory_, spec_)->progress.step;
+  EXPECT_EQ(FindResumePoint(directory_, spec_)->progress.updates, steps);
+  spec_.set_sync(proto::ASYNC);
+  EXPECT_EQ(FindResumePoint(directory_, spec_)->progress.updates, 2 * steps);
+}
+
 TEST_F(ResumeTest, SaysHowTheStepsChange) {
   Stop();
   const Progress then = FindResumePoint(directory_, spec_)->progress;

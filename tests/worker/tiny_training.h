@@ -35,8 +35,19 @@ class TinyModel : public Classifier {
     for (int64_t i = 0; training() && i < x.size(0); ++i) {
       trained_on.push_back(std::lround(x.select(0, i).item<float>()));
     }
+    if (training() && on_forward) on_forward();
     if (training()) chances.push_back(at::rand({1}).item<float>());
+    TORCH_CHECK_WITH(OutOfMemoryError, !training() || !no_room_in_training,
+                     "CUDA out of memory. 13.94 MiB is free");
+    TORCH_CHECK_WITH(OutOfMemoryError, training() || !no_room_in_evaluation,
+                     "CUDA out of memory. 13.94 MiB is free");
     x = fc2_(fc1_(x));
+    if (training() && overflow_above >= 0) {
+      x.register_hook([most = overflow_above](const at::Tensor& gradient) {
+        const bool overflows = gradient.abs().max().item<double>() > most;
+        return overflows ? gradient.mul(INFINITY) : gradient;
+      });
+    }
     if (blind) {
       x = x.mul(0);
       x.select(1, 0).add_(1);
@@ -44,6 +55,9 @@ class TinyModel : public Classifier {
     return x.log_softmax(1);
   }
 
+  bool no_room_in_training = false, no_room_in_evaluation = false;
+  double overflow_above = -1;  // of gradients of the scores; negative: never
+  std::function<void()> on_forward;
   bool blind = false;  // whatever it sees, class 0 has e times the probability
   std::vector<int> trained_on;
   std::vector<float> chances;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/trace/metrics_reader.h"
+#include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/test_directory.h"
 #include "tests/worker/tiny_training.h"
@@ -51,9 +52,10 @@ class TrainerTest : public ::testing::Test {
     const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
       MetricsFile metrics = *MetricsFile::Create(
           metrics_dir_, worker.member->job().workers(0), {});
-      Trainer trainer({model_, data_, flat_, MemoryOf(flat_), exchange_,
-                       *worker.member, metrics, worker.cancellation},
-                      options_);
+      Trainer trainer(
+          {model_, data_, flat_, MemoryOf(flat_), exchange_, *worker.member,
+           metrics, worker.cancellation, nullptr, device_},
+          options_);
       status_ = trainer.Run();
       end_ = trainer.step();
       times_ = trainer.step_times();
@@ -68,6 +70,7 @@ class TrainerTest : public ::testing::Test {
   FlatModel flat_;
   FakeExchange exchange_{flat_, 0};
   TrainerOptions options_;
+  FakeDevice* device_ = nullptr;
   std::string metrics_dir_;  // empty: none are written
   int64_t end_ = -1;         // the trainer's step, after it ran
   StepTimes times_;          // the trainer's, too
@@ -120,6 +123,94 @@ TEST_F(TrainerTest, EndsWithTheErrorOfAFailedFinish) {
   EXPECT_THAT(exchange_.CallsBetweenSteps(),
               ElementsAre("finish 0", "finish 1"));
   EXPECT_EQ(end_, 1);
+}
+
+// What the processor waits for in Finish is backward, too.
+TEST_F(TrainerTest, CountsTheTimesOfTheGpu) {
+  FakeDevice device;
+  device_ = &device;
+  const auto take = [&](int milliseconds) {
+    device.Enqueue(kComputeStream, [milliseconds] {
+      absl::SleepFor(absl::Milliseconds(milliseconds));
+      return absl::OkStatus();
+    });
+  };
+  model_.on_forward = [&] { take(40); };
+  exchange_.on_finish = [&] {
+    take(20);
+    // As the loss of a step on a GPU is waited for: until it is done.
+    const Event done = *device.CreateEvent();
+    ASSERT_TRUE(device.Record(done, kComputeStream).ok());
+    ASSERT_TRUE(Await(device, done, Soon(), Cancellation()).ok());
+  };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_GE(times_.compute, absl::Milliseconds(3 * 40));
+  EXPECT_GE(times_.exposed, absl::Milliseconds(3 * 20));
+  EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (40 + 20)));
+}
+
+TEST_F(TrainerTest, AScaledLossLeavesGradientsAsTheyAre) {
+  ASSERT_TRUE(Train().ok());
+  const std::vector<double> norms = exchange_.norms;
+  const std::vector<std::string> calls = exchange_.calls;
+  exchange_.norms.clear();
+  exchange_.calls.clear();
+  options_.scale_loss = true;
+  ASSERT_TRUE(Train().ok());
+  // The last of a step: before, buckets leave while others are made.
+  for (size_t i = kBuckets - 1; i < norms.size(); i += kBuckets) {
+    EXPECT_EQ(exchange_.norms[i], norms[i]);
+  }
+  EXPECT_EQ(exchange_.CallsBetweenSteps().size(), 5u);
+  EXPECT_EQ(exchange_.calls.size(), calls.size());
+}
+
+// An overflow of fp16: gradients of a loss above 1,000 are infinite.
+TEST_F(TrainerTest, ComputesAStepAgainUntilItsGradientsAreFinite) {
+  options_.scale_loss = true;
+  model_.overflow_above = 1000;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.norms, SizeIs(4 * kBuckets));
+  for (const double norm : exchange_.norms) EXPECT_TRUE(std::isfinite(norm));
+  // 65536 is halved about six times in the first step, and not again.
+  EXPECT_GE(model_.trained_on.size(), 2u * (4 + 4));
+  EXPECT_LE(model_.trained_on.size(), 2u * (4 + 8));
+}
+
+TEST_F(TrainerTest, EndsWhereNoFactorMakesGradientsFinite) {
+  options_.scale_loss = true;
+  model_.overflow_above = 0;
+  const absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("step 0"), HasSubstr("--precision=bf16")));
+  EXPECT_THAT(exchange_.calls, ElementsAre());
+}
+
+TEST_F(TrainerTest, TrainsOnTheSameSamplesWithThreadsThatPrepareThem) {
+  ASSERT_TRUE(Train().ok());
+  const std::vector<int> samples = model_.trained_on;
+  model_.trained_on.clear();
+  options_.loader.threads = 2;
+  ASSERT_TRUE(Train().ok());
+  EXPECT_EQ(model_.trained_on, samples);
+}
+
+TEST_F(TrainerTest, EndsWithAnErrorWhereMemoryRunsOut) {
+  options_.batch_size = 2;
+  model_.no_room_in_training = true;
+  absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("training, step 0, 2 samples"),
+                    HasSubstr("13.94 MiB is free"), HasSubstr("--batch-size")));
+  model_.no_room_in_training = false;
+  model_.no_room_in_evaluation = true;
+  status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("evaluation after step 4, 256 samples"),
+                    HasSubstr("13.94 MiB is free")));
 }
 
 TEST_F(TrainerTest, LeavesOutTheStepsThatTheExchangeLeavesOut) {

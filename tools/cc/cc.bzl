@@ -3,23 +3,24 @@
 Every BUILD file loads them from here.
   - Files begin with precompiled headers. They still include all that they use:
     with --define=precompiled=no nothing is included for them.
-  - Tests, the laboratory and the commands are compiled with -O1: what is worth
-    more time is what trains.
+  - Tests, the laboratory, the commands and the mains are compiled with -O1: what is
+    worth more time is what trains.
 """
 
 LIGHT_COPTS = ["-O1"]
 
 # The precompiled headers of a package's files, and their flags.
-def _kind():
-    top = native.package_name().split("/")[0]
+def _kind(is_main):
+    package = native.package_name()
+    top = package.split("/")[0]
     if top == "tests":
         return "test_headers", LIGHT_COPTS
-    if top in ["cli", "lab"]:
+    if is_main or top in ["cli", "lab"] or package == "common/process":
         return "light_headers", LIGHT_COPTS
     return "headers", []
 
-def _faster(deps, copts):
-    header, kind_copts = _kind()
+def _faster(deps, copts, is_main = False):
+    header, kind_copts = _kind(is_main)
 
     # Flags of its own, as loops over floats have: the header would not suit.
     if copts:
@@ -38,7 +39,7 @@ def cc_library(name, deps = [], copts = [], **kwargs):
     native.cc_library(name = name, deps = deps, copts = copts, **kwargs)
 
 def cc_binary(name, deps = [], copts = [], **kwargs):
-    deps, copts = _faster(deps, copts)
+    deps, copts = _faster(deps, copts, is_main = True)
     native.cc_binary(name = name, deps = deps, copts = copts, **kwargs)
 
 def cc_test(name, deps = [], copts = [], **kwargs):

@@ -54,6 +54,15 @@ void Dataset::CopyImages(absl::Span<const int64_t> indices,
   }
 }
 
+void Dataset::CopyPixels(absl::Span<const int64_t> indices,
+                         absl::Span<uint8_t> out) const {
+  uint8_t* next = out.data();
+  for (int64_t index : indices) {
+    const absl::Span<const uint8_t> image = Image(index);
+    next = std::copy(image.begin(), image.end(), next);
+  }
+}
+
 void Dataset::CopyLabels(absl::Span<const int64_t> indices,
                          absl::Span<int64_t> out) const {
   for (size_t i = 0; i < indices.size(); ++i) {

@@ -35,6 +35,9 @@ struct Dataset {
   // Normalize do.
   void CopyImages(absl::Span<const int64_t> indices,
                   absl::Span<float> out) const;
+  // The pixels as they are.
+  void CopyPixels(absl::Span<const int64_t> indices,
+                  absl::Span<uint8_t> out) const;
   // Fills `out`, [indices].
   void CopyLabels(absl::Span<const int64_t> indices,
                   absl::Span<int64_t> out) const;

@@ -15,7 +15,7 @@
 namespace psring {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kChunkBytes = 64 << 10;
 
 absl::Status CheckIsFile(const std::string& path) {
   struct stat info = {};

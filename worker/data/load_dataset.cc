@@ -9,12 +9,14 @@
 #include "worker/data/cifar10_dataset.h"
 #include "worker/data/digits_dataset.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/synthetic_dataset.h"
 
 namespace psring {
 namespace {
 
 constexpr char kKnown[] =
-    "mnist:DIR, cifar10:DIR, digits[:train=N,test=M,seed=S]";
+    "mnist:DIR, cifar10:DIR, digits[:train=N,test=M,seed=S], "
+    "synthetic:CxHxW[,classes=K,train=N,test=M]";
 
 absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
                                        absl::string_view rest) {
@@ -22,6 +24,11 @@ absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
     auto options = ParseDigitsOptions(rest);
     if (!options.ok()) return options.status();
     return DrawDigits(*options);
+  }
+  if (name == "synthetic") {
+    auto options = ParseSyntheticOptions(rest);
+    if (!options.ok()) return options.status();
+    return DrawSynthetic(*options);
   }
   const bool mnist = name == "mnist";
   if (!mnist && name != "cifar10") {

@@ -35,6 +35,10 @@ void DrawUniform(const at::Tensor& weight, const at::Tensor& bias) {
 
 }  // namespace
 
+at::Tensor LogProbabilities(const at::Tensor& scores) {
+  return scores.to(at::kFloat).log_softmax(1);
+}
+
 Linear::Linear(int64_t in, int64_t out)
     : weight_(at::empty({out, in}, at::kFloat)),
       bias_(at::empty({out}, at::kFloat)) {

@@ -68,6 +68,9 @@ at::Tensor MaxPool2d(const at::Tensor& x, const Pooling& pooling);
 // The mean of each channel: [batch, channels].
 at::Tensor GlobalMeanPool2d(const at::Tensor& x);
 
+// Of scores [batch, classes]: in float32, whatever the layers computed in.
+at::Tensor LogProbabilities(const at::Tensor& scores);
+
 // Half of the values, or of the channels, become zero.
 at::Tensor Dropout(const at::Tensor& x, bool training);
 at::Tensor FeatureDropout(const at::Tensor& x, bool training);

@@ -38,7 +38,7 @@ class LeNet : public Classifier {
     x = PoolRelu(FeatureDropout(conv2_(x), training()));
     x = fc1_(x.flatten(1)).relu();
     x = Dropout(x, training());
-    return fc2_(x).log_softmax(1);
+    return LogProbabilities(fc2_(x));
   }
 
  private:

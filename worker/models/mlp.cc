@@ -28,7 +28,7 @@ class Mlp : public Classifier {
       if (i > 0) x = x.relu();
       x = layers_[i](x);
     }
-    return x.log_softmax(1);
+    return LogProbabilities(x);
   }
 
  private:

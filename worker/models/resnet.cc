@@ -115,7 +115,7 @@ class ResNet : public Classifier {
     x = stem_(x, training()).relu_();
     x = MaxPool2d(x, {.kernel = 3, .stride = 2, .padding = 1});
     for (const ResidualBlock& block : blocks_) x = block.Forward(x, training());
-    return (*fc_)(GlobalMeanPool2d(x)).log_softmax(1);
+    return LogProbabilities((*fc_)(GlobalMeanPool2d(x)));
   }
 
  private:

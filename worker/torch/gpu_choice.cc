@@ -5,13 +5,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
 
 constexpr char kRemedy[] =
-    "Start fewer workers, or let them share with --allow-shared-gpu (slow: for "
-    "trying things out)";
+    "Start fewer workers, compute on the CPU with --device=cpu, or let them "
+    "share with --allow-shared-gpu (slow: for trying things out)";
 
 }  // namespace
 
@@ -28,6 +29,23 @@ absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--device: \"", text, "\" is none of auto, cpu, cuda, cuda:INDEX"));
+}
+
+absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
+                                 const absl::Status& gpus) {
+  if (wish.kind == DeviceWish::Kind::kCpu) return false;
+  if (gpus.ok()) return true;
+  if (wish.kind == DeviceWish::Kind::kAuto) {
+    if (absl::IsFailedPrecondition(gpus)) {
+      LogWarning(
+          "trains on the CPU although this host has a GPU: $0. --device=cpu "
+          "says that this is meant",
+          std::string(gpus.message()));
+    }
+    return false;
+  }
+  return absl::Status(gpus.code(), absl::StrCat("--device=cuda: ",
+                                                std::string(gpus.message())));
 }
 
 LocalPlace PlaceOnHost(const proto::Welcome& job, int rank) {
@@ -49,10 +67,10 @@ absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
   }
   if (wish.index >= 0) return wish.index;
   if (place.index < num_gpus) return place.index;
-  if (may_share) return place.index % num_gpus;
-  return absl::InvalidArgumentError(
-      absl::StrCat(place.count, " workers on a host with ", num_gpus,
-                   num_gpus == 1 ? " GPU. " : " GPUs. ", kRemedy));
+  // One alone may be another one for each worker: launchers hide the rest.
+  if (num_gpus == 1 || may_share) return place.index % num_gpus;
+  return absl::InvalidArgumentError(absl::StrCat(
+      place.count, " workers on a host with ", num_gpus, " GPUs. ", kRemedy));
 }
 
 absl::Status CheckNotShared(const std::vector<std::string>& gpus,

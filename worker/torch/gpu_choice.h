@@ -1,4 +1,4 @@
-// Which GPU a worker computes on: pure decisions.
+// Which GPU a worker computes on: decisions, without a look at any.
 #ifndef PSRING_WORKER_TORCH_GPU_CHOICE_H_
 #define PSRING_WORKER_TORCH_GPU_CHOICE_H_
 
@@ -23,6 +23,12 @@ struct DeviceWish {
 // "auto", "cpu", "cuda", "cuda:1".
 absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text);
 
+// Whether to compute on a GPU, where `gpus` says that there are any that can be
+// used, or what is missing. That is an error only for who wished for one. A GPU
+// that is there (FAILED_PRECONDITION) is not left unused in silence.
+absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
+                                 const absl::Status& gpus);
+
 // The place of worker `rank` among the workers of its host, and their number.
 struct LocalPlace {
   int index = 0;
@@ -31,8 +37,10 @@ struct LocalPlace {
 LocalPlace PlaceOnHost(const proto::Welcome& job, int rank);
 
 // The GPU of a worker at that place of a host that has `num_gpus`: the index it
-// wished for, else its place. INVALID_ARGUMENT where workers outnumber GPUs and
-// `may_share` is false; with it they take turns.
+// wished for, else its place, else the only one, which launchers such as Slurm
+// make another for each worker: CheckNotShared tells. INVALID_ARGUMENT where
+// workers outnumber several GPUs and `may_share` is false; with it they take
+// turns.
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
                               int num_gpus, bool may_share);
 

@@ -17,6 +17,9 @@ at::Tensor NewTensor(at::IntArrayRef shape, at::ScalarType type);
 // float32, in memory of `device` that somebody else owns.
 at::Tensor TensorAt(float* memory, at::IntArrayRef shape, at::Device device);
 
+// to[i] = from[i], by as few calls of the device as libtorch has for it.
+void CopyAll(at::TensorList to, at::TensorList from);
+
 // Seeds libtorch's default generators, of dropout and of first weights.
 void SeedLibtorch(uint64_t seed);
 

@@ -17,11 +17,7 @@ absl::StatusOr<bool> WantsGpu(const DeviceWish& wish) {
         " has no CUDA: build psring with, or point LD_LIBRARY_PATH at, a "
         "libtorch of this version that was built for CUDA"));
   }
-  if (status.ok()) return true;
-  if (wish.kind == DeviceWish::Kind::kAuto) return false;
-  return absl::Status(
-      status.code(),
-      absl::StrCat("--device=cuda: ", std::string(status.message())));
+  return DecideOnGpu(wish, status);
 }
 
 }  // namespace psring

@@ -1,5 +1,5 @@
-"""Trains psring's lenet or mlp with DistributedDataParallel over Gloo, and
-times the steps as psring's worker does: batch, forward, backward, exchange,
+"""Trains psring's lenet or mlp with DistributedDataParallel, over Gloo on CPUs
+and over NCCL on GPUs, and times the steps as psring's worker does: batch, forward, backward, exchange,
 update. Writes OUT/rank-RANK.json: {"rank", "seconds": of all timed steps,
 "images": of this process in them}.
 """
@@ -29,20 +29,27 @@ def make_model(torch, name):
 
 def train(args, torch):
     torch.manual_seed(0)
+    on_gpu = args.device == 'cuda'
+    device = torch.device('cuda', args.rank) if on_gpu else torch.device('cpu')
     model = torch.nn.parallel.DistributedDataParallel(
-        make_model(torch, args.model))
+        make_model(torch, args.model).to(device),
+        device_ids=[args.rank] if on_gpu else None)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
     images = torch.rand(args.images, 1, 28, 28)
     labels = torch.randint(10, (args.images,))
     order = torch.randperm(args.images).repeat(
         (args.warmup + args.steps) * args.batch // args.images + 1)
+    if on_gpu:
+        images, labels = images.pin_memory(), labels.pin_memory()
     seconds = 0.0
     for step in range(args.warmup + args.steps):
         start = time.perf_counter()
         chosen = order[step * args.batch:(step + 1) * args.batch]
         optimizer.zero_grad()
-        output = torch.log_softmax(model(images[chosen]), 1)
-        loss = torch.nn.functional.nll_loss(output, labels[chosen])
+        batch = images[chosen].to(device, non_blocking=True)
+        wanted = labels[chosen].to(device, non_blocking=True)
+        output = torch.log_softmax(model(batch), 1)
+        loss = torch.nn.functional.nll_loss(output, wanted)
         loss.backward()
         optimizer.step()
         loss.item()
@@ -55,15 +62,17 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ('rank', 'ranks', 'steps', 'warmup', 'batch', 'images'):
         parser.add_argument('--' + name, type=int, required=True)
-    for name in ('model', 'out', 'store', 'interface'):
+    for name in ('model', 'out', 'store', 'interface', 'device'):
         parser.add_argument('--' + name, required=True)
     parser.add_argument('--lr', type=float, required=True)
     args = parser.parse_args()
     os.environ['GLOO_SOCKET_IFNAME'] = args.interface
     import torch
     torch.set_num_threads(1)
+    if args.device == 'cuda':
+        torch.cuda.set_device(args.rank)
     torch.distributed.init_process_group(
-        'gloo', init_method='file://' + args.store, rank=args.rank,
+        'nccl' if args.device == 'cuda' else 'gloo', init_method='file://' + args.store, rank=args.rank,
         world_size=args.ranks, timeout=datetime.timedelta(minutes=2))
     seconds = train(args, torch)
     with open(f'{args.out}/rank-{args.rank}.json', 'w') as file:

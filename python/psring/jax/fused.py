@@ -10,15 +10,8 @@ import jax
 import numpy as np
 
 from .. import _job, _metrics, _models
-from ..collectives import agree
+from .. import collectives as memory
 from ._arrays import call_on_host, empty, on_host, to_jax, traced
-
-# Hyperparameters besides the learning rate, and their defaults: torch.optim's.
-_HYPERPARAMETERS: Dict[str, Dict[str, Any]] = {
-    "sgd": {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
-    "adam": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
-    "adamw": {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01},
-}
 
 # Of this process, until shutdown takes their memory.
 _open: "weakref.WeakSet[FusedOptimizer]" = weakref.WeakSet()
@@ -48,30 +41,25 @@ def _number(what: str, value: Any, above: float = float("inf")) -> float:
 def _options(name: str, lr: Any, given: Dict[str, Any]) -> Dict[str, Any]:
     """The optimizer as the library takes it."""
     here = f"rank {_job.rank()}: FusedOptimizer"
-    known = _HYPERPARAMETERS.get(name) if isinstance(name, str) else None
+    known = _models.HYPERPARAMETERS.get(name) if isinstance(name, str) else None
     if known is None:
         raise ValueError(f'{here}: there is no optimizer {name!r}: use "sgd", "adam" or "adamw"')
     for key in given:
         if key not in known:
             raise TypeError(f'{here}: "{name}" has no {key!r}: it has lr, {", ".join(known)}')
-    values = {**known, **given}
-    options: Dict[str, Any] = {"name": name, "lr": _number("FusedOptimizer: lr", lr)}
-    options["weight_decay"] = _number("FusedOptimizer: weight_decay", values["weight_decay"])
-    if name == "sgd":
-        momentum = _number("FusedOptimizer: momentum", values["momentum"], 1.0)
-        if momentum:
-            options.update(name="nesterov" if values["nesterov"] else "momentum", momentum=momentum)
-        elif values["nesterov"]:
-            raise ValueError(f"{here}: nesterov=True needs a momentum: pass momentum=0.9, say")
-        return options
-    try:
-        beta1, beta2 = values["betas"]
-    except (TypeError, ValueError):
-        raise TypeError(f"{here}: betas={values['betas']!r}: pass two numbers, as in betas=(0.9, 0.999)") from None
-    options["beta1"] = _number("FusedOptimizer: betas[0]", beta1, 1.0)
-    options["beta2"] = _number("FusedOptimizer: betas[1]", beta2, 1.0)
-    options["epsilon"] = _number("FusedOptimizer: eps", values["eps"])
-    return options
+    values = {"lr": lr, **known, **given}
+    for key in values.keys() & {"lr", "weight_decay", "momentum", "eps"}:
+        limits = (1.0,) if key == "momentum" else ()
+        values[key] = _number(f"FusedOptimizer: {key}", values[key], *limits)
+    if "betas" in values:
+        try:
+            beta1, beta2 = values["betas"]
+        except (TypeError, ValueError):
+            raise TypeError(f"{here}: betas={values['betas']!r}: pass two numbers, as in betas=(0.9, 0.999)") from None
+        values["betas"] = [_number(f"FusedOptimizer: betas[{i}]", beta, 1.0) for i, beta in enumerate((beta1, beta2))]
+    if values.get("nesterov") and not values["momentum"]:
+        raise ValueError(f"{here}: nesterov=True needs a momentum: pass momentum=0.9, say")
+    return _models.optimizer_options(name, values)
 
 
 def _named(tree: Any) -> List[Tuple[str, Any]]:
@@ -103,6 +91,7 @@ class FusedOptimizer:
         sync, staleness: in mode ps, "bsp", "ssp:K" or "async".
         compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
         bucket_mb: the size of the buckets in which gradients leave; 25.
+        state: what state() has returned, to continue from there; rank 0's is taken.
         hyperparameters: of "sgd": momentum, nesterov, weight_decay; of "adam" and
             "adamw": betas, eps, weight_decay. Defaults are those of torch.optim.
 
@@ -120,11 +109,14 @@ class FusedOptimizer:
         staleness: Optional[int] = None,
         compress: Optional[str] = None,
         bucket_mb: Optional[float] = None,
+        state: Optional[Dict[str, Any]] = None,
         **hyperparameters: Any,
     ):
         job = _job.current()
         if job.mode == "ddp":
             raise ValueError(f'rank {job.rank}: FusedOptimizer is not possible in mode "ddp": use mode "ring" or "ps"')
+        if state is not None and not isinstance(state, dict):
+            raise TypeError(f"rank {job.rank}: FusedOptimizer: state={state!r}: pass what state() has returned")
         group = _options(optimizer, lr, hyperparameters)
         self._lr = self._sent = group["lr"]
         sync, staleness = _models.choose_sync(job, sync, staleness)
@@ -135,7 +127,7 @@ class FusedOptimizer:
         arrays = self._check_parameters(params)
         self.name = _models.next_name()
         settings = ", ".join(f"{key}={value}" for key, value in {**options, **group}.items())
-        agree(
+        memory.agree(
             [f"settings of FusedOptimizer: {settings}"]
             + [f"tensor {i}, {name} {_describe(array)}" for i, (name, array) in enumerate(arrays)],
             self.name + ".names",
@@ -144,7 +136,8 @@ class FusedOptimizer:
         self._in_jit = False
         self._last_crc = 0
         self._model: Optional[_models.Model] = None
-        self._open_model(arrays, {**options, "groups": [group]})
+        step = memory.broadcast_object(int(state.get("step", 0)) if state else 0, name=self.name + ".step")
+        self._open_model(arrays, {**options, "groups": [group], "step": step}, state)
 
     def _check_parameters(self, params: Any) -> List[Tuple[str, np.ndarray]]:
         here = f"rank {_job.rank()}: FusedOptimizer"
@@ -165,13 +158,16 @@ class FusedOptimizer:
             raise ValueError(f"{here}: the pytree has no parameters: pass those of the model")
         return arrays
 
-    def _open_model(self, arrays: List[Tuple[str, np.ndarray]], options: Dict[str, Any]) -> None:
+    def _open_model(
+        self, arrays: List[Tuple[str, np.ndarray]], options: Dict[str, Any], state: Optional[Dict[str, Any]]
+    ) -> None:
         filled = [(name, array.shape) for name, array in arrays if array.size]
         options["tensor_groups"] = [0] * len(filled)
         model = _models.Model(self.name, filled, options)
         parameters = _over_memory(model.parameters_address, model.num_elements)
         gradients = _over_memory(model.gradients_address, model.num_elements)
         # By leaf of the pytree: its places, and the bucket that its gradient goes with.
+        self._ranges: List[slice] = []
         self._parameters: List[np.ndarray] = []
         self._gradients: List[np.ndarray] = []
         self._of_bucket: List[List[int]] = [[] for _ in range(model.num_buckets)]
@@ -182,10 +178,12 @@ class FusedOptimizer:
                 place = next(places)
                 begin, end = place["begin"], place["begin"] + place["size"]
                 self._of_bucket[place["bucket"]].append(index)
+            self._ranges.append(slice(begin, end))
             self._parameters.append(parameters[begin:end].reshape(array.shape))
             self._gradients.append(gradients[begin:end].reshape(array.shape))
             self._parameters[-1][...] = array
-        model.begin_at()
+        slots = self._slots_of(state, model) if state and _job.rank() == 0 else []
+        model.begin_at([slot.ctypes.data for slot in slots], slots)
         self._model = model
         _open.add(self)
         _metrics.write({"event": "model", "num_parameters": sum(array.size for _, array in arrays)})
@@ -247,6 +245,42 @@ class FusedOptimizer:
                     f"{here}: the gradient of {name} is {_describe(leaf)}, its parameter {_describe(place)}; {remedy}"
                 )
         return leaves
+
+    # ---- State ---------------------------------------------------------------
+
+    def state(self) -> Dict[str, Any]:
+        """The optimizer's state, for a checkpoint: "step", the number of steps so far,
+        and under torch's name of each slot (momentum_buffer; exp_avg, exp_avg_sq) a
+        pytree like the parameters.
+
+        All ranks call it, between steps and outside of jit, even if only one saves it.
+        """
+        self._wait_for_jit()
+        with self._lock:
+            model = self._alive()
+            slots, step = model.fetch_slots(), model.step()
+        state: Dict[str, Any] = {"step": step}
+        for name, slot in zip(model.slot_names, slots):
+            values = np.frombuffer(slot, dtype=np.float32)
+            leaves = [values[at].reshape(p.shape).copy() for at, p in zip(self._ranges, self._parameters)]
+            state[name] = jax.tree_util.tree_unflatten(self._structure, leaves)
+        return state
+
+    def _slots_of(self, state: Dict[str, Any], model: _models.Model) -> List[np.ndarray]:
+        """Flat memory for the library, from what state() has returned."""
+        here = f"rank {_job.rank()}: FusedOptimizer: state"
+        if set(state) != {"step", *model.slot_names}:
+            raise ValueError(f"{here} has {sorted(state)}: of this optimizer it has {['step', *model.slot_names]}")
+        slots = []
+        for name in model.slot_names:
+            leaves, structure = jax.tree_util.tree_flatten(state[name])
+            shapes = [np.shape(leaf) for leaf in leaves]
+            if structure != self._structure or shapes != [p.shape for p in self._parameters]:
+                raise ValueError(f"{here}: {name} is no pytree like the parameters: pass what state() returned for them")
+            slots.append(np.zeros(model.num_elements, np.float32))
+            for at, leaf in zip(self._ranges, leaves):
+                slots[-1][at] = np.asarray(leaf, np.float32).reshape(-1)
+        return slots
 
     # ---- Parameters ----------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch as _torch
 
+from .. import _lib
 from .. import collectives as _memory
 from .._job import (
     cross_rank,
@@ -38,7 +39,8 @@ from ..collectives import (
     barrier,
     broadcast_object,
 )
-from .._metrics import log
+from .._metrics import log, log_to
+from .._preemption import Preemption
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from .collectives import (
     allgather,
@@ -152,12 +154,15 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built() -> int:
-    """0: tensors on GPUs are copied through the host."""
-    return 0
+    """1: in mode ring NCCL sums gradients on GPUs where every rank has it. 0: tensors on
+    GPUs are copied through the host."""
+    return int(cuda_built())
 
 
 def cuda_built() -> bool:
-    return False
+    """Whether libpsring.so was built with CUDA, so that gradients on GPUs are exchanged
+    from where they lie."""
+    return _lib.cuda_built()
 
 
 def rocm_built() -> bool:

@@ -2,7 +2,7 @@
 
 import ctypes
 import warnings
-from typing import Any, Set
+from typing import Any, Optional, Set
 
 import torch
 
@@ -32,6 +32,13 @@ def warn_once(message: str) -> None:
         warnings.warn(message, stacklevel=3)
 
 
+def warn_of_copies(device: torch.device) -> None:
+    warn_once(
+        f"psring copies tensors on {device} to the host's memory and back in each step and each collective, "
+        "while the script waits"
+    )
+
+
 def check_dtype(tensor: torch.Tensor, what: str) -> int:
     """The library's number for the dtype of a dense tensor."""
     if not isinstance(tensor, torch.Tensor):
@@ -51,9 +58,7 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where the library can read it, else a copy."""
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
-        warn_once(
-            f"psring copies tensors on {tensor.device} through the host's memory in each collective"
-        )
+        warn_of_copies(tensor.device)
         tensor = tensor.to("cpu")
     # resolve_conj and resolve_neg: views that only claim to be computed.
     return tensor.resolve_neg().contiguous()
@@ -63,10 +68,29 @@ def num_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def over_memory(address: int, num_elements: int) -> torch.Tensor:
-    """A float32 tensor over memory of the library's."""
+def over_memory(address: int, num_elements: int, gpu: Optional[torch.device] = None) -> torch.Tensor:
+    """A float32 tensor over memory of the library's, of the host's or of a GPU."""
+    if gpu is not None:
+        return _over_gpu_memory(address, num_elements, gpu)
     array = (ctypes.c_float * num_elements).from_address(address)
     return torch.frombuffer(array, dtype=torch.float32)
+
+
+class _GpuMemory:
+    def __init__(self, address: int, num_elements: int):
+        self.__cuda_array_interface__ = {
+            "shape": (num_elements,), "typestr": "<f4", "data": (address, False), "strides": None, "version": 3,
+        }  # fmt: skip
+
+
+def _over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch.Tensor:
+    tensor = torch.as_tensor(_GpuMemory(address, num_elements), device=gpu)
+    if tensor.data_ptr() != address:
+        raise _lib.PsringError(
+            f"this PyTorch copies psring's memory on {gpu} in place of using it: set PSRING_GPU=off, "
+            "or use another PyTorch"
+        )
+    return tensor
 
 
 def describe(tensor: Any) -> str:

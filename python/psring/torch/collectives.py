@@ -209,9 +209,13 @@ def grouped_allreduce(
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
 
 
-def grouped_allreduce_(tensors: Sequence[torch.Tensor], *arguments: Any, **more: Any) -> List[torch.Tensor]:
-    """allreduce_ of several tensors, with the arguments of grouped_allreduce_async_."""
-    return grouped_allreduce_async_(tensors, *arguments, **more).wait()
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
+    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> List[torch.Tensor]:  # fmt: skip
+    """allreduce_ of several tensors."""
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
 
 
 # ---- allgather ---------------------------------------------------------------

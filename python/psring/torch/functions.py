@@ -121,12 +121,13 @@ def broadcast_structure(value: Any, root_rank: int, process_set: ProcessSet = gl
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int = 0, process_set: ProcessSet = global_process_set
-) -> None:
+    optimizer: torch.optim.Optimizer, root_rank: int = 0, model: Any = None,
+    process_set: ProcessSet = global_process_set,
+) -> None:  # fmt: skip
     """Gives every rank the optimizer state and param_groups of rank `root_rank`.
 
     Takes no step of the optimizer, and works whether or not the other ranks have
-    any state yet.
+    any state yet. `model` is Horovod's, and not needed.
     """
     part = getattr(optimizer, "_psring", None)
     # Of a fused optimizer, all ranks fetch and set the state together.

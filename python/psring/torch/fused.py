@@ -5,26 +5,16 @@ else is refused. The optimizer object in the script keeps its param_groups, whos
 learning rates are sent before each step, and shows the library's state.
 """
 
-import json
-import os
-import shutil
-import struct
-import tempfile
 from typing import Any, Dict, List, Sequence
 
 import torch
 
-from .. import _job, _lib
+from .. import _models
 from .gradient_exchange import Entry, ModelExchange
-
 
 
 def _refuse(what: str) -> None:
     raise ValueError(f'{what} is not supported with update="fused": use update="local"')
-
-
-def _number(group: Dict[str, Any], key: str) -> float:
-    return float(group[key])
 
 
 def group_options(kind: type, group: Dict[str, Any]) -> Dict[str, Any]:
@@ -34,23 +24,14 @@ def group_options(kind: type, group: Dict[str, Any]) -> Dict[str, Any]:
             _refuse(f"{kind.__name__}({option}=True)")
     if group.get("fused"):
         _refuse(f"{kind.__name__}(fused=True), which is another thing,")
-    common = {"lr": _number(group, "lr"), "weight_decay": _number(group, "weight_decay")}
     if kind is torch.optim.SGD:
         if group.get("dampening"):
             _refuse(f"SGD(dampening={group['dampening']})")
-        momentum = _number(group, "momentum")
-        if momentum == 0:
-            return {"name": "sgd", **common}
-        name = "nesterov" if group.get("nesterov") else "momentum"
-        return {"name": name, "momentum": momentum, **common}
+        return _models.optimizer_options("sgd", group)
     if kind not in (torch.optim.Adam, torch.optim.AdamW):
         _refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
     decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
-    beta1, beta2 = group["betas"]
-    return {
-        "name": "adamw" if decoupled else "adam",
-        "beta1": float(beta1), "beta2": float(beta2), "epsilon": _number(group, "eps"), **common,
-    }  # fmt: skip
+    return _models.optimizer_options("adamw" if decoupled else "adam", group)
 
 
 def all_options(kind: type, groups: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -96,37 +77,19 @@ def place_parameters(entries: Sequence[Entry]) -> None:
 
 
 def take_parameters(entries: Sequence[Entry]) -> None:
-    """After begin() and finish(): float32 parameters of the host are views of the
-    library's memory, and others are copied from it."""
+    """After begin() and finish(): float32 parameters where the library's memory lies are
+    views of it, and others are copied from it."""
     with torch.no_grad():
         for entry in entries:
             param, result = entry.param, entry.result
             assert result is not None
-            if param.device.type != "cpu" or param.dtype != torch.float32:
+            if param.device != result.device or param.dtype != torch.float32:
                 param.data.copy_(result)
             elif param.data_ptr() != result.data_ptr():
                 param.data = result
 
 
 # ---- State -------------------------------------------------------------------
-
-
-def read_safetensors(path: str) -> Dict[str, torch.Tensor]:
-    """The float32 tensors of a safetensors file."""
-    with open(path, "rb") as file:
-        data = file.read()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8 : 8 + length])
-    tensors = {}
-    for name, about in header.items():
-        if name == "__metadata__":
-            continue
-        if about["dtype"] != "F32":
-            raise ValueError(f"{path}: {name} is {about['dtype']}, not F32")
-        begin, end = (8 + length + offset for offset in about["data_offsets"])
-        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32) if end > begin else torch.empty(0)
-        tensors[name] = flat.view(about["shape"])
-    return tensors
 
 
 def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[Any, Any]) -> List[torch.Tensor]:
@@ -139,7 +102,7 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
         return []
     slots = []
     for slot_name in exchange.slot_names:
-        slot = torch.zeros(exchange.results.numel())
+        slot = torch.zeros(exchange.results.numel(), device="cpu")
         for entry in entries:
             value = state.get(entry.param, {}).get(slot_name)
             if value is not None:
@@ -155,35 +118,17 @@ def first_step(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
     return max(steps, default=0)
 
 
-def fetch_state(exchange: ModelExchange, entries: Sequence[Entry], name: str) -> Dict[Any, Dict[str, Any]]:
+def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, Dict[str, Any]]:
     """torch's state of every parameter, from the library. All ranks call it."""
-    from .functions import broadcast_structure
-
-    found: Dict[str, torch.Tensor] = {}
-    error = ""
-    directory = tempfile.mkdtemp(prefix="psring-state-") if _job.rank() == 0 else ""
-    try:
-        exchange.save(directory)
-        if directory:
-            found = read_safetensors(os.path.join(directory, "optimizer.safetensors"))
-    except (OSError, ValueError, KeyError) as reason:
-        error = str(reason)
-    finally:
-        if directory:
-            shutil.rmtree(directory, ignore_errors=True)
-    found, error = broadcast_structure((found, error), 0)
-    if error:
-        raise _lib.PsringError(f"the optimizer state of {name} could not be read: {error}")
+    slots = [torch.frombuffer(slot, dtype=torch.float32) for slot in exchange.fetch_slots()]
     step = exchange.step()
     state: Dict[Any, Dict[str, Any]] = {}
-    for entry in entries:
-        values: Dict[str, Any] = {
-            slot: found[f"{slot}.{entry.name}"].to(entry.param.device) for slot in exchange.slot_names
+    for entry in entries if slots else ():
+        begin, end = exchange.places[entry.name]
+        state[entry.param] = {
+            name: slot[begin:end].clone().view(entry.param.shape).to(entry.param.device)
+            for name, slot in zip(exchange.slot_names, slots)
         }
-        if values and exchange.slot_names != ["momentum_buffer"]:
-            values["step"] = torch.tensor(float(step))
-        if values:
-            state[entry.param] = values
+        if exchange.slot_names != ["momentum_buffer"]:
+            state[entry.param]["step"] = torch.tensor(float(step))
     return state
-
-

@@ -2,10 +2,12 @@
 
 An exchange gives every tensor a place for its gradient and one for what comes
 back. submit(bucket) starts a bucket that is full and never blocks; finish() waits
-for all of them. ModelExchange is the library's own (ring, ps); BucketExchange
-makes one allreduce a bucket, for process sets and for mode ddp.
+for all of them. order() comes before a thread touches either place. ModelExchange is
+the library's own (ring, ps); BucketExchange makes one allreduce a bucket, for process
+sets and for mode ddp.
 """
 
+import contextlib
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -14,6 +16,7 @@ import torch
 from .. import _job
 from .._models import Model
 from ._tensors import over_memory
+from .gpu import StreamOrder
 
 
 class Entry:
@@ -68,9 +71,12 @@ class ModelExchange(Model):
         name: of the model, the same on all workers.
         entries: in the order in which backward makes their gradients ready.
         options: of psring_open_model, but for the tensors.
+        gpu: the options' "device", where it is one: the memory is there.
     """
 
-    def __init__(self, name: str, entries: Sequence[Entry], options: Dict[str, Any]):
+    def __init__(
+        self, name: str, entries: Sequence[Entry], options: Dict[str, Any], gpu: Optional[torch.device] = None
+    ):
         forward = list(reversed(entries))
         tensors: List[Tuple[str, Sequence[int]]] = [(e.name, list(e.param.shape)) for e in forward]
         # A rank with data brings 1 in one element more; see take_part_without_data.
@@ -78,14 +84,16 @@ class ModelExchange(Model):
         if self.counts_ranks:
             tensors.insert(0, ("psring: ranks with data", [1]))
         super().__init__(name, tensors, options)
-        self.gradients = over_memory(self.gradients_address, self.num_elements)
-        self.results = over_memory(self.parameters_address, self.num_elements)
+        self.gradients = over_memory(self.gradients_address, self.num_elements, gpu)
+        self.results = over_memory(self.parameters_address, self.num_elements, gpu)
+        self._gpu = gpu
+        self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
         layout = self.layout
+        self._flag, self._flag_bucket = 0, -1
         if self.counts_ranks:
-            self._flag = layout[0]["begin"]
+            self._flag, self._flag_bucket = layout[0]["begin"], layout[0]["bucket"]
             layout = layout[1:]
-            self.gradients[self._flag] = 1.0
         for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
@@ -97,16 +105,46 @@ class ModelExchange(Model):
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         """Everybody's parameters and optimizer state become rank 0's."""
+        self.order()
         self.begin_at([slot.data_ptr() for slot in slots], slots)
+
+    def order(self) -> None:
+        if self._streams is not None:
+            self._streams.come_behind()
+
+    def submit(self, bucket: int) -> None:
+        if bucket == self._flag_bucket:
+            self.gradients[self._flag] = 1.0  # a ring leaves its sums there
+        with self._keeping_device():
+            super().submit(bucket)
+
+    def finish(self) -> None:
+        self.order()
+        with self._keeping_device():
+            super().finish()
+
+    def _keeping_device(self) -> Any:
+        """The library makes its GPU the thread's current one; the script's stays."""
+        return contextlib.nullcontext() if self._gpu is None else torch.cuda.device(self._gpu)
+
+    def synchronise(self) -> None:
+        self.order()
+        super().synchronise()
 
     def take_part_without_data(self) -> bool:
         """A step with zeros, for a rank that has no more data; update "local" only.
         Whether any rank had data."""
+        self.order()
         self.gradients.zero_()
         for bucket in range(self.num_buckets):
-            self.submit(bucket)
+            with self._keeping_device():
+                super().submit(bucket)
         self.finish()
         return float(self.results[self._flag]) != 0.0
+
+    def all_have_data(self) -> bool:
+        """After finish(): whether the step was without ranks that have joined."""
+        return not self.counts_ranks or float(self.results[self._flag]) * _job.size() > _job.size() - 0.5
 
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:
@@ -168,6 +206,9 @@ class BucketExchange:
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         pass
 
+    def order(self) -> None:
+        pass
+
     def submit(self, bucket: int) -> None:
         begin, end = self._ranges[bucket]
         self._waits.append(self._start(self.gradients[begin:end], bucket))
@@ -176,6 +217,9 @@ class BucketExchange:
         waits, self._waits = self._waits, []
         for wait in waits:
             wait()
+
+    def all_have_data(self) -> bool:
+        return True
 
     def detach(self) -> None:
         pass

@@ -11,7 +11,7 @@ from .. import _job, _lib, _metrics
 from .._models import out_of_step
 from ..collectives import Average, ReduceOp
 from ..process_sets import ProcessSet, global_process_set
-from . import fused
+from .buffers import Buffers
 from .compression import Compression, Compressor
 from .functions import broadcast_parameters
 from .gradient_exchange import ModelExchange
@@ -51,15 +51,13 @@ class _Distributed:
             self._psring.reducer.complete()
 
     def synchronize_parameters(self) -> None:
-        """Makes all workers' parameters the same, with every gradient in them.
+        """Makes all workers' parameters the same, with every gradient in them, and the
+        buffers of `model=` rank 0's.
 
         All workers call it, between steps: before an evaluation or a checkpoint
         with sync="ssp" or "async". In other ways they are the same already.
         """
-        part = self._psring
-        if isinstance(part.reducer.exchange, ModelExchange) and part.settings.fused:
-            part.reducer.exchange.synchronise()
-            fused.take_parameters(part.dense())
+        self._psring.synchronise()
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -93,7 +91,7 @@ class _Distributed:
         super().add_param_group(param_group)  # type: ignore[misc]
         try:
             self._psring.restart()
-        except _lib.InvalidArgumentError as error:
+        except _lib.PsringError as error:
             if not out_of_step(error):
                 raise
             raise type(error)(
@@ -171,6 +169,7 @@ def DistributedOptimizer(
     bucket_mb: Optional[float] = None,
     scaler: Any = None,
     find_unused: bool = False,
+    broadcast_buffers: bool = True,
 ) -> Any:
     """Makes an optimizer of torch's apply everybody's gradients, and returns it.
 
@@ -204,6 +203,9 @@ def DistributedOptimizer(
         compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
         bucket_mb: the size of the buckets in which gradients leave; 25.
         scaler: with update="fused", the GradScaler that will call step().
+        broadcast_buffers: with model=, its buffers (the running mean of a batch norm, say)
+            become rank 0's with every synchronous step that exchanges gradients; with ssp
+            and async in synchronize_parameters(). False: each rank keeps its own.
         find_unused: p.grad is None where no rank used a parameter (else zeros); one
             small allreduce more in each step. It needs zero_grad(set_to_none=True).
 
@@ -217,6 +219,7 @@ def DistributedOptimizer(
         job, type(optimizer), op=op, compression=compression, compress=compress, process_set=process_set,
         predivide=gradient_predivide_factor, passes=backward_passes_per_step, sync=sync, staleness=staleness,
         update=update, bucket_mb=bucket_mb, scaler=scaler, sparse_as_dense=sparse_as_dense, find_unused=find_unused,
+        broadcast_buffers=broadcast_buffers,
     )  # fmt: skip
     if not process_set.included():
         optimizer.__class__ = _local_class(type(optimizer))
@@ -226,9 +229,12 @@ def DistributedOptimizer(
         named = list(model.named_parameters())
     listed = _names(optimizer, named)
     kind = type(optimizer)
-    part = Part(optimizer, kind, settings, listed)
+    buffers = Buffers(model, process_set) if model is not None else None
+    part = Part(optimizer, kind, settings, listed, buffers)
     if model is not None:
         broadcast_parameters(model.state_dict(), process_set.ranks[0], process_set)
+        if buffers is not None:
+            buffers.broadcast(part.name + ".buffers")  # those that state_dict() does not have, too
     patched = optimizer.__dict__.pop("step", None)
     optimizer.__class__ = _distributed_class(kind)
     optimizer._psring = part  # type: ignore[attr-defined]

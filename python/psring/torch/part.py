@@ -13,24 +13,58 @@ from .. import collectives as memory
 from .._models import next_name
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
-from . import fused
-from ._tensors import NO_DATA, describe
+from . import fused, gpu
+from ._tensors import NO_DATA, describe, warn_of_copies
+from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
 from .reducer import DONE, Reducer
 from .settings import Settings
 
 
+class _Checksum:
+    """Of the parameters of an optimizer as they are at the job's end, or as they were when the
+    optimizer went: a script's main() may have returned by then."""
+
+    def __init__(self, optimizer: Any):
+        self._optimizer = weakref.ref(optimizer)
+        self._last: Optional[int] = None
+        weakref.finalize(optimizer, self._keep, optimizer.param_groups).atexit = False
+
+    def __call__(self) -> Dict[str, Any]:
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            self._keep(optimizer.param_groups)
+        return {} if self._last is None else {"weights_crc32": self._last}
+
+    def _keep(self, groups: List[Dict[str, Any]]) -> None:
+        crc = 0
+        for param in (param for group in groups for param in group["params"]):
+            values = param.detach().cpu().contiguous()
+            size = values.numel() * values.element_size()
+            crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
+        self._last = crc
+
+
 class Part:
     """psring's part of one optimizer; the optimizer owns it."""
 
-    def __init__(self, optimizer: Any, kind: type, settings: Settings, named: Callable[[], List[Tuple[str, Any]]]):
+    def __init__(
+        self,
+        optimizer: Any,
+        kind: type,
+        settings: Settings,
+        named: Callable[[], List[Tuple[str, Any]]],
+        buffers: Optional[Buffers],
+    ):
         self._optimizer = weakref.ref(optimizer)
+        self._buffers = buffers
         self.kind, self.settings, self._named = kind, settings, named
         self.skip = False
         self._patched_step: Optional[Callable[..., Any]] = None
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
+        self._gpu: Optional[torch.device] = None  # in whose memory gradients are exchanged
         self.reducer = self._make_reducer()
         self._tell()
 
@@ -39,17 +73,7 @@ class Part:
         numbers = sum(p.numel() for _, p in self._named())
         _metrics.write({"event": "model", "num_parameters": numbers})
         if _job.rank() == 0 and _metrics.wanted():
-            _metrics.at_end(self._checksum)
-
-    def _checksum(self) -> Dict[str, Any]:
-        if self.optimizer is None:
-            return {}
-        crc = 0
-        for _, param in self._named():
-            values = param.detach().cpu().contiguous()
-            size = values.numel() * values.element_size()
-            crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
-        return {"weights_crc32": crc}
+            _metrics.at_end(_Checksum(self.optimizer))
 
     @property
     def optimizer(self) -> Any:
@@ -63,28 +87,31 @@ class Part:
         if settings.fused:
             fused.all_options(self.kind, self.optimizer.param_groups)
         agree(
-            [settings.agreed(self.kind)] + [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)],
+            [settings.agreed(self.kind)]
+            + [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)]
+            + (self._buffers.described() if self._buffers else []),
             self.name + ".names",
             settings.process_set,
         )
         return Reducer(
-            self.name, named, self._make_exchange, settings.process_set,
+            self.name, named, self._place, self._make_exchange, settings.process_set,
             fused=settings.fused, deferred=settings.fused and settings.scaler is not None,
             average=settings.op is Average,
             prescale=1.0 / settings.predivide,
             postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
             passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
             find_unused=settings.find_unused, before_submit=self._before_submit,
+            after_finish=self._after_finish,
             alone=self._is_alone(),
             in_use=lambda optimizer=self._optimizer: optimizer() is not None,
         )  # fmt: skip
 
     def _is_alone(self) -> bool:
-        """A ring of one worker exchanges nothing. (Servers are what they are: a
-        comparison with one worker measures them.)"""
+        """The mean over one worker is its own gradient, so nothing is exchanged. (A
+        server that applies the optimizer does so for one worker, too.)"""
         settings = self.settings
-        exact = settings.compress in (None, "none") and settings.predivide == 1.0 and settings.op is Average
-        return _job.size() == 1 and _job.mode() == "ring" and not settings.fused and exact
+        exact = settings.compress in (None, "none") and settings.predivide == 1.0
+        return settings.process_set.size() == 1 and _job.mode() != "ddp" and not settings.fused and exact
 
     def restart(self) -> None:
         """The next backward opens a new exchange, with the parameters of then."""
@@ -95,15 +122,32 @@ class Part:
 
     # ---- The exchange --------------------------------------------------------
 
-    def _make_exchange(self, entries: List[Entry]) -> Any:
+    def _in_buckets(self) -> bool:
+        """Whether each bucket is an allreduce of the host's memory."""
+        everybody = self.settings.process_set
+        return everybody._wire() is not None or _job.mode() == "ddp"
+
+    def _place(self, entries: List[Entry]) -> str:
+        self._gpu = None
+        if not self._in_buckets():
+            self._gpu = gpu.choose(entries, self.settings.gpu)
+        else:
+            for entry in entries:
+                if entry.param.device.type != "cpu":
+                    warn_of_copies(entry.param.device)
+        return gpu.place_of(self._gpu, self.settings.gpu)
+
+    def _make_exchange(self, entries: List[Entry], places: List[str]) -> Any:
         settings = self.settings
         if _job.mode() == "ddp" and settings.process_set is global_process_set:
             from .ddp import start_gloo
 
             return BucketExchange(entries, settings.bucket_mb, start_gloo())
-        if settings.process_set._wire() is not None or not entries:
+        if self._in_buckets() or not entries:
             return BucketExchange(entries, settings.bucket_mb, self._start_bucket)
         options: Dict[str, Any] = settings.model_options()
+        if self._gpu is not None:
+            options.update(gpu.model_options(self._gpu, places))
         if settings.fused:
             groups = self.optimizer.param_groups
             self._options = fused.all_options(self.kind, groups)
@@ -112,7 +156,7 @@ class Part:
             options["step"] = memory.broadcast_object(
                 fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
             )
-        exchange = ModelExchange(self.name, entries, options)
+        exchange = ModelExchange(self.name, entries, options, self._gpu)
         if settings.fused:
             fused.place_parameters(entries)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
@@ -152,6 +196,25 @@ class Part:
             self.reducer.exchange.set_rates(rates)
             self._rates = rates
 
+    def _after_finish(self) -> None:
+        """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
+        has no more data: it takes part in sums alone, and rank 0 may be it."""
+        if self.settings.synchronous and self.reducer.exchange.all_have_data():
+            self._take_buffers()
+
+    def _take_buffers(self) -> None:
+        if self._buffers is not None and self.settings.broadcast_buffers:
+            self._buffers.broadcast(self.name + ".buffers")
+
+    def synchronise(self) -> None:
+        """All ranks' parameters and buffers become the same, between steps."""
+        exchange = self.reducer.exchange
+        if not self.settings.fused or not isinstance(exchange, ModelExchange):
+            return
+        exchange.synchronise()
+        fused.take_parameters(self.dense())
+        self._take_buffers()
+
     # ---- Steps ---------------------------------------------------------------
 
     def inner_step(self, *arguments: Any) -> Any:
@@ -171,6 +234,8 @@ class Part:
             raise ValueError('step(closure) is not supported with update="fused": use update="local"')
         if self.settings.scaler is not None:
             if self._overflow():
+                if self.reducer.exchange is not None:
+                    self._after_finish()
                 self.reducer.step_done()
                 return
         elif hasattr(self.optimizer, "found_inf"):
@@ -183,6 +248,7 @@ class Part:
             reducer.check_untouched()
         reducer.complete()
         reducer.exchange.finish()
+        self._after_finish()
         fused.take_parameters(self.dense())
         reducer.step_done()
         if self._patched_step is not None:
@@ -211,7 +277,7 @@ class Part:
 
     def fetch_state(self) -> None:
         if self.settings.fused and isinstance(self.reducer.exchange, ModelExchange):
-            state = fused.fetch_state(self.reducer.exchange, self.dense(), self.name)
+            state = fused.fetch_state(self.reducer.exchange, self.dense())
             self.optimizer.state.clear()
             self.optimizer.state.update(state)
 

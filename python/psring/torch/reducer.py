@@ -42,10 +42,13 @@ class Reducer:
     Args:
         name: of the exchange, the same on all ranks.
         named: the parameters that need gradients.
-        make_exchange: called once, with the entries in backward's order.
+        place: called before it: what all ranks are told of where gradients lie.
+        make_exchange: called once, with the entries in backward's order and every
+            rank's place.
         fused: the exchange applies the optimizer; p.grad stays the rank's own.
         prescale, postscale: of gradients before, of means after the exchange.
         before_submit: called before the first submit of each step.
+        after_finish: unless fused, called when all of a step's means are there.
         in_use: false once the optimizer is gone; hooks then do nothing.
         alone: the mean over all ranks is this rank's own gradient, as it is.
     """
@@ -54,7 +57,8 @@ class Reducer:
         self,
         name: str,
         named: Sequence[Tuple[str, torch.nn.Parameter]],
-        make_exchange: Callable[[List[Entry]], Any],
+        place: Callable[[List[Entry]], str],
+        make_exchange: Callable[[List[Entry], List[str]], Any],
         process_set: ProcessSet,
         *,
         fused: bool = False,
@@ -66,17 +70,18 @@ class Reducer:
         sparse_as_dense: bool = False,
         find_unused: bool = False,
         before_submit: Callable[[], None] = lambda: None,
+        after_finish: Callable[[], None] = lambda: None,
         in_use: Callable[[], bool] = lambda: True,
         alone: bool = False,
     ):
         self.name, self.process_set, self.passes = name, process_set, passes
         self.exchange: Any = None
         self.entries = [Entry(n, p, i) for i, (n, p) in enumerate(named)]
-        self._make_exchange = make_exchange
+        self._place, self._make_exchange = place, make_exchange
         self._fused, self._deferred, self._average = fused, deferred, average
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
-        self._before_submit, self._in_use = before_submit, in_use
+        self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
         self.no_sync_depth = 0
         self.touched = False  # since the last step, by a backward
         self.state = IDLE
@@ -199,6 +204,7 @@ class Reducer:
             return
         grad, place = entry.param.grad, entry.gradient
         assert place is not None
+        self.exchange.order()
         if grad is None:
             place.zero_()
         else:
@@ -243,14 +249,15 @@ class Reducer:
             self.state = DONE
 
     def _open(self) -> None:
-        """Agrees on the order of tensors, and on which are sparse."""
+        """Agrees on the order of tensors, on which are sparse, and on where they lie."""
         sparse = {}
         for entry in self.entries:
             grad = entry.param.grad
             if grad is not None and grad.layout != torch.strided and not self._sparse_as_dense:
                 sparse[entry.index] = grad.sparse_dim()
         order: Any = list(self._order) if self.process_set.rank() == 0 else None
-        mine = json.dumps({"order": order, "sparse": list(sparse.items())}).encode()
+        agenda = {"order": order, "sparse": list(sparse.items())}
+        mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
         for other in everybody:
             for index, sparse_dim in other["sparse"]:
@@ -264,7 +271,7 @@ class Reducer:
         order = everybody[0]["order"]
         unused = [i for i in range(len(self.entries)) if i not in set(order)]
         dense = [self.entries[i] for i in order + unused if not self.entries[i].sparse_dim]
-        self.exchange = self._make_exchange(dense)
+        self.exchange = self._make_exchange(dense, [other["place"] for other in everybody])
         self._bucket_sizes = [0] * self.exchange.num_buckets
         for entry in dense:
             self._bucket_sizes[entry.bucket] += 1
@@ -275,6 +282,7 @@ class Reducer:
     def _finish(self, used: List[bool]) -> None:
         """p.grad becomes the mean of all ranks'."""
         self.exchange.finish()
+        self._after_finish()
         if self._postscale != 1.0:
             self.exchange.results.mul_(self._postscale)
         for entry in self.entries:
@@ -293,7 +301,7 @@ class Reducer:
     def _take_result(self, entry: Entry) -> None:
         param, result = entry.param, entry.result
         assert result is not None
-        if param.device.type == "cpu" and param.dtype == torch.float32:
+        if param.device == result.device and param.dtype == torch.float32:
             param.grad = result
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)

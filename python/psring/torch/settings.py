@@ -24,6 +24,14 @@ class Settings(NamedTuple):
     scaler: Any
     sparse_as_dense: bool
     find_unused: bool
+    broadcast_buffers: bool
+    # init()'s; None: "auto".
+    gpu: Optional[str]
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether all ranks make the same step together."""
+        return _job.takes_steps_together(self.sync)
 
     def model_options(self) -> Dict[str, Any]:
         """Of psring_open_model, but for what depends on the tensors."""
@@ -35,6 +43,7 @@ class Settings(NamedTuple):
         parts = {**self.model_options(), "op": self.op.name, "passes": self.passes}
         parts.update(predivide=self.predivide, sparse_as_dense=self.sparse_as_dense)
         parts.update(find_unused=self.find_unused, scaler=self.scaler is not None)
+        parts.update(broadcast_buffers=self.broadcast_buffers)
         return f"settings of {kind.__name__}: " + ", ".join(f"{k}={v}" for k, v in parts.items())
 
 
@@ -58,6 +67,7 @@ def make_settings(
     scaler: Any,
     sparse_as_dense: bool,
     find_unused: bool,
+    broadcast_buffers: bool,
 ) -> Settings:
     """Arguments first, then init()'s or the environment's, then defaults."""
     op_code(op)
@@ -70,10 +80,10 @@ def make_settings(
     sync, staleness = _models.choose_sync(job, sync, staleness)
     update = update or job.defaults["update"]
     if update is None:
-        update = "fused" if sync in ("ssp", "async") else "local"
+        update = "local" if _job.takes_steps_together(sync) else "fused"
     if update not in ("local", "fused"):
         raise ValueError(f'update={update!r}: it is "local" or "fused"')
-    if update == "local" and sync in ("ssp", "async"):
+    if update == "local" and not _job.takes_steps_together(sync):
         raise ValueError(
             f'sync="{sync}" applies every gradient at the servers, so update="local" cannot work: use update="fused"'
         )
@@ -100,5 +110,6 @@ def make_settings(
         scaler = None
     return Settings(
         op, process_set, float(predivide), int(passes), sync, staleness, update == "fused", compress,
-        _BUCKETS.get(compress, NoneCompressor), mb, scaler, sparse_as_dense, find_unused,
+        _BUCKETS.get(compress, NoneCompressor), mb, scaler, sparse_as_dense, find_unused, broadcast_buffers,
+        job.defaults["gpu"],
     )  # fmt: skip

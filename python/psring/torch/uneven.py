@@ -1,11 +1,13 @@
 """join(): a rank that has run out of data takes part in what the others still do."""
 
+from typing import Any
+
 from .._lib import PsringError
 from ..collectives import last_to_join, start_join
 from .gradient_exchange import open_models
 
 
-def join() -> int:
+def join(device: Any = None) -> int:
     """Says that this rank has no more data, and waits until every rank has said so.
 
     Until then it takes part with zeros: in the others' allreduces and barriers, and
@@ -15,6 +17,8 @@ def join() -> int:
 
         last = hvd.join()
         hvd.broadcast_parameters(model.state_dict(), root_rank=last)
+
+    device is Horovod's, and not needed.
     """
     models = open_models()
     if len(models) > 1 or any(not model.counts_ranks for model in models):

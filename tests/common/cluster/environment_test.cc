@@ -46,6 +46,7 @@ Variables Slurm() {
           {"SLURM_NPROCS", "4"},
           {"SLURM_NNODES", "2"},
           {"SLURM_STEP_NUM_TASKS", "4"},
+          {"SLURM_STEP_NUM_NODES", "2"},
           {"SLURM_STEP_NODELIST", "gnode[20,25]"},
           {"SLURM_JOB_NODELIST", "gnode[10,20,25,37]"},
           {"SLURM_NODELIST", "gnode[10,20,25,37]"},
@@ -64,6 +65,25 @@ Variables OpenMpi() {
           {"OMPI_MCA_orte_ess_jobid", "2735013889"},
           {"PMIX_NAMESPACE", "2735013889"},
           {"PMIX_RANK", "1"}};
+}
+
+// As a pod of Kubeflow Trainer has them, the second of three.
+Variables Trainer() {
+  return {{"JOB_COMPLETION_INDEX", "1"},
+          {"PET_NNODES", "3"},
+          {"PET_NPROC_PER_NODE", "1"},
+          {"PET_NODE_RANK", "1"},
+          {"PET_MASTER_ADDR", "train-node-0-0.train"},
+          {"PET_MASTER_PORT", "29400"}};
+}
+
+// As the manifests of examples/kubernetes give them to the pod `name`, with
+// what Kubernetes sets by itself.
+Variables Pod(const std::string& name) {
+  return {{"KUBERNETES_SERVICE_HOST", "10.96.0.1"},
+          {"HOSTNAME", name},
+          {"PSRING_SIZE", "4"},
+          {"PSRING_COORDINATOR", "train-0.train:7000"}};
 }
 
 // `base` with some variables set, or with "" unset.
@@ -109,6 +129,10 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
        "torchrun: 3 of 4, local 1, node7:65534"},
       {With(Torchrun(), {{"MASTER_ADDR", ""}, {"LOCAL_RANK", ""}}),
        "torchrun: 3 of 4, local -1, :0"},
+      {With(Torchrun(), {{"LOCAL_WORLD_SIZE", "4"}}),
+       "torchrun: 3 of 4, local 1, 127.0.0.1:29501"},
+      {With(Slurm(), {{"SLURM_STEP_NODELIST", "gnode20"}}),
+       "Slurm: 2 of 4, local 0, 127.0.0.1:20505"},
       {Slurm(), "Slurm: 2 of 4, local 0, gnode20:20505"},
       {With(Slurm(), {{"SLURM_STEP_NODELIST", ""}}),
        "Slurm: 2 of 4, local 0, gnode10:20505"},
@@ -124,11 +148,46 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
                         {"OMPI_MCA_ess_base_jobid", ""},
                         {"OMPI_MCA_orte_ess_jobid", ""}}),
        "Open MPI: 1 of 3, local 1, :0"},
+      {Trainer(),
+       "Kubeflow Trainer: 1 of 3, local -1, "
+       "train-node-0-0.train:29400"},
+      {Both(Torchrun(), Trainer()), "torchrun: 3 of 4, local 1, node7:29501"},
+      {Pod("train-2"), "Kubernetes: 2 of 4, local -1, train-0.train:7000"},
+      {With(Pod("train-1-x7k2p"), {{"JOB_COMPLETION_INDEX", "1"}}),
+       "Kubernetes: 1 of 4, local -1, train-0.train:7000"},
+      {With(Pod("train-2"), {{"PSRING_RANK", "3"}}),
+       "psring run: 3 of 4, local -1, train-0.train:7000"},
+      // A pod of its own, and a job's pod that nobody has told its size.
+      {With(Pod("train-2"), {{"PSRING_SIZE", ""}, {"PSRING_COORDINATOR", ""}}),
+       "by hand"},
+      {{{"JOB_COMPLETION_INDEX", "1"}}, "by hand"},
   };
   for (const auto& row : kRows) {
     EXPECT_EQ(Detected(row.variables), row.expected);
     EXPECT_THAT(WarningsOf(row.variables), IsEmpty()) << row.expected;
   }
+}
+
+TEST(DetectEnvironment, LaunchersTellWhichHostThisIs) {
+  auto node = [](const Variables& variables) {
+    const auto e = DetectEnvironment(variables);
+    return e.ok() ? absl::StrCat(e->node, " of ", e->num_nodes) : "failed";
+  };
+  EXPECT_EQ(node(Slurm()), "1 of 2");
+  EXPECT_EQ(node(Torchrun()), "1 of 2");
+  EXPECT_EQ(node(Trainer()), "1 of 3");
+  EXPECT_EQ(node(OpenMpi()), "-1 of 0");
+  EXPECT_EQ(node(With(Slurm(), {{"SLURM_STEP_NUM_NODES", ""}})), "-1 of 0");
+}
+
+TEST(DetectEnvironment, ATrainersPodSaysHowManyWorkersItWants) {
+  auto wanted = [](const std::string& text) {
+    return DetectEnvironment(With(Trainer(), {{"PET_NPROC_PER_NODE", text}}))
+        ->workers_wanted;
+  };
+  EXPECT_EQ(wanted("2"), 2);
+  EXPECT_EQ(wanted("auto"), 0);
+  EXPECT_EQ(wanted(""), 0);
 }
 
 TEST(DetectEnvironment, AJobsShellIsNoLaunchedTask) {
@@ -202,6 +261,11 @@ TEST(DetectEnvironment, NamesTheMalformedVariableAndItsValue) {
       {With(Slurm(), {{"SLURM_STEP_ID", "x"}}), "SLURM_STEP_ID=x"},
       {With(Slurm(), {{"SLURM_STEP_NODELIST", "n[1"}}),
        "SLURM_STEP_NODELIST=n[1 is no list of hosts: a ']' is missing"},
+      {With(Trainer(), {{"PET_NODE_RANK", "3"}}),
+       "PET_NODE_RANK=3 is not below PET_NNODES=3"},
+      {With(Trainer(), {{"PET_NNODES", "1:4"}}),
+       "PET_NNODES=1:4 is not a number"},
+      {With(Pod("train-4"), {}), "PSRING_RANK=4 is not below PSRING_SIZE=4"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_RANK", "3"}}),
        "OMPI_COMM_WORLD_RANK=3 is not below OMPI_COMM_WORLD_SIZE=3"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_SIZE", "0"}}),

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/coordinator.h"
+#include "common/mutex.h"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -27,6 +30,7 @@ struct Peer {
     MemberOptions options;
     options.coordinator = coordinator.endpoint();
     options.join.set_role(role);
+    options.join.set_address("127.0.0.1");
     options.join.set_wanted_rank(-1);
     options.join.set_host("h");
     options.join.set_mode(proto::PARAMETER_SERVER);
@@ -35,13 +39,23 @@ struct Peer {
   }
 };
 
+// What the coordinator has shown last.
+struct Watched {
+  Mutex mutex;
+  proto::JobView view ABSL_GUARDED_BY(mutex);
+};
+
 struct Job {
   explicit Job(absl::Duration dead_after = kDeadAfter) {
     MembershipOptions options;
     options.num_workers = 2;
     options.dead_after = dead_after;
     options.join_timeout = absl::Seconds(10);
-    auto started = Coordinator::Start(context, {"127.0.0.1", 0}, options);
+    auto started = Coordinator::Start(context, {"127.0.0.1", 0}, options,
+                                      [this](Time, const proto::JobView& view) {
+                                        MutexLock lock(&watched.mutex);
+                                        watched.view = view;
+                                      });
     EXPECT_TRUE(started.ok()) << started.status();
     coordinator = *std::move(started);
     std::vector<std::thread> threads;
@@ -55,6 +69,7 @@ struct Job {
     }
   }
 
+  Watched watched;
   Context context;
   std::unique_ptr<Coordinator> coordinator;
   Peer server, a, b;
@@ -127,6 +142,36 @@ TEST(Member, NobodyAtTheCoordinatorsAddressIsAnErrorThatNamesIt) {
       AllOf(HasSubstr("tcp://127.0.0.1:1"), HasSubstr("--host-coordinator")));
 }
 
+// Whatever it is that answers there.
+TEST(Member, ASeatThatTheJobDoesNotHaveIsAnError) {
+  Context context;
+  auto socket = Socket::Bind(context, "127.0.0.1", 0,
+                             {.plane = SocketOptions::Plane::kControl});
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  MemberOptions options;
+  options.coordinator = (*socket)->endpoint();
+  options.join.set_role(proto::WORKER);
+  Peer peer;
+  std::thread joins([&] {
+    peer.member = Member::Join(peer.context, peer.cancellation, options);
+  });
+  absl::StatusOr<std::optional<Frames>> asked;
+  do {
+    ASSERT_TRUE(Wait({socket->get()}, std::vector<int>{}, Soon()).ok());
+    asked = (*socket)->TryReceive();
+  } while (asked.ok() && !asked->has_value());
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  proto::ControlMessage seat;
+  seat.mutable_seat()->set_rank(7);
+  Frames answer;
+  answer.push_back(Frame::Copy((**asked)[0].view()));
+  answer.push_back(Frame::Copy(seat.SerializeAsString()));
+  ASSERT_TRUE((*socket)->Send(std::move(answer)).ok());
+  joins.join();
+  EXPECT_THAT(std::string(peer.member.status().message()),
+              HasSubstr("gives this process rank 7 of 0"));
+}
+
 TEST(Member, ACancelledProcessStopsWaitingToJoin) {
   Context context;
   MembershipOptions options;
@@ -150,6 +195,56 @@ TEST(Member, LearnsTheCoordinatorsClock) {
   }
   // Here both are one clock.
   EXPECT_LE(absl::AbsDuration(clock->ahead), clock->round_trip / 2);
+}
+
+// Waits until the coordinator of `job` is shown what `done` asks for.
+void AwaitView(Watched& watched,
+               const std::function<bool(const proto::JobView&)>& done) {
+  MutexLock lock(&watched.mutex);
+  const auto holds = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(watched.mutex) {
+    return done(watched.view);
+  };
+  EXPECT_TRUE(watched.mutex.AwaitUntil(holds, Soon()))
+      << watched.view.DebugString();
+}
+
+TEST(Member, HeartbeatsCarryItsFiguresToWhoeverWatches) {
+  Job job;
+  (*job.b.member)->ReportStep(3);
+  (*job.b.member)->figures().Update([](proto::Figures& all) {
+    all.set_loss(0.25);
+    all.set_last_word("halfway");
+  });
+  (*job.b.member)->figures().AddStep(2, Now(), Now());
+  const int rank = (*job.b.member)->job().rank();
+  AwaitView(job.watched, [&](const proto::JobView& view) {
+    if (view.processes_size() < 3) return false;
+    const proto::ProcessView& b = view.processes(1 + rank);
+    return b.step() == 3 && b.figures().loss() == 0.25 &&
+           b.figures().last_word() == "halfway" &&
+           b.figures().resident_bytes() > 1 << 20;
+  });
+}
+
+TEST(Member, AWaitOfSecondsIsSaidOnceWithTheNameOfWhoHoldsItUp) {
+  const CapturedLog log;
+  Job job;
+  (*job.b.member)->activities().own().Work("computing");
+  {
+    const WaitingForOthers waiting((*job.a.member)->activities().own(),
+                                   "a step");
+    AwaitView(job.watched, [&](const proto::JobView& view) {
+      return view.processes_size() == 3 &&
+             (view.processes(1).waiting_ms() > 7000 ||
+              view.processes(2).waiting_ms() > 7000);
+    });
+  }
+  const int rank = (*job.b.member)->job().rank();
+  const proto::Process& b = (*job.a.member)->job().workers(rank);
+  EXPECT_EQ(log.Count(absl::StrCat("at a step for ", Describe(b),
+                                   ", which is computing")),
+            1);
+  EXPECT_EQ(log.Count("has waited"), 1);
 }
 
 }  // namespace

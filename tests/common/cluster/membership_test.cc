@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/cluster/stop_wish.h"
 
 namespace psring {
 namespace {
@@ -40,6 +44,15 @@ ControlMessage BeatOf(int64_t step) {
   return message;
 }
 
+// From a process that works on its own, or waits for others (`doing` empty).
+ControlMessage BeatOf(int64_t step, const std::string& doing,
+                      absl::Duration still) {
+  ControlMessage message = BeatOf(step);
+  message.mutable_heartbeat()->set_doing(doing);
+  message.mutable_heartbeat()->set_still_ms(absl::ToInt64Milliseconds(still));
+  return message;
+}
+
 ControlMessage GatherOf(const std::string& name, const std::string& payload) {
   ControlMessage message;
   message.mutable_gather()->set_name(name);
@@ -62,13 +75,13 @@ MembershipOptions Options(int servers, int workers) {
 }
 
 std::string RefusalOf(const std::vector<Membership::Outgoing>& out) {
-  if (out.size() != 1 || !out[0].message.has_refuse()) return "not refused";
-  return out[0].message.refuse().reason();
+  if (out.size() != 1 || !out[0].message->has_refuse()) return "not refused";
+  return out[0].message->refuse().reason();
 }
 
 std::string EndOf(const std::vector<Membership::Outgoing>& out) {
-  if (out.empty() || !out[0].message.has_job_end()) return "not ended";
-  return out[0].message.job_end().error();
+  if (out.empty() || !out[0].message->has_job_end()) return "not ended";
+  return out[0].message->job_end().error();
 }
 
 // As a process that runs: a tick every 100 ms, until the job ends.
@@ -95,12 +108,19 @@ TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
   EXPECT_TRUE(m.OnMessage(kStart, "w", JoinOf(proto::WORKER)).empty());
   EXPECT_TRUE(m.OnMessage(kStart, "s", JoinOf(proto::PS)).empty());
   const auto out = m.OnMessage(kStart, "v", JoinOf(proto::WORKER));
-  ASSERT_EQ(out.size(), 3u);
+  ASSERT_EQ(out.size(), 6u);  // each gets a Welcome, and then its Seat
+  std::set<std::string> welcomed;
   for (const auto& o : out) {
-    ASSERT_TRUE(o.message.has_welcome());
-    EXPECT_EQ(o.message.welcome().workers_size(), 2);
-    EXPECT_EQ(o.message.welcome().servers_size(), 1);
-    EXPECT_EQ(o.message.welcome().rank(), o.peer == "v" ? 1 : 0);
+    if (o.message->has_seat()) {
+      EXPECT_TRUE(welcomed.contains(o.peer));
+      EXPECT_EQ(o.message->seat().rank(), o.peer == "v" ? 1 : 0);
+      continue;
+    }
+    ASSERT_TRUE(o.message->has_welcome());
+    EXPECT_TRUE(welcomed.insert(o.peer).second);
+    EXPECT_EQ(o.message, out[0].message);  // one object for all
+    EXPECT_EQ(o.message->welcome().workers_size(), 2);
+    EXPECT_EQ(o.message->welcome().servers_size(), 1);
   }
 }
 
@@ -114,7 +134,8 @@ TEST(Membership, HonoursRanksThatALauncherGave) {
   m.OnMessage(kStart, "x", join(2));
   m.OnMessage(kStart, "y", join(-1));
   for (const auto& o : m.OnMessage(kStart, "z", join(0))) {
-    const int rank = o.message.welcome().rank();
+    if (!o.message->has_seat()) continue;
+    const int rank = o.message->seat().rank();
     EXPECT_EQ(rank, o.peer == "x" ? 2 : o.peer == "y" ? 1 : 0);
   }
 }
@@ -170,6 +191,39 @@ TEST(Membership, RefusesLoopbackBesideOtherHosts) {
                     HasSubstr("(advertise or interface)")));
 }
 
+TEST(Membership, RefusesWhatIsNoNameAndNoAddress) {
+  Membership m(Options(1, 3), kStart);
+  ControlMessage join = JoinOf(proto::WORKER);
+  join.mutable_join()->set_host("\x1b[2J");
+  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "a", join)),
+              HasSubstr("the host's name, '\\x1b[2J', is not one"));
+  join.mutable_join()->set_host(std::string(10000, 'h'));
+  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "a", join)),
+              HasSubstr("hhh ... (9936 more bytes)', is not one"));
+  for (const char* address : {"", "hostA", "10.0.0.256", "10.0.0.1:80"}) {
+    join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_address(address);
+    EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "a", join)),
+                HasSubstr(absl::StrCat("its address, '", address,
+                                       "', is not a numeric one")));
+  }
+  for (const char* address : {"10.0.0.1", "2001:db8::1", "fe80::1%eth0"}) {
+    join.mutable_join()->set_address(address);
+    EXPECT_TRUE(m.OnMessage(kStart, address, join).empty()) << address;
+    EXPECT_TRUE(m.Knows(address));
+  }
+}
+
+// It is logged, and shown on the terminals of all.
+TEST(Membership, TellsWhatPeopleCanRead) {
+  Membership m = Running();
+  ControlMessage leave;
+  leave.mutable_leave()->set_error("\x1b[2J" + std::string(1 << 20, 'x'));
+  const std::string error = EndOf(m.OnMessage(kStart, "a", leave));
+  EXPECT_THAT(error, HasSubstr("failed at step 0: \\x1b[2Jxxx"));
+  EXPECT_LT(error.size(), 70000u);
+}
+
 TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
   Membership m(Options(1, 3), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
@@ -198,6 +252,84 @@ TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
   EXPECT_EQ(EndOf(out),
             "lost worker 1 (host hostA, pid 4711) at step 812: last heard from "
             "5.2 s ago");
+}
+
+// Everybody's heartbeats, of one second.
+void Beat(Membership& m, Time now, const std::string& doing_of_b,
+          absl::Duration still) {
+  m.OnMessage(now, "s", BeatOf(7, "", still));
+  m.OnMessage(now, "a", BeatOf(7, "", still));
+  m.OnMessage(now, "b", BeatOf(7, doing_of_b, still));
+}
+
+TEST(Membership, AHungProcessIsNamedWhenItsTimeIsUp) {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  for (const char* peer : {"a", "b"}) {
+    ControlMessage join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_progress_timeout_ms(3000);
+    m.OnMessage(kStart, peer, join);
+  }
+  std::vector<Membership::Outgoing> out;
+  int i = 0;
+  for (; out.empty() && i < 10; ++i) {
+    const Time now = kStart + absl::Seconds(i);
+    Beat(m, now, "computing", absl::Seconds(i));
+    out = Tick(m, now, now + absl::Milliseconds(900));
+  }
+  EXPECT_EQ(i, 4);
+  EXPECT_EQ(
+      EndOf(out),
+      "worker 1 (host hostA, pid 4711) hangs: at step 7 it has been "
+      "computing for 3.1 s without progress. If it may take so long, allow "
+      "more (--progress-timeout, or progress_timeout_s of a script)");
+  EXPECT_TRUE(out[0].message->job_end().hang());
+}
+
+TEST(Membership, WhoMakesProgressOrWaitsDoesNotHang) {
+  for (const std::string doing : {"computing", ""}) {
+    Membership m(Options(0, 1), kStart);
+    ControlMessage join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_mode(proto::RING);
+    join.mutable_join()->set_progress_timeout_ms(3000);
+    m.OnMessage(kStart, "a", join);
+    for (int i = 0; i < 20; ++i) {
+      const Time now = kStart + absl::Seconds(i);
+      m.OnMessage(now, "a",
+                  BeatOf(i, doing, absl::Seconds(doing.empty() ? i : 1)));
+      EXPECT_TRUE(Tick(m, now, now + absl::Milliseconds(900)).empty());
+    }
+  }
+}
+
+// Whose patience ends first need not know who is to blame.
+TEST(Membership, ATimeoutNamesTheProcessThatHangs) {
+  Membership m = Running();
+  for (int i = 0; i < 9; ++i) {
+    Beat(m, kStart + absl::Seconds(i), "evaluating", absl::Seconds(i));
+  }
+  ControlMessage leave = LeaveOf("ps 0 has not answered for 8 s");
+  leave.mutable_leave()->set_timed_out(true);
+  const auto out = m.OnMessage(kStart + absl::Seconds(9), "a", leave);
+  EXPECT_EQ(EndOf(out),
+            "worker 1 (host hostA, pid 4711) hangs: at step 7 it has been "
+            "evaluating for 9 s without progress, while worker 0 (host hostA, "
+            "pid 4711) waited: ps 0 has not answered for 8 s");
+  EXPECT_TRUE(out[0].message->job_end().hang());
+}
+
+TEST(Membership, ATimeoutBlamesNobodyWhoWorksOrWaits) {
+  for (const std::string doing : {"computing", ""}) {
+    Membership m = Running();
+    const absl::Duration still =
+        doing.empty() ? absl::Seconds(9) : absl::Milliseconds(200);
+    Beat(m, kStart, doing, still);
+    ControlMessage leave = LeaveOf("no answer");
+    leave.mutable_leave()->set_timed_out(true);
+    EXPECT_THAT(EndOf(m.OnMessage(kStart, "a", leave)),
+                HasSubstr("worker 0 (host hostA, pid 4711) failed at step 7: "
+                          "no answer"));
+  }
 }
 
 // Stopped for a minute, it wakes before what the others sent meanwhile is
@@ -245,14 +377,16 @@ TEST(Membership, AFailedProcessEndsTheJobForAll) {
 
 TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
   Membership m = Running();
-  const auto told = m.OnMessage(kStart, "a", LeaveOf(""));
+  EXPECT_TRUE(m.OnMessage(kStart, "a", LeaveOf("")).empty());
   EXPECT_FALSE(m.over());
-  // Those who stay learn of it.
+  // Those who stay learn of it, once.
+  const auto told = m.OnTick(kStart);
   ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(m.OnTick(kStart).empty());
   for (const auto& o : told) {
     EXPECT_NE(o.peer, "a");
-    EXPECT_EQ(o.message.announce().name(), kWorkerLeft);
-    EXPECT_EQ(o.message.announce().payload(), "0");
+    EXPECT_EQ(o.message->announce().name(), kWorkerLeft);
+    EXPECT_EQ(o.message->announce().payload(), "0");
   }
   // Who has left may be silent.
   m.OnMessage(kStart + absl::Seconds(9), "s", BeatOf(0));
@@ -276,12 +410,12 @@ TEST(Membership, GathersPayloadsByRankOfOneRole) {
   const auto who = m.OnMessage(kStart, "b", RepeatOf("eval"));
   ASSERT_EQ(who.size(), 1u);
   EXPECT_EQ(who[0].peer, "b");
-  EXPECT_THAT(who[0].message.gathered().missing(), ::testing::ElementsAre(0));
-  EXPECT_TRUE(who[0].message.gathered().payloads().empty());
+  EXPECT_THAT(who[0].message->gathered().missing(), ::testing::ElementsAre(0));
+  EXPECT_TRUE(who[0].message->gathered().payloads().empty());
   EXPECT_TRUE(m.OnMessage(kStart, "a", GatherOf("other", "x")).empty());
   const auto out = m.OnMessage(kStart, "a", GatherOf("eval", "A"));
   ASSERT_EQ(out.size(), 2u);
-  EXPECT_THAT(out[0].message.gathered().payloads(),
+  EXPECT_THAT(out[0].message->gathered().payloads(),
               ::testing::ElementsAre("A", "B"));
 }
 
@@ -297,8 +431,35 @@ TEST(Membership, ARepeatOfACompleteGatherLeavesNothingBehind) {
   EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "B2")).empty());
   const auto out = m.OnMessage(kStart, "a", GatherOf("eval", "A2"));
   ASSERT_EQ(out.size(), 2u);
-  EXPECT_THAT(out[0].message.gathered().payloads(),
+  EXPECT_THAT(out[0].message->gathered().payloads(),
               ::testing::ElementsAre("A2", "B2"));
+}
+
+TEST(Membership, EndsTheJobOfAMemberThatGathersWithoutEnd) {
+  Membership m = Running();
+  // Complete ones do not count.
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = absl::StrCat("step ", i);
+    m.OnMessage(kStart, "a", GatherOf(name, "A"));
+    ASSERT_EQ(m.OnMessage(kStart, "b", GatherOf(name, "B")).size(), 2u);
+  }
+  int open = 0;
+  while (open < 1000 && !m.over()) {
+    m.OnMessage(kStart, "a", GatherOf(absl::StrCat("alone ", open++), ""));
+  }
+  EXPECT_LT(open, 100);
+  EXPECT_THAT(m.result().message(), HasSubstr("worker 0"));
+  EXPECT_THAT(m.result().message(), HasSubstr("gather alone"));
+}
+
+TEST(Membership, EndsTheJobOfAMemberThatGathersTooMuchAtOnce) {
+  Membership m = Running();
+  const std::string large(15 << 20, 'x');
+  int open = 0;
+  while (open < 20 && !m.over()) {
+    m.OnMessage(kStart, "a", GatherOf(absl::StrCat("alone ", open++), large));
+  }
+  EXPECT_EQ(open, 5);
 }
 
 TEST(Membership, HandsOnWhatIsAnnouncedToARole) {
@@ -311,9 +472,99 @@ TEST(Membership, HandsOnWhatIsAnnouncedToARole) {
   ASSERT_EQ(out.size(), 2u);
   for (const auto& o : out) {
     EXPECT_NE(o.peer, "s");
-    EXPECT_EQ(o.message.announce().name(), "served");
-    EXPECT_EQ(o.message.announce().payload(), "here");
+    EXPECT_EQ(o.message->announce().name(), "served");
+    EXPECT_EQ(o.message->announce().payload(), "here");
   }
+}
+
+TEST(Membership, OnlyTheFirstOfARoleAnnouncesToTheOther) {
+  Membership m = Running();
+  ControlMessage announce;
+  announce.mutable_announce()->set_to(proto::PS);
+  announce.mutable_announce()->set_name("open");
+  EXPECT_EQ(m.OnMessage(kStart, "a", announce).size(), 1u);
+  EXPECT_TRUE(m.OnMessage(kStart, "b", announce).empty());
+  announce.mutable_announce()->set_to(proto::WORKER);
+  EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
+}
+
+// From a process that waits for others at "a step".
+ControlMessage WaitOf(int64_t step, absl::Duration waiting) {
+  ControlMessage message = BeatOf(step);
+  message.mutable_heartbeat()->set_waits_at("a step");
+  message.mutable_heartbeat()->set_waiting_ms(
+      absl::ToInt64Milliseconds(waiting));
+  return message;
+}
+
+// What worker 0 is told whom it waits for, after `waiting`, when worker 1 is
+// `doing` something.
+std::string HeldUpBy(absl::Duration waiting, const std::string& doing,
+                     absl::Duration silent = absl::ZeroDuration()) {
+  Membership m = Running();
+  const Time now = kStart + absl::Seconds(1);
+  m.OnMessage(now, "b", BeatOf(6, doing, absl::Milliseconds(700)));
+  m.OnMessage(now, "a", WaitOf(7, waiting));
+  m.OnMessage(now + silent / 2, "s", BeatOf(0));
+  m.OnMessage(now + silent / 2, "a", WaitOf(7, waiting));
+  EXPECT_TRUE(Tick(m, kStart, now + silent).empty());
+  const auto out = m.OnMessage(now + silent, "a", WaitOf(7, waiting));
+  EXPECT_EQ(m.View(now + silent).processes(1).held_up_by(),
+            out[0].message->heartbeat_ack().held_up_by());
+  return out[0].message->heartbeat_ack().held_up_by();
+}
+
+TEST(Membership, WhoWaitsLongIsToldForWhom) {
+  EXPECT_EQ(HeldUpBy(absl::Seconds(4), "computing"), "");
+  EXPECT_EQ(HeldUpBy(absl::Seconds(6), "computing"),
+            "worker 1 (host hostA, pid 4711), which is computing at step 6, "
+            "for 0.7 s without progress");
+  EXPECT_EQ(HeldUpBy(absl::Seconds(6), ""),
+            "others, none of whom works: all wait for each other");
+  EXPECT_EQ(HeldUpBy(absl::Seconds(6), "computing", absl::Seconds(3)),
+            "worker 1 (host hostA, pid 4711), last heard from 3 s ago");
+}
+
+TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
+  Membership m = Running();
+  ControlMessage beat = BeatOf(12, "computing", absl::Seconds(2));
+  proto::Figures& figures = *beat.mutable_heartbeat()->mutable_figures();
+  figures.set_loss(0.5);
+  figures.set_samples(640);
+  figures.set_last_word("epoch 1");
+  m.OnMessage(kStart + absl::Seconds(3), "b", beat);
+  const proto::JobView view = m.View(kStart + absl::Seconds(4));
+  EXPECT_EQ(view.state(), proto::JobView::RUNNING);
+  EXPECT_EQ(view.num_workers(), 2);
+  ASSERT_EQ(view.processes_size(), 3);
+  EXPECT_EQ(view.processes(0).process().role(), proto::PS);
+  EXPECT_EQ(view.processes(1).silent_ms(), 4000);
+  const proto::ProcessView& b = view.processes(2);
+  EXPECT_EQ(b.process().rank(), 1);
+  EXPECT_EQ(b.process().pid(), 4711);
+  EXPECT_EQ(b.step(), 12);
+  EXPECT_EQ(b.doing(), "computing");
+  EXPECT_EQ(b.still_ms(), 3000);
+  EXPECT_EQ(b.silent_ms(), 1000);
+  EXPECT_EQ(b.figures().loss(), 0.5);
+  EXPECT_EQ(b.figures().samples(), 640);
+  EXPECT_EQ(b.figures().last_word(), "epoch 1");
+
+  m.OnMessage(kStart + absl::Seconds(5), "b", LeaveOf("out of memory"));
+  const proto::JobView over = m.View(kStart + absl::Seconds(5));
+  EXPECT_EQ(over.state(), proto::JobView::OVER);
+  EXPECT_THAT(over.result(), HasSubstr("out of memory"));
+  EXPECT_TRUE(over.processes(2).left());
+}
+
+TEST(Membership, AnybodyMayWishThatWorkersStop) {
+  Membership m = Running();
+  ControlMessage announce;
+  announce.mutable_announce()->set_to(proto::WORKER);
+  announce.mutable_announce()->set_name(kStopWish);
+  EXPECT_EQ(m.OnMessage(kStart, "b", announce).size(), 2u);
+  announce.mutable_announce()->set_to(proto::PS);
+  EXPECT_TRUE(m.OnMessage(kStart, "b", announce).empty());
 }
 
 TEST(Membership, IgnoresStrangers) {
@@ -329,8 +580,8 @@ TEST(Membership, AnswersAHeartbeatWithItsTimeAndItsOwn) {
   beat.mutable_heartbeat()->set_sent_ns(42);
   const auto out = m.OnMessage(kStart + absl::Seconds(1), "a", beat);
   ASSERT_EQ(out.size(), 1u);
-  EXPECT_EQ(out[0].message.heartbeat_ack().sent_ns(), 42);
-  EXPECT_EQ(out[0].message.heartbeat_ack().heard_ns(), 1000000000);
+  EXPECT_EQ(out[0].message->heartbeat_ack().sent_ns(), 42);
+  EXPECT_EQ(out[0].message->heartbeat_ack().heard_ns(), 1000000000);
 }
 
 }  // namespace

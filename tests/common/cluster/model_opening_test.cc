@@ -21,6 +21,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// Where nobody listens, but somebody could.
+std::string EndpointOf(absl::string_view role, int rank) {
+  return absl::StrCat("tcp://127.0.0.1:",
+                      role == "ps" ? 7000 + rank : 8000 + rank);
+}
+
 // Two servers and two workers, each on a thread of its own.
 class ModelOpeningTest : public ::testing::Test {
  protected:
@@ -31,7 +37,7 @@ class ModelOpeningTest : public ::testing::Test {
 
   static proto::ModelPart PartOf(const Member& member, const char* role) {
     proto::ModelPart part;
-    part.add_endpoints(absl::StrCat(role, " ", member.job().rank()));
+    part.add_endpoints(EndpointOf(role, member.job().rank()));
     return part;
   }
 
@@ -102,8 +108,8 @@ absl::Status Serve(Member& member, std::vector<std::string>* closed,
     const auto model =
         AnswerModel(member, request->model, part(member), Soon());
     if (!model.ok()) return model.status();
-    EXPECT_EQ(model->workers(1).endpoints(0), "worker 1");
-    EXPECT_EQ(model->servers(1).endpoints(0), "ps 1");
+    EXPECT_EQ(model->workers(1).endpoints(0), EndpointOf("worker", 1));
+    EXPECT_EQ(model->servers(1).endpoints(0), EndpointOf("ps", 1));
   }
 }
 
@@ -122,9 +128,9 @@ TEST_F(ModelOpeningTest, EverybodyLearnsTheSpecAndAllEndpoints) {
           EXPECT_EQ(model->model_id(), id);
           EXPECT_EQ(model->rank(), member.job().rank());
           EXPECT_EQ(model->spec().optimizer().lr(), 0.02);
-          EXPECT_EQ(model->workers(1).endpoints(0), "worker 1");
-          EXPECT_EQ(model->servers(0).endpoints(0), "ps 0");
-          EXPECT_EQ(model->servers(1).endpoints(0), "ps 1");
+          EXPECT_EQ(model->workers(1).endpoints(0), EndpointOf("worker", 1));
+          EXPECT_EQ(model->servers(0).endpoints(0), EndpointOf("ps", 0));
+          EXPECT_EQ(model->servers(1).endpoints(0), EndpointOf("ps", 1));
           EXPECT_NE(model->job_epoch(), first_epoch);
           first_epoch = model->job_epoch();
         }
@@ -172,6 +178,27 @@ TEST_F(ModelOpeningTest, NamesTheServerThatListensNowhere) {
   for (const absl::Status& status : results) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("ps 1 (host h"), HasSubstr("listens nowhere")));
+  }
+}
+
+// Whoever believed it would send the job's gradients there.
+TEST_F(ModelOpeningTest, NamesWhoListensWhereItIsNot) {
+  for (const char* endpoint :
+       {"tcp://10.0.0.7:7000", "tcp://127.0.0.1:0", "tcp://127.0.0.1:70000",
+        "ipc:///tmp/x", "\x1b[2J", ""}) {
+    const auto results =
+        Run([](Member& member) { return member.NextAnnouncement().status(); },
+            [&](Member& member) {
+              proto::ModelPart part = WorkerPart(member);
+              if (member.job().rank() == 1) part.set_endpoints(0, endpoint);
+              return OpenModel(member, "model", part, Soon()).status();
+            });
+    for (const absl::Status& status : results) {
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("worker 1 (host h"),
+                        HasSubstr("not a port of its address, 127.0.0.1")))
+          << endpoint;
+    }
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_join.h"
+
 namespace psring {
 namespace {
 
@@ -78,6 +80,41 @@ TEST(ScriptPlacement, NamesWhatIsMissingOrContradictory) {
               HasSubstr("coordinator"));
   EXPECT_THAT(ErrorOf({.ring_mode = false, .num_servers = 0}, {}),
               HasSubstr("servers=0"));
+}
+
+// "0 2; 1": the servers of each worker in turn.
+std::string ServersOfAll(const ScriptWish& wish, int workers, int per_host) {
+  std::vector<std::string> all;
+  for (int rank = 0; rank < workers; ++rank) {
+    LaunchEnvironment environment = Torchrun(rank, workers);
+    environment.local_rank = rank % per_host;
+    environment.node = rank / per_host;
+    environment.num_nodes = (workers + per_host - 1) / per_host;
+    const auto p = PlaceScript(wish, environment);
+    if (!p.ok()) return std::string(p.status().message());
+    all.push_back(absl::StrJoin(ServersOf(wish, environment, *p), " "));
+  }
+  return absl::StrJoin(all, "; ");
+}
+
+TEST(ScriptPlacement, ServersLiveInTheFirstWorkersOrInThoseOfEachHost) {
+  EXPECT_EQ(ServersOfAll({}, 2, 2), "; ");
+  EXPECT_EQ(ServersOfAll({.ring_mode = false, .num_servers = 2}, 4, 2),
+            "0; 1; ; ");
+  EXPECT_EQ(ServersOfAll({.ring_mode = false, .num_servers = 5}, 2, 2),
+            "0 2 4; 1 3");
+  EXPECT_EQ(ServersOfAll({.ring_mode = false, .servers_per_node = 1}, 4, 2),
+            "0; ; 1; ");
+  EXPECT_EQ(ServersOfAll({.ring_mode = false, .servers_per_node = 2}, 5, 2),
+            "0 1; ; 2 3; ; 4 5");
+  EXPECT_EQ(ServersOfAll({.ring_mode = false, .servers_per_node = 2}, 1, 1),
+            "0 1");
+}
+
+TEST(ScriptPlacement, ServersOfEachHostNeedALauncherThatKnowsHosts) {
+  EXPECT_THAT(
+      ErrorOf({.ring_mode = false, .servers_per_node = 1}, Torchrun(0, 2)),
+      HasSubstr("servers_per_node=1: torchrun does not tell"));
 }
 
 TEST(ScriptPlacement, AServerJoinsTheJobOfItsWorker) {

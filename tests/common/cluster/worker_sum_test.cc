@@ -37,6 +37,7 @@ void RunThreeWorkers(const std::function<void(Member&)>& body) {
       MemberOptions worker;
       worker.coordinator = (*coordinator)->endpoint();
       worker.join.set_role(proto::WORKER);
+      worker.join.set_address("127.0.0.1");
       worker.join.set_wanted_rank(-1);
       worker.join.set_mode(proto::RING);
       auto member = Member::Join(own, cancellation, worker);

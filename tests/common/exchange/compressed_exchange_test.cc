@@ -14,6 +14,7 @@
 #include "common/model/layout.h"
 #include "common/net/frame.h"
 #include "ps/shard_map.h"
+#include "ring/routes.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/local_job.h"
@@ -171,12 +172,17 @@ TEST(CompressedExchange, BytesInARingFollowTheFormulas) {
     std::vector<int64_t> sent(3), formula(3);
     Train(options, [&](LocalWorker& worker) {
       const Layout& layout = worker.model.layout;
-      // All slices that others own, each in one segment.
+      // All slices that others own, each in one segment; of small buckets that
+      // are not compressed, all values to both others.
       std::vector<Range> slices;
       for (int b = 0; b < layout.num_buckets(); ++b) {
+        const Range bucket = layout.bucket(b);
+        const bool everybody = options.spec.compress() == "none" &&
+                               WayOf(3, 3, bucket.size(), DirectLimits()) ==
+                                   AllReduceWay::kEverybody;
         for (int c = 0; c < 3; ++c) {
           if (c == worker.rank) continue;
-          slices.push_back(NearEqualPart(layout.bucket(b), 3, c));
+          slices.push_back(everybody ? bucket : NearEqualPart(bucket, 3, c));
         }
       }
       sent[worker.rank] = worker.exchange->traffic().gradients_sent;
@@ -206,7 +212,7 @@ TEST(CompressedExchange, MalformedGradientsAreDroppedAndTrainingGoesOn) {
         proto::WireHeader header;
         header.set_kind(proto::WireHeader::PUSH);
         header.set_job_epoch(job.job_epoch());
-        header.set_sender(1);
+        header.set_sender(0);
         header.set_bucket(static_cast<uint32_t>(piece.bucket));
         header.set_offset(static_cast<uint64_t>(piece.range.begin));
         header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
@@ -217,8 +223,10 @@ TEST(CompressedExchange, MalformedGradientsAreDroppedAndTrainingGoesOn) {
                             : attack == 1 ? 1
                             : attack == 2 ? 16 * piece.range.size() + 1
                                           : 8 * piece.range.size();
-        HostilePeer& stranger =
-            strangers.emplace_back(job.servers(0).endpoints(0));
+        HostilePeer& stranger = strangers.emplace_back(
+            job.servers(0).endpoints(0),
+            HostilePeer::Login{worker.job->context().public_key(),
+                               job.servers(0).public_key()});
         stranger.Send(header, std::string(size, '\xff'));
         EXPECT_TRUE(stranger.AwaitTaken(Soon()));
       }

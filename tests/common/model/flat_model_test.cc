@@ -20,7 +20,7 @@ TEST(FlatBufferTest, IsZeroedAndAligned) {
     absl::StatusOr<FlatBuffer> buffer = FlatBuffer::Create(size);
     ASSERT_TRUE(buffer.ok()) << buffer.status();
     EXPECT_EQ(buffer->size(), size);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 4096, 0u);
     EXPECT_THAT(buffer->span(), Each(0.0f));
   }
 }

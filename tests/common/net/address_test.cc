@@ -28,6 +28,13 @@ TEST(ParseHostPort, SaysWhatIsWrongWithAnythingElse) {
   }
 }
 
+// It would be printed as another one.
+TEST(ParseHostPort, RefusesAHostThatIsNone) {
+  for (const char* text : {"[[a]]:1", "[]:1", "a b:1", "a\n:1", "a:+1"}) {
+    EXPECT_FALSE(ParseHostPort(text).ok()) << text;
+  }
+}
+
 TEST(ChooseAdvertised, PrefersWhatWasAskedFor) {
   auto explicit_address = ChooseAdvertised({.advertise = "127.0.0.3",
                                             .interface = "lo",

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 #include <thread>
@@ -55,6 +56,56 @@ TEST(Socket, RouterAnswersTheDealerThatAsked) {
   EXPECT_EQ(answer[0].view(), "answer");
   EXPECT_EQ((*dealer)->bytes_sent(), 8);
   EXPECT_EQ((*dealer)->bytes_received(), 6);
+}
+
+// What ZeroMQ has learned of while it sent is not announced again.
+TEST(Socket, WaitSeesWhatCameWhileItSent) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  auto dealer = Socket::Connect(context, (*router)->endpoint());
+  ASSERT_TRUE((*dealer)->Send(OneFrame("hello")).ok());
+  const Frames hello = Receive(**router);
+  for (int round = 0; round < 200; ++round) {
+    ASSERT_TRUE((*dealer)->Send(OneFrame("question")).ok());
+    Frames ours = OneFrame(hello[0].view());
+    ours.push_back(Frame::Copy("answer"));
+    ASSERT_TRUE((*router)->Send(std::move(ours)).ok());
+    Socket* const both[] = {router->get(), dealer->get()};
+    for (Socket* socket : both) {
+      const Time deadline = Soon();
+      auto frames = socket->TryReceive();
+      while (frames.ok() && !frames->has_value() && Now() < deadline) {
+        // It may also end because the connection has been made.
+        const auto message = WaitForMessage({&socket, 1}, {}, deadline);
+        ASSERT_TRUE(message.ok()) << message.status();
+        frames = socket->TryReceive();
+      }
+      ASSERT_TRUE(frames.ok() && frames->has_value()) << "round " << round;
+    }
+  }
+}
+
+TEST(Socket, WaitTellsAMessageFromADescriptor) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  auto dealer = Socket::Connect(context, (*router)->endpoint());
+  Socket* const sockets[] = {router->get()};
+  EXPECT_EQ(*WaitForMessage(sockets, {}, Now()), false);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("hello")).ok());
+  EXPECT_EQ(*WaitForMessage(sockets, {}, Soon()), true);
+  Receive(**router);
+  int readable[2];
+  ASSERT_EQ(pipe(readable), 0);
+  ASSERT_EQ(write(readable[1], "x", 1), 1);
+  const int fds[] = {readable[0]};
+  // Acknowledgements pass: they are no messages, but may be there.
+  const Time deadline = Soon();
+  while (*WaitForMessage(sockets, fds, deadline) && Now() < deadline) {
+    ASSERT_FALSE((*router)->TryReceive()->has_value());
+  }
+  EXPECT_LT(Now(), deadline);
+  close(readable[0]);
+  close(readable[1]);
 }
 
 TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {

@@ -90,6 +90,22 @@ TEST(JobPlan, AResumedRunOfTheSameSizeTakesTheSameSteps) {
   }
 }
 
+// Adam's bias correction depends on it.
+TEST(JobPlan, CountsTheUpdatesOfAllRunsSoFar) {
+  proto::JobSpec spec = Spec();
+  EXPECT_EQ(PlanOf(spec, 4).UpdatesAt(6), 6);
+  spec.set_sync(proto::ASYNC);
+  const int64_t of_four = PlanOf(spec, 4).UpdatesAt(6);
+  EXPECT_EQ(of_four, 24);
+  spec.set_first_step(6);
+  EXPECT_EQ(PlanOf(spec, 4).UpdatesAt(10), 40);
+  spec.set_first_updates(of_four);
+  EXPECT_EQ(PlanOf(spec, 2).UpdatesAt(6), 24);
+  EXPECT_EQ(PlanOf(spec, 2).UpdatesAt(10), 32);
+  spec.set_sync(proto::BSP);
+  EXPECT_EQ(PlanOf(spec, 2).UpdatesAt(10), 28);
+}
+
 // A run that knows nothing but its first step, such as a script's.
 TEST(JobPlan, WithoutACursorTheFirstStepTellsThePlace) {
   proto::JobSpec spec = Spec();

@@ -1,15 +1,11 @@
 #include "common/optim/lr_schedule.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 
 namespace psring {
 namespace {
-
-using ::testing::HasSubstr;
 
 proto::LrSchedule Schedule(const std::string& kind) {
   proto::LrSchedule schedule;
@@ -29,10 +25,6 @@ proto::LrSchedule Cosine(int64_t warmup, int64_t total) {
   schedule.set_warmup_steps(warmup);
   schedule.set_total_steps(total);
   return schedule;
-}
-
-std::string Error(const proto::LrSchedule& schedule) {
-  return std::string(CheckSchedule(schedule).message());
 }
 
 TEST(LearningRateTest, ConstantIsTheBase) {
@@ -77,25 +69,6 @@ TEST(LearningRateTest, CosineFallsFromTheWarmUpsEndToZero) {
 TEST(LearningRateTest, CosineMayBeAllWarmUp) {
   EXPECT_DOUBLE_EQ(LearningRate(Cosine(10, 10), 2, 9), 2);
   EXPECT_EQ(LearningRate(Cosine(10, 10), 2, 10), 0);
-}
-
-TEST(CheckScheduleTest, AcceptsWhatIsComplete) {
-  EXPECT_TRUE(CheckSchedule(Schedule("constant")).ok());
-  EXPECT_TRUE(CheckSchedule(Step(1, 0.1)).ok());
-  EXPECT_TRUE(CheckSchedule(Cosine(0, 1)).ok());
-}
-
-TEST(CheckScheduleTest, NamesTheFieldInError) {
-  EXPECT_THAT(Error(Schedule("")), HasSubstr("unknown schedule \"\""));
-  EXPECT_THAT(Error(Schedule("linear")), HasSubstr("choose constant, step"));
-  EXPECT_THAT(Error(Step(0, 0.1)), HasSubstr("decay_every_steps"));
-  EXPECT_THAT(Error(Step(10, 0)), HasSubstr("decay_factor"));
-  EXPECT_THAT(Error(Step(10, -1)), HasSubstr("decay_factor"));
-  EXPECT_THAT(Error(Step(10, std::numeric_limits<double>::quiet_NaN())),
-              HasSubstr("decay_factor"));
-  EXPECT_THAT(Error(Cosine(0, 0)), HasSubstr("total_steps"));
-  EXPECT_THAT(Error(Cosine(-1, 10)), HasSubstr("warmup_steps"));
-  EXPECT_THAT(Error(Cosine(11, 10)), HasSubstr("warmup_steps (11)"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace psring {
 namespace {
 
@@ -29,6 +31,27 @@ TEST(Policies, EveryPlainModeIsLegal) {
   for (const proto::JobSpec& spec : {kBsp, kSsp, kAsync, kRing}) {
     EXPECT_EQ(ErrorOf(spec, 3), "");
   }
+}
+
+// Servers count with what a worker tells them.
+TEST(Policies, NumbersOfAJobHaveBounds) {
+  proto::JobSpec spec = kBsp;
+  spec.mutable_optimizer()->mutable_schedule()->set_kind("step");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("decay_every_steps is 0"));
+  spec.set_decay_every_epochs(1);
+  EXPECT_EQ(ErrorOf(spec), "");
+  spec.set_decay_every_epochs(std::nan(""));
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("decay_every_epochs is nan"));
+  spec = kAsync;
+  spec.set_dataset_size(int64_t{1} << 60);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("dataset_size"));
+  spec = kRing;
+  spec.set_first_step(-1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("first_step is -1"));
+  spec = kBsp;
+  spec.set_dataset_size(100);
+  spec.mutable_first_cursor()->set_samples(100);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("first_cursor.samples is 100"));
 }
 
 TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {

@@ -72,6 +72,8 @@ TEST(CommandLine, RefusesAValueInOneLineWithFlagValueAndWhatIsAllowed) {
       AllOf(HasSubstr("psring x: --ranks"), HasSubstr("65"), HasSubstr("2"),
             HasSubstr("64"), HasSubstr("(see psring x --help)\n")));
   EXPECT_THAT(Refused(line, {"--rate=2.5"}), HasSubstr("--rate"));
+  EXPECT_THAT(Refused(line, {"--rate=nan"}),
+              HasSubstr("--rate: nan is not a number"));
   EXPECT_THAT(Refused(line, {"--kind=c"}), HasSubstr("{a,b}"));
   EXPECT_THAT(Refused(line, {"--target=c"}), HasSubstr("must be b"));
   EXPECT_THAT(Refused(line, {"--other=1"}), HasSubstr("--other"));
@@ -123,6 +125,33 @@ TEST(CommandLine, ARepeatedFlagTakesOneValueEachTime) {
   EXPECT_THAT(axis, ElementsAre("a,b", "c"));
   EXPECT_THAT(flags, ElementsAre("--x", "y"));
   EXPECT_EQ(rest, "end");
+}
+
+TEST(CommandLine, RefusesFlagsThatExcludeEachOther) {
+  CommandLine line("Tests.", "psring x");
+  int epochs = 10, steps = 0;
+  line.Add("--epochs", epochs, "Epochs");
+  line.Add("--steps", steps, "Steps").Excludes("--epochs").Default("");
+  ASSERT_FALSE(line.Parse({"--steps=3"}));
+  EXPECT_EQ(steps, 3);
+  const std::string refused = Refused(line, {"--steps=3", "--epochs=1"});
+  EXPECT_THAT(refused, HasSubstr("--steps"));
+  EXPECT_THAT(refused, HasSubstr("--epochs"));
+}
+
+TEST(CommandLine, HelpShowsGroupsAndTheVersion) {
+  CommandLine line("Tests.", "psring x");
+  int rank = -1;
+  line.Add("--rank", rank, "Rank").Group("Cluster").Default("");
+  line.Version("library 1.2");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(line.Parse({"--help"}), 0);
+  const std::string help = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(help, HasSubstr("Cluster:"));
+  EXPECT_THAT(help, Not(HasSubstr("-1")));
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(line.Parse({"--version"}), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "library 1.2\n");
 }
 
 TEST(CommandLine, ASubcommandIsRequiredAndKnown) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,14 +58,20 @@ struct State {
     return LayOutStateFiles(directory, layout, slot_names, extras).status();
   }
 
-  absl::Status Write(const std::string& directory, Range range) const {
+  // Without its edges.
+  absl::StatusOr<proto::SavedState> WriteBlocks(const std::string& directory,
+                                                Range range) const {
     std::vector<const float*> pointers;
     for (const Floats& slot : slots) {
       pointers.push_back(slot.data() + range.begin);
     }
     return WriteStateRange(directory, layout, slot_names, range,
-                           parameters.data() + range.begin, pointers)
-        .status();
+                           parameters.data() + range.begin, pointers);
+  }
+
+  absl::Status Write(const std::string& directory, Range range) const {
+    const auto saved = WriteBlocks(directory, range);
+    return saved.ok() ? WriteEdges(directory, *saved) : saved.status();
   }
 
   absl::Status WriteAll(const std::string& directory) const {
@@ -129,6 +136,61 @@ TEST(StateFilesTest, OptimizerWithoutSlotsHasAFileWithoutTensors) {
   EXPECT_TRUE(state.LayOut(directory).ok());
   EXPECT_TRUE(state.WriteAll(directory).ok());
   EXPECT_TRUE(state.Read(directory).ok());
+}
+
+// The blocks of a file that differ.
+std::set<int64_t> ChangedBlocks(const std::string& before,
+                                const std::string& after) {
+  std::set<int64_t> blocks;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] != after[i]) blocks.insert(i / kBlockBytes);
+  }
+  return blocks;
+}
+
+// Hosts that share a network file system would lose one of two writers' bytes.
+TEST(StateFilesTest, NoTwoProcessesWriteInOneBlock) {
+  State state(
+      {Tensor("a", {50000}), Tensor("b", {300, 333}), Tensor("c", {7})});
+  state.Fill();
+  const std::string expected = TestDirectory(), directory = TestDirectory("2");
+  ASSERT_TRUE(state.LayOut(expected).ok());
+  ASSERT_TRUE(state.WriteAll(expected).ok());
+  ASSERT_TRUE(state.LayOut(directory).ok());
+  const int64_t size = state.layout.num_elements();
+  proto::SavedState all;
+  for (const char* name : {kModelFile, kOptimizerFile}) {
+    std::set<int64_t> written;
+    for (int writer = 0; writer < 3; ++writer) {
+      const std::string path = directory + "/" + name;
+      const std::string before = ReadFile(path);
+      const auto saved =
+          state.WriteBlocks(directory, NearEqualPart({0, size}, 3, writer));
+      ASSERT_TRUE(saved.ok()) << saved.status();
+      all.MergeFrom(*saved);
+      const std::set<int64_t> mine = ChangedBlocks(before, ReadFile(path));
+      EXPECT_FALSE(mine.empty());
+      for (const int64_t block : mine) {
+        EXPECT_TRUE(written.insert(block).second) << name << " " << block;
+      }
+    }
+    ASSERT_TRUE(WriteEdges(directory, all).ok());
+    EXPECT_EQ(ReadFile(directory + "/" + name),
+              ReadFile(expected + "/" + name));
+    ASSERT_TRUE(state.LayOut(directory).ok());
+  }
+}
+
+TEST(StateFilesTest, AnEdgeOutsideOfTheFileIsRefused) {
+  const std::string directory = WrittenDirectory();
+  for (const int64_t begin : {int64_t{-1}, int64_t{1} << 40}) {
+    proto::SavedState saved;
+    saved.add_edges()->set_file(kModelFile);
+    saved.mutable_edges(0)->set_begin(begin);
+    saved.mutable_edges(0)->set_data("x");
+    EXPECT_THAT(std::string(WriteEdges(directory, saved).message()),
+                HasSubstr("outside of it"));
+  }
 }
 
 TEST(StateFilesTest, FilesAreTheSameWhoeverWritesWhichRanges) {

@@ -70,6 +70,8 @@ TEST_F(MetricsReaderTest, TakesInEveryEvent) {
   EXPECT_EQ(metrics.end->staleness_histogram.at(1),
             (std::vector<int64_t>{4, 2}));
   EXPECT_EQ(metrics.end->step_time->wait, 0.3);
+  EXPECT_EQ(metrics.end->weights_crc32, std::nullopt);
+  EXPECT_EQ(metrics.started_s, 1);
 }
 
 TEST_F(MetricsReaderTest, AHalfWrittenLineWaitsForItsRest) {

@@ -121,6 +121,19 @@ TEST_F(TraceReader, NamesADamagedFile) {
   }
 }
 
+TEST_F(TraceReader, TimesThatNobodyCanAddAreDamage) {
+  json trace = TraceOf(1, 1000, 3000);
+  trace[3]["dur"] = 1e300;
+  Write(1, trace.dump());
+  EXPECT_THAT(Error(), HasSubstr("a number is out of its bounds"));
+  Write(1, TraceOf(1, INT64_MAX, 3000).dump());
+  EXPECT_THAT(Error(), HasSubstr("a number is out of its bounds"));
+  trace = TraceOf(1, 1000, 3000);
+  trace[0]["args"]["date_ns"] = 1e300;
+  Write(1, trace.dump());
+  EXPECT_THAT(Error(), HasSubstr("is damaged"));
+}
+
 TEST_F(TraceReader, NamesAMissingFile) {
   std::filesystem::remove(PathOf(1));
   EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is missing"));

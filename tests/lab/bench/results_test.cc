@@ -51,7 +51,7 @@ TEST(BenchResults, HaveBandwidthsAndRatios) {
 }
 
 TEST(BenchResults, ALinksRateIsItsMedianWindow) {
-  const Link link = {0, 1, {0.5, 0.5, 0.5}, {5e7, 6e7, 7e7}};
+  const LinkStream link = {0, 1, {0.5, 0.5, 0.5}, {5e7, 6e7, 7e7}, {}};
   EXPECT_DOUBLE_EQ(LinkRate(link), 9.6e8);
   EXPECT_DOUBLE_EQ(LinkRatePercentile(link, 1), 8e8);
 }

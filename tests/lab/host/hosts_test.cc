@@ -97,9 +97,14 @@ TEST_F(HostsTest, FindRelativePaths) {
 }
 
 TEST_F(HostsTest, LimitTheRate) {
-  const Ran ran = RunOn(1, "PATH=$PATH:/sbin:/usr/sbin tc qdisc show dev eth0");
-  EXPECT_THAT(ran.output, HasSubstr("tbf"));
+  const Ran ran = RunOn(1, "PATH=$PATH:/sbin:/usr/sbin tc class show dev eth0");
+  EXPECT_THAT(ran.output, HasSubstr("htb"));
   EXPECT_THAT(ran.output, HasSubstr("rate 1Gbit"));
+}
+
+TEST_F(HostsTest, ShareTheLinkInLinuxsOwnWay) {
+  const Ran ran = RunOn(1, "PATH=$PATH:/sbin:/usr/sbin ip route show");
+  EXPECT_THAT(ran.output, HasSubstr("congctl cubic"));
 }
 
 TEST_F(HostsTest, SeeOnlyTheirOwnProcesses) {

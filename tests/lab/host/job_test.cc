@@ -97,7 +97,7 @@ TEST(StartJob, SaysWhichProcessOpensNoPort) {
   Supervisor supervisor(never, {});
   Job job = SmallJob("ps");
   job.ps_binary = "/bin/false";
-  const absl::Status s = StartJob(job, supervisor);
+  const absl::Status s = StartJob(job, supervisor).status();
   EXPECT_THAT(std::string(s.message()), HasSubstr("ps 0 failed: exit code 1"));
 }
 
@@ -106,7 +106,8 @@ TEST(StartJob, EndsAtTheDeadline) {
   Supervisor supervisor(never, {});
   Job job = SmallJob("ps");
   job.ps_binary = "/bin/false";
-  const absl::Status s = StartJob(job, supervisor, absl::ZeroDuration());
+  const absl::Status s =
+      StartJob(job, supervisor, absl::ZeroDuration()).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
   EXPECT_THAT(std::string(s.message()),
               HasSubstr("ps 0 has not opened the coordinator's port"));

@@ -18,6 +18,7 @@ RunResult RunOf(const AxisTexts& at, double rate, double accuracy) {
   run.num_steps = 20;
   run.seconds = 20000 / rate;
   run.images_per_second = rate;
+  run.weights_crc32 = 0xabc;
   run.test_accuracy = accuracy;
   run.epochs = {{1, 10, 10000 / rate, 1, 1, accuracy - 0.05, rate},
                 {2, 20, 20000 / rate, 1, 1, accuracy, rate}};
@@ -78,6 +79,18 @@ TEST(Compare, WeightsAreComparedSeedBySeed) {
   EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9), other}, 0).identical_weights,
             false);
   EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9)}, 0).identical_weights,
+            std::nullopt);
+}
+
+TEST(Compare, WeightsThatAScriptHasNotToldAreNotTheSame) {
+  RunResult silent = RunOf({}, 1, 0.9);
+  silent.weights_crc32.reset();
+  const RunResult ring = RunOf({{"mode", "ring"}}, 1, 0.9);
+  RunResult silent_ring = ring;
+  silent_ring.weights_crc32.reset();
+  const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
+  EXPECT_EQ(Compare(values, {silent, ring}, 0).identical_weights, std::nullopt);
+  EXPECT_EQ(Compare(values, {silent, silent_ring}, 0).identical_weights,
             std::nullopt);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -36,36 +37,35 @@ std::string Printed(int columns, const Show& show) {
   return printed;
 }
 
-TEST(ProgressBar, ShowsEpochLossRateAndTimeLeft) {
-  EXPECT_EQ(ProgressBar("ring", HalfWay()),
+TEST(ProgressLine, ShowsEpochLossRateAndTimeLeft) {
+  EXPECT_EQ(ProgressLine("ring", HalfWay()),
             "ring       [######......] epoch 2/4  loss 0.5000  1,234 "
             "images/s  ETA 0:30");
 }
 
-TEST(ProgressBar, FitsAnOrdinaryTerminal) {
+TEST(ProgressLine, FitsAnOrdinaryTerminal) {
   ProcessMetrics worker = HalfWay();
   worker.total_steps = 1000;
   worker.steps[0] = {999, 1000, 12.3456, 123456};
-  EXPECT_LT(ProgressBar("ps-ssp:3", worker).size(), 80u);
+  EXPECT_LT(ProgressLine("ps-ssp:3", worker).size(), 80u);
 }
 
-TEST(ProgressBar, WaitsForTheFirstStep) {
-  EXPECT_EQ(ProgressBar("ring", {}), "ring       starting");
+TEST(ProgressLine, WaitsForTheFirstStep) {
+  EXPECT_EQ(ProgressLine("ring", {}), "ring       starting");
 }
 
-TEST(ProgressBar, AtTheEndItIsFull) {
+TEST(ProgressLine, AtTheEndItIsFull) {
   ProcessMetrics worker = HalfWay();
   worker.steps.push_back({200, 60, 0.1, 1234});
-  EXPECT_THAT(ProgressBar("ring", worker),
+  EXPECT_THAT(ProgressLine("ring", worker),
               HasSubstr("[############] epoch 4/4"));
-  EXPECT_THAT(ProgressBar("ring", worker), HasSubstr("ETA 0:00"));
+  EXPECT_THAT(ProgressLine("ring", worker), HasSubstr("ETA 0:00"));
 }
 
 TEST(Progress, OffATerminalEveryEpochGetsOneLine) {
   const std::string printed = Printed(0, [](Progress& progress) {
     progress.Show(HalfWay());
     progress.Show(HalfWay());
-    progress.Finish();
   });
   EXPECT_EQ(printed,
             "ring       epoch 1/4: train loss 0.9000, test loss 0.8000, "
@@ -74,21 +74,25 @@ TEST(Progress, OffATerminalEveryEpochGetsOneLine) {
             "accuracy 87.50%, 1,234 images/s\n");
 }
 
-TEST(Progress, OnATerminalOneLineIsRedrawnWhenSomethingIsNew) {
+TEST(Progress, SaysOnlyWhatAScriptTells) {
+  ProcessMetrics script;
+  const double unknown = std::nan("");
+  script.epochs = {{3, 30, 1.5, unknown, 0.25, 0.75, unknown}};
+  const char kLine[] = "ring       epoch 3: test loss 0.2500, accuracy 75.00%";
+  EXPECT_EQ(ProgressLine("ring", script), kLine);
+  EXPECT_EQ(Printed(0, [&](Progress& p) { p.Show(script); }),
+            std::string(kLine) + "\n");
+}
+
+TEST(Progress, OnATerminalABlockIsDrawnAnewWhenSomethingIsNew) {
   const std::string printed = Printed(100, [](Progress& progress) {
     progress.Show(HalfWay());
     progress.Show(HalfWay());
-    progress.Finish();
+    progress.Show(HalfWay(), {"the slowest: worker 1"});
   });
-  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\r'), 1);
-  EXPECT_THAT(printed, StartsWith("\rring"));
-  EXPECT_EQ(printed.back(), '\n');
-}
-
-TEST(Progress, TheLineFitsTheTerminal) {
-  const std::string printed =
-      Printed(20, [](Progress& progress) { progress.Show(HalfWay()); });
-  EXPECT_EQ(printed, "\rring       [######.\033[K");
+  const std::string line = ProgressLine("ring", HalfWay()) + "\n";
+  EXPECT_EQ(printed,
+            line + "\033[1A\r\033[J" + line + "the slowest: worker 1\n");
 }
 
 }  // namespace

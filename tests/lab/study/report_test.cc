@@ -112,6 +112,29 @@ TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
   EXPECT_THAT(html, HasSubstr("<td>30.00 ms</td>"));
 }
 
+TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
+  const auto at = [&](const AxisTexts& point) {
+    RunResult run = RunOf(point);
+    run.counts_steps = true;
+    run.images_per_second = 9.25;
+    run.test_loss = std::nan("");
+    run.weights_crc32.reset();
+    run.steps.clear();
+    return run;
+  };
+  setup_.flags.back().second = "python3 train.py --lr=0.1";
+  comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                        {at({}), at({{"mode", "ring"}})}, 0);
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("python3 train.py --lr=0.1 (21,840 parameters) "
+                              "is run in each way"));
+  EXPECT_THAT(html, HasSubstr(">9.2</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("Images a second")));
+  EXPECT_THAT(html, Not(HasSubstr("nan<")));
+  EXPECT_THAT(html, Not(HasSubstr("test loss</th><td")));
+  EXPECT_THAT(html, Not(HasSubstr("identical weights")));
+}
+
 TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
   EXPECT_THAT(RenderHtml(setup_, comparison_),
               Not(HasSubstr("Faults of speed")));

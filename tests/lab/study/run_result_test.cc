@@ -97,6 +97,8 @@ TEST(RunFromJson, GivesBackWhatToJsonWrote) {
   EXPECT_EQ(back->weights_crc32, 0xabcu);
   EXPECT_EQ(back->predicted_step_s, 0.0625);
   EXPECT_TRUE(std::isnan(back->steps[1].loss));
+  run.weights_crc32.reset();
+  EXPECT_EQ(RunFromJson(ToJson(run))->weights_crc32, std::nullopt);
 }
 
 TEST(RunFromJson, SaysWhatIsMissingOrWrong) {

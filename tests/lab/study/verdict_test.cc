@@ -21,6 +21,7 @@ RunResult RunOf(const AxisTexts& at, int epochs, double epoch_seconds) {
   RunResult run;
   run.point = At(at);
   run.num_parameters = 1000;
+  run.weights_crc32 = 0xabc;
   for (int i = 1; i <= 5; ++i) {
     const double accuracy = i < epochs ? 0.5 : 0.9;
     run.epochs.push_back({i, 10 * i, i * epoch_seconds, 1, 1, accuracy, 1000});

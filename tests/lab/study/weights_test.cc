@@ -46,16 +46,5 @@ TEST(Crc32OfFile, AgreesWithTheStandardsCheckValue) {
   EXPECT_FALSE(Crc32OfFile("/no/such/file").ok());
 }
 
-TEST(SameBytes, SeesOneOtherByteAndOneMore) {
-  const std::string big(3 << 20, 'x');
-  std::string flipped = big;
-  flipped[(2 << 20) + 5] = 'y';
-  const std::string a = Write("a", big);
-  EXPECT_TRUE(*SameBytes(a, Write("b", big)));
-  EXPECT_FALSE(*SameBytes(a, Write("c1", flipped)));
-  EXPECT_FALSE(*SameBytes(a, Write("d", big + "x")));
-  EXPECT_FALSE(SameBytes(a, "/no/such/file").ok());
-}
-
 }  // namespace
 }  // namespace psring

@@ -6,6 +6,7 @@
 namespace psring {
 namespace {
 
+using ::testing::Eq;
 using ::testing::HasSubstr;
 
 // What the reader says of these options.
@@ -47,6 +48,8 @@ TEST(JsonOptions, NamesTheKeyAndWhatItTakes) {
   EXPECT_EQ(ErrorOf(R"({"mode": 3})"), "init: mode must be a text");
   EXPECT_EQ(ErrorOf(R"({"servers": 9})"),
             "init: servers is 9; it takes a whole number from 1 to 8");
+  // It would be -1 as an int64_t.
+  EXPECT_THAT(WholeNumber(18446744073709551615u), Eq(std::nullopt));
   EXPECT_EQ(ErrorOf(R"({"servers": 1.5})"),
             "init: servers is 1.5; it takes a whole number from 1 to 8");
   EXPECT_EQ(ErrorOf(R"({"timeout": "x"})"),

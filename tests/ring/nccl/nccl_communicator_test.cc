@@ -185,6 +185,50 @@ TEST(NcclCommunicator, AnAbortThatHangsCallsItsHandler) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST(NcclCommunicator, ALostPeerEndsARankWhoseDriverDoesNotAnswer) {
+  NcclJob job(2);
+  job.RunConnected([&](NcclRank& rank, NcclCommunicator& c) {
+    if (rank.rank == 1) return;
+    EXPECT_TRUE(EnqueueBucket(c, DataOn(rank.device, 100)).ok());
+    rank.device.HangQueries();
+    rank.device.AwaitHungQuery();  // the watchdog's
+    rank.cancellation.Cancel(absl::UnavailableError("lost worker 1"));
+    const Time deadline = Soon();
+    while (job.nccl().num_aborts() == 0 && Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_EQ(job.nccl().num_aborts(), 1);
+    rank.device.Release();
+  });
+}
+
+TEST(NcclCommunicator, ADriverThatDoesNotAnswerEndsTheProcess) {
+  NcclJob job(2);
+  job.nccl().HangAborts();
+  std::atomic<int> calls = 0;
+  NcclWatchdogOptions& options = job.rank(0).options.watchdog;
+  options.abort_timeout = absl::Milliseconds(50);
+  options.on_hung_abort = [&](const absl::Status& why) {
+    EXPECT_THAT(Message(why),
+                AllOf(HasSubstr("bucket 3"), HasSubstr("has not answered")));
+    ++calls;
+    job.rank(0).device.Release();  // in the process's place
+    job.nccl().Release();
+  };
+  job.RunConnected([&](NcclRank& rank, NcclCommunicator& c) {
+    if (rank.rank == 1) return;
+    const absl::Span<float> data = DataOn(rank.device, 100);
+    const absl::StatusOr<Event> ready = c.RecordReady();
+    rank.device.HangQueries();
+    EXPECT_FALSE(c.EnqueueAllReduce(data, "allreduce of bucket 3", *ready,
+                                    absl::Milliseconds(100),
+                                    [] { return absl::OkStatus(); })
+                     .ok() &&
+                 c.Drain(Soon()).ok());
+  });
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(NcclCommunicatorDeathTest, AnAbortThatHangsEndsTheProcess) {
   EXPECT_EXIT(ExitOnHungAbort(absl::AbortedError("lost worker 7")),
               ::testing::ExitedWithCode(1), "");

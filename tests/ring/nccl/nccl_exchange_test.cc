@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
@@ -285,9 +286,7 @@ TEST(NcclExchange, RefusesAModelWithoutRoomForTheOptimizersState) {
 absl::Status Save(GradientExchange& exchange, const Layout& layout,
                   const std::string& directory) {
   const std::vector<std::string> slots = {"momentum_buffer"};
-  const auto laid_out = LayOutStateFiles(directory, layout, slots, {});
-  if (!laid_out.ok()) return laid_out.status();
-  return exchange.SaveState(directory, Soon()).status();
+  return SaveStateFiles(exchange, directory, layout, slots, Soon()).status();
 }
 
 TEST(NcclExchange, WritesTheRingsCheckpointAndResumesFromItsState) {

@@ -32,6 +32,16 @@ TEST(JudgeNccl, NamesALateCollective) {
             "allreduce of bucket 3, step 812: not complete after 10s");
 }
 
+TEST(JudgeNccl, NamesADriverThatDoesNotAnswer) {
+  NcclView view = Allreduce();
+  view.collective_since = Time::InfiniteFuture();
+  view.asked_since = At(2);
+  EXPECT_TRUE(JudgeNccl(At(11), view, kGrace).ok());
+  EXPECT_EQ(JudgeNccl(At(12), view, kGrace).message(),
+            "allreduce of bucket 3, step 812: the GPU's driver has not "
+            "answered for 10s");
+}
+
 TEST(JudgeNccl, DoesNotCountTheTimeBeforeThisRanksPartCouldBegin) {
   NcclView view = Allreduce();
   view.collective_since = Time::InfiniteFuture();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/testing/captured_log.h"
+
 namespace psring {
 namespace {
 
@@ -32,6 +34,20 @@ TEST(ParseDevice, NamesWhatItDoesNotKnow) {
   }
 }
 
+TEST(DecideOnGpu, LeavesAGpuUnusedOnlyWithAWarning) {
+  const auto no_cuda = absl::FailedPreconditionError("libtorch has no CUDA");
+  CapturedLog log;
+  EXPECT_FALSE(*DecideOnGpu(Wish("cpu"), no_cuda));
+  EXPECT_FALSE(*DecideOnGpu(Wish("auto"), absl::UnavailableError("no GPU")));
+  EXPECT_EQ(log.Count("GPU"), 0);
+  EXPECT_FALSE(*DecideOnGpu(Wish("auto"), no_cuda));
+  EXPECT_EQ(log.Count("although this host has a GPU: libtorch has no CUDA"), 1);
+  EXPECT_THAT(
+      std::string(DecideOnGpu(Wish("cuda"), no_cuda).status().message()),
+      HasSubstr("--device=cuda: libtorch has no CUDA"));
+  EXPECT_TRUE(*DecideOnGpu(Wish("auto"), absl::OkStatus()));
+}
+
 TEST(PlaceOnHost, CountsTheWorkersOfTheHostAlone) {
   proto::Welcome job;
   for (const char* host : {"a", "b", "a", "b", "a"}) {
@@ -52,10 +68,15 @@ TEST(ChooseGpu, TakesThePlaceUnlessTheUserSays) {
 TEST(ChooseGpu, RefusesMoreWorkersThanGpus) {
   const absl::Status status =
       ChooseGpu(Wish("cuda"), {2, 3}, 2, false).status();
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("3 workers"), HasSubstr("2 GPUs"),
-                    HasSubstr("--allow-shared-gpu")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("3 workers"), HasSubstr("2 GPUs"),
+            HasSubstr("--allow-shared-gpu"), HasSubstr("--device=cpu")));
   EXPECT_EQ(*ChooseGpu(Wish("cuda"), {2, 3}, 2, true), 0);
+}
+
+TEST(ChooseGpu, TakesTheOnlyOneThatALauncherLetsItSee) {
+  EXPECT_EQ(*ChooseGpu(Wish("auto"), {3, 8}, 1, false), 0);
 }
 
 TEST(ChooseGpu, RefusesAnIndexThatIsNotThere) {

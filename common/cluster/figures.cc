@@ -1,0 +1,118 @@
+#include "common/cluster/figures.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include "common/printable.h"
+
+namespace psring {
+namespace {
+
+constexpr size_t kMaxRecords = 16;
+constexpr size_t kMaxWordBytes = 256;
+constexpr double kMaxSeconds = 1e9;
+constexpr int64_t kMaxCount = int64_t{1} << 60;
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+int64_t Count(int64_t count) {
+  return std::clamp<int64_t>(count, 0, kMaxCount);
+}
+
+double Seconds(double seconds) {
+  return seconds > 0 ? std::min(seconds, kMaxSeconds) : 0;  // NaN too
+}
+
+}  // namespace
+
+void FigureBoard::Update(const std::function<void(proto::Figures&)>& change) {
+  MutexLock lock(&mutex_);
+  change(figures_);
+}
+
+void FigureBoard::AddStep(int64_t step, Time arrived, Time went_on) {
+  MutexLock lock(&mutex_);
+  if (step % stride_ != 0) return;
+  records_.push_back({step, arrived, went_on});
+  while (records_.size() > kMaxRecords) {
+    stride_ *= 2;
+    std::erase_if(records_,
+                  [this](const Record& r) { return r.step % stride_ != 0; });
+  }
+}
+
+proto::Figures FigureBoard::Take(const std::optional<ClockOffset>& clock) {
+  proto::Figures figures;
+  std::vector<Record> records;
+  {
+    MutexLock lock(&mutex_);
+    figures = figures_;
+    records = std::exchange(records_, {});
+    if (records.size() < kMaxRecords / 4 && stride_ > 1) stride_ /= 2;
+  }
+  figures.set_resident_bytes(ResidentBytes());
+  if (!clock.has_value()) return figures;
+  for (const Record& record : records) {
+    proto::StepRecord& told = *figures.add_records();
+    told.set_step(record.step);
+    told.set_arrived_ns((record.arrived + clock->ahead).nanos());
+    told.set_went_on_ns((record.went_on + clock->ahead).nanos());
+  }
+  return figures;
+}
+
+proto::Figures CleanFigures(proto::Figures f) {
+  f.DiscardUnknownFields();
+  f.set_resident_bytes(Count(f.resident_bytes()));
+  f.set_bytes_sent(Count(f.bytes_sent()));
+  f.set_bytes_received(Count(f.bytes_received()));
+  f.set_steps(Count(f.steps()));
+  f.set_compute_seconds(Seconds(f.compute_seconds()));
+  f.set_exposed_seconds(Seconds(f.exposed_seconds()));
+  f.set_slowed_seconds(Seconds(f.slowed_seconds()));
+  f.set_samples(Count(f.samples()));
+  if (!std::isfinite(f.loss())) f.clear_loss();
+  f.set_total_steps(Count(f.total_steps()));
+  f.set_evaluations(Count(f.evaluations()));
+  f.set_evaluated_step(Count(f.evaluated_step()));
+  if (!std::isfinite(f.accuracy())) f.clear_accuracy();
+  if (!std::isfinite(f.test_loss())) f.clear_test_loss();
+  if (f.records_size() > static_cast<int>(kMaxRecords)) f.clear_records();
+  for (proto::StepRecord& record : *f.mutable_records()) {
+    record.set_step(Count(record.step()));
+    record.set_arrived_ns(Count(record.arrived_ns()));
+    record.set_went_on_ns(Count(record.went_on_ns()));
+  }
+  f.set_sync(CleanWord(f.sync()));
+  f.set_staleness_bound(Count(f.staleness_bound()));
+  f.set_backup_workers(std::max(f.backup_workers(), 0));
+  f.set_updates(Count(f.updates()));
+  f.set_staleness_sum(Count(f.staleness_sum()));
+  f.set_staleness_max(Count(f.staleness_max()));
+  f.set_late_gradients(Count(f.late_gradients()));
+  f.set_last_word(CleanWord(f.last_word()));
+  return f;
+}
+
+std::string CleanWord(absl::string_view text) {
+  if (text.size() > kMaxWordBytes) {
+    size_t end = kMaxWordBytes;
+    // Not within a character.
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+      --end;
+    }
+    text = text.substr(0, end);
+  }
+  return Printable(text);
+}
+
+}  // namespace psring

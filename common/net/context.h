@@ -1,0 +1,66 @@
+// ZeroMQ's I/O threads, and by which keys their sockets are reached.
+#ifndef PSRING_COMMON_NET_CONTEXT_H_
+#define PSRING_COMMON_NET_CONTEXT_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/net/doorkeeper.h"
+#include "common/net/keys.h"
+#include "zmq.hpp"
+
+namespace psring {
+
+// Outlives its sockets and is outlived by every buffer that a Frame borrows
+// (socket.h).
+//
+// Once secured, all sockets speak CURVE (RFC 26): encrypted, and with nobody
+// who has not proven a key.
+//   Control plane: the coordinator's and the members' pairs are made of the
+//   job's secret, so that both ends know that the other has it.
+//   Data plane: each context has a pair of its own. The members tell each other
+//   the public keys through the coordinator; only workers of the job may
+//   connect, each as its own rank.
+// A job without a key keeps strangers out of its data plane the same way, with
+// random tokens in place of keys (PLAIN, RFC 24). They travel in the clear:
+// whoever reads the network, or joins the job, has them.
+class Context {
+ public:
+  Context();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // One of them, once, before any socket. After neither, everybody may connect
+  // and say what it likes, as in some tests.
+  absl::Status Secure(const Secret& secret);
+  absl::Status UseTokens();
+
+  bool secured() const { return proof_ == Proof::kKey; }
+
+  // Whoever connects to a data socket of this context has to know it, and is
+  // known by its own: kKeyBytes of a public key, or of a token. Empty: neither.
+  std::string public_key() const;
+
+  // From now on the workers of the job, and nobody else, may connect to data
+  // sockets: their public keys by rank. Any thread.
+  void AllowWorkers(const std::vector<std::string>& public_keys);
+
+ private:
+  friend class Socket;
+  enum class Proof { kNone, kToken, kKey };
+
+  absl::Status StartDoorkeeper();
+
+  zmq::context_t context_{1};
+  Proof proof_ = Proof::kNone;
+  KeyPair coordinator_, member_, own_;      // of a secured one
+  std::string token_;                       // of one that uses tokens
+  std::unique_ptr<Doorkeeper> doorkeeper_;  // null: Proof::kNone
+};
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_NET_CONTEXT_H_

@@ -1,0 +1,286 @@
+#include "common/net/doorkeeper.h"
+
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/net/socket_events.h"
+
+namespace psring {
+namespace {
+
+// What a listener sends at most to whom it does not let in, and less than it
+// sends to others. A greeting has 64 bytes (RFC 23). CURVE (RFC 26): WELCOME
+// 170 and ERROR 12, or READY 54 and more. PLAIN (RFC 24): ERROR 12, or WELCOME
+// 10 and READY 32 and more.
+constexpr int64_t kCurveProofBytes = 260;
+constexpr int64_t kPlainProofBytes = 90;
+
+// Between two lines about files that have run out.
+constexpr absl::Duration kTellOfFiles = absl::Seconds(60);
+
+// A question's frames.
+enum Question {
+  kVersion,
+  kRequest,
+  kDomain,
+  kAddress,
+  kIdentity,
+  kMechanism,
+  kKey,       // CURVE: a public key. PLAIN: the name, a worker's token
+  kPassword,  // PLAIN
+};
+
+std::vector<std::string> Receive(zmq::socket_t& socket) {
+  std::vector<std::string> frames;
+  bool more = true;
+  while (more) {
+    zmq::message_t frame;
+    if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
+    more = frame.more();
+    frames.push_back(frame.to_string());
+  }
+  return frames;
+}
+
+// Whoever finds out first hangs up, perhaps before it has said that it has a
+// key or none.
+void Count(uint16_t event, uint32_t reason, bool keyed,
+           RefusedHandshakes& refused) {
+  const bool protocol = event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
+      (protocol && reason == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)) {
+    ++(keyed ? refused.no_key : refused.needs_key);
+  } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ||
+             (protocol && reason == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)) {
+    ++refused.other_key;
+  }
+}
+
+// ZeroMQ listens in circles where no more files can be opened: strangers get a
+// part of those that may be.
+Visitors::Limits LimitsOfThisProcess() {
+  Visitors::Limits limits;
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    limits.connections =
+        std::clamp<size_t>(files.rlim_cur / 4, 8, limits.connections);
+  }
+  return limits;
+}
+
+}  // namespace
+
+struct Doorkeeper::Listener {
+  SocketEvents events;
+  bool keyed = false;
+  int64_t proof_bytes = 0;  // Visitors::Arrive
+  std::shared_ptr<RefusedHandshakes> refused;
+};
+
+Doorkeeper::Doorkeeper(zmq::context_t& context, Locks locks)
+    : context_(context),
+      locks_(std::move(locks)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      visitors_(LimitsOfThisProcess()) {}
+
+absl::StatusOr<std::unique_ptr<Doorkeeper>> Doorkeeper::Start(
+    zmq::context_t& context, Locks locks) {
+  std::unique_ptr<Doorkeeper> doorkeeper(
+      new Doorkeeper(context, std::move(locks)));
+  if (doorkeeper->wake_fd_ < 0 || doorkeeper->visitors_.fd() < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot watch connections: ", std::strerror(errno),
+                     ". Raise the limit of open files (ulimit -n)"));
+  }
+  std::promise<absl::Status> bound;
+  auto result = bound.get_future();
+  doorkeeper->thread_ =
+      std::thread([self = doorkeeper.get(), b = std::move(bound)]() mutable {
+        try {
+          zmq::socket_t questions(self->context_, zmq::socket_type::rep);
+          questions.set(zmq::sockopt::linger, 0);
+          questions.bind("inproc://zeromq.zap.01");
+          b.set_value(absl::OkStatus());
+          self->Run(questions);
+        } catch (const zmq::error_t& error) {
+          b.set_value(absl::UnavailableError(
+              absl::StrCat("cannot start to check keys: ", error.what())));
+        }
+      });
+  if (absl::Status s = result.get(); !s.ok()) return s;
+  return doorkeeper;
+}
+
+Doorkeeper::~Doorkeeper() {
+  stop_ = true;
+  eventfd_write(wake_fd_, 1);
+  if (thread_.joinable()) thread_.join();
+  close(wake_fd_);
+}
+
+void Doorkeeper::AllowWorkers(const std::vector<std::string>& keys) {
+  MutexLock lock(&mutex_);
+  workers_.clear();
+  for (size_t rank = 0; rank < keys.size(); ++rank) {
+    workers_.emplace(keys[rank], static_cast<int>(rank));
+  }
+}
+
+std::shared_ptr<RefusedHandshakes> Doorkeeper::Watch(zmq::socket_t& listener,
+                                                     bool keyed) {
+  Listener watched = {
+      .events = SocketEvents(context_, listener,
+                             ZMQ_EVENT_ACCEPTED | kHandshakeFailures),
+      .keyed = keyed,
+      .refused = nullptr};
+  if (keyed) {
+    watched.proof_bytes =
+        locks_.member_key.empty() ? kPlainProofBytes : kCurveProofBytes;
+  }
+  watched.refused = std::make_shared<RefusedHandshakes>();
+  auto refused = watched.refused;
+  {
+    // The mutex hands the socket to the other thread.
+    MutexLock lock(&mutex_);
+    new_listeners_.push_back(std::move(watched));
+  }
+  eventfd_write(wake_fd_, 1);
+  return refused;
+}
+
+void Doorkeeper::Vouch(int fd) {
+  const auto cookie = Visitors::CookieOf(fd);
+  if (!cookie.has_value()) return;
+  {
+    MutexLock lock(&mutex_);
+    vouched_.push_back(*cookie);
+  }
+  eventfd_write(wake_fd_, 1);
+}
+
+void Doorkeeper::TakeOrders(std::vector<Listener>& listeners) {
+  eventfd_t value = 0;
+  eventfd_read(wake_fd_, &value);
+  MutexLock lock(&mutex_);
+  for (Listener& listener : new_listeners_) {
+    listeners.push_back(std::move(listener));
+  }
+  new_listeners_.clear();
+  for (const uint64_t cookie : vouched_) visitors_.Vouch(cookie);
+  vouched_.clear();
+}
+
+std::string Doorkeeper::UserOf(const std::vector<std::string>& question) {
+  if (question.size() <= kKey || question[kVersion] != "1.0") return "";
+  const bool curve = question[kMechanism] == "CURVE";
+  if (curve != !locks_.member_key.empty()) return "";
+  if (question[kDomain] == kControlDomain) {
+    return curve && question[kKey] == locks_.member_key ? "member" : "";
+  }
+  const bool asked = curve || (question[kMechanism] == "PLAIN" &&
+                               question.size() > kPassword &&
+                               question[kPassword] == locks_.token);
+  if (question[kDomain] != kDataDomain || !asked) return "";
+  MutexLock lock(&mutex_);
+  const auto found = workers_.find(question[kKey]);
+  return found == workers_.end() ? "" : absl::StrCat(found->second);
+}
+
+void Doorkeeper::AnswerQuestion(zmq::socket_t& questions) {
+  const std::vector<std::string> question = Receive(questions);
+  if (question.empty()) return;
+  const std::string user = UserOf(question);
+  const std::string request =
+      question.size() > kRequest ? question[kRequest] : "";
+  const std::string answer[] = {"1.0", request, user.empty() ? "400" : "200",
+                                "",    user,    ""};
+  for (size_t i = 0; i < std::size(answer); ++i) {
+    questions.send(zmq::buffer(answer[i]), i + 1 < std::size(answer)
+                                               ? zmq::send_flags::sndmore
+                                               : zmq::send_flags::none);
+  }
+}
+
+bool Doorkeeper::OnEvents(Listener& listener) {
+  while (const auto event = listener.events.Next()) {
+    if (event->kind == ZMQ_EVENT_MONITOR_STOPPED) return false;
+    if (event->kind == ZMQ_EVENT_ACCEPTED) {
+      visitors_.Arrive(static_cast<int>(event->value), listener.proof_bytes,
+                       Now());
+      TellOfFiles(static_cast<int>(event->value));
+    } else {
+      Count(event->kind, event->value, listener.keyed, *listener.refused);
+    }
+  }
+  return true;
+}
+
+void Doorkeeper::Run(zmq::socket_t& questions) {
+  std::vector<Listener> listeners;
+  std::vector<zmq::pollitem_t> items;
+  while (!stop_) {
+    try {
+      items = {{questions.handle(), 0, ZMQ_POLLIN, 0},
+               {nullptr, wake_fd_, ZMQ_POLLIN, 0},
+               {nullptr, visitors_.fd(), ZMQ_POLLIN, 0}};
+      for (Listener& listener : listeners) {
+        items.push_back({listener.events.handle(), 0, ZMQ_POLLIN, 0});
+      }
+      const absl::Duration left =
+          visitors_.Deadline() - Now() + absl::Milliseconds(1);
+      zmq::poll(items, visitors_.empty() ? std::chrono::milliseconds(-1)
+                                         : absl::ToChronoMilliseconds(std::max(
+                                               left, absl::ZeroDuration())));
+      TakeOrders(listeners);
+      AnswerQuestion(questions);
+      const auto gone =
+          std::remove_if(listeners.begin(), listeners.end(),
+                         [this](Listener& l) { return !OnEvents(l); });
+      listeners.erase(gone, listeners.end());
+      visitors_.Look(Now());
+      TellOfVisitors();
+    } catch (const zmq::error_t& error) {
+      // ZeroMQ takes a question without an answer for a refusal.
+      if (error.num() == ETERM) return;
+    }
+  }
+}
+
+// A new file has the lowest number that is free. ZeroMQ also tells of each
+// connection that it could not accept, but without end: it tries again at once.
+void Doorkeeper::TellOfFiles(int newest) {
+  rlimit files = {};
+  if (Now() < tell_of_files_ || getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+      static_cast<rlim_t>(newest) + 1 < files.rlim_cur) {
+    return;
+  }
+  tell_of_files_ = Now() + kTellOfFiles;
+  LogWarning(
+      "this process has as many files open as it may, $0: what is connected "
+      "stays, and other connections wait. Raise the limit (ulimit -n)",
+      files.rlim_cur);
+}
+
+// At the 1st, the 10th, the 100th ...
+void Doorkeeper::TellOfVisitors() {
+  const Visitors::Counts& cut = visitors_.counts();
+  if (cut.all() < told_at_) return;
+  while (told_at_ <= cut.all()) told_at_ *= 10;
+  LogWarning(
+      "cut off $0 connections so far that did not show who they are: $1 said "
+      "too much, $2 took too long, $3 were too many at once. Strangers reach "
+      "this process's ports; a firewall keeps them away",
+      cut.all(), cut.bytes, cut.time, cut.crowd);
+}
+
+}  // namespace psring

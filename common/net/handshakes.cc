@@ -1,0 +1,119 @@
+#include "common/net/handshakes.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/log.h"
+#include "common/net/greeting.h"
+#include "common/net/zmq_error.h"
+
+namespace psring {
+namespace {
+
+// A ZeroMQ peer that hangs up on so many handshakes in a row, which takes a
+// second, asks for something else: whoever finds out first hangs up.
+constexpr int kHungUp = 6;
+// Within which such a peer says what.
+constexpr absl::Duration kGreeting = absl::Milliseconds(300);
+constexpr char kKeyRemedy[] =
+    "Every process of a job needs the same key: psring keygen makes one, and "
+    "psring keygen --print | ssh HOST psring keygen --stdin copies it";
+
+}  // namespace
+
+Handshakes::Handshakes(zmq::context_t& context, zmq::socket_t& dealer,
+                       std::string endpoint, bool keyed)
+    : dealer_(dealer),
+      endpoint_(std::move(endpoint)),
+      keyed_(keyed),
+      events_(context, dealer,
+              ZMQ_EVENT_HANDSHAKE_SUCCEEDED | kHandshakeFailures) {
+  Read();
+}
+
+Handshakes::~Handshakes() { SocketEvents::Stop(dealer_); }
+
+bool Handshakes::Read() {
+  bool anew = false;
+  while (const auto event = events_.Next()) {
+    if (event->kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+      hung_up_ = 0;
+      anew |= ++connections_ > 1;
+    } else {
+      OnRefused(event->kind, event->value);
+    }
+  }
+  return anew;
+}
+
+// After something has come that cannot be decrypted: ZeroMQ has given up.
+absl::Status Handshakes::ConnectAnew() {
+  const std::string what =
+      absl::StrCat("the connection to ", endpoint_,
+                   " was disturbed: what came cannot be decrypted");
+  if (++hung_up_ >= kHungUp) return absl::UnavailableError(what);
+  LogWarning("$0. Connecting anew", what);
+  try {
+    // It would not connect twice to what it holds.
+    dealer_.disconnect(endpoint_);
+    dealer_.connect(endpoint_);
+    return absl::OkStatus();
+  } catch (const zmq::error_t& error) {
+    return ErrorOf(error, what);
+  }
+}
+
+// ZeroMQ gives up after all of these but a peer that hangs up, which may have
+// died.
+void Handshakes::OnRefused(uint16_t event, uint32_t reason) {
+  const bool protocol = event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+  bool mismatch =
+      protocol && reason == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH;
+  const bool other_protocol = protocol && !mismatch;
+  if (!refused_.ok() || (other_protocol && !keyed_)) return;
+  if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) {
+    if (connections_ > 0 || ++hung_up_ < kHungUp) return;
+    hung_up_ = 0;
+    const auto mechanism = MechanismAt(endpoint_, kGreeting);
+    if (!mechanism.has_value()) return WarnOfSilence();
+    mismatch = (*mechanism == "CURVE") != keyed_;
+    // It may have hung up for another reason.
+    if (!mismatch && !keyed_) return;
+  }
+  // The peer has been there before, so it has the key.
+  if (other_protocol && connections_ > 0) {
+    refused_ = ConnectAnew();
+    return;
+  }
+  std::string why = absl::StrCat("what listens at ", endpoint_);
+  if (mismatch && keyed_) {
+    absl::StrAppend(&why, " has no key, but this process has one. ", kKeyRemedy,
+                    ". Or give this one --insecure too");
+  } else if (mismatch) {
+    absl::StrAppend(&why,
+                    " asks for the job's key, but this process has none"
+                    " (--key-file, PSRING_KEY_FILE). ",
+                    kKeyRemedy);
+  } else if (keyed_) {
+    absl::StrAppend(&why,
+                    " refuses the key of this process: it has another one. ",
+                    kKeyRemedy);
+  } else {
+    absl::StrAppend(&why, " talks to the workers of its job alone");
+  }
+  refused_ = absl::PermissionDeniedError(why);
+}
+
+// It may last until the job's processes are there: not every second.
+void Handshakes::WarnOfSilence() const {
+  static std::atomic<int> times = 0;
+  if (times++ % 20 != 0) return;
+  LogWarning(
+      "what listens at $0 takes connections and greets nobody: a port forward "
+      "with nothing behind it yet? Trying on",
+      endpoint_);
+}
+
+}  // namespace psring

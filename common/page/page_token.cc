@@ -1,0 +1,74 @@
+#include "common/page/page_token.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/net/keys.h"
+
+namespace psring {
+namespace {
+
+constexpr size_t kLeast = 16;
+constexpr size_t kMost = 128;
+
+absl::Status Error(const std::string& file, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--page-token-file: ", file, " ", what));
+}
+
+absl::StatusOr<std::string> Read(const std::string& file, int fd) {
+  struct stat about = {};
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    return Error(file, "is no file");
+  }
+  if ((about.st_mode & 077) != 0) {
+    return Error(file,
+                 absl::StrCat("can be read by other users: chmod 600 ", file));
+  }
+  char bytes[kMost + 2];
+  const ssize_t size = read(fd, bytes, sizeof(bytes));
+  if (size < 0) return Error(file, strerror(errno));
+  const std::string token(
+      absl::StripAsciiWhitespace(absl::string_view(bytes, size)));
+  const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_';
+  });
+  if (!plain || token.size() < kLeast || token.size() > kMost) {
+    return Error(file, absl::StrCat("holds no token: ", kLeast, " to ", kMost,
+                                    " letters and digits. Remove it, and a "
+                                    "new one is made"));
+  }
+  return token;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PageToken(const std::string& file) {
+  const std::string fresh = RandomToken();
+  if (file.empty()) return fresh;
+  int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0) {
+    auto token = Read(file, fd);
+    close(fd);
+    return token;
+  }
+  if (errno != ENOENT) return Error(file, strerror(errno));
+  fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const std::string line = fresh + "\n";
+  const bool written = fd >= 0 && write(fd, line.data(), line.size()) ==
+                                      static_cast<ssize_t>(line.size());
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  if (!written)
+    return Error(file, absl::StrCat("cannot be made: ", strerror(why)));
+  return fresh;
+}
+
+}  // namespace psring

@@ -1,0 +1,13 @@
+// How many files this process may have open.
+#ifndef PSRING_COMMON_PROCESS_OPEN_FILES_H_
+#define PSRING_COMMON_PROCESS_OPEN_FILES_H_
+
+namespace psring {
+
+// As many as the system allows it. Each connection is a file: the limit that
+// shells give, 1,024, is for programs that use select().
+void AllowAllFiles();
+
+}  // namespace psring
+
+#endif  // PSRING_COMMON_PROCESS_OPEN_FILES_H_

@@ -1,0 +1,51 @@
+// What a stream leads to: a terminal of some width, and with colours, or not.
+#ifndef PSRING_LAB_HOST_TERMINAL_H_
+#define PSRING_LAB_HOST_TERMINAL_H_
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace psring {
+
+// The width of the terminal that `out` is; 0 where it is none, or one that
+// cannot move its cursor (TERM=dumb).
+int TerminalColumns(FILE* out);
+
+// Only on a terminal, and not where NO_COLOR is set (https://no-color.org).
+bool TakesColours(FILE* out);
+
+// "[######......]", `width` characters between the brackets; `share` of 1.
+std::string ProgressBar(double share, int width);
+
+// Lines below all others, drawn anew in place, on a terminal; elsewhere nothing
+// of them is shown. What else goes to `out` meanwhile goes through Print.
+class LiveBlock {
+ public:
+  explicit LiveBlock(FILE* out) : LiveBlock(out, TerminalColumns(out)) {}
+  // `columns` 0: `out` is no terminal.
+  LiveBlock(FILE* out, int columns) : out_(out), columns_(columns) {}
+
+  bool live() const { return columns_ > 0; }
+
+  // Writes `text`, whole lines, above the block, at once.
+  void Print(absl::string_view text);
+
+  // Shows these lines, each as far as it fits. None: takes the block away.
+  void Draw(std::vector<std::string> lines);
+
+ private:
+  std::string Erased() const;  // what erases the block
+  std::string Drawn() const;
+  void Write(absl::string_view text);
+
+  FILE* const out_;
+  const int columns_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_TERMINAL_H_

@@ -1,0 +1,229 @@
+#include "ps/shard_peer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/cluster/membership.h"
+
+namespace psring {
+
+using proto::WireHeader;
+
+ShardPeer::ShardPeer(const Worker& worker, const ShardPlace& place,
+                     std::unique_ptr<Socket> socket)
+    : worker_(worker),
+      place_(place),
+      socket_(std::move(socket)),
+      pieces_(worker.model.layout, place.range),
+      awaited_(pieces_.size(), false) {}
+
+void ShardPeer::UseArena(ShardSignals& signals, WakeCount& pushes,
+                         std::unique_ptr<DoorbellButton> button) {
+  pushes_ = &pushes;
+  button_ = std::move(button);
+  signals_ = &signals;
+  signals.used.store(1, std::memory_order_release);
+}
+
+std::string ShardPeer::Name() const {
+  return Describe(worker_.job.servers(place_.server));
+}
+
+SpanArgs ShardPeer::Args() const {
+  return {
+      .step = last_step_, .bytes = 0, .peer = place_.server, .peer_role = "ps"};
+}
+
+WireHeader ShardPeer::HeaderOf(WireHeader::Kind kind,
+                               const Piece& piece) const {
+  WireHeader header;
+  header.set_kind(kind);
+  header.set_job_epoch(worker_.job.job_epoch());
+  header.set_sender(static_cast<uint32_t>(worker_.job.rank()));
+  header.set_bucket(static_cast<uint32_t>(piece.bucket));
+  header.set_offset(static_cast<uint64_t>(piece.range.begin));
+  header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
+  header.set_dtype(WireHeader::FLOAT32);
+  return header;
+}
+
+absl::Status ShardPeer::SendInit(int slot, const FlatBuffer& values) {
+  for (int i = 0; i < pieces_.size(); ++i) {
+    const Range range = pieces_[i].range;
+    DataMessage message;
+    message.header = HeaderOf(WireHeader::INIT, pieces_[i]);
+    message.header.set_slot(static_cast<uint32_t>(slot));
+    message.payload =
+        Frame::Copy({reinterpret_cast<const char*>(values.data() + range.begin),
+                     range.size() * sizeof(float)});
+    if (absl::Status s = SendData(*socket_, std::move(message)); !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardPeer::Pull() {
+  for (int i = 0; i < pieces_.size(); ++i) {
+    DataMessage message;
+    message.header = HeaderOf(WireHeader::PULL, pieces_[i]);
+    message.header.set_num_elements(0);
+    if (absl::Status s = SendData(*socket_, std::move(message)); !s.ok()) {
+      return s;
+    }
+  }
+  std::fill(awaited_.begin(), awaited_.end(), true);
+  num_awaited_ = pieces_.size();
+  awaited_step_ = -1;
+  return absl::OkStatus();
+}
+
+absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
+  DataMessage message;
+  message.header = HeaderOf(kind, Piece());
+  message.header.set_dtype(WireHeader::BYTES);
+  message.header.set_num_elements(text.size());
+  message.payload = Frame::Copy(text);
+  reply_awaited_ = true;
+  return SendData(*socket_, std::move(message));
+}
+
+void ShardPeer::Push(int bucket, int64_t step) {
+  awaited_step_ = last_step_ = step;
+  const std::vector<int>& pieces = pieces_.of_bucket(bucket);
+  if (signals_ == nullptr) {
+    unsent_.insert(unsent_.end(), pieces.begin(), pieces.end());
+  } else {
+    answers_awaited_ += static_cast<int64_t>(pieces.size());
+    if (pushes_->Add(1)) button_->Ring();
+  }
+}
+
+absl::Status ShardPeer::SendPushes(int window) {
+  if (unsent_.empty() || num_awaited_ >= window) return absl::OkStatus();
+  TimelineSpan span(worker_.track, "send", Args());
+  while (!unsent_.empty() && num_awaited_ < window) {
+    const int piece = unsent_.front();
+    unsent_.pop_front();
+    const int64_t before = gradient_bytes_;
+    if (absl::Status s = SendPush(pieces_[piece]); !s.ok()) return s;
+    span.args().bytes += gradient_bytes_ - before;
+    awaited_[piece] = true;
+    ++num_awaited_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardPeer::SendPush(const Piece& piece) {
+  const float* values = worker_.model.gradients.data() + piece.range.begin;
+  DataMessage message;
+  message.header = HeaderOf(WireHeader::PUSH, piece);
+  message.header.set_step(last_step_);
+  for (double rate : worker_.model.rates) message.header.add_rates(rate);
+  if (worker_.codec != nullptr) {
+    message.header.set_dtype(WireHeader::ENCODED);
+    message.payload =
+        Frame::OfSize(worker_.codec->EncodedBytes(piece.range, values));
+    worker_.codec->Encode(piece.range, values, message.payload.data());
+  } else {
+    message.payload = Frame::Borrow(values, piece.range.size() * sizeof(float));
+  }
+  gradient_bytes_ += static_cast<int64_t>(message.payload.size());
+  return SendData(*socket_, std::move(message));
+}
+
+absl::Status ShardPeer::Receive() {
+  TimelineSpan span(worker_.track, "receive", Args());
+  while (true) {
+    auto frames = socket_->TryReceive();
+    if (!frames.ok()) return frames.status();
+    if (!frames->has_value()) {
+      if (span.args().bytes == 0) span.Drop();
+      return absl::OkStatus();
+    }
+    auto message = ParseData(*std::move(*frames), /*at_router=*/false);
+    if (message.ok()) {
+      span.args().bytes += static_cast<int64_t>(message->payload.size());
+    }
+    const absl::Status status =
+        message.ok() ? OnMessage(*message) : message.status();
+    if (!status.ok()) {
+      return absl::Status(
+          status.code(),
+          absl::StrCat(Name(), ": ", std::string(status.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardPeer::OnMessage(const DataMessage& message) {
+  if (message.header.job_epoch() != worker_.job.job_epoch()) {
+    return absl::InvalidArgumentError("sent a message of another job");
+  }
+  switch (message.header.kind()) {
+    case WireHeader::PARAMS:
+      return OnParameters(message);
+    case WireHeader::DONE:
+    case WireHeader::SAVED:
+      return OnReply(message);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("sent ", WireHeader::Kind_Name(message.header.kind()),
+                       ", which is not for a worker"));
+  }
+}
+
+absl::Status ShardPeer::OnParameters(const DataMessage& message) {
+  const auto piece = pieces_.Find(message.header, WireHeader::FLOAT32);
+  if (!piece.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sent parameters of ", std::string(piece.status().message())));
+  }
+  const int64_t step = message.header.step();
+  if (step > last_step_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sent parameters of step ", step,
+                     ", of which nothing has been pushed"));
+  }
+  // Of an earlier exchange, or once more: it has been taken.
+  if (step != awaited_step_ || !awaited_[*piece]) return absl::OkStatus();
+  std::memcpy(worker_.model.parameters.data() + pieces_[*piece].range.begin,
+              message.payload.data(), message.payload.size());
+  next_step_ = std::max(next_step_, message.header.next_step());
+  awaited_[*piece] = false;
+  --num_awaited_;
+  return absl::OkStatus();
+}
+
+absl::Status ShardPeer::OnReply(const DataMessage& message) {
+  const absl::string_view text = message.payload.view();
+  if (!reply_awaited_) return absl::OkStatus();
+  reply_awaited_ = false;
+  proto::SavedState saved;
+  if (message.header.kind() == WireHeader::DONE && !text.empty()) {
+    reply_ = absl::FailedPreconditionError(absl::StrCat(Name(), ": ", text));
+  } else if (saved.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
+    reply_ = std::move(saved);
+  } else {
+    return absl::InvalidArgumentError("sent a SAVED that cannot be read");
+  }
+  return absl::OkStatus();
+}
+
+int64_t ShardPeer::due() const {
+  int64_t due = num_awaited_ + static_cast<int64_t>(unsent_.size()) +
+                (reply_awaited_ ? 1 : 0);
+  if (signals_ != nullptr) {
+    due += answers_awaited_ - signals_->answers.load(std::memory_order_acquire);
+  }
+  return due;
+}
+
+int64_t ShardPeer::next_step() const {
+  if (signals_ == nullptr) return next_step_;
+  return std::max(next_step_,
+                  signals_->next_step.load(std::memory_order_acquire));
+}
+
+}  // namespace psring

@@ -1,0 +1,129 @@
+// A shard, as one worker sees it: what the worker has asked of it, piece by
+// piece, and what has been answered. By message, or where both share this
+// host's memory through the worker's arena; see host_workers.h. The trainer's
+// thread's own.
+//
+// By message a worker is at most a few pieces ahead of its answers: left alone,
+// TCP would let one worker's pushes overtake another's, all answers would wait
+// for the last, and the link would be idle in one direction, then in the other.
+//
+// Answers are counted by the piece that they name: one that comes twice counts
+// once, and hides none that is missing.
+#ifndef PSRING_PS_SHARD_PEER_H_
+#define PSRING_PS_SHARD_PEER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/model/flat_model.h"
+#include "common/net/doorbell.h"
+#include "common/net/frame.h"
+#include "common/net/socket.h"
+#include "common/optim/compression.h"
+#include "common/trace/timeline.h"
+#include "ps/piece_table.h"
+#include "ps/shard_map.h"
+
+namespace psring {
+
+class ShardPeer {
+ public:
+  // The worker, the same to all of its shards; what it refers to outlives them.
+  struct Worker {
+    const proto::Welcome& job;
+    FlatModel& model;
+    const GradientCodec* codec;  // null: gradients travel as float32
+    Track* track;                // may be null
+  };
+
+  static constexpr int kNoWindow = 1 << 30;
+
+  ShardPeer(const Worker& worker, const ShardPlace& place,
+            std::unique_ptr<Socket> socket);
+
+  const ShardPlace& place() const { return place_; }
+  const Socket& socket() const { return *socket_; }
+  Socket& socket() { return *socket_; }
+  // Of which the shard has a part.
+  std::vector<int> buckets() const { return pieces_.buckets(); }
+
+  // From now on gradients and answers pass through the arena: the shard's
+  // `signals` there, and its count of `pushes`, which rings `button`.
+  void UseArena(ShardSignals& signals, WakeCount& pushes,
+                std::unique_ptr<DoorbellButton> button);
+
+  // The first values of the parameters (slot 0) or the optimizer's state.
+  absl::Status SendInit(int slot, const FlatBuffer& values);
+  // Asks for the parameters as they are.
+  absl::Status Pull();
+  // Asks what is answered by SAVED or DONE; see reply().
+  absl::Status Ask(proto::WireHeader::Kind kind, const std::string& text);
+
+  // The gradients of `bucket`, of which the shard has a part, are ready, and
+  // its arena says so. By message they wait for SendPushes.
+  void Push(int bucket, int64_t step);
+  // Sends gradients that are ready, from where they lie or encoded, until
+  // `window` answers are due.
+  absl::Status SendPushes(int window);
+
+  // Takes what has come. Errors name the server.
+  absl::Status Receive();
+
+  // Answers that are missing; below 0 where an arena holds too many.
+  int64_t due() const;
+  // Whether one of them comes by message.
+  bool awaits_message() const {
+    return num_awaited_ > 0 || !unsent_.empty() || reply_awaited_;
+  }
+  // Since the start, through the arena, whether they have come or not.
+  int64_t answers_awaited() const { return answers_awaited_; }
+  // The furthest step that an answer has told.
+  int64_t next_step() const;
+  // Of the last question that has been answered: what was saved, if anything,
+  // or a refusal that names the server.
+  const absl::StatusOr<proto::SavedState>& reply() const { return reply_; }
+  // Of the gradients that messages have carried.
+  int64_t gradient_bytes() const { return gradient_bytes_; }
+
+ private:
+  std::string Name() const;
+  SpanArgs Args() const;
+  proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
+                             const Piece& piece) const;
+  absl::Status SendPush(const Piece& piece);
+  absl::Status OnMessage(const DataMessage& message);
+  absl::Status OnParameters(const DataMessage& message);
+  absl::Status OnReply(const DataMessage& message);
+
+  const Worker worker_;
+  const ShardPlace place_;
+  const std::unique_ptr<Socket> socket_;
+  const PieceTable pieces_;
+
+  // By message.
+  std::vector<bool> awaited_;  // by piece: sent and not answered
+  int num_awaited_ = 0;        // of them
+  int64_t awaited_step_ = -1;  // whose answers they are; -1: of pulls
+  int64_t last_step_ = -1;     // that was pushed
+  std::deque<int> unsent_;     // pieces that are ready
+  bool reply_awaited_ = false;
+  absl::StatusOr<proto::SavedState> reply_ = proto::SavedState();
+  int64_t next_step_ = 0;
+  int64_t gradient_bytes_ = 0;
+
+  // Through the arena.
+  ShardSignals* signals_ = nullptr;  // null: not
+  WakeCount* pushes_ = nullptr;
+  std::unique_ptr<DoorbellButton> button_;
+  int64_t answers_awaited_ = 0;  // since the start
+};
+
+}  // namespace psring
+
+#endif  // PSRING_PS_SHARD_PEER_H_

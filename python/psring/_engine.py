@@ -1,0 +1,131 @@
+"""One worker's part where an engine (Spark, Ray) has started the process and calls a function in it."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from . import _job, _lib, _rendezvous
+
+
+def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Optional[int]) -> Dict[str, str]:
+    """The topology that a driver wishes, as variables of its workers."""
+    if mode not in (None, "ring", "ps"):
+        raise ValueError(f'mode={mode!r}: it is "ring" or "ps"')
+    if mode != "ps" and (servers is not None or servers_per_node is not None):
+        raise ValueError(f'only mode="ps" has servers; the mode is {mode!r}')
+    wishes = {"MODE": mode, "SERVERS": servers, "SERVERS_PER_NODE": servers_per_node}
+    return {"PSRING_" + name: str(value) for name, value in wishes.items() if value is not None}
+
+
+def place(rank: int, hosts: Sequence[str]) -> Dict[str, str]:
+    """The variables of worker `rank`, where worker i is on hosts[i]."""
+    nodes: List[str] = list(dict.fromkeys(hosts))
+    return {
+        "PSRING_RANK": str(rank), "PSRING_SIZE": str(len(hosts)),
+        "PSRING_LOCAL_RANK": str(list(hosts[:rank]).count(hosts[rank])),
+        "PSRING_NODE": str(nodes.index(hosts[rank])), "PSRING_NODES": str(len(nodes)),
+    }  # fmt: skip
+
+
+def call(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Dict[str, Any],
+    variables: Dict[str, str],
+    channel: _rendezvous.Rendezvous,
+) -> Any:
+    """What `function` returns, which may call init(). Its exception ends the job for all, and is raised.
+
+    The process's environment is its own again afterwards.
+    """
+    before = dict(os.environ)
+    os.environ.pop("PSRING_COORDINATOR", None)
+    os.environ.update(variables)
+    _rendezvous.use(channel)
+    try:
+        result = function(*args, **kwargs)
+        _job.shutdown()
+        return result
+    except BaseException as error:
+        _job.abandon(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        _rendezvous.use(None)
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
+
+
+class _Folder(_rendezvous.Rendezvous):
+    """A folder that only this user reads, of processes of one host."""
+
+    carries_key = True
+
+    def __init__(self, rank: int, folder: str):
+        self.rank, self._path = rank, os.path.join(folder, "coordinator")
+
+    def tell(self, text: str) -> None:
+        with open(self._path + ".new", "w") as file:
+            file.write(text)
+        os.replace(self._path + ".new", self._path)
+
+    def ask(self, seconds: float) -> str:
+        end = time.monotonic() + seconds
+        while not os.path.exists(self._path):
+            if time.monotonic() > end:
+                raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
+            time.sleep(0.02)
+        with open(self._path) as file:
+            return file.read()
+
+
+def run_here(
+    pickle: Any,
+    function: Callable[..., Any],
+    kwargs: Dict[str, Any],
+    size: int,
+    mode: Optional[str] = None,
+    servers: Optional[int] = None,
+    servers_per_node: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+) -> List[Any]:
+    """What `function` returns in `size` new processes of this host, by rank."""
+    with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
+        with open(os.path.join(folder, "call"), "wb") as file:
+            file.write(pickle.dumps((function, kwargs)))
+        started = []
+        for rank in range(size):
+            variables = {**os.environ, **(env or {}), **settings(mode, servers, servers_per_node)}
+            variables.update(place(rank, ["localhost"] * size), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+            argv = [sys.executable, "-m", "psring._engine", pickle.__name__, folder, str(rank)]
+            started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
+            processes.callback(started[-1].kill)
+        codes = [process.wait() for process in started]
+        failed = [rank for rank, code in enumerate(codes) if code != 0]
+        if failed:
+            raise _lib.PsringError(f"worker {failed[0]} of {size} ended with exit code {codes[failed[0]]}: see its output")
+        results = []
+        for rank in range(size):
+            with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
+                results.append(pickle.loads(file.read()))
+        return results
+
+
+def _main(pickle_name: str, folder: str, rank: str) -> None:
+    """One of run_here's processes."""
+    import importlib
+
+    pickle = importlib.import_module(pickle_name)
+    with open(os.path.join(folder, "call"), "rb") as file:
+        function, kwargs = pickle.loads(file.read())
+    result = call(function, (), kwargs, {}, _Folder(int(rank), folder))
+    with open(os.path.join(folder, f"result-{rank}"), "wb") as file:
+        file.write(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,50 @@
+"""SIGTERM as a wish that all workers learn of at the same step."""
+
+import signal
+import threading
+from typing import Any
+
+from . import _job, collectives
+
+
+class Preemption:
+    """From its making on, SIGTERM to any worker ends the training of all after the step.
+
+        preemption = psring.Preemption()
+        for batch in loader:
+            step(batch)
+            if preemption.requested():
+                save(model)
+                break
+
+    Kubernetes sends SIGTERM to a pod that is taken away, Slurm to a job that is cancelled, preempted
+    or at its limit of time (sbatch --signal=TERM@60), and both kill what still runs after a
+    while: 30 s (terminationGracePeriodSeconds, KillWait).
+
+    Args:
+        every: ask the others only at every so many calls. Each time is a small collective, so
+            all workers go as fast as the slowest in between, in async, too.
+    """
+
+    def __init__(self, every: int = 1):
+        if every < 1:
+            raise ValueError(f"every={every}: it is at least 1")
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("psring.Preemption() is made in the main thread: Python takes signals there")
+        self._every, self._calls, self._here = every, 0, False
+        self._previous = signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._here = True
+
+    def requested(self) -> bool:
+        """Whether any worker has had SIGTERM; the same on all, which all make the same calls."""
+        self._calls += 1
+        if self._calls % self._every != 0:
+            return False
+        _job.current()
+        return bool(collectives.sum(1.0 if self._here else 0.0) > 0)
+
+    def close(self) -> None:
+        """SIGTERM does again what it did before."""
+        signal.signal(signal.SIGTERM, self._previous)

@@ -1,0 +1,197 @@
+"""psring on Ray: a function runs as the workers of a job, each an actor.
+
+    import psring.ray
+    executor = psring.ray.RayExecutor(num_workers=4, mode="ps", servers=2)
+    executor.start()
+    results = executor.run(train, args=(0.1,))        # by rank
+    executor.shutdown()
+
+`train` calls psring.init() as any script does. In a worker of Ray Train init() finds the others
+by itself.
+"""
+
+import asyncio
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import ray
+
+from . import _engine, _rendezvous
+
+
+class _Board:
+    """An actor: what rank 0 has told, by job."""
+
+    def __init__(self) -> None:
+        self._told: Dict[str, "asyncio.Future[str]"] = {}
+
+    def _of(self, job: str) -> "asyncio.Future[str]":
+        return self._told.setdefault(job, asyncio.get_running_loop().create_future())
+
+    async def tell(self, job: str, text: str) -> None:
+        self._of(job).set_result(text)
+
+    async def ask(self, job: str) -> str:
+        return await asyncio.shield(self._of(job))
+
+
+class _Channel(_rendezvous.Rendezvous):
+    """The board of an executor: by Ray's own messages."""
+
+    carries_key = True
+
+    def __init__(self, board: Any, rank: int, host: str, name: str):
+        self._board, self.rank, self.host, self._name = board, rank, host, name
+        self._jobs = 0
+
+    def tell(self, text: str) -> None:
+        self._jobs += 1
+        ray.get(self._board.tell.remote(f"{self._name}/{self._jobs}", text))
+
+    def ask(self, seconds: float) -> str:
+        self._jobs += 1
+        try:
+            return ray.get(self._board.ask.remote(f"{self._name}/{self._jobs}"), timeout=seconds)
+        except ray.exceptions.GetTimeoutError:
+            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s") from None
+
+
+class _Worker:
+    """An actor: one worker of the job, a process of its own."""
+
+    def node(self) -> Tuple[str, str]:
+        """Its number, and its address."""
+        return ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+
+    def run(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Dict[str, Any],
+        rank: int, nodes: List[Tuple[str, str]], variables: Dict[str, str], board: Any, name: str,
+    ) -> Any:  # fmt: skip
+        place = {**variables, **_engine.place(rank, [number for number, _ in nodes])}
+        return _engine.call(function, args, kwargs, place, _Channel(board, rank, nodes[0][1], name))
+
+
+class RayExecutor:
+    """As Horovod's of the same name.
+
+    Args:
+        num_workers: the number of workers.
+        mode: "ring" or "ps"; default: as the function says, else the ring.
+        servers, servers_per_node: in mode ps, as in psring.init().
+        cpus_per_worker, gpus_per_worker: what each takes of its node.
+        strategy: how the placement group lays workers on nodes: "PACK" (default), "SPREAD",
+            "STRICT_PACK" or "STRICT_SPREAD".
+        env: more variables of the workers.
+        start_timeout_s: how long start() waits for room.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        *,
+        mode: Optional[str] = None,
+        servers: Optional[int] = None,
+        servers_per_node: Optional[int] = None,
+        cpus_per_worker: float = 1,
+        gpus_per_worker: float = 0,
+        strategy: str = "PACK",
+        env: Optional[Dict[str, str]] = None,
+        start_timeout_s: float = 300,
+    ):
+        self._size, self._strategy, self._timeout = num_workers, strategy, start_timeout_s
+        self._variables = {**(env or {}), **_engine.settings(mode, servers, servers_per_node)}
+        self._resources = {"CPU": cpus_per_worker, **({"GPU": gpus_per_worker} if gpus_per_worker else {})}
+        self._group: Any = None
+        self._workers: List[Any] = []
+        self._nodes: List[Tuple[str, str]] = []  # by rank
+        self._runs = 0
+
+    def start(self) -> None:
+        """Returns when all workers run. TimeoutError where the cluster has no room for them."""
+        from ray.util.placement_group import placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        if not ray.is_initialized():
+            ray.init()
+        self._group = placement_group([self._resources] * self._size, strategy=self._strategy)
+        if not self._group.wait(self._timeout):
+            self.shutdown()
+            raise TimeoutError(
+                f"Ray has no room for {self._size} workers with {self._resources} each ({self._strategy}): "
+                f"it has {ray.available_resources()}"
+            )
+        for index in range(self._size):
+            at = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
+            options = {"scheduling_strategy": at, "num_cpus": self._resources["CPU"]}
+            if "GPU" in self._resources:
+                options["num_gpus"] = self._resources["GPU"]
+            self._workers.append(ray.remote(_Worker).options(**options).remote())
+        nodes = ray.get([worker.node.remote() for worker in self._workers])
+        # Workers of a node follow one another, as rings and servers_per_node want it.
+        order = sorted(range(self._size), key=lambda index: (nodes.index(nodes[index]), index))
+        self._workers = [self._workers[index] for index in order]
+        self._nodes = [nodes[index] for index in order]
+        self._board = ray.remote(_Board).options(num_cpus=0).remote()
+
+    def run(
+        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> List[Any]:
+        """Runs fn(*args, **kwargs) on all workers; what each returned, by rank.
+
+        Raises the first failure: the exception of a function, or Ray's RayActorError for a worker
+        that died. Then the executor has to be started again.
+        """
+        if not self._workers:
+            raise RuntimeError("RayExecutor: call start() first")
+        self._runs += 1
+        calls = [
+            worker.run.remote(fn, tuple(args), dict(kwargs or {}), rank, self._nodes, self._variables, self._board,
+                              str(self._runs))
+            for rank, worker in enumerate(self._workers)
+        ]  # fmt: skip
+        try:
+            return ray.get(calls)
+        except Exception:
+            self.shutdown()
+            raise
+
+    def execute(self, fn: Callable[[], Any]) -> List[Any]:
+        """run() without arguments."""
+        return self.run(fn)
+
+    def shutdown(self) -> None:
+        """Ends the workers; start() may follow."""
+        for worker in self._workers:
+            ray.kill(worker)
+        self._workers = []
+        if self._group is not None:
+            from ray.util.placement_group import remove_placement_group
+
+            remove_placement_group(self._group)
+            self._group = None
+
+
+class _TrainChannel(_rendezvous.Rendezvous):
+    """A broadcast of Ray Train's workers, through its controller."""
+
+    carries_key = True
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.place = rank, {"rank": rank, "size": size}
+        self.host = ray.util.get_node_ip_address()
+
+    def tell(self, text: str) -> None:
+        ray.train.collective.broadcast_from_rank_zero(text)
+
+    def ask(self, seconds: float) -> str:
+        return ray.train.collective.broadcast_from_rank_zero(None)
+
+
+def channel_of_train() -> Optional[_rendezvous.Rendezvous]:
+    """Of the worker of Ray Train that this process is; None: it is none."""
+    try:
+        import ray.train.collective
+
+        context = ray.train.get_context()
+        return _TrainChannel(context.get_world_rank(), context.get_world_size())
+    except Exception:  # of Ray's own kinds, by version
+        return None

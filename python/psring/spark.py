@@ -1,0 +1,110 @@
+"""psring on Spark: a function runs as the workers of a job, in the tasks of a barrier stage.
+
+    import psring.spark
+    results = psring.spark.run(train, args=(0.1,), num_proc=4)        # by rank
+    HorovodRunner(np=4).run(train, lr=0.1)                            # rank 0's result
+
+`train` calls psring.init() as any script does. Spark starts all tasks at once, on executors
+of its choice, and where one fails it ends the stage with that task's exception and starts it
+again (spark.stage.maxConsecutiveAttempts, 4): a function that loads its last checkpoint goes
+on from there.
+"""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from . import _engine, _rendezvous
+
+
+class _BarrierChannel(_rendezvous.Rendezvous):
+    """allGather of the stage's tasks: by Spark's own messages, through its driver."""
+
+    carries_key = True
+
+    def __init__(self, context: Any, host: str):
+        self._context, self.rank, self.host = context, context.partitionId(), host
+
+    def tell(self, text: str) -> None:
+        self._context.allGather(text)
+
+    def ask(self, seconds: float) -> str:
+        return self._context.allGather("")[0]
+
+
+def _task(payload: bytes, variables: Dict[str, str]) -> Callable[[Any], Any]:
+    def task(_: Any) -> Any:
+        from pyspark import BarrierTaskContext, cloudpickle
+
+        context = BarrierTaskContext.get()
+        hosts = [info.address.rpartition(":")[0] for info in context.getTaskInfos()]
+        rank = context.partitionId()
+        function, args, kwargs = cloudpickle.loads(payload)
+        place = {**variables, **_engine.place(rank, hosts)}
+        result = _engine.call(function, args, kwargs, place, _BarrierChannel(context, hosts[0]))
+        yield rank, cloudpickle.dumps(result)
+
+    return task
+
+
+def run(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    num_proc: Optional[int] = None,
+    *,
+    mode: Optional[str] = None,
+    servers: Optional[int] = None,
+    servers_per_node: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+    spark: Any = None,
+) -> List[Any]:
+    """Runs fn(*args, **kwargs) on `num_proc` workers; what each returned, by rank.
+
+    Args:
+        fn: any function, a lambda too: it travels by cloudpickle, with what it refers to.
+        num_proc: the number of workers; default: spark.default.parallelism. Spark waits until
+            it has so many slots.
+        mode: "ring" or "ps"; default: as the function says, else the ring.
+        servers, servers_per_node: in mode ps, as in init().
+        env: more variables of the workers.
+        spark: the session; default: the active one, else a new one.
+
+    Raises what Spark raises where a task has failed in all attempts.
+    """
+    from pyspark import cloudpickle
+    from pyspark.sql import SparkSession
+
+    variables = {**(env or {}), **_engine.settings(mode, servers, servers_per_node)}
+    spark = spark or SparkSession.builder.getOrCreate()
+    context = spark.sparkContext
+    num_proc = num_proc or context.defaultParallelism
+    payload = cloudpickle.dumps((fn, tuple(args), dict(kwargs or {})))
+    workers = context.parallelize(range(num_proc), num_proc).barrier()
+    # Spark starts a barrier stage again only where another stage follows: this one gathers results.
+    pairs = workers.mapPartitions(_task(payload, variables)).partitionBy(1).collect()
+    return [cloudpickle.loads(result) for _, result in sorted(pairs)]
+
+
+class HorovodRunner:
+    """As that of sparkdl: HorovodRunner(np=4).run(main, **kwargs).
+
+    Args:
+        np: the number of workers. Below 0: -np processes on the driver's host, without Spark, to
+            try a function out. 0: as many as Spark has slots.
+        mode, servers, servers_per_node, env: as in run().
+    """
+
+    def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only", **settings: Any):
+        self._np, self._settings = np, settings
+
+    def run(self, main: Callable[..., Any], **kwargs: Any) -> Any:
+        """What `main` returned in worker 0."""
+        if self._np < 0:
+            return _run_here(main, kwargs, -self._np, **self._settings)[0]
+        return run(main, (), kwargs, self._np or None, **self._settings)[0]
+
+
+def _run_here(main: Callable[..., Any], kwargs: Dict[str, Any], size: int, **settings: Any) -> List[Any]:
+    """The same in processes of this host, whose files only this user reads."""
+    from pyspark import cloudpickle
+
+    return _engine.run_here(cloudpickle, main, kwargs, size, **settings)

@@ -1,0 +1,112 @@
+#include "tests/chaos/strangers.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "common/clock.h"
+
+namespace psring {
+namespace {
+
+constexpr absl::Duration kComeAgain = absl::Milliseconds(1);
+
+// Does not wait until it is connected.
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  return fd;
+}
+
+}  // namespace
+
+struct Strangers::Stranger {
+  int fd = -1;
+  size_t said = 0;  // of the opening
+  size_t sung = 0;  // of the refrain
+  Time next;
+};
+
+Strangers::Strangers(int port, size_t crowd, Speech speech)
+    : port_(port),
+      crowd_(crowd),
+      speech_(std::move(speech)),
+      thread_([this] { Run(); }) {}
+
+Strangers::~Strangers() {
+  stop_ = true;
+  thread_.join();
+}
+
+bool Strangers::Speak(Stranger& stranger) {
+  const bool opening = stranger.said < speech_.opening.size();
+  const std::string& text = opening ? speech_.opening : speech_.refrain;
+  size_t& done = opening ? stranger.said : stranger.sung;
+  if (text.empty() || Now() < stranger.next) return true;
+  const bool slow = opening && speech_.pause > absl::ZeroDuration();
+  const size_t size = slow ? 1 : text.size() - done;
+  const ssize_t sent =
+      send(stranger.fd, text.data() + done, size, MSG_NOSIGNAL);
+  if (sent < 0) return errno == EAGAIN || errno == ENOTCONN;
+  bytes_ += sent;
+  done += sent;
+  if (!opening) done %= text.size();
+  if (slow) stranger.next = Now() + speech_.pause;
+  return true;
+}
+
+void Strangers::Run() {
+  std::vector<Stranger> strangers;
+  std::vector<pollfd> items;
+  std::vector<char> unread(1 << 16);
+  const Time begin = Now();
+  while (!stop_) {
+    const auto may_have_come =
+        crowd_ + static_cast<size_t>((Now() - begin) / kComeAgain);
+    // Some at a time: a queue of connections is short.
+    for (int i = 0;
+         i < 64 && strangers.size() < crowd_ && connections_ < may_have_come;
+         ++i) {
+      Stranger stranger;
+      stranger.fd = Connect(port_);
+      if (stranger.fd < 0) break;
+      ++connections_;
+      strangers.push_back(stranger);
+    }
+    items.clear();
+    for (const Stranger& stranger : strangers) {
+      const bool silent =
+          stranger.said == speech_.opening.size() && speech_.refrain.empty();
+      const short events = silent || speech_.pause > absl::ZeroDuration()
+                               ? POLLIN
+                               : POLLIN | POLLOUT;
+      items.push_back({stranger.fd, events, 0});
+    }
+    poll(items.data(), items.size(), /*timeout ms=*/5);
+    for (size_t i = 0; i < items.size(); ++i) {
+      bool stays = (items[i].revents & (POLLERR | POLLHUP)) == 0;
+      if (stays && (items[i].revents & POLLIN) != 0) {
+        stays = recv(items[i].fd, unread.data(), unread.size(), 0) > 0;
+      }
+      if (stays) stays = Speak(strangers[i]);
+      if (stays) continue;
+      close(strangers[i].fd);
+      strangers[i].fd = -1;
+    }
+    strangers.erase(std::remove_if(strangers.begin(), strangers.end(),
+                                   [](const Stranger& s) { return s.fd < 0; }),
+                    strangers.end());
+  }
+  for (const Stranger& stranger : strangers) close(stranger.fd);
+}
+
+}  // namespace psring

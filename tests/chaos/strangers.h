@@ -1,0 +1,56 @@
+// Crowds of strangers at a port: connections of the test's own that say what
+// they like, as fast as they can, and come again when they are shown out: all
+// of them together a thousand times a second.
+#ifndef PSRING_TESTS_CHAOS_STRANGERS_H_
+#define PSRING_TESTS_CHAOS_STRANGERS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace psring {
+
+// What each of them says.
+struct Speech {
+  std::string opening;  // once
+  std::string refrain;  // then again and again; empty: nothing more
+  // The opening goes out byte by byte, so far apart; zero: all at once.
+  absl::Duration pause;
+};
+
+class Strangers {
+ public:
+  // `crowd` connections to 127.0.0.1:`port` at a time.
+  Strangers(int port, size_t crowd, Speech speech);
+  ~Strangers();
+  Strangers(const Strangers&) = delete;
+  Strangers& operator=(const Strangers&) = delete;
+
+  // So far. Any thread.
+  size_t connections() const { return connections_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Stranger;
+
+  void Run();
+  // False: it has been shown out.
+  bool Speak(Stranger& stranger);
+
+  const int port_;
+  const size_t crowd_;
+  const Speech speech_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<size_t> connections_ = 0;
+  std::atomic<int64_t> bytes_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_TESTS_CHAOS_STRANGERS_H_

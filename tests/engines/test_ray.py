@@ -1,0 +1,129 @@
+"""Jobs of actors on a real Ray of two nodes, and inside Ray Train's workers."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import train
+from conftest import assert_same_training
+from hosts import wait_for
+
+ray = pytest.importorskip("ray", reason="no ray: ./psring test --engines installs it")
+
+import psring  # noqa: E402
+import psring.ray  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster(environment):
+    """Two nodes of two slots each."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cluster.add_node(num_cpus=2)
+    kept = ("PSRING_LIBRARY", "OMP_NUM_THREADS", "HOME")
+    variables = {name: environment[name] for name in kept}
+    variables["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], train.HERE])
+    ray.init(address=cluster.address, runtime_env={"env_vars": variables}, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def executor(cluster):
+    executors = []
+
+    def start(size, **more):
+        executors.append(psring.ray.RayExecutor(size, strategy="SPREAD", start_timeout_s=60, **more))
+        executors[-1].start()
+        return executors[-1]
+
+    yield start
+    for each in executors:
+        each.shutdown()
+
+
+def trained(folder, **wishes):
+    psring.init()
+    node = ray.get_runtime_context().get_node_id()
+    return train.train(folder, **wishes), os.getpid(), node
+
+
+@pytest.mark.parametrize("wishes", [{}, {"mode": "ps", "servers": 2}, {"mode": "ps", "servers_per_node": 1}])
+def test_actors_train_on_two_nodes(executor, expected, tmp_path, wishes):
+    results = executor(3, **wishes).run(trained, (str(tmp_path),))
+    for result, _, _ in results:
+        assert_same_training(result, expected(3))
+        assert result["mode"] == wishes.get("mode", "ring")
+        assert result["servers"] == (2 if wishes else 0)
+    assert len({pid for _, pid, _ in results}) == 3
+    assert len({node for _, _, node in results}) == 2
+
+
+def test_an_executor_runs_one_function_after_another(executor):
+    def main(factor):
+        psring.init()
+        return factor * psring.sum(psring.rank() + 1)
+
+    two = executor(2)
+    assert two.run(main, (10,)) == [30, 30]
+    assert two.run(main, kwargs={"factor": 100}) == [300, 300]
+    assert two.execute(lambda: os.getpid()) == two.execute(lambda: os.getpid())
+
+
+def test_an_exception_ends_the_run_with_it(executor):
+    def main():
+        psring.init()
+        if psring.rank() == 1:
+            raise ValueError("no such data")
+        psring.barrier()
+
+    with pytest.raises(Exception, match="no such data"):
+        executor(2).run(main)
+
+
+def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expected, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    three = executor(3)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(three.run, trained, (str(tmp_path),), {"meet_at": 20})
+        files = [tmp_path / f"at-20.{rank}" for rank in range(3)]
+        wait_for(lambda: running.done() or all(file.exists() for file in files), "three workers at step 20")
+        killed = time.monotonic()
+        os.kill(int(files[2].read_text()), signal.SIGKILL)
+        with pytest.raises(ray.exceptions.RayError) as error:
+            running.result(timeout=60)
+    print(f"{time.monotonic() - killed:.1f} s after the kill: {error.value}")
+    three.start()
+    result, _, _ = three.run(trained, (str(tmp_path),))[0]
+    assert result["resumed_at"] >= 19
+    assert_same_training(result, expected(3))
+
+
+def test_too_few_slots_are_an_error(executor):
+    with pytest.raises(TimeoutError, match="no room for 9 workers"):
+        many = psring.ray.RayExecutor(9, start_timeout_s=2)
+        many.start()
+
+
+def test_the_workers_of_ray_train_find_each_other(cluster, expected, tmp_path):
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    def main(config):
+        psring.init(mode="ps", servers=2)
+        train.train(config["folder"])
+        psring.shutdown()
+
+    DataParallelTrainer(
+        main, train_loop_config={"folder": str(tmp_path)},
+        scaling_config=ScalingConfig(num_workers=3), run_config=RunConfig(storage_path=str(tmp_path / "ray")),
+    ).fit()  # fmt: skip
+    from conftest import result_in
+
+    assert_same_training(result_in(tmp_path), expected(3))
+    assert result_in(tmp_path)["servers"] == 2

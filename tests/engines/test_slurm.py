@@ -1,0 +1,110 @@
+"""Jobs under a real Slurm of two nodes."""
+
+import os
+import sys
+import time
+
+import pytest
+
+import slurm
+from conftest import ROOT, TRAIN, assert_same_training, result_in
+from hosts import wait_for
+
+pytestmark = pytest.mark.skipif(bool(slurm.why_not()), reason=slurm.why_not())
+
+
+@pytest.fixture(scope="module")
+def cluster(environment, key, tmp_path_factory):
+    cluster = slurm.Slurm(str(tmp_path_factory.mktemp("slurm")), environment)
+    yield cluster
+    cluster.close()
+
+
+def come_to(folder, step, size):
+    """Process ids, by rank, of the workers that have come to `step` and wait there."""
+    files = [os.path.join(folder, f"at-{step}.{rank}") for rank in range(size)]
+    wait_for(lambda: all(os.path.exists(file) for file in files), f"{size} workers at step {step}")
+    return [int(open(file).read()) for file in files]
+
+
+@pytest.mark.parametrize("flags, servers", [
+    ([], 0), (["--mode=ps", "--servers=2"], 2), (["--mode=ps", "--servers-per-node=1"], 2),
+])  # fmt: skip
+def test_srun_starts_a_worker_for_each_task_on_two_nodes(cluster, psring, expected, tmp_path, flags, servers):
+    cluster.run("srun", "-N", "2", "-n", "3", psring, "run", *flags, "--", sys.executable, TRAIN, str(tmp_path),
+                timeout=120)  # fmt: skip
+    result = result_in(tmp_path)
+    assert_same_training(result, expected(3))
+    assert sorted(set(result["hosts"])) == ["n1", "n2"]
+    assert (result["mode"], result["servers"]) == ("ps" if servers else "ring", servers)
+
+
+def test_a_task_on_each_node_may_start_several_workers(cluster, psring, expected, tmp_path):
+    cluster.run("srun", "-N", "2", "-n", "2", psring, "run", "-n", "2", "--mode=ps", "--servers-per-node=1", "--",
+                sys.executable, TRAIN, str(tmp_path), timeout=120)  # fmt: skip
+    result = result_in(tmp_path)
+    assert_same_training(result, expected(4))
+    assert result["hosts"] == ["n1", "n1", "n2", "n2"]
+    assert result["servers"] == 2
+
+
+def test_without_a_key_the_error_says_what_to_type(cluster, psring, tmp_path):
+    ran = cluster.run("srun", "-N", "2", "-n", "2", psring, "run", "--", sys.executable, TRAIN, str(tmp_path),
+                      env={"HOME": str(tmp_path), "PSRING_JOIN_TIMEOUT_S": "5"}, check=False)  # fmt: skip
+    assert ran.returncode != 0
+    assert "psring keygen" in ran.stderr
+
+
+def test_a_killed_worker_ends_the_job_with_its_name(cluster, psring, tmp_path):
+    job = cluster.start("srun", "-N", "2", "-n", "3", psring, "run", "--", sys.executable, TRAIN, str(tmp_path),
+                        "--meet-at=5")  # fmt: skip
+    pid = come_to(tmp_path, 5, 3)[2]
+    killed = time.monotonic()
+    cluster.hosts["n2"].run("kill", "-KILL", str(pid))
+    output, _ = job.communicate(timeout=60)
+    print(f"{time.monotonic() - killed:.1f} s after the kill: {output}")
+    assert time.monotonic() - killed < 10
+    assert job.returncode != 0
+    assert f"worker 2 (host n2, pid {pid}" in output
+
+
+def test_scancel_ends_all_workers(cluster, psring, tmp_path):
+    job = cluster.start("srun", "-N", "2", "-n", "3", "-J", "to-cancel", psring, "run", "--", sys.executable, TRAIN,
+                        str(tmp_path), "--meet-at=5")  # fmt: skip
+    come_to(tmp_path, 5, 3)
+    cluster.run("scancel", "-n", "to-cancel")
+    job.communicate(timeout=30)
+    for name in ("n1", "n2"):
+        wait_for(lambda name=name: TRAIN not in cluster.hosts[name].run("ps", "ax", "-o", "args").stdout,
+                 f"the end of all workers of {name}", seconds=10)  # fmt: skip
+    wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "an empty queue", seconds=30)
+
+
+def sbatch(cluster, psring, folder, *flags, script=()):
+    """The job of examples/slurm.sbatch that trains `folder` on two nodes."""
+    return cluster.submit(
+        "-N2", "-n3", "--requeue", f"--output={folder}/job.out", "--open-mode=append",
+        os.path.join(ROOT, "examples", "slurm.sbatch"), *flags, "--", sys.executable, TRAIN, str(folder), *script,
+        env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"]},
+    )  # fmt: skip
+
+
+def test_a_requeued_job_resumes_from_its_checkpoint(cluster, psring, expected, tmp_path):
+    number = sbatch(cluster, psring, tmp_path, script=["--meet-at=20"])
+    come_to(tmp_path, 20, 3)
+    cluster.run("scontrol", "requeue", number)
+    wait_for(lambda: os.path.exists(tmp_path / "result.json"), "the end of the job that was requeued", seconds=120)
+    result = result_in(tmp_path)
+    assert result["resumed_at"] >= 19
+    assert_same_training(result, expected(3))
+
+
+def test_a_node_that_dies_ends_the_job_with_its_name(cluster, psring, tmp_path):
+    """The last test: it takes a node from the cluster."""
+    sbatch(cluster, psring, tmp_path, script=["--meet-at=5"])
+    come_to(tmp_path, 5, 3)
+    died = time.monotonic()
+    cluster.hosts["n2"].die()
+    output = tmp_path / "job.out"
+    wait_for(lambda: "worker 2 (host n2" in output.read_text(), "the name of the node that died", seconds=10)
+    print(f"{time.monotonic() - died:.1f} s after the death of the node: {output.read_text()}")

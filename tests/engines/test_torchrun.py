@@ -1,0 +1,64 @@
+"""Jobs that torchrun starts on two hosts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hosts
+from conftest import ROOT, TRAIN, assert_same_training, result_in
+
+
+def python_with_torch():
+    for python in (sys.executable, os.path.join(ROOT, ".venv", "bin", "python3")):
+        if os.path.exists(python) and subprocess.run([python, "-c", "import torch, numpy"], capture_output=True).returncode == 0:
+            return python
+    return ""
+
+
+@pytest.fixture(scope="module")
+def python():
+    if hosts.why_not():
+        pytest.skip(hosts.why_not())
+    return python_with_torch() or pytest.skip("no python has torch and numpy")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    two = hosts.Hosts(str(tmp_path_factory.mktemp("hosts")), "n1", "n2")
+    yield two
+    two.close()
+
+
+def torchrun(two, python, environment, flags, folder, *more):
+    """The output of both hosts' torchruns, which must succeed."""
+    argv = [python, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d",
+            "--rdzv-endpoint=n1:29400", *flags, TRAIN, str(folder), *more]  # fmt: skip
+    running = [
+        two[name].start(*argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for name in ("n1", "n2")
+    ]
+    try:
+        outputs = [process.communicate(timeout=120)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0, 0], outputs
+    return "".join(outputs)
+
+
+def test_two_hosts_train_through_the_port_of_torchrun_alone(two, python, environment, key, expected, tmp_path):
+    env = {**environment, "PSRING_MODE": "ps", "PSRING_SERVERS_PER_NODE": "1"}
+    torchrun(two, python, env, ["--rdzv-id=train"], tmp_path)
+    result = result_in(tmp_path)
+    assert_same_training(result, expected(4))
+    assert (result["hosts"], result["servers"]) == (["n1", "n1", "n2", "n2"], 2)
+
+
+def test_a_restart_resumes_from_the_checkpoint(two, python, environment, key, expected, tmp_path):
+    output = torchrun(two, python, environment, ["--rdzv-id=restart", "--max-restarts=1"], tmp_path, "--fail-at=20")
+    assert "ValueError: no batch 20" in output
+    result = result_in(tmp_path)
+    assert result["resumed_at"] >= 19
+    assert_same_training(result, expected(4))

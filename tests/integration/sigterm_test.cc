@@ -1,0 +1,119 @@
+// SIGTERM to a training: a checkpoint, a clean end, and the same bits when it
+// goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tests/integration/hand_job.h"
+#include "tests/integration/launched_job.h"
+#include "tests/testing/process.h"
+#include "tests/testing/soon.h"
+#include "tests/testing/test_directory.h"
+#include "worker/checkpoint_directory.h"
+
+namespace psring {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using testing::TestDirectory;
+
+// The step of the only checkpoint in `dir`.
+int OnlyCheckpoint(const std::string& dir) {
+  const auto entries = CheckpointsIn(dir);
+  EXPECT_TRUE(entries.ok()) << entries.status();
+  EXPECT_THAT(*entries, SizeIs(1));
+  return entries->empty() ? 0 : static_cast<int>(entries->back().step);
+}
+
+LaunchedJob Launched(const std::string& mode, Flags worker_flags) {
+  return {.mode = mode, .workers = 3, .worker_flags = std::move(worker_flags)};
+}
+
+class Sigterm : public ::testing::TestWithParam<std::string> {
+ protected:
+  const std::string folder_ = TestDirectory();
+  const std::string parts_ = folder_ + "/parts";
+};
+
+// To the launcher alone, which passes it on to all workers.
+TEST_P(Sigterm, OfALaunchedJobSavesAndTheJobGoesOnWithTheSameBits) {
+  Flags endless = EndlessTraining();
+  endless.push_back("--checkpoint-dir=" + parts_);
+  auto launch = Process::Start(LaunchArgv(Launched(GetParam(), endless)));
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  ASSERT_TRUE(launch->WaitForOutput("epoch 2 step", Soon()))
+      << launch->Output();
+  launch->Signal(SIGTERM);
+  ASSERT_EQ(launch->Wait(Soon()), 0) << launch->Output();
+  EXPECT_EQ(LastLine(launch->Output()),
+            "psring launch: all processes have ended well after SIGTERM");
+  const int stopped = OnlyCheckpoint(parts_);
+  EXPECT_THAT(
+      launch->Output(),
+      HasSubstr(absl::StrCat("all workers stop after step ", stopped, " of ")));
+  // Two and a half epochs more.
+  const int steps = stopped + 27;
+  Flags whole = SmallTraining(steps, folder_ + "/whole");
+  Flags rest = SmallTraining(steps, parts_);
+  rest.push_back("--resume");
+  for (const Flags& flags : {whole, rest}) {
+    const Ran ran = RunLaunch(Launched(GetParam(), flags));
+    ASSERT_EQ(ran.code, 0) << ran.output;
+  }
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(folder_ + "/whole", steps),
+                                 CheckpointAt(parts_, steps)),
+            "");
+}
+
+// As when one host is taken away. Again and again, as srun and a launcher
+// below it send it.
+TEST_P(Sigterm, OfOneWorkerEndsAllWell) {
+  HandJob job({.mode = GetParam(), .worker_flags = EndlessTraining()});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  job["worker 1"].Signal(SIGTERM);
+  job["worker 1"].Signal(SIGTERM);
+  job.ExpectAllEndWell();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Sigterm, ::testing::Values("ps", "ring"),
+                         [](const auto& info) { return info.param; });
+
+// Where no step holds workers together: the checkpoint is of one step of all.
+TEST(SigtermOfUnequalWorkers, StopsAllAtOneStep) {
+  const std::string dir = TestDirectory();
+  Flags flags = EndlessTraining();
+  flags.insert(flags.end(), {"--sync=async", "--slow=worker:1:x1.5",
+                             "--checkpoint-dir=" + dir});
+  HandJob job({.mode = "ps", .worker_flags = flags});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  job["worker 0"].Signal(SIGTERM);
+  job.ExpectAllEndWell();
+  const std::string said =
+      absl::StrCat("all workers stop after step ", OnlyCheckpoint(dir), " of ");
+  EXPECT_THAT(job["worker 0"].Output(), HasSubstr(said));
+  EXPECT_THAT(job["worker 1"].Output(), HasSubstr(said));
+}
+
+// Between two averages every worker has parameters of its own.
+TEST(SigtermWithLocalSteps, StopsAtAnAverage) {
+  const std::string dir = TestDirectory();
+  Flags flags = EndlessTraining();
+  flags.insert(flags.end(), {"--local-steps=7", "--checkpoint-dir=" + dir});
+  HandJob job({.mode = "ring", .worker_flags = flags});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  job["worker 0"].Signal(SIGTERM);
+  job.ExpectAllEndWell();
+  EXPECT_EQ(OnlyCheckpoint(dir) % 7, 0);
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,323 @@
+// What a job of servers makes of workers and servers that do not do their part.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/clock.h"
+#include "common/exchange/save_state.h"
+#include "common/net/frame.h"
+#include "ps/piece_table.h"
+#include "ps/ps_exchange.h"
+#include "ps/shard_map.h"
+#include "tests/ps/placed_job.h"
+#include "tests/testing/captured_log.h"
+#include "tests/testing/hostile_peer.h"
+#include "tests/testing/local_job.h"
+#include "tests/testing/soon.h"
+#include "tests/testing/test_directory.h"
+
+namespace psring {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class PlacementTest : public ::testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(All, PlacementTest, ::testing::ValuesIn(kTransports));
+
+TEST(PsExchange, AWorkerThatAReplayAwaitsIsNamed) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::ASYNC, 2);
+  options.spec.set_record_dir(absl::StrCat(testing::TestDirectory(), "/log"));
+  const auto push = [](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    return Push(worker);
+  };
+  absl::Notification first;
+  const auto in_order = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    if (worker.rank == 1) first.WaitForNotification();
+    const absl::Status s = Push(worker);
+    if (worker.rank == 0) first.Notify();
+    return s;
+  };
+  for (const absl::Status& s : RunLocalJob(options, in_order)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  options.spec.set_replay_dir(options.spec.record_dir());
+  options.spec.clear_record_dir();
+  options.step_timeout = absl::Seconds(1);
+  const auto without_first = [&](LocalWorker& worker) -> absl::Status {
+    if (worker.rank == 1) return push(worker);
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    Socket* none = nullptr;
+    return Wait(absl::MakeSpan(&none, 0), worker.cancellation, Soon());
+  };
+  for (const absl::Status& s : RunLocalJob(options, without_first)) {
+    EXPECT_THAT(std::string(s.message()),
+                AllOf(HasSubstr("worker 0 (host "),
+                      HasSubstr(") has not pushed step 0, bucket ")));
+  }
+}
+
+TEST_P(PlacementTest, AWorkerThatDoesNotPushIsNamed) {
+  LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2), GetParam());
+  options.step_timeout = absl::Seconds(1);
+  const auto body = [](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    if (worker.rank == 1) {  // sits there until the job has failed
+      Socket* none = nullptr;
+      return Wait(absl::MakeSpan(&none, 0), worker.cancellation, Soon());
+    }
+    FillGradients(worker, 0);
+    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+      if (absl::Status s = worker.exchange->Submit(b); !s.ok()) return s;
+    }
+    return worker.exchange->Finish(Soon());
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_THAT(std::string(s.message()),
+                AllOf(HasSubstr("worker 1 (host "),
+                      HasSubstr(") has not pushed step 0, bucket "),
+                      HasSubstr("its last message came")));
+  }
+}
+
+// Sends what worker 0 may not send to that shard, each on a connection of its
+// own; returns how many. All of it has been taken then.
+int SendMalformed(LocalWorker& worker, const ShardPlace& shard,
+                  std::deque<HostilePeer>& strangers) {
+  const proto::Welcome& job = worker.client->job();
+  const HostilePeer::Login login = {worker.job->context().public_key(),
+                                    job.servers(shard.server).public_key()};
+  const Piece piece =
+      PiecesOfShard(worker.model.layout, shard.range, kPieceElements).front();
+  for (int attack = 0; attack < 9; ++attack) {
+    proto::WireHeader header;
+    header.set_kind(proto::WireHeader::PUSH);
+    header.set_job_epoch(job.job_epoch() + (attack == 1 ? 1 : 0));
+    header.set_sender(attack == 2 ? 99 : 0);
+    header.set_step(attack == 3 ? 1000000 : worker.exchange->step());
+    header.set_bucket(piece.bucket + (attack == 4 ? 77 : 0));
+    header.set_offset(piece.range.begin + (attack == 5 ? 3 : 0));
+    header.set_num_elements(attack == 6 ? uint64_t{1} << 62
+                                        : piece.range.size());
+    header.set_dtype(attack == 7 ? proto::WireHeader::BYTES
+                                 : proto::WireHeader::FLOAT32);
+    std::vector<std::string> frames = {
+        attack == 0 ? "garbage" : header.SerializeAsString(),
+        std::string(piece.range.size() * sizeof(float), 'x')};
+    if (attack == 8) frames.push_back("one too many");
+    HostilePeer& stranger = strangers.emplace_back(shard.endpoint, login);
+    stranger.Send(frames);
+    EXPECT_TRUE(stranger.AwaitTaken(Soon())) << attack;
+  }
+  return 9;
+}
+
+// Garbage, another job's epoch, wrong sizes, steps, buckets and types, a worker
+// that does not exist: in the middle of training, at every shard.
+TEST_P(PlacementTest, MalformedPeersAreDroppedAndDoNotDisturbTraining) {
+  const LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2), GetParam());
+  const Finals undisturbed = Train(options, 8);
+  const CapturedLog log;
+  std::deque<HostilePeer> strangers;
+  std::map<std::string, int> malformed;  // by a shard's endpoint
+  Finals finals(2);
+  const auto before = TrainBody(4, &finals);
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = before(worker); !s.ok()) return s;
+    if (worker.rank == 0) {
+      for (const ShardPlace& shard :
+           MapShards(worker.model.layout, worker.client->job())) {
+        malformed[shard.endpoint] = SendMalformed(worker, shard, strangers);
+      }
+    }
+    while (worker.exchange->step() < 8) {
+      FillGradients(worker, worker.exchange->step());
+      if (absl::Status s = Push(worker); !s.ok()) return s;
+    }
+    finals[worker.rank] = ParametersOf(worker);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  EXPECT_EQ(finals, undisturbed);
+  EXPECT_THAT(malformed, SizeIs(2));
+  for (const auto& [endpoint, count] : malformed) {
+    EXPECT_EQ(log.Count(absl::StrCat(" of ", endpoint, ": ")), count);
+  }
+}
+
+// Every server refuses; none of their answers comes into the next step.
+TEST(PsExchange, ASaveThatFailsDisturbsNoStep) {
+  std::vector<std::vector<float>> finals(1);
+  const auto train = TrainBody(2, &finals);
+  const std::string folder = testing::TestDirectory();
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = train(worker); !s.ok()) return s;
+    GradientExchange& exchange = *worker.exchange;
+    const absl::Status saved =
+        exchange.SaveState(folder + "/none", Soon()).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(saved)) << saved;
+    EXPECT_THAT(std::string(saved.message()), HasSubstr(folder + "/none"));
+    for (int step = 2; step < 4; ++step) {
+      FillGradients(worker, step);
+      for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+        if (absl::Status s = exchange.Submit(b); !s.ok()) return s;
+      }
+      if (absl::Status s = exchange.Finish(Soon()); !s.ok()) return s;
+    }
+    const std::vector<std::string> slots = {"momentum_buffer"};
+    const auto state =
+        SaveStateFiles(exchange, folder, worker.model.layout, slots, Soon());
+    EXPECT_EQ(state->runs_size(), 6);  // of three servers, in two files
+    return state.status();
+  };
+  for (const absl::Status& s :
+       RunLocalJob(Options(proto::PARAMETER_SERVER, proto::BSP, 1, 3), body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// The only shard of a model, as the test answers for it: `answers` of a step
+// gets the pieces that have been pushed, when all have, and says for which of
+// them the parameters come back, in which order.
+class AnsweringServer {
+ public:
+  using Answers =
+      std::function<std::vector<int>(int64_t step, std::vector<int> pieces)>;
+
+  AnsweringServer(const Layout& layout, Answers answers)
+      : pieces_(layout, {0, layout.num_elements()}),
+        answers_(std::move(answers)),
+        thread_([this] { Serve(); }) {
+    endpoint_ = bound_.get_future().get();
+  }
+  ~AnsweringServer() {
+    stop_.Cancel(absl::CancelledError("the test is over"));
+    thread_.join();
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+  int num_pieces() const { return pieces_.size(); }
+
+ private:
+  void Serve() {
+    Context context;
+    const auto socket =
+        *Socket::Bind(context, "127.0.0.1", 0, DataSocketOptions());
+    bound_.set_value(socket->endpoint());
+    std::map<int, DataMessage> asked;  // by piece
+    while (Wait({socket.get()}, stop_, Soon()).ok()) {
+      while (auto frames = *socket->TryReceive()) {
+        auto message = *ParseData(*std::move(frames), /*at_router=*/true);
+        if (message.header.kind() == proto::WireHeader::INIT) continue;
+        const int piece =
+            *pieces_.Find(message.header, proto::WireHeader::FLOAT32);
+        asked[piece] = std::move(message);
+      }
+      if (static_cast<int>(asked.size()) < pieces_.size()) continue;
+      AnswerAll(*socket, asked);
+      asked.clear();
+    }
+  }
+
+  // Parameters are the number of the step, or -1 where they were pulled.
+  void AnswerAll(Socket& socket, const std::map<int, DataMessage>& asked) {
+    std::vector<int> pieces;
+    for (const auto& [piece, message] : asked) pieces.push_back(piece);
+    const bool pull = asked.at(0).header.kind() == proto::WireHeader::PULL;
+    const int64_t step = pull ? -1 : asked.at(0).header.step();
+    for (int piece : answers_(step, pieces)) {
+      DataMessage reply;
+      reply.peer = asked.at(piece).peer;
+      reply.header = asked.at(piece).header;
+      reply.header.set_kind(proto::WireHeader::PARAMS);
+      reply.header.set_step(step);
+      const int64_t size = pieces_[piece].range.size();
+      reply.header.set_num_elements(static_cast<uint64_t>(size));
+      const std::vector<float> values(size, static_cast<float>(step));
+      reply.payload = Frame::Copy({reinterpret_cast<const char*>(values.data()),
+                                   values.size() * sizeof(float)});
+      EXPECT_TRUE(SendData(socket, std::move(reply)).ok());
+    }
+  }
+
+  const PieceTable pieces_;
+  const Answers answers_;
+  Cancellation stop_;
+  std::promise<std::string> bound_;
+  std::string endpoint_;
+  std::thread thread_;
+};
+
+// All pieces go into the window of what may be sent before an answer.
+proto::JobSpec SpecOfThreePieces() {
+  proto::JobSpec spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  spec.clear_tensors();
+  for (const char* name : {"a", "b", "c"}) {
+    proto::TensorShape* tensor = spec.add_tensors();
+    tensor->set_name(name);
+    tensor->add_shape(1000);
+  }
+  return spec;
+}
+
+TEST(PsExchange, AnAnswerThatComesTwiceHidesNoneThatIsMissing) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1);
+  options.spec = SpecOfThreePieces();
+  options.same_host = SameHost::kOff;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    FlatModel& model = worker.model;
+    AnsweringServer server(model.layout,
+                           [](int64_t step, std::vector<int> pieces) {
+                             if (step == 0)
+                               return std::vector<int>{2, 0, 0, 1, 2, 1, 2};
+                             if (step == 2) return std::vector<int>{0, 2, 0};
+                             return pieces;
+                           });
+    EXPECT_EQ(server.num_pieces(), 3);
+    proto::Welcome job = worker.client->job();
+    job.mutable_servers(0)->set_endpoints(0, server.endpoint());
+    auto exchange = PsExchange::Create(worker.context, worker.cancellation,
+                                       *worker.member, job, model);
+    if (!exchange.ok()) return exchange.status();
+    if (absl::Status s = (*exchange)->Join({}, Soon()); !s.ok()) return s;
+    const auto push = [&](Time deadline) {
+      for (int b = 0; b < model.layout.num_buckets(); ++b) {
+        if (absl::Status s = (*exchange)->Submit(b); !s.ok()) return s;
+      }
+      return (*exchange)->Finish(deadline);
+    };
+    // The first step's repeats, some of which come into the second, do no harm.
+    for (int step : {0, 1}) {
+      if (absl::Status s = push(Soon()); !s.ok()) return s;
+      EXPECT_THAT(ParametersOf(worker), Each(static_cast<float>(step)));
+    }
+    const absl::Status missing = push(Now() + absl::Seconds(1));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(missing)) << missing;
+    EXPECT_THAT(std::string(missing.message()), HasSubstr("(1 pieces)"));
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+}  // namespace
+}  // namespace psring

@@ -1,0 +1,260 @@
+"""Gradients on GPUs: what is decided before CUDA is asked for anything, and how the
+library's memory is kept in order with streams, on any host; then, where there are a GPU, a
+PyTorch and a library with CUDA, trainings beside the CPU's. Not run on a GPU yet:
+
+    ./psring build && PSRING_LIBRARY=$PWD/bazel-bin/python/capi/libpsring.so \\
+        python3 -m pytest -rs tests/python/test_gpu.py
+"""
+
+import contextlib
+import ctypes
+import os
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import psring
+import psring.torch as ps
+from psring.torch import _tensors, gpu
+from ranks import run
+
+
+def entry(name, device):
+    return SimpleNamespace(name=name, param=SimpleNamespace(device=torch.device(device)))
+
+
+@pytest.fixture
+def with_cuda(monkeypatch):
+    """A PyTorch and a library that were built with CUDA."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(psring._lib, "cuda_built", lambda: True)
+    monkeypatch.setattr(_tensors, "_warned", set())
+
+
+@contextlib.contextmanager
+def one_warning(match):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    assert len(caught) == 1 and match in str(caught[0].message), [str(w.message) for w in caught]
+
+
+def test_a_gpus_gradients_stay_there(with_cuda):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gpu.choose([entry("w", "cuda:1"), entry("b", "cuda:1")], None) == torch.device("cuda:1")
+        assert gpu.choose([entry("w", "cpu")], "nccl") is None
+
+
+@pytest.mark.parametrize("why", ["library", "off", "rocm", "mps"])
+def test_otherwise_they_are_copied_with_one_warning(with_cuda, monkeypatch, why):
+    if why == "library":
+        monkeypatch.setattr(psring._lib, "cuda_built", lambda: False)
+    if why == "rocm":
+        monkeypatch.setattr(torch.version, "cuda", None)
+    device = "mps:0" if why == "mps" else "cuda:0"
+    with one_warning(f"copies tensors on {device}"):
+        for _ in range(2):
+            entries = [entry("w", device), entry("b", device)]
+            assert gpu.choose(entries, "off" if why == "off" else None) is None
+
+
+@pytest.mark.parametrize("wish", ["nccl", "host"])
+def test_a_wish_that_a_library_without_cuda_cannot_fulfil_is_an_error(with_cuda, monkeypatch, wish):
+    monkeypatch.setattr(psring._lib, "cuda_built", lambda: False)
+    with pytest.raises(ValueError, match=f"PSRING_GPU={wish}.*built without CUDA.*nvcc"):
+        gpu.choose([entry("w", "cuda:0")], wish)
+
+
+@pytest.mark.parametrize("other", ["cuda:1", "cpu"])
+def test_tensors_on_several_devices_are_named_with_a_remedy(with_cuda, other):
+    with pytest.raises(ValueError, match=f"a.weight is on cuda:0, and b.weight on {other}.*PSRING_GPU=off"):
+        gpu.choose([entry("a.weight", "cuda:0"), entry("b.weight", other)], None)
+
+
+def test_ranks_with_and_without_gpus_meet_on_the_hosts(monkeypatch):
+    device = torch.device("cuda:2")
+    monkeypatch.setattr(psring._job, "mode", lambda: "ring")
+    assert gpu.model_options(device, ["gpu:auto"] * 3) == {"device": "cuda:2", "ring_backend": "auto"}
+    assert gpu.model_options(device, ["gpu:auto", "host"]) == {"device": "cuda:2", "ring_backend": "host"}
+    with pytest.raises(ValueError, match='gpu="nccl" on rank 0, but rank 1 .* the host'):
+        gpu.model_options(device, ["gpu:nccl", "host"])
+    with pytest.raises(ValueError, match="on rank 1, but rank 0 .* with gpu='auto'"):
+        gpu.model_options(device, ["gpu:auto", "gpu:nccl"])
+
+
+def test_init_refuses_another_gpu_word():
+    with pytest.raises(ValueError, match='gpu=\'fast\': it is "auto", "nccl", "host" or "off"'):
+        ps.init(gpu="fast")
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="needs the real library: set PSRING_LIBRARY")
+def test_a_model_on_a_gpu_that_cannot_be_opened_is_refused_with_a_remedy():
+    assert ps.cuda_built() == psring._lib.cuda_built() and ps.nccl_built() == int(ps.cuda_built())
+    if torch.cuda.is_available():
+        pytest.skip("this host has a GPU")
+    for error in run(open_on_gpu, size=1):
+        assert error.startswith("a model on cuda:0: ") and "PSRING_GPU=off" in error
+
+
+def open_on_gpu():
+    ps.init()
+    options = {"device": "cuda:0", "update": "local"}
+    try:
+        psring._models.Model("m", [("w", [3])], options)
+    except ps.PsringError as error:
+        return str(error)
+
+
+# ---- The way through an optimizer, over the host's memory ----------------------
+
+
+class FakeStream:
+    def __init__(self, number, log):
+        self.cuda_stream, self._log = number, log
+
+    def wait_stream(self, other):
+        self._log.append(("wait", self.cuda_stream, other.cuda_stream))
+
+
+def train(update, on_gpu):
+    """A few steps whose hooks run in streams by turns. on_gpu: the memory of the library
+    is taken for a GPU's."""
+    log = []
+    if on_gpu:
+        streams = [FakeStream(0, log), FakeStream(7, log)]
+        calls = iter(range(10**6))
+        torch.cuda.device = lambda device: contextlib.nullcontext()
+        torch.cuda.current_stream = lambda device: streams[next(calls) % 3 == 0]
+        gpu.choose = lambda entries, wish: torch.device("cpu")
+        gpu.place_of = lambda device, wish: "gpu:host"
+        _tensors._over_gpu_memory = lambda address, n, device: torch.frombuffer(
+            (ctypes.c_float * n).from_address(address), dtype=torch.float32
+        )
+        psring._models.Model.set_stream = lambda model, stream: log.append(("tell", stream))
+    ps.init()
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    opt = ps.DistributedOptimizer(opt, model=net, update=update, bucket_mb=1e-5)
+    data = torch.randn(4, 5, 4, generator=torch.Generator().manual_seed(ps.rank()))
+    for x in data:
+        opt.zero_grad()
+        with opt.no_sync():
+            net(x).square().sum().backward()
+        net(x).sum().backward()
+        opt.step()
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()]).tolist(), log
+
+
+def train_local():
+    return train("local", False)
+
+
+def train_local_gpu():
+    return train("local", True)
+
+
+def train_fused():
+    return train("fused", False)
+
+
+def train_fused_gpu():
+    return train("fused", True)
+
+
+@pytest.mark.parametrize("plain, on_gpu", [(train_local, train_local_gpu), (train_fused, train_fused_gpu)])
+def test_what_hooks_do_in_several_streams_is_one_sequence(plain, on_gpu):
+    expected = run(plain)[0][0]
+    for weights, log in run(on_gpu):
+        assert weights == expected
+        # The library is told of each change of stream, behind a wait for the last one.
+        assert log[0] == ("tell", 7) and len(log) > 10
+        last = 7
+        for wait, tell in zip(log[1::2], log[2::2]):
+            assert wait == ("wait", tell[1], last) and tell[0] == "tell"
+            last = tell[1]
+
+
+# ---- On a GPU ------------------------------------------------------------------
+
+
+def _lacks_a_gpu():
+    if not torch.cuda.is_available():
+        return "PyTorch has no CUDA, or there is no GPU"
+    if not os.environ.get("PSRING_LIBRARY"):
+        return "PSRING_LIBRARY is not set"
+    return "" if psring._lib.cuda_built() else "libpsring.so was built without CUDA"
+
+
+needs_gpu = pytest.mark.skipif(bool(_lacks_a_gpu()), reason=_lacks_a_gpu() or "-")
+
+
+def train_mlp():
+    """The same training on the CPU or on a GPU, there in a stream of its own if told to."""
+    warnings.simplefilter("error")  # nothing is copied by PyTorch
+    ps.init()
+    device = torch.device("cpu")
+    if os.environ["TEST_DEVICE"] == "cuda":
+        device = torch.device("cuda", ps.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        torch.backends.cuda.matmul.allow_tf32 = False
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(20, 256), torch.nn.ReLU(), torch.nn.Linear(256, 5)).to(device)
+    opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+    opt = ps.DistributedOptimizer(opt, model=net, bucket_mb=0.01)
+    data = torch.randn(20, 32, 20, generator=torch.Generator().manual_seed(ps.rank())).to(device)
+    own = os.environ.get("TEST_STREAM") and device.type == "cuda"
+    if own:
+        torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream(device)) if own else contextlib.nullcontext():
+        for x in data:
+            opt.zero_grad()
+            with opt.no_sync():
+                net(x[:16]).square().mean().backward()
+            net(x[16:]).square().mean().backward()
+            opt.step()
+        weights = torch.cat([p.detach().reshape(-1) for p in net.parameters()]).tolist()
+    exchange = opt._psring.reducer.exchange
+    return weights, exchange.ring_backend, exchange.results.device.type
+
+
+def trained(device, size, mode, **env):
+    ranks = run(train_mlp, size=size, mode=mode, timeout=300, env={"TEST_DEVICE": device, **env})
+    weights, _, where = ranks[0]
+    assert where == device and all(other[0] == weights for other in ranks)
+    return weights, ranks[0][1]
+
+
+@needs_gpu
+@pytest.mark.parametrize("stream", ["", "its own"])
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_hosts_sum_what_lies_on_gpus(update, stream):
+    expected, _ = trained("cpu", 2, "ring", PSRING_UPDATE=update)
+    env = {"PSRING_UPDATE": update, "TEST_STREAM": stream}
+    ring, backend = trained("cuda", 2, "ring", PSRING_GPU="host", **env)
+    assert backend == "host" and ring == pytest.approx(expected, abs=1e-4)
+    assert trained("cuda", 2, "ps", **env)[0] == ring  # the same bits
+
+
+@needs_gpu
+@pytest.mark.parametrize("stream", ["", "its own"])
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_nccl_sums_where_every_rank_has_a_gpu(update, stream):
+    # One worker with "local" exchanges nothing.
+    size = min(torch.cuda.device_count(), 4)
+    if size == 1 and update == "local":
+        pytest.skip("needs 2 GPUs")
+    expected, _ = trained("cpu", size, "ring", PSRING_UPDATE=update)
+    weights, backend = trained("cuda", size, "ring", PSRING_UPDATE=update, TEST_STREAM=stream)
+    assert backend == "nccl" and weights == pytest.approx(expected, abs=1e-4)
+
+
+@needs_gpu
+def test_ranks_that_share_a_gpu_sum_on_the_hosts():
+    size = torch.cuda.device_count() + 1
+    expected, _ = trained("cpu", size, "ring")
+    weights, backend = trained("cuda", size, "ring")
+    assert backend == "host" and weights == pytest.approx(expected, abs=1e-4)

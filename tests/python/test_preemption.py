@@ -1,0 +1,64 @@
+"""SIGTERM to one worker, which all learn of at the same step."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import psring
+import ranks
+
+
+def one_worker_gets_sigterm():
+    psring.init()
+    preemption = psring.Preemption(every=2)
+    answers = []
+    for step in range(6):
+        if step == 2 and psring.rank() == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        answers.append(preemption.requested())
+    preemption.close()
+    return answers, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_all_workers_learn_of_sigterm_at_the_same_step(mode):
+    results = ranks.run(one_worker_gets_sigterm, mode=mode)
+    assert results == [([False, False, False, True, False, True], True)] * 2
+
+
+def test_every_counts_from_one():
+    with pytest.raises(ValueError, match="every=0"):
+        psring.Preemption(every=0)
+
+
+SCRIPT = """
+import sys, psring
+psring.init()
+preemption = psring.Preemption()
+print("ready", flush=True)
+while not preemption.requested():
+    pass
+open(f"{sys.argv[1]}/{psring.rank()}", "w").close()
+psring.shutdown()
+"""
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: psring run wants the real one")
+def test_psring_run_passes_sigterm_on_and_lets_workers_save(tmp_path):
+    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    run = subprocess.Popen(
+        [program, "run", "-n", "2", "--", sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert "ready" in run.stdout.readline()
+    assert "ready" in run.stdout.readline()
+    run.send_signal(signal.SIGTERM)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, said
+    assert "all processes have ended well after SIGTERM" in said
+    assert (tmp_path / "0").exists() and (tmp_path / "1").exists()

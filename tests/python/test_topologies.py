@@ -1,0 +1,71 @@
+"""A script in Horovod's style, started as a user starts it, in each topology.
+
+With PSRING_MNIST_DIR, a folder of MNIST's files, it has to learn them, too.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from ranks import HERE, PACKAGE
+
+ROOT = os.path.join(HERE, "..", "..")
+PSRING = os.path.join(ROOT, "bazel-bin", "cli", "psring")
+SCRIPT = os.path.join(ROOT, "examples", "python", "mnist_horovod_style.py")
+MNIST = os.environ.get("PSRING_MNIST_DIR")
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PSRING),
+    reason="the library or the psring program is not built: ./psring test builds them",
+)
+
+
+def train(launcher, weights, epochs, env=None):
+    """What the script prints, started by `launcher`; it saves its weights."""
+    data = [f"--data={MNIST}"] if MNIST else []
+    ran = subprocess.run(
+        [*launcher, sys.executable, SCRIPT, f"--epochs={epochs}", "--workers=0", f"--save={weights}", *data],
+        env={
+            **{name: value for name, value in os.environ.items() if name == "PSRING_LIBRARY" or "PSRING" not in name},
+            "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {}),
+        },  # fmt: skip
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout + ran.stderr
+
+
+def accuracy(output):
+    """Of the last epoch, in percent."""
+    return float(re.findall(r"accuracy ([\d.]+)%", output)[-1])
+
+
+def bits(path):
+    return {name: value.numpy().tobytes() for name, value in torch.load(path).items()}
+
+
+def test_the_topologies_train_the_same_weights(tmp_path):
+    ring, servers = tmp_path / "ring.pt", tmp_path / "ps.pt"
+    train([PSRING, "run", "-n", "2", "--mode=ring", "--"], ring, 1)
+    train([PSRING, "run", "-n", "2", "--mode=ps", "--servers=2", "--"], servers, 1)
+    assert bits(ring) == bits(servers)
+    if shutil.which("mpirun"):
+        mpi = tmp_path / "mpi.pt"
+        train(["mpirun", "-np", "2", "--oversubscribe"], mpi, 1, {"PSRING_MODE": "ps"})
+        assert bits(mpi) == bits(ring)
+
+
+def test_asynchronous_servers_train_an_unchanged_script(tmp_path):
+    """It learns at least as fast as one process that takes all steps by itself."""
+    run = [PSRING, "run", "--mode=ps", "--sync=async"]
+    epochs = 3 if MNIST else 1
+    together = accuracy(train([*run, "-n", "2", "--"], tmp_path / "two.pt", epochs))
+    if MNIST:
+        alone = accuracy(train([PSRING, "run", "-n", "1", "--"], tmp_path / "one.pt", epochs))
+        assert together > alone - 5, (together, alone)

@@ -1,0 +1,206 @@
+#include "worker/batch_loader.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_select.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+namespace {
+
+// Samples of one share: enough to be worth a thread's while.
+constexpr int64_t kShare = 8;
+
+std::vector<int64_t> ShapeOf(const Dataset& dataset, int64_t count) {
+  const ImageShape& shape = dataset.shape;
+  return {count, shape.channels, shape.height, shape.width};
+}
+
+// By channel, in float32.
+at::Tensor ByChannel(const std::vector<double>& values, at::Device device) {
+  at::Tensor tensor =
+      at::empty({static_cast<int64_t>(values.size()), 1, 1}, at::kFloat);
+  for (size_t c = 0; c < values.size(); ++c) {
+    tensor.data_ptr<float>()[c] = static_cast<float>(values[c]);
+  }
+  return tensor.to(device);
+}
+
+}  // namespace
+
+BatchLoader::BatchLoader(const Dataset& dataset, const LoaderOptions& options)
+    : dataset_(dataset), options_(options) {
+  if (options_.normalise_on_device || options_.resident) {
+    mean_ = ByChannel(dataset_.mean, options_.device);
+    stddev_ = ByChannel(dataset_.stddev, options_.device);
+  }
+  if (options_.resident) {
+    pixels_ = at::from_blob(const_cast<uint8_t*>(dataset_.pixels.data()),
+                            ShapeOf(dataset_, dataset_.size()), at::kByte)
+                  .to(options_.device);
+    labels_ = at::from_blob(const_cast<int64_t*>(dataset_.labels.data()),
+                            {dataset_.size()}, at::kLong)
+                  .to(options_.device);
+    return;
+  }
+  for (int i = 0; i < options_.threads; ++i) {
+    threads_.emplace_back([this] { Run(); });
+  }
+}
+
+BatchLoader::~BatchLoader() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::unique_ptr<BatchLoader::Job> BatchLoader::NewJob(
+    absl::Span<const int64_t> indices) const {
+  // Checked here: nobody catches what a thread throws.
+  for (const int64_t index : indices) {
+    if (index >= 0 && index < dataset_.size()) continue;
+    throw std::out_of_range(
+        absl::StrCat("sample ", index, " of a dataset of ", dataset_.size()));
+  }
+  auto job = std::make_unique<Job>();
+  job->indices.assign(indices.begin(), indices.end());
+  const auto count = static_cast<int64_t>(indices.size());
+  // Page-locked for a GPU, which then copies by itself.
+  const auto in_host_memory = [this](at::ScalarType type) {
+    return at::TensorOptions().dtype(type).pinned_memory(
+        !options_.device.is_cpu());
+  };
+  job->images = at::empty(
+      ShapeOf(dataset_, count),
+      in_host_memory(options_.normalise_on_device ? at::kByte : at::kFloat));
+  job->labels = at::empty({count}, in_host_memory(at::kLong));
+  return job;
+}
+
+void BatchLoader::Prepare(std::vector<int64_t> indices) {
+  if (threads_.empty()) return;
+  std::unique_ptr<Job> job = NewJob(indices);
+  MutexLock lock(&mutex_);
+  // One that nobody has fetched may still be worked at.
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return job_ == nullptr || job_->num_done == job_->num_taken;
+  });
+  job_ = std::move(job);
+}
+
+void BatchLoader::Fill(Job& job, int64_t begin, int64_t end) const {
+  const absl::Span<const int64_t> part =
+      absl::MakeConstSpan(job.indices).subspan(begin, end - begin);
+  const int64_t pixels = dataset_.pixels_per_image();
+  const auto size = static_cast<size_t>((end - begin) * pixels);
+  if (options_.normalise_on_device) {
+    dataset_.CopyPixels(
+        part, {job.images.data_ptr<uint8_t>() + begin * pixels, size});
+  } else {
+    dataset_.CopyImages(part,
+                        {job.images.data_ptr<float>() + begin * pixels, size});
+  }
+  dataset_.CopyLabels(part, {job.labels.data_ptr<int64_t>() + begin,
+                             static_cast<size_t>(end - begin)});
+}
+
+bool BatchLoader::Work() {
+  Job* job = nullptr;
+  int64_t begin = 0;
+  int64_t end = 0;
+  {
+    MutexLock lock(&mutex_);
+    job = job_.get();
+    if (job == nullptr) return false;
+    const auto size = static_cast<int64_t>(job->indices.size());
+    begin = job->num_taken;
+    end = std::min(begin + kShare, size);
+    if (begin == end) return false;
+    job->num_taken = end;
+  }
+  Fill(*job, begin, end);
+  MutexLock lock(&mutex_);
+  job->num_done += end - begin;
+  return true;
+}
+
+void BatchLoader::Run() {
+  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ ||
+           (job_ != nullptr &&
+            job_->num_taken < static_cast<int64_t>(job_->indices.size()));
+  };
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      mutex_.Await(has_work);
+      if (stopping_) return;
+    }
+    Work();
+  }
+}
+
+Batch BatchLoader::Load(absl::Span<const int64_t> indices) {
+  const c10::NoGradGuard no_grad;
+  if (options_.resident) return InFormat(FromResident(indices));
+  bool prepared = false;
+  {
+    MutexLock lock(&mutex_);
+    prepared = job_ != nullptr && absl::MakeConstSpan(job_->indices) == indices;
+  }
+  if (!prepared) {
+    const std::unique_ptr<Job> job = NewJob(indices);
+    Fill(*job, 0, static_cast<int64_t>(indices.size()));
+    return InFormat(ToDevice(*job));
+  }
+  while (Work()) {
+  }
+  std::unique_ptr<Job> job;
+  {
+    MutexLock lock(&mutex_);
+    mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return job_->num_done == job_->num_taken;
+    });
+    job = std::move(job_);
+  }
+  return InFormat(ToDevice(*job));
+}
+
+Batch BatchLoader::ToDevice(const Job& job) const {
+  const bool wait = options_.device.is_cpu();
+  const at::Tensor images =
+      job.images.to(options_.device, job.images.scalar_type(), !wait);
+  return {options_.normalise_on_device ? Normalised(images) : images,
+          job.labels.to(options_.device, at::kLong, !wait)};
+}
+
+Batch BatchLoader::FromResident(absl::Span<const int64_t> indices) const {
+  const at::Tensor wanted =
+      at::from_blob(const_cast<int64_t*>(indices.data()),
+                    {static_cast<int64_t>(indices.size())}, at::kLong)
+          .to(options_.device);
+  return {Normalised(at::index_select(pixels_, 0, wanted)),
+          at::index_select(labels_, 0, wanted)};
+}
+
+// Each step rounded to float32, as Dataset::CopyImages does it.
+at::Tensor BatchLoader::Normalised(const at::Tensor& pixels) const {
+  return pixels.to(at::kFloat).div_(255).sub_(mean_).div_(stddev_);
+}
+
+Batch BatchLoader::InFormat(Batch batch) const {
+  if (options_.channels_last) {
+    batch.images = batch.images.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  return batch;
+}
+
+}  // namespace psring

@@ -1,0 +1,107 @@
+#include "worker/data/synthetic_dataset.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/split_mix.h"
+
+namespace psring {
+namespace {
+
+constexpr int64_t kMostSide = 4096;
+constexpr int64_t kMostClasses = 1'000'000;
+constexpr int64_t kMostSamples = 100'000'000;
+constexpr int64_t kMostBytes = int64_t{1} << 40;
+
+absl::Status ParseNumber(absl::string_view part, absl::string_view text,
+                         int64_t most, int64_t& value) {
+  if (absl::SimpleAtoi(text, &value) && value >= 1 && value <= most) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", part, "': expected a number from 1 to ", most));
+}
+
+absl::Status ParseShape(absl::string_view part, ImageShape& shape) {
+  const std::vector<absl::string_view> sides = absl::StrSplit(part, 'x');
+  if (sides.size() != 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", part, "' is no shape: write CHANNELSxHEIGHTxWIDTH, 3x224x224"));
+  }
+  int64_t* const values[] = {&shape.channels, &shape.height, &shape.width};
+  for (int i = 0; i < 3; ++i) {
+    absl::Status status = ParseNumber(part, sides[i], kMostSide, *values[i]);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParsePart(absl::string_view part, SyntheticOptions& options) {
+  const std::pair<absl::string_view, absl::string_view> pair =
+      absl::StrSplit(part, absl::MaxSplits('=', 1));
+  const auto [key, value] = pair;
+  if (key == "classes") {
+    return ParseNumber(part, value, kMostClasses, options.shape.num_classes);
+  }
+  if (key == "train") {
+    return ParseNumber(part, value, kMostSamples, options.num_train);
+  }
+  if (key == "test") {
+    return ParseNumber(part, value, kMostSamples, options.num_test);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", part, "' is none of classes=C, train=N, test=M"));
+}
+
+Dataset DrawPart(const SyntheticOptions& options, uint64_t seed,
+                 int64_t count) {
+  SplitMix64 random(seed);
+  Dataset dataset;
+  dataset.shape = options.shape;
+  dataset.mean.assign(options.shape.channels, 0.5);
+  dataset.stddev.assign(options.shape.channels, 0.29);  // of even chances
+  dataset.pixels.resize(count * dataset.pixels_per_image());
+  for (size_t i = 0; i < dataset.pixels.size(); i += sizeof(uint64_t)) {
+    const uint64_t word = random.Next();
+    std::memcpy(dataset.pixels.data() + i, &word,
+                std::min(sizeof(word), dataset.pixels.size() - i));
+  }
+  dataset.labels.resize(count);
+  for (int64_t& label : dataset.labels) {
+    label = random.Below(options.shape.num_classes);
+  }
+  return dataset;
+}
+
+}  // namespace
+
+absl::StatusOr<SyntheticOptions> ParseSyntheticOptions(absl::string_view text) {
+  SyntheticOptions options;
+  const std::string given(text);  // what is split must not be null
+  const std::vector<absl::string_view> parts = absl::StrSplit(given, ',');
+  absl::Status status = ParseShape(parts[0], options.shape);
+  for (size_t i = 1; i < parts.size() && status.ok(); ++i) {
+    status = ParsePart(parts[i], options);
+  }
+  if (!status.ok()) return status;
+  const ImageShape& shape = options.shape;
+  const int64_t image = shape.channels * shape.height * shape.width;
+  if (options.num_train + options.num_test > kMostBytes / image) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.num_train + options.num_test, " images of ", image,
+                     " bytes: more than a terabyte. A smaller train=N"));
+  }
+  return options;
+}
+
+DatasetPair DrawSynthetic(const SyntheticOptions& options) {
+  return {DrawPart(options, 1, options.num_train),
+          DrawPart(options, 2, options.num_test)};
+}
+
+}  // namespace psring

@@ -1,0 +1,317 @@
+#include "worker/worker_flags.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/policies.h"
+#include "common/optim/sync_policy.h"
+#include "worker/models/model.h"
+#include "worker/slowdown.h"
+#include "worker/torch/precision.h"
+
+namespace psring {
+namespace {
+
+std::vector<std::string> SyncNames() {
+  std::vector<std::string> names;
+  for (const SyncPolicy& policy : SyncPolicies()) names.push_back(policy.name);
+  return names;
+}
+
+// "bsp (every worker, each step), ssp (...)".
+std::string SyncHelp() {
+  std::vector<std::string> parts;
+  for (const SyncPolicy& policy : SyncPolicies()) {
+    parts.push_back(absl::StrCat(policy.name, " (", policy.help, ")"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+bool TakesStaleness(const SyncPolicy& policy) {
+  return policy.lead == SyncPolicy::Lead::kStaleness;
+}
+
+// "mnist:/data/mnist" is "mnist" to the others: folders differ between hosts.
+std::string DataKind(const std::string& data) {
+  const std::string kind = data.substr(0, data.find(':'));
+  return kind == "mnist" || kind == "cifar10" ? kind : data;
+}
+
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
+}
+
+}  // namespace
+
+void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
+  line.Add("--mode", process.mode, "Topology").OneOf({"ps", "ring"});
+  AddConsistencyFlags(line);
+  AddTrainingFlags(line);
+  AddOptimizerFlags(line);
+  process.AddTo(line);
+  line.Add("--shard-threads", shard_threads,
+           "Shard threads of a process that a launcher made a server; 0: the "
+           "host's cores, at most 4")
+      .Range(0, 64)
+      .Group("Cluster");
+  line.Add("--threads", options.threads,
+           "Compute threads; 0: this worker's share of the host's cores")
+      .Range(0, 1024);
+  line.Add("--slow", slow,
+           "Slows a worker down on purpose: worker:RANK:xFACTOR or "
+           "random:p=PROBABILITY:xFACTOR; may be repeated")
+      .OneValueEach()
+      .Group("Faults");
+  line.Add("--device", device,
+           "Device to compute on: auto (a GPU if there is one), cpu, cuda "
+           "(the GPU with this worker's index on its host) or cuda:INDEX");
+  line.Add("--precision", precision,
+           "Numbers that the model computes in: fp32, tf32 (GPUs: products of "
+           "matrices rounded to it), bf16, or fp16 (GPUs; the loss is scaled). "
+           "Parameters and the gradients that travel are float32")
+      .OneOf({"fp32", "tf32", "bf16", "fp16"});
+  line.Add("--channels-last", options.channels_last,
+           "Images with their channels innermost, which convolutions in "
+           "bf16, fp16 or tf32 may be faster with");
+  line.Add("--deterministic", options.deterministic,
+           "GPUs: the same bits in every run, at the price of speed. CPUs "
+           "have them anyway");
+  line.Add("--loader-threads", options.loader_threads,
+           "Threads that prepare the next step's samples while this one "
+           "computes; 0: none on a CPU; on a GPU, none where the data "
+           "set is small enough to lie there, else 2")
+      .Range(0, 64);
+  line.Add("--allow-shared-gpu", options.allow_shared_gpu,
+           "Lets workers share a GPU: for trying things out, not for speed");
+  line.Add("--ring-backend", options.ring_backend,
+           "What sums gradients in ring mode: nccl (on GPUs), host (memory "
+           "and network) or auto (nccl if the worker has a GPU)")
+      .OneOf({"auto", "host", "nccl"});
+  line.Add("--comm-threads", options.ring.comm_threads,
+           "Threads of a sum in shared memory (ring); 0: this worker's "
+           "share of the host's cores, at most 4")
+      .Range(0, 64);
+  const char* group = "Checkpoints";
+  line.Add("--checkpoint-dir", options.checkpoint_dir,
+           "Folder for checkpoints, which all hosts must share")
+      .Group(group);
+  line.Add("--checkpoint-every", options.checkpoint_every,
+           "Steps between checkpoints; 0: only at the end")
+      .Range(int64_t{0}, int64_t{1} << 40)
+      .Group(group);
+  line.Add("--checkpoint-keep", options.checkpoint_keep,
+           "How many checkpoints to keep, the newest; 0: all")
+      .Range(int64_t{0}, int64_t{1} << 40)
+      .Group(group);
+  line.Add("--resume", options.resume,
+           "Resumes from the newest checkpoint in --checkpoint-dir that is "
+           "whole")
+      .Group(group);
+}
+
+void WorkerFlags::AddConsistencyFlags(CommandLine& line) {
+  const std::string stale = NamesOf(IsStale);
+  line.Add("--sync", sync, absl::StrCat("ps mode's consistency: ", SyncHelp()))
+      .OneOf(SyncNames());
+  line.Add("--staleness", staleness,
+           absl::StrCat(NamesOf(TakesStaleness),
+                        ": steps that a worker may be ahead of the slowest"))
+      .Range(int64_t{0}, int64_t{1000000})
+      .Default("");
+  line.Add("--backup-workers", backup_workers,
+           "bsp: a step closes without this many gradients, the last of "
+           "each piece of the model; those are dropped (Chen et al. "
+           "2016)")
+      .Range(0, 4095);
+  line.Add("--staleness-lr", staleness_lr,
+           absl::StrCat(stale,
+                        ": an update's rate is divided by its staleness "
+                        "(Zhang et al. 2016)"));
+  line.Add(
+          "--delay-compensation", delay_compensation,
+          absl::StrCat(
+              stale,
+              ": gradients are corrected by lambda * g * g * (w - w when read) "
+              "(Zheng et al. 2017). Costs the servers a copy of the parameters "
+              "for each worker; 0: none"))
+      .Range(0.0, 1e9);
+  line.Add("--local-steps", local_steps,
+           "ring, bsp: every worker takes this many optimizer steps on its "
+           "own before all average their parameters (Stich 2019). The "
+           "optimizer's state is not averaged; a checkpoint holds rank "
+           "0's")
+      .Range(int64_t{1}, int64_t{1} << 40);
+  line.Add(
+      "--compress", compress,
+      "Compresses each worker's gradients before they leave: none, fp16, "
+      "bf16, int8 (blocks of 256), onebit (the mean of each sign in blocks "
+      "of 1024) or topk:F (the largest F of each bucket, 0 < F <= 0.5). "
+      "What rounding loses is added to the next step's gradients. Sums "
+      "stay float32, and so does what returns: parameters, or a ring's "
+      "mean. Where processes share memory nothing is sent, and only the "
+      "values change. Checkpoints do not hold what was lost");
+  line.Add(
+      "--record", record,
+      absl::StrCat(stale,
+                   "; --backup-workers: folder in which each server records "
+                   "the order of updates, on its own host"));
+  line.Add("--replay", replay,
+           "Folder that --record named: the same job applies its updates in "
+           "the recorded order and ends with the same bits");
+}
+
+void WorkerFlags::AddTrainingFlags(CommandLine& line) {
+  line.Add("--model", model, absl::StrCat("Model: ", kKnownModels));
+  line.Add("--data", data,
+           "Training data: digits (embedded), mnist:DIR, cifar10:DIR, or "
+           "synthetic:3x224x224,classes=1000,train=4096 (random pixels of that "
+           "shape, to measure speed)");
+  line.Add("--batch-size", batch_size, "Samples a step, per worker")
+      .Range(int64_t{1}, int64_t{1} << 24);
+  line.Add("--epochs", epochs, "Passes over the training data")
+      .Range(int64_t{1}, int64_t{1} << 30);
+  line.Add("--steps", steps, "Number of steps, in place of --epochs")
+      .Range(int64_t{1}, int64_t{1} << 40)
+      .Excludes("--epochs")
+      .Default("");
+  line.Add("--seed", seed,
+           "Seed of the first weights, the order of the data and dropout")
+      .Range(int64_t{0}, int64_t{1} << 40);
+  line.Add("--bucket-mb", bucket_mb,
+           "Size of the buckets in which gradients leave, in MiB")
+      .Range(0.001, 1024.0);
+}
+
+void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
+  const char* group = "Optimizer";
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return line.Add(name, value, text).Group(group);
+  };
+  add("--optimizer", optimizer, "Optimizer, as torch.optim defines it")
+      .OneOf(OptimizerNames());
+  add("--lr", lr, "Learning rate").Range(0.0, 1e9);
+  add("--momentum", momentum,
+      "Momentum of momentum and nesterov; with sgd, selects momentum")
+      .Range(0.0, 1.0);
+  add("--weight-decay", weight_decay, "L2 penalty; decoupled in adamw")
+      .Range(0.0, 1e9);
+  add("--beta1", beta1, "beta1 of adam and adamw").Range(0.0, 1.0);
+  add("--beta2", beta2, "beta2 of adam and adamw").Range(0.0, 1.0);
+  add("--epsilon", epsilon, "epsilon of adam and adamw").Range(0.0, 1e9);
+  add("--lr-schedule", lr_schedule, "How the learning rate changes")
+      .OneOf({"constant", "step", "cosine"});
+  add("--clip-norm", clip_norm,
+      "Clips each worker's own gradient to this global norm before it leaves, "
+      "in every mode; the mean of all is not clipped. Nothing leaves while "
+      "backward runs then. 0: no clipping")
+      .Range(0.0, 1e9);
+  add("--warmup-epochs", warmup_epochs,
+      "Epochs over which the rate climbs linearly")
+      .Range(0.0, 1e9);
+  add("--lr-step-epochs", lr_step_epochs,
+      "--lr-schedule=step: epochs between decays")
+      .Range(1e-3, 1e9);
+  add("--lr-gamma", lr_gamma, "--lr-schedule=step: factor of each decay")
+      .Range(0.0, 1.0);
+  line.Add("--scale-lr", scale_lr,
+           "Multiplies the rate by the number of workers")
+      .Group(group);
+}
+
+absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
+  const SyncPolicy& policy = *FindSyncPolicy(sync);  // the flag is checked
+  if (TakesStaleness(policy) && staleness < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--sync=", sync,
+        " needs --staleness=K, the steps that a worker may be ahead"));
+  }
+  if (!TakesStaleness(policy) && staleness >= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--staleness is for --sync=", NamesOf(TakesStaleness),
+                     ", not for ", sync));
+  }
+  if (process.mode == "ring" && !policy.barrier) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
+  }
+  if (options.resume && options.checkpoint_dir.empty()) {
+    return absl::InvalidArgumentError("--resume needs --checkpoint-dir");
+  }
+  if (options.checkpoint_every > 0 && options.checkpoint_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "--checkpoint-every needs --checkpoint-dir");
+  }
+  const auto slowdown = Slowdown::Create(slow, /*seed=*/0);
+  if (!slowdown.ok()) return slowdown.status();
+  auto wish = ParseDevice(device);
+  if (!wish.ok()) return wish.status();
+  options.device = *wish;
+  const auto numbers = ParsePrecision(precision);
+  if (!numbers.ok()) return numbers.status();
+  options.precision = *numbers;
+  if (options.checkpoint_every % local_steps != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--checkpoint-every=", options.checkpoint_every,
+        " is not a multiple of --local-steps=", local_steps,
+        ": between averagings each worker has parameters of its own"));
+  }
+  proto::JobSpec& spec = options.spec;
+  spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
+  for (const std::string& fault : slow) spec.add_slow(fault);
+  spec.set_sync(policy.sync);
+  spec.set_staleness(TakesStaleness(policy) ? staleness : 0);
+  spec.set_backup_workers(backup_workers);
+  spec.set_staleness_lr(staleness_lr);
+  spec.set_delay_compensation(delay_compensation);
+  spec.set_local_steps(local_steps);
+  spec.set_compress(compress);
+  spec.set_precision(precision == "fp32" ? "" : precision);
+  const bool nccl = process.mode == "ring" && options.ring_backend == "nccl";
+  spec.set_ring_backend(nccl ? "nccl" : "");
+  spec.set_record_dir(Absolute(record));
+  spec.set_replay_dir(Absolute(replay));
+  spec.set_clip_norm(clip_norm);
+  spec.set_model(model);
+  spec.set_data(DataKind(data));
+  spec.set_batch_size(batch_size);
+  spec.set_seed(seed);
+  spec.set_epochs(epochs);
+  spec.set_steps(steps);
+  spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));
+  spec.set_scale_lr(scale_lr);
+  spec.set_warmup_epochs(warmup_epochs);
+  proto::OptimizerSettings& settings = *spec.mutable_optimizer();
+  settings.set_name(optimizer == "sgd" && momentum > 0 ? "momentum"
+                                                       : optimizer);
+  settings.set_lr(lr);
+  settings.set_momentum(momentum);
+  settings.set_weight_decay(weight_decay);
+  settings.set_beta1(beta1);
+  settings.set_beta2(beta2);
+  settings.set_epsilon(epsilon);
+  settings.mutable_schedule()->set_kind(lr_schedule);
+  if (lr_schedule == "step") {
+    settings.mutable_schedule()->set_decay_factor(lr_gamma);
+    spec.set_decay_every_epochs(lr_step_epochs);
+  }
+  if (absl::Status s = CheckPolicies(spec, std::max(process.workers, 0));
+      !s.ok()) {
+    return s;
+  }
+  if (!policy.barrier || backup_workers > 0) {
+    spec.set_checkpoint_every(options.checkpoint_every);
+  }
+  options.checkpoint_dir = Absolute(options.checkpoint_dir);
+  options.data = data;
+  options.same_host = process.SameHostWish();
+  options.step_timeout = process.step_timeout();
+  options.metrics_dir = process.metrics_dir;
+  options.tensorboard = process.tensorboard;
+  options.timeline = process.timeline;
+  return absl::OkStatus();
+}
+
+}  // namespace psring

@@ -1,0 +1,69 @@
+// The flags of `psring worker`.
+#ifndef PSRING_WORKER_WORKER_FLAGS_H_
+#define PSRING_WORKER_WORKER_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/model/layout.h"
+#include "common/process/command_line.h"
+#include "common/process/process_main.h"
+#include "worker/worker.h"
+
+namespace psring {
+
+// Flags as the user types them; Fill turns them into options.
+struct WorkerFlags {
+  ProcessFlags process;
+  std::string sync = "bsp";
+  int64_t staleness = -1;
+  int32_t backup_workers = 0;
+  bool staleness_lr = false;
+  double delay_compensation = 0;
+  int64_t local_steps = 1;
+  std::string compress = "none";
+  std::string record;
+  std::string replay;
+  double clip_norm = 0;
+  std::string model = "lenet";
+  std::string data = "digits";
+  int64_t batch_size = 64;
+  int64_t epochs = 10;
+  int64_t steps = 0;
+  std::string optimizer = "sgd";
+  double lr = 0.01;
+  double momentum = 0;
+  double weight_decay = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  std::string lr_schedule = "constant";
+  double warmup_epochs = 0;
+  double lr_step_epochs = 30;
+  double lr_gamma = 0.1;
+  bool scale_lr = false;
+  int64_t seed = 0;
+  double bucket_mb = kDefaultBucketBytes >> 20;
+  int shard_threads = 0;
+  std::string device = "auto";
+  std::string precision = "fp32";
+  std::vector<std::string> slow;
+
+  // Binds this object's fields and some of `options`: both must outlive the
+  // parsing.
+  void AddTo(CommandLine& line, WorkerOptions& options);
+  // Into `options`, which AddTo has bound. INVALID_ARGUMENT names flags that do
+  // not go together.
+  absl::Status Fill(WorkerOptions& options) const;
+
+ private:
+  void AddConsistencyFlags(CommandLine& line);
+  void AddTrainingFlags(CommandLine& line);
+  void AddOptimizerFlags(CommandLine& line);
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_WORKER_FLAGS_H_
