@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,9 @@ namespace {
 // 10 and READY 32 and more.
 constexpr int64_t kCurveProofBytes = 260;
 constexpr int64_t kPlainProofBytes = 90;
+
+// What the kernel takes at once from somebody who is known.
+constexpr int kKnownBytes = 1 << 20;
 
 // Between two lines about files that have run out.
 constexpr absl::Duration kTellOfFiles = absl::Seconds(60);
@@ -161,6 +165,7 @@ std::shared_ptr<RefusedHandshakes> Doorkeeper::Watch(zmq::socket_t& listener,
 void Doorkeeper::Vouch(int fd) {
   const auto cookie = Visitors::CookieOf(fd);
   if (!cookie.has_value()) return;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kKnownBytes, sizeof(kKnownBytes));
   {
     MutexLock lock(&mutex_);
     vouched_.push_back(*cookie);

@@ -59,7 +59,8 @@ class Doorkeeper {
   // key or a token. Otherwise each needs a Vouch. Throws what ZeroMQ does.
   std::shared_ptr<RefusedHandshakes> Watch(zmq::socket_t& listener, bool keyed);
 
-  // Whoever is connected by `fd`, ZeroMQ's descriptor, is known. Any thread.
+  // Whoever is connected by `fd`, ZeroMQ's descriptor, is known, and may send
+  // more at once. Any thread.
   void Vouch(int fd);
 
  private:

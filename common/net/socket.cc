@@ -27,6 +27,11 @@ constexpr int64_t kCurveBytes = 64;
 // forgotten when there are more.
 constexpr size_t kMaxNewcomers = 1024;
 
+// What the kernel takes from somebody whom nobody has vouched for before
+// ZeroMQ reads it: with the megabytes that it takes otherwise, a stranger has
+// said that many before anybody can look (visitors.h).
+constexpr int kNewcomerBytes = 4 << 10;
+
 // An IPv6 address goes in brackets.
 std::string Endpoint(absl::string_view host, int port) {
   const std::string name(host);
@@ -169,6 +174,9 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Create(
       socket->refused_ =
           context.doorkeeper_->Watch(socket->socket_, /*keyed=*/proves);
       socket->vouches_ = !proves;
+      if (!proves) {
+        socket->socket_.set(zmq::sockopt::rcvbuf, kNewcomerBytes);
+      }
     }
     return socket;
   } catch (const zmq::error_t& error) {
