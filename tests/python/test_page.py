@@ -294,8 +294,10 @@ def test_a_comparison_shows_all_its_ways(tmp_path):
         "--data=digits:train=2048,test=128", "--epochs=20"])  # fmt: skip
     tab = chromium.Tab(job.url) if chromium.PROGRAM else None
     try:
+        # A state before its job has formed has neither.
         second = job.await_state(
-            lambda s: s["series"]["title"].startswith("run 2 of 2: ps-bsp") and s["now"] and s["now"]["step"] > 10)
+            lambda s: s.get("series", {}).get("title", "").startswith("run 2 of 2: ps-bsp")
+            and s["now"] and s["now"]["step"] > 10)  # fmt: skip
         [before] = second["series"]["earlier"]
         assert before["name"].startswith("ring, 2 workers")
         assert len(before["accuracies"]) == 20 and before["losses"]
