@@ -125,9 +125,8 @@ absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
 absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,
                                                       Track* track) {
   if (listener_ != nullptr) {
-    auto ring =
-        ConnectRing(std::move(listener_), job(), flat_, options_.ring,
-                    options_.step_timeout, AddTrack(timeline, "ring"), track);
+    auto ring = ConnectRing(std::move(listener_), job(), flat_, options_.ring,
+                            options_.step_timeout, AddTrack(timeline, "ring"));
     if (!ring.ok()) return ring.status();
     ring_ = ring->get();
     return *std::move(ring);

@@ -137,9 +137,9 @@ absl::Status StagedExchange::FinishReturn() {
   return status;
 }
 
-absl::Status StagedExchange::Synchronise(Time deadline) {
+absl::Status StagedExchange::Synchronise(Before next, Time deadline) {
   returned_ranges_.clear();
-  if (absl::Status s = inner().Synchronise(deadline); !s.ok()) return s;
+  if (absl::Status s = inner().Synchronise(next, deadline); !s.ok()) return s;
   return FinishReturn();
 }
 

@@ -48,7 +48,7 @@ class StagedExchange : public ForwardingExchange {
   // The parameters hold the new step for whatever the compute stream gets from
   // now on.
   absl::Status Finish(Time deadline) override;
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
 
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,

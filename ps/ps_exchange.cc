@@ -122,7 +122,7 @@ absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
 }
 
 // Nobody is in a step between the two gathers, so all pull the same.
-absl::Status PsExchange::Synchronise(Time deadline) {
+absl::Status PsExchange::Synchronise(Before next, Time deadline) {
   const std::string name =
       absl::StrCat("synchronise ", job_.model_id(), " ", gathers_++);
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {

@@ -47,7 +47,7 @@ class PsExchange : public GradientExchange {
   absl::Status Submit(int bucket) override;
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,

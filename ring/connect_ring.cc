@@ -47,7 +47,7 @@ absl::Status UseNodes(RingListener& listener, const HostRanks& hosts,
 absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
     std::unique_ptr<RingListener> listener, const proto::Welcome& job,
     FlatModel& flat, const RingOptions& options, absl::Duration step_timeout,
-    Track* track, Track* trainer_track) {
+    Track* track) {
   auto model = RankModel::Create(job, flat);
   if (!model.ok()) return model.status();
   auto codec = CodecOf(job.spec(), flat.layout);
@@ -75,9 +75,7 @@ absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
   return std::make_unique<MessageRing>(
       *std::move(hosts), *std::move(model), *std::move(codec),
       std::move(listener),
-      MessageRing::Options{.step_timeout = step_timeout,
-                           .track = track,
-                           .trainer_track = trainer_track});
+      MessageRing::Options{.step_timeout = step_timeout, .track = track});
 }
 
 }  // namespace psring

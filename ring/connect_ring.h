@@ -25,11 +25,11 @@ struct RingOptions {
 // for `step_timeout`: how long one collective may take, also later. `flat`, and
 // what the listener was made of, outlive the exchange; `flat` outlives the
 // listener's context too. `track`: of whichever thread runs collectives, or
-// null; `trainer_track`: of the caller's.
+// null.
 absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
     std::unique_ptr<RingListener> listener, const proto::Welcome& job,
     FlatModel& flat, const RingOptions& options, absl::Duration step_timeout,
-    Track* track = nullptr, Track* trainer_track = nullptr);
+    Track* track = nullptr);
 
 }  // namespace psring
 

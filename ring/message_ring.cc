@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "ring/routes.h"
 
 namespace psring {
 
@@ -13,57 +14,101 @@ MessageRing::MessageRing(std::unique_ptr<HostRanks> hosts, RankModel model,
     : hosts_(std::move(hosts)),
       codec_(std::move(codec)),
       options_(options),
+      step_(model.first_step()),
       model_(std::move(model)),
-      step_(model_.first_step()),
       listener_(std::move(listener)) {}
 
 absl::Status MessageRing::Join(std::vector<FlatBuffer> slots,
                                ParametersArrived arrived, Time deadline) {
-  if (absl::Status s = model_.TakeSlots(std::move(slots)); !s.ok()) return s;
   return listener_->runner().Run(
-      [&] { return model_.Broadcast(listener_->communicator(), deadline); });
+      [&] { return JoinRanks(std::move(slots), deadline); });
 }
 
-absl::Status MessageRing::Submit(int bucket) {
-  const int64_t task = listener_->runner().Post(
-      [this, bucket, step = step_] { return Reduce(bucket, step); });
-  submitted_.push_back({bucket, task});
+absl::Status MessageRing::JoinRanks(std::vector<FlatBuffer> slots,
+                                    Time deadline) {
+  TcpCommunicator& c = listener_->communicator();
+  std::vector<OwnedSlice> owned;
+  for (int b = 0; b < model_.layout().num_buckets(); ++b) {
+    const Range bucket = model_.layout().bucket(b);
+    for (OwnedSlice slice : c.Owners(bucket.size(), codec_.has_value())) {
+      slice.range.begin += bucket.begin;
+      slice.range.end += bucket.begin;
+      owned.push_back(slice);
+    }
+  }
+  if (absl::Status s = model_.TakeSlots(std::move(slots), std::move(owned));
+      !s.ok()) {
+    return s;
+  }
+  const auto handed = model_.Broadcast(c, deadline);
+  if (!handed.ok() || !*handed) return handed.status();
+  if (absl::Status s = MoveSlots(Direction::kToOwners); !s.ok()) return s;
+  model_.ReleaseOthersSlots();
   return absl::OkStatus();
 }
 
-absl::Status MessageRing::Reduce(int bucket, int64_t step) {
-  const absl::Span<float> gradients = model_.bucket(bucket).gradients;
+absl::Status MessageRing::MoveSlots(Direction direction) {
+  TcpCommunicator& c = listener_->communicator();
+  const bool to_owners = direction == Direction::kToOwners;
+  for (const auto& [range, owner] : model_.owned()) {
+    for (int i = 0; i < model_.num_slots(); ++i) {
+      const absl::Span<float> state =
+          model_.slot(i).span().subspan(range.begin, range.size());
+      const Time deadline = Now() + options_.step_timeout;
+      absl::Status status;
+      if (owner > 0) {
+        status = c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0,
+                        deadline);
+      } else if (owner == OwnedSlice::kEveryRank && to_owners) {
+        status = c.Broadcast(state, 0, deadline);
+      }
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageRing::Submit(int bucket) {
+  last_task_ = listener_->runner().Post(
+      [this, bucket, step = step_] { return Reduce(bucket, step); });
+  return absl::OkStatus();
+}
+
+absl::Status MessageRing::Reduce(int bucket_index, int64_t step) {
+  const RankModel::Bucket& bucket = model_.bucket(bucket_index);
   TimelineSpan span(
       options_.track, "reduce",
       {.step = step,
-       .bytes = static_cast<int64_t>(gradients.size() * sizeof(float)),
-       .bucket = bucket});
+       .bytes = static_cast<int64_t>(bucket.gradients.size() * sizeof(float)),
+       .bucket = bucket_index});
   TcpCommunicator& c = listener_->communicator();
   const float scale = 1.0f / static_cast<float>(c.size());
   const Time deadline = Now() + options_.step_timeout;
+  const auto update = [&](Range range, const float* mean) {
+    model_.Update(bucket, range, mean, step);
+  };
   const absl::Status status =
       codec_.has_value()
-          ? c.AllReduceEncoded(*codec_, model_.layout().bucket(bucket).begin,
-                               gradients, scale, deadline)
-          : c.AllReduce(gradients, scale, deadline);
-  return status.ok() ? status : AtBucket(step, bucket, status);
+          ? c.ReduceAndUpdateEncoded(*codec_, bucket.range.begin,
+                                     bucket.gradients, scale, bucket.parameters,
+                                     update, deadline)
+          : c.ReduceAndUpdate(bucket.gradients, scale, bucket.parameters,
+                              update, deadline);
+  return status.ok() ? status : AtBucket(step, bucket_index, status);
 }
 
 absl::Status MessageRing::Finish(Time deadline) {
-  for (const auto& [bucket, task] : submitted_) {
-    if (absl::Status s = listener_->runner().Await(task); !s.ok()) return s;
-    TimelineSpan span(options_.trainer_track, "update",
-                      {.step = step_, .bucket = bucket});
-    model_.Update(model_.bucket(bucket), step_);
-  }
-  submitted_.clear();
+  if (absl::Status s = listener_->runner().Await(last_task_); !s.ok()) return s;
   ++step_;
   return absl::OkStatus();
 }
 
-absl::Status MessageRing::Synchronise(Time deadline) {
-  return listener_->runner().Run(
-      [&] { return listener_->communicator().Barrier(deadline); });
+absl::Status MessageRing::Synchronise(Before next, Time deadline) {
+  return listener_->runner().Run([&] {
+    const absl::Status met = listener_->communicator().Barrier(deadline);
+    if (!met.ok() || next == Before::kEvaluation) return met;
+    return MoveSlots(Direction::kToRank0);
+  });
 }
 
 absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
@@ -75,7 +120,9 @@ absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
 
 absl::StatusOr<proto::SavedState> MessageRing::SaveState(
     const std::string& directory, Time deadline) {
-  return model_.Save(directory);
+  auto saved = model_.Save(directory);
+  model_.ReleaseOthersSlots();
+  return saved;
 }
 
 }  // namespace psring

@@ -1,8 +1,7 @@
 // A ring whose ranks reach each other by messages; those that share memory take
-// part as one node (routes.h). Buckets are summed by allreduce on the
-// listener's thread, and every worker applies the optimizer to all of the
-// model: in Finish, on the trainer's thread, to one bucket while the next one
-// is being summed.
+// part as one node (routes.h). On the listener's thread buckets are summed, and
+// whoever has the sum of a slice applies the optimizer to it and sends the new
+// parameters on, where an allreduce would send the sum.
 #ifndef PSRING_RING_MESSAGE_RING_H_
 #define PSRING_RING_MESSAGE_RING_H_
 
@@ -29,8 +28,7 @@ class MessageRing : public RingExchange {
  public:
   struct Options {
     absl::Duration step_timeout = absl::Seconds(60);  // of one collective
-    Track* track = nullptr;          // of the listener's thread
-    Track* trainer_track = nullptr;  // of the caller's
+    Track* track = nullptr;  // of the listener's thread
   };
 
   // `listener` is connected, and uses the nodes of `hosts` where several ranks
@@ -46,7 +44,7 @@ class MessageRing : public RingExchange {
   absl::Status Submit(int bucket) override;
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
@@ -56,25 +54,25 @@ class MessageRing : public RingExchange {
   }
 
  private:
-  // A bucket of this step, and the task that sums it.
-  struct Submitted {
-    int bucket = 0;
-    int64_t task = 0;
-  };
-
-  // Sums a bucket. On the listener's thread.
+  // Tasks, on the listener's thread.
+  absl::Status JoinRanks(std::vector<FlatBuffer> slots, Time deadline);
+  // Sums and updates a bucket.
   absl::Status Reduce(int bucket, int64_t step);
+  // The state of all slices goes from rank 0 to their owners, or the other way.
+  enum class Direction { kToOwners, kToRank0 };
+  absl::Status MoveSlots(Direction direction);
 
   // Fixed after construction.
   const std::unique_ptr<HostRanks> hosts_;
   const std::optional<GradientCodec> codec_;
   const Options options_;
 
-  // The trainer's thread's own, except for the gradients of buckets that are
-  // being summed.
-  RankModel model_;
-  std::vector<Submitted> submitted_;
+  // The trainer's thread's own.
   int64_t step_;
+  int64_t last_task_ = 0;
+
+  // The listener's tasks' own while one is under way.
+  RankModel model_;
 
   const std::unique_ptr<RingListener> listener_;  // ends first: its tasks use
                                                   // all of the above

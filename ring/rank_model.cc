@@ -20,20 +20,19 @@ absl::StatusOr<RankModel> RankModel::Create(const proto::Welcome& job,
                      " optimizer slots; ", job.spec().optimizer().name(),
                      " has ", optimizer->num_slots()));
   }
-  return RankModel(flat, FirstExchange(job.spec()), std::move(plan),
+  return RankModel(flat, job.rank(), FirstExchange(job.spec()), std::move(plan),
                    *std::move(optimizer));
 }
 
-absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots) {
+absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots,
+                                  std::vector<OwnedSlice> owned) {
+  owned_ = std::move(owned);
+  handed_state_ = rank_ == 0 && !slots.empty();
   for (int i = 0; i < optimizer_.num_slots(); ++i) {
-    const bool given = i < static_cast<int>(slots.size());
     if (flat_.arena != nullptr) {
       slots_.push_back(FlatBuffer::Borrow(flat_.arena->slot(i),
                                           flat_.layout.num_elements()));
-      if (given) {
-        std::copy_n(slots[i].data(), slots[i].size(), slots_[i].data());
-      }
-    } else if (given) {
+    } else if (handed_state_) {
       slots_.push_back(std::move(slots[i]));
     } else {
       auto slot = FlatBuffer::Create(flat_.layout.num_elements());
@@ -41,6 +40,22 @@ absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots) {
       slots_.push_back(*std::move(slot));
     }
   }
+  FindBuckets();
+  if (handed_state_ && flat_.arena != nullptr) {
+    if (absl::Status s = ReserveSlots(); !s.ok()) return s;
+    for (int i = 0; i < num_slots(); ++i) {
+      std::copy_n(slots[i].data(), slots[i].size(), slots_[i].data());
+    }
+    return absl::OkStatus();
+  }
+  for (const OwnedSlice& slice : owned_) {
+    if (!IsOwn(slice)) continue;
+    if (absl::Status s = Reserve(slice.range); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+void RankModel::FindBuckets() {
   for (int b = 0; b < flat_.layout.num_buckets(); ++b) {
     const Range range = flat_.layout.bucket(b);
     Bucket& bucket = buckets_.emplace_back();
@@ -52,16 +67,37 @@ absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots) {
       bucket.slots.push_back(slot.data() + range.begin);
     }
   }
+}
+
+absl::Status RankModel::ReserveSlots() {
+  return Reserve({0, flat_.layout.num_elements()});
+}
+
+absl::Status RankModel::Reserve(Range range) {
+  if (flat_.arena == nullptr) return absl::OkStatus();
+  for (int i = 0; i < num_slots(); ++i) {
+    if (absl::Status s = flat_.arena->ReserveSlot(i, range); !s.ok()) return s;
+  }
   return absl::OkStatus();
 }
 
-absl::Status RankModel::Broadcast(Communicator& c, Time deadline) {
-  absl::Status status = c.Broadcast(flat_.parameters.span(), 0, deadline);
-  for (FlatBuffer& slot : slots_) {
-    if (!status.ok()) return status;
-    status = c.Broadcast(slot.span(), 0, deadline);
+void RankModel::ReleaseOthersSlots() {
+  for (const OwnedSlice& slice : owned_) {
+    if (IsOwn(slice)) continue;
+    for (FlatBuffer& slot : slots_) slot.Release(slice.range);
   }
-  return status;
+}
+
+absl::StatusOr<bool> RankModel::Broadcast(Communicator& c, Time deadline) {
+  if (absl::Status s = c.Broadcast(flat_.parameters.span(), 0, deadline);
+      !s.ok()) {
+    return s;
+  }
+  float handed = handed_state_ ? 1 : 0;
+  if (absl::Status s = c.Broadcast({&handed, 1}, 0, deadline); !s.ok()) {
+    return s;
+  }
+  return handed != 0;
 }
 
 RankModel::Rates RankModel::RatesAt(int64_t step) const {
@@ -69,9 +105,14 @@ RankModel::Rates RankModel::RatesAt(int64_t step) const {
   return {flat_.rates.begin(), flat_.rates.end()};
 }
 
-void RankModel::Update(const Bucket& bucket, int64_t step) const {
-  optimizer_.Update(UpdateAt(step), RatesAt(step), bucket.gradients.data(),
-                    bucket.parameters, bucket.slots, bucket.range);
+void RankModel::Update(const Bucket& bucket, Range range, const float* mean,
+                       int64_t step) const {
+  std::vector<float*> state;
+  for (float* slot : bucket.slots) state.push_back(slot + range.begin);
+  optimizer_.Update(
+      UpdateAt(step), RatesAt(step), mean, bucket.parameters + range.begin,
+      state,
+      {bucket.range.begin + range.begin, bucket.range.begin + range.end});
 }
 
 absl::StatusOr<proto::SavedState> RankModel::Save(

@@ -1,5 +1,7 @@
 // What a worker of a ring trains: its model, the optimizer that it applies to
-// it, and the optimizer's state. Every rank begins with rank 0's.
+// it, and the optimizer's state, of which each rank keeps the part of what it
+// updates (ZeRO stage 1, Rajbhandari et al. 2020). Every rank begins with rank
+// 0's.
 #ifndef PSRING_RING_RANK_MODEL_H_
 #define PSRING_RING_RANK_MODEL_H_
 
@@ -19,6 +21,7 @@
 #include "common/optim/optimizer.h"
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
+#include "ring/routes.h"
 
 namespace psring {
 
@@ -41,12 +44,22 @@ class RankModel {
   // The number of the update that this step makes, from 1.
   int64_t UpdateAt(int64_t step) const { return plan_.UpdatesAt(step) + 1; }
 
-  // The optimizer's state: what is handed in, one buffer a slot, and zeros for
-  // slots that are not. In the arena, if the model has one. Once.
-  absl::Status TakeSlots(std::vector<FlatBuffer> slots);
+  // The optimizer's state: on rank 0 what is handed in, one buffer a slot;
+  // elsewhere, and where nothing is, zeros. In the arena, if the model has one.
+  // `owned`: who updates what, all of the model, the same on every rank. Once.
+  // RESOURCE_EXHAUSTED: no memory.
+  absl::Status TakeSlots(std::vector<FlatBuffer> slots,
+                         std::vector<OwnedSlice> owned);
 
-  // All ranks call it: everybody's parameters and state become rank 0's.
-  absl::Status Broadcast(Communicator& c, Time deadline);
+  // All ranks call it: everybody's parameters become rank 0's. True: rank 0 was
+  // handed state, and the owners have to get theirs from it.
+  absl::StatusOr<bool> Broadcast(Communicator& c, Time deadline);
+
+  const std::vector<OwnedSlice>& owned() const { return owned_; }
+  // Memory for all of the state, where that may be missing later.
+  absl::Status ReserveSlots();
+  // Gives back the memory of state that is not this rank's.
+  void ReleaseOthersSlots();
 
   // Where a bucket lies; after TakeSlots.
   struct Bucket {
@@ -60,25 +73,37 @@ class RankModel {
   FlatBuffer& slot(int i) { return slots_[i]; }
   int num_slots() const { return static_cast<int>(slots_.size()); }
 
-  // Applies the bucket's gradients, by now the mean of all ranks', as those of
-  // `step`.
-  void Update(const Bucket& bucket, int64_t step) const;
+  // Applies the mean of all ranks' gradients of `step` to a range of the
+  // bucket, whose elements count from the bucket's first; `mean` is of the
+  // range.
+  void Update(const Bucket& bucket, Range range, const float* mean,
+              int64_t step) const;
 
-  // As GradientExchange::SaveState.
+  // As GradientExchange::SaveState; the state of all owners is here.
   absl::StatusOr<proto::SavedState> Save(const std::string& directory) const;
 
  private:
-  RankModel(FlatModel& flat, int64_t first_step, JobPlan plan,
+  RankModel(FlatModel& flat, int rank, int64_t first_step, JobPlan plan,
             Optimizer optimizer)
       : flat_(flat),
+        rank_(rank),
         first_step_(first_step),
         plan_(std::move(plan)),
         optimizer_(std::move(optimizer)) {}
 
+  bool IsOwn(const OwnedSlice& slice) const {
+    return slice.owner == rank_ || slice.owner == OwnedSlice::kEveryRank;
+  }
+  absl::Status Reserve(Range range);
+  void FindBuckets();
+
   FlatModel& flat_;
+  int rank_;
   int64_t first_step_;
   JobPlan plan_;
   Optimizer optimizer_;
+  bool handed_state_ = false;
+  std::vector<OwnedSlice> owned_;
   std::vector<FlatBuffer> slots_;
   std::vector<Bucket> buckets_;
 };

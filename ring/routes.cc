@@ -65,14 +65,13 @@ Route Straight(int from, int to, Range range) {
   return route;
 }
 
-// Of a mean, that nobody adds to.
-Route StraightBack(int from, int to, Range range) {
+// The same of values that nobody adds to.
+Route StraightAsTheyAre(int from, int to, Range range) {
   Route route = Straight(from, to, range);
   for (Visit& visit : route.visits) {
     visit.first_rank = visit.num_ranks = 0;
     visit.complete = true;
   }
-  route.waits = true;
   return route;
 }
 
@@ -190,8 +189,9 @@ std::vector<Route> DirectRoutes(int n, int64_t num_elements, WayBack back) {
   }
   for (int distance = 1; distance < n; ++distance) {
     for (int slice = 0; slice < n; ++slice) {
-      routes.push_back(StraightBack(slice, (slice + distance) % n,
-                                    NearEqualPart(whole, n, slice)));
+      routes.push_back(StraightAsTheyAre(slice, (slice + distance) % n,
+                                         NearEqualPart(whole, n, slice)));
+      routes.back().waits = true;
     }
   }
   return routes;
@@ -214,6 +214,10 @@ Route BroadcastRoute(int n, int root, int64_t num_elements) {
   Route route{{0, num_elements}, {}};
   AddRound(n, root, route.visits);
   return route;
+}
+
+Route MoveRoute(int from, int to, int64_t num_elements) {
+  return StraightAsTheyAre(from, to, {0, num_elements});
 }
 
 }  // namespace psring

@@ -34,6 +34,16 @@ struct Node {
   friend bool operator==(const Node& a, const Node& b) = default;
 };
 
+// Elements that one rank sums, and updates, for all; or all of them do.
+struct OwnedSlice {
+  static constexpr int kEveryRank = -1;
+
+  Range range;
+  int owner = 0;
+
+  friend bool operator==(const OwnedSlice& a, const OwnedSlice& b) = default;
+};
+
 // A node for each rank: the flat ring.
 std::vector<Node> SingleNodes(int n);
 
@@ -114,6 +124,9 @@ std::vector<Route> EverybodyRoutes(int n, int64_t num_elements);
 
 // All elements from the root to every other rank of a flat ring.
 Route BroadcastRoute(int n, int root, int64_t num_elements);
+
+// All elements of `from` to `to`, another rank.
+Route MoveRoute(int from, int to, int64_t num_elements);
 
 // The segment that begins at element `begin` of `range`: kSegmentElements, the
 // last one fewer.

@@ -19,8 +19,35 @@ SharedRing::SharedRing(std::unique_ptr<HostRanks> hosts, RankModel model,
 
 absl::Status SharedRing::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived arrived, Time deadline) {
-  if (absl::Status s = model_.TakeSlots(std::move(slots)); !s.ok()) return s;
-  return runner_.Run([&] { return model_.Broadcast(communicator_, deadline); });
+  return runner_.Run([&] { return JoinRanks(std::move(slots), deadline); });
+}
+
+// ReduceAndUpdate cuts buckets like this.
+std::vector<OwnedSlice> SharedRing::SlicesOfRanks() const {
+  std::vector<OwnedSlice> slices;
+  for (int b = 0; b < model_.layout().num_buckets(); ++b) {
+    for (int r = 0; r < hosts_->size(); ++r) {
+      slices.push_back(
+          {NearEqualPart(model_.layout().bucket(b), hosts_->size(), r), r});
+    }
+  }
+  return slices;
+}
+
+absl::Status SharedRing::JoinRanks(std::vector<FlatBuffer> slots,
+                                   Time deadline) {
+  if (absl::Status s = model_.TakeSlots(std::move(slots), SlicesOfRanks());
+      !s.ok()) {
+    return s;
+  }
+  const auto handed = model_.Broadcast(communicator_, deadline);
+  if (!handed.ok() || !*handed) return handed.status();
+  for (const OwnedSlice& slice : model_.owned()) {
+    if (slice.owner == hosts_->rank()) CopySlots(slice, 0);
+  }
+  if (absl::Status s = communicator_.Barrier(deadline); !s.ok()) return s;
+  model_.ReleaseOthersSlots();
+  return absl::OkStatus();
 }
 
 absl::Status SharedRing::Submit(int bucket) {
@@ -49,7 +76,7 @@ absl::Status SharedRing::Finish(Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status SharedRing::Synchronise(Time deadline) {
+absl::Status SharedRing::Synchronise(Before next, Time deadline) {
   return runner_.Run([&] { return communicator_.Barrier(deadline); });
 }
 
@@ -61,23 +88,20 @@ absl::Status SharedRing::AllReduce(absl::Span<float> data, float scale,
 
 absl::StatusOr<proto::SavedState> SharedRing::SaveState(
     const std::string& directory, Time deadline) {
-  CollectSlots();
-  return model_.Save(directory);
+  if (absl::Status s = model_.ReserveSlots(); !s.ok()) return s;
+  // Between steps: nobody changes its state before all, this rank among them,
+  // have entered the next one.
+  for (const OwnedSlice& slice : model_.owned()) CopySlots(slice, slice.owner);
+  auto saved = model_.Save(directory);
+  model_.ReleaseOthersSlots();
+  return saved;
 }
 
-// Between steps: nobody changes its state before all, this rank among them,
-// have entered the next one.
-void SharedRing::CollectSlots() {
-  const int n = hosts_->size();
-  for (int b = 0; b < model_.layout().num_buckets(); ++b) {
-    for (int r = 0; r < n; ++r) {
-      if (r == hosts_->rank()) continue;
-      const Range slice = NearEqualPart(model_.layout().bucket(b), n, r);
-      for (int i = 0; i < model_.num_slots(); ++i) {
-        std::copy_n(hosts_->arena(r)->slot(i) + slice.begin, slice.size(),
-                    model_.slot(i).data() + slice.begin);
-      }
-    }
+void SharedRing::CopySlots(const OwnedSlice& slice, int rank) {
+  if (rank == hosts_->rank()) return;
+  for (int i = 0; i < model_.num_slots(); ++i) {
+    std::copy_n(hosts_->arena(rank)->slot(i) + slice.range.begin,
+                slice.range.size(), model_.slot(i).data() + slice.range.begin);
   }
 }
 

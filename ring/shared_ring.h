@@ -23,6 +23,7 @@
 #include "ring/host_ranks.h"
 #include "ring/rank_model.h"
 #include "ring/ring_exchange.h"
+#include "ring/routes.h"
 #include "ring/shm_communicator.h"
 
 namespace psring {
@@ -48,7 +49,7 @@ class SharedRing : public RingExchange {
   absl::Status Submit(int bucket) override;
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
@@ -58,8 +59,10 @@ class SharedRing : public RingExchange {
  private:
   // Sums and updates a bucket. A task of the runner.
   absl::Status Reduce(int bucket, int64_t step);
-  // Copies the other ranks' optimizer state to here.
-  void CollectSlots();
+  std::vector<OwnedSlice> SlicesOfRanks() const;
+  absl::Status JoinRanks(std::vector<FlatBuffer> slots, Time deadline);
+  // Copies the state of a slice from `rank`'s memory to here.
+  void CopySlots(const OwnedSlice& slice, int rank);
 
   // Fixed after construction.
   const std::unique_ptr<HostRanks> hosts_;

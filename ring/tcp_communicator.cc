@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
@@ -13,11 +14,6 @@ namespace psring {
 namespace {
 
 using proto::WireHeader;
-
-// Links are tended so often, or after so many waits for a message: to look at
-// all of them in each would cost more than a small message.
-constexpr absl::Duration kTendInterval = absl::Milliseconds(100);
-constexpr int kTendAfterMessages = 16;
 
 absl::string_view BytesOf(const float* data, Range range) {
   return {reinterpret_cast<const char*>(data + range.begin),
@@ -29,47 +25,41 @@ absl::string_view BytesOf(const float* data, Range range) {
 absl::StatusOr<std::unique_ptr<TcpCommunicator>> TcpCommunicator::Create(
     Context& context, const Cancellation& cancellation,
     const std::string& address) {
-  std::unique_ptr<TcpCommunicator> communicator(
-      new TcpCommunicator(context, cancellation));
-  auto inbox = SegmentInbox::Create(context, address);
-  if (!inbox.ok()) return inbox.status();
-  communicator->inbox_ = *std::move(inbox);
-  communicator->sockets_ = {&communicator->inbox_->socket()};
-  return communicator;
+  auto sockets = RingSockets::Create(context, cancellation, address);
+  if (!sockets.ok()) return sockets.status();
+  return absl::WrapUnique(new TcpCommunicator(*std::move(sockets)));
 }
 
 void TcpCommunicator::Connect(const proto::Welcome& job, Track* track,
                               const DirectLimits& limits) {
   job_ = job;
   track_ = track;
-  limits_ = limits;
-  nodes_ = SingleNodes(size());
-  next_.resize(size());
-  inbox_->JoinJob(job.job_epoch());
-  if (size() > 1) tender_ = std::thread([this] { TendBetweenCollectives(); });
+  ranks_ = {size(), SingleNodes(size()), limits};
+  sockets_->Connect(job);
 }
 
 void TcpCommunicator::UseNodes(std::vector<Node> nodes,
                                std::unique_ptr<LocalGroup> group) {
-  nodes_ = std::move(nodes);
-  first_member_ = nodes_[NodeOfRank(nodes_, size(), rank())].first;
+  const int node = NodeOfRank(nodes, size(), rank());
+  first_member_ = nodes[node].first;
+  ranks_.nodes = std::move(nodes);
   group_ = std::move(group);
   // What others wait for may have been lost with a connection of this rank's,
   // which has to send it again.
   if (group_ == nullptr) return;
-  group_->WhileWaiting([this] {
-    TendLinks();
-    inbox_->socket().Acknowledge();
-  });
+  group_->WhileWaiting([this] { sockets_->KeepAlive(); });
+}
+
+absl::Status TcpCommunicator::CheckShared(absl::Span<const float> data) const {
+  if (group_ == nullptr || group_->Shares(data)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "an allreduce of data that lies outside of the arena");
 }
 
 absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
                                         Time deadline) {
-  if (group_ != nullptr && !group_->Shares(data)) {
-    return absl::InvalidArgumentError(
-        "an allreduce of data that lies outside of the arena");
-  }
-  return Run({Kind::kAllReduce, 0, static_cast<int64_t>(data.size())},
+  if (absl::Status s = CheckShared(data); !s.ok()) return s;
+  return Run({CollectiveKind::kAllReduce, static_cast<int64_t>(data.size())},
              {.data = data,
               .scale = scale,
               .group = group_.get(),
@@ -77,96 +67,78 @@ absl::Status TcpCommunicator::AllReduce(absl::Span<float> data, float scale,
               .comes_back = true});
 }
 
-absl::Status TcpCommunicator::AllReduceEncoded(const GradientCodec& codec,
-                                               int64_t begin,
-                                               absl::Span<float> data,
-                                               float scale, Time deadline) {
-  if (size() == 1) return AllReduce(data, scale, deadline);
-  return Run({Kind::kAllReduceEncoded, 0, static_cast<int64_t>(data.size())},
-             {.data = data,
+absl::Status TcpCommunicator::ReduceAndUpdate(absl::Span<float> gradients,
+                                              float scale, float* parameters,
+                                              UpdateSlice update,
+                                              Time deadline) {
+  if (absl::Status s = CheckShared(gradients); !s.ok()) return s;
+  if (absl::Status s = CheckShared({parameters, gradients.size()}); !s.ok()) {
+    return s;
+  }
+  return Run(
+      {CollectiveKind::kAllReduce, static_cast<int64_t>(gradients.size())},
+      {.data = gradients,
+       .scale = scale,
+       .group = group_.get(),
+       .parameters = parameters,
+       .update = &update,
+       .deadline = deadline,
+       .comes_back = true});
+}
+
+absl::Status TcpCommunicator::ReduceAndUpdateEncoded(
+    const GradientCodec& codec, int64_t begin, absl::Span<float> gradients,
+    float scale, float* parameters, UpdateSlice update, Time deadline) {
+  if (size() == 1) {
+    return ReduceAndUpdate(gradients, scale, parameters, update, deadline);
+  }
+  return Run({CollectiveKind::kAllReduceEncoded,
+              static_cast<int64_t>(gradients.size())},
+             {.data = gradients,
               .scale = scale,
               .codec = &codec,
               .begin = begin,
+              .parameters = parameters,
+              .update = &update,
               .deadline = deadline});
 }
 
 absl::Status TcpCommunicator::AllGather(absl::Span<float> data, Time deadline) {
-  return Run({Kind::kAllGather, 0, static_cast<int64_t>(data.size())},
+  return Run({CollectiveKind::kAllGather, static_cast<int64_t>(data.size())},
              {.data = data, .deadline = deadline});
 }
 
 absl::Status TcpCommunicator::Broadcast(absl::Span<float> data, int root,
                                         Time deadline) {
-  return Run({Kind::kBroadcast, root, static_cast<int64_t>(data.size())},
-             {.data = data, .deadline = deadline});
+  return Run(
+      {CollectiveKind::kBroadcast, static_cast<int64_t>(data.size()), root},
+      {.data = data, .deadline = deadline});
 }
 
-std::vector<Route> TcpCommunicator::RoutesOf(const Shape& shape) const {
-  const int64_t elements = shape.num_elements;
-  switch (shape.kind) {
-    case Kind::kAllReduce:
-      switch (AllReduceWayOf(elements)) {
-        case AllReduceWay::kRing:
-          return AllReduceRoutes(nodes_, size(), elements);
-        case AllReduceWay::kOwners:
-          return DirectRoutes(size(), elements, WayBack::kStraight);
-        case AllReduceWay::kEverybody:
-          return EverybodyRoutes(size(), elements);
-      }
-      break;
-    case Kind::kAllReduceEncoded:
-      return DirectRoutes(size(), elements,
-                          AllReduceWayOf(elements) == AllReduceWay::kRing
-                              ? WayBack::kRound
-                              : WayBack::kStraight);
-    case Kind::kAllGather:
-      return AllGatherRoutes(size(), elements);
-    case Kind::kBroadcast:
-      return {BroadcastRoute(size(), shape.root, elements)};
-  }
-  return {};
+absl::Status TcpCommunicator::Move(absl::Span<float> data, int from, int to,
+                                   Time deadline) {
+  return Run(
+      {CollectiveKind::kMove, static_cast<int64_t>(data.size()), from, to},
+      {.data = data, .deadline = deadline});
 }
 
-absl::StatusOr<TcpCommunicator::Plan*> TcpCommunicator::MakePlan(
-    const Shape& shape) {
-  std::vector<Route> routes = RoutesOf(shape);
-  for (const Route& route : routes) {
+absl::StatusOr<MessagePlan*> TcpCommunicator::MakePlan(
+    const CollectiveShape& shape) {
+  MessagePlan plan = PlanOf(ranks_, shape, rank());
+  for (const Route& route : plan.schedule.routes()) {
     for (size_t v = 1; v < route.visits.size(); ++v) {
       if (route.visits[v - 1].agent != rank()) continue;
-      if (absl::Status s = ConnectTo(route.visits[v].agent); !s.ok()) return s;
-    }
-  }
-  Plan plan{RankSchedule(std::move(routes), rank()), {}, {}};
-  const std::vector<Route>& made = plan.schedule.routes();
-  if (!made.empty() && made.front().apart) {
-    if (shape.kind == Kind::kAllReduce &&
-        AllReduceWayOf(shape.num_elements) == AllReduceWay::kEverybody) {
-      plan.whole.emplace(shape.num_elements, size(), rank());
-    } else {
-      plan.slice.emplace(NearEqualPart({0, shape.num_elements}, size(), rank()),
-                         size(), rank());
+      if (absl::Status s = sockets_->ConnectTo(route.visits[v].agent);
+          !s.ok()) {
+        return s;
+      }
     }
   }
   return &plans_.emplace(shape, std::move(plan)).first->second;
 }
 
-absl::Status TcpCommunicator::ConnectTo(int rank) {
-  if (next_[rank] != nullptr) return absl::OkStatus();
-  const proto::Process& peer = job_.workers(rank);
-  if (peer.endpoints_size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(peer), " has published no address"));
-  }
-  auto socket = Socket::Connect(context_, peer.endpoints(0),
-                                DataSocketOptions(peer.public_key()));
-  if (!socket.ok()) return socket.status();
-  next_[rank] = *std::move(socket);
-  sockets_.push_back(next_[rank].get());
-  return absl::OkStatus();
-}
-
-absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
+  const auto used = sockets_->Use();
   if (const auto known = plans_.find(shape); known != plans_.end()) {
     c.plan = &known->second;
   } else {
@@ -192,34 +164,6 @@ absl::Status TcpCommunicator::Run(const Shape& shape, Collective c) {
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
 }
 
-TcpCommunicator::~TcpCommunicator() {
-  stop_.Cancel(absl::CancelledError("the ring ends"));
-  if (tender_.joinable()) tender_.join();
-}
-
-// Nobody answers a segment, but its receiver says now and then what it has.
-void TcpCommunicator::TendLinks() {
-  untended_ = 0;
-  Wait(absl::MakeSpan(sockets_).subspan(1), absl::Span<const int>(), Now())
-      .IgnoreError();
-  for (size_t i = 1; i < sockets_.size(); ++i) {
-    sockets_[i]->TryReceive().IgnoreError();
-  }
-}
-
-// A rank that is done with a collective may compute or wait elsewhere while
-// another one still needs its last segments, whose connection has broken. What
-// has come is acknowledged here, where nobody waits for it: an answer to each
-// small message would cost as much as the message.
-void TcpCommunicator::TendBetweenCollectives() {
-  while (stop_.SleepUntil(Now() + kTendInterval).ok()) {
-    const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) continue;
-    TendLinks();
-    inbox_->socket().Acknowledge();
-  }
-}
-
 absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
   if (c.plan->whole.has_value()) return SendKnown(c, route);
   const bool apart = c.plan->schedule.routes()[route].apart;
@@ -227,14 +171,15 @@ absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
                                      : SendPlain(c, route);
 }
 
-// In an allreduce this rank's values can be sent from where they lie: they are
-// overwritten only by their own sums, which come back after they have gone.
-// Nothing comes back in the others, whose caller may free its data at once.
+// In an allreduce this rank's values can be sent from where they lie: all that
+// is made of them comes back, after they have gone. Nothing comes back in the
+// others, whose caller may free its data at once.
 absl::Status TcpCommunicator::SendPlain(const Collective& c, int route) {
   const Route& way = c.plan->schedule.routes()[route];
   const Visit& start = way.visits[0];
   if (way.visits.size() == 1) {  // one rank alone
-    Scale(c.data.data(), c.scale, static_cast<int64_t>(c.data.size()));
+    Scale(c.data.data(), c.scale, way.range.size());
+    Update(c, way.range, c.data.data());
     return absl::OkStatus();
   }
   const int first = start.num_ranks == 0 ? rank() : start.first_rank;
@@ -294,32 +239,19 @@ absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
     gradient_bytes_sent_ += static_cast<int64_t>(payload.size());
   }
   message.payload = std::move(payload);
-  Socket& socket = *next_[way.visits[visit].agent];
-  const int64_t before = socket.bytes_sent();
-  const absl::Status status = SendData(socket, std::move(message));
-  bytes_sent_ += socket.bytes_sent() - before;
-  return status;
+  return sockets_->SendTo(way.visits[visit].agent, std::move(message));
 }
 
 absl::Status TcpCommunicator::Receive(const Collective& c) {
   RankSchedule& schedule = c.plan->schedule;
-  auto next = inbox_->TryNext(sequence_);
+  auto next = sockets_->TryNext(sequence_);
   while (next.ok() && !next->has_value()) {
     if (Now() > c.deadline) return Late(c);
     TimelineSpan span(track_, "await", {.peer_role = "worker"});
     if (track_ != nullptr) span.args().peer = schedule.awaited();
-    if (absl::Status s = Wait(absl::MakeSpan(sockets_).first(1), cancellation_,
-                              std::min(c.deadline, Now() + kTendInterval));
-        !s.ok()) {
-      return s;
-    }
-    span.End();
-    next = inbox_->TryNext(sequence_);
-    const bool nothing = next.ok() && !next->has_value();
-    if (nothing || ++untended_ == kTendAfterMessages) TendLinks();
+    next = sockets_->Await(sequence_, c.deadline);
   }
   if (!next.ok()) return next.status();
-  bytes_received_ = inbox_->socket().bytes_received();
   DataMessage& message = **next;
   const WireHeader& header = message.header;
   const int64_t begin = static_cast<int64_t>(header.offset());
@@ -331,11 +263,12 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   const bool encoded = header.dtype() == WireHeader::ENCODED;
   const bool apart = at != nullptr && schedule.routes()[route].apart;
   if (at == nullptr || encoded != (apart && c.codec != nullptr)) {
-    inbox_->Drop(message.peer,
-                 absl::InvalidArgumentError(absl::StrCat(
-                     "from rank ", header.sender(), ": slice ", route, ", hop ",
-                     visit, ", elements ", range.begin, " to ", range.end,
-                     ": not what was due in collective ", sequence_)));
+    sockets_->Drop(
+        message.peer,
+        absl::InvalidArgumentError(absl::StrCat(
+            "from rank ", header.sender(), ": slice ", route, ", hop ", visit,
+            ", elements ", range.begin, " to ", range.end,
+            ": not what was due in collective ", sequence_)));
     return absl::OkStatus();
   }
   if (apart) return OnApart(c, *at, range, std::move(message));
@@ -354,7 +287,7 @@ absl::Status TcpCommunicator::OnApart(const Collective& c,
             c.codec->Decode({c.begin + range.begin, c.begin + range.end},
                             encoded.view(), values.data());
         !s.ok()) {
-      inbox_->Drop(message.peer, s);
+      sockets_->Drop(message.peer, s);
       return absl::OkStatus();
     }
   }
@@ -373,7 +306,9 @@ absl::Status TcpCommunicator::OnApart(const Collective& c,
     span.Drop();
     return absl::OkStatus();
   }
-  std::memcpy(own, sum->data(), sum->size());
+  span.End();
+  UpdateOnTheWay(c, range, *sum);
+  std::memcpy(ResultOf(c, rank()) + range.begin, sum->data(), sum->size());
   for (const int way_back : schedule.waiting()) {
     if (absl::Status s = SendSegment(c, way_back, 1, range, sum->Share());
         !s.ok()) {
@@ -399,6 +334,8 @@ absl::Status TcpCommunicator::OnRound(const Collective& c, int route,
                     {.bytes = static_cast<int64_t>(c.data.size()) *
                               static_cast<int64_t>(sizeof(float))});
   sum.Finish(c.data.data(), c.scale);
+  span.End();
+  Update(c, {0, static_cast<int64_t>(c.data.size())}, c.data.data());
   return absl::OkStatus();
 }
 
@@ -424,14 +361,39 @@ absl::Status TcpCommunicator::OnSegment(const Collective& c,
   }
   if (here.complete && here.num_ranks > 0) {
     Scale(payload.data(), c.scale, range.size());
+    if (c.update != nullptr) span.End();
+    UpdateOnTheWay(c, range, payload);
   }
   const int num_members = c.group != nullptr ? c.group->size() : 1;
   for (int i = 0; here.complete && i < num_members; ++i) {
-    std::memcpy(DataOf(c, (first_member_ + i) % size()) + range.begin,
+    std::memcpy(ResultOf(c, (first_member_ + i) % size()) + range.begin,
                 payload.data(), payload.size());
   }
   if (at.visit + 1 == static_cast<int>(visits.size())) return absl::OkStatus();
   return SendSegment(c, at.route, at.visit + 1, range, std::move(payload));
+}
+
+void TcpCommunicator::Update(const Collective& c, Range range,
+                             const float* mean) const {
+  if (c.update == nullptr) return;
+  TimelineSpan span(
+      track_, "update",
+      {.bytes = range.size() * static_cast<int64_t>(sizeof(float))});
+  (*c.update)(range, mean);
+}
+
+void TcpCommunicator::UpdateOnTheWay(const Collective& c, Range range,
+                                     Frame& mean) const {
+  if (c.update == nullptr) return;
+  Update(c, range, static_cast<const float*>(mean.data()));
+  std::memcpy(mean.data(), c.parameters + range.begin, mean.size());
+}
+
+float* TcpCommunicator::ResultOf(const Collective& c, int rank) const {
+  if (c.parameters == nullptr) return DataOf(c, rank);
+  if (c.group == nullptr) return c.parameters;
+  return c.group->Counterpart((rank - first_member_ + size()) % size(),
+                              c.parameters);
 }
 
 absl::Status TcpCommunicator::Late(const Collective& c) const {

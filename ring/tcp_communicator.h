@@ -1,4 +1,4 @@
-// A ring over ZeroMQ: an inbox that hears the node before, sockets to the
+// A ring over ZeroMQ: a rank hears the node before its own and sends to the
 // agents of the next one (routes.h). Without shared memory every rank is a
 // node.
 //
@@ -10,6 +10,9 @@
 // DirectRoutes. Then every rank sends for itself; compressed, that is so where
 // several share a host, too: s of them send s encoded slices over its link
 // where the ring sends one partial sum.
+//
+// A step's parameters come back where an allreduce's means would: whoever has
+// the mean of a slice updates it first (ReduceAndUpdate).
 #ifndef PSRING_RING_TCP_COMMUNICATOR_H_
 #define PSRING_RING_TCP_COMMUNICATOR_H_
 
@@ -17,12 +20,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
@@ -35,10 +37,10 @@
 #include "protos/cluster.pb.h"
 #include "ring/communicator.h"
 #include "ring/local_group.h"
+#include "ring/message_plan.h"
 #include "ring/rank_schedule.h"
+#include "ring/ring_sockets.h"
 #include "ring/routes.h"
-#include "ring/segment_inbox.h"
-#include "ring/slice_sum.h"
 
 namespace psring {
 
@@ -51,9 +53,7 @@ class TcpCommunicator : public Communicator {
       Context& context, const Cancellation& cancellation,
       const std::string& address);
 
-  ~TcpCommunicator() override;
-
-  const std::string& endpoint() const { return inbox_->socket().endpoint(); }
+  const std::string& endpoint() const { return sockets_->endpoint(); }
 
   // The job is complete; before any collective. `track`: this thread's, or
   // null. `limits`: the same on every rank.
@@ -69,40 +69,45 @@ class TcpCommunicator : public Communicator {
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          Time deadline) override;
-  // The same bits as AllReduce's, of values that `codec` has quantised:
-  // elements of one bucket from `begin` on. They travel encoded, their mean as
-  // float32.
-  absl::Status AllReduceEncoded(const GradientCodec& codec, int64_t begin,
-                                absl::Span<float> data, float scale,
-                                Time deadline);
+  // Makes the parameters of a range of a bucket from the mean of its gradients.
+  using UpdateSlice = absl::FunctionRef<void(Range range, const float* mean)>;
+  // One step of a bucket: an allreduce of which not the means but the new
+  // parameters come back. `update` makes them in `parameters`, the bucket's,
+  // once for each segment that is this rank's (Owners), on this thread; the
+  // others' are copied there. Of what the gradients are then, nobody may make
+  // use. In nodes parameters have to lie in the group's arenas, at the same
+  // place on every rank.
+  absl::Status ReduceAndUpdate(absl::Span<float> gradients, float scale,
+                               float* parameters, UpdateSlice update,
+                               Time deadline);
+  // The same bits, of gradients that `codec` has quantised: elements of the
+  // model from `begin` on. They travel encoded, parameters as float32.
+  absl::Status ReduceAndUpdateEncoded(const GradientCodec& codec, int64_t begin,
+                                      absl::Span<float> gradients, float scale,
+                                      float* parameters, UpdateSlice update,
+                                      Time deadline);
+  // Who updates what of a bucket of so many elements.
+  std::vector<OwnedSlice> Owners(int64_t num_elements, bool encoded) const {
+    return OwnersOf(ranks_,
+                    encoded ? CollectiveKind::kAllReduceEncoded
+                            : CollectiveKind::kAllReduce,
+                    num_elements);
+  }
   absl::Status AllGather(absl::Span<float> data, Time deadline) override;
   absl::Status Broadcast(absl::Span<float> data, int root,
                          Time deadline) override;
+  // `to`'s data becomes `from`'s, another rank's; all ranks call it.
+  absl::Status Move(absl::Span<float> data, int from, int to, Time deadline);
 
   // Any thread.
   Traffic traffic() const {
-    return {bytes_sent_, bytes_received_, gradient_bytes_sent_};
+    return {sockets_->bytes_sent(), sockets_->bytes_received(),
+            gradient_bytes_sent_};
   }
   // Messages that were not ours and were dropped.
-  int64_t malformed() const { return inbox_->malformed(); }
+  int64_t malformed() const { return sockets_->malformed(); }
 
  private:
-  enum class Kind { kAllReduce, kAllReduceEncoded, kAllGather, kBroadcast };
-  // Two collectives of one shape differ in nothing but their data.
-  struct Shape {
-    Kind kind = Kind::kAllReduce;
-    int root = 0;  // of kBroadcast
-    int64_t num_elements = 0;
-
-    friend auto operator<=>(const Shape& a, const Shape& b) = default;
-  };
-  // What all collectives of one shape use.
-  struct Plan {
-    RankSchedule schedule;
-    // Where values come apart: of this rank's slice, or of all.
-    std::optional<SliceSum> slice;
-    std::optional<BucketSum> whole;
-  };
   // One collective under way.
   struct Collective {
     absl::Span<float> data;
@@ -110,29 +115,21 @@ class TcpCommunicator : public Communicator {
     LocalGroup* group = nullptr;           // whose data is read and written too
     const GradientCodec* codec = nullptr;  // of what travels apart; null: none
     int64_t begin = 0;                     // of the data, for the codec
+    // What comes back are these, once updated; null: the sums, into `data`.
+    float* parameters = nullptr;
+    const UpdateSlice* update = nullptr;
     Time deadline;
-    bool comes_back =
-        false;  // every rank's slices are overwritten by their sum
-    Plan* plan = nullptr;
+    bool comes_back = false;  // to every rank: all slices
+    MessagePlan* plan = nullptr;
   };
 
-  TcpCommunicator(Context& context, const Cancellation& cancellation)
-      : context_(context), cancellation_(cancellation) {}
+  explicit TcpCommunicator(std::unique_ptr<RingSockets> sockets)
+      : sockets_(std::move(sockets)) {}
 
   // Makes the plan of a new shape, and connects to the ranks that it sends to.
-  absl::StatusOr<Plan*> MakePlan(const Shape& shape);
-  std::vector<Route> RoutesOf(const Shape& shape) const;
-  AllReduceWay AllReduceWayOf(int64_t num_elements) const {
-    return WayOf(static_cast<int>(nodes_.size()), size(), num_elements,
-                 limits_);
-  }
-  absl::Status ConnectTo(int rank);
-  // Takes what is said on links over which nothing else is received, and what
-  // their connections have to tell.
-  void TendLinks();
-  void TendBetweenCollectives();
-
-  absl::Status Run(const Shape& shape, Collective c);
+  absl::StatusOr<MessagePlan*> MakePlan(const CollectiveShape& shape);
+  absl::Status CheckShared(absl::Span<const float> data) const;
+  absl::Status Run(const CollectiveShape& shape, Collective c);
   // This rank's or its node's values on a route that starts here.
   absl::Status SendFirst(const Collective& c, int route);
   absl::Status SendPlain(const Collective& c, int route);
@@ -151,36 +148,28 @@ class TcpCommunicator : public Communicator {
   // Of EverybodyRoutes: the rounds that have waited for this one set out.
   absl::Status OnRound(const Collective& c, int route, const Frame& values);
   absl::Status SendKnown(const Collective& c, int route);
+  // The mean of a range is there, and this rank updates it, if the collective
+  // updates. On the way to others it becomes what they get.
+  void Update(const Collective& c, Range range, const float* mean) const;
+  void UpdateOnTheWay(const Collective& c, Range range, Frame& mean) const;
   // Where the data of `rank`, a member of this node, lies.
   float* DataOf(const Collective& c, int rank) const {
     if (c.group == nullptr) return c.data.data();
     return c.group->data((rank - first_member_ + size()) % size());
   }
+  // The same of where it gets what comes back.
+  float* ResultOf(const Collective& c, int rank) const;
   absl::Status Late(const Collective& c) const;
 
-  Context& context_;
-  const Cancellation& cancellation_;
-  // Its holder uses the sockets and what is between them: a collective, or the
-  // tender.
-  std::mutex mutex_;
-  Cancellation stop_;
-  std::thread tender_;
+  const std::unique_ptr<RingSockets> sockets_;
   proto::Welcome job_;
   Track* track_ = nullptr;
-  DirectLimits limits_;
-  std::vector<Node> nodes_;  // of allreduces
-  int first_member_ = 0;     // of this node
+  RingRanks ranks_;
+  int first_member_ = 0;  // of this node
   std::unique_ptr<LocalGroup> group_;
-  std::unique_ptr<SegmentInbox> inbox_;
-  std::vector<std::unique_ptr<Socket>> next_;  // by rank; null: not needed yet
-  std::vector<Socket*> sockets_;  // the inbox's, then those of next_
-  std::map<Shape, Plan> plans_;
-  uint64_t sequence_ = 0;  // of the collective under way
-  int untended_ = 0;       // messages that came since TendLinks
-  // Read by any thread.
-  std::atomic<int64_t> bytes_sent_ = 0;
-  std::atomic<int64_t> bytes_received_ = 0;
-  std::atomic<int64_t> gradient_bytes_sent_ = 0;
+  std::map<CollectiveShape, MessagePlan> plans_;
+  uint64_t sequence_ = 0;                         // of the collective under way
+  std::atomic<int64_t> gradient_bytes_sent_ = 0;  // read by any thread
 };
 
 }  // namespace psring

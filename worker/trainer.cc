@@ -95,6 +95,7 @@ absl::Status Trainer::Train() {
     if (!clock.ok()) return clock.status();
     clock_ = *std::move(clock);
   }
+  if (absl::Status s = AskWhetherRank0Saves(); !s.ok()) return s;
   while (!finished()) {
     const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
@@ -126,7 +127,14 @@ absl::Status Trainer::Train() {
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
-  return Checkpoint();
+  return MeetAndSave();
+}
+
+absl::Status Trainer::AskWhetherRank0Saves() {
+  const auto all = parts_.member.Gather(
+      "saves", options_.checkpoint_dir.empty() ? "" : "yes", StepDeadline());
+  if (all.ok()) rank_0_saves_ = !all->front().empty();
+  return all.status();
 }
 
 absl::StatusOr<bool> Trainer::StopsHere() {
@@ -336,11 +344,8 @@ absl::Status Trainer::AfterStep(int64_t before) {
   const auto due = [&](int64_t every) {
     return every > 0 && !finished() && step_ / every > before / every;
   };
-  if (options_.stop_every > 0) {
-    return due(options_.stop_every) ? CheckpointOfOneMoment()
-                                    : absl::OkStatus();
-  }
-  return due(options_.checkpoint_every) ? Checkpoint() : absl::OkStatus();
+  return due(options_.checkpoint_every) ? CheckpointOfOneMoment()
+                                        : absl::OkStatus();
 }
 
 void Trainer::WriteStep() {
@@ -385,11 +390,16 @@ void Trainer::TellEvaluation(const Evaluation& evaluation,
   });
 }
 
-// Every worker has pushed as many steps, and no shard changes before the
-// checkpoint is there.
+// Every worker has made as many steps.
+absl::Status Trainer::MeetAndSave() {
+  if (!rank_0_saves_) return absl::OkStatus();
+  if (absl::Status s = Synchronise(Before::kSaveState); !s.ok()) return s;
+  return Checkpoint();
+}
+
+// Nobody's state changes before the checkpoint is there.
 absl::Status Trainer::CheckpointOfOneMoment() {
-  if (absl::Status s = Synchronise(); !s.ok()) return s;
-  if (absl::Status s = Checkpoint(); !s.ok()) return s;
+  if (absl::Status s = MeetAndSave(); !s.ok()) return s;
   const WaitingForOthers waiting(activity_, "a checkpoint");
   return parts_.member
       .Gather(absl::StrCat("checkpoint ", num_stops_++), "", StepDeadline())
@@ -432,7 +442,7 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
   TimelineSpan span(parts_.track, "evaluate", {.step = step_});
   activity_.Work("evaluating");
   evaluating_ = true;
-  if (absl::Status s = Synchronise(); !s.ok()) return s;
+  if (absl::Status s = Synchronise(Before::kEvaluation); !s.ok()) return s;
   if (absl::Status s = BroadcastBuffers(); !s.ok()) return s;
   const Dataset& test = parts_.data.test;
   const std::vector<int64_t> mine =
@@ -457,9 +467,9 @@ absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
   return Evaluation{sums[0] / samples, sums[1] / samples};
 }
 
-absl::Status Trainer::Synchronise() {
+absl::Status Trainer::Synchronise(Before next) {
   const WaitingForOthers waiting(activity_, "a meeting of all workers");
-  return parts_.exchange.Synchronise(StepDeadline());
+  return parts_.exchange.Synchronise(next, StepDeadline());
 }
 
 absl::Status Trainer::Sum(std::vector<double>& values) {

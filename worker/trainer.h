@@ -46,12 +46,9 @@ struct TrainerOptions {
   LoaderOptions loader = {};  // of the training samples
   Slowdown slowdown;          // none
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string checkpoint_dir;    // absolute; empty: no checkpoints
-  int64_t checkpoint_every = 0;  // steps; 0: only at the end
+  std::string checkpoint_dir;    // rank 0's, absolute; empty: no checkpoints
+  int64_t checkpoint_every = 0;  // steps, the same on all; 0: only at the end
   int64_t checkpoint_keep = 3;   // the newest so many; 0: all
-  // Where workers may be at different steps: all stop after so many, and wait
-  // until a checkpoint is written; 0: a step needs every worker.
-  int64_t stop_every = 0;
 };
 
 // What the trainer works with; all of it outlives the trainer.
@@ -165,13 +162,17 @@ class Trainer {
   void TellEvaluation(const Evaluation& evaluation, const std::string& word);
   absl::StatusOr<Evaluation> Evaluate();
   // Over all workers, in place.
-  absl::Status Synchronise();
+  absl::Status Synchronise(Before next);
   absl::Status Sum(std::vector<double>& values);
   // All workers take rank 0's running statistics.
   absl::Status BroadcastBuffers();
+  absl::Status AskWhetherRank0Saves();
+  // All workers meet, and rank 0 writes a checkpoint if it has a folder for it.
+  absl::Status MeetAndSave();
+  // The same; nobody goes on before.
+  absl::Status CheckpointOfOneMoment();
   // Where it cannot be written, training continues, unless it is over.
   absl::Status Checkpoint();
-  absl::Status CheckpointOfOneMoment();
   // Whether somebody has wished that this is the last step.
   absl::StatusOr<bool> StopsHere();
   absl::Status WriteCheckpointOfStep();
@@ -207,6 +208,7 @@ class Trainer {
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t evaluations_ = 0;
   int64_t num_sums_ = 0;
+  bool rank_0_saves_ = false;
   int64_t num_stops_ = 0;
   bool stopped_ = false;  // before the end
 };

@@ -350,9 +350,8 @@ absl::Status WorkerRun::Train() {
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
        .checkpoint_dir = options_.checkpoint_dir,
-       .checkpoint_every = options_.checkpoint_every,
-       .checkpoint_keep = options_.checkpoint_keep,
-       .stop_every = spec().checkpoint_every()});
+       .checkpoint_every = spec().checkpoint_every(),
+       .checkpoint_keep = options_.checkpoint_keep});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
   soft_stop_.Set([this] { stop_->Wish(); });
   LogSizeChange();

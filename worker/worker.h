@@ -40,9 +40,8 @@ struct WorkerOptions {
   std::string ring_backend = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string checkpoint_dir;    // absolute; empty: no checkpoints
-  int64_t checkpoint_every = 0;  // steps; 0: only at the end
-  int64_t checkpoint_keep = 3;   // the newest so many; 0: all
+  std::string checkpoint_dir;   // absolute; empty: no checkpoints
+  int64_t checkpoint_keep = 3;  // the newest so many; 0: all
   bool resume = false;
   std::string metrics_dir;  // empty: no metrics
   std::string tensorboard;  // its folder; empty: nothing for it

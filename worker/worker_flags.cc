@@ -98,7 +98,7 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
   line.Add("--checkpoint-dir", options.checkpoint_dir,
            "Folder for checkpoints, which all hosts must share")
       .Group(group);
-  line.Add("--checkpoint-every", options.checkpoint_every,
+  line.Add("--checkpoint-every", checkpoint_every,
            "Steps between checkpoints; 0: only at the end")
       .Range(int64_t{0}, int64_t{1} << 40)
       .Group(group);
@@ -240,7 +240,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   if (options.resume && options.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError("--resume needs --checkpoint-dir");
   }
-  if (options.checkpoint_every > 0 && options.checkpoint_dir.empty()) {
+  if (checkpoint_every > 0 && options.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
@@ -252,9 +252,9 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   const auto numbers = ParsePrecision(precision);
   if (!numbers.ok()) return numbers.status();
   options.precision = *numbers;
-  if (options.checkpoint_every % local_steps != 0) {
+  if (checkpoint_every % local_steps != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--checkpoint-every=", options.checkpoint_every,
+        "--checkpoint-every=", checkpoint_every,
         " is not a multiple of --local-steps=", local_steps,
         ": between averagings each worker has parameters of its own"));
   }
@@ -301,9 +301,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
       !s.ok()) {
     return s;
   }
-  if (!policy.barrier || backup_workers > 0) {
-    spec.set_checkpoint_every(options.checkpoint_every);
-  }
+  spec.set_checkpoint_every(checkpoint_every);
   options.checkpoint_dir = Absolute(options.checkpoint_dir);
   options.data = data;
   options.same_host = process.SameHostWish();

@@ -32,6 +32,7 @@ struct WorkerFlags {
   int64_t batch_size = 64;
   int64_t epochs = 10;
   int64_t steps = 0;
+  int64_t checkpoint_every = 0;
   std::string optimizer = "sgd";
   double lr = 0.01;
   double momentum = 0;

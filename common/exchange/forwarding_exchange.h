@@ -26,8 +26,8 @@ class ForwardingExchange : public GradientExchange {
     return inner_->Finish(deadline);
   }
   int64_t step() const override { return inner_->step(); }
-  absl::Status Synchronise(Time deadline) override {
-    return inner_->Synchronise(deadline);
+  absl::Status Synchronise(Before next, Time deadline) override {
+    return inner_->Synchronise(next, deadline);
   }
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override {

@@ -42,6 +42,9 @@ struct Traffic {
   }
 };
 
+// What workers meet for; see Synchronise.
+enum class Before { kEvaluation, kSaveState };
+
 // Told of a range of the parameters that is new, on the trainer's thread.
 using ParametersArrived = std::function<void(Range)>;
 
@@ -76,14 +79,15 @@ class GradientExchange {
   virtual int64_t step() const = 0;
 
   // Blocks until every worker is here and all hold the same parameters: those
-  // of the last step, with every gradient in them. For evaluation.
-  virtual absl::Status Synchronise(Time deadline) = 0;
+  // of the last step, with every gradient in them. Before kSaveState also until
+  // rank 0 has, or can reach, what SaveState writes.
+  virtual absl::Status Synchronise(Before next, Time deadline) = 0;
 
-  // Rank 0 only, between steps: whoever holds the state writes it into files
-  // that LayOutStateFiles made in `directory`, and says what it wrote and what
-  // it left to WriteEdges. Blocks.
-  // CANCELLED, DEADLINE_EXCEEDED and UNAVAILABLE end the job; after any other
-  // error it may go on.
+  // Rank 0 only, after Synchronise and before the next step: whoever holds the
+  // state writes it into files that LayOutStateFiles made in `directory`, and
+  // says what it wrote and what it left to WriteEdges. Blocks. CANCELLED,
+  // DEADLINE_EXCEEDED and UNAVAILABLE end the job; after any other error it may
+  // go on.
   virtual absl::StatusOr<proto::SavedState> SaveState(
       const std::string& directory, Time deadline) = 0;
 

@@ -57,9 +57,9 @@ absl::Status LocalSteps::Average(Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status LocalSteps::Synchronise(Time deadline) {
+absl::Status LocalSteps::Synchronise(Before next, Time deadline) {
   if (absl::Status s = Average(deadline); !s.ok()) return s;
-  return inner().Synchronise(deadline);
+  return inner().Synchronise(next, deadline);
 }
 
 absl::StatusOr<proto::SavedState> LocalSteps::SaveState(

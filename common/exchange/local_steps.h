@@ -40,7 +40,7 @@ class LocalSteps : public ForwardingExchange {
   absl::Status Submit(int bucket) override;
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
   // This worker's parameters and its optimizer state, which stands for all.
   // FAILED_PRECONDITION between averagings.
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,

@@ -1,7 +1,7 @@
 #include "common/model/flat_model.h"
 
-#include <cstdlib>
-#include <cstring>
+#include <sys/mman.h>
+
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,8 +10,8 @@
 namespace psring {
 namespace {
 
-// Pages: two buffers that shared one could not both be page-locked for a GPU.
-constexpr size_t kAlignBytes = 4096;
+// Two buffers that shared one could not both be page-locked for a GPU.
+constexpr int64_t kPageElements = 4096 / sizeof(float);
 
 // Layouts end below this, and it keeps sizes in bytes from overflowing.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
@@ -25,15 +25,12 @@ absl::StatusOr<FlatBuffer> FlatBuffer::Create(int64_t num_elements) {
   }
   FlatBuffer buffer;
   if (num_elements == 0) return buffer;
-  void* memory = nullptr;
+  void* memory = MAP_FAILED;
   if (num_elements <= kMaxElements) {
-    const size_t bytes = num_elements * sizeof(float);
-    const size_t rounded =
-        (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
-    memory = std::aligned_alloc(kAlignBytes, rounded);
-    if (memory != nullptr) std::memset(memory, 0, rounded);
+    memory = mmap(nullptr, num_elements * sizeof(float), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
-  if (memory == nullptr) {
+  if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", num_elements, " float32 elements (",
                      num_elements / (1 << 20) * sizeof(float), " MiB)"));
@@ -59,7 +56,18 @@ FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
 }
 
 FlatBuffer::~FlatBuffer() {
-  if (owned_) std::free(data_);
+  if (owned_) munmap(data_, size_ * sizeof(float));
+}
+
+void FlatBuffer::Release(Range range) {
+  const int64_t begin =
+      (range.begin + kPageElements - 1) / kPageElements * kPageElements;
+  const int64_t end = range.end / kPageElements * kPageElements;
+  if (begin >= end) return;
+  // What is borrowed is shared memory, whose pages only MADV_REMOVE frees. If
+  // the system refuses, it keeps the pages.
+  madvise(data_ + begin, (end - begin) * sizeof(float),
+          owned_ ? MADV_DONTNEED : MADV_REMOVE);
 }
 
 absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host,

@@ -15,8 +15,8 @@
 
 namespace psring {
 
-// Zeroed float32 memory in pages of its own. Movable; the address never
-// changes.
+// Zeroed float32 memory in pages of its own, which the system gives when they
+// are first used. Movable; the address never changes.
 class FlatBuffer {
  public:
   // RESOURCE_EXHAUSTED, with the size, when there is no memory.
@@ -33,6 +33,10 @@ class FlatBuffer {
   const float* data() const { return data_; }
   int64_t size() const { return size_; }
   absl::Span<float> span() { return {data_, static_cast<size_t>(size_)}; }
+
+  // Gives whole pages of `range` back to the system. They are zeros from then
+  // on, also for those who share them.
+  void Release(Range range);
 
  private:
   float* data_ = nullptr;

@@ -32,13 +32,21 @@ WorkerArena::WorkerArena(const Layout& layout, int num_slots)
 absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Create(
     const Layout& layout, int num_slots) {
   std::unique_ptr<WorkerArena> arena(new WorkerArena(layout, num_slots));
-  auto memory = ShmArena::Create(arena->end_ * sizeof(float));
+  auto memory =
+      ShmArena::Create(arena->end_ * static_cast<int64_t>(sizeof(float)),
+                       arena->slots_ * static_cast<int64_t>(sizeof(float)));
   if (!memory.ok()) return memory.status();
   arena->arena_ = *std::move(memory);
   auto doorbell = Doorbell::Create();
   if (!doorbell.ok()) return doorbell.status();
   arena->doorbell_ = *std::move(doorbell);
   return arena;
+}
+
+absl::Status WorkerArena::ReserveSlot(int i, Range range) {
+  constexpr int64_t kBytes = sizeof(float);
+  return arena_->Reserve((SlotBegin(i) + range.begin) * kBytes,
+                         range.size() * kBytes);
 }
 
 proto::SharedMemory WorkerArena::address() const {

@@ -44,7 +44,8 @@ class WorkerArena {
   // Data that lies elsewhere passes through two such windows.
   static constexpr int64_t kStagingElements = 64 * 1024;
 
-  // This worker's. RESOURCE_EXHAUSTED as ShmArena's.
+  // This worker's. RESOURCE_EXHAUSTED as ShmArena's. Memory for slots is
+  // reserved by ReserveSlot alone.
   static absl::StatusOr<std::unique_ptr<WorkerArena>> Create(
       const Layout& layout, int num_slots = 0);
   // A peer's, of the same layout and slots; UNAVAILABLE as ShmArena's, and
@@ -63,7 +64,9 @@ class WorkerArena {
   float* gradients() { return At(gradients_); }
   // The optimizer's state, as many as Create was told.
   int num_slots() const { return num_slots_; }
-  float* slot(int i) { return At(slots_ + i * (gradients_ - parameters_)); }
+  float* slot(int i) { return At(SlotBegin(i)); }
+  // This worker's own arena: RESOURCE_EXHAUSTED as ShmArena's.
+  absl::Status ReserveSlot(int i, Range range);
 
   // Elements of the arena, in which offsets of collectives count.
   float* floats() { return At(0); }
@@ -99,6 +102,9 @@ class WorkerArena {
   };
 
   WorkerArena(const Layout& layout, int num_slots);
+  int64_t SlotBegin(int i) const {
+    return slots_ + i * (gradients_ - parameters_);
+  }
   Block& block() { return *reinterpret_cast<Block*>(arena_->data()); }
   float* At(int64_t element) {
     return reinterpret_cast<float*>(arena_->data()) + element;

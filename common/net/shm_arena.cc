@@ -60,9 +60,14 @@ absl::Status NotHere(const proto::SharedMemory& address,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
+  return Create(size_bytes, size_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(
+    int64_t size_bytes, int64_t reserved_bytes) {
   constexpr int64_t kMaxBytes = int64_t{1} << 46;
   const int64_t available = AvailableBytes();
-  if (size_bytes < 0 || size_bytes > kMaxBytes || size_bytes > available) {
+  if (size_bytes < 0 || size_bytes > kMaxBytes || reserved_bytes > available) {
     return NoMemory(size_bytes,
                     absl::StrCat(MiB(available), " MiB are available"));
   }
@@ -74,19 +79,13 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   }
   std::unique_ptr<ShmArena> arena(new ShmArena(fd));
   arena->address_.set_size_bytes(size_bytes);
-  const int64_t file_bytes = kHeaderBytes + size_bytes;
-  // posix_fallocate gives its error instead of setting errno.
-  int error = fchmod(fd, 0600) != 0 ? errno : 0;
-  if (error == 0) {
-    do {
-      error = posix_fallocate(fd, 0, file_bytes);
-    } while (error == EINTR);
-  }
-  if (error == EFBIG) {
+  if (fchmod(fd, 0600) != 0 || ftruncate(fd, kHeaderBytes + size_bytes) != 0) {
     return NoMemory(size_bytes,
-                    "the limit of a file's size (ulimit -f) is smaller");
+                    errno == EFBIG
+                        ? "the limit of a file's size (ulimit -f) is smaller"
+                        : std::strerror(errno));
   }
-  if (error != 0) return NoMemory(size_bytes, std::strerror(error));
+  if (absl::Status s = arena->Reserve(0, reserved_bytes); !s.ok()) return s;
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
     return absl::InternalError(
         absl::StrCat("cannot seal shared memory: ", std::strerror(errno), ". ",
@@ -102,6 +101,19 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
   arena->address_.set_fd(fd);
   arena->address_.set_nonce(header.nonce);
   return arena;
+}
+
+absl::Status ShmArena::Reserve(int64_t offset, int64_t size_bytes) {
+  const bool first = offset == 0;  // with the header
+  const off_t begin = first ? 0 : kHeaderBytes + offset;
+  const off_t size = first ? kHeaderBytes + size_bytes : size_bytes;
+  if (size == 0) return absl::OkStatus();
+  int error = 0;  // its result: it leaves errno alone
+  do {
+    error = posix_fallocate(fd_, begin, size);
+  } while (error == EINTR);
+  return error == 0 ? absl::OkStatus()
+                    : NoMemory(size_bytes, std::strerror(error));
 }
 
 // What is opened may be anything: another process can have that number here.

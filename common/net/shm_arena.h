@@ -23,9 +23,12 @@ namespace psring {
 // Mapped until destroyed. What lies in it needs its own synchronisation.
 class ShmArena {
  public:
-  // `size_bytes` of zeroed memory, all of it reserved. RESOURCE_EXHAUSTED says
-  // how much was asked for and how much there is.
+  // `size_bytes` of zeroed memory, of which the first `reserved_bytes` (all,
+  // without it) are there for certain. RESOURCE_EXHAUSTED says how much was
+  // asked for and how much there is.
   static absl::StatusOr<std::unique_ptr<ShmArena>> Create(int64_t size_bytes);
+  static absl::StatusOr<std::unique_ptr<ShmArena>> Create(
+      int64_t size_bytes, int64_t reserved_bytes);
 
   // A peer's. UNAVAILABLE, with the reason, when it is not proven to be on this
   // host.
@@ -35,6 +38,10 @@ class ShmArena {
   ~ShmArena();
   ShmArena(const ShmArena&) = delete;
   ShmArena& operator=(const ShmArena&) = delete;
+
+  // Of an arena that Create has made: so many bytes from `offset` on are there
+  // for certain. RESOURCE_EXHAUSTED as Create's.
+  absl::Status Reserve(int64_t offset, int64_t size_bytes);
 
   // Where peers find it.
   const proto::SharedMemory& address() const { return address_; }

@@ -97,14 +97,15 @@ absl::Status Iterate(const RankFlags& flags, RankJob& job,
     absl::SleepFor(absl::Seconds(MonotonicSeconds() - *start));
     if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
     // Nor does anybody verify before all are done.
-    if (status.ok()) status = job.exchange().Synchronise(job.Deadline());
+    if (status.ok())
+      status = job.exchange().Synchronise(Before::kEvaluation, job.Deadline());
     if (status.ok()) status = (*operation)->Verify(i);
     if (!status.ok()) return status;
   }
   if (absl::Status s = stopwatch.Write(flags.out, job.rank()); !s.ok()) {
     return s;
   }
-  return job.exchange().Synchronise(job.Deadline());
+  return job.exchange().Synchronise(Before::kEvaluation, job.Deadline());
 }
 
 absl::Status Run(const RankFlags& flags, Cancellation& cancellation) {

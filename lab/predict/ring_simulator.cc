@@ -64,8 +64,7 @@ class RingSimulator : public Network::Owner {
     std::vector<double> ready;  // by bucket
     std::vector<std::vector<Message>> early;
     BusyThread thread;
-    BusyThread trainer;  // that updates what is summed, once it has computed
-    int bucket = 0;      // under way, or the next
+    int bucket = 0;  // under way, or the next
     bool running = false;
     int64_t due = 0;
     double end = 0;
@@ -128,9 +127,12 @@ class RingSimulator : public Network::Owner {
     network_.Send(message, 0);
   }
 
+  // Where a slice becomes complete it is updated, too.
   void Handle(const Message& message) {
-    const double work =
-        hardware_.message_s + message.bytes / hardware_.update_bytes_per_s;
+    const bool updates = workload_.updates && message.c == workers_ - 1;
+    const double work = hardware_.message_s + (updates ? 2 : 1) *
+                                                  message.bytes /
+                                                  hardware_.update_bytes_per_s;
     network_.SetTimer(ranks_[message.to].thread.Do(network_.now(), work),
                       message);
   }
@@ -145,11 +147,13 @@ class RingSimulator : public Network::Owner {
   void End(int index) {
     Rank& rank = ranks_[index];
     rank.running = false;
-    const double bytes =
-        static_cast<double>(workload_.buckets[rank.bucket]) * sizeof(float);
-    rank.end = rank.trainer.Do(
-        std::max(network_.now(), rank.ready.back()),
-        workload_.updates ? bytes / hardware_.update_bytes_per_s : 0);
+    if (workload_.updates && workers_ == 1) {
+      const double bytes =
+          static_cast<double>(workload_.buckets[rank.bucket]) * sizeof(float);
+      rank.end =
+          rank.thread.Do(network_.now(), bytes / hardware_.update_bytes_per_s);
+    }
+    rank.end = std::max({rank.end, network_.now(), rank.ready.back()});
     ++rank.bucket;
     Begin(index);
   }

@@ -1,8 +1,7 @@
 // One step over the ring, as ring/tcp_communicator runs it: buckets one after
 // the other, each cut into a slice a rank and those into segments, every slice
-// through 2(n-1) hops, every segment going on as soon as it has come. Every
-// rank applies the optimizer to all of a bucket when it is summed and backward
-// over.
+// through 2(n-1) hops, every segment going on as soon as it has come. The rank
+// where a slice's sum is complete applies the optimizer to it.
 #ifndef PSRING_LAB_PREDICT_RING_SIMULATOR_H_
 #define PSRING_LAB_PREDICT_RING_SIMULATOR_H_
 

@@ -378,7 +378,10 @@ absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
 }
 
 absl::Status ScriptModel::Save(const std::string& directory) {
-  if (absl::Status s = Synchronise(); !s.ok()) return s;
+  if (absl::Status s = exchange_->Synchronise(Before::kSaveState, Deadline());
+      !s.ok()) {
+    return s;
+  }
   absl::Status saved;
   if (job_.job().rank() == 0) {
     const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),

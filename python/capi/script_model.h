@@ -82,7 +82,9 @@ class ScriptModel {
   // default one. INVALID_ARGUMENT for a model in the host's memory.
   absl::Status SetStream(Stream stream);
   absl::Status Finish();
-  absl::Status Synchronise() { return exchange_->Synchronise(Deadline()); }
+  absl::Status Synchronise() {
+    return exchange_->Synchronise(Before::kEvaluation, Deadline());
+  }
   // All workers: rank 0 writes the state into that folder.
   absl::Status Save(const std::string& directory);
   // All workers. The exchange has ended after it; the memory is still there.

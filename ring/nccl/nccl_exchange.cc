@@ -185,7 +185,7 @@ absl::Status NcclExchange::Finish(Time deadline) {
   return communicator_->Look();
 }
 
-absl::Status NcclExchange::Synchronise(Time deadline) {
+absl::Status NcclExchange::Synchronise(Before next, Time deadline) {
   TimelineSpan span(track_, "drain", {.step = step_});
   if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
   span.End();

@@ -55,7 +55,7 @@ class NcclExchange : public GradientExchange {
   // Blocks in the first step alone.
   absl::Status Finish(Time deadline) override;
   int64_t step() const override { return step_; }
-  absl::Status Synchronise(Time deadline) override;
+  absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
 

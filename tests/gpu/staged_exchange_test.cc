@@ -81,7 +81,8 @@ absl::Status TrainOnGpu(LocalWorker& worker, Finals& finals) {
     }
     if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
   }
-  if (auto s = gpu.exchange->Synchronise(Soon()); !s.ok()) return s;
+  if (auto s = gpu.exchange->Synchronise(Before::kEvaluation, Soon()); !s.ok())
+    return s;
   if (auto s = Await(gpu, worker); !s.ok()) return s;
   finals[worker.rank].assign(gpu.model.parameters.data(),
                              gpu.model.parameters.data() + n);

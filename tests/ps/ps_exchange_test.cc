@@ -68,7 +68,9 @@ TEST_P(PlacementTest, StaleModesCountEveryGradientOnceAndKeepTheirBound) {
         EXPECT_GE(*least, sync == proto::SSP ? made + 2 * (made - 1) : made);
         EXPECT_LE(*most, made + 2 * (sync == proto::SSP ? made + 2 : 20));
       }
-      if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+      if (absl::Status s =
+              worker.exchange->Synchronise(Before::kEvaluation, Soon());
+          !s.ok()) {
         return s;
       }
       const std::vector<float> p = ParametersOf(worker);
@@ -138,7 +140,9 @@ TEST_P(PlacementTest, ALateGradientIsDroppedAndItsWorkerGoesOnWithTheOpenStep) {
       EXPECT_EQ(worker.exchange->step(), 6);
       finals[2] = ParametersOf(worker);
     }
-    if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+    if (absl::Status s =
+            worker.exchange->Synchronise(Before::kEvaluation, Soon());
+        !s.ok()) {
       return s;
     }
     EXPECT_EQ(ParametersOf(worker), two[0]);
@@ -164,7 +168,9 @@ TEST_P(PlacementTest, BackupWorkersEndAtTheSameStepWithTheSameParameters) {
           if (absl::Status s = Push(worker); !s.ok()) return s;
         }
         EXPECT_EQ(worker.exchange->step(), end);
-        if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+        if (absl::Status s =
+                worker.exchange->Synchronise(Before::kEvaluation, Soon());
+            !s.ok()) {
           return s;
         }
       }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,9 +33,23 @@ std::vector<float> QuantisedDataOf(const GradientCodec& codec, int rank,
   return data;
 }
 
+// An update that makes the mean the parameters.
+absl::Status MeanOf(TestRank& rank, const GradientCodec& codec,
+                    absl::Span<float> data, float scale, Time deadline) {
+  std::vector<float> mean(data.size());
+  const absl::Status status = rank.tcp->ReduceAndUpdateEncoded(
+      codec, 0, data, scale, mean.data(),
+      [&](Range range, const float* values) {
+        std::copy_n(values, range.size(), mean.data() + range.begin);
+      },
+      deadline);
+  std::copy(mean.begin(), mean.end(), data.begin());
+  return status;
+}
+
 using EncodedTest = RingTest;
 
-TEST_P(EncodedTest, AllReduceGivesEveryRankTheCanonicalBits) {
+TEST_P(EncodedTest, GivesEveryRankTheCanonicalBits) {
   const float scale = 1.0f / static_cast<float>(n());
   for (const char* name : {"fp16", "int8", "onebit", "topk:0.1"}) {
     RunRanks([&](TestRank& rank) {
@@ -45,8 +60,7 @@ TEST_P(EncodedTest, AllReduceGivesEveryRankTheCanonicalBits) {
           all.push_back(QuantisedDataOf(codec, r, elements));
         }
         const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
-        const absl::Status status =
-            rank.tcp->AllReduceEncoded(codec, 0, data, scale, Soon());
+        const absl::Status status = MeanOf(rank, codec, data, scale, Soon());
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_EQ(VectorOf(data), SumOf(all, scale)) << name << " " << elements;
       }
@@ -70,8 +84,8 @@ TEST(TcpCommunicator, NamesARankThatSendsNoEncodedValues) {
     if (rank.c.rank() == 1) return;
     const GradientCodec codec = CodecOf("int8", 4096);
     const absl::Span<float> data = rank.Place(std::vector<float>(4096, 1.0f));
-    const absl::Status status = rank.tcp->AllReduceEncoded(
-        codec, 0, data, 1.0f, Now() + absl::Milliseconds(300));
+    const absl::Status status =
+        MeanOf(rank, codec, data, 1.0f, Now() + absl::Milliseconds(300));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
   });
@@ -103,7 +117,7 @@ TEST(TcpCommunicator, DropsEncodedValuesThatNoEncoderWrites) {
     }
     for (int i = 0; i < 50; ++i) {
       const absl::Span<float> data = rank.Place(std::vector<float>(1024, 1.0f));
-      ASSERT_TRUE(c.AllReduceEncoded(codec, 0, data, 1.0f, Soon()).ok());
+      ASSERT_TRUE(MeanOf(rank, codec, data, 1.0f, Soon()).ok());
       ASSERT_EQ(VectorOf(data), std::vector<float>(1024, 2.0f));
     }
     EXPECT_EQ(c.malformed(), 4);

@@ -124,9 +124,7 @@ class SharedRingTest : public ::testing::TestWithParam<Where> {
                          whole.begin() + range.end);
       }
       const std::vector<float> mean = SumOf(all, 1.0f / kRanks);
-      const RankModel::Bucket& bucket = model.bucket(b);
-      std::copy(mean.begin(), mean.end(), bucket.gradients.begin());
-      model.Update(bucket, step);
+      model.Update(model.bucket(b), {0, range.size()}, mean.data(), step);
     }
   }
 
@@ -143,16 +141,17 @@ TEST_P(SharedRingTest, TrainsToTheBitsOfASumAndAnUpdate) {
       const absl::Status status = Step(rank, ring);
       ASSERT_TRUE(status.ok()) << status;
     }
-    ASSERT_TRUE(ring.Synchronise(Soon()).ok());
+    ASSERT_TRUE(ring.Synchronise(Before::kSaveState, Soon()).ok());
     if (rank == 0) {
       ASSERT_TRUE(
           SaveStateFiles(ring, saved, models_[0].layout, kSlots, Soon()).ok());
     }
-    ASSERT_TRUE(ring.Synchronise(Soon()).ok());
+    ASSERT_TRUE(ring.Synchronise(Before::kEvaluation, Soon()).ok());
   });
   FlatModel flat = NewModel(SameHost::kOff);
   RankModel expected = *RankModel::Create(job_, flat);
-  ASSERT_TRUE(expected.TakeSlots({}).ok());
+  ASSERT_TRUE(
+      expected.TakeSlots({}, {{{0, flat.layout.num_elements()}, 0}}).ok());
   for (int64_t step = 0; step < kSteps; ++step) StepByItself(expected, step);
   for (FlatModel& model : models_) {
     EXPECT_EQ(VectorOf(model.parameters.span()),

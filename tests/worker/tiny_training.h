@@ -108,8 +108,9 @@ class FakeExchange : public GradientExchange {
   int64_t step() const override { return step_; }
   void set_step(int64_t step) { step_ = step; }
 
-  absl::Status Synchronise(Time) override {
-    calls.push_back("synchronise");
+  absl::Status Synchronise(Before next, Time) override {
+    calls.push_back(next == Before::kSaveState ? "meet to save"
+                                               : "meet to evaluate");
     return absl::OkStatus();
   }
 

@@ -158,7 +158,6 @@ TEST(TrainerCheckpointTest, NobodyGoesOnBeforeACheckpointOfOneMomentIsThere) {
     options.batch_size = 2;
     options.checkpoint_dir = folder;
     options.checkpoint_every = 4;
-    options.stop_every = 4;
     Trainer trainer({model, data, flat, MemoryOf(flat), exchange,
                      *worker.member, metrics, worker.cancellation},
                     options);

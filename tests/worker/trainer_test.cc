@@ -218,8 +218,9 @@ TEST_F(TrainerTest, LeavesOutTheStepsThatTheExchangeLeavesOut) {
     if (exchange_.step() == 2) exchange_.set_step(3);
   };
   ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(exchange_.CallsBetweenSteps(),
-              ElementsAre("finish 0", "finish 1", "finish 3", "synchronise"));
+  EXPECT_THAT(
+      exchange_.CallsBetweenSteps(),
+      ElementsAre("finish 0", "finish 1", "finish 3", "meet to evaluate"));
   EXPECT_EQ(end_, 4);
   // No sample twice, and those of step 2 not at all.
   std::vector<int> samples = model_.trained_on;
@@ -232,10 +233,10 @@ TEST_F(TrainerTest, EvaluatesAfterEachEpochAndAtTheEnd) {
   options_.plan.steps_per_epoch = 2;
   options_.plan.total_steps = 5;
   ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(
-      exchange_.CallsBetweenSteps(),
-      ElementsAre("finish 0", "finish 1", "synchronise", "finish 2", "finish 3",
-                  "synchronise", "finish 4", "synchronise"));
+  EXPECT_THAT(exchange_.CallsBetweenSteps(),
+              ElementsAre("finish 0", "finish 1", "meet to evaluate",
+                          "finish 2", "finish 3", "meet to evaluate",
+                          "finish 4", "meet to evaluate"));
 }
 
 TEST_F(TrainerTest, WritesTheLossesAndTheAccuracyOfAnEpoch) {
@@ -266,9 +267,10 @@ TEST_F(TrainerTest, WritesACheckpointEverySoManyStepsAndOneAtTheEnd) {
   options_.checkpoint_dir = testing::TestDirectory();
   options_.checkpoint_every = 2;
   ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(exchange_.CallsBetweenSteps(),
-              ElementsAre("finish 0", "finish 1", "save", "finish 2",
-                          "finish 3", "synchronise", "save"));
+  EXPECT_THAT(
+      exchange_.CallsBetweenSteps(),
+      ElementsAre("finish 0", "finish 1", "meet to save", "save", "finish 2",
+                  "finish 3", "meet to evaluate", "meet to save", "save"));
   EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
   EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
 }
@@ -295,17 +297,6 @@ TEST_F(TrainerTest, ACheckpointThatFailsDoesNotEndTraining) {
   EXPECT_EQ(end_, 6);
   EXPECT_FALSE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
   EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
-}
-
-// Where workers may be at different steps, as under ssp.
-TEST_F(TrainerTest, StopsForACheckpointOfOneMoment) {
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 3;
-  options_.stop_every = 3;
-  ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(exchange_.CallsBetweenSteps(),
-              ElementsAre("finish 0", "finish 1", "finish 2", "synchronise",
-                          "save", "finish 3", "synchronise", "save"));
 }
 
 TEST_F(TrainerTest, ALastCheckpointThatFailsIsAnError) {
@@ -376,8 +367,9 @@ TEST_F(TrainerTest, ResumesWhereTheCheckpointWasMade) {
   exchange_.calls.clear();
   options_.progress.step = 5;
   ASSERT_TRUE(Train().ok());
-  EXPECT_THAT(exchange_.CallsBetweenSteps(),
-              ElementsAre("finish 5", "finish 6", "finish 7", "synchronise"));
+  EXPECT_THAT(
+      exchange_.CallsBetweenSteps(),
+      ElementsAre("finish 5", "finish 6", "finish 7", "meet to evaluate"));
   EXPECT_THAT(model_.trained_on,
               ElementsAreArray(whole.begin() + 10, whole.end()));
   EXPECT_THAT(model_.chances,

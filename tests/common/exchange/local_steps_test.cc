@@ -30,7 +30,9 @@ Finals Train(const LocalJobOptions& options, int steps) {
   const auto body = [&](LocalWorker& worker) -> absl::Status {
     if (absl::Status s = train(worker); !s.ok()) return s;
     EXPECT_EQ(worker.exchange->step(), steps);
-    if (absl::Status s = worker.exchange->Synchronise(Soon()); !s.ok()) {
+    if (absl::Status s =
+            worker.exchange->Synchronise(Before::kEvaluation, Soon());
+        !s.ok()) {
       return s;
     }
     const FlatBuffer& p = worker.model.parameters;
@@ -110,7 +112,7 @@ TEST(LocalSteps, ACheckpointBetweenAveragingsIsRefused) {
     EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(saved.message()),
                 HasSubstr("a checkpoint of step 3, between averagings"));
-    return worker.exchange->Synchronise(Soon());
+    return worker.exchange->Synchronise(Before::kEvaluation, Soon());
   };
   for (const absl::Status& s : RunLocalJob(options, body)) {
     EXPECT_TRUE(s.ok()) << s;

@@ -150,7 +150,7 @@ TEST_P(NcclExchangeBitsTest, TrainsToTheBitsOfTheRingOnCpus) {
         return absl::OkStatus();
       });
     }
-    ASSERT_TRUE(worker.exchange->Synchronise(Soon()).ok());
+    ASSERT_TRUE(worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
     EXPECT_EQ(worker.Parameters(), expected);
     const Event read = *worker.rank.device.CreateEvent();
     ASSERT_TRUE(worker.rank.device.Record(read, kComputeStream).ok());
@@ -179,7 +179,8 @@ TEST(NcclExchange, RanksThatWouldLaunchDifferentThingsAreRefusedBefore) {
       job,
       [&](GpuWorker& worker) {
         ASSERT_TRUE(worker.exchange->Join({}, Soon()).ok());
-        ASSERT_TRUE(worker.exchange->Synchronise(Soon()).ok());
+        ASSERT_TRUE(
+            worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
         launched = job.nccl().num_launched();
         ASSERT_TRUE(worker.SubmitAll(0).ok());
         const absl::Status status = worker.exchange->Finish(Soon());
@@ -199,7 +200,7 @@ TEST(NcclExchange, ALostPeerIsReturnedByTheNextCallWithTheCollective) {
   RunGpuJob(job, [](GpuWorker& worker) {
     ASSERT_TRUE(worker.exchange->Join({}, Soon()).ok());
     ASSERT_TRUE(worker.Step(0).ok());
-    ASSERT_TRUE(worker.exchange->Synchronise(Soon()).ok());
+    ASSERT_TRUE(worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
     if (worker.rank.rank == 1) return;
     ASSERT_TRUE(worker.Step(1).ok());
     ASSERT_TRUE(worker.SubmitAll(2).ok());
@@ -210,7 +211,8 @@ TEST(NcclExchange, ALostPeerIsReturnedByTheNextCallWithTheCollective) {
                 AllOf(HasSubstr("allreduce of bucket 0, step 1"),
                       HasSubstr("lost worker 1 (host h, pid 4712)")));
     EXPECT_EQ(worker.exchange->Submit(0), status);
-    EXPECT_EQ(worker.exchange->Synchronise(Soon()), status);
+    EXPECT_EQ(worker.exchange->Synchronise(Before::kEvaluation, Soon()),
+              status);
   });
 }
 
@@ -225,7 +227,8 @@ TEST(NcclExchange, AWorkerThatDoesNotTakePartIsNamedWithStepAndBucket) {
         ASSERT_TRUE(worker.Step(0).ok());
         if (worker.rank.rank == 1) return;
         ASSERT_TRUE(worker.Step(1).ok());
-        const absl::Status status = worker.exchange->Synchronise(Soon());
+        const absl::Status status =
+            worker.exchange->Synchronise(Before::kEvaluation, Soon());
         EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
         EXPECT_THAT(std::string(status.message()),
                     AllOf(HasSubstr("allreduce of bucket 0, step 1"),
@@ -255,7 +258,8 @@ TEST(NcclExchange, ABucketsTimeDoesNotRunBeforeItsGradientsAreReady) {
             absl::StatusCode::kDeadlineExceeded);
         EXPECT_TRUE(worker.rank.cancellation.status().ok());
         worker.rank.device.Release();
-        EXPECT_TRUE(worker.exchange->Synchronise(Soon()).ok());
+        EXPECT_TRUE(
+            worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
       },
       options);
 }
@@ -335,7 +339,7 @@ TEST(NcclExchange, WritesTheRingsCheckpointAndResumesFromItsState) {
     }
     ASSERT_TRUE(worker.exchange->Join(std::move(slots), Soon()).ok());
     ASSERT_TRUE(worker.Step(2).ok());
-    ASSERT_TRUE(worker.exchange->Synchronise(Soon()).ok());
+    ASSERT_TRUE(worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
     EXPECT_EQ(worker.Parameters(), whole);
   });
 }
