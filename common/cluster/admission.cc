@@ -29,19 +29,26 @@ std::optional<std::string> KindObjection(const proto::Join& join) {
   return std::nullopt;
 }
 
+std::string OtherJob(absl::string_view what, absl::string_view here,
+                     absl::string_view in_job) {
+  return absl::StrCat(
+      what, ": ", here, " here, ", in_job,
+      " in the job. Start all processes of a job with the same ", what,
+      "; if another job has this address, choose another port");
+}
+
 std::optional<std::string> SizeObjection(const proto::Join& join,
                                          const MembershipOptions& options) {
   if (join.mode() != options.mode) {
-    return absl::StrCat("mode: ", ModeName(join.mode()), " here, ",
-                        ModeName(options.mode), " in the job");
+    return OtherJob("mode", ModeName(join.mode()), ModeName(options.mode));
   }
   if (join.num_servers() > 0 && join.num_servers() != options.num_servers) {
-    return absl::StrCat("servers: ", join.num_servers(), " here, ",
-                        options.num_servers, " in the job");
+    return OtherJob("servers", absl::StrCat(join.num_servers()),
+                    absl::StrCat(options.num_servers));
   }
   if (join.num_workers() > 0 && join.num_workers() != options.num_workers) {
-    return absl::StrCat("workers: ", join.num_workers(), " here, ",
-                        options.num_workers, " in the job");
+    return OtherJob("workers", absl::StrCat(join.num_workers()),
+                    absl::StrCat(options.num_workers));
   }
   return std::nullopt;
 }

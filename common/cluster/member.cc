@@ -204,6 +204,7 @@ absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   ControlMessage message;
   message.mutable_leave()->set_error(std::string(result.message()));
   message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
+  message.mutable_leave()->set_step(step_.load());
   Post(std::move(message));
   MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -358,6 +358,7 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
     Time now, Participant& member, const proto::Leave& leave) {
   const std::string error = Printable(leave.error());
   member.left = true;
+  member.step = std::max(member.step, leave.step());
   const std::string who = Describe(member.process);
   if (leave.timed_out()) {
     if (const Participant* hung = MostStill(now, kSuspicious)) {

@@ -161,12 +161,14 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
   mode.mutable_join()->set_mode(proto::RING);
   mode.mutable_join()->set_num_workers(5);  // the mode is said first
   EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", mode)),
-            "mode: ring here, ps in the job");
+            "mode: ring here, ps in the job. Start all processes of a job with "
+            "the same mode; if another job has this address, choose another "
+            "port");
 
   ControlMessage workers = JoinOf(proto::WORKER);
   workers.mutable_join()->set_num_workers(5);
-  EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", workers)),
-            "workers: 5 here, 2 in the job");
+  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", workers)),
+              HasSubstr("workers: 5 here, 2 in the job. Start all"));
 }
 
 TEST(Membership, RefusesOneTooManyAndARankTwice) {
@@ -330,6 +332,16 @@ TEST(Membership, ATimeoutBlamesNobodyWhoWorksOrWaits) {
                 HasSubstr("worker 0 (host hostA, pid 4711) failed at step 7: "
                           "no answer"));
   }
+}
+
+TEST(Membership, AFailureNamesTheStepThatItWasAt) {
+  Membership m = Running();
+  Beat(m, kStart, "computing", absl::ZeroDuration());
+  ControlMessage leave = LeaveOf("disk full");
+  leave.mutable_leave()->set_step(9);  // two after the last heartbeat
+  EXPECT_THAT(EndOf(m.OnMessage(kStart, "a", leave)),
+              HasSubstr("worker 0 (host hostA, pid 4711) failed at step 9: "
+                        "disk full"));
 }
 
 // Stopped for a minute, it wakes before what the others sent meanwhile is
