@@ -42,9 +42,8 @@ constexpr char kExample[] =
     "  psring compare --modes=ring,ps-bsp,ps-async,ddp --workers=2,4 "
     "-- python3 train.py";
 
-// Where, not what: another folder may hold the same study.
 constexpr char kOutFlag[] = "--out";
-// Where things go: a study that is resumed may have others.
+// Where things go, not what they are: a study that is resumed may have others.
 constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
                                           "--page-token-file"};
 

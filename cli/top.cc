@@ -86,10 +86,7 @@ absl::StatusOr<Look> LookAtCoordinator(const std::string& address,
   if (!host.ok()) return host.status();
   const auto security = FindSecurity(wish, ReadVariables());
   if (!security.ok()) return security.status();
-  const absl::Status secured = security->secret.has_value()
-                                   ? context.Secure(*security->secret)
-                                   : context.UseTokens();
-  if (!secured.ok()) return secured;
+  if (absl::Status s = context.Protect(security->secret); !s.ok()) return s;
   const std::string endpoint =
       absl::StrCat("tcp://", ToString(HostPort{*host, where->port}));
   // A connection for each question: one that belongs to no process of the job

@@ -66,9 +66,10 @@ absl::Status ClusterSession::Secure() {
     if (host.ok() && !IsLoopback(*host)) listens = *host;
   }
   if (absl::Status s = CheckListening(security, listens); !s.ok()) return s;
-  if (!security.secret.has_value()) return context_.UseTokens();
-  LogInfo("all messages are encrypted, with $0", security.source);
-  return context_.Secure(*security.secret);
+  if (security.secret.has_value()) {
+    LogInfo("all messages are encrypted, with $0", security.source);
+  }
+  return context_.Protect(security.secret);
 }
 
 absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {

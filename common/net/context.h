@@ -3,6 +3,7 @@
 #define PSRING_COMMON_NET_CONTEXT_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ class Context {
   // and say what it likes, as in some tests.
   absl::Status Secure(const Secret& secret);
   absl::Status UseTokens();
+  // The first for a job that has a secret, else the other.
+  absl::Status Protect(const std::optional<Secret>& secret) {
+    return secret.has_value() ? Secure(*secret) : UseTokens();
+  }
 
   bool secured() const { return proof_ == Proof::kKey; }
 

@@ -20,10 +20,9 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobWatch::Start(
   const auto host = Resolve(coordinator.host);
   if (!host.ok()) return host.status();
   std::unique_ptr<JobWatch> watch(new JobWatch(std::move(text)));
-  const absl::Status secured = security.secret.has_value()
-                                   ? watch->context_.Secure(*security.secret)
-                                   : watch->context_.UseTokens();
-  if (!secured.ok()) return secured;
+  if (absl::Status s = watch->context_.Protect(security.secret); !s.ok()) {
+    return s;
+  }
   const std::string endpoint =
       absl::StrCat("tcp://", ToString(HostPort{*host, coordinator.port}));
   watch->thread_ =

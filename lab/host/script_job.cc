@@ -106,9 +106,7 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
   if (!status.ok()) return status;
   const auto key = JobKey::Create(job.security);
   if (!key.ok()) return key.status();
-  status = job.security.secret.has_value()
-               ? running->context_.Secure(*job.security.secret)
-               : running->context_.UseTokens();
+  status = running->context_.Protect(job.security.secret);
   if (!status.ok()) return status;
   if (job.first_rank == 0) {
     CoordinatorWatch watch;
