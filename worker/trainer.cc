@@ -14,11 +14,8 @@
 #include "common/cluster/worker_sum.h"
 #include "common/log.h"
 #include "common/optim/gradient_clip.h"
-#include "common/optim/optimizer.h"
 #include "common/split_mix.h"
 #include "worker/batch.h"
-#include "worker/buffers.h"
-#include "worker/checkpoint_directory.h"
 #include "worker/sampler.h"
 #include "worker/torch/tensors.h"
 #include "worker/torch/torch_error.h"
@@ -26,17 +23,10 @@
 namespace psring {
 namespace {
 
-constexpr int64_t kEvaluationBatch = 256;
 constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
-
-// Whether a checkpoint has failed because of the job, and not of the disk.
-bool EndsTraining(const absl::Status& status) {
-  return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsUnavailable(status) || absl::IsAborted(status);
-}
 
 }  // namespace
 
@@ -50,6 +40,21 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
             [this](int bucket) { OnBucketReady(bucket); }),
       loader_(parts.data.train, options.loader),
       losses_(parts.memory.device, parts.cancellation),
+      evaluator_({.model = parts.model,
+                  .test = parts.data.test,
+                  .device = parts.memory.device,
+                  .exchange = parts.exchange,
+                  .member = parts.member,
+                  .cancellation = parts.cancellation,
+                  .track = parts.track},
+                 options.precision, options.step_timeout),
+      checkpoints_({.model = parts.model,
+                    .layout = parts.flat.layout,
+                    .exchange = parts.exchange,
+                    .member = parts.member,
+                    .track = parts.track},
+                   options.checkpoints, options.step_timeout, options.plan,
+                   options.progress),
       step_(options.progress.step),
       reported_{.step = options.progress.step} {
   parts.member.figures().Update([&](proto::Figures& all) {
@@ -84,7 +89,7 @@ absl::Status Trainer::Run() {
       [this] {
         return absl::StrCat(
             evaluating_ ? "evaluation after step " : "training, step ", step_,
-            ", ", evaluating_ ? kEvaluationBatch : options_.batch_size,
+            ", ", evaluating_ ? Evaluator::kBatch : options_.batch_size,
             " samples at once");
       });
 }
@@ -95,7 +100,7 @@ absl::Status Trainer::Train() {
     if (!clock.ok()) return clock.status();
     clock_ = *std::move(clock);
   }
-  if (absl::Status s = AskWhetherRank0Saves(); !s.ok()) return s;
+  if (absl::Status s = checkpoints_.Begin(); !s.ok()) return s;
   while (!finished()) {
     const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
@@ -123,18 +128,11 @@ absl::Status Trainer::Train() {
       if (finished()) break;
       const auto stops = StopsHere();
       if (!stops.ok()) return stops.status();
-      if (*stops) return CheckpointOfOneMoment();
+      if (*stops) return checkpoints_.AtEnd(step_);
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
-  return MeetAndSave();
-}
-
-absl::Status Trainer::AskWhetherRank0Saves() {
-  const auto all = parts_.member.Gather(
-      "saves", options_.checkpoint_dir.empty() ? "" : "yes", StepDeadline());
-  if (all.ok()) rank_0_saves_ = !all->front().empty();
-  return all.status();
+  return checkpoints_.AtEnd(step_);
 }
 
 absl::StatusOr<bool> Trainer::StopsHere() {
@@ -142,7 +140,6 @@ absl::StatusOr<bool> Trainer::StopsHere() {
   const WaitingForOthers waiting(activity_);
   const auto stops = parts_.stop->StopsAfter(step_, StepDeadline());
   if (!stops.ok() || !*stops) return stops;
-  stopped_ = true;
   LogInfo("SIGTERM: all workers stop after step $0 of $1", step_,
           options_.plan.total_steps);
   return true;
@@ -224,11 +221,6 @@ absl::Status Trainer::SubmitHeldBack() {
   return absl::OkStatus();
 }
 
-at::Tensor Trainer::Forward(const at::Tensor& images) {
-  const PrecisionScope scope(options_.precision, parts_.memory.device.type());
-  return parts_.model.Forward(images);
-}
-
 at::Tensor Trainer::Compute(const StepSamples& samples) {
   const SpanArgs args = {.step = step_};
   SeedDropout();
@@ -238,7 +230,12 @@ at::Tensor Trainer::Compute(const StepSamples& samples) {
   if (!samples.next.empty()) loader_.Prepare(samples.next);
   data.End();
   TimelineSpan forward(parts_.track, "forward", args);
-  const at::Tensor loss = MeanNllLoss(Forward(batch.images), batch.labels);
+  at::Tensor output;
+  {
+    const PrecisionScope scope(options_.precision, parts_.memory.device.type());
+    output = parts_.model.Forward(batch.images);
+  }
+  const at::Tensor loss = MeanNllLoss(output, batch.labels);
   forward.End();
   TimelineSpan backward(parts_.track, "backward", args);
   if (options_.scale_loss) {
@@ -341,11 +338,7 @@ absl::Status Trainer::AfterStep(int64_t before) {
     WriteStep();
     TellFigures();
   }
-  const auto due = [&](int64_t every) {
-    return every > 0 && !finished() && step_ / every > before / every;
-  };
-  return due(options_.checkpoint_every) ? CheckpointOfOneMoment()
-                                        : absl::OkStatus();
+  return checkpoints_.AfterSteps(before, step_);
 }
 
 void Trainer::WriteStep() {
@@ -390,33 +383,25 @@ void Trainer::TellEvaluation(const Evaluation& evaluation,
   });
 }
 
-// Every worker has made as many steps.
-absl::Status Trainer::MeetAndSave() {
-  if (!rank_0_saves_) return absl::OkStatus();
-  if (absl::Status s = Synchronise(Before::kSaveState); !s.ok()) return s;
-  return Checkpoint();
-}
-
-// Nobody's state changes before the checkpoint is there.
-absl::Status Trainer::CheckpointOfOneMoment() {
-  if (absl::Status s = MeetAndSave(); !s.ok()) return s;
-  const WaitingForOthers waiting(activity_, "a checkpoint");
-  return parts_.member
-      .Gather(absl::StrCat("checkpoint ", num_stops_++), "", StepDeadline())
-      .status();
-}
-
 absl::Status Trainer::EndEpoch() {
   const auto last_loss = losses_.Flush(StepDeadline());
   if (!last_loss.ok()) return last_loss.status();
   if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
-  auto evaluation = Evaluate();
+  evaluating_ = true;
+  const auto evaluation = evaluator_.Evaluate(step_);
   if (!evaluation.ok()) return evaluation.status();
+  evaluating_ = false;
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
   std::vector<double> sums = {stats.loss_sum,
                               static_cast<double>(stats.num_steps),
                               stats.ImagesPerSecond()};
-  if (absl::Status s = Sum(sums); !s.ok()) return s;
+  {
+    const WaitingForOthers waiting(activity_, "a sum over all workers");
+    const absl::Status summed =
+        SumOverWorkers(parts_.member, absl::StrCat("epoch ", num_epochs_++),
+                       absl::MakeSpan(sums), StepDeadline());
+    if (!summed.ok()) return summed;
+  }
   const double train_loss = sums[0] / std::max(sums[1], 1.0);
   const double rate = sums[2];
   if (rank_ != 0) return absl::OkStatus();
@@ -436,110 +421,6 @@ absl::Status Trainer::EndEpoch() {
   LogInfo("$0", word);
   TellEvaluation(*evaluation, word);
   return absl::OkStatus();
-}
-
-absl::StatusOr<Trainer::Evaluation> Trainer::Evaluate() {
-  TimelineSpan span(parts_.track, "evaluate", {.step = step_});
-  activity_.Work("evaluating");
-  evaluating_ = true;
-  if (absl::Status s = Synchronise(Before::kEvaluation); !s.ok()) return s;
-  if (absl::Status s = BroadcastBuffers(); !s.ok()) return s;
-  const Dataset& test = parts_.data.test;
-  const std::vector<int64_t> mine =
-      EvaluationIndices(test.size(), num_workers_, rank_);
-  c10::NoGradGuard no_grad;
-  parts_.model.set_training(false);
-  std::vector<double> sums(3, 0.0);  // loss, correct, samples
-  for (size_t begin = 0; begin < mine.size(); begin += kEvaluationBatch) {
-    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
-    activity_.Work("evaluating");
-    const size_t end = std::min<size_t>(begin + kEvaluationBatch, mine.size());
-    const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
-    const Batch samples = BatchOf(test, batch, parts_.memory.device);
-    const at::Tensor output = Forward(samples.images);
-    sums[0] += SumNllLoss(output, samples.labels).item<double>();
-    sums[1] += output.argmax(1).eq(samples.labels).sum().item<double>();
-    sums[2] += static_cast<double>(end - begin);
-  }
-  evaluating_ = false;
-  if (absl::Status s = Sum(sums); !s.ok()) return s;
-  const double samples = std::max(sums[2], 1.0);
-  return Evaluation{sums[0] / samples, sums[1] / samples};
-}
-
-absl::Status Trainer::Synchronise(Before next) {
-  const WaitingForOthers waiting(activity_, "a meeting of all workers");
-  return parts_.exchange.Synchronise(next, StepDeadline());
-}
-
-absl::Status Trainer::Sum(std::vector<double>& values) {
-  const WaitingForOthers waiting(activity_, "a sum over all workers");
-  return SumOverWorkers(parts_.member, absl::StrCat("sum ", num_sums_++),
-                        absl::MakeSpan(values), StepDeadline());
-}
-
-absl::Status Trainer::BroadcastBuffers() {
-  std::vector<ExtraTensor> buffers = BuffersOf(parts_.model);
-  if (buffers.empty()) return absl::OkStatus();
-  std::string mine;
-  for (const ExtraTensor& buffer : buffers) mine += buffer.bytes;
-  const WaitingForOthers waiting(activity_, "worker 0's running statistics");
-  auto all = parts_.member.Gather(absl::StrCat("buffers ", evaluations_++),
-                                  rank_ == 0 ? mine : "", StepDeadline());
-  if (!all.ok()) return all.status();
-  const std::string& theirs = all->front();
-  if (theirs.size() != mine.size()) {
-    return absl::InternalError("rank 0 has buffers of another size");
-  }
-  size_t offset = 0;
-  for (ExtraTensor& buffer : buffers) {
-    buffer.bytes = theirs.substr(offset, buffer.bytes.size());
-    offset += buffer.bytes.size();
-  }
-  return SetBuffers(parts_.model, buffers);
-}
-
-absl::Status Trainer::Checkpoint() {
-  if (rank_ != 0 || options_.checkpoint_dir.empty()) return absl::OkStatus();
-  TimelineSpan span(parts_.track, "checkpoint", {.step = step_});
-  activity_.Work("saving a checkpoint");
-  const absl::Status status = WriteCheckpointOfStep();
-  if (status.ok()) {
-    const std::string word = absl::StrCat("checkpoint of step ", step_, " in ",
-                                          options_.checkpoint_dir);
-    LogInfo("$0", word);
-    parts_.member.figures().Update(
-        [&](proto::Figures& all) { all.set_last_word(word); });
-    RemoveOldCheckpoints(options_.checkpoint_dir, step_,
-                         options_.checkpoint_keep);
-    return status;
-  }
-  if (finished() || stopped_ || EndsTraining(status)) return status;
-  LogWarning(
-      "no checkpoint of step $0: $1. Training continues, and the next "
-      "checkpoint is tried: see to the room and the permissions of $2",
-      step_, status.message(), options_.checkpoint_dir);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::WriteCheckpointOfStep() {
-  auto optimizer = Optimizer::Create(options_.plan.optimizer);
-  if (!optimizer.ok()) return optimizer.status();
-  CheckpointContents contents{.progress = options_.progress,
-                              .layout = parts_.flat.layout,
-                              .slot_names = optimizer->slot_names(),
-                              .extras = BuffersOf(parts_.model)};
-  contents.progress.step = step_;
-  contents.progress.cursor = options_.plan.CursorAt(step_);
-  contents.progress.updates = options_.plan.UpdatesAt(step_);
-  return WriteCheckpoint(
-      options_.checkpoint_dir, contents, [this](const std::string& directory) {
-        std::optional<WaitingForOthers> servers_write;
-        if (parts_.member.job().servers_size() > 0) {
-          servers_write.emplace(activity_, "the servers' part of a checkpoint");
-        }
-        return parts_.exchange.SaveState(directory, StepDeadline());
-      });
 }
 
 }  // namespace psring

@@ -24,6 +24,7 @@
 #include "worker/batch_loader.h"
 #include "worker/checkpoint.h"
 #include "worker/data/dataset.h"
+#include "worker/evaluator.h"
 #include "worker/flat_parameters.h"
 #include "worker/late_loss.h"
 #include "worker/loss_scaler.h"
@@ -32,6 +33,7 @@
 #include "worker/step_clock.h"
 #include "worker/time_distribution.h"
 #include "worker/torch/precision.h"
+#include "worker/training_checkpoints.h"
 
 namespace psring {
 
@@ -46,9 +48,7 @@ struct TrainerOptions {
   LoaderOptions loader = {};  // of the training samples
   Slowdown slowdown;          // none
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string checkpoint_dir;    // rank 0's, absolute; empty: no checkpoints
-  int64_t checkpoint_every = 0;  // steps, the same on all; 0: only at the end
-  int64_t checkpoint_keep = 3;   // the newest so many; 0: all
+  CheckpointOptions checkpoints;
 };
 
 // What the trainer works with; all of it outlives the trainer.
@@ -118,11 +118,6 @@ class Trainer {
     std::vector<int64_t> next;  // of the step after; empty: not known
   };
 
-  struct Evaluation {
-    double loss = 0;
-    double accuracy = 0;
-  };
-
   // Throws what libtorch throws, as all below that compute.
   absl::Status Train();
   void OnBucketReady(int bucket);
@@ -142,8 +137,6 @@ class Trainer {
   double Clip();
   // Waits for as long as an injected fault makes this step longer.
   absl::Status SlowDown();
-  // In the options' precision; log-probabilities in float32.
-  at::Tensor Forward(const at::Tensor& images);
   // Forward and backward, on whose way buckets are submitted; the loss.
   at::Tensor Compute(const StepSamples& samples);
   absl::Status FinishStep();
@@ -160,22 +153,8 @@ class Trainer {
   // To those who look at the job, with the heartbeats.
   void TellFigures();
   void TellEvaluation(const Evaluation& evaluation, const std::string& word);
-  absl::StatusOr<Evaluation> Evaluate();
-  // Over all workers, in place.
-  absl::Status Synchronise(Before next);
-  absl::Status Sum(std::vector<double>& values);
-  // All workers take rank 0's running statistics.
-  absl::Status BroadcastBuffers();
-  absl::Status AskWhetherRank0Saves();
-  // All workers meet, and rank 0 writes a checkpoint if it has a folder for it.
-  absl::Status MeetAndSave();
-  // The same; nobody goes on before.
-  absl::Status CheckpointOfOneMoment();
-  // Where it cannot be written, training continues, unless it is over.
-  absl::Status Checkpoint();
   // Whether somebody has wished that this is the last step.
   absl::StatusOr<bool> StopsHere();
-  absl::Status WriteCheckpointOfStep();
   void SeedDropout();
   Time StepDeadline() const;
   int64_t epoch() const;  // from 1: the last step's
@@ -193,6 +172,8 @@ class Trainer {
   std::vector<int> held_back_;  // buckets of this step
   BatchLoader loader_;
   LateLoss losses_;
+  Evaluator evaluator_;
+  TrainingCheckpoints checkpoints_;
   LossScaler scaler_;
   std::unique_ptr<StepClock> clock_;  // null: on the CPU
   int64_t step_;
@@ -206,11 +187,7 @@ class Trainer {
   double last_loss_ = 0;
   bool evaluating_ = false;
   EpochStats epoch_stats_;  // of the epoch under way
-  int64_t evaluations_ = 0;
-  int64_t num_sums_ = 0;
-  bool rank_0_saves_ = false;
-  int64_t num_stops_ = 0;
-  bool stopped_ = false;  // before the end
+  int64_t num_epochs_ = 0;
 };
 
 }  // namespace psring

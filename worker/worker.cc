@@ -349,9 +349,9 @@ absl::Status WorkerRun::Train() {
        .loader = Loader(),
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
-       .checkpoint_dir = options_.checkpoint_dir,
-       .checkpoint_every = spec().checkpoint_every(),
-       .checkpoint_keep = options_.checkpoint_keep});
+       .checkpoints = {.directory = options_.checkpoint_dir,
+                       .every = spec().checkpoint_every(),
+                       .keep = options_.checkpoint_keep}});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
   soft_stop_.Set([this] { stop_->Wish(); });
   LogSizeChange();

@@ -156,8 +156,8 @@ TEST(TrainerCheckpointTest, NobodyGoesOnBeforeACheckpointOfOneMomentIsThere) {
     TrainerOptions options;
     options.plan = plan;
     options.batch_size = 2;
-    options.checkpoint_dir = folder;
-    options.checkpoint_every = 4;
+    options.checkpoints.directory = folder;
+    options.checkpoints.every = 4;
     Trainer trainer({model, data, flat, MemoryOf(flat), exchange,
                      *worker.member, metrics, worker.cancellation},
                     options);

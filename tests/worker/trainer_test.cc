@@ -264,51 +264,51 @@ TEST_F(TrainerTest, AnInjectedFaultAddsItsWaitToTheSteps) {
 
 TEST_F(TrainerTest, WritesACheckpointEverySoManyStepsAndOneAtTheEnd) {
   options_.plan.total_steps = 4;
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 2;
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 2;
   ASSERT_TRUE(Train().ok());
   EXPECT_THAT(
       exchange_.CallsBetweenSteps(),
       ElementsAre("finish 0", "finish 1", "meet to save", "save", "finish 2",
                   "finish 3", "meet to evaluate", "meet to save", "save"));
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000002"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
 }
 
 TEST_F(TrainerTest, WritesTheCheckpointThatASkippedStepWasToWrite) {
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 2;
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 2;
   exchange_.on_finish = [this] {
     if (exchange_.step() == 2) exchange_.set_step(3);
   };
   ASSERT_TRUE(Train().ok());
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000003"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000003"));
 }
 
 TEST_F(TrainerTest, ACheckpointThatFailsDoesNotEndTraining) {
   options_.plan.total_steps = 6;
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 2;
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 2;
   exchange_.save_result = absl::InternalError("no space left on device");
   exchange_.on_finish = [this] {
     if (exchange_.step() == 4) exchange_.save_result = absl::OkStatus();
   };
   ASSERT_TRUE(Train().ok());
   EXPECT_EQ(end_, 6);
-  EXPECT_FALSE(fs::exists(options_.checkpoint_dir + "/step-00000002"));
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
+  EXPECT_FALSE(fs::exists(options_.checkpoints.directory + "/step-00000002"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
 }
 
 TEST_F(TrainerTest, ALastCheckpointThatFailsIsAnError) {
-  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoints.directory = testing::TestDirectory();
   exchange_.save_result = absl::InternalError("no space left on device");
   EXPECT_EQ(Train(), exchange_.save_result);
   EXPECT_EQ(end_, 4);
 }
 
 TEST_F(TrainerTest, ACheckpointThatFailsWithTheJobEndsTraining) {
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 2;
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 2;
   exchange_.save_result = absl::DeadlineExceededError("server 2 is late");
   EXPECT_EQ(Train(), exchange_.save_result);
   EXPECT_EQ(end_, 2);
@@ -316,17 +316,17 @@ TEST_F(TrainerTest, ACheckpointThatFailsWithTheJobEndsTraining) {
 
 TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
   options_.plan.total_steps = 5;
-  options_.checkpoint_dir = testing::TestDirectory();
-  options_.checkpoint_every = 1;
-  options_.checkpoint_keep = 2;
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 1;
+  options_.checkpoints.keep = 2;
   ASSERT_TRUE(Train().ok());
-  EXPECT_FALSE(fs::exists(options_.checkpoint_dir + "/step-00000003"));
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000004"));
-  EXPECT_TRUE(fs::exists(options_.checkpoint_dir + "/step-00000005"));
+  EXPECT_FALSE(fs::exists(options_.checkpoints.directory + "/step-00000003"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000005"));
 }
 
 TEST_F(TrainerTest, WritesOnlyTheLastCheckpointUnlessToldOtherwise) {
-  options_.checkpoint_dir = testing::TestDirectory();
+  options_.checkpoints.directory = testing::TestDirectory();
   ASSERT_TRUE(Train().ok());
   EXPECT_EQ(exchange_.calls.back(), "save");
   EXPECT_EQ(std::count(exchange_.calls.begin(), exchange_.calls.end(), "save"),

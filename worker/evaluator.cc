@@ -1,0 +1,85 @@
+#include "worker/evaluator.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/cluster/worker_sum.h"
+#include "worker/batch.h"
+#include "worker/buffers.h"
+#include "worker/sampler.h"
+#include "worker/torch/tensors.h"
+
+namespace psring {
+
+absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
+  TimelineSpan span(parts_.track, "evaluate", {.step = step});
+  Activity& activity = parts_.member.activities().own();
+  activity.Work("evaluating");
+  if (absl::Status s = Meet(); !s.ok()) return s;
+  if (absl::Status s = BroadcastBuffers(); !s.ok()) return s;
+  const proto::Welcome& job = parts_.member.job();
+  const std::vector<int64_t> mine =
+      EvaluationIndices(parts_.test.size(), job.workers_size(), job.rank());
+  c10::NoGradGuard no_grad;
+  parts_.model.set_training(false);
+  std::vector<double> sums(3, 0.0);  // loss, correct, samples
+  for (size_t begin = 0; begin < mine.size(); begin += kBatch) {
+    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+    activity.Work("evaluating");
+    const size_t end = std::min<size_t>(begin + kBatch, mine.size());
+    const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
+    const Batch samples = BatchOf(parts_.test, batch, parts_.device);
+    const PrecisionScope scope(precision_, parts_.device.type());
+    const at::Tensor output = parts_.model.Forward(samples.images);
+    sums[0] += SumNllLoss(output, samples.labels).item<double>();
+    sums[1] += output.argmax(1).eq(samples.labels).sum().item<double>();
+    sums[2] += static_cast<double>(end - begin);
+  }
+  const WaitingForOthers waiting(activity, "a sum over all workers");
+  if (absl::Status s = SumOverWorkers(
+          parts_.member, absl::StrCat("evaluation ", evaluations_++),
+          absl::MakeSpan(sums), Now() + 2 * step_timeout_);
+      !s.ok()) {
+    return s;
+  }
+  const double samples = std::max(sums[2], 1.0);
+  return Evaluation{sums[0] / samples, sums[1] / samples};
+}
+
+absl::Status Evaluator::Meet() {
+  const WaitingForOthers waiting(parts_.member.activities().own(),
+                                 "a meeting of all workers");
+  return parts_.exchange.Synchronise(Before::kEvaluation,
+                                     Now() + 2 * step_timeout_);
+}
+
+absl::Status Evaluator::BroadcastBuffers() {
+  std::vector<ExtraTensor> buffers = BuffersOf(parts_.model);
+  if (buffers.empty()) return absl::OkStatus();
+  std::string mine;
+  for (const ExtraTensor& buffer : buffers) mine += buffer.bytes;
+  const WaitingForOthers waiting(parts_.member.activities().own(),
+                                 "worker 0's running statistics");
+  const bool first = parts_.member.job().rank() == 0;
+  auto all = parts_.member.Gather(absl::StrCat("buffers ", evaluations_),
+                                  first ? mine : "", Now() + 2 * step_timeout_);
+  if (!all.ok()) return all.status();
+  const std::string& theirs = all->front();
+  if (theirs.size() != mine.size()) {
+    return absl::InternalError("rank 0 has buffers of another size");
+  }
+  size_t offset = 0;
+  for (ExtraTensor& buffer : buffers) {
+    buffer.bytes = theirs.substr(offset, buffer.bytes.size());
+    offset += buffer.bytes.size();
+  }
+  return SetBuffers(parts_.model, buffers);
+}
+
+}  // namespace psring

@@ -1,0 +1,64 @@
+// How good the model is on the test samples, which the workers share out.
+#ifndef PSRING_WORKER_EVALUATOR_H_
+#define PSRING_WORKER_EVALUATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/cluster/member.h"
+#include "common/exchange/gradient_exchange.h"
+#include "common/net/cancellation.h"
+#include "common/trace/timeline.h"
+#include "worker/data/dataset.h"
+#include "worker/models/classifier.h"
+#include "worker/torch/precision.h"
+
+namespace psring {
+
+// Of all test samples, the same on every worker.
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+// One thread's own, the exchange's.
+class Evaluator {
+ public:
+  static constexpr int64_t kBatch = 256;  // samples at once
+
+  // All of it outlives the evaluator.
+  struct Parts {
+    Classifier& model;
+    const Dataset& test;
+    c10::Device device;  // that the model computes on
+    GradientExchange& exchange;
+    Member& member;
+    const Cancellation& cancellation;
+    Track* track = nullptr;  // null: no timeline
+  };
+
+  Evaluator(const Parts& parts, Precision precision,
+            absl::Duration step_timeout)
+      : parts_(parts), precision_(precision), step_timeout_(step_timeout) {}
+
+  // All workers call it after the same `step`: with the parameters of that step
+  // and rank 0's running statistics, which all have from then on. Blocks, each
+  // wait at most for twice the step timeout. Throws what libtorch throws.
+  absl::StatusOr<Evaluation> Evaluate(int64_t step);
+
+ private:
+  absl::Status Meet();
+  // All workers take rank 0's running statistics.
+  absl::Status BroadcastBuffers();
+
+  const Parts parts_;
+  const Precision precision_;
+  const absl::Duration step_timeout_;
+  int64_t evaluations_ = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_EVALUATOR_H_

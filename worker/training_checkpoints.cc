@@ -1,0 +1,109 @@
+#include "worker/training_checkpoints.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/optim/optimizer.h"
+#include "worker/buffers.h"
+#include "worker/checkpoint_directory.h"
+
+namespace psring {
+namespace {
+
+// Whether a checkpoint has failed because of the job, and not of the disk.
+bool EndsTraining(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnavailable(status) || absl::IsAborted(status);
+}
+
+}  // namespace
+
+TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
+                                         CheckpointOptions options,
+                                         absl::Duration step_timeout,
+                                         JobPlan plan, Progress start)
+    : parts_(parts),
+      options_(std::move(options)),
+      step_timeout_(step_timeout),
+      plan_(std::move(plan)),
+      start_(std::move(start)),
+      writes_(parts.member.job().rank() == 0 && !options_.directory.empty()) {}
+
+absl::Status TrainingCheckpoints::Begin() {
+  const auto all =
+      parts_.member.Gather("saves", writes_ ? "yes" : "", Deadline());
+  if (all.ok()) rank_0_writes_ = !all->front().empty();
+  return all.status();
+}
+
+absl::Status TrainingCheckpoints::Meet() {
+  const WaitingForOthers waiting(parts_.member.activities().own(),
+                                 "a meeting of all workers");
+  return parts_.exchange.Synchronise(Before::kSaveState, Deadline());
+}
+
+absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
+  const int64_t every = options_.every;
+  const bool due =
+      every > 0 && step < plan_.total_steps && step / every > before / every;
+  if (!due || !rank_0_writes_) return absl::OkStatus();
+  if (absl::Status s = Meet(); !s.ok()) return s;
+  if (const absl::Status s = Write(step); EndsTraining(s)) {
+    return s;
+  } else if (!s.ok()) {
+    LogWarning(
+        "no checkpoint of step $0: $1. Training continues, and the next "
+        "checkpoint is tried: see to the room and the permissions of $2",
+        step, s.message(), options_.directory);
+  }
+  const WaitingForOthers waiting(parts_.member.activities().own(),
+                                 "a checkpoint");
+  return parts_.member
+      .Gather(absl::StrCat("checkpoint ", num_met_++), "", Deadline())
+      .status();
+}
+
+absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
+  if (!rank_0_writes_) return absl::OkStatus();
+  if (absl::Status s = Meet(); !s.ok()) return s;
+  return Write(step);
+}
+
+absl::Status TrainingCheckpoints::Write(int64_t step) {
+  if (!writes_) return absl::OkStatus();
+  TimelineSpan span(parts_.track, "checkpoint", {.step = step});
+  Activity& activity = parts_.member.activities().own();
+  activity.Work("saving a checkpoint");
+  const auto optimizer = Optimizer::Create(plan_.optimizer);
+  if (!optimizer.ok()) return optimizer.status();
+  CheckpointContents contents{.progress = start_,
+                              .layout = parts_.layout,
+                              .slot_names = optimizer->slot_names(),
+                              .extras = BuffersOf(parts_.model)};
+  contents.progress.step = step;
+  contents.progress.cursor = plan_.CursorAt(step);
+  contents.progress.updates = plan_.UpdatesAt(step);
+  const auto save_state = [&](const std::string& directory) {
+    std::optional<WaitingForOthers> servers_write;
+    if (parts_.member.job().servers_size() > 0) {
+      servers_write.emplace(activity, "the servers' part of a checkpoint");
+    }
+    return parts_.exchange.SaveState(directory, Deadline());
+  };
+  if (absl::Status s =
+          WriteCheckpoint(options_.directory, contents, save_state);
+      !s.ok()) {
+    return s;
+  }
+  const std::string word =
+      absl::StrCat("checkpoint of step ", step, " in ", options_.directory);
+  LogInfo("$0", word);
+  parts_.member.figures().Update(
+      [&](proto::Figures& all) { all.set_last_word(word); });
+  RemoveOldCheckpoints(options_.directory, step, options_.keep);
+  return absl::OkStatus();
+}
+
+}  // namespace psring

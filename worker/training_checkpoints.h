@@ -1,0 +1,74 @@
+// The checkpoints of a training, which all workers meet for and rank 0 writes.
+#ifndef PSRING_WORKER_TRAINING_CHECKPOINTS_H_
+#define PSRING_WORKER_TRAINING_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/cluster/member.h"
+#include "common/exchange/gradient_exchange.h"
+#include "common/model/layout.h"
+#include "common/optim/job_plan.h"
+#include "common/trace/timeline.h"
+#include "worker/checkpoint.h"
+#include "worker/models/classifier.h"
+
+namespace psring {
+
+struct CheckpointOptions {
+  std::string directory;  // rank 0's, absolute; empty: it writes none
+  int64_t every = 0;      // steps, the same on all workers; 0: at the end only
+  int64_t keep = 3;       // the newest so many; 0: all
+};
+
+// One thread's own, the exchange's. All workers make the same calls after the
+// same steps; all block, at most for twice the step timeout.
+class TrainingCheckpoints {
+ public:
+  // What is saved, and who takes part; all of it outlives this.
+  struct Parts {
+    const Classifier& model;
+    const Layout& layout;
+    GradientExchange& exchange;
+    Member& member;
+    Track* track = nullptr;  // null: no timeline
+  };
+
+  // `start`: where the training began.
+  TrainingCheckpoints(const Parts& parts, CheckpointOptions options,
+                      absl::Duration step_timeout, JobPlan plan,
+                      Progress start);
+
+  // Once, before the others: learns whether rank 0 writes any.
+  absl::Status Begin();
+
+  // After the steps from `before` to `step`: a checkpoint if one is due. Nobody
+  // goes on before it is there. One that cannot be written is a warning; what
+  // ends the job is an error.
+  absl::Status AfterSteps(int64_t before, int64_t step);
+
+  // The training is over: one that cannot be written is an error.
+  absl::Status AtEnd(int64_t step);
+
+ private:
+  absl::Status Meet();
+  // Rank 0 only.
+  absl::Status Write(int64_t step);
+  Time Deadline() const { return Now() + 2 * step_timeout_; }
+
+  const Parts parts_;
+  const CheckpointOptions options_;
+  const absl::Duration step_timeout_;
+  const JobPlan plan_;
+  const Progress start_;
+  const bool writes_;  // this worker
+  bool rank_0_writes_ = false;
+  int64_t num_met_ = 0;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_TRAINING_CHECKPOINTS_H_
