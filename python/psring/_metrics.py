@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+import weakref
 import zlib
 from typing import Any, Callable, Dict, List, Optional
 
@@ -64,6 +65,42 @@ def count_step() -> None:
 def at_end(call: Callable[[], Dict[str, Any]]) -> None:
     """What call() returns goes with the last line of the metrics."""
     _at_end.append(call)
+
+
+class _Checksum:
+    """Of the parameters of an optimizer as they are at the job's end, or as they were when the
+    optimizer went: a script's main() may have returned by then."""
+
+    def __init__(self, optimizer: Any, crc: Callable[[], Optional[int]]):
+        self._alive, self._crc = weakref.ref(optimizer), crc
+        self._last: Optional[int] = None
+        weakref.finalize(optimizer, self._keep).atexit = False
+
+    def __call__(self) -> Optional[int]:
+        if self._alive() is not None:
+            self._keep()
+        return self._last
+
+    def _keep(self) -> None:
+        self._last = self._crc()
+
+
+def tell_model(num_parameters: int, crc: Callable[[], Optional[int]], optimizer: Any = None) -> None:
+    """The metrics learn of a model, and rank 0's at the end of its last bits.
+
+    crc() is a CRC-32, or None where there is none. It does not refer to `optimizer`, if that is
+    given, and is called no later than that goes.
+    """
+    write({"event": "model", "num_parameters": num_parameters})
+    if _job.rank() != 0 or not wanted():
+        return
+    checksum = crc if optimizer is None else _Checksum(optimizer, crc)
+
+    def last() -> Dict[str, Any]:
+        value = checksum()
+        return {} if value is None else {"weights_crc32": value}
+
+    at_end(last)
 
 
 def write_end() -> None:

@@ -1,6 +1,7 @@
 """Models of the library's and their settings, without any framework.
 
-psring.torch's DistributedOptimizer and psring.jax's FusedOptimizer stand on them.
+The DistributedOptimizers of psring.torch and psring.keras and psring.jax's FusedOptimizer
+stand on them.
 """
 
 import ctypes
@@ -42,6 +43,19 @@ def choose_sync(job: _job.Job, sync: Optional[str], staleness: Optional[int]) ->
         takers = " or ".join(f'"{policy.name}"' for policy in _lib.policies().values() if policy.bounded)
         raise ValueError(f"staleness={staleness} needs sync={takers}")
     return sync, staleness
+
+
+def choose_update(job: _job.Job, update: Optional[str], sync: Optional[str]) -> str:
+    """"local" or "fused": the argument first, then the job's default, then what `sync` allows."""
+    together = _job.takes_steps_together(sync)
+    update = update or job.defaults["update"] or ("local" if together else "fused")
+    if update not in ("local", "fused"):
+        raise ValueError(f'update={update!r}: it is "local" or "fused"')
+    if update == "local" and not together:
+        raise ValueError(
+            f'sync="{sync}" applies every gradient at the servers, so update="local" cannot work: use update="fused"'
+        )
+    return update
 
 
 def choose_compress(job: _job.Job, compress: Optional[str]) -> str:
@@ -86,6 +100,18 @@ def optimizer_options(name: str, values: Mapping[str, Any]) -> Dict[str, Any]:
     elif values["momentum"]:
         options.update(name="nesterov" if values["nesterov"] else "momentum", momentum=float(values["momentum"]))
     return options
+
+
+def number(what: str, value: Any, above: float = float("inf")) -> float:
+    """A float from 0 on and below `above`. Errors name `what`, and the rank."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"rank {_job.rank()}: {what}={value!r} is not a number") from None
+    if not 0.0 <= result < above:
+        limit = "" if above == float("inf") else f", below {above:g}"
+        raise ValueError(f"rank {_job.rank()}: {what}={result:g}: pass a number from 0 on{limit}")
+    return result
 
 
 def out_of_step(error: BaseException) -> bool:

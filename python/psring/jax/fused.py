@@ -1,9 +1,6 @@
 """FusedOptimizer: the servers or the ring apply the optimizer to a pytree."""
 
-import ctypes
 import threading
-import weakref
-import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import jax
@@ -11,31 +8,9 @@ import numpy as np
 
 from .. import _job, _metrics, _models
 from .. import collectives as memory
+from .._fused import FusedArrays
+from .._models import number as _number
 from ._arrays import call_on_host, empty, on_host, to_jax, traced
-
-# Of this process, until shutdown takes their memory.
-_open: "weakref.WeakSet[FusedOptimizer]" = weakref.WeakSet()
-
-
-def _forget_open() -> None:
-    for optimizer in _open:
-        optimizer._model = None
-    _open.clear()
-
-
-_job.at_shutdown(_forget_open)
-
-
-def _number(what: str, value: Any, above: float = float("inf")) -> float:
-    """A float from 0 on and below `above`. Errors name `what`, and the rank."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"rank {_job.rank()}: {what}={value!r} is not a number") from None
-    if not 0.0 <= number < above:
-        limit = "" if above == float("inf") else f", below {above:g}"
-        raise ValueError(f"rank {_job.rank()}: {what}={number:g}: pass a number from 0 on{limit}")
-    return number
 
 
 def _options(name: str, lr: Any, given: Dict[str, Any]) -> Dict[str, Any]:
@@ -70,10 +45,6 @@ def _named(tree: Any) -> List[Tuple[str, Any]]:
 
 def _describe(leaf: Any) -> str:
     return f"{jax.numpy.result_type(leaf)}{list(jax.numpy.shape(leaf))}"
-
-
-def _over_memory(address: int, num_elements: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_float * num_elements).from_address(address), dtype=np.float32)
 
 
 class FusedOptimizer:
@@ -118,7 +89,7 @@ class FusedOptimizer:
         if state is not None and not isinstance(state, dict):
             raise TypeError(f"rank {job.rank}: FusedOptimizer: state={state!r}: pass what state() has returned")
         group = _options(optimizer, lr, hyperparameters)
-        self._lr = self._sent = group["lr"]
+        self._lr = group["lr"]
         sync, staleness = _models.choose_sync(job, sync, staleness)
         options = _models.model_options(
             "fused", sync, staleness, _models.choose_compress(job, compress), _models.choose_bucket_mb(job, bucket_mb)
@@ -134,10 +105,10 @@ class FusedOptimizer:
         )
         self._lock = threading.Lock()
         self._in_jit = False
-        self._last_crc = 0
-        self._model: Optional[_models.Model] = None
         step = memory.broadcast_object(int(state.get("step", 0)) if state else 0, name=self.name + ".step")
-        self._open_model(arrays, {**options, "groups": [group], "step": step}, state)
+        self._arrays = FusedArrays(self.name, arrays, {**options, "groups": [group], "step": step})
+        self._arrays.begin(self._slots_of(state) if state and job.rank == 0 else [])
+        _metrics.tell_model(sum(array.size for _, array in arrays), self._arrays.crc)
 
     def _check_parameters(self, params: Any) -> List[Tuple[str, np.ndarray]]:
         here = f"rank {_job.rank()}: FusedOptimizer"
@@ -157,38 +128,6 @@ class FusedOptimizer:
         if not any(array.size for _, array in arrays):
             raise ValueError(f"{here}: the pytree has no parameters: pass those of the model")
         return arrays
-
-    def _open_model(
-        self, arrays: List[Tuple[str, np.ndarray]], options: Dict[str, Any], state: Optional[Dict[str, Any]]
-    ) -> None:
-        filled = [(name, array.shape) for name, array in arrays if array.size]
-        options["tensor_groups"] = [0] * len(filled)
-        model = _models.Model(self.name, filled, options)
-        parameters = _over_memory(model.parameters_address, model.num_elements)
-        gradients = _over_memory(model.gradients_address, model.num_elements)
-        # By leaf of the pytree: its places, and the bucket that its gradient goes with.
-        self._ranges: List[slice] = []
-        self._parameters: List[np.ndarray] = []
-        self._gradients: List[np.ndarray] = []
-        self._of_bucket: List[List[int]] = [[] for _ in range(model.num_buckets)]
-        places = iter(model.layout)
-        for index, (_, array) in enumerate(arrays):
-            begin = end = 0
-            if array.size:
-                place = next(places)
-                begin, end = place["begin"], place["begin"] + place["size"]
-                self._of_bucket[place["bucket"]].append(index)
-            self._ranges.append(slice(begin, end))
-            self._parameters.append(parameters[begin:end].reshape(array.shape))
-            self._gradients.append(gradients[begin:end].reshape(array.shape))
-            self._parameters[-1][...] = array
-        slots = self._slots_of(state, model) if state and _job.rank() == 0 else []
-        model.begin_at([slot.ctypes.data for slot in slots], slots)
-        self._model = model
-        _open.add(self)
-        _metrics.write({"event": "model", "num_parameters": sum(array.size for _, array in arrays)})
-        if _job.rank() == 0 and _metrics.wanted():
-            _metrics.at_end(lambda: {"weights_crc32": self._crc()})
 
     # ---- Steps ---------------------------------------------------------------
 
@@ -215,16 +154,9 @@ class FusedOptimizer:
         """On the host: gradients leave bucket by bucket, and parameters come back."""
         rate = self._lr if lr is None else _number("step(): lr", lr)
         with self._lock:
-            model = self._alive()
+            self._alive()
             _metrics.count_step()
-            if rate != self._sent:
-                model.set_rates([rate])
-                self._sent = rate
-            for bucket, indices in enumerate(self._of_bucket):
-                for index in indices:
-                    self._gradients[index][...] = on_host(arrays[index])
-                model.submit(bucket)
-            model.finish()
+            self._arrays.step(arrays, [rate])
             return self._copies()
 
     def _check_gradients(self, grads: Any) -> List[Any]:
@@ -232,13 +164,13 @@ class FusedOptimizer:
         here = f"rank {_job.rank()}: step()"
         remedy = "pass what jax.grad returns for these parameters"
         if structure != self._structure:
-            ours = dict(_named(jax.tree_util.tree_unflatten(self._structure, self._parameters)))
+            ours = dict(_named(jax.tree_util.tree_unflatten(self._structure, self._arrays.parameters)))
             theirs = dict(_named(grads))
             lacking = next((f"{name} is missing" for name in ours if name not in theirs), None)
             excess = next((f"{name} is no parameter" for name in theirs if name not in ours), None)
             what = lacking or excess or f"{structure} instead of {self._structure}"
             raise ValueError(f"{here}: the gradients' pytree differs from the parameters': {what}; {remedy}")
-        for index, (leaf, place) in enumerate(zip(leaves, self._parameters)):
+        for index, (leaf, place) in enumerate(zip(leaves, self._arrays.parameters)):
             if jax.numpy.shape(leaf) != place.shape or jax.numpy.result_type(leaf) != np.float32:
                 name = _named(grads)[index][0]
                 raise ValueError(
@@ -262,12 +194,14 @@ class FusedOptimizer:
         state: Dict[str, Any] = {"step": step}
         for name, slot in zip(model.slot_names, slots):
             values = np.frombuffer(slot, dtype=np.float32)
-            leaves = [values[at].reshape(p.shape).copy() for at, p in zip(self._ranges, self._parameters)]
+            places = zip(self._arrays.ranges, self._arrays.parameters)
+            leaves = [values[at].reshape(p.shape).copy() for at, p in places]
             state[name] = jax.tree_util.tree_unflatten(self._structure, leaves)
         return state
 
-    def _slots_of(self, state: Dict[str, Any], model: _models.Model) -> List[np.ndarray]:
+    def _slots_of(self, state: Dict[str, Any]) -> List[np.ndarray]:
         """Flat memory for the library, from what state() has returned."""
+        model = self._alive()
         here = f"rank {_job.rank()}: FusedOptimizer: state"
         if set(state) != {"step", *model.slot_names}:
             raise ValueError(f"{here} has {sorted(state)}: of this optimizer it has {['step', *model.slot_names]}")
@@ -275,10 +209,10 @@ class FusedOptimizer:
         for name in model.slot_names:
             leaves, structure = jax.tree_util.tree_flatten(state[name])
             shapes = [np.shape(leaf) for leaf in leaves]
-            if structure != self._structure or shapes != [p.shape for p in self._parameters]:
+            if structure != self._structure or shapes != [p.shape for p in self._arrays.parameters]:
                 raise ValueError(f"{here}: {name} is no pytree like the parameters: pass what state() returned for them")
             slots.append(np.zeros(model.num_elements, np.float32))
-            for at, leaf in zip(self._ranges, leaves):
+            for at, leaf in zip(self._arrays.ranges, leaves):
                 slots[-1][at] = np.asarray(leaf, np.float32).reshape(-1)
         return slots
 
@@ -308,28 +242,15 @@ class FusedOptimizer:
         does so, too."""
         self._wait_for_jit()
         with self._lock:
-            if self._model is None:
-                return
-            self._last_crc = self._crc()
-            model, self._model = self._model, None
-            _open.discard(self)
-            model.close()
+            self._arrays.close()
 
     def _copies(self) -> List[np.ndarray]:
         """JAX's arrays never change, and the library's memory does at every step."""
         copies = []
-        for place in self._parameters:
+        for place in self._arrays.parameters:
             copies.append(empty(place.shape, np.float32))
             copies[-1][...] = place
         return copies
-
-    def _crc(self) -> int:
-        if self._model is None:
-            return self._last_crc
-        crc = 0
-        for place in self._parameters:
-            crc = zlib.crc32(place.reshape(-1).view(np.uint8), crc)
-        return crc
 
     def _wait_for_jit(self) -> None:
         """JAX returns from a jitted function before its callbacks have run."""
@@ -337,6 +258,6 @@ class FusedOptimizer:
             jax.effects_barrier()
 
     def _alive(self) -> _models.Model:
-        if self._model is None:
+        if self._arrays.model is None:
             raise RuntimeError("this FusedOptimizer is closed: make a new one with the parameters")
-        return self._model
+        return self._arrays.model

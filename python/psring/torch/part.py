@@ -22,28 +22,14 @@ from .reducer import DONE, Reducer
 from .settings import Settings
 
 
-class _Checksum:
-    """Of the parameters of an optimizer as they are at the job's end, or as they were when the
-    optimizer went: a script's main() may have returned by then."""
-
-    def __init__(self, optimizer: Any):
-        self._optimizer = weakref.ref(optimizer)
-        self._last: Optional[int] = None
-        weakref.finalize(optimizer, self._keep, optimizer.param_groups).atexit = False
-
-    def __call__(self) -> Dict[str, Any]:
-        optimizer = self._optimizer()
-        if optimizer is not None:
-            self._keep(optimizer.param_groups)
-        return {} if self._last is None else {"weights_crc32": self._last}
-
-    def _keep(self, groups: List[Dict[str, Any]]) -> None:
-        crc = 0
-        for param in (param for group in groups for param in group["params"]):
-            values = param.detach().cpu().contiguous()
-            size = values.numel() * values.element_size()
-            crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
-        self._last = crc
+def _crc(groups: List[Dict[str, Any]]) -> int:
+    """Of the parameters of an optimizer's param_groups."""
+    crc = 0
+    for param in (param for group in groups for param in group["params"]):
+        values = param.detach().cpu().contiguous()
+        size = values.numel() * values.element_size()
+        crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
+    return crc
 
 
 class Part:
@@ -71,9 +57,7 @@ class Part:
     def _tell(self) -> None:
         """The metrics learn of the model, and at the end of its last bits."""
         numbers = sum(p.numel() for _, p in self._named())
-        _metrics.write({"event": "model", "num_parameters": numbers})
-        if _job.rank() == 0 and _metrics.wanted():
-            _metrics.at_end(_Checksum(self.optimizer))
+        _metrics.tell_model(numbers, functools.partial(_crc, self.optimizer.param_groups), self.optimizer)
 
     @property
     def optimizer(self) -> Any:

@@ -78,15 +78,7 @@ def make_settings(
     if passes < 1:
         raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
     sync, staleness = _models.choose_sync(job, sync, staleness)
-    update = update or job.defaults["update"]
-    if update is None:
-        update = "local" if _job.takes_steps_together(sync) else "fused"
-    if update not in ("local", "fused"):
-        raise ValueError(f'update={update!r}: it is "local" or "fused"')
-    if update == "local" and not _job.takes_steps_together(sync):
-        raise ValueError(
-            f'sync="{sync}" applies every gradient at the servers, so update="local" cannot work: use update="fused"'
-        )
+    update = _models.choose_update(job, update, sync)
     native = native_name(compression)
     if compress is not None and native not in ("none", compress):
         raise ValueError(f"compression=Compression.{native} and compress={compress!r} differ: give one of them")
