@@ -1,0 +1,28 @@
+"""psring for Keras 3, on any of its backends: JAX, TensorFlow, PyTorch.
+
+    import psring.keras as ps
+
+    ps.init()
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.Adam(1e-3)), ...)
+    model.fit(..., callbacks=[ps.BroadcastCallback()])
+
+Gradients are averaged when they are applied, or with update="fused" go to the servers
+or the ring, which apply the optimizer: with PyTorch's and JAX's backends as arrays of
+the host, with TensorFlow's through tf.py_function. For overlap with backward, use
+psring.torch.
+"""
+
+from .._job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from .._lib import PsringError
+from .._metrics import log
+from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object
+from ..process_sets import ProcessSet, global_process_set
+from .callbacks import BroadcastCallback, LearningRateWarmupCallback, MetricAverageCallback, broadcast_weights
+from .optimizer import DistributedOptimizer
+
+__all__ = [
+    "Average", "BroadcastCallback", "DistributedOptimizer", "LearningRateWarmupCallback",
+    "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "allgather_object",
+    "barrier", "broadcast_object", "broadcast_weights", "global_process_set", "init", "is_initialized",
+    "local_rank", "local_size", "log", "rank", "shutdown", "size",
+]  # fmt: skip

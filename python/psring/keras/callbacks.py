@@ -1,0 +1,68 @@
+"""Callbacks for model.fit, and weights that become rank 0's."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import _job
+from ..collectives import Average, broadcast_object
+from ..process_sets import global_process_set
+from .optimizer import reduce_numpy
+
+
+def broadcast_weights(model: Any, root_rank: int = 0) -> None:
+    """Makes the weights of a model, or the variables of an optimizer, the root's."""
+    variables = model.weights if hasattr(model, "weights") else model.variables
+    values = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
+    for variable, value in zip(variables, broadcast_object(values, root_rank)):
+        variable.assign(value)
+
+
+class BroadcastCallback(keras.callbacks.Callback):
+    """When training begins, everybody's weights become the root's."""
+
+    def __init__(self, root_rank: int = 0):
+        super().__init__()
+        self._root_rank, self._done = root_rank, False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if not self._done and self.model.built:
+            broadcast_weights(self.model, self._root_rank)
+            self._done = True
+
+
+class MetricAverageCallback(keras.callbacks.Callback):
+    """At the end of an epoch, metrics become their mean over all ranks. It goes
+    before callbacks that read them."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not logs:
+            return
+        names = sorted(name for name in logs if np.isscalar(logs[name]) or getattr(logs[name], "ndim", 1) == 0)
+        means = np.array([float(logs[name]) for name in names])
+        [means] = reduce_numpy([means], Average, "keras.metrics", global_process_set)
+        logs.update(zip(names, means.tolist()))
+
+
+class LearningRateWarmupCallback(keras.callbacks.Callback):
+    """The rate climbs linearly from `initial_lr` / size() to `initial_lr`, which is
+    meant to be the rate for all ranks together, over `warmup_epochs` (Goyal et al.
+    2017)."""
+
+    def __init__(self, initial_lr: float, warmup_epochs: float = 5.0):
+        super().__init__()
+        self._target, self._epochs = initial_lr, warmup_epochs
+        self._epoch = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        steps = self.params.get("steps") or 1
+        done = self._epoch + batch / steps
+        if self._epochs <= 0 or done > self._epochs + 1.0 / steps:
+            return
+        part = min(done / self._epochs, 1.0)
+        first = self._target / _job.size()
+        self.model.optimizer.learning_rate = first + (self._target - first) * part

@@ -1,0 +1,274 @@
+"""update="fused": the servers or the ring apply what Keras's SGD or Adam would.
+
+The library's formulas are torch's (common/optim/optimizer.h). Keras's differ in three places,
+and are made of them so:
+
+- With a momentum m Keras adds rates into its velocity: v = m*v - lr*g; p += v. The library's
+  buffer is b = m*b + g; p -= lr*b. With gradients multiplied by lr/r and the constant rate r
+  it is b = -v/r, whatever lr does. (r is the first step's rate: of a constant one the
+  gradients stay as they are.)
+- Keras's Adam adds epsilon before the bias is corrected, torch's after it. The library's step
+  numbers begin where its own correction is 1 in double precision, and the rate that is sent
+  is lr * sqrt(1 - beta_2^t) / (1 - beta_1^t), as Keras has it.
+- Keras's weight_decay is p -= lr*weight_decay*p for every optimizer. Of SGD without momentum
+  that is the library's g += weight_decay*p; for others the library has no such formula.
+"""
+
+import math
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+
+import keras
+import numpy as np
+
+from .. import _job, _metrics, _models
+from .. import collectives as memory
+from .._fused import FusedArrays
+
+# Hyperparameters of Keras's optimizers that the library cannot follow.
+_REFUSED = (
+    "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "loss_scale_factor", "gradient_accumulation_steps", "amsgrad",
+)  # fmt: skip
+
+
+class Formula(NamedTuple):
+    """The library's optimizer that makes the steps of one of Keras's."""
+
+    # Of a group of psring_open_model, but for lr.
+    options: Dict[str, Any]
+    # The number of the library's first step.
+    first_step: int = 0
+
+    def sent(self, lr: float, first: float, update: int) -> Tuple[float, float]:
+        """The rate that goes with the `update`-th update (from 1), and the factor of its
+        gradients; `first` is what lr was in the first one."""
+        if "momentum" in self.options:
+            return first, lr / first
+        if self.options["name"] == "adam":
+            correction = math.sqrt(1.0 - self.options["beta2"] ** update) / (1.0 - self.options["beta1"] ** update)
+            return lr * correction, 1.0
+        return lr, 1.0
+
+
+def refuse(what: str, together: bool) -> NoReturn:
+    """`together`: whether update="local" is possible with this job's sync."""
+    remedy = 'use update="local"' if together else 'use update="local" with sync="bsp" or in mode "ring"'
+    raise ValueError(f'rank {_job.rank()}: {what} is not supported with update="fused": {remedy}')
+
+
+def _class_name(optimizer: Any, together: bool) -> str:
+    """"SGD", "Adam" or "AdamW". The backends of Keras have subclasses of these; another's subclass
+    may do anything. (DistributedOptimizer's has the names of the class that it is made of.)"""
+    kind = type(optimizer)
+    if kind.__module__.startswith("keras.src.") and kind.__name__ in ("SGD", "Adam", "AdamW"):
+        return kind.__name__
+    refuse(f"the optimizer {kind.__name__} (SGD and Adam are)", together)
+
+
+def formula_of(optimizer: Any, together: bool) -> Formula:
+    """Errors: what the library cannot do, with its name and the remedy."""
+    name = _class_name(optimizer, together)
+    for option in _REFUSED:
+        value = getattr(optimizer, option, None)
+        if value is not None and value is not False:
+            refuse(f"{name}({option}={value})", together)
+    decay = _models.number("weight_decay", optimizer.weight_decay or 0.0)
+    if name == "SGD":
+        momentum = _models.number("momentum", optimizer.momentum, 1.0)
+        if momentum and decay:
+            refuse(f"SGD(momentum={momentum:g}, weight_decay={decay:g}), that is both of them together,", together)
+        values = {"lr": 0.0, "momentum": momentum, "nesterov": optimizer.nesterov, "weight_decay": decay}
+        return Formula(_models.optimizer_options("sgd", values))
+    if decay:
+        refuse(f"{name}(weight_decay={decay:g})", together)
+    betas = [_models.number(key, getattr(optimizer, key), 1.0) for key in ("beta_1", "beta_2")]
+    values = {"lr": 0.0, "betas": betas, "eps": _models.number("epsilon", optimizer.epsilon), "weight_decay": 0.0}
+    # beta^step is below a double's last bit of 1, and people see these numbers: a power of ten.
+    first_step = 10 ** math.ceil(math.log10(40.0 / (1.0 - max(betas))))
+    return Formula(_models.optimizer_options("adam", values), first_step)
+
+
+# ---- From a framework's program to the host, and back ------------------------
+
+
+def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
+    from ..jax._arrays import empty
+
+    copies = [empty(array.shape, array.dtype) for array in arrays]
+    for copy, array in zip(copies, arrays):
+        copy[...] = array
+    return copies
+
+
+def on_host(
+    call: Callable[[List[np.ndarray]], List[np.ndarray]], arguments: List[Any], like: List[Any]
+) -> List[Any]:
+    """call(arguments) as the backend's program comes to it: in a compiled one, each time that it
+    runs. Results have the shapes and dtypes of `like`; call() may write into them later."""
+    backend = keras.backend.backend()
+    if backend == "torch":
+        import torch
+
+        results = call([argument.detach().cpu().numpy() for argument in arguments])
+        return [torch.from_numpy(result) for result in results]  # assign() copies them
+    if backend == "jax":
+        from ..jax._arrays import call_on_host
+
+        return call_on_host(lambda arrays: _copies_for_jax(call(arrays)), arguments, like)
+    if backend != "tensorflow":
+        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
+    import tensorflow as tf
+
+    def with_numpy(*tensors: Any) -> List[np.ndarray]:
+        return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
+
+    results = tf.py_function(with_numpy, arguments, [value.dtype for value in like])
+    for value, result in zip(like, results):
+        result.set_shape(value.shape)
+    return results
+
+
+# ---- An optimizer's part -----------------------------------------------------
+
+
+class Fused:
+    """psring's part of an optimizer of Keras's; the optimizer owns it. Host calls of its steps
+    come from one thread of the backend's at a time."""
+
+    def __init__(self, optimizer: Any, options: Dict[str, Any], together: bool):
+        self._options, self._together = options, together
+        self._formula = formula_of(optimizer, together)
+        if keras.config.dtype_policy().name == "mixed_float16":
+            refuse("the dtype policy mixed_float16, with which each rank scales its loss,", together)
+        self.name = _models.next_name()
+        self._lock = threading.Lock()
+        self._arrays: Optional[FusedArrays] = None
+        self._updates = 0
+        self._first_rate = 1.0
+
+    # ---- In the backend's program
+
+    def apply(self, optimizer: Any, grads: List[Any], given: Any) -> None:
+        """Gradients go out, and variables take the parameters of the next step."""
+        variables, by_variable = self._match(optimizer, grads, given)
+        formula = formula_of(optimizer, self._together)
+        if formula != self._formula:
+            raise ValueError(
+                f"rank {_job.rank()}: the optimizer changed from {self._formula.options} to {formula.options}; with "
+                'update="fused" only the learning rate may change after DistributedOptimizer(): set others before'
+            )
+        present = [i for i, grad in enumerate(by_variable) if grad is not None]
+        values = [keras.ops.convert_to_tensor(variable) for variable in variables]
+        sent = [keras.ops.convert_to_tensor(by_variable[i], dtype="float32") for i in present]
+        rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
+        groups_of = [0 if optimizer._use_weight_decay(variable) else 1 for variable in variables]
+
+        def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+            gradients: List[Any] = [None] * len(variables)
+            for index, gradient in zip(present, arrays):
+                gradients[index] = gradient
+            return self._step(gradients, arrays[len(present) : -1], float(arrays[-1]), groups_of)
+
+        for variable, result in zip(variables, on_host(call, [*sent, *values, rate], values)):
+            optimizer.assign(variable, result)
+        optimizer._iterations.assign_add(1)
+
+    def _match(self, optimizer: Any, grads: List[Any], given: Any) -> Tuple[List[Any], List[Any]]:
+        """The optimizer's variables, and their gradients in the same order."""
+        here = f"rank {_job.rank()}: apply()"
+        if given is None:
+            if not optimizer.built:
+                raise ValueError(f"{here}: call build(variables) before, or pass the variables beside the gradients")
+            given = optimizer._trainable_variables
+        given = list(given)
+        if not optimizer.built:
+            optimizer.build(given)
+        optimizer._check_variables_are_known(given)
+        variables = optimizer._trainable_variables
+        places = [optimizer._get_variable_index(variable) for variable in given]
+        if len(grads) != len(given) or sorted(places) != list(range(len(variables))):
+            raise ValueError(
+                f'{here}: with update="fused" every step updates the {len(variables)} variables that the optimizer '
+                f"was built with, and gets a gradient for each, not {len(grads)} for {len(given)}: compile the model "
+                'again after freezing layers, with a new optimizer, or use update="local"'
+            )
+        by_variable: List[Any] = [None] * len(variables)
+        for place, grad in zip(places, grads):
+            by_variable[place] = grad
+        if not any(grad is not None for grad in grads):
+            raise ValueError(f"{here}: there are no gradients: does the loss depend on the variables?")
+        self._check_variables(variables)
+        return variables, by_variable
+
+    def _check_variables(self, variables: List[Any]) -> None:
+        for variable in variables:
+            name = getattr(variable, "path", variable.name)
+            dtype = keras.backend.standardize_dtype(variable.dtype)
+            if dtype != "float32":
+                refuse(f"the variable {name} of {dtype} (variables of float32 are)", self._together)
+            if getattr(variable, "constraint", None) is not None:
+                refuse(f"the constraint of {name}", self._together)
+            if getattr(variable, "overwrite_with_gradient", False):
+                refuse(f"the variable {name}, which its gradient overwrites,", self._together)
+
+    # ---- On the host
+
+    def _step(
+        self, gradients: List[Any], values: List[np.ndarray], lr: float, groups_of: List[int]
+    ) -> List[np.ndarray]:
+        """The library's memory after a step, which the next one changes."""
+        lr = _models.number("the optimizer's learning rate", lr)
+        with self._lock:
+            if self._arrays is None:
+                self._open(values, lr, groups_of)
+            arrays = self._alive()
+            _metrics.count_step()
+            self._updates += 1
+            # In ssp and async every rank's gradient is an update.
+            update = self._updates if self._together else self._updates * _job.size()
+            rate, factor = self._formula.sent(lr, self._first_rate, update)
+            arrays.step(gradients, [rate] * self._num_groups, factor)
+            return arrays.parameters
+
+    def _open(self, values: List[np.ndarray], lr: float, groups_of: List[int]) -> None:
+        """All ranks come here with their first gradients; the parameters become rank 0's."""
+        settings = {**self._options, **self._formula.options, "lr": lr if self._together else "each rank's"}
+        memory.agree(
+            ["settings of DistributedOptimizer: " + ", ".join(f"{key}={value}" for key, value in settings.items())]
+            + [f"variable {i}, float32{list(v.shape)}, group {g}" for i, (v, g) in enumerate(zip(values, groups_of))],
+            self.name + ".variables",
+        )
+        self._first_rate = memory.broadcast_object(lr or 1.0, name=self.name + ".rate")
+        groups = [{**self._formula.options, "lr": self._first_rate}]
+        if any(groups_of):
+            groups.append({**groups[0], "weight_decay": 0.0})
+        self._num_groups = len(groups)
+        arrays = FusedArrays(
+            self.name, [(f"variable {i}", value) for i, value in enumerate(values)],
+            {**self._options, "groups": groups, "step": self._formula.first_step}, groups_of,
+        )  # fmt: skip
+        arrays.begin()
+        self._arrays = arrays
+        _metrics.tell_model(sum(value.size for value in values), arrays.crc)
+
+    def synchronize(self, optimizer: Any) -> None:
+        """All ranks' variables become the same, with every gradient in them."""
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.effects_barrier()  # compiled steps return before their host calls have run
+        with self._lock:
+            if self._arrays is None:
+                return
+            model = self._alive().model
+            assert model is not None
+            model.synchronise()
+            values = [np.array(parameter) for parameter in self._alive().parameters]
+        for variable, value in zip(optimizer._trainable_variables, values):
+            variable.assign(value)
+
+    def _alive(self) -> FusedArrays:
+        assert self._arrays is not None
+        if self._arrays.model is None:
+            raise RuntimeError("this optimizer's job has ended by psring.shutdown(): make a new optimizer")
+        return self._arrays

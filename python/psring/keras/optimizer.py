@@ -1,0 +1,207 @@
+"""DistributedOptimizer: an optimizer of Keras's whose gradients are everybody's."""
+
+import functools
+import zlib
+from typing import Any, Dict, List, Optional, Tuple
+
+import keras
+import numpy as np
+
+from .. import _job, _metrics, _models
+from .. import collectives as memory
+from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..process_sets import ProcessSet, global_process_set
+from .fused import Fused
+
+
+def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
+    results = [np.array(array, order="C", copy=True) for array in arrays]
+    operations = [
+        memory.allreduce_async_(result.reshape(-1), op, f"{name}.{i}", process_set=process_set)
+        for i, result in enumerate(results)
+    ]
+    for operation in operations:
+        operation.finish()
+    return results
+
+
+def _reduce(grads: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
+    """Reduces what is not None, and counts a step wherever the backend's program comes to it."""
+    backend = keras.backend.backend()
+    present = [i for i, grad in enumerate(grads) if grad is not None]
+    values = [grads[i] for i in present]
+    if backend == "torch":
+        from ..torch import grouped_allreduce
+
+        _metrics.count_step()
+        reduced = grouped_allreduce(values, op=op, name=name, process_set=process_set)
+    elif backend == "jax":
+        from ..jax._arrays import call_on_host
+        from ..jax.collectives import _reduce_all
+
+        def call_with_jax(arrays: List[Any]) -> List[np.ndarray]:
+            _metrics.count_step()
+            return _reduce_all(arrays, op, name, process_set)
+
+        reduced = call_on_host(call_with_jax, values)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        def call(*tensors: Any) -> List[np.ndarray]:
+            _metrics.count_step()
+            return reduce_numpy([t.numpy() for t in tensors], op, name, process_set)
+
+        values = [tf.convert_to_tensor(value) for value in values]
+        reduced = tf.py_function(call, values, [value.dtype for value in values])
+        for value, result in zip(values, reduced):
+            result.set_shape(value.shape)
+    else:
+        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
+    out = list(grads)
+    for i, value in zip(present, reduced):
+        out[i] = value
+    return out
+
+
+def _crc(variables: List[Any]) -> int:
+    crc = 0
+    for variable in variables:
+        crc = zlib.crc32(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).reshape(-1).view(np.uint8), crc)
+    return crc
+
+
+class Local:
+    """psring's part of an optimizer that Keras applies; the optimizer owns it."""
+
+    def __init__(self, op: ReduceOp, process_set: ProcessSet):
+        self._op, self._process_set = op, process_set
+        self._name = auto_name("keras.gradients", process_set)
+        self._told = False
+
+    def reduce(self, optimizer: Any, grads: List[Any], variables: Optional[List[Any]]) -> List[Any]:
+        if not self._told:
+            self._told = True
+            known = list(optimizer._trainable_variables if variables is None else variables)
+            size = sum(int(np.prod(variable.shape)) for variable in known)
+            _metrics.tell_model(size, functools.partial(_crc, known), optimizer)
+        return _reduce(grads, self._op, self._name, self._process_set)
+
+
+class _Distributed:
+    """What DistributedOptimizer adds to the class of an optimizer."""
+
+    def synchronize_parameters(self) -> None:
+        """Makes all ranks' variables the same, with every gradient in them.
+
+        All ranks call it, between steps: before an evaluation or a checkpoint with
+        sync="ssp" or "async". In other ways they are the same already.
+        """
+
+
+class _Local(_Distributed):
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        variables = None if trainable_variables is None else list(trainable_variables)
+        grads = self._psring.reduce(self, list(grads), variables)  # type: ignore[attr-defined]
+        return super().apply(grads, variables)  # type: ignore[misc]
+
+
+class _Fused(_Distributed):
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        grads = list(grads)
+        if grads:
+            self._psring.apply(self, grads, trainable_variables)  # type: ignore[attr-defined]
+
+    def synchronize_parameters(self) -> None:
+        self._psring.synchronize(self)  # type: ignore[attr-defined]
+
+    synchronize_parameters.__doc__ = _Distributed.synchronize_parameters.__doc__
+
+
+def _settings(
+    job: _job.Job, op: ReduceOp, process_set: ProcessSet, update: Optional[str], sync: Optional[str],
+    staleness: Optional[int], compress: Optional[str], bucket_mb: Optional[float],
+) -> Tuple[bool, Dict[str, Any]]:  # fmt: skip
+    """Whether the update is fused, and what psring_open_model is told then. Arguments come first,
+    then init()'s or the environment's, then defaults. Errors: what is not possible."""
+    here = f"rank {job.rank}: psring.keras.DistributedOptimizer"
+    memory.op_code(op)
+    if op not in (Average, Sum):
+        raise ValueError(f"DistributedOptimizer(op={op.name}): it is Average or Sum")
+    if job.mode == "ddp":
+        raise ValueError(f'{here} works over psring\'s own transport: mode="ddp" is not possible: use "ring" or "ps"')
+    sync, staleness = _models.choose_sync(job, sync, staleness)
+    update = _models.choose_update(job, update, sync)
+    compress = _models.choose_compress(job, compress)
+    if update == "local":
+        remedy = 'use compress="none", or update="fused"'
+        if compress != "none":
+            raise ValueError(f'{here} with update="local" averages gradients as they are: compress="{compress}" '
+                             f"(PSRING_COMPRESS) is not possible: {remedy}")  # fmt: skip
+        if bucket_mb is not None:
+            raise ValueError(f'{here}: bucket_mb={bucket_mb:g} needs update="fused": gradients go in no buckets')
+        return False, {}
+    if process_set is not global_process_set and process_set.size() < job.size:
+        raise ValueError(f'{here}: update="fused" is not possible over a process set: use update="local"')
+    if op is Sum:
+        raise ValueError(
+            f'{here}: op=Sum is not supported with update="fused": multiply the learning rate by size()'
+        )
+    return True, _models.model_options(update, sync, staleness, compress, _models.choose_bucket_mb(job, bucket_mb))
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    *,
+    update: Optional[str] = None,
+    sync: Optional[str] = None,
+    staleness: Optional[int] = None,
+    compress: Optional[str] = None,
+    bucket_mb: Optional[float] = None,
+) -> Any:
+    """Makes an optimizer of Keras's apply everybody's gradients, and returns it: it is the same
+    object, with its state.
+
+    With update="local" all ranks' gradients are averaged before each step, which Keras applies:
+    any optimizer works. With "fused" gradients go to the servers (mode ps) or to the ring, which
+    apply SGD (momentum, nesterov; weight_decay without momentum) or Adam with Keras's formulas,
+    and the variables take the new parameters. Learning rates, of a schedule or of a callback,
+    are read at every step and go with the gradients; `iterations` counts this rank's steps. The
+    first step takes rank 0's variables on every rank: with BroadcastCallback its gradients are
+    of these variables, too. What a script writes to trainable variables after the first step
+    is lost.
+
+    With "fused" the optimizer's own slot variables (momentums, velocities) do not move: the state
+    is the library's, and ends with the job. The variables hold the parameters, so
+    model.save_weights() on rank 0 saves them, in ssp and async after synchronize_parameters(),
+    which all ranks call.
+
+    Args:
+        op: Average, or Sum.
+        process_set: the ranks among which gradients are reduced, with update="local".
+        update: "local", the default where steps are synchronous, or "fused", the default and the
+            only way with ssp and async.
+        sync, staleness: in mode ps, "bsp", "ssp:K" or "async".
+        compress: with update="fused": "none", "fp16", "bf16", "int8", "onebit", "topk:F".
+        bucket_mb: with update="fused": the size of the buckets in which gradients leave; 25.
+
+    Errors: optimizers and options of theirs that a fused update does not have; in the first step
+    variables or settings that differ between ranks, with both ranks and the first difference.
+    """
+    job = _job.current()
+    if isinstance(optimizer, _Distributed):
+        raise ValueError("this optimizer is a DistributedOptimizer already")
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise TypeError(
+            f"rank {job.rank}: DistributedOptimizer({optimizer!r}): pass one of keras.optimizers, as in "
+            "DistributedOptimizer(keras.optimizers.Adam(1e-3))"
+        )
+    fused, options = _settings(job, op, process_set, update, sync, staleness, compress, bucket_mb)
+    kind = type(optimizer)
+    together = _job.takes_steps_together(options.get("sync"))
+    optimizer._psring = Fused(optimizer, options, together) if fused else Local(op, process_set)
+    # model.save() writes both names: it is loaded as the optimizer that it was.
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    optimizer.__class__ = type(kind.__name__, (_Fused if fused else _Local, kind), names)
+    return optimizer

@@ -1,0 +1,384 @@
+"""psring.keras's update="fused": servers or the ring apply the optimizer, on every backend."""
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+
+import pytest
+
+from ranks import HERE, PACKAGE, run, run_script
+from test_other_frameworks import EXAMPLES, needs
+
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
+BACKENDS = ["torch", "jax", "tensorflow"]
+
+
+def optimizers():
+    """By name: a new optimizer, and whether a callback changes its rate."""
+    import keras
+
+    optimizers, schedules = keras.optimizers, keras.optimizers.schedules
+    # An epsilon as large as gradients: it shows where the formula has it.
+    return {
+        "sgd": (optimizers.SGD(0.1), False),
+        "decay": (optimizers.SGD(0.1, weight_decay=0.1), True),
+        "momentum": (optimizers.SGD(schedules.ExponentialDecay(0.1, 1, 0.7), momentum=0.9), False),
+        "nesterov": (optimizers.SGD(0.1, momentum=0.8, nesterov=True), True),
+        "adam": (optimizers.Adam(0.02, beta_1=0.8, beta_2=0.99, epsilon=1e-2), False),
+        "adam's rate": (optimizers.Adam(schedules.PiecewiseConstantDecay([3], [0.05, 0.01]), epsilon=1e-3), False),
+    }
+
+
+def network(seed):
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    layers = [keras.Input((6,)), keras.layers.Dense(20, activation="tanh"), keras.layers.Dense(2)]
+    return keras.Sequential(layers)
+
+
+def data(rank, samples=48):
+    import numpy as np
+
+    random = np.random.default_rng(rank)
+    x = random.standard_normal((samples, 6)).astype("float32")
+    return x, np.sin(x[:, :2])
+
+
+def weights(model):
+    import keras
+    import numpy as np
+
+    return np.concatenate([np.ravel(keras.ops.convert_to_numpy(weight)) for weight in model.weights])
+
+
+def fitted(optimizer, changes_rate=False, broadcast=True):
+    """A model after six compiled steps."""
+    import keras
+
+    import psring.keras as ps
+
+    class Halve(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if changes_rate and batch == 3:
+                self.model.optimizer.learning_rate = 0.05
+
+    model = network(ps.rank())
+    model.compile(optimizer=optimizer, loss="mse")
+    callbacks = [Halve(), *([ps.BroadcastCallback()] if broadcast else [])]
+    model.fit(*data(ps.rank()), batch_size=8, verbose=0, shuffle=False, callbacks=callbacks)
+    return model
+
+
+def all_ways():
+    """By optimizer: iterations, and weights after fused updates and after local ones."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init(bucket_mb=0.0005)
+    fused, local = optimizers(), optimizers()
+    results = {}
+    for name, (optimizer, changes) in fused.items():
+        model = fitted(ps.DistributedOptimizer(optimizer, update="fused"), changes)
+        end = weights(model)
+        model.optimizer.synchronize_parameters()  # where steps are synchronous it changes nothing
+        assert (weights(model) == end).all()
+        other = fitted(ps.DistributedOptimizer(local[name][0], update="local"), changes)
+        iterations = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+        results[name] = iterations, end.tolist(), weights(other).tolist()
+    optimizer = ps.DistributedOptimizer(keras.optimizers.Adam(0.01), update="fused", compress="fp16")
+    results["weights of rank 0 in the first step"] = 6, weights(fitted(optimizer, broadcast=False)).tolist(), None
+    return results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_servers_and_ring_end_with_the_same_bits_and_with_keras_own_steps(backend, tmp_path):
+    needs("keras", backend)
+    env = {"KERAS_BACKEND": backend, "PSRING_METRICS_DIR": str(tmp_path)}
+    ring = run(all_ways, env=env, timeout=300)
+    for name, (iterations, fused, local) in ring[0].items():
+        assert iterations == 6
+        assert ring[1][name][1] == fused, name
+        assert local is None or fused == pytest.approx(local, rel=1e-4, abs=2e-6), name
+    assert len({tuple(fused) for _, fused, _ in ring[0].values()}) == len(ring[0])
+    for servers in ("1", "2"):
+        ps = run(all_ways, mode="ps", env={"KERAS_BACKEND": backend, "PSRING_SERVERS": servers}, timeout=300)
+        assert ps == ring
+    if not os.environ.get("PSRING_LIBRARY"):
+        return  # the stand-in writes no files
+    lines = [json.loads(line) for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
+    models = [line["num_parameters"] for line in lines if line["event"] == "model"]
+    assert models == [6 * 20 + 20 + 20 * 2 + 2] * 13
+    assert lines[-1]["event"] == "end" and lines[-1]["step"] == 13 * 6 and lines[-1]["weights_crc32"] > 0
+
+
+def separable():
+    """(loss before, loss after, checksum) of three classes that a line separates from each other."""
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    random = np.random.default_rng(ps.rank())
+    y = random.integers(0, 3, 300)
+    x = (0.3 * random.standard_normal((300, 6)) + 2 * np.eye(6)[y]).astype("float32")
+    model = network(ps.rank())
+    model.add(keras.layers.Dense(3))
+    model.compile(
+        optimizer=ps.DistributedOptimizer(keras.optimizers.Adam(0.01)),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    before = model.evaluate(x, y, verbose=0)
+    model.fit(x, y, batch_size=20, epochs=6, verbose=0)
+    model.optimizer.synchronize_parameters()
+    return before, model.evaluate(x, y, verbose=0), zlib.crc32(weights(model).tobytes())
+
+
+@pytest.mark.parametrize("sync", ["async", "ssp:2"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_three_workers_train_by_updates_that_wait_for_nobody(backend, sync):
+    needs("keras", backend)
+    env = {"KERAS_BACKEND": backend, "PSRING_SYNC": sync, "PSRING_SERVERS": "2"}
+    ranks = run(separable, size=3, mode="ps", env=env, timeout=300)
+    assert all(after < 0.1 < 0.7 < before for before, after, _ in ranks), ranks
+    assert len({crc for _, _, crc in ranks}) == 1
+
+
+def saved_and_loaded():
+    """By update: classes of the loaded model's optimizer, and whether its weights are those saved."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    results = []
+    for update in ("local", "fused"):
+        path = os.path.join(os.environ["FOLDER"], update)
+        model = fitted(ps.DistributedOptimizer(keras.optimizers.Adam(0.01), update=update))
+        model.save(path + ".keras")
+        model.save_weights(path + ".weights.h5")
+        loaded = keras.models.load_model(path + ".keras")
+        other = network(7)
+        other.load_weights(path + ".weights.h5")
+        kinds = [kind.__name__ for kind in type(loaded.optimizer).__mro__]
+        results.append((kinds, all((weights(m) == weights(model)).all() for m in (loaded, other))))
+        loaded.fit(*data(0), verbose=0)
+    return results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_saved_model_is_loaded_with_the_optimizer_that_it_had(backend, tmp_path):
+    needs("keras", backend)
+    [results] = run(saved_and_loaded, size=1, env={"KERAS_BACKEND": backend, "FOLDER": str(tmp_path)}, timeout=200)
+    for kinds, same in results:
+        assert same and kinds[0] == "Adam" and "_Distributed" not in kinds, kinds
+
+
+# ---- What is refused ---------------------------------------------------------
+
+
+def constructor_mistakes():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    opt = keras.optimizers
+
+    class Mine(opt.SGD):
+        def update_step(self, gradient, variable, learning_rate):
+            pass
+
+    tries = [
+        (opt.SGD(0.1, clipnorm=1.0), {}),
+        (opt.SGD(0.1, clipvalue=1.0), {}),
+        (opt.Adam(0.1, global_clipnorm=1.0), {}),
+        (opt.Adam(0.1, use_ema=True), {}),
+        (opt.Adam(0.1, gradient_accumulation_steps=2), {}),
+        (opt.Adam(0.1, loss_scale_factor=8.0), {}),
+        (opt.Adam(0.1, amsgrad=True), {}),
+        (opt.AdamW(0.1, weight_decay=0.01), {}),
+        (opt.SGD(0.1, momentum=0.9, weight_decay=0.01), {}),
+        (opt.Lion(0.1), {}),
+        (Mine(0.1), {}),
+        (opt.SGD(0.1), {"op": ps.Sum}),
+        (opt.SGD(0.1), {"sync": "async"}),
+        (opt.SGD(0.1), {"update": "local", "compress": "int8"}),
+        (opt.SGD(0.1), {"update": "local", "bucket_mb": 3}),
+        (opt.SGD(0.1), {"update": "servers"}),
+        ("adam", {}),
+    ]
+    said = []
+    for optimizer, settings in tries:
+        try:
+            ps.DistributedOptimizer(optimizer, **{"update": "fused", **settings})
+            said.append("")
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    return said
+
+
+def test_what_a_fused_update_cannot_do_is_refused_by_name():
+    needs("keras", "jax")
+    [said] = run(constructor_mistakes, size=1, env={"KERAS_BACKEND": "jax"}, timeout=200)
+    local = 'use update="local"'
+    expected = [
+        ("SGD(clipnorm=1.0)", local), ("SGD(clipvalue=1.0)", local), ("Adam(global_clipnorm=1.0)", local),
+        ("Adam(use_ema=True)", local), ("Adam(gradient_accumulation_steps=2)", local),
+        ("Adam(loss_scale_factor=8.0)", local), ("Adam(amsgrad=True)", local), ("AdamW(weight_decay=0.01)", local),
+        ("SGD(momentum=0.9, weight_decay=0.01)", local), ("optimizer Lion", "SGD and Adam are", local),
+        ("optimizer Mine", local), ("op=Sum", "multiply the learning rate"), ('sync="async" needs mode="ps"',),
+        ('compress="int8"', 'update="fused"'), ("bucket_mb=3", 'update="fused"'), ('"local" or "fused"',),
+        ("'adam'", "keras.optimizers.Adam(1e-3)"),
+    ]  # fmt: skip
+    assert len(said) == len(expected)
+    for text, parts in zip(said, expected):
+        assert all(part in text for part in parts), (text, parts)
+
+
+def step_mistakes():
+    """Of ranks that differ, of variables, and of an optimizer that changes; and at the end a step."""
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    said = []
+
+    def attempt(optimizer, *variables, grads=None):
+        grads = [np.ones(v.shape, "float32") for v in variables] if grads is None else grads
+        try:
+            optimizer.apply([keras.ops.convert_to_tensor(g) for g in grads], list(variables))
+            said.append("")
+        except (RuntimeError, ValueError, ps.PsringError) as error:
+            said.append(str(error))
+
+    def sgd(rate=0.1, **settings):
+        return ps.DistributedOptimizer(keras.optimizers.SGD(rate, **settings), update="fused")
+
+    two, three = keras.Variable([1.0, 2.0], name="two"), keras.Variable([1.0, 2.0, 3.0], name="three")
+    attempt(sgd(), keras.Variable([1.0], dtype="float16", name="half"))
+    bounded = keras.Variable([1.0], name="bounded")
+    bounded.constraint = keras.constraints.NonNeg()  # as layers do
+    attempt(sgd(), bounded)
+    attempt(sgd(), three if ps.rank() else two)
+    attempt(sgd(0.1 + ps.rank()), two)
+    attempt(sgd(-1.0), two)
+    frozen = sgd()
+    frozen.build([two, three])
+    attempt(frozen, two)
+    changed = sgd(momentum=0.5)
+    changed.momentum = 0.9
+    attempt(changed, two)
+    attempt(frozen, two, three)
+    return said, [keras.ops.convert_to_numpy(v).tolist() for v in (two, three)]
+
+
+def test_mistakes_in_a_fused_step_get_one_clear_error():
+    needs("keras", "torch")
+    for rank, (said, values) in enumerate(run(step_mistakes, env={"KERAS_BACKEND": "torch"}, timeout=200)):
+        expected = [
+            (f"rank {rank}", "variable half of float16", 'use update="local"'),
+            (f"rank {rank}", "constraint of bounded", 'use update="local"'),
+            ("ranks 0 and 1 differ", "variable 0, float32[2]", "float32[3]"),
+            ("ranks 0 and 1 differ", "lr=0.1", "lr=1.1"),
+            (f"rank {rank}", "learning rate=-1", "pass a number from 0 on"),
+            (f"rank {rank}", "2 variables", "1 for 1", "compile the model again"),
+            (f"rank {rank}", "'momentum': 0.9", "only the learning rate may change"),
+            (),
+        ]
+        assert len(said) == len(expected) and said[-1] == ""
+        for text, parts in zip(said, expected):
+            assert all(part in text for part in parts), (text, parts)
+        assert values == [pytest.approx([0.9, 1.9]), pytest.approx([0.9, 1.9, 2.9])]
+
+
+def by_policy():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init(**json.loads(os.environ["SETTINGS"]))
+    kinds = {"SGD": keras.optimizers.SGD, "Lion": keras.optimizers.Lion}
+    try:
+        optimizer = ps.DistributedOptimizer(kinds[os.environ["OPTIMIZER"]](0.1), update=os.environ.get("UPDATE") or None)
+        return type(optimizer._psring).__name__
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("mode, settings, optimizer, update, expected", [
+    ("ps", {"sync": "async"}, "SGD", "", ["Fused"]),
+    ("ps", {"sync": "ssp:3"}, "SGD", "", ["Fused"]),
+    ("ps", {"sync": "bsp"}, "SGD", "", ["Local"]),
+    ("ring", {"update": "fused", "compress": "int8"}, "SGD", "", ["Fused"]),
+    ("ps", {"sync": "async"}, "SGD", "local", ['sync="async"', 'use update="fused"']),
+    ("ps", {"sync": "async"}, "Lion", "", ["rank 0", "optimizer Lion", 'use update="local" with sync="bsp"']),
+    ("ring", {"compress": "int8"}, "SGD", "", ["rank 0", 'compress="int8"', 'update="fused"']),
+    ("ddp", {}, "SGD", "", ["rank 0", 'mode="ddp"', 'use "ring" or "ps"']),
+])  # fmt: skip
+def test_the_policy_chooses_where_the_optimizer_runs(mode, settings, optimizer, update, expected):
+    needs("keras", "torch")
+    env = {"KERAS_BACKEND": "torch", "SETTINGS": json.dumps(settings), "OPTIMIZER": optimizer, "UPDATE": update}
+    [said] = run(by_policy, size=1, mode=mode, env=env, timeout=200)
+    assert all(word in said for word in expected), said
+
+
+# ---- Whole programs ----------------------------------------------------------
+
+
+def test_the_example_trains_through_parameter_servers():
+    needs("keras", "jax", "torch")
+    env = {"KERAS_BACKEND": "jax", "PSRING_SYNC": "async", "PSRING_SERVERS": "2"}
+    script = os.path.join(EXAMPLES, "keras_mnist.py")
+    for rank, (code, out, err) in enumerate(run_script(script, 2, mode="ps", args=["--epochs=2"], env=env, timeout=300)):
+        assert code == 0, err
+        assert rank > 0 or float(out.split("accuracy ")[1].split("%")[0]) > 60, out
+
+
+SCRIPT = """
+import os, keras, numpy as np, psring.keras as ps
+
+def main():
+    ps.init()
+    keras.utils.set_random_seed(int(os.environ.get("PSRING_SEED", 0)))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+    x = np.random.default_rng(ps.rank()).standard_normal((64, 4)).astype("float32")
+    for epoch in range(2):
+        model.fit(x, x.sum(1), batch_size=8, verbose=0, shuffle=False)
+        model.optimizer.synchronize_parameters()
+        ps.log(accuracy=1 / (1 + model.evaluate(x, x.sum(1), verbose=0)))
+
+main()
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compare_has_steps_and_weights_of_a_keras_script(backend, tmp_path):
+    needs("keras", backend)
+    if not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM):
+        pytest.skip("PSRING_LIBRARY is not set, or the programs are not built: ./psring build")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
+    env = {"PYTHONPATH": PACKAGE, "PSRING_LIBRARY": os.environ["PSRING_LIBRARY"], "KERAS_BACKEND": backend}
+    command = [PROGRAM, "compare", "--modes=ring,ps-bsp,ps-async", "--workers=2", f"--out={tmp_path}/study", "--"]
+    ran = subprocess.run(
+        [*command, sys.executable, str(tmp_path / "train.py")], env={**kept, **env, "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = json.loads((tmp_path / "study" / "report.json").read_text())
+    runs = {run["point"]["mode"]: run for run in report["runs"]}
+    for run_of in runs.values():
+        assert run_of["num_steps"] == 16 and run_of["num_parameters"] == 5
+        assert [epoch["step"] for epoch in run_of["epochs"]] == [8, 16]
+    assert runs["ring"]["weights_crc32"] is not None
+    assert runs["ring"]["weights_crc32"] == runs["ps-bsp"]["weights_crc32"] != runs["ps-async"]["weights_crc32"]
+    assert report["identical_weights"] is True
