@@ -1,9 +1,14 @@
-"""Keras 3 on any of its backends: the mean gradient of all ranks in each step.
+"""Keras 3 on any of its backends, in the ring or through parameter servers.
 
     KERAS_BACKEND=jax psring run -n 2 -- python3 keras_mnist.py [--data DIR]
+    psring run -n 4 --mode=ps --servers=2 --sync=async -- python3 keras_mnist.py
+
+Where all ranks step together, Keras applies the mean of their gradients; with --sync=async
+or ssp:K the servers apply every gradient.
 """
 
 import argparse
+import os
 
 import keras
 import numpy as np
@@ -38,7 +43,8 @@ def main():
             keras.layers.Dense(10),
         ]
     )
-    rate = args.lr * ps.size()
+    # In ssp and async the servers apply every gradient in full.
+    rate = args.lr * ps.size() if os.environ.get("PSRING_SYNC", "bsp") == "bsp" else args.lr
     model.compile(
         optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -50,6 +56,7 @@ def main():
         images[:whole], labels[:whole], batch_size=args.batch_size, epochs=args.epochs, verbose=0,
         callbacks=[ps.BroadcastCallback(), ps.MetricAverageCallback(), ps.LearningRateWarmupCallback(rate, 1.0)],
     )  # fmt: skip
+    model.optimizer.synchronize_parameters()  # of ssp and async
     images, labels = arrays(digits.load(args.data, train=False, count=1000))
     _, accuracy = model.evaluate(images, labels, verbose=0)
     accuracies = ps.allgather_object(accuracy)

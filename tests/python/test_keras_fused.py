@@ -21,8 +21,11 @@ def optimizers():
     import keras
 
     optimizers, schedules = keras.optimizers, keras.optimizers.schedules
+    weights_alone = optimizers.SGD(0.1, weight_decay=0.5)
+    weights_alone.exclude_from_weight_decay(var_names=["bias"])
     # An epsilon as large as gradients: it shows where the formula has it.
     return {
+        "decay of weights alone": (weights_alone, False),
         "sgd": (optimizers.SGD(0.1), False),
         "decay": (optimizers.SGD(0.1, weight_decay=0.1), True),
         "momentum": (optimizers.SGD(schedules.ExponentialDecay(0.1, 1, 0.7), momentum=0.9), False),
@@ -112,8 +115,8 @@ def test_servers_and_ring_end_with_the_same_bits_and_with_keras_own_steps(backen
         return  # the stand-in writes no files
     lines = [json.loads(line) for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
     models = [line["num_parameters"] for line in lines if line["event"] == "model"]
-    assert models == [6 * 20 + 20 + 20 * 2 + 2] * 13
-    assert lines[-1]["event"] == "end" and lines[-1]["step"] == 13 * 6 and lines[-1]["weights_crc32"] > 0
+    assert models == [6 * 20 + 20 + 20 * 2 + 2] * 15
+    assert lines[-1]["event"] == "end" and lines[-1]["step"] == 15 * 6 and lines[-1]["weights_crc32"] > 0
 
 
 def separable():
@@ -212,6 +215,7 @@ def constructor_mistakes():
         (opt.SGD(0.1), {"update": "local", "bucket_mb": 3}),
         (opt.SGD(0.1), {"update": "servers"}),
         ("adam", {}),
+        (opt.SGD(0.1), {}),  # with the dtype policy mixed_float16
     ]
     said = []
     for optimizer, settings in tries:
@@ -220,6 +224,7 @@ def constructor_mistakes():
             said.append("")
         except (TypeError, ValueError) as error:
             said.append(str(error))
+        keras.config.set_dtype_policy("mixed_float16" if len(said) == len(tries) - 1 else "float32")
     return said
 
 
@@ -234,7 +239,7 @@ def test_what_a_fused_update_cannot_do_is_refused_by_name():
         ("SGD(momentum=0.9, weight_decay=0.01)", local), ("optimizer Lion", "SGD and Adam are", local),
         ("optimizer Mine", local), ("op=Sum", "multiply the learning rate"), ('sync="async" needs mode="ps"',),
         ('compress="int8"', 'update="fused"'), ("bucket_mb=3", 'update="fused"'), ('"local" or "fused"',),
-        ("'adam'", "keras.optimizers.Adam(1e-3)"),
+        ("'adam'", "keras.optimizers.Adam(1e-3)"), ("mixed_float16", local),
     ]  # fmt: skip
     assert len(said) == len(expected)
     for text, parts in zip(said, expected):

@@ -370,32 +370,6 @@ def test_keras(backend):
         assert all(out), out
 
 
-def keras_mistakes():
-    import keras
-
-    import psring.keras as ps
-
-    ps.init(**json.loads(os.environ["SETTINGS"]))
-    try:
-        ps.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    except ValueError as error:
-        return str(error)
-
-
-@pytest.mark.parametrize("mode, settings, expected", [
-    ("ps", {"sync": "async"}, ['sync="async"', "--sync of psring run", 'use sync="bsp"', "psring.jax.FusedOptimizer"]),
-    ("ps", {"sync": "ssp:3"}, ['sync="ssp:3"', 'use sync="bsp"']),
-    ("ring", {"update": "fused"}, ['update="fused"', 'use update="local"']),
-    ("ring", {"compress": "int8"}, ['compress="int8"', 'use "none"']),
-    ("ddp", {}, ['mode="ddp"', 'use mode "ring" or "ps"']),
-    ("ps", {"sync": "bsp"}, None),
-])  # fmt: skip
-def test_keras_refuses_what_it_would_not_do(mode, settings, expected):
-    needs("keras", "jax")
-    [said] = run(keras_mistakes, size=1, mode=mode, env={"KERAS_BACKEND": "jax", "SETTINGS": json.dumps(settings)}, timeout=200)
-    assert said is None if expected is None else all(word in said for word in ["rank 0", *expected]), said
-
-
 def callbacks():
     import keras
     import numpy as np
