@@ -152,6 +152,40 @@ def test_three_workers_train_by_updates_that_wait_for_nobody(backend, sync):
     assert len({crc for _, _, crc in ranks}) == 1
 
 
+def with_embedding():
+    """Weights after fused updates and after local ones; one variable gets no gradient."""
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    class WithUnused(keras.layers.Dense):
+        def build(self, shape):
+            self.unused = self.add_weight(shape=(2,), name="unused")
+            super().build(shape)
+
+    x = np.random.default_rng(0).integers(0, 10, (32, 4))
+    results = []
+    for update in ("fused", "local"):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Embedding(10, 3), keras.layers.Flatten(), keras.layers.BatchNormalization()]
+        model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers, WithUnused(1)])
+        optimizer = keras.optimizers.Adam(0.01, epsilon=1e-3)
+        model.compile(optimizer=ps.DistributedOptimizer(optimizer, update=update), loss="mse")
+        model.fit(x, x.sum(1), batch_size=8, verbose=0, shuffle=False)
+        model.train_on_batch(x[:8], x[:8].sum(1))
+        results.append(weights(model).tolist())
+    return results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sparse_gradients_and_missing_ones(backend):
+    needs("keras", backend)
+    [[fused, local]] = run(with_embedding, size=1, mode="ps", env={"KERAS_BACKEND": backend}, timeout=200)
+    assert fused == pytest.approx(local, rel=1e-4, abs=2e-6)
+
+
 def saved_and_loaded():
     """By update: classes of the loaded model's optimizer, and whether its weights are those saved."""
     import keras

@@ -122,7 +122,8 @@ def on_host(
     def with_numpy(*tensors: Any) -> List[np.ndarray]:
         return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
 
-    results = tf.py_function(with_numpy, arguments, [value.dtype for value in like])
+    dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
+    results = tf.py_function(with_numpy, dense, [value.dtype for value in like])
     for value, result in zip(like, results):
         result.set_shape(value.shape)
     return results
