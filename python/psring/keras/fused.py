@@ -145,7 +145,8 @@ class Fused:
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None
         self._updates = 0
-        self._first_rate = 1.0
+        # Of the first step.
+        self._first_rate, self._num_groups = 1.0, 1
 
     # ---- In the backend's program
 
