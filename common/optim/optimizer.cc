@@ -86,9 +86,10 @@ OptimizerFormula AdamOf(const proto::OptimizerSettings& s, int64_t update,
   f.one_minus_beta2 = static_cast<float>(1 - s.beta2());
   const double count = static_cast<double>(update);
   f.step_size = static_cast<float>(lr / (1 - std::pow(s.beta1(), count)));
-  f.sqrt_bias_correction2 =
-      static_cast<float>(std::sqrt(1 - std::pow(s.beta2(), count)));
-  f.epsilon = static_cast<float>(s.epsilon());
+  const double correction2 = std::sqrt(1 - std::pow(s.beta2(), count));
+  f.sqrt_bias_correction2 = static_cast<float>(correction2);
+  f.epsilon = static_cast<float>(s.epsilon_hat() ? s.epsilon() / correction2
+                                                 : s.epsilon());
   return f;
 }
 

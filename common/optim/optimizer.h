@@ -7,6 +7,9 @@
 //   nesterov  g += wd*p;  b = mu*b + g;  p -= lr*(g + mu*b)  (Sutskever 2013)
 //   adam      g += wd*p;  Kingma & Ba 2015, bias-corrected
 //   adamw     p -= lr*wd*p; then adam without weight decay (Loshchilov 2019)
+// With epsilon_hat adam and adamw add epsilon to the root of the second moment
+// before its bias is corrected, as Keras does and Kingma & Ba at the end of
+// their section 2.
 #ifndef PSRING_COMMON_OPTIM_OPTIMIZER_H_
 #define PSRING_COMMON_OPTIM_OPTIMIZER_H_
 

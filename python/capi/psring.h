@@ -169,7 +169,8 @@ int psring_result(int64_t handle, void* out, int64_t bytes);
  * ("bsp"), staleness, backup_workers, staleness_lr, delay_compensation;
  * compress
  * ("none"); and for "fused" optimizer {"name": sgd | momentum | nesterov | adam
- * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon"}, or
+ * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon",
+ * "epsilon_hat" (false)}, or
  * groups
  * [{...}] of them, all of the same name, with tensor_groups [group of each
  * tensor]; step: the number of the first one, 0; device ("cpu"): "cuda:N", the

@@ -31,6 +31,7 @@ absl::Status ParseOptimizer(const std::string& what,
   std::string name = "sgd";
   double lr = 0.0, momentum = 0.0, decay = 0.0;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  bool epsilon_hat = false;
   options.Text("name", name);
   options.Number("lr", lr, 0.0, kAnyRate);
   options.Number("momentum", momentum, 0.0, 1.0);
@@ -38,6 +39,7 @@ absl::Status ParseOptimizer(const std::string& what,
   options.Number("beta1", beta1, 0.0, 1.0);
   options.Number("beta2", beta2, 0.0, 1.0);
   options.Number("epsilon", epsilon, 0.0, kAnyRate);
+  options.Flag("epsilon_hat", epsilon_hat);
   if (absl::Status s = options.Finish(); !s.ok()) return s;
   settings.set_name(name);
   settings.set_lr(lr);
@@ -46,6 +48,7 @@ absl::Status ParseOptimizer(const std::string& what,
   settings.set_beta1(beta1);
   settings.set_beta2(beta2);
   settings.set_epsilon(epsilon);
+  settings.set_epsilon_hat(epsilon_hat);
   settings.mutable_schedule()->set_kind("constant");
   return Optimizer::Create(settings).status();
 }

@@ -30,6 +30,8 @@ def optimizers():
         "decay": (optimizers.SGD(0.1, weight_decay=0.1), True),
         "momentum": (optimizers.SGD(schedules.ExponentialDecay(0.1, 1, 0.7), momentum=0.9), False),
         "nesterov": (optimizers.SGD(0.1, momentum=0.8, nesterov=True), True),
+        "adamw": (optimizers.AdamW(0.02, beta_2=0.99, epsilon=1e-2, weight_decay=0.3), True),
+        "adam's decay": (optimizers.Adam(0.02, beta_2=0.99, epsilon=1e-2, weight_decay=0.3), False),
         "adam": (optimizers.Adam(0.02, beta_1=0.8, beta_2=0.99, epsilon=1e-2), False),
         "adam's rate": (optimizers.Adam(schedules.PiecewiseConstantDecay([3], [0.05, 0.01]), epsilon=1e-3), False),
     }
@@ -115,8 +117,8 @@ def test_servers_and_ring_end_with_the_same_bits_and_with_keras_own_steps(backen
         return  # the stand-in writes no files
     lines = [json.loads(line) for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
     models = [line["num_parameters"] for line in lines if line["event"] == "model"]
-    assert models == [6 * 20 + 20 + 20 * 2 + 2] * 15
-    assert lines[-1]["event"] == "end" and lines[-1]["step"] == 15 * 6 and lines[-1]["weights_crc32"] > 0
+    assert models == [6 * 20 + 20 + 20 * 2 + 2] * 19
+    assert lines[-1]["event"] == "end" and lines[-1]["step"] == 19 * 6 and lines[-1]["weights_crc32"] > 0
 
 
 def separable():

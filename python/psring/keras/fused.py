@@ -7,14 +7,12 @@ and are made of them so:
   buffer is b = m*b + g; p -= lr*b. With gradients multiplied by lr/r and the constant rate r
   it is b = -v/r, whatever lr does. (r is the first step's rate: of a constant one the
   gradients stay as they are.)
-- Keras's Adam adds epsilon before the bias is corrected, torch's after it. The library's step
-  numbers begin where its own correction is 1 in double precision, and the rate that is sent
-  is lr * sqrt(1 - beta_2^t) / (1 - beta_1^t), as Keras has it.
+- Keras's Adam adds epsilon before the bias is corrected, torch's after it: `epsilon_hat`.
 - Keras's weight_decay is p -= lr*weight_decay*p for every optimizer. Of SGD without momentum
-  that is the library's g += weight_decay*p; for others the library has no such formula.
+  that is the library's g += weight_decay*p, and of Adam its "adamw"; with a momentum the
+  library has no such formula.
 """
 
-import math
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
@@ -36,18 +34,11 @@ class Formula(NamedTuple):
 
     # Of a group of psring_open_model, but for lr.
     options: Dict[str, Any]
-    # The number of the library's first step.
-    first_step: int = 0
 
-    def sent(self, lr: float, first: float, update: int) -> Tuple[float, float]:
-        """The rate that goes with the `update`-th update (from 1), and the factor of its
-        gradients; `first` is what lr was in the first one."""
-        if "momentum" in self.options:
-            return first, lr / first
-        if self.options["name"] == "adam":
-            correction = math.sqrt(1.0 - self.options["beta2"] ** update) / (1.0 - self.options["beta1"] ** update)
-            return lr * correction, 1.0
-        return lr, 1.0
+    def sent(self, lr: float, first: float) -> Tuple[float, float]:
+        """The rate that goes with an update, and the factor of its gradients; `first` is what
+        lr was in the first one."""
+        return (first, lr / first) if "momentum" in self.options else (lr, 1.0)
 
 
 def refuse(what: str, together: bool) -> NoReturn:
@@ -62,7 +53,7 @@ def _class_name(optimizer: Any, together: bool) -> str:
     kind = type(optimizer)
     if kind.__module__.startswith("keras.src.") and kind.__name__ in ("SGD", "Adam", "AdamW"):
         return kind.__name__
-    refuse(f"the optimizer {kind.__name__} (SGD and Adam are)", together)
+    refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)", together)
 
 
 def formula_of(optimizer: Any, together: bool) -> Formula:
@@ -79,13 +70,10 @@ def formula_of(optimizer: Any, together: bool) -> Formula:
             refuse(f"SGD(momentum={momentum:g}, weight_decay={decay:g}), that is both of them together,", together)
         values = {"lr": 0.0, "momentum": momentum, "nesterov": optimizer.nesterov, "weight_decay": decay}
         return Formula(_models.optimizer_options("sgd", values))
-    if decay:
-        refuse(f"{name}(weight_decay={decay:g})", together)
     betas = [_models.number(key, getattr(optimizer, key), 1.0) for key in ("beta_1", "beta_2")]
-    values = {"lr": 0.0, "betas": betas, "eps": _models.number("epsilon", optimizer.epsilon), "weight_decay": 0.0}
-    # beta^step is below a double's last bit of 1, and people see these numbers: a power of ten.
-    first_step = 10 ** math.ceil(math.log10(40.0 / (1.0 - max(betas))))
-    return Formula(_models.optimizer_options("adam", values), first_step)
+    values = {"lr": 0.0, "betas": betas, "eps": _models.number("epsilon", optimizer.epsilon), "weight_decay": decay}
+    options = _models.optimizer_options("adamw" if decay else "adam", values)
+    return Formula({**options, "epsilon_hat": True})
 
 
 # ---- From a framework's program to the host, and back ------------------------
@@ -144,7 +132,6 @@ class Fused:
         self.name = _models.next_name()
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None
-        self._updates = 0
         # Of the first step.
         self._first_rate, self._num_groups = 1.0, 1
 
@@ -225,10 +212,7 @@ class Fused:
                 self._open(values, lr, groups_of)
             arrays = self._alive()
             _metrics.count_step()
-            self._updates += 1
-            # In ssp and async every rank's gradient is an update.
-            update = self._updates if self._together else self._updates * _job.size()
-            rate, factor = self._formula.sent(lr, self._first_rate, update)
+            rate, factor = self._formula.sent(lr, self._first_rate)
             arrays.step(gradients, [rate] * self._num_groups, factor)
             return arrays.parameters
 
@@ -247,7 +231,7 @@ class Fused:
         self._num_groups = len(groups)
         arrays = FusedArrays(
             self.name, [(f"variable {i}", value) for i, value in enumerate(values)],
-            {**self._options, "groups": groups, "step": self._formula.first_step}, groups_of,
+            {**self._options, "groups": groups}, groups_of,
         )  # fmt: skip
         arrays.begin()
         self._arrays = arrays

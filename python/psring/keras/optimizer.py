@@ -165,7 +165,7 @@ def DistributedOptimizer(
 
     With update="local" all ranks' gradients are averaged before each step, which Keras applies:
     any optimizer works. With "fused" gradients go to the servers (mode ps) or to the ring, which
-    apply SGD (momentum, nesterov; weight_decay without momentum) or Adam with Keras's formulas,
+    apply SGD (momentum, nesterov; weight_decay without momentum), Adam or AdamW with Keras's formulas,
     and the variables take the new parameters. Learning rates, of a schedule or of a callback,
     are read at every step and go with the gradients; `iterations` counts this rank's steps. The
     first step takes rank 0's variables on every rank: with BroadcastCallback its gradients are

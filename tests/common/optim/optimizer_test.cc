@@ -160,6 +160,33 @@ TEST(OptimizerTest, AdamWEqualsItsFormulaBitForBit) {
   EXPECT_EQ(state.slots, (std::vector<Floats>{m, v}));
 }
 
+// p -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon), with
+// an epsilon as large as gradients.
+TEST(OptimizerTest, AdamWithEpsilonHatIsThatOfKeras) {
+  std::mt19937 random(9);
+  proto::OptimizerSettings settings = Settings("adam");
+  settings.set_weight_decay(0);
+  settings.set_epsilon(0.5);
+  settings.set_epsilon_hat(true);
+  const Optimizer optimizer = *Optimizer::Create(settings);
+  const Floats initial = RandomFloats(501, random);
+  State state(optimizer, initial);
+  std::vector<double> p(initial.begin(), initial.end()), m(501, 0), v(501, 0);
+  for (int64_t update = 1; update <= 5; ++update) {
+    const Floats gradient = RandomFloats(501, random);
+    state.Update(optimizer, update, gradient, 0, 501);
+    const double rate = 0.05 * std::sqrt(1 - std::pow(0.999, update)) /
+                        (1 - std::pow(0.9, update));
+    for (int i = 0; i < 501; ++i) {
+      const double g = gradient[i];
+      m[i] = 0.9 * m[i] + 0.1 * g;
+      v[i] = 0.999 * v[i] + 0.001 * g * g;
+      p[i] -= rate * m[i] / (std::sqrt(v[i]) + 0.5);
+    }
+  }
+  for (int i = 0; i < 501; ++i) EXPECT_NEAR(state.parameters[i], p[i], 1e-5);
+}
+
 TEST(OptimizerTest, NamesItsSlotsAsTorchDoes) {
   const auto slots = [](const char* name) {
     return Optimizer::Create(Settings(name))->slot_names();
