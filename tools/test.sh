@@ -64,13 +64,17 @@ set_up_clang_format() {
     say "no clang-format: the form of the sources is not checked"
 }
 
-# run_pytest NAME PYTHON PYTEST-ARGS...: over the library that was built, recorded in
-# .psring/NAME.xml.
+# What run_pytest tests; 0: it is there.
+build_for_pytest() {
+  pytest_build=0
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || pytest_build=$?
+}
+
+# run_pytest NAME PYTHON PYTEST-ARGS...: after build_for_pytest; recorded in .psring/NAME.xml.
 run_pytest() {
-  local name=$1 python=$2 code=0
+  local name=$1 python=$2 code=$pytest_build
   shift 2
   say "tests: $name"
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || code=$?
   rm -f "$state/$name.xml"
   [ $code != 0 ] ||
     (cd "$root" && PSRING_LIBRARY=$root/bazel-bin/python/capi/libpsring.so "$python" -m pytest -q --junitxml="$state/$name.xml" "$@") || code=$?
@@ -213,9 +217,25 @@ run_tests() {
   records+=("$state/test-$name.json=$code")
 }
 
+# run_sanitized COMMAND NAME BAZEL-ARGS...: COMMAND takes NAME and what Bazel is told.
+run_sanitized() {
+  local command=$1 name=$2 tags=-no-sanitizer
+  # What has one thread has no races to find.
+  if [ "$name" = tsan ]; then tags=$tags,-one-thread; fi
+  # Their outputs must not hide the programs in bazel-bin.
+  $command "$name" --config="$name" --symlink_prefix="$state/$name-" --build_tests_only \
+    --define=cuda=no --test_tag_filters="$tags" "${@:3}" $SANITIZED
+}
+
+# Compiles on one core what is tested next, beside tests that wait more than they compute.
+# Its errors are that run's.
+build_ahead() {
+  run_bazel build --jobs=1 --keep_going --show_result=0 "${@:2}" > "$state/build-$1.log" 2>&1 || true
+}
+
 test_command() {
   case "${1:-}" in -h | --help) test_usage; return ;; esac
-  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer tags records=()
+  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer records=()
   while true; do
     case "${1:-}" in
       --quick) quick=yes; shift ;;
@@ -233,6 +253,7 @@ test_command() {
   if [ -n "$fuzz" ]; then fuzz_command "$fuzz" "$@"; return; fi
   if [ $engines = yes ]; then
     install_engines
+    build_for_pytest
     run_engine_tests
     python3 "$root/tools/count_tests.py" "${records[@]}"
     return
@@ -240,6 +261,7 @@ test_command() {
   set_up_python_packages
   if [ $wheel = yes ]; then
     . "$root/tools/wheel.sh"
+    build_for_pytest
     run_wheel_tests
     python3 "$root/tools/count_tests.py" "${records[@]}"
     return
@@ -247,16 +269,14 @@ test_command() {
   if [ $frameworks = yes ]; then install_into "$root/.venv" $FRAMEWORKS; fi
   set_up_clang_format
   run_tests default --build_tests_only "$@" //...
+  build_for_pytest
+  if [ $quick = no ]; then run_sanitized build_ahead asan & fi
   run_python_tests
   run_engine_tests
+  wait
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do
-      tags=-no-sanitizer
-      # What has one thread has no races to find.
-      if [ $sanitizer = tsan ]; then tags=$tags,-one-thread; fi
-      # Their outputs must not hide the programs in bazel-bin.
-      run_tests $sanitizer --config=$sanitizer --symlink_prefix="$state/$sanitizer-" \
-        --build_tests_only --define=cuda=no --test_tag_filters="$tags" "$@" $SANITIZED
+      run_sanitized run_tests $sanitizer "$@"
     done
   fi
   run_checks
