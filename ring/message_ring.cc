@@ -84,7 +84,7 @@ absl::Status MessageRing::Reduce(int bucket_index, int64_t step) {
   TcpCommunicator& c = listener_->communicator();
   const float scale = 1.0f / static_cast<float>(c.size());
   const Time deadline = Now() + options_.step_timeout;
-  const auto update = [&](Range range, const float* mean) {
+  const auto update = [&](Range range, const void* mean) {
     model_.Update(bucket, range, mean, step);
   };
   const absl::Status status =

@@ -105,7 +105,7 @@ RankModel::Rates RankModel::RatesAt(int64_t step) const {
   return {flat_.rates.begin(), flat_.rates.end()};
 }
 
-void RankModel::Update(const Bucket& bucket, Range range, const float* mean,
+void RankModel::Update(const Bucket& bucket, Range range, const void* mean,
                        int64_t step) const {
   std::vector<float*> state;
   for (float* slot : bucket.slots) state.push_back(slot + range.begin);

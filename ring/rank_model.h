@@ -74,9 +74,9 @@ class RankModel {
   int num_slots() const { return static_cast<int>(slots_.size()); }
 
   // Applies the mean of all ranks' gradients of `step` to a range of the
-  // bucket, whose elements count from the bucket's first; `mean` is of the
-  // range.
-  void Update(const Bucket& bucket, Range range, const float* mean,
+  // bucket, whose elements count from the bucket's first. `mean`: of the range,
+  // floats on any address.
+  void Update(const Bucket& bucket, Range range, const void* mean,
               int64_t step) const;
 
   // As GradientExchange::SaveState; the state of all owners is here.

@@ -374,7 +374,7 @@ absl::Status TcpCommunicator::OnSegment(const Collective& c,
 }
 
 void TcpCommunicator::Update(const Collective& c, Range range,
-                             const float* mean) const {
+                             const void* mean) const {
   if (c.update == nullptr) return;
   TimelineSpan span(
       track_, "update",
@@ -385,7 +385,7 @@ void TcpCommunicator::Update(const Collective& c, Range range,
 void TcpCommunicator::UpdateOnTheWay(const Collective& c, Range range,
                                      Frame& mean) const {
   if (c.update == nullptr) return;
-  Update(c, range, static_cast<const float*>(mean.data()));
+  Update(c, range, mean.data());
   std::memcpy(mean.data(), c.parameters + range.begin, mean.size());
 }
 

@@ -69,8 +69,9 @@ class TcpCommunicator : public Communicator {
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          Time deadline) override;
-  // Makes the parameters of a range of a bucket from the mean of its gradients.
-  using UpdateSlice = absl::FunctionRef<void(Range range, const float* mean)>;
+  // Makes the parameters of a range of a bucket from the mean of its gradients:
+  // floats on any address.
+  using UpdateSlice = absl::FunctionRef<void(Range range, const void* mean)>;
   // One step of a bucket: an allreduce of which not the means but the new
   // parameters come back. `update` makes them in `parameters`, the bucket's,
   // once for each segment that is this rank's (Owners), on this thread; the
@@ -150,7 +151,7 @@ class TcpCommunicator : public Communicator {
   absl::Status SendKnown(const Collective& c, int route);
   // The mean of a range is there, and this rank updates it, if the collective
   // updates. On the way to others it becomes what they get.
-  void Update(const Collective& c, Range range, const float* mean) const;
+  void Update(const Collective& c, Range range, const void* mean) const;
   void UpdateOnTheWay(const Collective& c, Range range, Frame& mean) const;
   // Where the data of `rank`, a member of this node, lies.
   float* DataOf(const Collective& c, int rank) const {

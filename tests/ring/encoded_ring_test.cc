@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ absl::Status MeanOf(TestRank& rank, const GradientCodec& codec,
   std::vector<float> mean(data.size());
   const absl::Status status = rank.tcp->ReduceAndUpdateEncoded(
       codec, 0, data, scale, mean.data(),
-      [&](Range range, const float* values) {
-        std::copy_n(values, range.size(), mean.data() + range.begin);
+      [&](Range range, const void* values) {
+        std::memcpy(mean.data() + range.begin, values,
+                    range.size() * sizeof(float));
       },
       deadline);
   std::copy(mean.begin(), mean.end(), data.begin());

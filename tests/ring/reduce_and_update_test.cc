@@ -45,7 +45,11 @@ TEST_P(ReduceAndUpdateTest, OwnersUpdateAndEverybodyGetsTheParameters) {
       for (int r = 0; r < n(); ++r) all.push_back(DataOf(r, elements));
       Parameters parameters(rank, elements);
       std::vector<int> updates(elements, 0);
-      const auto update = [&](Range range, const float* mean) {
+      const auto update = [&](Range range, const void* values) {
+        std::vector<float> mean(range.size());
+        std::copy_n(static_cast<const char*>(values),
+                    range.size() * sizeof(float),
+                    reinterpret_cast<char*>(mean.data()));
         for (int64_t i = range.begin; i < range.end; ++i) {
           parameters.data()[i] -= kRate * mean[i - range.begin];
           ++updates[i];
@@ -94,7 +98,7 @@ TEST(ReduceAndUpdate, RefusesParametersThatANodeCannotReach) {
     std::vector<float> elsewhere(16);
     const absl::Status status = rank.tcp->ReduceAndUpdate(
         rank.Place(std::vector<float>(16)), 1.0f, elsewhere.data(),
-        [](Range, const float*) {}, Soon());
+        [](Range, const void*) {}, Soon());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("arena"));
   });
