@@ -21,9 +21,8 @@ namespace {
 
 constexpr char kExample[] =
     "The limit on one host is a concurrent memory copy, between hosts the "
-    "links; the same\nrun measures it. Open MPI and Gloo are measured too "
-    "where "
-    "they are installed.\n"
+    "links; the same\nrun measures it. Open MPI, Intel MPI, oneCCL, Gloo and "
+    "ps-lite are measured too\nwhere they are installed.\n"
     "Examples:\n"
     "  psring bench allreduce --sizes=1KB,1MB,100MB --ranks=2,4\n"
     "  psring bench allreduce pushpull links --hosts=4 --link=1gbit   (root)\n"
@@ -49,10 +48,16 @@ void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
   line.Add("--optimizer", flags.options.optimizer,
            "The servers' optimizer in pushpull")
       .OneOf({"sgd", "momentum"});
+  line.Add("--hot", flags.options.hot,
+           "Iterations back to back on the same buffers, which so stay in the "
+           "caches; otherwise buffers are written anew before each, and all "
+           "ranks start at one instant");
   line.Add(
       "--peers", flags.peers,
       "Whom to compare with: auto (all that are installed), none, or a list "
-      "of openmpi,intelmpi,oneccl,gloo");
+      "of openmpi,intelmpi,oneccl,gloo (allreduce) and ps-lite (pushpull)");
+  line.Add("--ps-lite", flags.options.ps_lite,
+           "Folder of a built ps-lite, to compare pushpull with it");
 }
 
 // Where and with how many ranks and servers it runs.
@@ -93,7 +98,8 @@ absl::Status PlanHosts(const CommandLine& line, const std::string& placement,
 }
 
 absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
-  const std::vector<std::string> known = {kOpenMpi, kIntelMpi, kOneCcl, kGloo};
+  const std::vector<std::string> known = {kOpenMpi, kIntelMpi, kOneCcl, kGloo,
+                                          kPsLite};
   if (text == "auto") return known;
   if (text == "none") return std::vector<std::string>();
   std::vector<std::string> peers = absl::StrSplit(text, ',');
@@ -104,6 +110,17 @@ absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
                      absl::StrJoin(known, ",")));
   }
   return peers;
+}
+
+absl::Status CheckHot(const std::vector<int>& ranks) {
+  for (const int n : ranks) {
+    if (MaxExactRuns(n) >= 4) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--hot: sums in place that follow one another are not exact, and so "
+        "cannot be verified, with ",
+        n, " ranks; choose up to 12, or 16 or 32"));
+  }
+  return absl::OkStatus();
 }
 
 std::string TrainDevice(const std::string& wish, const BenchOptions& options) {
@@ -185,7 +202,12 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
   if (!security.ok()) return security.status();
   options.security = *std::move(security);
+  if (!options.ps_lite.empty()) {
+    absl::Status s = CheckPsLiteTree(options.ps_lite);
+    if (!s.ok()) return OfFlag("--ps-lite", s);
+  }
   absl::Status s = PlanHosts(line, flags.placement, &options);
+  if (s.ok() && options.hot) s = CheckHot(options.ranks);
   if (!s.ok()) return s;
   return options;
 }

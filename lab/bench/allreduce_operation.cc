@@ -11,8 +11,8 @@ namespace {
 
 class AllReduceOperation : public Operation {
  public:
-  AllReduceOperation(RankJob& job, int64_t num_elements)
-      : job_(job), num_elements_(num_elements) {}
+  AllReduceOperation(RankJob& job, int64_t num_elements, float scale)
+      : job_(job), num_elements_(num_elements), scale_(scale) {}
 
   absl::Status Prepare(int64_t iteration) override {
     FillPattern(job_.rank(), iteration, 0, Data());
@@ -21,15 +21,16 @@ class AllReduceOperation : public Operation {
     return absl::OkStatus();
   }
 
-  absl::Status Run() override { return job_.AllReduce(Data(), Scale()); }
+  absl::Status Run() override { return job_.AllReduce(Data(), scale_); }
 
-  absl::Status Verify(int64_t iteration) override {
+  absl::Status Verify(int64_t iteration, int64_t runs) override {
     const int64_t wrong =
-        FindWrongSum(job_.num_ranks(), iteration, Scale(), Data());
+        FindWrongSum(job_.num_ranks(), iteration, runs, scale_, Data());
     if (wrong >= 0) {
       return absl::DataLossError(absl::StrCat(
-          "iteration ", iteration, ": element ", wrong, " of ", num_elements_,
-          " is ", Data()[wrong], ", which is not the mean over the ranks"));
+          "iteration ", iteration, ", ", runs, " run(s): element ", wrong,
+          " of ", num_elements_, " is ", Data()[wrong],
+          ", which is not what summing over the ranks makes of it"));
     }
     const bool untouched = std::all_of(Guard().begin(), Guard().end(),
                                        [](float x) { return std::isnan(x); });
@@ -40,7 +41,6 @@ class AllReduceOperation : public Operation {
   }
 
  private:
-  float Scale() { return 1.0f / static_cast<float>(job_.num_ranks()); }
   absl::Span<float> Data() {
     return {job_.model().gradients.data(), static_cast<size_t>(num_elements_)};
   }
@@ -50,12 +50,14 @@ class AllReduceOperation : public Operation {
 
   RankJob& job_;
   const int64_t num_elements_;
+  const float scale_;
 };
 
 }  // namespace
 
-std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements) {
-  return std::make_unique<AllReduceOperation>(job, num_elements);
+std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements,
+                                         float scale) {
+  return std::make_unique<AllReduceOperation>(job, num_elements, scale);
 }
 
 }  // namespace psring

@@ -101,9 +101,15 @@ std::vector<std::string> Notes(const BenchResults& results) {
   std::vector<std::string> notes;
   if (!results.points.empty()) {
     notes.push_back(
-        "Every result of every iteration was verified. An iteration's time is "
-        "from the instant that all ranks start at to the end of the slowest; "
-        "buffers are written anew before each, untimed.");
+        results.hot
+            ? "--hot: up to 32 iterations followed one another on the same "
+              "buffers, which so stayed in the caches, as other projects' "
+              "benchmarks leave them; then the whole result was verified. An "
+              "iteration's time is from the end of the one before to its own, "
+              "of the slowest rank. The limit's copies were not hot."
+            : "Every result of every iteration was verified. An iteration's "
+              "time is from the instant that all ranks start at to the end of "
+              "the slowest; buffers are written anew before each, untimed.");
     notes.push_back(
         "algbw: size / median. busbw: what goes through the busiest link each "
         "way (allreduce: algbw x 2(n-1)/n; pushpull: algbw x max(1, n/S), or "

@@ -97,6 +97,7 @@ json ToJson(const BenchResults& results) {
       {"flags", results.flags},
       {"machine", MachineJson(results.machine)},
       {"copy_kind", results.copy_kind},
+      {"hot", results.hot},
       {"hosts", results.hosts},
       {"link_bits_per_s", results.link_bits_per_s},
       {"peers", ListJson(results.peers, PeerJson)},

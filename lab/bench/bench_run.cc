@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -52,7 +53,7 @@ class BenchRun {
   }
   absl::Status MakeHosts(BenchResults* results);
   void FindPeers(const std::string& directory, BenchResults* results);
-  void AddPeer(const char* name,
+  void AddPeer(const char* operation, const char* name,
                absl::StatusOr<std::unique_ptr<Contender>> peer,
                const std::string& detail, BenchResults* results);
   absl::Status MeasureLinks(BenchResults* results);
@@ -64,7 +65,8 @@ class BenchRun {
   Stage stage_;
   std::unique_ptr<Hosts> hosts_;
   std::optional<GlooPython> python_;
-  std::vector<std::unique_ptr<Contender>> peers_;
+  std::map<std::string, std::vector<std::unique_ptr<Contender>>>
+      peers_;  // by operation
   BenchProgress progress_;
 };
 
@@ -72,7 +74,8 @@ absl::Status BenchRun::Measure(BenchResults* results) {
   auto dir = TempDir::Create();
   if (!dir.ok()) return dir.status();
   if (absl::Status s = MakeHosts(results); !s.ok()) return s;
-  if (Wants("allreduce") || Wants("train")) FindPeers(dir->path(), results);
+  results->hot = options_.hot;
+  FindPeers(dir->path(), results);
   if (absl::Status s = MeasureLinks(results); !s.ok()) return s;
   const auto points =
       static_cast<int>(options_.ranks.size() * options_.sizes.size());
@@ -100,32 +103,41 @@ absl::Status BenchRun::MakeHosts(BenchResults* results) {
 }
 
 void BenchRun::FindPeers(const std::string& directory, BenchResults* results) {
+  const auto on_one_host =
+      absl::NotFoundError("it is not measured with --hosts");
   for (const char* name : {kOpenMpi, kIntelMpi, kOneCcl}) {
     if (!WantsPeer(name) || !Wants("allreduce")) continue;
     std::string version;
     auto peer = stage_.hosts == nullptr
                     ? MakeMpiPeer(name, stage_, directory, &version)
-                    : absl::NotFoundError("it is not measured with --hosts");
-    AddPeer(name, std::move(peer), version, results);
+                    : on_one_host;
+    AddPeer("allreduce", name, std::move(peer), version, results);
   }
-  if (!WantsPeer(kGloo)) return;
+  if (WantsPeer(kPsLite) && Wants("pushpull")) {
+    AddPeer("pushpull", kPsLite,
+            stage_.hosts == nullptr
+                ? MakePsLite(stage_, options_.ps_lite, directory)
+                : on_one_host,
+            absl::StrCat("of ", options_.ps_lite), results);
+  }
+  if (!WantsPeer(kGloo) || (!Wants("allreduce") && !Wants("train"))) return;
   const auto python = FindGlooPython();
   if (!python.ok()) {
-    return AddPeer(kGloo, python.status(), "", results);
+    return AddPeer("allreduce", kGloo, python.status(), "", results);
   }
   python_ = *python;
-  AddPeer(kGloo, MakeGloo(stage_, *python, directory),
+  AddPeer("allreduce", kGloo, MakeGloo(stage_, *python, directory),
           absl::StrCat("torch ", python->torch_version, " of ", python->python),
           results);
 }
 
-void BenchRun::AddPeer(const char* name,
+void BenchRun::AddPeer(const char* operation, const char* name,
                        absl::StatusOr<std::unique_ptr<Contender>> peer,
                        const std::string& detail, BenchResults* results) {
   results->peers.push_back(
       {name, peer.ok(),
        peer.ok() ? detail : std::string(peer.status().message())});
-  if (peer.ok()) peers_.push_back(*std::move(peer));
+  if (peer.ok()) peers_[operation].push_back(*std::move(peer));
 }
 
 // Limits on several hosts need them too.
@@ -151,6 +163,7 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   options.iterations = options_.iterations;
   options.warmup = options_.warmup;
   options.rounds = options_.rounds;
+  options.hot = options_.hot;
   options.link_bits_per_s =
       stage_.hosts == nullptr ? 0 : SlowestLink(results->links);
   options.on_start = [&](const SweepPoint& point) {
@@ -159,8 +172,8 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   options.on_point = [&](const SweepPoint& point) {
     progress_.OnDone(Describe(point));
   };
-  for (const auto& peer : peers_) {
-    if (operation == "allreduce") options.peers.push_back(peer.get());
+  for (const auto& peer : peers_[operation]) {
+    options.peers.push_back(peer.get());
   }
   auto points = RunSweep(stage_, options);
   if (!points.ok()) return points.status();

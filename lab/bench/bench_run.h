@@ -33,6 +33,8 @@ struct BenchOptions {
   int64_t iterations = 20;
   int64_t warmup = 3;
   int rounds = 2;
+  bool hot = false;               // iterations back to back on the same buffers
+  std::string ps_lite;            // a built tree of it; "": none
   std::string optimizer = "sgd";  // the servers', in pushpull
 
   // For train.

@@ -27,6 +27,9 @@ struct Shape {
   int64_t size_bytes = 4;
   int64_t iterations = 20;
   int64_t warmup = 3;
+  // Iterations back to back, on buffers that only the first of them finds
+  // written anew; that one has a start in common with the other ranks.
+  int64_t batch = 1;
 };
 
 struct Samples {
@@ -60,7 +63,7 @@ class Contender {
  public:
   virtual ~Contender() = default;
 
-  // "psring", "openmpi", "intelmpi", "oneccl", "gloo".
+  // "psring", or one of lab/bench/peers.h.
   virtual std::string name() const = 0;
 
   // Blocks until all its processes have ended. An error names the one that

@@ -28,8 +28,8 @@ class CopyOperation : public Operation {
     return absl::OkStatus();
   }
 
-  absl::Status Verify(int64_t iteration) override {
-    const int64_t wrong = FindWrongSum(1, iteration, 1.0f, to_.span());
+  absl::Status Verify(int64_t iteration, int64_t runs) override {
+    const int64_t wrong = FindWrongSum(1, iteration, runs, 1.0f, to_.span());
     return wrong < 0 ? absl::OkStatus()
                      : absl::DataLossError(absl::StrCat("iteration ", iteration,
                                                         ": element ", wrong,

@@ -65,7 +65,8 @@ class GlooContender : public Contender {
           absl::StrCat("--ranks=", shape.ranks),
           absl::StrCat("--size=", shape.size_bytes),
           absl::StrCat("--iterations=", shape.iterations),
-          absl::StrCat("--warmup=", shape.warmup), absl::StrCat("--out=", out),
+          absl::StrCat("--warmup=", shape.warmup),
+          absl::StrCat("--batch=", shape.batch), absl::StrCat("--out=", out),
           absl::StrCat("--store=", out, "/store"),
           absl::StrCat("--interface=",
                        stage_.hosts ? Hosts::kInterface : "lo")}) {

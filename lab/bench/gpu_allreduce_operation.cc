@@ -17,8 +17,11 @@ namespace {
 class GpuAllReduceOperation : public Operation {
  public:
   GpuAllReduceOperation(RankJob& job, Cancellation& cancellation,
-                        int64_t num_elements)
-      : job_(job), cancellation_(cancellation), num_elements_(num_elements) {}
+                        int64_t num_elements, float scale)
+      : job_(job),
+        cancellation_(cancellation),
+        num_elements_(num_elements),
+        scale_(scale) {}
 
   ~GpuAllReduceOperation() override {
     communicator_.reset();
@@ -72,18 +75,19 @@ class GpuAllReduceOperation : public Operation {
   }
 
   absl::Status Run() override {
-    return communicator_->AllReduce(buffer_.span(), Scale(), job_.Deadline());
+    return communicator_->AllReduce(buffer_.span(), scale_, job_.Deadline());
   }
 
-  absl::Status Verify(int64_t iteration) override {
+  absl::Status Verify(int64_t iteration, int64_t runs) override {
     absl::Status status = Move(Host().data(), buffer_.data());
     if (!status.ok()) return status;
     const int64_t wrong =
-        FindWrongSum(job_.num_ranks(), iteration, Scale(), Host());
+        FindWrongSum(job_.num_ranks(), iteration, runs, scale_, Host());
     if (wrong < 0) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        "iteration ", iteration, ": element ", wrong, " of ", num_elements_,
-        " is ", Host()[wrong], ", which is not the mean over the ranks"));
+    return absl::DataLossError(
+        absl::StrCat("iteration ", iteration, ", ", runs, " run(s): element ",
+                     wrong, " of ", num_elements_, " is ", Host()[wrong],
+                     ", which is not what summing over the ranks makes of it"));
   }
 
  private:
@@ -95,7 +99,6 @@ class GpuAllReduceOperation : public Operation {
     return Await(*device_, event_, job_.Deadline(), cancellation_);
   }
 
-  float Scale() { return 1.0f / static_cast<float>(job_.num_ranks()); }
   absl::Span<float> Host() {
     return {job_.model().gradients.data(), static_cast<size_t>(num_elements_)};
   }
@@ -103,6 +106,7 @@ class GpuAllReduceOperation : public Operation {
   RankJob& job_;
   Cancellation& cancellation_;
   const int64_t num_elements_;
+  const float scale_;
   std::unique_ptr<Device> device_;
   DeviceBuffer buffer_;
   Stream stream_;
@@ -113,9 +117,10 @@ class GpuAllReduceOperation : public Operation {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Operation>> MakeGpuAllReduce(
-    RankJob& job, Cancellation& cancellation, int64_t num_elements) {
-  auto operation =
-      std::make_unique<GpuAllReduceOperation>(job, cancellation, num_elements);
+    RankJob& job, Cancellation& cancellation, int64_t num_elements,
+    float scale) {
+  auto operation = std::make_unique<GpuAllReduceOperation>(job, cancellation,
+                                                           num_elements, scale);
   if (absl::Status s = operation->Open(); !s.ok()) return s;
   return operation;
 }

@@ -48,7 +48,8 @@ class MpiContender : public Contender {
         Join(Join(kit_.environment, kit_.run),
              {absl::StrCat(shape.ranks), program_,
               absl::StrCat(shape.size_bytes), absl::StrCat(shape.iterations),
-              absl::StrCat(shape.warmup), dir->path()})};
+              absl::StrCat(shape.warmup), dir->path(),
+              absl::StrCat(shape.batch)})};
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
       return supervisor.Start(command);
     });

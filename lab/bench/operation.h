@@ -1,6 +1,6 @@
-// What a benchmark measures, seen from one rank. Iteration by iteration, on one
-// thread: Prepare makes new inputs, Run is what is timed, Verify looks at every
-// element of the result.
+// What a benchmark measures, seen from one rank. On one thread, in turn:
+// Prepare makes new inputs, Run is what is timed, once or several times on what
+// the last one left, Verify looks at every element of the result.
 #ifndef PSRING_LAB_BENCH_OPERATION_H_
 #define PSRING_LAB_BENCH_OPERATION_H_
 
@@ -19,18 +19,22 @@ class Operation {
 
   virtual absl::Status Prepare(int64_t iteration) = 0;
   virtual absl::Status Run() = 0;
-  // DATA_LOSS names the first element that is wrong.
-  virtual absl::Status Verify(int64_t iteration) = 0;
+  // After `runs` of them since Prepare(iteration). DATA_LOSS names the first
+  // element that is wrong.
+  virtual absl::Status Verify(int64_t iteration, int64_t runs) = 0;
 };
 
 // `job`, which outlives the operation, is a ring; its first `num_elements` are
-// reduced, in one allreduce.
-std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements);
+// summed in place and multiplied by `scale`, in one allreduce. Several runs
+// have a scale of 1, and are at most MaxExactRuns.
+std::unique_ptr<Operation> MakeAllReduce(RankJob& job, int64_t num_elements,
+                                         float scale);
 
 // The same in the memory of a GPU, by NCCL: rank r takes this host's GPU r,
 // modulo their number. UNIMPLEMENTED and UNAVAILABLE as OpenCudaDevice.
 absl::StatusOr<std::unique_ptr<Operation>> MakeGpuAllReduce(
-    RankJob& job, Cancellation& cancellation, int64_t num_elements);
+    RankJob& job, Cancellation& cancellation, int64_t num_elements,
+    float scale);
 
 // One step through parameter servers: push all buckets, let them be summed and
 // the optimizer applied, pull all parameters. Blocks for the job's first

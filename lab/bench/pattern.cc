@@ -1,6 +1,7 @@
 #include "lab/bench/pattern.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -24,6 +25,26 @@ void FillScaled(float factor, float scale, int64_t iteration, int64_t first,
 
 }  // namespace
 
+int64_t MaxExactRuns(int num_ranks) {
+  constexpr double kMaxRuns = 32;
+  constexpr double kLargestBase = 128;
+  const double n = num_ranks;
+  double odd = n;  // what is left of n without its factors of 2
+  while (std::fmod(odd, 2) == 0) odd /= 2;
+  // Partial sums are whole multiples, up to n times, of what the run before
+  // left: a float32 holds those whose odd part is below 2^24.
+  double mantissa = kLargestBase * n * (n + 1) / 2 * n;
+  double largest = mantissa;
+  int64_t runs = 1;
+  while (static_cast<double>(runs) < kMaxRuns && mantissa <= std::exp2(24) &&
+         largest <= std::exp2(127)) {
+    ++runs;
+    mantissa *= odd;
+    largest *= n;
+  }
+  return runs;
+}
+
 void FillPattern(int rank, int64_t iteration, int64_t first,
                  absl::Span<float> out) {
   FillScaled(static_cast<float>(rank + 1), 1.0f, iteration, first, out.data(),
@@ -37,8 +58,10 @@ void FillPatternSum(int num_ranks, int64_t iteration, float scale,
              static_cast<int64_t>(out.size()));
 }
 
-int64_t FindWrongSum(int num_ranks, int64_t iteration, float scale,
-                     absl::Span<const float> values) {
+int64_t FindWrongSum(int num_ranks, int64_t iteration, int64_t runs,
+                     float scale, absl::Span<const float> values) {
+  scale *= std::pow(static_cast<float>(num_ranks) * scale,
+                    static_cast<float>(runs - 1));
   std::vector<float> expected(std::min<size_t>(values.size(), 16 * 1024));
   for (size_t first = 0; first < values.size(); first += expected.size()) {
     const size_t size = std::min(expected.size(), values.size() - first);

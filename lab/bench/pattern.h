@@ -17,6 +17,11 @@ namespace psring {
 
 inline constexpr int kMaxRanks = 256;
 
+// How often, at most 32 times, `num_ranks` can sum the pattern in place, each
+// time what the last one left, and every sum is exact in float32 whatever the
+// order: after k runs it is b * n(n+1)/2 * n^(k-1).
+int64_t MaxExactRuns(int num_ranks);
+
 // out[k] becomes `rank`'s element first + k.
 void FillPattern(int rank, int64_t iteration, int64_t first,
                  absl::Span<float> out);
@@ -25,10 +30,11 @@ void FillPattern(int rank, int64_t iteration, int64_t first,
 void FillPatternSum(int num_ranks, int64_t iteration, float scale,
                     int64_t first, absl::Span<float> out);
 
-// Where `values`, whose first element is element 0, differ from
-// FillPatternSum's; -1: nowhere.
-int64_t FindWrongSum(int num_ranks, int64_t iteration, float scale,
-                     absl::Span<const float> values);
+// Where `values`, whose first element is element 0, differ from what `runs`
+// sums in place make of the pattern, one run's as FillPatternSum's; -1:
+// nowhere. More runs than one are at most MaxExactRuns.
+int64_t FindWrongSum(int num_ranks, int64_t iteration, int64_t runs,
+                     float scale, absl::Span<const float> values);
 
 }  // namespace psring
 

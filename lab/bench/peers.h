@@ -1,4 +1,4 @@
-// Other systems' collectives, where this machine has them.
+// Other systems' collectives and servers, where this machine has them.
 #ifndef PSRING_LAB_BENCH_PEERS_H_
 #define PSRING_LAB_BENCH_PEERS_H_
 
@@ -15,6 +15,7 @@ inline constexpr char kOpenMpi[] = "openmpi";
 inline constexpr char kIntelMpi[] = "intelmpi";
 inline constexpr char kOneCcl[] = "oneccl";
 inline constexpr char kGloo[] = "gloo";
+inline constexpr char kPsLite[] = "ps-lite";
 
 // Whether a peer was found, and its version or why it was not.
 struct PeerFinding {
@@ -42,6 +43,16 @@ absl::StatusOr<std::unique_ptr<Contender>> MakeMpiPeer(
 // Gloo's allreduce, its script written into `directory`.
 absl::StatusOr<std::unique_ptr<Contender>> MakeGloo(
     const Stage& stage, const GlooPython& python, const std::string& directory);
+
+// Looks for a built tree of ps-lite in `tree`. NOT_FOUND says what it lacks and
+// how to build it.
+absl::Status CheckPsLiteTree(const std::string& tree);
+
+// A step through ps-lite's servers, compiled into `directory`, which outlives
+// it as `stage` does, with the headers and the library of `tree`, or "": none
+// was named. NOT_FOUND as CheckPsLiteTree.
+absl::StatusOr<std::unique_ptr<Contender>> MakePsLite(
+    const Stage& stage, const std::string& tree, const std::string& directory);
 
 }  // namespace psring
 

@@ -90,6 +90,7 @@ class PsringContender : public Contender {
         absl::StrCat("--size=", shape.size_bytes),
         absl::StrCat("--iterations=", shape.iterations),
         absl::StrCat("--warmup=", shape.warmup),
+        absl::StrCat("--batch=", shape.batch),
         absl::StrCat("--optimizer=", stage_.optimizer),
         absl::StrCat("--out=", out),
     };

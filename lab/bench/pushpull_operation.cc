@@ -44,8 +44,8 @@ class PushPullOperation : public Operation {
     return job_.exchange().Finish(job_.Deadline());
   }
 
-  absl::Status Verify(int64_t iteration) override {
-    UpdateExpected(iteration);
+  absl::Status Verify(int64_t iteration, int64_t runs) override {
+    for (int64_t run = 0; run < runs; ++run) UpdateExpected(iteration);
     return Compare(absl::StrCat("iteration ", iteration));
   }
 

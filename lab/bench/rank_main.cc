@@ -1,5 +1,6 @@
 // One rank of `psring bench`: joins a job as a worker does and measures one
 // operation at one size.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -24,6 +25,7 @@ struct RankFlags {
   int64_t size_bytes = 4;
   int64_t iterations = 20;
   int64_t warmup = 3;
+  int64_t batch = 1;
   std::string optimizer = "sgd";
   std::string out = ".";
 
@@ -43,6 +45,10 @@ void RankFlags::AddTo(CommandLine& line) {
       .Range(int64_t{1}, int64_t{1} << 40);
   line.Add("--warmup", warmup, "Iterations before them")
       .Range(int64_t{0}, int64_t{1} << 40);
+  line.Add("--batch", batch,
+           "Iterations back to back, on buffers that are written anew only "
+           "before the first of them")
+      .Range(int64_t{1}, int64_t{1} << 40);
   line.Add("--optimizer", optimizer, "The servers' (pushpull)")
       .OneOf({"sgd", "momentum"});
   line.Add("--out", out, "Folder for the times");
@@ -61,14 +67,17 @@ proto::OptimizerSettings OptimizerOf(const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(
     const RankFlags& flags, RankJob& job, Cancellation& cancellation) {
+  // Run after run, a mean would not be exact for every number of ranks.
+  const float scale =
+      flags.batch == 1 ? 1.0f / static_cast<float>(job.num_ranks()) : 1.0f;
   if (flags.op == "gpu-allreduce") {
-    return MakeGpuAllReduce(job, cancellation, flags.num_elements());
+    return MakeGpuAllReduce(job, cancellation, flags.num_elements(), scale);
   }
   if (flags.op == "pushpull") {
     return MakePushPull(job, OptimizerOf(flags.optimizer));
   }
   if (flags.op == "copy") return MakeCopy(flags.num_elements());
-  return MakeAllReduce(job, flags.num_elements());
+  return MakeAllReduce(job, flags.num_elements(), scale);
 }
 
 // Tells whoever reads the servers' clocks from outside.
@@ -78,28 +87,42 @@ void Announce(RankJob& job, const char* what) {
   std::fflush(stdout);
 }
 
+// A common start, so many runs and a rest. `stopwatch` may be null.
+absl::Status RunBatch(int64_t runs, RankJob& job, Operation& operation,
+                      Stopwatch* stopwatch) {
+  const auto start = job.AwaitStart();
+  if (!start.ok()) return start.status();
+  double begin = *start;
+  for (int64_t run = 0; run < runs; ++run) {
+    if (stopwatch != nullptr) stopwatch->Start(begin);
+    if (absl::Status s = operation.Run(); !s.ok()) return s;
+    if (stopwatch != nullptr) stopwatch->Stop();
+    begin = MonotonicSeconds();
+  }
+  // What a rank does next takes a core from those that are still at it.
+  absl::SleepFor(absl::Seconds(begin - *start));
+  return absl::OkStatus();
+}
+
 absl::Status Iterate(const RankFlags& flags, RankJob& job,
                      Cancellation& cancellation) {
   auto operation = MakeOperation(flags, job, cancellation);
   if (!operation.ok()) return operation.status();
   Stopwatch stopwatch;
-  for (int64_t i = 0; i < flags.warmup + flags.iterations; ++i) {
+  const int64_t all = flags.warmup + flags.iterations;
+  int64_t runs = 0;
+  for (int64_t i = 0; i < all; i += runs) {
     const bool timed = i >= flags.warmup;
+    runs = std::min(flags.batch, (timed ? all : flags.warmup) - i);
     absl::Status status = (*operation)->Prepare(i);
     if (i == flags.warmup) Announce(job, "measuring");
     if (!status.ok()) return status;
-    const auto start = job.AwaitStart();
-    if (!start.ok()) return start.status();
-    if (timed) stopwatch.Start(*start);
-    status = (*operation)->Run();
-    if (timed) stopwatch.Stop();
-    // What a rank does next takes a core from those that are still at it.
-    absl::SleepFor(absl::Seconds(MonotonicSeconds() - *start));
-    if (i + 1 == flags.warmup + flags.iterations) Announce(job, "measured");
+    status = RunBatch(runs, job, **operation, timed ? &stopwatch : nullptr);
+    if (i + runs == all) Announce(job, "measured");
     // Nor does anybody verify before all are done.
     if (status.ok())
       status = job.exchange().Synchronise(Before::kEvaluation, job.Deadline());
-    if (status.ok()) status = (*operation)->Verify(i);
+    if (status.ok()) status = (*operation)->Verify(i, runs);
     if (!status.ok()) return status;
   }
   if (absl::Status s = stopwatch.Write(flags.out, job.rank()); !s.ok()) {

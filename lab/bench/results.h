@@ -57,6 +57,7 @@ struct BenchResults {
   std::map<std::string, std::string> flags;
   Machine machine;
   std::string copy_kind;       // of the streaming copy
+  bool hot = false;            // iterations were back to back
   int hosts = 0;               // 0: all processes shared this host
   double link_bits_per_s = 0;  // that --link asked for
   std::vector<PeerFinding> peers;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/host_cores.h"
 #include "lab/bench/limits.h"
+#include "lab/bench/pattern.h"
 #include "lab/bench/predicted.h"
 #include "lab/host/statistics.h"
 #include "lab/host/units.h"
@@ -54,9 +55,12 @@ class Sweep {
         .servers = options_.servers,
         .size_bytes = point->size_bytes,
         .iterations = (all + options_.rounds - 1) / options_.rounds,
-        .warmup = options_.warmup};
+        .warmup = options_.warmup,
+        .batch = options_.hot ? MaxExactRuns(point->ranks) : 1};
     if (stage_.hosts == nullptr) {
-      auto samples = Run(*copy_, "the copy", shape);
+      Shape cold = shape;
+      cold.batch = 1;
+      auto samples = Run(*copy_, "the copy", cold);
       if (!samples.ok()) return samples.status();
       for (size_t i = 0; i < samples->seconds.size(); ++i) {
         point->copy_seconds.push_back(CopySeconds(samples->seconds[i],

@@ -24,6 +24,7 @@ struct SweepOptions {
   int64_t iterations = 20;     // at least, at each point, over all rounds
   int64_t warmup = 3;          // in each round
   int rounds = 2;              // turns of each contender at each point
+  bool hot = false;            // MaxExactRuns iterations back to back
   double link_bits_per_s = 0;  // measured; on several hosts
   std::vector<Contender*> peers;
   // What is measured next, and what was measured, for people who wait.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "tests/testing/process.h"
@@ -80,6 +82,37 @@ TEST_F(BenchTest, MeasuresMomentumOnSeveralServers) {
   EXPECT_GE(point["measurements"][0]["server_peak_bytes"], 300'000);
 }
 
+TEST_F(BenchTest, LeavesBuffersInTheCaches) {
+  const Ran ran = Bench({"allreduce", "pushpull", "--sizes=1KB", "--ranks=3",
+                         "--hot", "--peers=none", "--rounds=1"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("stayed in the caches"));
+  const json report = Report();
+  EXPECT_EQ(report["hot"], true);
+  for (const json& point : report["points"]) ExpectMeasured(point);
+}
+
+// A tree of ps-lite is needed to measure it: PSRING_TEST_PS_LITE names one.
+TEST_F(BenchTest, MeasuresPsLite) {
+  const char* tree = std::getenv("PSRING_TEST_PS_LITE");
+  if (tree == nullptr) GTEST_SKIP() << "PSRING_TEST_PS_LITE names no ps-lite";
+  const Ran ran =
+      Bench({"pushpull", "--sizes=1KB,9MB", "--ranks=3", "--servers=2",
+             "--rounds=1", absl::StrCat("--ps-lite=", tree)});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  for (const json& point : Report()["points"]) {
+    ASSERT_EQ(point["measurements"].size(), 2u);
+    EXPECT_EQ(point["measurements"][1]["contender"], "ps-lite");
+    EXPECT_GT(point["measurements"][1]["server_peak_bytes"], 0);
+  }
+}
+
+TEST_F(BenchTest, SaysHowToGetPsLite) {
+  const Ran ran = Bench({"pushpull", "--sizes=1KB", "--peers=ps-lite"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("ps-lite is missing: --ps-lite=DIR"));
+}
+
 TEST_F(BenchTest, MeasuresLinks) {
   const Ran ran = Bench({"links", "--ranks=2"});
   ASSERT_EQ(ran.code, 0) << ran.output;
@@ -116,6 +149,8 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"links", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
           {{"links", "--hosts=2", "--link=fast"}, {"--link", "\"fast\""}},
           {{"links", "--link=1gbit"}, {"--link", "--hosts"}},
+          {{"pushpull", "--ps-lite=/nosuch"}, {"--ps-lite", "/nosuch", "make"}},
+          {{"allreduce", "--ranks=13", "--hot"}, {"--hot", "13", "16"}},
           {{"train", "--hosts=2"}, {"train", "--hosts"}},
           {{"train", "--device=gpu"}, {"--device", "gpu", "cuda"}},
           {{"links", "--hosts=2", "--ranks=4"}, {"--ranks", "4"}},

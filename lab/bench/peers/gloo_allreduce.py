@@ -1,6 +1,7 @@
 """Gloo's allreduce through torch.distributed, measured as
-lab/bench/allreduce_operation.cc measures psring's: new inputs in every iteration, a
-common start, every element of the result compared. Writes OUT/rank-RANK.json.
+lab/bench/allreduce_operation.cc measures psring's: new inputs before every batch of
+iterations, a common start, every element of the result compared. Writes
+OUT/rank-RANK.json.
 """
 
 import argparse
@@ -22,12 +23,14 @@ def pattern(torch, factor, iteration, first, out):
         part.copy_(((value >> 25) + 1).float() * factor)
 
 
-def is_sum(torch, ranks, iteration, data):
+def is_sum(torch, ranks, iteration, runs, data):
+    """Whether data is what summing `runs` times in place makes of the pattern."""
+    factor = ranks * (ranks + 1) // 2 * ranks**(runs - 1)
     expected = torch.empty(min(CHUNK, data.numel()))
     for begin in range(0, data.numel(), CHUNK):
         part = data[begin:begin + CHUNK]
         wanted = expected[:part.numel()]
-        pattern(torch, ranks * (ranks + 1) // 2, iteration, begin, wanted)
+        pattern(torch, float(factor), iteration, begin, wanted)
         if not torch.equal(part, wanted):
             return False
     return True
@@ -50,27 +53,34 @@ def measure(args, torch, dist):
     data = torch.empty(args.size // 4)
     seconds = []
     cpu_seconds = []
-    for i in range(args.warmup + args.iterations):
+    i = 0
+    while i < args.warmup + args.iterations:
+        timed = i >= args.warmup
+        left = args.warmup + (args.iterations if timed else 0) - i
+        runs = min(args.batch, left)
         pattern(torch, args.rank + 1, i, 0, data)
-        start = await_start(torch, dist)
-        cpu_start = time.process_time()
-        dist.all_reduce(data)
-        took = time.monotonic() - start
-        if i >= args.warmup:
-            seconds.append(took)
-            cpu_seconds.append(time.process_time() - cpu_start)
+        start = before = await_start(torch, dist)
+        cpu_before = time.process_time()
+        for _ in range(runs):
+            dist.all_reduce(data)
+            now, cpu_now = time.monotonic(), time.process_time()
+            if timed:
+                seconds.append(now - before)
+                cpu_seconds.append(cpu_now - cpu_before)
+            before, cpu_before = now, cpu_now
         # What a rank does next takes a core from those that are still at it.
-        time.sleep(took)
+        time.sleep(before - start)
         # Nor does anybody verify before all are done.
         dist.barrier()
-        if not is_sum(torch, args.ranks, i, data):
+        if not is_sum(torch, args.ranks, i, runs, data):
             sys.exit(f'gloo_allreduce: iteration {i}: wrong sum')
+        i += runs
     return {'rank': args.rank, 'cpu_seconds': cpu_seconds, 'seconds': seconds}
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ('rank', 'ranks', 'size', 'iterations', 'warmup'):
+    for name in ('rank', 'ranks', 'size', 'iterations', 'warmup', 'batch'):
         parser.add_argument('--' + name, type=int, required=True)
     for name in ('out', 'store', 'interface'):
         parser.add_argument('--' + name, required=True)

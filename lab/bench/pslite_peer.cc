@@ -1,0 +1,158 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "lab/bench/peers.h"
+#include "lab/bench/peers/pslite_pushpull.h"
+#include "lab/host/capture.h"
+#include "lab/host/find_program.h"
+#include "lab/host/temp_dir.h"
+
+namespace psring {
+namespace {
+
+// A port of the loopback that is free now; 0: none. ps-lite's scheduler is told
+// its port and cannot choose one itself.
+int FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return 0;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  const bool bound =
+      bind(socket, any, size) == 0 && getsockname(socket, any, &size) == 0;
+  close(socket);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+class PsLiteContender : public Contender {
+ public:
+  PsLiteContender(const Stage& stage, std::string program)
+      : stage_(stage), program_(std::move(program)) {}
+
+  std::string name() const override { return kPsLite; }
+
+  absl::StatusOr<Samples> Run(const Shape& shape) override {
+    auto dir = TempDir::Create();
+    if (!dir.ok()) return dir.status();
+    const int port = FreePort();
+    if (port == 0)
+      return absl::UnavailableError("no port of this host is free");
+    const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
+      absl::Status s = supervisor.Start(
+          CommandOf(shape, "scheduler", "ps-lite scheduler", port, *dir));
+      for (int i = 0; s.ok() && i < shape.servers; ++i) {
+        s = supervisor.Start(CommandOf(
+            shape, "server", absl::StrCat("ps-lite server ", i), port, *dir));
+      }
+      for (int i = 0; s.ok() && i < shape.ranks; ++i) {
+        s = supervisor.Start(CommandOf(
+            shape, "worker", absl::StrCat("ps-lite worker ", i), port, *dir));
+      }
+      return s;
+    });
+    if (!status.ok()) return status;
+    auto samples = ReadSamples(dir->path(), shape.ranks, shape.iterations);
+    if (!samples.ok()) return samples;
+    for (int i = 0; i < shape.servers; ++i) {
+      absl::Status s = AddServer(
+          absl::StrCat(dir->path(), "/server-", i, ".json"), &*samples);
+      if (!s.ok()) return s;
+    }
+    return samples;
+  }
+
+ private:
+  Command CommandOf(const Shape& shape, const char* role,
+                    const std::string& name, int port,
+                    const TempDir& out) const {
+    return {
+        name,
+        {"/usr/bin/env", absl::StrCat("DMLC_ROLE=", role),
+         absl::StrCat("DMLC_NUM_WORKER=", shape.ranks),
+         absl::StrCat("DMLC_NUM_SERVER=", shape.servers),
+         "DMLC_PS_ROOT_URI=127.0.0.1", absl::StrCat("DMLC_PS_ROOT_PORT=", port),
+         "DMLC_NODE_HOST=127.0.0.1", program_, absl::StrCat(shape.size_bytes),
+         absl::StrCat(shape.iterations), absl::StrCat(shape.warmup), out.path(),
+         absl::StrCat(shape.batch)}};
+  }
+
+  static absl::Status AddServer(const std::string& path, Samples* samples) {
+    std::ifstream file(path);
+    const auto json = nlohmann::json::parse(file, nullptr, false);
+    try {
+      samples->server_cpu_seconds += json.at("cpu_seconds").get<double>();
+      samples->server_peak_bytes = std::max(
+          samples->server_peak_bytes, json.at("peak_bytes").get<int64_t>());
+    } catch (const nlohmann::json::exception&) {
+      return absl::DataLossError(
+          absl::StrCat("a server of ps-lite has not written ", path));
+    }
+    return absl::OkStatus();
+  }
+
+  const Stage& stage_;
+  const std::string program_;
+};
+
+}  // namespace
+
+absl::Status CheckPsLiteTree(const std::string& tree) {
+  for (const char* part : {"/include/ps/ps.h", "/build/libps.a"}) {
+    if (std::filesystem::exists(tree + part)) continue;
+    return absl::NotFoundError(absl::StrCat(
+        tree, " is not a built tree of ps-lite: it has no ", part + 1,
+        ". To build one: apt-get install g++ make libzmq3-dev libprotobuf-dev "
+        "protobuf-compiler; git clone https://github.com/dmlc/ps-lite; make -C "
+        "ps-lite ps DEPS_PATH=/usr"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Contender>> MakePsLite(
+    const Stage& stage, const std::string& tree, const std::string& directory) {
+  if (tree.empty()) {
+    return absl::NotFoundError(
+        "--ps-lite=DIR names its tree. To get it: apt-get install g++ make "
+        "libzmq3-dev libprotobuf-dev protobuf-compiler; git clone "
+        "https://github.com/dmlc/ps-lite; make -C ps-lite ps DEPS_PATH=/usr");
+  }
+  if (absl::Status s = CheckPsLiteTree(tree); !s.ok()) return s;
+  const auto compiler = FindProgram("c++");
+  if (!compiler) {
+    return absl::NotFoundError("no c++. To get it: apt-get install g++");
+  }
+  const std::string program = absl::StrCat(directory, "/pslite_pushpull");
+  const std::string source = absl::StrCat(program, ".cc");
+  std::ofstream file(source);
+  file << kPsLitePushPull;
+  file.close();
+  // A tree built without DEPS_PATH has libraries of its own in deps.
+  const std::string libraries = absl::StrCat(tree, "/deps/lib");
+  const auto compiled = Capture(
+      {*compiler, "-std=c++14", "-O3", "-o", program, source,
+       absl::StrCat("-I", tree, "/include"),
+       absl::StrCat("-I", tree, "/deps/include"),
+       absl::StrCat(tree, "/build/libps.a"), absl::StrCat("-L", libraries),
+       absl::StrCat("-Wl,-rpath,", libraries), "-lprotobuf-lite", "-lzmq",
+       "-pthread"},
+      absl::Minutes(2));
+  if (!compiled.ok()) {
+    return absl::NotFoundError(absl::StrCat(
+        "the program that uses ", tree,
+        " does not compile: ", std::string(compiled.status().message())));
+  }
+  return std::make_unique<PsLiteContender>(stage, program);
+}
+
+}  // namespace psring
