@@ -355,7 +355,7 @@ void Session::WatchSteps() {
           psring::Describe(job_->job().workers(left.front())),
           " has left the job, but step ", waiting.step, " of '", model->id(),
           "' needs it: all workers make the same number of steps, or call "
-          "join()")));
+          "psring.torch.join()")));
       return;
     }
   }

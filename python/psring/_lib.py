@@ -186,7 +186,10 @@ def policies() -> Dict[str, Policy]:
 
 # What the library says of a worker that lives and does not come to a step.
 _LATE = re.compile(r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time")
-_REMEDY = "If it has fewer batches, let it call join() after its last one; if it takes longer, increase step_timeout_s"
+_REMEDY = (
+    "If it has fewer batches, give each rank as many, or let it call psring.torch.join() after its last one; "
+    "if it takes longer, increase step_timeout_s"
+)
 
 
 def _with_remedy(error: str) -> str:

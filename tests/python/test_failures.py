@@ -289,7 +289,10 @@ for step in range(4):
     net[1](Own.apply(net[0](torch.ones(1, 2)))).sum().backward()
     opt.step()
 """
-REMEDY = "If it has fewer batches, let it call join() after its last one; if it takes longer, increase step_timeout_s"
+REMEDY = (
+    "If it has fewer batches, give each rank as many, or let it call psring.torch.join() after its last one; "
+    "if it takes longer, increase step_timeout_s"
+)
 
 
 @needs_library
@@ -303,7 +306,7 @@ REMEDY = "If it has fewer batches, let it call join() after its last one; if it 
       "All ranks must have the same model"]),
     # Rank 0 finds out after half of the timeout, and tells rank 1, which waits for the end of the job.
     ("ring", "skips", TRAIN, ["worker 1 (host ", "has left the job, but step 3 of 'model0' needs it",
-                              "all workers make the same number of steps, or call join()"]),
+                              "all workers make the same number of steps, or call psring.torch.join()"]),
     ("ps", "skips", TRAIN, ["step 3", "worker 1 (host ", REMEDY]),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, words):
