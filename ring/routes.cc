@@ -42,13 +42,6 @@ void AddRound(int n, int root, std::vector<Visit>& visits) {
   }
 }
 
-// Of EverybodyRoutes.
-int NumRounds(int n) {
-  int rounds = 0;
-  for (int known = 1; known < n; known *= 2) ++rounds;
-  return rounds;
-}
-
 // Straight from one rank to another.
 Route Straight(int from, int to, Range range) {
   Route route{range, {}};
@@ -76,6 +69,12 @@ Route StraightAsTheyAre(int from, int to, Range range) {
 }
 
 }  // namespace
+
+int NumRounds(int n) {
+  int rounds = 0;
+  for (int known = 1; known < n; known *= 2) ++rounds;
+  return rounds;
+}
 
 AllReduceWay WayOf(int num_nodes, int n, int64_t num_elements,
                    const DirectLimits& limits) {

@@ -114,6 +114,9 @@ enum class WayBack { kRound, kStraight };
 // other rank. Every rank is a node of its own.
 std::vector<Route> DirectRoutes(int n, int64_t num_elements, WayBack back);
 
+// Of EverybodyRoutes among n ranks.
+int NumRounds(int n);
+
 // Every rank's values to everybody, each rank's by itself, in rounds (Bruck et
 // al. 1997): in round k rank r gets from rank r + 2^k what that has by then,
 // the values of 2^k ranks, or of as many as are missing. A route for each rank,

@@ -19,6 +19,27 @@ double TrafficBytes(const MeasuredExchange& measured) {
   return 2 * bytes * (topology.colocated ? n - 1 : n);
 }
 
+double Predicted(const Hardware& hardware, const MeasuredExchange& measured) {
+  return PredictStep(hardware,
+                     ExchangeWorkload(measured.topology.kind, measured.bytes),
+                     measured.topology)
+      .step_s;
+}
+
+// The largest x from `least` to `most` for which `fits`, which holds up to some
+// x.
+template <typename Fits>
+double Largest(double least, double most, const Fits& fits) {
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (least + most) / 2;
+    (fits(middle) ? least : most) = middle;
+  }
+  return least;
+}
+
+// Of an exchange in which bytes cost more than messages.
+constexpr int64_t kLargeBytes = 1'000'000;
+
 }  // namespace
 
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
@@ -35,13 +56,10 @@ Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
 
 void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware) {
   const double before = hardware->link_bytes_per_s;
-  const Workload workload =
-      ExchangeWorkload(measured.topology.kind, measured.bytes);
   for (int i = 0; i < 4; ++i) {
-    const double predicted =
-        PredictStep(*hardware, workload, measured.topology).step_s;
     hardware->link_bytes_per_s =
-        std::clamp(hardware->link_bytes_per_s * predicted / measured.seconds,
+        std::clamp(hardware->link_bytes_per_s * Predicted(*hardware, measured) /
+                       measured.seconds,
                    0.8 * before, 1.05 * before);
   }
 }
@@ -51,7 +69,7 @@ void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
   std::vector<double> costs;
   for (const MeasuredExchange& exchange : measured) {
     const double bytes = TrafficBytes(exchange);
-    if (exchange.cpu_seconds <= 0 || bytes == 0) continue;
+    if (exchange.cpu_seconds <= 0 || exchange.bytes < kLargeBytes) continue;
     costs.push_back(exchange.cpu_seconds / bytes);
   }
   if (costs.empty()) return;
@@ -60,6 +78,29 @@ void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
   std::nth_element(costs.begin(), middle, costs.end());
   hardware->shared_cores = cores;
   hardware->cpu_s_per_byte = *middle;
+}
+
+void CalibrateLatency(const MeasuredExchange& measured, Hardware* hardware) {
+  hardware->latency_s = Largest(1e-6, 10e-3, [&](double seconds) {
+    hardware->latency_s = seconds;
+    return Predicted(*hardware, measured) <= measured.seconds;
+  });
+}
+
+void CalibrateMessages(const MeasuredExchange& fewer,
+                       const MeasuredExchange& more, int cores,
+                       Hardware* hardware) {
+  hardware->shared_cores = cores;
+  // Each changes the other a little.
+  for (int round = 0; round < 3; ++round) {
+    CalibrateLatency(fewer, hardware);
+    hardware->cpu_s_per_message = Largest(0, 1e-3, [&](double seconds) {
+      hardware->cpu_s_per_message = seconds;
+      return Predicted(*hardware, more) - Predicted(*hardware, fewer) <=
+             more.seconds - fewer.seconds;
+    });
+  }
+  CalibrateLatency(fewer, hardware);
 }
 
 }  // namespace psring

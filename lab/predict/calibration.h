@@ -26,11 +26,24 @@ Workload ExchangeWorkload(TopologyKind kind, int64_t bytes);
 // more than before, as what lies outside has other reasons.
 void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware);
 
-// The cores' time for a byte between hosts: the (lower) median over `measured`.
-// For hosts that share `cores`; nothing changes where no processor time is
-// known.
+// The cores' time for a byte between hosts: the (lower) median over what
+// `measured` has of 1 MB and more. For hosts that share `cores`; nothing
+// changes where no processor time is known.
 void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
                     Hardware* hardware);
+
+// Makes hardware.latency_s what explains the time of `measured`, a small
+// exchange; from 1 us to 10 ms.
+void CalibrateLatency(const MeasuredExchange& measured, Hardware* hardware);
+
+// The latency that explains the time of `fewer`, and the cores' time for a
+// message, up to 1 ms, that explains by how much `more`, in which there are
+// more messages of as many bytes in all, took longer. For hosts that share
+// `cores`. (Processor time does not tell it: waiting threads stay awake for a
+// while.)
+void CalibrateMessages(const MeasuredExchange& fewer,
+                       const MeasuredExchange& more, int cores,
+                       Hardware* hardware);
 
 }  // namespace psring
 

@@ -14,8 +14,8 @@
 // to, which is what formulas assume.
 //
 // Hosts that share cores hand messages over to their sockets one after another:
-// a message costs its bytes' time on the cores before its first packet leaves,
-// until a socket's buffer is full of what waits for the link.
+// a message costs its own and its bytes' time on the cores before its first
+// packet leaves, until a socket's buffer is full of what waits for the link.
 //
 // A node can stand for `count` equal hosts that do the same at the same
 // instants: its messages then say to how many hosts each of them sends so many

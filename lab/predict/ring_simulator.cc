@@ -6,13 +6,24 @@
 #include "common/model/layout.h"
 #include "lab/predict/compute.h"
 #include "lab/predict/network.h"
+#include "ring/routes.h"
 
 namespace psring {
 namespace {
 
-// In a message a is its bucket, b the rank where its slice starts, c its hop,
-// from 1. A timer with a hop: its receiver is through with that message;
-// without one: a bucket of that rank is ready.
+AllReduceWay WayOfBucket(int workers, int64_t elements) {
+  return WayOf(workers, workers, elements, DirectLimits{});
+}
+
+// Of how many ranks the values are that a message of round `round` carries,
+// from 0, where everybody gets all.
+int RanksInRound(int workers, int round) {
+  return std::min(1 << round, workers - (1 << round));
+}
+
+// In a message a is its bucket, b the rank where its slice starts (of a ring),
+// c its hop or round, from 1. A timer with a hop: its receiver is through with
+// that message; without one: a bucket of that rank is ready.
 class RingSimulator : public Network::Owner {
  public:
   RingSimulator(const Hardware& hardware, const Workload& workload, int workers,
@@ -68,6 +79,9 @@ class RingSimulator : public Network::Owner {
     bool running = false;
     int64_t due = 0;
     double end = 0;
+    uint32_t rounds = 0;  // that are through, a bit each: everybody's values
+    int next_round = 0;
+    int values_due = 0;  // of the slice that it owns
   };
 
   // Bytes of a slice, in segments.
@@ -94,14 +108,94 @@ class RingSimulator : public Network::Owner {
       return;
     }
     rank.running = true;
-    rank.due = Due(index, rank.bucket);
-    for (const double bytes : Segments(rank.bucket, index)) {
-      SendOn({.from = index, .bytes = bytes, .a = rank.bucket, .b = index});
+    switch (WayOfRank(rank)) {
+      case AllReduceWay::kRing:
+        BeginRing(index);
+        break;
+      case AllReduceWay::kOwners:
+        BeginOwners(index);
+        break;
+      case AllReduceWay::kEverybody:
+        rank.rounds = 0;
+        rank.next_round = 0;
+        rank.due = NumRounds(workers_);
+        SendRounds(index);
+        break;
     }
     std::vector<Message> early;
     early.swap(rank.early[rank.bucket]);
     for (const Message& message : early) Handle(message);
     if (rank.due == 0) End(index);
+  }
+
+  // Of its bucket that is under way.
+  AllReduceWay WayOfRank(const Rank& rank) const {
+    return WayOfBucket(workers_, workload_.buckets[rank.bucket]);
+  }
+
+  void BeginRing(int index) {
+    Rank& rank = ranks_[index];
+    rank.due = Due(index, rank.bucket);
+    for (const double bytes : Segments(rank.bucket, index)) {
+      SendOn({.from = index, .bytes = bytes, .a = rank.bucket, .b = index});
+    }
+  }
+
+  void BeginOwners(int index) {
+    Rank& rank = ranks_[index];
+    rank.values_due = symmetric_ ? 1 : workers_ - 1;
+    rank.due = 2 * rank.values_due;
+    for (int other = 1; other < workers_; ++other) {
+      const int owner = symmetric_ ? 0 : (index + other) % workers_;
+      SendStraight(index, owner, owner, /*hop=*/1);
+      if (symmetric_) break;  // that one is to all
+    }
+  }
+
+  // The slice's owner has all values, and sends the mean to all others.
+  void SendMeans(int index) {
+    for (int other = 1; other < workers_; ++other) {
+      const int to = symmetric_ ? 0 : (index + other) % workers_;
+      SendStraight(index, to, index, /*hop=*/2);
+      if (symmetric_) break;
+    }
+  }
+
+  void SendStraight(int from, int to, int slice, int hop) {
+    const int bucket = ranks_[from].bucket;
+    const int others = symmetric_ ? workers_ - 1 : 1;
+    double bytes = 0;
+    for (const double segment : Segments(bucket, slice)) bytes += segment;
+    network_.Send({.from = from,
+                   .to = to,
+                   .bytes = bytes,
+                   .fan_out = others,
+                   .fan_in = others,
+                   .a = bucket,
+                   .b = slice,
+                   .c = hop},
+                  /*lane=*/to);
+  }
+
+  // Those whose values the rank has.
+  void SendRounds(int index) {
+    Rank& rank = ranks_[index];
+    const double bytes =
+        static_cast<double>(workload_.buckets[rank.bucket]) * sizeof(float);
+    for (; rank.next_round < NumRounds(workers_); ++rank.next_round) {
+      const int round = rank.next_round;
+      const uint32_t before = (uint32_t{1} << round) - 1;
+      if ((rank.rounds & before) != before) return;
+      const int to =
+          symmetric_ ? 0 : (index - (1 << round) + workers_) % workers_;
+      network_.Send({.from = index,
+                     .to = to,
+                     .bytes = bytes * RanksInRound(workers_, round),
+                     .a = rank.bucket,
+                     .b = index,
+                     .c = round + 1},
+                    /*lane=*/round);
+    }
   }
 
   // Segments that come to it: those of every slice on every hop but the one
@@ -127,21 +221,45 @@ class RingSimulator : public Network::Owner {
     network_.Send(message, 0);
   }
 
-  // Where a slice becomes complete it is updated, too.
+  // The message after which what it is part of can be updated.
+  bool Completes(const Message& message) const {
+    switch (WayOfRank(ranks_[message.to])) {
+      case AllReduceWay::kRing:
+        return message.c == workers_ - 1;
+      case AllReduceWay::kOwners:
+        return message.c == 1;
+      case AllReduceWay::kEverybody:
+        return message.c == NumRounds(workers_);
+    }
+    return false;
+  }
+
   void Handle(const Message& message) {
-    const bool updates = workload_.updates && message.c == workers_ - 1;
-    const double work = hardware_.message_s + (updates ? 2 : 1) *
-                                                  message.bytes /
-                                                  hardware_.update_bytes_per_s;
-    network_.SetTimer(ranks_[message.to].thread.Do(network_.now(), work),
-                      message);
+    Rank& rank = ranks_[message.to];
+    const bool updates = workload_.updates && Completes(message);
+    const double work =
+        message.fan_in * hardware_.message_s +
+        (updates ? 2 : 1) * message.bytes / hardware_.update_bytes_per_s;
+    network_.SetTimer(rank.thread.Do(network_.now(), work), message);
   }
 
   void OnHandled(Message message) {
     const int index = message.to;
-    message.from = index;
-    if (message.c < hops_) SendOn(message);
-    if (--ranks_[index].due == 0) End(index);
+    Rank& rank = ranks_[index];
+    switch (WayOfRank(rank)) {
+      case AllReduceWay::kRing:
+        message.from = index;
+        if (message.c < hops_) SendOn(message);
+        break;
+      case AllReduceWay::kOwners:
+        if (message.c == 1 && --rank.values_due == 0) SendMeans(index);
+        break;
+      case AllReduceWay::kEverybody:
+        rank.rounds |= uint32_t{1} << (message.c - 1);
+        SendRounds(index);
+        break;
+    }
+    if (--rank.due == 0) End(index);
   }
 
   void End(int index) {
@@ -175,12 +293,24 @@ double SimulateRing(const Hardware& hardware, const Workload& workload,
 }
 
 int64_t RingMessages(const Workload& workload, int workers) {
+  const int64_t n = workers;
   int64_t messages = 0;
   for (const int64_t elements : workload.buckets) {
-    const int64_t slice = (elements + workers - 1) / workers;
-    messages += (slice + kSegmentElements - 1) / kSegmentElements;
+    const int64_t slice = (elements + n - 1) / n;
+    switch (WayOfBucket(workers, elements)) {
+      case AllReduceWay::kRing:
+        messages += n * 2 * (n - 1) *
+                    ((slice + kSegmentElements - 1) / kSegmentElements);
+        break;
+      case AllReduceWay::kOwners:
+        messages += n * 2 * (n - 1);
+        break;
+      case AllReduceWay::kEverybody:
+        messages += n * NumRounds(workers);
+        break;
+    }
   }
-  return messages * workers * 2 * (workers - 1);
+  return messages;
 }
 
 }  // namespace psring

@@ -1,7 +1,9 @@
 // One step over the ring, as ring/tcp_communicator runs it: buckets one after
-// the other, each cut into a slice a rank and those into segments, every slice
-// through 2(n-1) hops, every segment going on as soon as it has come. The rank
-// where a slice's sum is complete applies the optimizer to it.
+// the other, each the way that ring/routes.h chooses for its size. Large ones
+// go round: cut into a slice a rank and those into segments, every slice
+// through 2(n-1) hops, every segment going on as soon as it has come; the rank
+// where a slice's sum is complete applies the optimizer to it. Small ones go
+// straight to the slices' owners and back, or whole to everybody.
 #ifndef PSRING_LAB_PREDICT_RING_SIMULATOR_H_
 #define PSRING_LAB_PREDICT_RING_SIMULATOR_H_
 

@@ -25,9 +25,10 @@ struct Hardware {
   int shards = 4;
   // Hosts that are namespaces of one machine send and receive on the same
   // cores, which are busy for so long with a byte on its way from one host to
-  // another. 0: every host has cores enough.
+  // another, and for so long with each message. 0: every host has cores enough.
   int shared_cores = 0;
   double cpu_s_per_byte = 0;
+  double cpu_s_per_message = 0;
   // Whether flows share a link fairly at every instant; see network.h.
   bool fair_flows = false;
 };

@@ -51,6 +51,32 @@ TEST(CalibrateCores, TakesTheMedianCostOfAByte) {
   EXPECT_NEAR(hardware.cpu_s_per_byte, 2e-9, 1e-15);
 }
 
+TEST(CalibrateMessages, TakesTheirCostFromADifferenceInTime) {
+  Hardware real = {.latency_s = 170e-6, .shared_cores = 2};
+  real.cpu_s_per_message = 40e-6;
+  const Workload workload = ExchangeWorkload(TopologyKind::kPs, 1'000);
+  const Topology one = {TopologyKind::kPs, 2, 1};
+  const Topology four = {TopologyKind::kPs, 2, 4};
+  Hardware guessed;
+  CalibrateMessages({one, 1'000, PredictStep(real, workload, one).step_s, 0},
+                    {four, 1'000, PredictStep(real, workload, four).step_s, 0},
+                    2, &guessed);
+  EXPECT_NEAR(guessed.cpu_s_per_message, 40e-6, 1e-6);
+  EXPECT_NEAR(guessed.latency_s, 170e-6, 2e-6);
+  EXPECT_EQ(guessed.shared_cores, 2);
+}
+
+TEST(CalibrateLatency, FindsWhatExplainsTheTime) {
+  Hardware real = {.latency_s = 170e-6, .shared_cores = 2};
+  real.cpu_s_per_message = 40e-6;
+  const Workload workload = ExchangeWorkload(TopologyKind::kRing, 1'000);
+  const double seconds = PredictStep(real, workload, RingOfTwo()).step_s;
+  Hardware guessed = real;
+  guessed.latency_s = 30e-6;
+  CalibrateLatency({RingOfTwo(), 1'000, seconds, 0}, &guessed);
+  EXPECT_NEAR(guessed.latency_s, 170e-6, 1e-6);
+}
+
 TEST(CalibrateCores, LeavesWhatCannotBeTold) {
   Hardware hardware;
   CalibrateCores(std::vector<MeasuredExchange>{{RingOfTwo(), 1'000'000, 1, 0}},

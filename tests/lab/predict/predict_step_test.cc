@@ -55,8 +55,30 @@ TEST(Ring, TakesWhatTheFormulaSays) {
   }
 }
 
+// Two hops by way of the owners, and log2(n) where everybody gets all values.
+TEST(Ring, OfSmallBucketsTakesTheWayWithFewHops) {
+  const Hardware hardware = Ideal(/*latency_s=*/1e-2);
+  for (const int64_t max_messages : {int64_t{1} << 30, int64_t{1}}) {
+    EXPECT_THAT(Seconds(hardware, {.buckets = {8192}}, Ring(16), max_messages),
+                Within(5, 2 * hardware.latency_s));
+    EXPECT_THAT(Seconds(hardware, {.buckets = {256}}, Ring(16), max_messages),
+                Within(5, 4 * hardware.latency_s));
+    EXPECT_THAT(Seconds(hardware, {.buckets = {256}}, Ring(5), max_messages),
+                Within(5, 3 * hardware.latency_s));
+  }
+}
+
+TEST(Ring, OfSmallMessagesPaysForEachOfThemOnSharedCores) {
+  Hardware hardware = Ideal();
+  hardware.shared_cores = 2;
+  hardware.cpu_s_per_message = 1e-3;
+  // 8 hosts send in 3 rounds.
+  EXPECT_THAT(Seconds(hardware, {.buckets = {256}}, Ring(8)),
+              Within(10, 3 * 8 * 1e-3 / 2));
+}
+
 TEST(Ring, OfSmallSlicesPaysTheLatencyOfEveryHop) {
-  const Workload workload = {.buckets = {16 * 16}};
+  const Workload workload = {.buckets = {16 * 1024 * 2}};
   const Hardware hardware = Ideal(/*latency_s=*/1e-3);
   EXPECT_THAT(Seconds(hardware, workload, Ring(16)),
               Within(0.5, RingSeconds(hardware, NumBytes(workload), 16)));
