@@ -7,6 +7,11 @@
 #include "common/cluster/membership.h"
 
 namespace psring {
+namespace {
+
+constexpr int kMessagesAtOnce = 64;
+
+}  // namespace
 
 using proto::WireHeader;
 
@@ -133,15 +138,13 @@ absl::Status ShardPeer::SendPush(const Piece& piece) {
   return SendData(*socket_, std::move(message));
 }
 
+// A few at a time: pushes and deadlines come between.
 absl::Status ShardPeer::Receive() {
   TimelineSpan span(worker_.track, "receive", Args());
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket_->TryReceive();
     if (!frames.ok()) return frames.status();
-    if (!frames->has_value()) {
-      if (span.args().bytes == 0) span.Drop();
-      return absl::OkStatus();
-    }
+    if (!frames->has_value()) break;
     auto message = ParseData(*std::move(*frames), /*at_router=*/false);
     if (message.ok()) {
       span.args().bytes += static_cast<int64_t>(message->payload.size());
@@ -154,6 +157,7 @@ absl::Status ShardPeer::Receive() {
           absl::StrCat(Name(), ": ", std::string(status.message())));
     }
   }
+  if (span.args().bytes == 0) span.Drop();
   return absl::OkStatus();
 }
 

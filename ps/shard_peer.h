@@ -72,7 +72,8 @@ class ShardPeer {
   // `window` answers are due.
   absl::Status SendPushes(int window);
 
-  // Takes what has come. Errors name the server.
+  // Takes what has come, or a part of it where that is much. Errors name the
+  // server.
   absl::Status Receive();
 
   // Answers that are missing; below 0 where an arena holds too many.

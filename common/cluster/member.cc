@@ -21,6 +21,7 @@ using proto::ControlMessage;
 
 // For the coordinator's answer to a question.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
+constexpr int kMessagesAtOnce = 64;
 
 SocketOptions ControlOptions() {
   SocketOptions options;
@@ -304,8 +305,9 @@ void Member::SendOutbox(Socket& socket) {
   }
 }
 
+// A few at a time, so that a coordinator cannot keep it from its own words.
 void Member::Receive(Socket& socket) {
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket.TryReceive();
     if (!frames.ok()) return Fail(frames.status());
     if (!frames->has_value()) return;
