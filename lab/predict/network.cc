@@ -74,7 +74,7 @@ void Network::HandOver(int node, int lane_index) {
     const Message& message = waiting_[lane.not_begun].message;
     lane.unsent_bytes += message.bytes;
     const double work = message.fan_out * nodes_[node].count *
-                        (hardware_.cpu_s_per_message +
+                        (message.wakes * hardware_.cpu_s_per_message +
                          message.bytes * hardware_.cpu_s_per_byte);
     cores_until_ = std::max(cores_until_, now_) + work / hardware_.shared_cores;
     Add(cores_until_, Kind::kHandedOver, message, lane_index);

@@ -41,6 +41,9 @@ struct Message {
   double bytes = 0;
   int fan_out = 1;  // 0: to its own host, over no link
   int fan_in = 1;
+  // Threads that wake for it, each of them for what a message costs the cores.
+  // 1 where those that handle messages have several at a time.
+  double wakes = 1;
   // What it is, for its owner.
   int kind = 0;
   int a = 0;

@@ -21,6 +21,10 @@ int RanksInRound(int workers, int round) {
   return std::min(1 << round, workers - (1 << round));
 }
 
+// A message by itself wakes its sender's I/O thread, its receiver's, and the
+// thread that sums.
+constexpr double kWakesOfHop = 3;
+
 // In a message a is its bucket, b the rank where its slice starts (of a ring),
 // c its hop or round, from 1. A timer with a hop: its receiver is through with
 // that message; without one: a bucket of that rank is ready.
@@ -147,7 +151,7 @@ class RingSimulator : public Network::Owner {
     rank.due = 2 * rank.values_due;
     for (int other = 1; other < workers_; ++other) {
       const int owner = symmetric_ ? 0 : (index + other) % workers_;
-      SendStraight(index, owner, owner, /*hop=*/1);
+      SendStraight(index, owner, owner, /*hop=*/1, /*first=*/other == 1);
       if (symmetric_) break;  // that one is to all
     }
   }
@@ -156,12 +160,13 @@ class RingSimulator : public Network::Owner {
   void SendMeans(int index) {
     for (int other = 1; other < workers_; ++other) {
       const int to = symmetric_ ? 0 : (index + other) % workers_;
-      SendStraight(index, to, index, /*hop=*/2);
+      SendStraight(index, to, index, /*hop=*/2, /*first=*/other == 1);
       if (symmetric_) break;
     }
   }
 
-  void SendStraight(int from, int to, int slice, int hop) {
+  // `first` of those that leave together, which wake threads once.
+  void SendStraight(int from, int to, int slice, int hop, bool first) {
     const int bucket = ranks_[from].bucket;
     const int others = symmetric_ ? workers_ - 1 : 1;
     double bytes = 0;
@@ -171,6 +176,7 @@ class RingSimulator : public Network::Owner {
                    .bytes = bytes,
                    .fan_out = others,
                    .fan_in = others,
+                   .wakes = 1 + (first ? (kWakesOfHop - 1) / others : 0),
                    .a = bucket,
                    .b = slice,
                    .c = hop},
@@ -191,6 +197,7 @@ class RingSimulator : public Network::Owner {
       network_.Send({.from = index,
                      .to = to,
                      .bytes = bytes * RanksInRound(workers_, round),
+                     .wakes = kWakesOfHop,
                      .a = rank.bucket,
                      .b = index,
                      .c = round + 1},
