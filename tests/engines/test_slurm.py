@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import page
 import slurm
 from conftest import ROOT, TRAIN, assert_same_training, result_in
 from hosts import wait_for
@@ -46,6 +47,24 @@ def test_a_task_on_each_node_may_start_several_workers(cluster, psring, expected
     assert_same_training(result, expected(4))
     assert result["hosts"] == ["n1", "n1", "n2", "n2"]
     assert result["servers"] == 2
+
+
+@pytest.mark.parametrize("size, tasks, command", [
+    (3, 3, []), (3, 3, ["psring", "run", "--"]), (4, 2, ["psring", "run", "-n", "2", "--"]),
+])  # fmt: skip
+def test_the_page_of_a_running_job_shows_all_workers_to_other_hosts(cluster, psring, tmp_path, size, tasks, command):
+    command = [psring if word == "psring" else word for word in command]
+    output = tmp_path / "job.out"
+    job = cluster.start("srun", "-N2", f"-n{tasks}", f"--output={output}", *command, sys.executable, TRAIN,
+                        str(tmp_path), "--meet-at=5", env=page.variables(tmp_path))  # fmt: skip
+    come_to(tmp_path, 5, size)
+    url, token = page.address_in(output)
+    assert url == "http://n1:9470" and token == (tmp_path / "page-token").read_text().strip()
+    hosts = page.hosts_of_workers(cluster.run, url, tmp_path, size)
+    assert hosts == ["n1", "n1", "n2", "n2"][:size]
+    (tmp_path / "go").touch()
+    job.communicate(timeout=60)
+    assert job.returncode == 0, output.read_text()
 
 
 def test_without_a_key_the_error_says_what_to_type(cluster, psring, tmp_path):
