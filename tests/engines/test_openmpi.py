@@ -3,12 +3,14 @@
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
 import hosts
 import page
-from conftest import TRAIN, assert_same_training, result_in
+from conftest import TRAIN, assert_same_training, come_to, result_in
+from hosts import wait_for
 
 WHY_NOT = hosts.why_not() if shutil.which("mpirun") else "no mpirun (Debian: apt-get install openmpi-bin)"
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
@@ -84,3 +86,20 @@ def test_the_page_of_a_running_job_shows_all_ranks_to_the_other_host(mpirun, tmp
         assert job.wait(timeout=60) == 0, output.read_text()
     finally:
         job.kill()
+
+
+def test_a_killed_rank_ends_the_job(mpirun, tmp_path):
+    job = mpirun.start("-np", "4", "-H", "n1:2,n2:2", sys.executable, TRAIN, str(tmp_path), "--meet-at=5",
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    try:
+        pid = come_to(tmp_path, 5, 4)[3]
+        killed = time.monotonic()
+        mpirun.hosts["n2"].run("kill", "-KILL", str(pid))
+        output, _ = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    print(f"{time.monotonic() - killed:.1f} s after the kill: {output}")
+    assert job.returncode != 0 and "rank 3" in output and "n2" in output
+    for host in ("n1", "n2"):
+        wait_for(lambda host=host: TRAIN not in mpirun.hosts[host].run("ps", "ax", "-o", "args").stdout,
+                 f"the end of all ranks of {host}", seconds=10)  # fmt: skip
