@@ -64,10 +64,10 @@ set_up_clang_format() {
     say "no clang-format: the form of the sources is not checked"
 }
 
-# What run_pytest tests; 0: it is there.
+# What run_pytest tests, with the servers' program, which jobs under engines start; 0: it is there.
 build_for_pytest() {
   pytest_build=0
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || pytest_build=$?
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring //ps:ps || pytest_build=$?
 }
 
 # run_pytest NAME PYTHON PYTEST-ARGS...: after build_for_pytest; recorded in .psring/NAME.xml.
