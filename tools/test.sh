@@ -18,9 +18,9 @@ sanitizer, both of which --quick leaves out; then the checks of tools/check.sh
 --frameworks installs TensorFlow, JAX, Keras, TensorBoard and MLflow into the repository's .venv first;
 without them the tests that need them say that they were skipped.
 
---engines installs Slurm and Java from Debian and Spark and Ray into ~/.cache/psring/engines,
-and runs the tests of tests/engines/ alone: jobs under the real engines. Without it these run
-where an engine is installed already.
+--engines installs Slurm, Open MPI and Java from Debian and Spark and Ray into
+~/.cache/psring/engines, and runs the tests of tests/engines/ alone, three minutes: jobs under the
+real engines. Without it these run where an engine is installed already.
 
 --wheel packs the Python package as ./psring wheel does and tests it alone, three minutes: installs
 it into bare environments of every Python from 3.9 that is on the PATH or among pyenv's, and says
@@ -64,10 +64,10 @@ set_up_clang_format() {
     say "no clang-format: the form of the sources is not checked"
 }
 
-# What run_pytest tests; 0: it is there.
+# What run_pytest tests, with the servers' program, which jobs under engines start; 0: it is there.
 build_for_pytest() {
   pytest_build=0
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring || pytest_build=$?
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring //ps:ps || pytest_build=$?
 }
 
 # run_pytest NAME PYTHON PYTEST-ARGS...: after build_for_pytest; recorded in .psring/NAME.xml.

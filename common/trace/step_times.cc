@@ -76,11 +76,15 @@ Explanation Explain(const std::vector<WorkerSteps>& workers,
                     const SyncRule& rule) {
   Explanation result;
   std::map<std::string, HeldUp> late, servers;
+  // Once for each step: it takes a look at all workers.
+  std::map<int64_t, std::optional<Arrival>> awaited_at;
   for (const WorkerSteps& steps : workers) {
     WorkerTimes times;
     for (const auto& [number, step] : steps) {
       if (step.whole == 0 || step.went_on == 0) continue;
-      const auto awaited = Awaited(workers, rule, number);
+      const auto [found, is_new] = awaited_at.try_emplace(number);
+      if (is_new) found->second = Awaited(workers, rule, number);
+      const std::optional<Arrival>& awaited = found->second;
       const int64_t waited =
           awaited.has_value()
               ? std::max<int64_t>(

@@ -11,6 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
 
+from hosts import wait_for  # noqa: E402
+
 TRAIN = os.path.join(HERE, "train.py")
 
 
@@ -35,6 +37,13 @@ def key(psring, environment):
     """The key in that home, as `psring keygen` makes it."""
     subprocess.run([psring, "keygen"], env=environment, check=True, capture_output=True)
     return os.path.join(environment["HOME"], ".config", "psring", "key")
+
+
+def come_to(folder, step, size):
+    """Process ids, by rank, of the workers that have come to `step` and wait there."""
+    files = [os.path.join(folder, f"at-{step}.{rank}") for rank in range(size)]
+    wait_for(lambda: all(os.path.exists(file) for file in files), f"{size} workers at step {step}")
+    return [int(open(file).read()) for file in files]
 
 
 def result_in(folder):

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
 
+import page
 import train
 from conftest import assert_same_training
 from hosts import wait_for
@@ -88,7 +90,8 @@ def test_an_exception_ends_the_run_with_it(executor):
 def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expected, tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
-    three = executor(3)
+    # The page's port is free again for the next run.
+    three = executor(3, env=page.variables(tmp_path, page.free_address()))
     with ThreadPoolExecutor() as pool:
         running = pool.submit(three.run, trained, (str(tmp_path),), {"meet_at": 20})
         files = [tmp_path / f"at-20.{rank}" for rank in range(3)]
@@ -101,6 +104,22 @@ def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expecte
     three.start()
     result, _, _ = three.run(trained, (str(tmp_path),))[0]
     assert result["resumed_at"] >= 19
+    assert_same_training(result, expected(3))
+
+
+def test_the_page_of_a_running_job_shows_all_workers(executor, expected, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    address = page.free_address()
+    three = executor(3, env=page.variables(tmp_path, address))
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(three.run, trained, (str(tmp_path),), {"meet_at": 5})
+        try:
+            hosts = page.hosts_of_workers(page.run_here, f"http://{address}", tmp_path, 3)
+        finally:
+            (tmp_path / "go").touch()
+        result, _, _ = running.result(timeout=60)[0]
+    assert hosts == [socket.gethostname()] * 3
     assert_same_training(result, expected(3))
 
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+import page
 import slurm
-from conftest import ROOT, TRAIN, assert_same_training, result_in
+from conftest import ROOT, TRAIN, assert_same_training, come_to, result_in
 from hosts import wait_for
 
 pytestmark = pytest.mark.skipif(bool(slurm.why_not()), reason=slurm.why_not())
@@ -18,13 +19,6 @@ def cluster(environment, key, tmp_path_factory):
     cluster = slurm.Slurm(str(tmp_path_factory.mktemp("slurm")), environment)
     yield cluster
     cluster.close()
-
-
-def come_to(folder, step, size):
-    """Process ids, by rank, of the workers that have come to `step` and wait there."""
-    files = [os.path.join(folder, f"at-{step}.{rank}") for rank in range(size)]
-    wait_for(lambda: all(os.path.exists(file) for file in files), f"{size} workers at step {step}")
-    return [int(open(file).read()) for file in files]
 
 
 @pytest.mark.parametrize("flags, servers", [
@@ -46,6 +40,24 @@ def test_a_task_on_each_node_may_start_several_workers(cluster, psring, expected
     assert_same_training(result, expected(4))
     assert result["hosts"] == ["n1", "n1", "n2", "n2"]
     assert result["servers"] == 2
+
+
+@pytest.mark.parametrize("size, tasks, command", [
+    (3, 3, []), (3, 3, ["psring", "run", "--"]), (4, 2, ["psring", "run", "-n", "2", "--"]),
+])  # fmt: skip
+def test_the_page_of_a_running_job_shows_all_workers_to_other_hosts(cluster, psring, tmp_path, size, tasks, command):
+    command = [psring if word == "psring" else word for word in command]
+    output = tmp_path / "job.out"
+    job = cluster.start("srun", "-N2", f"-n{tasks}", f"--output={output}", *command, sys.executable, TRAIN,
+                        str(tmp_path), "--meet-at=5", env=page.variables(tmp_path))  # fmt: skip
+    come_to(tmp_path, 5, size)
+    url, token = page.address_in(output)
+    assert url == "http://n1:9470" and token == (tmp_path / "page-token").read_text().strip()
+    hosts = page.hosts_of_workers(cluster.run, url, tmp_path, size)
+    assert hosts == ["n1", "n1", "n2", "n2"][:size]
+    (tmp_path / "go").touch()
+    job.communicate(timeout=60)
+    assert job.returncode == 0, output.read_text()
 
 
 def test_without_a_key_the_error_says_what_to_type(cluster, psring, tmp_path):
@@ -85,7 +97,7 @@ def sbatch(cluster, psring, folder, *flags, script=()):
     return cluster.submit(
         "-N2", "-n3", "--requeue", f"--output={folder}/job.out", "--open-mode=append",
         os.path.join(ROOT, "examples", "slurm.sbatch"), *flags, "--", sys.executable, TRAIN, str(folder), *script,
-        env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"]},
+        env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"], **page.variables(folder)},
     )  # fmt: skip
 
 
@@ -97,6 +109,8 @@ def test_a_requeued_job_resumes_from_its_checkpoint(cluster, psring, expected, t
     result = result_in(tmp_path)
     assert result["resumed_at"] >= 19
     assert_same_training(result, expected(3))
+    token = (tmp_path / "page-token").read_text().strip()
+    assert (tmp_path / "job.out").read_text().count(f"the job's page: http://n1:9470/?token={token}") == 2
 
 
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster, psring, tmp_path):

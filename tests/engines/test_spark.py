@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 
 import pytest
 
+import page
 import train
 from conftest import assert_same_training
 from hosts import wait_for
@@ -67,8 +69,25 @@ def test_without_spark_the_runner_starts_processes_here(environment, expected, t
     assert result["servers"] == 2
 
 
+def test_the_page_of_a_running_job_shows_all_workers(spark, expected, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    address = page.free_address()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(psring.spark.run, trained, (str(tmp_path),), {"meet_at": 5}, 3, spark=spark,
+                              env=page.variables(tmp_path, address))  # fmt: skip
+        try:
+            hosts = page.hosts_of_workers(page.run_here, f"http://{address}", tmp_path, 3)
+        finally:
+            (tmp_path / "go").touch()
+        result, _, _ = running.result(timeout=60)[0]
+    assert hosts == [socket.gethostname()] * 3
+    assert_same_training(result, expected(3))
+
+
 def test_a_task_that_fails_is_tried_again_from_the_checkpoint(spark, expected, tmp_path):
-    results = psring.spark.run(trained, (str(tmp_path),), {"fail_at": 20}, num_proc=3, spark=spark)
+    env = page.variables(tmp_path, page.free_address())  # a port that the second try finds free again
+    results = psring.spark.run(trained, (str(tmp_path),), {"fail_at": 20}, num_proc=3, spark=spark, env=env)
     assert results[0][0]["resumed_at"] >= 19
     assert_same_training(results[0][0], expected(3))
 

@@ -1,6 +1,7 @@
 """The example scripts run to their ends, on several ranks."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from ranks import HERE, run_script
 
 EXAMPLES = os.path.join(HERE, "..", "..", "examples", "python")
+PROGRAM = os.path.join(HERE, "..", "..", "bazel-bin", "cli", "psring")
 
 
 @pytest.mark.parametrize(
@@ -47,10 +49,31 @@ def test_mlflow_has_the_settings_and_figures_of_rank_0(tmp_path):
     assert (run / "metrics" / "accuracy").read_text().split()[2] == losses[-1][2]
 
 
-@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no speed")
+no_speed = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no speed"
+)
+
+
+@no_speed
 def test_benchmark_measures():
     command = [sys.executable, os.path.join(EXAMPLES, "benchmark.py"), "import", "alone", "--rounds=1", "--steps=3"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert ran.returncode == 0, ran.stderr
     figures = [float(line.split()[0]) for line in ran.stdout.splitlines()]
     assert len(figures) == 2 and all(0 < figure < 30 for figure in figures), ran.stdout
+
+
+@no_speed
+def test_benchmark_measures_what_the_page_costs():
+    if not (os.path.exists(PROGRAM) or shutil.which("psring")):
+        pytest.skip("psring is not built: ./psring build")
+    command = [sys.executable, os.path.join(EXAMPLES, "benchmark.py"), "page"]
+    command += ["--workers=3", "--rounds=2", "--seconds=2"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    # It ends with an error where the page does not send events, or /metrics does not have all workers.
+    assert ran.returncode == 0, ran.stderr
+    figures = [float(line.split()[0]) for line in ran.stdout.splitlines()]
+    step, ratio, cpu_ratio, coordinator, more, of_a_step, of_all = figures
+    assert 0 < step < 1000 and 0 < ratio < 30 and 0 < cpu_ratio < 30, ran.stdout
+    assert 0 < coordinator < 1000 and abs(more) < 1000, ran.stdout
+    assert of_a_step == pytest.approx(more / 10, abs=0.001) and abs(of_all) < 100, ran.stdout

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 namespace psring {
 namespace {
 
@@ -88,6 +90,26 @@ TEST(StepTimes, WhatIsNotKnownOfAStepIsLeftOut) {
   EXPECT_EQ(e.total.steps, 2);
   EXPECT_TRUE(e.late.empty());
   EXPECT_EQ(Explain({{}, {}}, {}).total.steps, 0);
+}
+
+// The coordinator explains while it watches the job.
+TEST(StepTimes, AThousandWorkersTakeMillisecondsNotSeconds) {
+  constexpr int kWorkers = 1024, kSteps = 64;
+  std::vector<WorkerSteps> workers(kWorkers);
+  for (int w = 0; w < kWorkers; ++w) {
+    for (int s = 0; s < kSteps; ++s) {
+      // Another worker is the last one in every step.
+      workers[w][s] = StepOf(w == 3 * s ? 40 : 10, 50);
+    }
+  }
+  const std::clock_t begin = std::clock();
+  const Explanation e = Explain(workers, {.sync = "bsp"});
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC);
+  ASSERT_EQ(e.late.size(), static_cast<size_t>(kSteps));
+  for (const HeldUp& late : e.late) {
+    EXPECT_EQ(late.steps, kWorkers - 1) << late.who;
+    EXPECT_NEAR(late.seconds, 0.030 * (kWorkers - 1), 1e-6) << late.who;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+"""The page of a job that an engine has started, asked as Prometheus asks it."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+from hosts import wait_for
+
+GET = """
+import sys, urllib.request
+url, token_file = sys.argv[1:]
+headers = {"Authorization": "Bearer " + open(token_file).read().strip()}
+print(urllib.request.urlopen(urllib.request.Request(url + "/metrics", headers=headers), timeout=10).read().decode())
+"""
+
+
+def variables(folder, address="0.0.0.0:9470"):
+    """What a user gives all ranks, as the engine chooses the host of rank 0."""
+    return {"PSRING_PAGE": address, "PSRING_PAGE_TOKEN_FILE": os.path.join(folder, "page-token")}
+
+
+def free_address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def run_here(*argv, check=True):
+    return subprocess.run(argv, check=check, capture_output=True, text=True, timeout=60)
+
+
+def address_in(file):
+    """The page's address in what the job has printed, and its token."""
+    pattern = r"psring: the job's page: (http://\S+)/\?token=(\S+)"
+    wait_for(lambda: file.exists() and re.search(pattern, file.read_text()), "the page's address")
+    assert len(re.findall(pattern, file.read_text())) == 1, "more than one process has a page"
+    return re.search(pattern, file.read_text()).groups()
+
+
+def hosts_of_workers(run, url, folder, size):
+    """The hosts by rank that /metrics names, when it shows `size` workers that are up; run() runs a command
+    where somebody looks at the job."""
+    argv = [sys.executable, "-c", GET, url, os.path.join(folder, "page-token")]
+    found = {}
+
+    def are_shown():
+        metrics = run(*argv, check=False).stdout
+        up = re.findall(r'^psring_up\{role="worker",rank="(\d+)"\} 1$', metrics, re.M)
+        found.update(re.findall(r'^psring_process_info\{role="worker",rank="(\d+)",host="([^"]+)"', metrics, re.M))
+        return sorted(map(int, up)) == list(range(size))
+
+    wait_for(are_shown, f"{size} workers in {url}/metrics")
+    return [found[str(rank)] for rank in range(size)]
