@@ -17,6 +17,9 @@ void Pause() {
 #endif
 }
 
+// This thread's core and 1; 0 where the kernel does not tell.
+uint32_t ThisCore() { return static_cast<uint32_t>(sched_getcpu() + 1); }
+
 // Not FUTEX_PRIVATE: the word is another process's too.
 void FutexWait(std::atomic<uint32_t>& word, uint32_t seen,
                absl::Duration limit) {
@@ -33,14 +36,22 @@ void FutexWakeAll(std::atomic<uint32_t>& word) {
 // Sequentially consistent, as Await is: either Set sees the sleeper, or the
 // sleeper sees the new count before it sleeps.
 void SharedCounter::Set(uint32_t value) {
+  core.store(ThisCore(), std::memory_order_relaxed);
   count.store(value, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(count);
 }
 
 bool SharedCounter::Await(uint32_t value, const SpinPolicy& policy,
                           absl::Duration limit) {
+  // Who was last seen on this core can advance it only when it gets that. (The
+  // kernel often wakes two that talk to each other on one core.)
+  constexpr int kLooksAtCore = 16;
   for (int i = 0; i < policy.spins; ++i) {
     if (Reached(value)) return true;
+    if (i % kLooksAtCore == 0 &&
+        core.load(std::memory_order_relaxed) == ThisCore()) {
+      break;
+    }
     Pause();
   }
   for (int i = 0; i < policy.yields; ++i) {

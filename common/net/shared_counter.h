@@ -15,12 +15,14 @@ namespace psring {
 
 // How long a wait looks before it sleeps.
 struct SpinPolicy {
-  int spins = 0;   // looks with a pause between them
+  int spins =
+      0;  // looks with a pause between them, on another core than whoever
+          // advanced it last; on the same one it only gives that up
   int yields = 0;  // then looks after giving up the core
 };
 
 // Zeroed memory is a counter at 0. Counts wrap: less than 2^31 apart, they
-// compare.
+// compare. One thread advances it.
 struct alignas(64) SharedCounter {
   // Everything written before is seen by whoever sees the new value.
   void Set(uint32_t value);
@@ -35,6 +37,7 @@ struct alignas(64) SharedCounter {
 
   std::atomic<uint32_t> count;
   std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> core;  // that it was advanced on last, and 1
 };
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
