@@ -15,10 +15,11 @@ namespace psring {
 
 // How long a wait looks before it sleeps.
 struct SpinPolicy {
-  int spins =
-      0;  // looks with a pause between them, on another core than whoever
-          // advanced it last; on the same one it only gives that up
-  int yields = 0;  // then looks after giving up the core
+  // Looks with a pause between them; none where whoever advanced the counter
+  // last was on this core, which it then needs.
+  int spins = 0;
+  // Then looks after giving up the core.
+  int yields = 0;
 };
 
 // Zeroed memory is a counter at 0. Counts wrap: less than 2^31 apart, they
