@@ -8,8 +8,8 @@
 
 namespace psring {
 
-// A plain value. All workers of a job make the same calls, so that all have the
-// same factor.
+// A plain value. Each worker has its own: gradients are divided by it before
+// they leave.
 class LossScaler {
  public:
   static constexpr double kFirst = 65536;
@@ -18,16 +18,16 @@ class LossScaler {
 
   double scale() const { return scale_; }
 
-  // A step whose gradients are finite on every worker. After so many in a row
-  // the factor doubles.
+  // A step whose gradients are finite. After so many in a row the factor
+  // doubles.
   void Succeeded() {
     if (++num_good_ < kGrowthInterval) return;
     num_good_ = 0;
     if (scale_ < kMost) scale_ *= 2;
   }
 
-  // One whose gradients some worker found infinite: it is computed again with
-  // half the factor. False: that cannot help, training has diverged.
+  // One whose gradients are infinite: it is computed again with half the
+  // factor. False: that cannot help, training has diverged.
   bool Halve() {
     num_good_ = 0;
     if (scale_ <= 1) return false;
