@@ -270,11 +270,14 @@ test_command() {
   set_up_clang_format
   run_tests default --build_tests_only "$@" //...
   build_for_pytest
-  if [ $quick = no ]; then run_sanitized build_ahead asan & fi
+  local ahead
+  if [ $quick = no ]; then run_sanitized build_ahead asan & ahead=$!; fi
   run_python_tests
   run_engine_tests
-  wait
   if [ $quick = no ]; then
+    # The rest is compiled on all cores. Bazel keeps what it has compiled so far.
+    pkill -TERM -P "$ahead" bazel 2> /dev/null || true
+    wait
     for sanitizer in asan tsan; do
       run_sanitized run_tests $sanitizer "$@"
     done

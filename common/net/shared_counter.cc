@@ -8,6 +8,8 @@
 
 #include <climits>
 
+#include "common/clock.h"
+
 namespace psring {
 namespace {
 
@@ -59,9 +61,16 @@ bool SharedCounter::Await(uint32_t value, const SpinPolicy& policy,
     sched_yield();
   }
   if (Reached(value)) return true;
+  const Time end = Now() + limit;
+  absl::Duration left = limit;
   sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const uint32_t seen = count.load(std::memory_order_seq_cst);
-  if (static_cast<int32_t>(seen - value) < 0) FutexWait(count, seen, limit);
+  // A wake-up may come late, from a Set whose value an earlier wait has seen.
+  while (left > absl::ZeroDuration()) {
+    const uint32_t seen = count.load(std::memory_order_seq_cst);
+    if (static_cast<int32_t>(seen - value) >= 0) break;
+    FutexWait(count, seen, left);
+    left = end - Now();
+  }
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
   return Reached(value);
 }
