@@ -4,7 +4,6 @@
 
 #include "common/host_cores.h"
 #include "lab/host/link_shape.h"
-#include "lab/predict/predict_step.h"
 
 namespace psring {
 
@@ -31,14 +30,6 @@ MeasuredExchange ExchangeOf(const SweepPoint& point, Placement placement) {
   exchange.cpu_seconds =
       ours.cpu_seconds / static_cast<double>(ours.seconds.size());
   return exchange;
-}
-
-double PredictExchange(const Hardware& hardware,
-                       const MeasuredExchange& exchange) {
-  return PredictStep(hardware,
-                     ExchangeWorkload(exchange.topology.kind, exchange.bytes),
-                     exchange.topology)
-      .step_s;
 }
 
 }  // namespace psring

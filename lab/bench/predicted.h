@@ -16,10 +16,6 @@ Hardware HardwareOfHosts(double link_bits_per_s);
 // psring's own measurement at this point, which has one.
 MeasuredExchange ExchangeOf(const SweepPoint& point, Placement placement);
 
-// Seconds of that exchange.
-double PredictExchange(const Hardware& hardware,
-                       const MeasuredExchange& exchange);
-
 }  // namespace psring
 
 #endif  // PSRING_LAB_BENCH_PREDICTED_H_

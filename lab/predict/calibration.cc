@@ -19,13 +19,6 @@ double TrafficBytes(const MeasuredExchange& measured) {
   return 2 * bytes * (topology.colocated ? n - 1 : n);
 }
 
-double Predicted(const Hardware& hardware, const MeasuredExchange& measured) {
-  return PredictStep(hardware,
-                     ExchangeWorkload(measured.topology.kind, measured.bytes),
-                     measured.topology)
-      .step_s;
-}
-
 // The largest x from `least` to `most` for which `fits`, which holds up to some
 // x.
 template <typename Fits>
@@ -54,12 +47,20 @@ Workload ExchangeWorkload(TopologyKind kind, int64_t bytes) {
   return workload;
 }
 
+double PredictExchange(const Hardware& hardware,
+                       const MeasuredExchange& exchange) {
+  return PredictStep(hardware,
+                     ExchangeWorkload(exchange.topology.kind, exchange.bytes),
+                     exchange.topology)
+      .step_s;
+}
+
 void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware) {
   const double before = hardware->link_bytes_per_s;
   for (int i = 0; i < 4; ++i) {
     hardware->link_bytes_per_s =
-        std::clamp(hardware->link_bytes_per_s * Predicted(*hardware, measured) /
-                       measured.seconds,
+        std::clamp(hardware->link_bytes_per_s *
+                       PredictExchange(*hardware, measured) / measured.seconds,
                    0.8 * before, 1.05 * before);
   }
 }
@@ -69,7 +70,8 @@ void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
   std::vector<double> costs;
   for (const MeasuredExchange& exchange : measured) {
     const double bytes = TrafficBytes(exchange);
-    if (exchange.cpu_seconds <= 0 || exchange.bytes < kLargeBytes) continue;
+    if (exchange.cpu_seconds <= 0 || bytes == 0) continue;
+    if (exchange.bytes < kLargeBytes) continue;
     costs.push_back(exchange.cpu_seconds / bytes);
   }
   if (costs.empty()) return;
@@ -83,7 +85,7 @@ void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
 void CalibrateLatency(const MeasuredExchange& measured, Hardware* hardware) {
   hardware->latency_s = Largest(1e-6, 10e-3, [&](double seconds) {
     hardware->latency_s = seconds;
-    return Predicted(*hardware, measured) <= measured.seconds;
+    return PredictExchange(*hardware, measured) <= measured.seconds;
   });
 }
 
@@ -96,7 +98,8 @@ void CalibrateMessages(const MeasuredExchange& fewer,
     CalibrateLatency(fewer, hardware);
     hardware->cpu_s_per_message = Largest(0, 1e-3, [&](double seconds) {
       hardware->cpu_s_per_message = seconds;
-      return Predicted(*hardware, more) - Predicted(*hardware, fewer) <=
+      return PredictExchange(*hardware, more) -
+                 PredictExchange(*hardware, fewer) <=
              more.seconds - fewer.seconds;
     });
   }

@@ -21,6 +21,10 @@ struct MeasuredExchange {
 // piece, which is only summed, others in buckets of the default size.
 Workload ExchangeWorkload(TopologyKind kind, int64_t bytes);
 
+// Seconds of `exchange`, by the simulators.
+double PredictExchange(const Hardware& hardware,
+                       const MeasuredExchange& exchange);
+
 // Makes hardware.link_bytes_per_s what `measured` got through its links, rather
 // than what a stream in one direction gets; at most a fifth less or a twentieth
 // more than before, as what lies outside has other reasons.

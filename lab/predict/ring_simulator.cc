@@ -81,6 +81,7 @@ class RingSimulator : public Network::Owner {
     BusyThread thread;
     int bucket = 0;  // under way, or the next
     bool running = false;
+    AllReduceWay way = AllReduceWay::kRing;  // of that under way
     int64_t due = 0;
     double end = 0;
     uint32_t rounds = 0;  // that are through, a bit each: everybody's values
@@ -112,7 +113,8 @@ class RingSimulator : public Network::Owner {
       return;
     }
     rank.running = true;
-    switch (WayOfRank(rank)) {
+    rank.way = WayOfBucket(workers_, workload_.buckets[rank.bucket]);
+    switch (rank.way) {
       case AllReduceWay::kRing:
         BeginRing(index);
         break;
@@ -132,11 +134,6 @@ class RingSimulator : public Network::Owner {
     if (rank.due == 0) End(index);
   }
 
-  // Of its bucket that is under way.
-  AllReduceWay WayOfRank(const Rank& rank) const {
-    return WayOfBucket(workers_, workload_.buckets[rank.bucket]);
-  }
-
   void BeginRing(int index) {
     Rank& rank = ranks_[index];
     rank.due = Due(index, rank.bucket);
@@ -149,38 +146,31 @@ class RingSimulator : public Network::Owner {
     Rank& rank = ranks_[index];
     rank.values_due = symmetric_ ? 1 : workers_ - 1;
     rank.due = 2 * rank.values_due;
-    for (int other = 1; other < workers_; ++other) {
-      const int owner = symmetric_ ? 0 : (index + other) % workers_;
-      SendStraight(index, owner, owner, /*hop=*/1, /*first=*/other == 1);
-      if (symmetric_) break;  // that one is to all
-    }
+    SendStraight(index, /*hop=*/1);
   }
 
-  // The slice's owner has all values, and sends the mean to all others.
-  void SendMeans(int index) {
-    for (int other = 1; other < workers_; ++other) {
-      const int to = symmetric_ ? 0 : (index + other) % workers_;
-      SendStraight(index, to, index, /*hop=*/2, /*first=*/other == 1);
-      if (symmetric_) break;
+  // To all others: their slices on hop 1, the mean of its own on hop 2.
+  void SendStraight(int index, int hop) {
+    const int bucket = ranks_[index].bucket;
+    const int receivers = symmetric_ ? 1 : workers_ - 1;
+    const int hosts = symmetric_ ? workers_ - 1 : 1;  // each of them is
+    for (int i = 1; i <= receivers; ++i) {
+      const int to = symmetric_ ? 0 : (index + i) % workers_;
+      const int slice = hop == 1 ? to : index;
+      double bytes = 0;
+      for (const double segment : Segments(bucket, slice)) bytes += segment;
+      // Those that leave together wake threads once.
+      network_.Send({.from = index,
+                     .to = to,
+                     .bytes = bytes,
+                     .fan_out = hosts,
+                     .fan_in = hosts,
+                     .wakes = 1 + (i == 1 ? (kWakesOfHop - 1) / hosts : 0),
+                     .a = bucket,
+                     .b = slice,
+                     .c = hop},
+                    /*lane=*/to);
     }
-  }
-
-  // `first` of those that leave together, which wake threads once.
-  void SendStraight(int from, int to, int slice, int hop, bool first) {
-    const int bucket = ranks_[from].bucket;
-    const int others = symmetric_ ? workers_ - 1 : 1;
-    double bytes = 0;
-    for (const double segment : Segments(bucket, slice)) bytes += segment;
-    network_.Send({.from = from,
-                   .to = to,
-                   .bytes = bytes,
-                   .fan_out = others,
-                   .fan_in = others,
-                   .wakes = 1 + (first ? (kWakesOfHop - 1) / others : 0),
-                   .a = bucket,
-                   .b = slice,
-                   .c = hop},
-                  /*lane=*/to);
   }
 
   // Those whose values the rank has.
@@ -230,7 +220,7 @@ class RingSimulator : public Network::Owner {
 
   // The message after which what it is part of can be updated.
   bool Completes(const Message& message) const {
-    switch (WayOfRank(ranks_[message.to])) {
+    switch (ranks_[message.to].way) {
       case AllReduceWay::kRing:
         return message.c == workers_ - 1;
       case AllReduceWay::kOwners:
@@ -253,13 +243,15 @@ class RingSimulator : public Network::Owner {
   void OnHandled(Message message) {
     const int index = message.to;
     Rank& rank = ranks_[index];
-    switch (WayOfRank(rank)) {
+    switch (rank.way) {
       case AllReduceWay::kRing:
         message.from = index;
         if (message.c < hops_) SendOn(message);
         break;
       case AllReduceWay::kOwners:
-        if (message.c == 1 && --rank.values_due == 0) SendMeans(index);
+        if (message.c == 1 && --rank.values_due == 0) {
+          SendStraight(index, /*hop=*/2);
+        }
         break;
       case AllReduceWay::kEverybody:
         rank.rounds |= uint32_t{1} << (message.c - 1);
