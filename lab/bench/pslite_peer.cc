@@ -35,6 +35,11 @@ int FreePort() {
   return bound ? ntohs(address.sin_port) : 0;
 }
 
+constexpr char kHowToBuild[] =
+    "apt-get install g++ make libzmq3-dev libprotobuf-dev protobuf-compiler; "
+    "git clone https://github.com/dmlc/ps-lite; make -C ps-lite ps "
+    "DEPS_PATH=/usr";
+
 class PsLiteContender : public Contender {
  public:
   PsLiteContender(const Stage& stage, std::string program)
@@ -110,11 +115,9 @@ class PsLiteContender : public Contender {
 absl::Status CheckPsLiteTree(const std::string& tree) {
   for (const char* part : {"/include/ps/ps.h", "/build/libps.a"}) {
     if (std::filesystem::exists(tree + part)) continue;
-    return absl::NotFoundError(absl::StrCat(
-        tree, " is not a built tree of ps-lite: it has no ", part + 1,
-        ". To build one: apt-get install g++ make libzmq3-dev libprotobuf-dev "
-        "protobuf-compiler; git clone https://github.com/dmlc/ps-lite; make -C "
-        "ps-lite ps DEPS_PATH=/usr"));
+    return absl::NotFoundError(
+        absl::StrCat(tree, " is not a built tree of ps-lite: it has no ",
+                     part + 1, ". To build one: ", kHowToBuild));
   }
   return absl::OkStatus();
 }
@@ -123,9 +126,7 @@ absl::StatusOr<std::unique_ptr<Contender>> MakePsLite(
     const Stage& stage, const std::string& tree, const std::string& directory) {
   if (tree.empty()) {
     return absl::NotFoundError(
-        "--ps-lite=DIR names its tree. To get it: apt-get install g++ make "
-        "libzmq3-dev libprotobuf-dev protobuf-compiler; git clone "
-        "https://github.com/dmlc/ps-lite; make -C ps-lite ps DEPS_PATH=/usr");
+        absl::StrCat("--ps-lite=DIR names its tree. To get it: ", kHowToBuild));
   }
   if (absl::Status s = CheckPsLiteTree(tree); !s.ok()) return s;
   const auto compiler = FindProgram("c++");

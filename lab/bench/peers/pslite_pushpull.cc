@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,8 +67,7 @@ FILE* Create(const std::string& path) {
   return file;
 }
 
-// ---- a server
-// ----------------------------------------------------------------
+// ---- A server ----
 
 // Answers pushes when all workers' have come, as MXNet's synchronous store
 // does. Called on one thread.
@@ -145,20 +143,17 @@ class Sums {
 };
 
 void Serve(const Arguments& arguments) {
-  Sums* sums = new Sums(arguments);
-  auto* server = new ps::KVServer<float>(0);
-  server->set_request_handle(
-      [sums](const ps::KVMeta& meta, const ps::KVPairs<float>& data,
-             ps::KVServer<float>* self) { sums->Handle(meta, data, self); });
+  Sums sums(arguments);
+  ps::KVServer<float> server(0);
+  server.set_request_handle(
+      [&sums](const ps::KVMeta& meta, const ps::KVPairs<float>& data,
+              ps::KVServer<float>* self) { sums.Handle(meta, data, self); });
   const int rank = ps::MyRank();
   ps::Finalize(0, true);  // blocks for the workers
-  sums->Write(rank);
-  delete server;
-  delete sums;
+  sums.Write(rank);
 }
 
-// ---- a worker
-// ----------------------------------------------------------------
+// ---- A worker ----
 
 class Worker {
  public:
@@ -325,8 +320,6 @@ int main(int argc, char** argv) {
     Worker worker(arguments);
     worker.Measure();
     worker.Write();
-    ps::Finalize(0, true);
-    return 0;
   }
   ps::Finalize(0, true);
   return 0;
