@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from hosts import wait_for
 
@@ -37,6 +38,19 @@ def address_in(file):
     wait_for(lambda: file.exists() and re.search(pattern, file.read_text()), "the page's address")
     assert len(re.findall(pattern, file.read_text())) == 1, "more than one process has a page"
     return re.search(pattern, file.read_text()).groups()
+
+
+def assert_shows_workers_here(start, folder, address, size):
+    """`start` runs a job of this host that trains up to step 5 and waits there for folder/go. Returns what it does."""
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(start)
+        try:
+            hosts = hosts_of_workers(run_here, f"http://{address}", folder, size)
+        finally:
+            (folder / "go").touch()
+        results = running.result(timeout=60)
+    assert hosts == [socket.gethostname()] * size
+    return results
 
 
 def hosts_of_workers(run, url, folder, size):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import time
 
 import pytest
@@ -108,18 +107,13 @@ def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expecte
 
 
 def test_the_page_of_a_running_job_shows_all_workers(executor, expected, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
     address = page.free_address()
     three = executor(3, env=page.variables(tmp_path, address))
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(three.run, trained, (str(tmp_path),), {"meet_at": 5})
-        try:
-            hosts = page.hosts_of_workers(page.run_here, f"http://{address}", tmp_path, 3)
-        finally:
-            (tmp_path / "go").touch()
-        result, _, _ = running.result(timeout=60)[0]
-    assert hosts == [socket.gethostname()] * 3
+
+    def start():
+        return three.run(trained, (str(tmp_path),), {"meet_at": 5})
+
+    result, _, _ = page.assert_shows_workers_here(start, tmp_path, address, 3)[0]
     assert_same_training(result, expected(3))
 
 

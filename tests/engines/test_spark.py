@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import time
 
@@ -70,18 +69,13 @@ def test_without_spark_the_runner_starts_processes_here(environment, expected, t
 
 
 def test_the_page_of_a_running_job_shows_all_workers(spark, expected, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
     address = page.free_address()
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(psring.spark.run, trained, (str(tmp_path),), {"meet_at": 5}, 3, spark=spark,
-                              env=page.variables(tmp_path, address))  # fmt: skip
-        try:
-            hosts = page.hosts_of_workers(page.run_here, f"http://{address}", tmp_path, 3)
-        finally:
-            (tmp_path / "go").touch()
-        result, _, _ = running.result(timeout=60)[0]
-    assert hosts == [socket.gethostname()] * 3
+
+    def start():
+        env = page.variables(tmp_path, address)
+        return psring.spark.run(trained, (str(tmp_path),), {"meet_at": 5}, 3, spark=spark, env=env)
+
+    result, _, _ = page.assert_shows_workers_here(start, tmp_path, address, 3)[0]
     assert_same_training(result, expected(3))
 
 
