@@ -22,9 +22,10 @@ namespace {
 // of an allocation, the batch script, the extern step, a pending step.
 constexpr int64_t kFirstSpecialStep = 4294967290;
 
-// Coordinators take ports 20000 to 39999 where the launcher names none.
+// Coordinators take ports 20000 to 32767 where the launcher names none: Linux
+// gives those from 32768 on to connections.
 constexpr int kFirstPort = 20000;
-constexpr int kNumPorts = 20000;
+constexpr int kNumPorts = 12768;
 constexpr int kMaxPort = 65535;
 
 // Where all processes of a job share a host, nobody else need reach them.
