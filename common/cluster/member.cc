@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -43,7 +41,8 @@ std::vector<std::string> KeysOfWorkers(const proto::Welcome& job) {
 Member::Member(Cancellation& cancellation, const MemberOptions& options)
     : cancellation_(cancellation),
       options_(options),
-      outbox_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      outbox_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      news_(options.join.role(), options.coordinator) {}
 
 absl::StatusOr<std::unique_ptr<Member>> Member::Join(
     Context& context, Cancellation& cancellation,
@@ -61,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
 
   MutexLock lock(&member->mutex_);
   const auto settled = [self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
-    return self->arrived_.has_value() || !self->failure_.ok();
+    return self->news_.arrived().has_value() || !self->failure_.ok();
   };
   // The coordinator's own deadline comes first and says who is missing.
   const bool in_time = member->mutex_.AwaitUntil(
@@ -74,15 +73,7 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
                      absl::FormatDuration(options.join_timeout)));
   }
   if (!member->failure_.ok()) return member->failure_;
-  const proto::Welcome& job = *member->arrived_;
-  const int size =
-      member->is_worker() ? job.workers_size() : job.servers_size();
-  if (job.rank() < 0 || job.rank() >= size) {
-    return absl::InternalError(
-        absl::StrCat("the coordinator at ", options.coordinator,
-                     " gives this process rank ", job.rank(), " of ", size));
-  }
-  member->welcome_ = job;
+  member->welcome_ = *member->news_.arrived();
   // Before anybody learns where this process listens.
   context.AllowWorkers(KeysOfWorkers(member->welcome_));
   return member;
@@ -104,9 +95,13 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
   ControlMessage message;
   message.mutable_gather()->set_name(name);
   message.mutable_gather()->set_payload(payload);
+  {
+    MutexLock lock(&mutex_);
+    news_.AwaitGathered(name);
+  }
   Post(message);
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return gathered_.contains(name) || !failure_.ok() || ended_;
+    return news_.HasGathered(name) || !failure_.ok() || news_.ended();
   };
   bool in_time = false;
   {
@@ -120,15 +115,13 @@ absl::StatusOr<std::vector<std::string>> Member::Gather(
   }
   MutexLock lock(&mutex_);
   mutex_.AwaitUntil(settled, Now() + kAnswerTimeout);
+  std::optional<proto::Gathered> taken = news_.TakeGathered(name);
   if (!failure_.ok()) return failure_;
-  proto::Gathered answer;
-  if (const auto found = gathered_.find(name); found != gathered_.end()) {
-    answer = std::move(found->second);
-    gathered_.erase(found);
-  } else if (ended_) {
+  if (!taken.has_value() && news_.ended()) {
     return absl::AbortedError(
         absl::StrCat("the job ended while waiting at '", name, "'"));
   }
+  proto::Gathered answer = std::move(taken).value_or(proto::Gathered());
   answer.set_name(name);
   if (answer.payloads().empty()) return LateGather(answer);
   return std::vector<std::string>(answer.payloads().begin(),
@@ -164,39 +157,41 @@ void Member::Announce(proto::Role to, const std::string& name,
 absl::StatusOr<std::string> Member::AwaitAnnouncement(const std::string& name,
                                                       Time deadline) {
   MutexLock lock(&mutex_);
-  auto found = announced_.end();
+  std::deque<proto::Announce>& announced = news_.announced();
+  auto found = announced.end();
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    found = std::find_if(announced_.begin(), announced_.end(),
+    found = std::find_if(announced.begin(), announced.end(),
                          [&](const auto& a) { return a.name() == name; });
-    return found != announced_.end() || !failure_.ok() || ended_;
+    return found != announced.end() || !failure_.ok() || news_.ended();
   };
   if (!mutex_.AwaitUntil(settled, deadline)) {
     return absl::DeadlineExceededError(
         absl::StrCat("nobody has announced '", name, "' in time"));
   }
   if (!failure_.ok()) return failure_;
-  if (found == announced_.end()) {
+  if (found == announced.end()) {
     return absl::AbortedError(
         absl::StrCat("the job ended while waiting for '", name, "'"));
   }
   std::string payload = std::move(*found->mutable_payload());
-  announced_.erase(found);
+  announced.erase(found);
   return payload;
 }
 
 absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
   MutexLock lock(&mutex_);
-  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !announced_.empty() || !failure_.ok() || ended_;
+  std::deque<proto::Announce>& announced = news_.announced();
+  const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !announced.empty() || !failure_.ok() || news_.ended();
   };
   mutex_.Await(settled);  // the coordinator's silence ends it
   if (!failure_.ok()) return failure_;
-  if (announced_.empty()) {
+  if (announced.empty()) {
     left_ = true;
     return std::nullopt;
   }
-  proto::Announce next = std::move(announced_.front());
-  announced_.pop_front();
+  proto::Announce next = std::move(announced.front());
+  announced.pop_front();
   return next;
 }
 
@@ -209,11 +204,11 @@ absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   Post(std::move(message));
   MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return ended_ || !failure_.ok();
+    return news_.ended() || !failure_.ok();
   };
   const bool in_time = mutex_.AwaitUntil(settled, deadline);
   if (!result.ok()) {
-    return hang_ && absl::IsDeadlineExceeded(result) ? failure_ : result;
+    return news_.hang() && absl::IsDeadlineExceeded(result) ? failure_ : result;
   }
   if (!failure_.ok()) return failure_;
   if (!in_time) {
@@ -320,72 +315,33 @@ void Member::Receive(Socket& socket) {
     }
     last_heard_ = Now();
     ever_heard_ = true;
-    OnMessage(message, last_heard_);
+    if (message.has_heartbeat_ack()) {
+      TellWait(message.heartbeat_ack().held_up_by());
+    }
+    absl::Status failure;
+    {
+      MutexLock lock(&mutex_);
+      if (failure_.ok()) failure = news_.Take(message, last_heard_);
+    }
+    if (!failure.ok()) Fail(std::move(failure));
   }
 }
 
 std::optional<ClockOffset> Member::coordinator_clock() {
   MutexLock lock(&mutex_);
-  return clock_;
-}
-
-void Member::OnAnnouncement(const proto::Announce& announcement) {
-  if (announcement.name() != kWorkerLeft) {
-    announced_.push_back(announcement);
-    return;
-  }
-  for (const auto text : absl::StrSplit(announcement.payload(), ',')) {
-    int rank = 0;
-    if (!arrived_ || !absl::SimpleAtoi(text, &rank)) continue;
-    if (rank < 0 || rank >= arrived_->workers_size()) continue;
-    workers_left_.push_back(rank);
-  }
+  return news_.clock();
 }
 
 std::vector<int> Member::workers_left() {
   MutexLock lock(&mutex_);
-  return workers_left_;
-}
-
-void Member::OnMessage(const ControlMessage& message, Time now) {
-  if (message.has_refuse()) {
-    return Fail(absl::FailedPreconditionError(
-        absl::StrCat("the coordinator at ", options_.coordinator,
-                     " refuses this process: ", message.refuse().reason())));
-  }
-  if (message.has_job_end() && !message.job_end().error().empty()) {
-    {
-      MutexLock lock(&mutex_);
-      hang_ = message.job_end().hang() && failure_.ok();
-    }
-    return Fail(absl::AbortedError(message.job_end().error()));
-  }
-  if (message.has_heartbeat_ack()) {
-    TellWait(message.heartbeat_ack().held_up_by());
-  }
-  MutexLock lock(&mutex_);
-  if (message.has_welcome()) roster_ = message.welcome();
-  if (message.has_seat()) {
-    arrived_ = std::move(roster_);
-    arrived_->set_rank(message.seat().rank());
-  }
-  if (message.has_announce()) OnAnnouncement(message.announce());
-  if (message.has_gathered()) {
-    gathered_[message.gathered().name()] = message.gathered();
-  }
-  if (message.has_heartbeat_ack() && message.heartbeat_ack().sent_ns() > 0) {
-    const proto::HeartbeatAck& ack = message.heartbeat_ack();
-    const Time heard = Time::FromNanos(ack.heard_ns());
-    clock_ = Better(
-        clock_, OffsetOf(Time::FromNanos(ack.sent_ns()), heard, heard, now));
-  }
-  if (message.has_job_end()) ended_ = true;
+  return news_.workers_left();
 }
 
 std::string Member::CoordinatorName() {
   MutexLock lock(&mutex_);
-  if (!arrived_) return "the coordinator";
-  for (const auto* list : {&arrived_->servers(), &arrived_->workers()}) {
+  const std::optional<proto::Welcome>& job = news_.arrived();
+  if (!job.has_value()) return "the coordinator";
+  for (const auto* list : {&job->servers(), &job->workers()}) {
     for (const proto::Process& process : *list) {
       if (process.hosts_coordinator()) {
         return absl::StrCat(Describe(process), ", which hosts the coordinator");
@@ -400,7 +356,7 @@ void Member::CheckCoordinator(Time now) {
   const absl::Duration silent = now - last_heard_;
   {
     MutexLock lock(&mutex_);
-    if (ended_ || !failure_.ok()) return;
+    if (news_.ended() || !failure_.ok()) return;
   }
   if (!ever_heard_) {
     if (silent <= options_.join_timeout) return;
@@ -421,7 +377,7 @@ void Member::CheckCoordinator(Time now) {
 // Whoever wakes from a wait here finds the process cancelled already.
 void Member::Fail(absl::Status why) {
   MutexLock lock(&mutex_);
-  if (!failure_.ok() || ended_) return;
+  if (!failure_.ok() || news_.ended()) return;
   cancellation_.Cancel(why);
   failure_ = std::move(why);
 }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,7 @@
 #include "common/cluster/activity.h"
 #include "common/cluster/clock_offset.h"
 #include "common/cluster/figures.h"
+#include "common/cluster/member_news.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/pause_watch.h"
 #include "common/mutex.h"
@@ -105,9 +105,6 @@ class Member {
 
   void Run(Context& context);
   void Receive(Socket& socket);
-  void OnMessage(const proto::ControlMessage& message, Time now);
-  void OnAnnouncement(const proto::Announce& announcement)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   proto::ControlMessage Beat(Time now);
   // Says in the log whom this process waits for: after kLongWait, and at twice
   // the time again.
@@ -140,14 +137,7 @@ class Member {
 
   Mutex mutex_;
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
-  proto::Welcome roster_ ABSL_GUARDED_BY(mutex_);  // without this one's rank
-  std::optional<proto::Welcome> arrived_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, proto::Gathered> gathered_ ABSL_GUARDED_BY(mutex_);
-  std::deque<proto::Announce> announced_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int> workers_left_ ABSL_GUARDED_BY(mutex_);
-  std::optional<ClockOffset> clock_ ABSL_GUARDED_BY(mutex_);
-  bool hang_ ABSL_GUARDED_BY(mutex_) = false;  // see JobEnd
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  MemberNews news_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<bool> left_ = false;

@@ -18,34 +18,13 @@ namespace {
 
 using proto::ControlMessage;
 
-// Where others' patience has ended, whoever has made no progress for so long
-// may be why: some heartbeats.
-constexpr absl::Duration kSuspicious = absl::Seconds(3);
 // What a member may have in gathers that are not complete: each of its threads
 // waits for one.
 constexpr int kMaxOpenGathers = 64;
 constexpr size_t kMaxOpenBytes = 64 << 20;
-// A process that is heard this late may be gone.
-constexpr absl::Duration kSilent = absl::Seconds(2);
 constexpr int64_t kMostMs = int64_t{1} << 40;
 
-std::string Seconds(absl::Duration d) {
-  return absl::StrCat(
-      static_cast<int64_t>(absl::ToDoubleSeconds(d) * 10) / 10.0, " s");
-}
-
 }  // namespace
-
-const char* NameOf(proto::Role role) {
-  return role == proto::PS ? "ps" : "worker";
-}
-
-std::string Describe(const proto::Process& process) {
-  const std::string rank =
-      process.rank() < 0 ? "" : absl::StrCat(" ", process.rank());
-  return absl::StrCat(NameOf(process.role()), rank, " (host ", process.host(),
-                      ", pid ", process.pid(), ")");
-}
 
 int Membership::Promised(proto::Role role) const {
   return options_.promised(role);
@@ -88,7 +67,7 @@ std::vector<Membership::Outgoing> Membership::OnHeartbeat(
   member.waiting =
       absl::Milliseconds(std::clamp<int64_t>(beat.waiting_ms(), 0, kMostMs));
   member.figures = CleanFigures(beat.figures());
-  if (member.WaitsLong() && !culprit_.has_value()) culprit_ = Culprit(now);
+  if (member.WaitsLong() && !culprit_.has_value()) culprit_ = FindCulprit(members_, now);
   ControlMessage ack;
   ack.mutable_heartbeat_ack()->set_sent_ns(beat.sent_ns());
   ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
@@ -263,52 +242,13 @@ std::vector<Membership::Outgoing> Membership::OnAnnounce(
   });
 }
 
-const Membership::Participant* Membership::MostStill(
-    Time now, absl::Duration least) const {
-  const Participant* most = nullptr;
-  for (const auto& [peer, member] : members_) {
-    if (member.left || member.doing.empty()) continue;
-    if (now - member.progress < least) continue;
-    if (most == nullptr || member.progress < most->progress) most = &member;
-  }
-  return most;
-}
-
-const Membership::Participant* Membership::Culprit(Time now) const {
-  const Participant* last = nullptr;    // the fewest steps
-  const Participant* silent = nullptr;  // for longest
-  for (const auto& [peer, member] : members_) {
-    if (member.left) continue;
-    if (now - member.last_heard > kSilent &&
-        (silent == nullptr || member.last_heard < silent->last_heard)) {
-      silent = &member;
-    }
-    if (member.doing.empty()) continue;
-    if (last == nullptr || member.step < last->step ||
-        (member.step == last->step && member.progress < last->progress)) {
-      last = &member;
-    }
-  }
-  if (silent != nullptr) return silent;
-  const Participant* still = MostStill(now, kSuspicious);
-  return still != nullptr ? still : last;
-}
-
 std::string Membership::HeldUpBy(Time now, const Participant& member) const {
   if (state_ != State::kRunning || !member.WaitsLong()) return "";
   const Participant* culprit = culprit_.value_or(nullptr);
   if (culprit == nullptr || culprit == &member) {
     return "others, none of whom works: all wait for each other";
   }
-  const std::string who = Describe(culprit->process);
-  if (now - culprit->last_heard > kSilent) {
-    return absl::StrCat(who, ", last heard from ",
-                        Seconds(now - culprit->last_heard), " ago");
-  }
-  if (culprit->doing.empty()) return who;
-  return absl::StrCat(who, ", which is ", culprit->doing, " at step ",
-                      culprit->step, ", for ", Seconds(now - culprit->progress),
-                      " without progress");
+  return DescribeCulprit(*culprit, now);
 }
 
 proto::JobView Membership::View(Time now) const {
@@ -330,28 +270,10 @@ proto::JobView Membership::View(Time now) const {
                    });
   for (const Participant* member : members) {
     proto::ProcessView& shown = *view.add_processes();
-    proto::Process& process = *shown.mutable_process();
-    process.set_role(member->process.role());
-    process.set_rank(member->process.rank());
-    process.set_host(member->process.host());
-    process.set_pid(member->process.pid());
-    shown.set_step(member->step);
-    shown.set_doing(member->doing);
-    shown.set_still_ms(absl::ToInt64Milliseconds(now - member->progress));
-    shown.set_silent_ms(absl::ToInt64Milliseconds(now - member->last_heard));
-    shown.set_left(member->left);
-    shown.set_waits_at(member->waits_at);
-    shown.set_waiting_ms(absl::ToInt64Milliseconds(member->waiting));
+    shown = ViewOf(*member, now);
     shown.set_held_up_by(HeldUpBy(now, *member));
-    *shown.mutable_figures() = member->figures;
   }
   return view;
-}
-
-std::string Membership::Hang(Time now, const Participant& member) {
-  return absl::StrCat(Describe(member.process), " hangs: at step ", member.step,
-                      " it has been ", member.doing, " for ",
-                      Seconds(now - member.progress), " without progress");
 }
 
 std::vector<Membership::Outgoing> Membership::OnLeave(
@@ -361,8 +283,8 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
   member.step = std::max(member.step, leave.step());
   const std::string who = Describe(member.process);
   if (leave.timed_out()) {
-    if (const Participant* hung = MostStill(now, kSuspicious)) {
-      return End(absl::AbortedError(absl::StrCat(Hang(now, *hung), ", while ",
+    if (const Participant* hung = MostStill(members_, now, kSuspicious)) {
+      return End(absl::AbortedError(absl::StrCat(DescribeHang(*hung, now), ", while ",
                                                  who, " waited: ", error)),
                  /*hang=*/true);
     }
@@ -445,7 +367,7 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     if (member.left || silent <= options_.dead_after) continue;
     return End(absl::UnavailableError(absl::StrCat(
         "lost ", Describe(member.process), " at step ", member.step,
-        ": last heard from ", Seconds(silent), " ago")));
+        ": last heard from ", DescribeSeconds(silent), " ago")));
   }
   for (const auto& [peer, member] : members_) {
     const bool judged = member.progress_timeout > absl::ZeroDuration() &&
@@ -453,21 +375,21 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     if (!judged || now - member.progress <= member.progress_timeout) continue;
     return End(
         absl::DeadlineExceededError(absl::StrCat(
-            Hang(now, member),
+            DescribeHang(member, now),
             ". If it may take so long, allow more (--progress-timeout, or "
             "progress_timeout_s of a script)")),
         /*hang=*/true);
   }
   if (state_ == State::kForming && now - started_ > options_.join_timeout) {
     return End(absl::DeadlineExceededError(absl::StrCat(
-        "the job is not complete after ", Seconds(options_.join_timeout), ": ",
+        "the job is not complete after ", DescribeSeconds(options_.join_timeout), ": ",
         Missing(),
         ". Start the missing ones, or promise fewer servers or workers")));
   }
   const bool held_up =
       std::any_of(members_.begin(), members_.end(),
                   [](const auto& m) { return m.second.WaitsLong(); });
-  culprit_ = held_up ? std::optional(Culprit(now)) : std::nullopt;
+  culprit_ = held_up ? std::optional(FindCulprit(members_, now)) : std::nullopt;
   return TellWhoLeft();
 }
 

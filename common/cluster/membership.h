@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/participants.h"  // IWYU pragma: export
 #include "common/cluster/pause_watch.h"
 #include "protos/cluster.pb.h"
 
@@ -27,8 +28,6 @@ namespace psring {
 inline constexpr uint32_t kProtocolVersion = 8;
 inline constexpr absl::Duration kHeartbeatInterval = absl::Seconds(1);
 inline constexpr absl::Duration kDeadAfter = absl::Seconds(5);
-// A process that waits for others for so long is told whom it waits for.
-inline constexpr absl::Duration kLongWait = absl::Seconds(5);
 
 // What the coordinator announces to all who stay when workers have done their
 // part; the payload is their ranks, "3,0,7".
@@ -97,25 +96,6 @@ class Membership {
  private:
   enum class State { kForming, kRunning, kOver };
 
-  struct Participant {
-    bool WaitsLong() const {
-      return !left && !waits_at.empty() && waiting >= kLongWait;
-    }
-
-    proto::Process process;  // its rank is -1 while forming
-    int wanted_rank = -1;
-    absl::Duration progress_timeout;  // 0: none
-    Time last_heard;
-    int64_t step = 0;
-    // What the last heartbeat said: empty where it waits for others.
-    std::string doing;
-    Time progress;  // the last
-    std::string waits_at;
-    absl::Duration waiting;
-    proto::Figures figures;
-    bool left = false;
-  };
-
   using Contributions = std::map<int, std::string>;  // by rank
 
   std::vector<Outgoing> OnJoin(Time now, const std::string& peer,
@@ -130,17 +110,11 @@ class Membership {
                                    const proto::Announce& announce) const;
   std::vector<Outgoing> OnLeave(Time now, Participant& member,
                                 const proto::Leave& leave);
-  // Who works for longest without progress, at least for `least`; may be null.
-  const Participant* MostStill(Time now, absl::Duration least) const;
-  static std::string Hang(Time now, const Participant& member);
   std::vector<Outgoing> OnHeartbeat(Time now, const std::string& peer,
                                     Participant& member,
                                     const proto::Heartbeat& beat);
-  // Whom a process that waits long waits for. Empty: it does not wait long.
+  // Whom a process that waits long waits for; empty: it does not.
   std::string HeldUpBy(Time now, const Participant& member) const;
-  // Who is silent, or works without progress, else the last of those that work;
-  // may be null.
-  const Participant* Culprit(Time now) const;
   void ForgivePause(Time now);
   // To all who stay: the workers that have left since the last time.
   std::vector<Outgoing> TellWhoLeft();
@@ -167,19 +141,13 @@ class Membership {
   absl::Status result_;
   int num_told_ = 0;                            // of the end
   std::vector<int> left_untold_;                // workers' ranks
-  std::map<std::string, Participant> members_;  // by peer
+  Participants members_;
   std::vector<std::string> join_order_;         // peers
   std::map<std::pair<int, std::string>, Contributions> gathers_;
   // Whom those wait for who wait long, as of the last tick: nothing where
   // nobody did, null where nobody can be blamed.
   std::optional<const Participant*> culprit_;
 };
-
-// "ps" or "worker".
-const char* NameOf(proto::Role role);
-
-// "worker 3 (host b, pid 4711)".
-std::string Describe(const proto::Process& process);
 
 }  // namespace psring
 
