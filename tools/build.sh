@@ -47,7 +47,8 @@ choose_bazel_flags() {
 }
 
 # bazel COMMAND ARGS... in the repository, with the libtorch that was chosen.
-# bazel_startup: what its caller tells Bazel before the command, if anything.
+# bazel_startup: what its caller tells Bazel before the command, if anything;
+# bazel_prefix: what runs it, if anything.
 # While all goes well it shows its progress alone: on a terminal one line that is
 # rewritten, otherwise a line a minute.
 run_bazel() {
@@ -60,7 +61,7 @@ run_bazel() {
   else
     flags+=(--color=no --curses=no --show_progress_rate_limit=60)
   fi
-  (cd "$root" && bazel ${bazel_startup[@]+"${bazel_startup[@]}"} "$1" ${bazel_flags[@]+"${bazel_flags[@]}"} "${flags[@]}" "${@:2}")
+  (cd "$root" && ${bazel_prefix[@]+"${bazel_prefix[@]}"} bazel ${bazel_startup[@]+"${bazel_startup[@]}"} "$1" ${bazel_flags[@]+"${bazel_flags[@]}"} "${flags[@]}" "${@:2}")
 }
 
 # What a first build takes: about 20 minutes of one core.

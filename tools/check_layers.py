@@ -8,7 +8,8 @@ Refused, one line each with file and line:
     target does not list in its deps: Bazel, which runs without a sandbox here, would not notice;
   - an include of a header whose target is not visible from there: the floors
     are the package_groups of the BUILD file at the root;
-  - folders that include each other, directly or through others.
+  - folders that include each other, directly or through others;
+  - a folder other than client/ that includes both topologies, ps/ and ring/.
 --list prints which folder includes which, from the top floor down.
 Exit code: 0 when nothing is refused, else 1.
 """
@@ -84,7 +85,7 @@ class Build:
             "fuzz_test": fuzz_test,
             "package_group": package_group,
             "select": lambda choices: list(choices.values()),
-            "LIGHT_COPTS": [],
+            "LIGHT_COPTS": [], "TEST_COPTS": [],
         }
         for name in ("all_fuzzers", "config_setting", "exports_files", "filegroup", "genrule",
                      "glob", "load", "package", "precompiled_header", "sh_test"):
@@ -180,6 +181,16 @@ def sort_floors(arrows):
     return order, sorted(folders - set(order))
 
 
+def both_topologies(arrows):
+    """Folders at the top that include both, as client/ alone may."""
+    topologies = collections.defaultdict(set)
+    for folder, others in arrows.items():
+        tops = {other.partition("/")[0] for other in others}
+        topologies[folder.partition("/")[0]] |= tops & {"ps", "ring"}
+    return sorted(top for top, both in topologies.items()
+                  if len(both) == 2 and top != "client")
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != "--list"]
     here = os.path.dirname(os.path.abspath(__file__))
@@ -188,6 +199,8 @@ def main():
     if circle:
         refused.append("these folders include each other, directly or through others: " +
                        ", ".join(circle))
+    refused += [top + "/ includes both ps/ and ring/: only client/ may"
+                for top in both_topologies(arrows)]
     if "--list" in sys.argv:
         for folder in order:
             print("%s -> %s" % (folder, " ".join(sorted(arrows[folder])) or "nothing"))

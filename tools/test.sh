@@ -64,10 +64,22 @@ set_up_clang_format() {
     say "no clang-format: the form of the sources is not checked"
 }
 
-# What run_pytest tests, with the servers' program, which jobs under engines start; 0: it is there.
+# record FILE CODE: what a run has written for tools/count_tests.py, and its exit code.
+record() {
+  echo "$1=$2" >> "$state/records.txt"
+}
+
+count_records() {
+  local records
+  mapfile -t records < "$state/records.txt"
+  python3 "$root/tools/count_tests.py" "${records[@]}"
+}
+
+# What run_pytest tests, with the programs which its jobs start; 0: it is there.
 build_for_pytest() {
   pytest_build=0
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring //ps:ps || pytest_build=$?
+  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring //ps:ps //worker:worker ||
+    pytest_build=$?
 }
 
 # run_pytest NAME PYTHON PYTEST-ARGS...: after build_for_pytest; recorded in .psring/NAME.xml.
@@ -78,7 +90,7 @@ run_pytest() {
   rm -f "$state/$name.xml"
   [ $code != 0 ] ||
     (cd "$root" && PSRING_LIBRARY=$root/bazel-bin/python/capi/libpsring.so "$python" -m pytest -q --junitxml="$state/$name.xml" "$@") || code=$?
-  records+=("$state/$name.xml=$code")
+  record "$state/$name.xml" $code
 }
 
 # The Python package.
@@ -140,7 +152,7 @@ run_checks() {
   local code=0
   say "tests: checks"
   "$root/tools/check.sh" | tee "$state/checks.txt" || code=$?
-  records+=("$state/checks.txt=$code")
+  record "$state/checks.txt" $code
 }
 
 FUZZ_PACKAGES="clang-14 libclang-rt-14-dev"
@@ -206,36 +218,52 @@ fuzz_command() {
   python3 "$root/tools/count_tests.py" "$state/fuzz.txt=$code"
 }
 
-# run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json.
+# run_tests NAME BAZEL-ARGS...: one run, recorded in .psring/test-NAME.json. Tests wait more than
+# they compute: each core compiles beside those that run.
 run_tests() {
-  local name=$1 code=0
+  local name=$1 code=0 cores
   shift
+  cores=$(nproc)
   say "tests: $name"
   rm -f "$state/test-$name.json"
   run_bazel test --keep_going --build_event_json_file="$state/test-$name.json" \
-    "$@" || code=$?
-  records+=("$state/test-$name.json=$code")
+    --jobs=$((3 * cores)) --local_test_jobs=$((cores + 1)) "$@" || code=$?
+  record "$state/test-$name.json" $code
 }
 
-# run_sanitized COMMAND NAME BAZEL-ARGS...: COMMAND takes NAME and what Bazel is told.
+# run_sanitized NAME BAZEL-ARGS...
 run_sanitized() {
-  local command=$1 name=$2 tags=-no-sanitizer
+  local name=$1 tags=-no-sanitizer
   # What has one thread has no races to find.
   if [ "$name" = tsan ]; then tags=$tags,-one-thread; fi
   # Their outputs must not hide the programs in bazel-bin.
-  $command "$name" --config="$name" --symlink_prefix="$state/$name-" --build_tests_only \
-    --define=cuda=no --test_tag_filters="$tags" "${@:3}" $SANITIZED
+  run_tests "$name" --config="$name" --symlink_prefix="$state/$name-" --build_tests_only \
+    --define=cuda=no --test_tag_filters="$tags" "${@:2}" $SANITIZED
 }
 
-# Compiles on one core what is tested next, beside tests that wait more than they compute.
-# Its errors are that run's.
-build_ahead() {
-  run_bazel build --jobs=1 --keep_going --show_result=0 "${@:2}" > "$state/build-$1.log" 2>&1 || true
+# Starts the tests of Python and of engines beside others, in a process group of its own, which
+# SIGINT reaches. pytest_group: its leader.
+start_pytest() {
+  # Theirs is one test after the other: what compiles gives way.
+  bazel_prefix=(nice -n 5)
+  build_for_pytest
+  say "tests: python and engines, beside the others (log: $state/pytest.log)"
+  set -m
+  { run_python_tests; run_engine_tests; } < /dev/null > "$state/pytest.log" 2>&1 &
+  pytest_group=$!
+  set +m
+  trap 'kill -INT -- -$pytest_group 2> /dev/null; exit 130' INT TERM
+}
+
+finish_pytest() {
+  wait $pytest_group || true
+  trap - INT TERM
+  cat "$state/pytest.log"
 }
 
 test_command() {
   case "${1:-}" in -h | --help) test_usage; return ;; esac
-  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer records=()
+  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer
   while true; do
     case "${1:-}" in
       --quick) quick=yes; shift ;;
@@ -250,12 +278,13 @@ test_command() {
   choose_torch
   set_up
   mkdir -p "$state"
+  rm -f "$state/records.txt"
   if [ -n "$fuzz" ]; then fuzz_command "$fuzz" "$@"; return; fi
   if [ $engines = yes ]; then
     install_engines
     build_for_pytest
     run_engine_tests
-    python3 "$root/tools/count_tests.py" "${records[@]}"
+    count_records
     return
   fi
   set_up_python_packages
@@ -263,25 +292,17 @@ test_command() {
     . "$root/tools/wheel.sh"
     build_for_pytest
     run_wheel_tests
-    python3 "$root/tools/count_tests.py" "${records[@]}"
+    count_records
     return
   fi
   if [ $frameworks = yes ]; then install_into "$root/.venv" $FRAMEWORKS; fi
   set_up_clang_format
+  start_pytest
   run_tests default --build_tests_only "$@" //...
-  build_for_pytest
-  local ahead
-  if [ $quick = no ]; then run_sanitized build_ahead asan & ahead=$!; fi
-  run_python_tests
-  run_engine_tests
   if [ $quick = no ]; then
-    # The rest is compiled on all cores. Bazel keeps what it has compiled so far.
-    pkill -TERM -P "$ahead" bazel 2> /dev/null || true
-    wait
-    for sanitizer in asan tsan; do
-      run_sanitized run_tests $sanitizer "$@"
-    done
+    for sanitizer in asan tsan; do run_sanitized $sanitizer "$@"; done
   fi
+  finish_pytest
   run_checks
-  python3 "$root/tools/count_tests.py" "${records[@]}"
+  count_records
 }

@@ -5,16 +5,21 @@ Every BUILD file loads them from here.
     with --define=precompiled=no nothing is included for them.
   - Tests, the laboratory, the commands and the mains are compiled with -O1: what is
     worth more time is what trains.
+  - GCC collects no garbage below 512 MiB, which is a tenth of its time.
+  - Under the undefined-behaviour sanitizer, tests leave out the checks of each
+    access to memory, half of the time that it adds: what is tested has them.
 """
 
 LIGHT_COPTS = ["-O1"]
+TEST_COPTS = LIGHT_COPTS + ["-fno-sanitize=alignment,null,object-size,vptr"]
+_GCC_COPTS = ["--param=ggc-min-heapsize=524288"]
 
 # The precompiled headers of a package's files, and their flags.
 def _kind(is_main):
     package = native.package_name()
     top = package.split("/")[0]
     if top == "tests":
-        return "test_headers", LIGHT_COPTS
+        return "test_headers", TEST_COPTS
     if is_main or top in ["cli", "lab"] or package == "common/process":
         return "light_headers", LIGHT_COPTS
     return "headers", []
@@ -30,7 +35,7 @@ def _faster(deps, copts, is_main = False):
         "//conditions:default": deps + ["//tools/cc:" + header],
     }), select({
         "//tools/cc:not_precompiled": kind_copts,
-        "//conditions:default": kind_copts + ["-include", "tools/cc/%s.h" % header],
+        "//conditions:default": kind_copts + _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
     })
 
 def cc_library(name, deps = [], copts = [], **kwargs):
