@@ -30,10 +30,8 @@ constexpr char kDescription[] =
 
 std::map<std::string, std::string> AllFlags(const CommandLine& line) {
   std::map<std::string, std::string> values;
-  for (const CommandLine::Given& flag : line.All()) {
-    const std::string name(absl::StripPrefix(flag.name, "--"));
-    values[name] =
-        flag.values.empty() ? flag.initial : absl::StrJoin(flag.values, ",");
+  for (const CommandLine::FlagValue& flag : line.All()) {
+    values[std::string(absl::StripPrefix(flag.name, "--"))] = flag.value;
   }
   return values;
 }

@@ -165,7 +165,7 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
     flags.push_back(
         {Axes()[i].flag, absl::StrJoin(values[i], whole ? "; " : ",")});
   }
-  for (const CommandLine::Given& flag : line.All()) {
+  for (const CommandLine::FlagValue& flag : line.All()) {
     const bool elsewhere = absl::c_linear_search(kNotOfTheStudy, flag.name);
     if (elsewhere || absl::c_any_of(Axes(), [&](const Axis& axis) {
           return flag.name == axis.flag;
@@ -176,8 +176,7 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
         absl::c_linear_search(kTrainersFlags, flag.name)) {
       continue;
     }
-    flags.push_back(
-        {flag.name, flag.values.empty() ? flag.initial : flag.values.back()});
+    flags.push_back({flag.name, flag.value});
   }
   flags.push_back({"--", absl::StrJoin(passed_on, " ")});
   return flags;

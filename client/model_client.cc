@@ -1,18 +1,15 @@
 #include "client/model_client.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/ring_backend.h"
 #include "common/clock.h"
-#include "common/cluster/environment.h"
 #include "common/cluster/member.h"
 #include "common/cluster/model_opening.h"
 #include "common/exchange/compressed_exchange.h"
 #include "common/exchange/local_steps.h"
-#include "common/log.h"
 #include "common/model/layout.h"
-#include "common/net/address.h"
 #include "common/optim/compression.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
@@ -110,7 +107,9 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
 
 absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
                                               const GpuModel* gpu) {
-  if (UsesNccl(options_.spec)) return ConnectNccl(*gpu, track);
+  if (UsesNccl(options_.spec)) {
+    return ConnectNccl(*gpu, timeline, track);
+  }
   auto topology = ConnectTopology(timeline, track);
   if (!topology.ok()) return topology.status();
   auto exchange = Wrap(*std::move(topology), job(), flat_, track);
@@ -137,40 +136,14 @@ absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,
   return *std::move(exchange);
 }
 
-// Between hosts NCCL sends in the clear, from whatever interfaces it likes.
-absl::Status ModelClient::LookAfterNccl() {
-  const auto& workers = job().workers();
-  const std::string& mine = workers[job().rank()].host();
-  const bool one_host = std::all_of(
-      workers.begin(), workers.end(),
-      [&](const proto::Process& worker) { return worker.host() == mine; });
-  if (one_host) return absl::OkStatus();
-  if (job_.requires_encryption()) {
-    return absl::FailedPreconditionError(
-        "--require-encryption: NCCL does not encrypt what it sends between "
-        "hosts. Give --ring-backend=host, or --mode=ps");
-  }
-  const std::string interface = InterfaceOf(job_.address());
-  if (job_.context().secured()) {
-    LogWarning(
-        "NCCL does not encrypt what it sends between hosts$0: only what psring "
-        "sends itself is protected",
-        interface.empty() ? "" : absl::StrCat(", by ", interface));
-  }
-  if (interface.empty()) {
-    LogWarning(
-        "no network interface of this host has the address $0, so NCCL chooses "
-        "one by itself: set NCCL_SOCKET_IFNAME to choose",
-        job_.address());
-    return absl::OkStatus();
-  }
-  SetVariables({{"NCCL_SOCKET_IFNAME", absl::StrCat("=", interface)}});
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
+                                                  Timeline* timeline,
                                                   Track* track) {
-  if (absl::Status s = LookAfterNccl(); !s.ok()) return s;
+  absl::Status network = PrepareNcclNetwork(
+      job(), {.address = job_.address(),
+              .protects_own = job_.context().secured(),
+              .requires_encryption = job_.requires_encryption()});
+  if (!network.ok()) return network;
   NcclOptions options;
   options.gather = [this](const std::string& name, const std::string& payload,
                           Time deadline) {
@@ -180,7 +153,8 @@ absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
   options.allow_shared_gpu = gpu.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
       *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
-      job(), std::move(options), options_.step_timeout, track, flat_.rates);
+      job(), std::move(options), options_.step_timeout,
+      {track, AddTrack(timeline, "NCCL")}, flat_.rates);
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);
 }

@@ -90,9 +90,8 @@ class ModelClient {
 
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectTopology(
       Timeline* timeline, Track* track);
-  absl::Status LookAfterNccl();
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectNccl(
-      const GpuModel& gpu, Track* track);
+      const GpuModel& gpu, Timeline* timeline, Track* track);
 
   JobClient& job_;
   ModelOptions options_;

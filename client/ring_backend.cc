@@ -1,8 +1,12 @@
 #include "client/ring_backend.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/cluster/environment.h"
 #include "common/log.h"
+#include "common/net/address.h"
 
 namespace psring {
 
@@ -38,6 +42,37 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
   if (must) return nccl.status();
   LogWarning("sums on the host, from GPU memory: $0", nccl.status().message());
   return std::nullopt;
+}
+
+absl::Status PrepareNcclNetwork(const proto::Welcome& job,
+                                const NcclNetwork& network) {
+  const auto& workers = job.workers();
+  const std::string& mine = workers[job.rank()].host();
+  const bool one_host = std::all_of(
+      workers.begin(), workers.end(),
+      [&](const proto::Process& worker) { return worker.host() == mine; });
+  if (one_host) return absl::OkStatus();
+  if (network.requires_encryption) {
+    return absl::FailedPreconditionError(
+        "--require-encryption: NCCL does not encrypt what it sends between "
+        "hosts. Give --ring-backend=host, or --mode=ps");
+  }
+  const std::string interface = InterfaceOf(network.address);
+  if (network.protects_own) {
+    LogWarning(
+        "NCCL does not encrypt what it sends between hosts$0: only what psring "
+        "sends itself is protected",
+        interface.empty() ? "" : absl::StrCat(", by ", interface));
+  }
+  if (interface.empty()) {
+    LogWarning(
+        "no network interface of this host has the address $0, so NCCL chooses "
+        "one by itself: set NCCL_SOCKET_IFNAME to choose",
+        network.address);
+    return absl::OkStatus();
+  }
+  SetVariables({{"NCCL_SOCKET_IFNAME", absl::StrCat("=", interface)}});
+  return absl::OkStatus();
 }
 
 }  // namespace psring

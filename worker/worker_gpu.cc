@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/ring_backend.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/log.h"
-#include "ring/nccl/nccl_api.h"
 #include "worker/torch/tensors.h"
 
 namespace psring {

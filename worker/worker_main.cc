@@ -5,12 +5,11 @@
 
 #include <string>
 
-#include "absl/strings/str_join.h"
+#include "client/own_servers.h"
 #include "common/net/signals.h"
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
 #include "common/trace/event_file.h"
-#include "ps/server.h"
 #include "worker/worker.h"
 #include "worker/worker_flags.h"
 
@@ -19,10 +18,8 @@ namespace {
 
 TextTableRows FlagRows(const CommandLine& line) {
   TextTableRows rows;
-  for (const CommandLine::Given& flag : line.All()) {
-    rows.emplace_back(flag.name, flag.values.empty()
-                                     ? flag.initial
-                                     : absl::StrJoin(flag.values, ", "));
+  for (const CommandLine::FlagValue& flag : line.All()) {
+    rows.emplace_back(flag.name, flag.value);
   }
   return rows;
 }

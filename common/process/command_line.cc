@@ -6,6 +6,8 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+
 namespace psring {
 namespace {
 
@@ -188,13 +190,14 @@ bool CommandLine::Has(const std::string& name) const {
   return app_.count(name) > 0;
 }
 
-std::vector<CommandLine::Given> CommandLine::All() const {
-  std::vector<Given> all;
+std::vector<CommandLine::FlagValue> CommandLine::All() const {
+  std::vector<FlagValue> all;
   for (const CLI::Option* option : app_.get_options()) {
     const bool hidden = option->get_group().empty();
     if (hidden || option == app_.get_help_ptr()) continue;
-    all.push_back(
-        {option->get_name(), option->results(), option->get_default_str()});
+    all.push_back({option->get_name(),
+                   option->empty() ? option->get_default_str()
+                                   : absl::StrJoin(option->results(), ",")});
   }
   return all;
 }

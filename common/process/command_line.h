@@ -109,12 +109,11 @@ class CommandLine {
   bool Has(const std::string& name) const;
 
   // Every flag but --help and hidden ones, in the order of their adding.
-  struct Given {
-    std::string name;                 // "--sizes"
-    std::vector<std::string> values;  // as typed; empty: not given
-    std::string initial;              // its default, as text
+  struct FlagValue {
+    std::string name;   // "--sizes"
+    std::string value;  // as typed, several joined by commas; else its default
   };
-  std::vector<Given> All() const;
+  std::vector<FlagValue> All() const;
 
  private:
   explicit CommandLine(CLI::App* subcommand);

@@ -13,7 +13,6 @@
 #include "common/clock.h"
 #include "gpu/device.h"
 #include "protos/cluster.pb.h"
-#include "ring/nccl/nccl_api.h"
 
 namespace psring {
 

@@ -70,7 +70,11 @@ Session::Session(SessionOptions options, Placement placement,
       placement_(std::move(placement)),
       own_servers_(std::move(own_servers)),
       security_(std::move(security)),
-      cancellation_(cancellation) {}
+      cancellation_(cancellation),
+      servers_([this](const absl::Status& status) {
+        // Once it has joined, the job is told by itself.
+        if (!joined_ && ended_.status().ok()) cancellation_.Cancel(status);
+      }) {}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(
     SessionOptions options, Cancellation& cancellation) {
@@ -94,8 +98,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
 Session::~Session() {
   ended_.Cancel(absl::CancelledError("the session ends"));
   if (watcher_.joinable()) watcher_.join();
-  server_cancellation_.Cancel(absl::CancelledError("the worker has left"));
-  for (std::thread& server : servers_) server.join();
+  servers_.End();
   MutexLock lock(&mutex_);
   for (auto& [number, model] : models_) model->Disconnect();
 }
@@ -154,13 +157,7 @@ void Session::StartServers() {
     server.cluster.join_timeout = options_.join_timeout;
     server.cluster.progress_timeout = options_.progress_timeout;
     server.cluster.security = security_;
-    servers_.emplace_back([this, server] {
-      const absl::Status status = RunServer(server, server_cancellation_);
-      // Once it has joined, the job is told by itself.
-      if (!status.ok() && !joined_ && ended_.status().ok()) {
-        cancellation_.Cancel(status);
-      }
-    });
+    servers_.Start(server);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/job_client.h"
+#include "client/own_servers.h"
 #include "collectives/collectives.h"
 #include "collectives/options.h"
 #include "common/clock.h"
@@ -27,7 +28,6 @@
 #include "common/net/cancellation.h"
 #include "common/trace/metrics_file.h"
 #include "nlohmann/json.hpp"
-#include "ps/server.h"
 #include "python/capi/script_model.h"
 
 namespace psring {
@@ -152,9 +152,7 @@ class Session {
   std::map<const ScriptModel*, Traffic> told_ ABSL_GUARDED_BY(mutex_);
   Cancellation ended_;  // this session
   std::thread watcher_;
-  // The servers' own: what ends one ends the job, which tells this worker.
-  Cancellation server_cancellation_;
-  std::vector<std::thread> servers_;
+  OwnServers servers_;
 };
 
 }  // namespace psring

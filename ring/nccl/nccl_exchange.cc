@@ -14,7 +14,7 @@ namespace psring {
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
                            absl::Duration step_timeout, JobPlan plan,
-                           Optimizer optimizer, Track* track,
+                           Optimizer optimizer, const NcclTracks& tracks,
                            absl::Span<const double> rates)
     : device_(device),
       model_(model),
@@ -22,7 +22,7 @@ NcclExchange::NcclExchange(Device& device, DeviceModel& model,
       step_timeout_(step_timeout),
       plan_(std::move(plan)),
       optimizer_(std::move(optimizer)),
-      track_(track),
+      tracks_(tracks),
       rates_(rates),
       ready_(model.layout.num_buckets()),
       step_(job.spec().first_step()) {}
@@ -30,7 +30,7 @@ NcclExchange::NcclExchange(Device& device, DeviceModel& model,
 absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
     NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
     const proto::Welcome& job, NcclOptions options, absl::Duration step_timeout,
-    Track* track, absl::Span<const double> rates) {
+    const NcclTracks& tracks, absl::Span<const double> rates) {
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
   auto optimizer = Optimizer::ForJob(job.spec(), plan.optimizer, model.layout);
   if (!optimizer.ok()) return optimizer.status();
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
   if (!status.ok()) return status;
   std::unique_ptr<NcclExchange> exchange(
       new NcclExchange(device, model, job, step_timeout, std::move(plan),
-                       *std::move(optimizer), track, rates));
+                       *std::move(optimizer), tracks, rates));
   exchange->finished_ = *finished;
   exchange->communicator_ = *std::move(communicator);
   return exchange;
@@ -104,11 +104,12 @@ absl::Status NcclExchange::Submit(int bucket) {
   if (!ready.ok()) return ready.status();
   ready_[bucket] = *ready;
   submitted_.push_back(bucket);
-  return order_.empty() ? absl::OkStatus() : LaunchReady();
+  LaunchReady();
+  return absl::OkStatus();
 }
 
 absl::Status NcclExchange::Agree(Time deadline) {
-  TimelineSpan span(track_, "agree", {.step = step_});
+  TimelineSpan span(tracks_.trainer, "agree", {.step = step_});
   const auto plans = communicator_->Gather(
       absl::StrCat("plan/", ++num_agreed_),
       PlanText(model_.layout, submitted_, communicator_->sequence() + 1),
@@ -120,39 +121,41 @@ absl::Status NcclExchange::Agree(Time deadline) {
   return absl::OkStatus();
 }
 
-absl::Status NcclExchange::LaunchReady() {
+void NcclExchange::LaunchReady() {
+  const int n = job_.workers_size();
   while (num_launched_ < order_.size()) {
     const int bucket = order_[num_launched_];
-    if (!ready_[bucket].has_value()) return absl::OkStatus();
-    if (absl::Status s = Launch(bucket, *ready_[bucket]); !s.ok()) return s;
+    if (!ready_[bucket].has_value()) return;
+    bytes_ += 2 * (n - 1) * model_.layout.bucket(bucket).size() *
+              static_cast<int64_t>(sizeof(float)) / n;
+    last_launch_ = launches_.Post(
+        [this, bucket, ready = *ready_[bucket], step = step_] {
+          return Launch(bucket, ready, step);
+        });
     ++num_launched_;
   }
-  return absl::OkStatus();
 }
 
-absl::Status NcclExchange::Launch(int bucket, Event ready) {
+absl::Status NcclExchange::Launch(int bucket, Event ready, int64_t step) {
   const Range range = model_.layout.bucket(bucket);
   TimelineSpan span(
-      track_, "enqueue",
-      {.step = step_,
+      tracks_.launches, "enqueue",
+      {.step = step,
        .bytes = range.size() * static_cast<int64_t>(sizeof(float)),
        .bucket = bucket});
   const absl::Span<float> gradients =
       model_.gradients.span().subspan(range.begin, range.size());
-  const int n = job_.workers_size();
-  bytes_ +=
-      2 * (n - 1) * range.size() * static_cast<int64_t>(sizeof(float)) / n;
   return communicator_->EnqueueAllReduce(
-      gradients, absl::StrCat("allreduce of bucket ", bucket, ", step ", step_),
-      ready, step_timeout_, [&] { return UpdateBucket(range); });
+      gradients, absl::StrCat("allreduce of bucket ", bucket, ", step ", step),
+      ready, step_timeout_, [&] { return UpdateBucket(range, step); });
 }
 
-absl::Status NcclExchange::UpdateBucket(Range range) {
+absl::Status NcclExchange::UpdateBucket(Range range, int64_t step) {
   if (range.empty()) return absl::OkStatus();
-  const double rate = rates_.empty() ? plan_.RateAt(step_) : 0.0;
+  const double rate = rates_.empty() ? plan_.RateAt(step) : 0.0;
   absl::Status status;
   optimizer_.ForEachFormula(
-      plan_.UpdatesAt(step_) + 1,
+      plan_.UpdatesAt(step) + 1,
       rates_.empty() ? absl::MakeConstSpan(&rate, 1) : rates_, range,
       [&](const OptimizerFormula& formula, Range part) {
         status.Update(device_.Update(
@@ -173,8 +176,9 @@ absl::Status NcclExchange::Finish(Time deadline) {
   }
   if (order_.empty()) {
     if (absl::Status s = Agree(deadline); !s.ok()) return s;
-    if (absl::Status s = LaunchReady(); !s.ok()) return s;
+    LaunchReady();
   }
+  if (absl::Status s = launches_.Await(last_launch_); !s.ok()) return s;
   absl::Status status = device_.Record(finished_, communicator_->stream());
   status.Update(device_.WaitFor(model_.compute, finished_));
   if (!status.ok()) return status;
@@ -186,7 +190,7 @@ absl::Status NcclExchange::Finish(Time deadline) {
 }
 
 absl::Status NcclExchange::Synchronise(Before next, Time deadline) {
-  TimelineSpan span(track_, "drain", {.step = step_});
+  TimelineSpan span(tracks_.trainer, "drain", {.step = step_});
   if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
   span.End();
   return communicator_

@@ -2,6 +2,10 @@
 // NCCL, and every worker applies the optimizer to all of the model, bucket by
 // bucket behind its sum, on the communicator's stream.
 //
+// A thread of its own launches the collectives: NCCL prepares each for tens of
+// microseconds, and backward goes on meanwhile. Finish waits until all are
+// launched.
+//
 // Nothing waits for the GPU in a step: Finish puts the new step's parameters in
 // front of whatever goes to the model's compute stream next. What fails behind
 // the CPU's back is found by the watchdog, and returned by the next call.
@@ -29,21 +33,28 @@
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "protos/cluster.pb.h"
+#include "ring/collective_runner.h"
 #include "ring/nccl/nccl_communicator.h"
 
 namespace psring {
+
+// Rows of the timeline; null: none.
+struct NcclTracks {
+  Track* trainer = nullptr;   // of the caller's thread
+  Track* launches = nullptr;  // of the thread that launches
+};
 
 class NcclExchange : public GradientExchange {
  public:
   // `model` has the optimizer's slots. `step_timeout`: how long one collective,
   // or the start of NCCL, may take. Blocks until all ranks are connected; see
-  // NcclCommunicator::Create. All references outlive the exchange. `track`:
-  // this thread's, or null. `rates`: where the job takes rates from its
-  // workers, those of FlatModel; they outlive the exchange.
+  // NcclCommunicator::Create. All references outlive the exchange. `rates`:
+  // where the job takes rates from its workers, those of FlatModel; they
+  // outlive the exchange.
   static absl::StatusOr<std::unique_ptr<NcclExchange>> Create(
       NcclApi api, Device& device, Cancellation& cancellation,
       DeviceModel& model, const proto::Welcome& job, NcclOptions options,
-      absl::Duration step_timeout, Track* track = nullptr,
+      absl::Duration step_timeout, const NcclTracks& tracks = {},
       absl::Span<const double> rates = {});
 
   // `slots` are the host's.
@@ -66,14 +77,15 @@ class NcclExchange : public GradientExchange {
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
                absl::Duration step_timeout, JobPlan plan, Optimizer optimizer,
-               Track* track, absl::Span<const double> rates);
+               const NcclTracks& tracks, absl::Span<const double> rates);
 
   // All ranks compare what they have submitted.
   absl::Status Agree(Time deadline);
   // Whatever is next in the order and has been submitted.
-  absl::Status LaunchReady();
-  absl::Status Launch(int bucket, Event ready);
-  absl::Status UpdateBucket(Range range);
+  void LaunchReady();
+  // On the thread that launches.
+  absl::Status Launch(int bucket, Event ready, int64_t step);
+  absl::Status UpdateBucket(Range range, int64_t step);
   // Between `host` and the device. Blocks.
   absl::Status Copy(void* to, const void* from, FlatBuffer& host,
                     Time deadline);
@@ -85,7 +97,7 @@ class NcclExchange : public GradientExchange {
   const absl::Duration step_timeout_;
   const JobPlan plan_;
   const Optimizer optimizer_;
-  Track* const track_;
+  const NcclTracks tracks_;
   const absl::Span<const double> rates_;  // the trainer's; none: the plan's
   Event finished_;
   std::unique_ptr<NcclCommunicator> communicator_;
@@ -99,6 +111,11 @@ class NcclExchange : public GradientExchange {
   int64_t num_synchronised_ = 0;
   int64_t num_agreed_ = 0;
   int64_t bytes_ = 0;
+
+  // Uses the communicator, which nobody else does before all is launched but to
+  // look and to record.
+  CollectiveRunner launches_{CollectiveRunner::Where::kOwnThread};
+  int64_t last_launch_ = 0;
 };
 
 }  // namespace psring

@@ -1,8 +1,8 @@
 // One NCCL communicator, used by one caller at a time: NCCL allows no more, not
 // even the question for errors beside it, which finishes work of its own.
 //
-// Thread-safe; made and ended by the thread that launches, asked and aborted by
-// the one that watches.
+// Thread-safe: one thread makes and ends it, another launches, a third asks and
+// aborts.
 #ifndef PSRING_RING_NCCL_NCCL_HANDLE_H_
 #define PSRING_RING_NCCL_NCCL_HANDLE_H_
 

@@ -1,6 +1,10 @@
 #include "client/ring_backend.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
 
 #include "tests/testing/captured_log.h"
 
@@ -39,6 +43,58 @@ TEST(ChooseRingBackend, SaysWhatNcclHasNot) {
   EXPECT_FALSE(ChooseRingBackend("host", true, local, HasNccl)->has_value());
   EXPECT_FALSE(ChooseRingBackend("auto", false, local, HasNccl)->has_value());
   EXPECT_EQ(log.Count("NCCL has no"), 2);
+}
+
+// A job of two workers, on those hosts; this process is the first.
+proto::Welcome JobOn(const std::string& first, const std::string& second) {
+  proto::Welcome job;
+  job.add_workers()->set_host(first);
+  job.add_workers()->set_host(second);
+  return job;
+}
+
+class NcclNetworkTest : public ::testing::Test {
+ protected:
+  NcclNetworkTest() { unsetenv(kInterface); }
+
+  std::string interface() const {
+    const char* value = std::getenv(kInterface);
+    return value == nullptr ? "" : value;
+  }
+
+  static constexpr char kInterface[] = "NCCL_SOCKET_IFNAME";
+  CapturedLog log_;
+};
+
+TEST_F(NcclNetworkTest, IsRefusedBetweenHostsWhereAllHasToBeEncrypted) {
+  const NcclNetwork network = {.address = "127.0.0.1",
+                               .protects_own = true,
+                               .requires_encryption = true};
+  const absl::Status status = PrepareNcclNetwork(JobOn("a", "b"), network);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("--require-encryption"),
+                               ::testing::HasSubstr("--ring-backend=host")));
+  EXPECT_EQ(interface(), "");
+  EXPECT_TRUE(PrepareNcclNetwork(JobOn("a", "a"), network).ok());
+}
+
+TEST_F(NcclNetworkTest, IsTheInterfaceOfPsringsAddressAndIsSaidToBeOpen) {
+  const NcclNetwork with_key = {.address = "127.0.0.1", .protects_own = true};
+  ASSERT_TRUE(PrepareNcclNetwork(JobOn("a", "b"), with_key).ok());
+  EXPECT_EQ(interface(), "=lo");
+  EXPECT_EQ(log_.Count("does not encrypt what it sends between hosts, by lo"),
+            1);
+  const NcclNetwork without_key = {.address = "127.0.0.1"};
+  ASSERT_TRUE(PrepareNcclNetwork(JobOn("a", "b"), without_key).ok());
+  EXPECT_EQ(log_.Count("does not encrypt"), 1);
+}
+
+TEST_F(NcclNetworkTest, IsNcclsChoiceWhereTheAddressIsNoInterfaces) {
+  const NcclNetwork network = {.address = "192.0.2.1"};
+  ASSERT_TRUE(PrepareNcclNetwork(JobOn("a", "b"), network).ok());
+  EXPECT_EQ(interface(), "");
+  EXPECT_EQ(log_.Count("set NCCL_SOCKET_IFNAME to choose"), 1);
 }
 
 }  // namespace

@@ -136,6 +136,7 @@ NcclResult FakeNccl::State(Comm& comm, NcclResult* state) {
   const Clique& clique = *comm.clique;
   if (hang_init_ || clique.comms.size() < static_cast<size_t>(clique.num_ranks))
     return kNcclSuccess;
+  if (hold_launches_ && !comm.prepared.empty()) return kNcclSuccess;
   if (comm.looks_left > 0) {
     --comm.looks_left;
     return kNcclSuccess;
@@ -227,6 +228,11 @@ void FakeNccl::SetVersion(int version) {
 void FakeNccl::HangInit() {
   MutexLock lock(&mutex_);
   hang_init_ = true;
+}
+
+void FakeNccl::HoldLaunches(bool hold) {
+  MutexLock lock(&mutex_);
+  hold_launches_ = hold;
 }
 
 void FakeNccl::HangAborts() {

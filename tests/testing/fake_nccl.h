@@ -33,6 +33,8 @@ class FakeNccl {
   // From now on:
   void SetVersion(int version);
   void HangInit();
+  // Launches stay in preparation, or no longer.
+  void HoldLaunches(bool hold);
   void HangAborts();
   void RefuseBuffersOf(int rank);
   // async_error answers with `result`.
@@ -100,6 +102,7 @@ class FakeNccl {
   std::set<int> no_buffers_ ABSL_GUARDED_BY(mutex_);
   int version_ ABSL_GUARDED_BY(mutex_) = 22803;
   bool hang_init_ ABSL_GUARDED_BY(mutex_) = false;
+  bool hold_launches_ ABSL_GUARDED_BY(mutex_) = false;
   bool hang_aborts_ ABSL_GUARDED_BY(mutex_) = false;
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   int num_ids_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -105,6 +105,19 @@ test_include_without_dependency() {
   fails layers 'common/a.h:1 includes common/b.h'
 }
 
+test_folder_of_both_topologies() {
+  local topology
+  mkdir -p "$repo"/{ps,ring,worker}
+  for topology in ps ring; do
+    echo 'cc_library(name = "it", hdrs = ["it.h"], visibility = ["//visibility:public"])' \
+      > "$repo/$topology/BUILD"
+    echo '// It.' > "$repo/$topology/it.h"
+  done
+  echo 'cc_library(name = "w", hdrs = ["w.h"], deps = ["//ps:it", "//ring:it"])' > "$repo/worker/BUILD"
+  printf '#include "%s/it.h"\n' ps ring > "$repo/worker/w.h"
+  fails layers 'worker/ includes both ps/ and ring/: only client/ may'
+}
+
 test_link_to_no_file() {
   echo '[x](docs/none.md)' >> "$repo/README.md"
   fails links 'README.md:3: docs/none.md'

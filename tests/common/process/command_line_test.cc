@@ -9,9 +9,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 
 // What Parse prints on stderr; it must refuse `args`.
 std::string Refused(CommandLine& line, const std::vector<std::string>& args) {
@@ -99,18 +97,18 @@ TEST(CommandLine, HelpShowsDefaultsAndNoHiddenFlag) {
 TEST(CommandLine, ListsFlagsAsTypedOrTheirDefaults) {
   CommandLine line("Tests.", "psring x");
   int ranks = 2, steps = 3;
+  std::vector<std::string> sizes;
   std::string secret;
   line.Add("--ranks", ranks, "");
   line.Add("--steps", steps, "");
+  line.Add("--sizes", sizes, "");
   line.Add("--secret", secret, "").Hidden();
-  ASSERT_FALSE(line.Parse({"--steps=04"}));
-  const auto all = line.All();
-  ASSERT_THAT(all, SizeIs(2));
-  EXPECT_EQ(all[0].name, "--ranks");
-  EXPECT_THAT(all[0].values, IsEmpty());
-  EXPECT_EQ(all[0].initial, "2");
-  EXPECT_EQ(all[1].name, "--steps");
-  EXPECT_THAT(all[1].values, ElementsAre("04"));
+  ASSERT_FALSE(line.Parse({"--steps=04", "--sizes", "1KB", "2KB"}));
+  std::vector<std::string> all;
+  for (const CommandLine::FlagValue& flag : line.All()) {
+    all.push_back(flag.name + "=" + flag.value);
+  }
+  EXPECT_THAT(all, ElementsAre("--ranks=2", "--steps=04", "--sizes=1KB,2KB"));
 }
 
 TEST(CommandLine, ARepeatedFlagTakesOneValueEachTime) {

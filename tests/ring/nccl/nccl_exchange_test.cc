@@ -166,6 +166,22 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclExchangeBitsTest,
                                             ::testing::Values("sgd", "momentum",
                                                               "adam")));
 
+// Backward goes on while NCCL prepares a launch.
+TEST(NcclExchange, SubmitDoesNotWaitForALaunch) {
+  NcclJob job(1, SpecOf("sgd"));
+  RunGpuJob(job, [&](GpuWorker& worker) {
+    ASSERT_TRUE(worker.exchange->Join({}, Soon()).ok());
+    ASSERT_TRUE(worker.Step(0).ok());
+    const int launched = job.nccl().num_launched();
+    job.nccl().HoldLaunches(true);
+    ASSERT_TRUE(worker.SubmitAll(1).ok());
+    EXPECT_EQ(job.nccl().num_launched(), launched);
+    job.nccl().HoldLaunches(false);
+    ASSERT_TRUE(worker.exchange->Finish(Soon()).ok());
+    EXPECT_EQ(job.nccl().num_launched(), launched + worker.num_buckets());
+  });
+}
+
 TEST(NcclExchange, RanksThatWouldLaunchDifferentThingsAreRefusedBefore) {
   NcclJob job(2);
   GpuJobOptions options;
