@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,7 +28,18 @@ int Connect(int port) {
   return fd;
 }
 
+void KeepTo(const cpu_set_t& cores) {
+  sched_setaffinity(/*this thread*/ 0, sizeof(cores), &cores);
+}
+
 }  // namespace
+
+void LeaveCoreToStrangers() {
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof(cores), &cores);
+  CPU_CLR(0, &cores);
+  if (CPU_COUNT(&cores) > 0) KeepTo(cores);
+}
 
 struct Strangers::Stranger {
   int fd = -1;
@@ -65,6 +77,10 @@ bool Strangers::Speak(Stranger& stranger) {
 }
 
 void Strangers::Run() {
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  CPU_SET(0, &first);
+  KeepTo(first);
   std::vector<Stranger> strangers;
   std::vector<pollfd> items;
   std::vector<char> unread(1 << 16);

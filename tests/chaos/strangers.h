@@ -1,6 +1,8 @@
 // Crowds of strangers at a port: connections of the test's own that say what
 // they like, as fast as they can, and come again when they are shown out: all
-// of them together a thousand times a second.
+// of them together a thousand times a second. They keep to this host's first
+// core, which they are to have for themselves: strangers have machines of their
+// own.
 #ifndef PSRING_TESTS_CHAOS_STRANGERS_H_
 #define PSRING_TESTS_CHAOS_STRANGERS_H_
 
@@ -22,6 +24,10 @@ struct Speech {
   // The opening goes out byte by byte, so far apart; zero: all at once.
   absl::Duration pause;
 };
+
+// What this thread starts from now on keeps to the other cores, where there are
+// any.
+void LeaveCoreToStrangers();
 
 class Strangers {
  public:
