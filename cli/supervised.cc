@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -58,8 +59,10 @@ class ShownProgress {
     }
   }
 
-  // Whether some process has yet to join.
-  bool forming() const { return watch_ != nullptr && watch_->forming(); }
+  // Whether some process had yet to join after that.
+  bool FormingSince(Time since) const {
+    return watch_ != nullptr && watch_->FormingSince(since);
+  }
 
   void End() {
     watch_.reset();
@@ -100,12 +103,14 @@ int RunSupervised(
     printer->Print(name, line);
   };
   Supervisor* processes = nullptr;
+  Time failed = Time::InfiniteFuture();
   bool hopeless = false;
   options.on_tick = [&] {
     progress.Show();
     if (asked.exchange(false)) AskForStacks(*processes, *printer);
+    if (processes->first_failure()) failed = std::min(failed, Now());
     // The others would wait for the one that has failed until they may not.
-    if (!hopeless && processes->first_failure() && progress.forming()) {
+    if (!hopeless && progress.FormingSince(failed)) {
       hopeless = true;
       processes->Stop();
     }

@@ -85,8 +85,20 @@ absl::Status StagedExchange::Submit(int bucket) {
                              range.size() * static_cast<int64_t>(sizeof(float)),
                              leaving_));
   status.Update(device_.Record(left_[bucket], leaving_));
-  submitted_.push_back(bucket);
+  leaving_buckets_.push_back(bucket);
+  while (status.ok() && leaving_buckets_.front() != bucket) {
+    const auto arrived = device_.IsDone(left_[leaving_buckets_.front()]);
+    if (!arrived.ok()) return arrived.status();
+    if (!*arrived) break;
+    status = SubmitNext();
+  }
   return status;
+}
+
+absl::Status StagedExchange::SubmitNext() {
+  const int bucket = leaving_buckets_.front();
+  leaving_buckets_.pop_front();
+  return inner().Submit(bucket);
 }
 
 absl::Status StagedExchange::Finish(Time deadline) {
@@ -94,7 +106,8 @@ absl::Status StagedExchange::Finish(Time deadline) {
   absl::Status status = device_.Record(backward_done_, model_.compute);
   status.Update(device_.WaitFor(returning_, backward_done_));
   if (!status.ok()) return status;
-  for (int bucket : std::exchange(submitted_, {})) {
+  while (!leaving_buckets_.empty()) {
+    const int bucket = leaving_buckets_.front();
     TimelineSpan leaving(track_, "leave", {.step = step(), .bucket = bucket});
     status = Await(device_, left_[bucket], deadline, cancellation_);
     if (!status.ok()) {
@@ -104,7 +117,7 @@ absl::Status StagedExchange::Finish(Time deadline) {
                                        std::string(status.message())));
     }
     leaving.End();
-    if (absl::Status s = inner().Submit(bucket); !s.ok()) return s;
+    if (absl::Status s = SubmitNext(); !s.ok()) return s;
   }
   returned_ranges_.clear();
   if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;

@@ -4,13 +4,15 @@
 // Gradients leave through page-locked host memory, the model's own, which is
 // the arena where processes share a host: nothing is copied twice. A bucket's
 // copy starts on a stream of its own as soon as backward has filled it; the
-// inner exchange gets it when it has arrived. New parameters return on another
+// inner exchange gets what has arrived with the next Submit, and the rest, as
+// it arrives, in Finish. New parameters return on another
 // stream as they come, range by range, while later gradients still leave. The
 // compute stream waits for them; the processor does not.
 #ifndef PSRING_GPU_STAGED_EXCHANGE_H_
 #define PSRING_GPU_STAGED_EXCHANGE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,6 +64,9 @@ class StagedExchange : public ForwardingExchange {
         track_(track) {}
 
   absl::Status Prepare();
+  // The inner exchange gets the gradients of the bucket that is next, which are
+  // in host memory.
+  absl::Status SubmitNext();
   // The host's parameters become the GPU's.
   absl::Status FetchParameters(Time deadline);
   // New parameters of this range are in host memory.
@@ -81,7 +86,7 @@ class StagedExchange : public ForwardingExchange {
   std::vector<Event> left_;    // by bucket: its gradients are in host memory
   Event backward_done_;
   Event returned_;
-  std::vector<int> submitted_;  // of this step
+  std::deque<int> leaving_buckets_;  // of this step, in their order
   std::vector<Range> returned_ranges_;
   absl::Status failure_;  // of a Return that the inner exchange called
 };

@@ -25,6 +25,9 @@ struct Header {
 };
 constexpr char kMagic[16] = "psring arena 1";
 
+// More than any host has.
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
+
 // The seals of every arena; F_SEAL_SEAL keeps them.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -65,7 +68,6 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
 
 absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(
     int64_t size_bytes, int64_t reserved_bytes) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 46;
   const int64_t available = AvailableBytes();
   if (size_bytes < 0 || size_bytes > kMaxBytes || reserved_bytes > available) {
     return NoMemory(size_bytes,
@@ -119,6 +121,9 @@ absl::Status ShmArena::Reserve(int64_t offset, int64_t size_bytes) {
 // What is opened may be anything: another process can have that number here.
 absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Map(
     const proto::SharedMemory& address) {
+  if (address.size_bytes() < 0 || address.size_bytes() > kMaxBytes) {
+    return NotHere(address, "no arena has that size");
+  }
   const std::string path =
       absl::StrCat("/proc/", address.pid(), "/fd/", address.fd());
   struct stat before;

@@ -40,21 +40,23 @@ std::vector<std::string> JobWatch::lines() const {
   return lines_;
 }
 
-bool JobWatch::forming() const {
+bool JobWatch::FormingSince(Time since) const {
   MutexLock lock(&mutex_);
-  return forming_;
+  return forming_ > since;
 }
 
 void JobWatch::Run(const std::string& endpoint) {
   JobState state;
   while (end_.SleepUntil(Now() + kInterval).ok()) {
+    const Time asked = Now();
     const auto view = LookAtJob(context_, end_, endpoint, kPatience);
     if (!view.ok()) continue;
     state.Take(Now(), *view);
     std::vector<std::string> lines = text_(state);
     MutexLock lock(&mutex_);
     lines_ = std::move(lines);
-    forming_ = view->state() == proto::JobView::FORMING;
+    forming_ = view->state() == proto::JobView::FORMING ? asked
+                                                        : Time::InfinitePast();
   }
 }
 

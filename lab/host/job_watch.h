@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/cluster/security.h"
 #include "common/mutex.h"
 #include "common/net/address.h"
@@ -34,8 +35,8 @@ class JobWatch {
 
   // The job as it was seen last; empty before that. Never blocks.
   std::vector<std::string> lines() const;
-  // Whether it waited for processes to join then.
-  bool forming() const;
+  // Whether it was asked after `since` and waited for processes to join.
+  bool FormingSince(Time since) const;
 
  private:
   explicit JobWatch(Text text) : text_(std::move(text)) {}
@@ -46,7 +47,8 @@ class JobWatch {
   Cancellation end_;
   mutable Mutex mutex_;
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
-  bool forming_ ABSL_GUARDED_BY(mutex_) = false;
+  // When that was asked to which it has answered that it forms.
+  Time forming_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
   std::thread thread_;
 };
 

@@ -241,7 +241,15 @@ const char* psring_failure(void) {
 int psring_log(const char* line) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  // To write it down takes a stack as deep.
+  constexpr int kMaxDepth = 64;
+  bool deep = false;
+  const auto look = [&](int depth, auto, auto&) {
+    deep |= depth > kMaxDepth;
+    return !deep;
+  };
+  auto json = nlohmann::json::parse(line, look, /*allow_exceptions=*/false);
+  if (deep) return CodeOf(Invalid("a line of metrics is nested too deeply"));
   const bool named =
       json.is_object() && json.contains("event") && json["event"].is_string();
   if (!named) {
@@ -337,6 +345,9 @@ int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots) {
   auto use = std::make_shared<ModelUse>(model);
   if (!*use) return PSRING_INVALID;
+  if (slots != nullptr && num_slots < 0) {
+    return CodeOf(Invalid(absl::StrCat(num_slots, " slots")));
+  }
   const size_t count = slots == nullptr ? 0 : static_cast<size_t>(num_slots);
   auto copied = (*use)->CopySlots({slots, count});
   if (!copied.ok()) return CodeOf(copied.status());
@@ -347,6 +358,7 @@ int64_t psring_begin(int64_t model, const float* const* slots,
 }
 
 int psring_set_rates(int64_t model, const double* rates, int32_t num_rates) {
+  if (num_rates < 0) return CodeOf(Invalid(absl::StrCat(num_rates, " rates")));
   return OnModel(model, [&](Session&, ScriptModel& m) {
     return m.SetRates({rates, static_cast<size_t>(num_rates)});
   });

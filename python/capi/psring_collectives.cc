@@ -16,9 +16,10 @@ namespace {
 using RankSet = Collectives::RankSet;
 
 // The ranks that a caller names; none: all.
-RankSet SetOf(const int32_t* set, int32_t size) {
-  if (set == nullptr) return {};
-  return {set, static_cast<size_t>(size)};
+absl::StatusOr<RankSet> SetOf(const int32_t* set, int32_t size) {
+  if (set == nullptr) return RankSet();
+  if (size < 1) return Invalid(absl::StrCat("a set of ", size, " ranks"));
+  return RankSet(set, static_cast<size_t>(size));
 }
 
 absl::StatusOr<Arithmetic> ArithmeticOf(int dtype, int reduction,
@@ -57,8 +58,10 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
   if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  return HandleOf(p->session->collectives().AllReduce(
-      name, in, out, count, *how, SetOf(set, set_size)));
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
+  return HandleOf(p->session->collectives().AllReduce(name, in, out, count,
+                                                      *how, *ranks));
 }
 
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
@@ -66,8 +69,10 @@ int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
                          int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  return HandleOf(p->session->collectives().AllGather(name, in, bytes, tag,
-                                                      SetOf(set, set_size)));
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
+  return HandleOf(
+      p->session->collectives().AllGather(name, in, bytes, tag, *ranks));
 }
 
 int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
@@ -75,17 +80,20 @@ int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
                          int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  return HandleOf(p->session->collectives().Broadcast(
-      name, data, bytes, root, tag, SetOf(set, set_size)));
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
+  return HandleOf(
+      p->session->collectives().Broadcast(name, data, bytes, root, tag, *ranks));
 }
 
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
                         const char* tag, const int32_t* set, int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  const RankSet ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().AllToAll(
-      name, in, {bytes, SizeOf(p, ranks)}, tag, ranks));
+      name, in, {bytes, SizeOf(p, *ranks)}, tag, *ranks));
 }
 
 int64_t psring_reducescatter(const char* name, const void* in, void* out,
@@ -96,16 +104,18 @@ int64_t psring_reducescatter(const char* name, const void* in, void* out,
   if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  const RankSet ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().ReduceScatter(
-      name, in, out, {counts, SizeOf(p, ranks)}, *how, ranks));
+      name, in, out, {counts, SizeOf(p, *ranks)}, *how, *ranks));
 }
 
 int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  return HandleOf(
-      p->session->collectives().Barrier(name, SetOf(set, set_size)));
+  const auto ranks = SetOf(set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
+  return HandleOf(p->session->collectives().Barrier(name, *ranks));
 }
 
 int64_t psring_join_uneven(void) {

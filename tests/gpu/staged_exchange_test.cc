@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/exchange/forwarding_exchange.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
 
@@ -163,6 +166,49 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
   EXPECT_EQ(finished.code(), absl::StatusCode::kDeadlineExceeded) << finished;
   EXPECT_THAT(std::string(finished.message()),
               AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
+}
+
+// Says which buckets the inner exchange has got.
+class Overheard : public ForwardingExchange {
+ public:
+  explicit Overheard(std::unique_ptr<GradientExchange> inner)
+      : ForwardingExchange(std::move(inner)) {}
+
+  absl::Status Submit(int bucket) override {
+    submitted.push_back(bucket);
+    return inner().Submit(bucket);
+  }
+
+  std::vector<int> submitted;
+};
+
+// Not in Finish: what backward has still to do takes its time.
+TEST(StagedExchange, WhatHasArrivedLeavesWithTheNextBucket) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         auto overheard =
+             std::make_unique<Overheard>(std::move(worker.exchange));
+         const std::vector<int>& submitted = overheard->submitted;
+         worker.exchange = std::move(overheard);
+         GpuWorker gpu(worker);
+         const int num_buckets = worker.model.layout.num_buckets();
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         EXPECT_GE(num_buckets, 3);
+         std::vector<int> expected;
+         for (int b = 0; b < num_buckets; ++b) {
+           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+           EXPECT_EQ(submitted, expected);
+           expected.push_back(b);
+           gpu.device.AwaitIdle();
+         }
+         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+         EXPECT_EQ(submitted, expected);
+         gpu.exchange.reset();
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
 }
 
 // A call costs microseconds of the processor, which has a step's to describe.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <string>
@@ -14,6 +15,8 @@
 #include "common/net/address.h"
 #include "tests/integration/hand_job.h"
 #include "tests/testing/proc_fs.h"
+#include "tests/testing/process.h"
+#include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
@@ -101,8 +104,18 @@ pid_t ChildWith(pid_t parent, const std::string& program,
   return 0;
 }
 
-TEST(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
-  Flags argv = {PsringBinary(), "launch", "--servers=2", "--workers=2", "--"};
+// How long workers take before they join.
+class LostProcessOfLaunch : public ::testing::TestWithParam<const char*> {};
+
+// Also where the job was forming a moment ago.
+TEST_P(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
+  const std::string worker_program = testing::TestDirectory() + "/worker";
+  testing::WriteFile(worker_program,
+                     absl::StrCat("#!/bin/sh\nsleep ", GetParam(), "\nexec ",
+                                  WorkerBinary(), " \"$@\"\n"));
+  ASSERT_EQ(chmod(worker_program.c_str(), 0700), 0);
+  Flags argv = {PsringBinary(), "launch", "--servers=2", "--workers=2",
+                absl::StrCat("--worker-binary=", worker_program), "--"};
   for (const std::string& flag : EndlessTraining()) argv.push_back(flag);
   auto launch = Process::Start(argv);
   ASSERT_TRUE(launch.ok()) << launch.status();
@@ -123,6 +136,12 @@ TEST(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
                             worker, "\\) at step ")));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Delays, LostProcessOfLaunch,
+                         ::testing::Values("0", "1.5"),
+                         [](const auto& test) {
+                           return test.index == 0 ? "None" : "OverASecond";
+                         });
 
 }  // namespace
 }  // namespace psring

@@ -135,6 +135,15 @@ void FakeDevice::AwaitHungQuery() {
   mutex_.Await([&] { return num_hung_ > 0; });
 }
 
+void FakeDevice::AwaitIdle() {
+  MutexLock lock(&mutex_);
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) {
+      return queue->num_done == queue->num_queued;
+    });
+  });
+}
+
 void FakeDevice::DropUpdates(int n) {
   MutexLock lock(&mutex_);
   drop_every_ = n;

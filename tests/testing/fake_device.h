@@ -45,6 +45,8 @@ class FakeDevice : public Device {
   // Blocks until one does.
   void AwaitHungQuery();
   void Release();
+  // Blocks until all work is done.
+  void AwaitIdle();
 
   // From now on every `n`th update is lost, as by a kernel that does not run.
   void DropUpdates(int n);
