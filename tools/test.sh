@@ -170,11 +170,12 @@ set_up_fuzzing() {
 # fuzz_one TARGET SECONDS: a line as tools/check.sh prints them. What is new in the
 # corpus of this search stays in .psring/fuzz/TARGET/corpus for the next one.
 fuzz_one() {
-  local found=$state/fuzz/$1 code=0
+  local found=$state/fuzz/$1 code=0 kept=("$root/tests/fuzz/corpus/$1")
+  [ -d "${kept[0]}" ] || kept=()  # a new target
   mkdir -p "$found/corpus"
   nice -n 15 "$state/fuzz-bin/tests/fuzz/$1_fuzzer" -max_total_time="$2" -timeout=20 \
     -malloc_limit_mb=64 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix="$found/" \
-    "$found/corpus" "$root/tests/fuzz/corpus/$1" > "$found/log" 2>&1 || code=$?
+    "$found/corpus" ${kept[@]+"${kept[@]}"} > "$found/log" 2>&1 || code=$?
   if [ $code = 0 ]; then
     echo "ok       $1: $(sed -n 's/^Done \([0-9]*\) runs.*/\1 inputs/p' "$found/log")"
   else
