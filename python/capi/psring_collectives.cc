@@ -15,10 +15,18 @@ namespace {
 
 using RankSet = Collectives::RankSet;
 
+int NumWorkers(const Lease& p) {
+  return p->session->job().job().workers_size();
+}
+
 // The ranks that a caller names; none: all.
-absl::StatusOr<RankSet> SetOf(const int32_t* set, int32_t size) {
+absl::StatusOr<RankSet> SetOf(const Lease& p, const int32_t* set,
+                              int32_t size) {
   if (set == nullptr) return RankSet();
-  if (size < 1) return Invalid(absl::StrCat("a set of ", size, " ranks"));
+  if (size < 1 || size > NumWorkers(p)) {
+    return Invalid(absl::StrCat("a set of ", size, " ranks, where the job has ",
+                                NumWorkers(p)));
+  }
   return RankSet(set, static_cast<size_t>(size));
 }
 
@@ -43,7 +51,7 @@ int64_t HandleOf(const absl::StatusOr<int64_t>& started) {
 
 // The number of ranks in a set.
 size_t SizeOf(const Lease& p, RankSet set) {
-  return set.empty() ? p->session->job().job().workers_size() : set.size();
+  return set.empty() ? NumWorkers(p) : set.size();
 }
 
 }  // namespace
@@ -58,7 +66,7 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
   if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().AllReduce(name, in, out, count,
                                                       *how, *ranks));
@@ -69,7 +77,7 @@ int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
                          int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(
       p->session->collectives().AllGather(name, in, bytes, tag, *ranks));
@@ -80,7 +88,7 @@ int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
                          int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(
       p->session->collectives().Broadcast(name, data, bytes, root, tag, *ranks));
@@ -90,7 +98,7 @@ int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
                         const char* tag, const int32_t* set, int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().AllToAll(
       name, in, {bytes, SizeOf(p, *ranks)}, tag, *ranks));
@@ -104,7 +112,7 @@ int64_t psring_reducescatter(const char* name, const void* in, void* out,
   if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().ReduceScatter(
       name, in, out, {counts, SizeOf(p, *ranks)}, *how, *ranks));
@@ -113,7 +121,7 @@ int64_t psring_reducescatter(const char* name, const void* in, void* out,
 int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(set, set_size);
+  const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
   return HandleOf(p->session->collectives().Barrier(name, *ranks));
 }

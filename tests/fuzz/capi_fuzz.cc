@@ -67,10 +67,10 @@ struct Arguments {
     if (!has_set) return;
     for (int64_t& part : sizes) part = Within(input.Integer(), 64);
     for (int32_t& rank : ranks) rank = static_cast<int>(input.Integer());
-    set_size = static_cast<int32_t>(std::min<int64_t>(input.Integer(), kRanks));
+    set_size = std::min(static_cast<int32_t>(input.Integer()), kRanks);
   }
 
-  static constexpr int kRanks = 4;
+  static constexpr int32_t kRanks = 4;
 
   static int64_t Within(int64_t size, int64_t most) {
     return size < 0 ? size : size % (most + 1);
