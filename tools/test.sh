@@ -12,8 +12,9 @@ Usage: ./psring test [--quick] [--frameworks] [BAZEL FLAGS]
 
 Runs all tests; then those of common, ps, ring, collectives and fuzz with the address
 and undefined-behaviour sanitizers and, where they have threads, with the thread
-sanitizer, both of which --quick leaves out; then the checks of tools/check.sh
-(form, layers, documents). The last line counts all of them: N passed, N failed.
+sanitizer, both of which --quick leaves out; the tests of Python and of engines run beside
+all of these. Then come the checks of tools/check.sh (form, layers, documents). The last
+line counts all of them: N passed, N failed.
 
 --frameworks installs TensorFlow, JAX, Keras, TensorBoard and MLflow into the repository's .venv first;
 without them the tests that need them say that they were skipped.
