@@ -5,9 +5,9 @@
 // the arena where processes share a host: nothing is copied twice. A bucket's
 // copy starts on a stream of its own as soon as backward has filled it; the
 // inner exchange gets what has arrived with the next Submit, and the rest, as
-// it arrives, in Finish. New parameters return on another
-// stream as they come, range by range, while later gradients still leave. The
-// compute stream waits for them; the processor does not.
+// it arrives, in Finish. New parameters return on another stream as they come,
+// range by range, while later gradients still leave. The compute stream waits
+// for them; the processor does not.
 #ifndef PSRING_GPU_STAGED_EXCHANGE_H_
 #define PSRING_GPU_STAGED_EXCHANGE_H_
 

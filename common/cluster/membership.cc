@@ -67,7 +67,8 @@ std::vector<Membership::Outgoing> Membership::OnHeartbeat(
   member.waiting =
       absl::Milliseconds(std::clamp<int64_t>(beat.waiting_ms(), 0, kMostMs));
   member.figures = CleanFigures(beat.figures());
-  if (member.WaitsLong() && !culprit_.has_value()) culprit_ = FindCulprit(members_, now);
+  if (member.WaitsLong() && !culprit_.has_value())
+    culprit_ = FindCulprit(members_, now);
   ControlMessage ack;
   ack.mutable_heartbeat_ack()->set_sent_ns(beat.sent_ns());
   ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
@@ -284,9 +285,10 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
   const std::string who = Describe(member.process);
   if (leave.timed_out()) {
     if (const Participant* hung = MostStill(members_, now, kSuspicious)) {
-      return End(absl::AbortedError(absl::StrCat(DescribeHang(*hung, now), ", while ",
-                                                 who, " waited: ", error)),
-                 /*hang=*/true);
+      return End(
+          absl::AbortedError(absl::StrCat(DescribeHang(*hung, now), ", while ",
+                                          who, " waited: ", error)),
+          /*hang=*/true);
     }
   }
   if (!error.empty()) {
@@ -382,8 +384,8 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   }
   if (state_ == State::kForming && now - started_ > options_.join_timeout) {
     return End(absl::DeadlineExceededError(absl::StrCat(
-        "the job is not complete after ", DescribeSeconds(options_.join_timeout), ": ",
-        Missing(),
+        "the job is not complete after ",
+        DescribeSeconds(options_.join_timeout), ": ", Missing(),
         ". Start the missing ones, or promise fewer servers or workers")));
   }
   const bool held_up =

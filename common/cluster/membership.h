@@ -139,10 +139,10 @@ class Membership {
   PauseWatch pauses_;
   State state_ = State::kForming;
   absl::Status result_;
-  int num_told_ = 0;                            // of the end
-  std::vector<int> left_untold_;                // workers' ranks
+  int num_told_ = 0;              // of the end
+  std::vector<int> left_untold_;  // workers' ranks
   Participants members_;
-  std::vector<std::string> join_order_;         // peers
+  std::vector<std::string> join_order_;  // peers
   std::map<std::pair<int, std::string>, Contributions> gathers_;
   // Whom those wait for who wait long, as of the last tick: nothing where
   // nobody did, null where nobody can be blamed.

@@ -16,7 +16,8 @@ const Participant* MostStill(const Participants& participants, Time now,
   for (const auto& [peer, participant] : participants) {
     if (participant.left || participant.doing.empty()) continue;
     if (now - participant.progress < least) continue;
-    if (most == nullptr || participant.progress < most->progress) most = &participant;
+    if (most == nullptr || participant.progress < most->progress)
+      most = &participant;
   }
   return most;
 }
@@ -32,7 +33,8 @@ const Participant* FindCulprit(const Participants& participants, Time now) {
     }
     if (participant.doing.empty()) continue;
     if (last == nullptr || participant.step < last->step ||
-        (participant.step == last->step && participant.progress < last->progress)) {
+        (participant.step == last->step &&
+         participant.progress < last->progress)) {
       last = &participant;
     }
   }
@@ -55,10 +57,9 @@ std::string DescribeCulprit(const Participant& culprit, Time now) {
                         DescribeSeconds(now - culprit.last_heard), " ago");
   }
   if (culprit.doing.empty()) return who;
-  return absl::StrCat(who, ", which is ", culprit.doing, " at step ",
-                      culprit.step, ", for ",
-                      DescribeSeconds(now - culprit.progress),
-                      " without progress");
+  return absl::StrCat(
+      who, ", which is ", culprit.doing, " at step ", culprit.step, ", for ",
+      DescribeSeconds(now - culprit.progress), " without progress");
 }
 
 proto::ProcessView ViewOf(const Participant& participant, Time now) {

@@ -1,5 +1,5 @@
-// How sockets are made: what they prove and ask, and when a connection counts as
-// broken. What they say: socket.cc.
+// How sockets are made: what they prove and ask, and when a connection counts
+// as broken. What they say: socket.cc.
 #include <random>
 #include <utility>
 

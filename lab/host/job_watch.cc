@@ -55,8 +55,8 @@ void JobWatch::Run(const std::string& endpoint) {
     std::vector<std::string> lines = text_(state);
     MutexLock lock(&mutex_);
     lines_ = std::move(lines);
-    forming_ = view->state() == proto::JobView::FORMING ? asked
-                                                        : Time::InfinitePast();
+    forming_ =
+        view->state() == proto::JobView::FORMING ? asked : Time::InfinitePast();
   }
 }
 

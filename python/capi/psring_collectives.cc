@@ -68,8 +68,8 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
   if (!how.ok()) return CodeOf(how.status());
   const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(p->session->collectives().AllReduce(name, in, out, count,
-                                                      *how, *ranks));
+  return HandleOf(
+      p->session->collectives().AllReduce(name, in, out, count, *how, *ranks));
 }
 
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
@@ -90,8 +90,8 @@ int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
   if (!p) return PSRING_INVALID;
   const auto ranks = SetOf(p, set, set_size);
   if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(
-      p->session->collectives().Broadcast(name, data, bytes, root, tag, *ranks));
+  return HandleOf(p->session->collectives().Broadcast(name, data, bytes, root,
+                                                      tag, *ranks));
 }
 
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,

@@ -128,8 +128,8 @@ void NcclExchange::LaunchReady() {
     if (!ready_[bucket].has_value()) return;
     bytes_ += 2 * (n - 1) * model_.layout.bucket(bucket).size() *
               static_cast<int64_t>(sizeof(float)) / n;
-    last_launch_ = launches_.Post(
-        [this, bucket, ready = *ready_[bucket], step = step_] {
+    last_launch_ =
+        launches_.Post([this, bucket, ready = *ready_[bucket], step = step_] {
           return Launch(bucket, ready, step);
         });
     ++num_launched_;

@@ -136,8 +136,8 @@ class Program {
         return Started(psring_broadcast(a.name, in_, a.Elements(1), a.small,
                                         a.name, a.set(), a.set_size));
       case 3:
-        return Started(psring_alltoall(a.name, in_, a.sizes, a.name, a.set(),
-                                       a.set_size));
+        return Started(
+            psring_alltoall(a.name, in_, a.sizes, a.name, a.set(), a.set_size));
       case 4:
         return Started(psring_reducescatter(a.name, in_, out_, a.sizes, a.small,
                                             a.other, a.scale, a.scale, a.set(),

@@ -51,7 +51,8 @@ class Process {
     Require(!answer.has_value() || asked_.contains(gather),
             "only what was asked is answered");
     asked_.erase(gather);
-    Require(!news_.HasGathered(absl::StrCat(gather)), "an answer is taken once");
+    Require(!news_.HasGathered(absl::StrCat(gather)),
+            "an answer is taken once");
   }
 
  private:
@@ -59,9 +60,9 @@ class Process {
     if (was_ended_) Require(news_.ended(), "what has ended stays so");
     was_ended_ = news_.ended();
     for (int gather = 0; gather < kGathers; ++gather) {
-      Require(!news_.HasGathered(absl::StrCat(gather)) ||
-                  asked_.contains(gather),
-              "nothing else is kept");
+      Require(
+          !news_.HasGathered(absl::StrCat(gather)) || asked_.contains(gather),
+          "nothing else is kept");
     }
     if (!news_.arrived().has_value()) {
       return Require(news_.workers_left().empty(), "nobody leaves before");

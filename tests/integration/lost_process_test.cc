@@ -114,8 +114,12 @@ TEST_P(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
                      absl::StrCat("#!/bin/sh\nsleep ", GetParam(), "\nexec ",
                                   WorkerBinary(), " \"$@\"\n"));
   ASSERT_EQ(chmod(worker_program.c_str(), 0700), 0);
-  Flags argv = {PsringBinary(), "launch", "--servers=2", "--workers=2",
-                absl::StrCat("--worker-binary=", worker_program), "--"};
+  Flags argv = {PsringBinary(),
+                "launch",
+                "--servers=2",
+                "--workers=2",
+                absl::StrCat("--worker-binary=", worker_program),
+                "--"};
   for (const std::string& flag : EndlessTraining()) argv.push_back(flag);
   auto launch = Process::Start(argv);
   ASSERT_TRUE(launch.ok()) << launch.status();
@@ -138,8 +142,7 @@ TEST_P(LostProcessOfLaunch, IsReportedLastAndGivesTheExitCode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Delays, LostProcessOfLaunch,
-                         ::testing::Values("0", "1.5"),
-                         [](const auto& test) {
+                         ::testing::Values("0", "1.5"), [](const auto& test) {
                            return test.index == 0 ? "None" : "OverASecond";
                          });
 

@@ -2,6 +2,7 @@
 # Tests of tools/check.sh in a small repository of its own: each check passes on
 # it and fails when broken. Each test_* function below is one case.
 set -u
+: "${TEST_TMPDIR:?is not set: bazel test //tests/tools/... sets it}"
 
 source_root=$PWD
 failures=0

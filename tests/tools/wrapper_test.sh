@@ -2,6 +2,7 @@
 # Tests of ./psring in a repository of its own, with stand-ins for the programs
 # that install and build. Each test_* function below is one case.
 set -u
+: "${TEST_TMPDIR:?is not set: bazel test //tests/tools/... sets it}"
 
 source_root=$PWD
 failures=0

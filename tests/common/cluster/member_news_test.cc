@@ -8,9 +8,9 @@
 namespace psring {
 namespace {
 
+using proto::ControlMessage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using proto::ControlMessage;
 
 constexpr Time kNow = Time::FromNanos(1'000'000);
 
