@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -103,14 +102,13 @@ int RunSupervised(
     printer->Print(name, line);
   };
   Supervisor* processes = nullptr;
-  Time failed = Time::InfiniteFuture();
   bool hopeless = false;
   options.on_tick = [&] {
     progress.Show();
     if (asked.exchange(false)) AskForStacks(*processes, *printer);
-    if (processes->first_failure()) failed = std::min(failed, Now());
+    const std::optional<Failure>& failure = processes->first_failure();
     // The others would wait for the one that has failed until they may not.
-    if (!hopeless && progress.FormingSince(failed)) {
+    if (!hopeless && failure && progress.FormingSince(failure->seen)) {
       hopeless = true;
       processes->Stop();
     }

@@ -107,9 +107,7 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
 
 absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
                                               const GpuModel* gpu) {
-  if (UsesNccl(options_.spec)) {
-    return ConnectNccl(*gpu, timeline, track);
-  }
+  if (UsesNccl(options_.spec)) return ConnectNccl(*gpu, timeline, track);
   auto topology = ConnectTopology(timeline, track);
   if (!topology.ok()) return topology.status();
   auto exchange = Wrap(*std::move(topology), job(), flat_, track);

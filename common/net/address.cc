@@ -191,6 +191,20 @@ std::string InterfaceOf(absl::string_view address) {
   return "";
 }
 
+int FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return 0;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  const bool bound =
+      bind(socket, any, size) == 0 && getsockname(socket, any, &size) == 0;
+  close(socket);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);

@@ -48,6 +48,10 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
 // The interface that has this address (numeric); empty: none has.
 std::string InterfaceOf(absl::string_view address);
 
+// A port of 127.0.0.1 that is free now, for somebody who cannot choose one;
+// 0: none.
+int FreePort();
+
 // This host's name.
 std::string HostName();
 

@@ -1,8 +1,3 @@
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/address.h"
 #include "lab/bench/peers.h"
 #include "lab/bench/peers/pslite_pushpull.h"
 #include "lab/host/capture.h"
@@ -18,22 +14,6 @@
 
 namespace psring {
 namespace {
-
-// A port of the loopback that is free now; 0: none. ps-lite's scheduler is told
-// its port and cannot choose one itself.
-int FreePort() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return 0;
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  const bool bound =
-      bind(socket, any, size) == 0 && getsockname(socket, any, &size) == 0;
-  close(socket);
-  return bound ? ntohs(address.sin_port) : 0;
-}
 
 constexpr char kHowToBuild[] =
     "apt-get install g++ make libzmq3-dev libprotobuf-dev protobuf-compiler; "

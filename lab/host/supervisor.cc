@@ -112,6 +112,7 @@ void Supervisor::OnFailure(const Member& member) {
       member.child->pid(),
       *member.child->ending(),
       {member.last_lines.begin(), member.last_lines.end()},
+      Now(),
   };
   if (!plan_.empty()) return;  // all are being ended already
   const Time term = Now() + options_.settle;

@@ -49,6 +49,7 @@ struct Failure {
   pid_t pid = 0;
   Ending ending;
   std::vector<std::string> last_lines;
+  Time seen;  // that it has ended
 };
 
 // Several lines for people, the last lines of output indented.

@@ -9,15 +9,12 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -28,6 +25,7 @@
 #include "tests/testing/proc_fs.h"
 #include "tests/testing/process.h"
 #include "tests/testing/test_directory.h"
+#include "worker/checkpoint_directory.h"
 
 namespace psring {
 namespace {
@@ -104,19 +102,6 @@ int Epochs(const Process& worker) {
     ++epochs;
   }
   return epochs;
-}
-
-// The step of the only checkpoint there.
-int CheckpointStep(const std::string& checkpoint_dir) {
-  int step = -1;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(checkpoint_dir)) {
-    const std::string name = entry.path().filename();
-    if (!absl::StartsWith(name, "step-")) continue;
-    EXPECT_EQ(step, -1) << "a second checkpoint, " << name;
-    EXPECT_TRUE(absl::SimpleAtoi(name.substr(5), &step)) << name;
-  }
-  return step;
 }
 
 // (mode, whether the job has a key)
@@ -236,9 +221,11 @@ TEST_P(StrangersTest, TakeNeitherMemoryNorTime) {
   }
   job_["worker 0"].Signal(SIGTERM);
   job_.ExpectAllEndWell();
-  const int step = CheckpointStep(dir_);
-  EXPECT_EQ(CheckpointDifference(CheckpointAt(dir_, step),
-                                 UndisturbedCheckpoint(step)),
+  const auto checkpoints = CheckpointsIn(dir_);
+  ASSERT_TRUE(checkpoints.ok() && checkpoints->size() == 1);
+  const CheckpointEntry& saved = checkpoints->front();
+  EXPECT_EQ(CheckpointDifference(saved.path, UndisturbedCheckpoint(
+                                                 static_cast<int>(saved.step))),
             "");
 }
 

@@ -54,19 +54,6 @@ absl::StatusOr<std::optional<Frames>> Await(Socket& from, Socket& other,
   return std::optional<Frames>();
 }
 
-// Where nobody listens. (A ROUTER that has been closed listens for a moment.)
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 // A port forward: what comes to its port goes on to another one of this host.
 // Where nobody listens there it hangs up.
 class Forward {
@@ -298,6 +285,7 @@ TEST_F(SecuredSocketTest, WhereFilesRunOutIsSaidAndWhoIsConnectedStays) {
 
 // It says nothing of keys.
 TEST_F(SecuredSocketTest, AForwardMayHaveNothingBehindItYet) {
+  // A ROUTER that has been closed would listen for a moment.
   const int port = FreePort();
   Forward forward(port);
   auto dealer =
