@@ -18,7 +18,7 @@ void KeepFreedMemory() {
 
 }  // namespace
 
-Context::Context() { KeepFreedMemory(); }
+Context::Context(int io_threads) : context_(io_threads) { KeepFreedMemory(); }
 
 Context::~Context() {
   doorkeeper_.reset();
