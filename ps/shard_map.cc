@@ -1,16 +1,13 @@
 #include "ps/shard_map.h"
 
-#include <algorithm>
-
 #include "common/host_cores.h"
 
 namespace psring {
 namespace {
 
-// To wake another thread takes longer than a piece's update.
-int ShardsFor(Range part, int threads) {
-  const int64_t pieces = (part.size() + kPieceElements - 1) / kPieceElements;
-  return static_cast<int>(std::clamp<int64_t>(pieces, 1, std::max(threads, 1)));
+// The c-th of n parts; of those behind them, which are none, the end.
+Range PartOrNothing(Range whole, int n, int c) {
+  return c < n ? NearEqualPart(whole, n, c) : Range{whole.end, whole.end};
 }
 
 }  // namespace
@@ -19,14 +16,14 @@ std::vector<ShardPlace> MapShards(const Layout& layout,
                                   const proto::Welcome& job) {
   std::vector<ShardPlace> places;
   const Range all{0, layout.num_elements()};
+  const int servers = ServersFor(all.size(), job.servers_size());
   for (int s = 0; s < job.servers_size(); ++s) {
     const proto::Process& server = job.servers(s);
-    const Range part = NearEqualPart(all, job.servers_size(), s);
-    const int used = ShardsFor(part, server.endpoints_size());
+    const Range part = PartOrNothing(all, servers, s);
+    const int threads = ShardThreadsFor(part.size(), server.endpoints_size());
     for (int t = 0; t < server.endpoints_size(); ++t) {
-      places.push_back({s, server.endpoints(t),
-                        t < used ? NearEqualPart(part, used, t)
-                                 : Range{part.end, part.end}});
+      places.push_back(
+          {s, server.endpoints(t), PartOrNothing(part, threads, t)});
     }
   }
   return places;

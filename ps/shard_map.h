@@ -17,9 +17,9 @@ struct ShardPlace {
   Range range;
 };
 
-// The flat model in contiguous, near-equal parts, one a server, each cut once
-// more among that server's shards: as many as there are pieces, the others get
-// nothing. In the model's order.
+// The flat model in contiguous, near-equal parts, one for each of the first
+// ServersFor servers, each cut once more among the first ShardThreadsFor of
+// that server's threads; the others get nothing. In the model's order.
 std::vector<ShardPlace> MapShards(const Layout& layout,
                                   const proto::Welcome& job);
 

@@ -45,6 +45,14 @@ absl::StatusOr<int64_t> CountElements(const proto::TensorShape& tensor) {
       absl::StrCat(Describe(tensor), " has 2^40 elements or more"));
 }
 
+constexpr int64_t kServerElements = 2048;
+
+// As many parts as hold `least` elements each, the last one fewer: 1 to `most`.
+int PartsFor(int64_t elements, int64_t least, int most) {
+  return static_cast<int>(std::clamp<int64_t>((elements + least - 1) / least, 1,
+                                              std::max(most, 1)));
+}
+
 }  // namespace
 
 Range Intersect(Range a, Range b) {
@@ -129,6 +137,14 @@ Range NearEqualPart(Range whole, int n, int c) {
     return std::min(whole.end, whole.begin + block * kAlignElements);
   };
   return {bound(c), bound(c + 1)};
+}
+
+int ServersFor(int64_t elements, int servers) {
+  return PartsFor(elements, kServerElements, servers);
+}
+
+int ShardThreadsFor(int64_t elements, int threads) {
+  return PartsFor(elements, kPieceElements, threads);
 }
 
 std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,

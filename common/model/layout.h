@@ -82,8 +82,16 @@ class Layout {
 
 // The c-th of n near-equal ranges of `whole`, its bounds aligned relative to
 // whole.begin; the last bound is whole.end. Used for a bucket's slices and for
-// the servers' shards. Some are empty where `whole` is small.
+// the servers' parts. Some are empty where `whole` is small.
 Range NearEqualPart(Range whole, int n, int c);
+
+// How many of `servers` have a part of a model of so many elements: each at
+// least 8 KiB, since a message takes as long as so many bytes do at 1 Gbit/s.
+int ServersFor(int64_t elements, int servers);
+
+// How many of a server's `threads` have a part of its `elements`: as many as
+// there are pieces, since to wake a thread takes longer than a piece's update.
+int ShardThreadsFor(int64_t elements, int threads);
 
 // A worker's --bucket-mb unless it is given.
 inline constexpr int64_t kDefaultBucketBytes = 25 << 20;

@@ -31,8 +31,8 @@ constexpr char kCheckJson[] = "predict-check.json";
 constexpr int kCalibrationHosts = 2;
 constexpr int64_t kLinkWindows = 20;
 constexpr double kClose = 0.10;
-// Up to which the time of an exchange is its messages'.
-constexpr int64_t kSmallBytes = 16'000;
+// Up to which the time of an exchange is mostly its messages'.
+constexpr int64_t kSmallBytes = 64'000;
 
 struct Row {
   double link_bits_per_s = 0;  // that was asked for
@@ -134,34 +134,17 @@ class Checking {
     Hardware ps;
   };
 
-  // Of the exchanges of that kind with so many bytes as the least has: that
-  // with the fewest servers, or the most. Null where there are none that small.
-  static const MeasuredExchange* Small(
-      const std::vector<MeasuredExchange>& exchanges, TopologyKind kind,
-      bool most_servers = false) {
-    const MeasuredExchange* found = nullptr;
-    for (const MeasuredExchange& exchange : exchanges) {
-      if (exchange.topology.kind != kind) continue;
-      const int servers = exchange.topology.num_servers();
-      if (found == nullptr || exchange.bytes < found->bytes ||
-          (exchange.bytes == found->bytes &&
-           (servers > found->topology.num_servers()) == most_servers)) {
-        found = &exchange;
-      }
-    }
-    return found != nullptr && found->bytes <= kSmallBytes ? found : nullptr;
-  }
-
   // On the runs of 2 hosts: what a byte costs this machine's cores, what the
   // largest ring got through its links and, where there are small exchanges,
   // what a message costs the cores and how long a hop takes.
   static Calibrated Calibrate(double rate, const std::vector<Row>& rows) {
     Hardware hardware = HardwareOfHosts(rate);
-    std::vector<MeasuredExchange> exchanges;
+    std::vector<MeasuredExchange> exchanges, small;
     const MeasuredExchange* largest = nullptr;
     for (const Row& row : rows) {
       if (!row.calibrates()) continue;
       exchanges.push_back(row.measured);
+      if (row.measured.bytes <= kSmallBytes) small.push_back(row.measured);
       if (row.measured.topology.kind == TopologyKind::kRing &&
           (largest == nullptr || row.measured.bytes > largest->bytes)) {
         largest = &row.measured;
@@ -171,22 +154,15 @@ class Checking {
     if (largest != nullptr && largest->bytes > kSmallBytes) {
       CalibrateLink(*largest, &hardware);
     }
-    const auto* fewer = Small(exchanges, TopologyKind::kPs);
-    const auto* more = Small(exchanges, TopologyKind::kPs, true);
-    if (more != fewer) {
-      CalibrateMessages(*fewer, *more, HostCores(), &hardware);
-    } else if (fewer != nullptr) {
-      CalibrateLatency(*fewer, &hardware);
-    }
     Calibrated calibrated = {hardware, hardware};
-    if (const auto* ring = Small(exchanges, TopologyKind::kRing)) {
-      CalibrateLatency(*ring, &calibrated.ring);
+    if (!small.empty()) {
+      CalibrateMessages(small, HostCores(), &calibrated.ring, &calibrated.ps);
     }
     std::cerr << "links: " << FormatLinkRate(rate) << " of a stream, "
               << FormatLinkRate(hardware.link_bytes_per_s * 8)
               << " both ways; cores: "
               << absl::StrFormat("%.2f s/GB, ", hardware.cpu_s_per_byte * 1e9)
-              << FormatTime(hardware.cpu_s_per_message)
+              << FormatTime(calibrated.ps.cpu_s_per_message)
               << " a message; a hop: " << FormatTime(calibrated.ring.latency_s)
               << " (ring), " << FormatTime(calibrated.ps.latency_s) << " (ps)"
               << std::endl;

@@ -1,6 +1,8 @@
 #include "lab/predict/calibration.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "common/model/layout.h"
@@ -19,19 +21,55 @@ double TrafficBytes(const MeasuredExchange& measured) {
   return 2 * bytes * (topology.colocated ? n - 1 : n);
 }
 
-// The largest x from `least` to `most` for which `fits`, which holds up to some
-// x.
-template <typename Fits>
-double Largest(double least, double most, const Fits& fits) {
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (least + most) / 2;
-    (fits(middle) ? least : most) = middle;
+// Where `cost` is least, from `from` to `to`, if it falls up to there and then
+// rises: the golden-section search (Kiefer, 1953), by the logarithm.
+template <typename Cost>
+double Cheapest(double from, double to, const Cost& cost) {
+  const double golden = (std::sqrt(5.0) - 1) / 2;
+  double least = std::log(from), most = std::log(to);
+  double a = most - golden * (most - least),
+         b = least + golden * (most - least);
+  double cost_a = cost(std::exp(a)), cost_b = cost(std::exp(b));
+  for (int i = 0; i < 24; ++i) {
+    if (cost_a <= cost_b) {
+      most = std::exchange(b, a);
+      cost_b = cost_a;
+      a = most - golden * (most - least);
+      cost_a = cost(std::exp(a));
+    } else {
+      least = std::exchange(a, b);
+      cost_a = cost_b;
+      b = least + golden * (most - least);
+      cost_b = cost(std::exp(b));
+    }
   }
-  return least;
+  return std::exp((least + most) / 2);
 }
 
 // Of an exchange in which bytes cost more than messages.
 constexpr int64_t kLargeBytes = 1'000'000;
+
+double SquaredError(const Hardware& hardware,
+                    absl::Span<const MeasuredExchange> measured) {
+  double sum = 0;
+  for (const MeasuredExchange& exchange : measured) {
+    const double error =
+        std::log(PredictExchange(hardware, exchange) / exchange.seconds);
+    sum += error * error;
+  }
+  return sum;
+}
+
+// The error that is left.
+double FitLatency(absl::Span<const MeasuredExchange> measured,
+                  Hardware* hardware) {
+  if (measured.empty()) return 0;
+  const auto error = [&](double seconds) {
+    hardware->latency_s = seconds;
+    return SquaredError(*hardware, measured);
+  };
+  return error(Cheapest(1e-6, 10e-3, error));
+}
 
 }  // namespace
 
@@ -82,28 +120,19 @@ void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
   hardware->cpu_s_per_byte = *middle;
 }
 
-void CalibrateLatency(const MeasuredExchange& measured, Hardware* hardware) {
-  hardware->latency_s = Largest(1e-6, 10e-3, [&](double seconds) {
-    hardware->latency_s = seconds;
-    return PredictExchange(*hardware, measured) <= measured.seconds;
-  });
-}
-
-void CalibrateMessages(const MeasuredExchange& fewer,
-                       const MeasuredExchange& more, int cores,
-                       Hardware* hardware) {
-  hardware->shared_cores = cores;
-  // Each changes the other a little.
-  for (int round = 0; round < 3; ++round) {
-    CalibrateLatency(fewer, hardware);
-    hardware->cpu_s_per_message = Largest(0, 1e-3, [&](double seconds) {
-      hardware->cpu_s_per_message = seconds;
-      return PredictExchange(*hardware, more) -
-                 PredictExchange(*hardware, fewer) <=
-             more.seconds - fewer.seconds;
-    });
+void CalibrateMessages(absl::Span<const MeasuredExchange> measured, int cores,
+                       Hardware* ring, Hardware* ps) {
+  std::vector<MeasuredExchange> rings, others;
+  for (const MeasuredExchange& exchange : measured) {
+    (exchange.topology.kind == TopologyKind::kRing ? rings : others)
+        .push_back(exchange);
   }
-  CalibrateLatency(fewer, hardware);
+  ring->shared_cores = ps->shared_cores = cores;
+  const auto error_of_best_latencies = [&](double message_s) {
+    ring->cpu_s_per_message = ps->cpu_s_per_message = message_s;
+    return FitLatency(rings, ring) + FitLatency(others, ps);
+  };
+  error_of_best_latencies(Cheapest(1e-6, 0.3e-3, error_of_best_latencies));
 }
 
 }  // namespace psring

@@ -36,18 +36,15 @@ void CalibrateLink(const MeasuredExchange& measured, Hardware* hardware);
 void CalibrateCores(absl::Span<const MeasuredExchange> measured, int cores,
                     Hardware* hardware);
 
-// Makes hardware.latency_s what explains the time of `measured`, a small
-// exchange; from 1 us to 10 ms.
-void CalibrateLatency(const MeasuredExchange& measured, Hardware* hardware);
-
-// The latency that explains the time of `fewer`, and the cores' time for a
-// message, up to 1 ms, that explains by how much `more`, in which there are
-// more messages of as many bytes in all, took longer. For hosts that share
-// `cores`. (Processor time does not tell it: waiting threads stay awake for a
-// while.)
-void CalibrateMessages(const MeasuredExchange& fewer,
-                       const MeasuredExchange& more, int cores,
-                       Hardware* hardware);
+// Fits three figures to the times of `measured`, small exchanges: the latency
+// of a hop in a ring (to 10 ms), that of a hop between a worker and a server
+// (the same), and the cores' time for a message (1 us to 0.3 ms), which both
+// share. The squares of the errors' logarithms are least in sum. Without an
+// exchange of a kind, its latency stays. For hosts that share `cores`.
+// (Processor time does not tell a message's cost: waiting threads stay awake
+// for a while.)
+void CalibrateMessages(absl::Span<const MeasuredExchange> measured, int cores,
+                       Hardware* ring, Hardware* ps);
 
 }  // namespace psring
 

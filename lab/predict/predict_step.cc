@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/layout.h"
 #include "lab/predict/compute.h"
 #include "lab/predict/ps_simulator.h"
 #include "lab/predict/ring_simulator.h"
@@ -45,6 +47,23 @@ std::vector<HostClass> WorkerClasses(std::vector<double> compute, int most) {
   }
   if (alone) classes.push_back({1, true, compute.back()});
   return classes;
+}
+
+// Gives the first `servers` hosts, or all, a server each. How many those are.
+int PutServersOn(std::vector<HostClass>& classes, int servers) {
+  int placed = 0;
+  for (size_t i = 0; i < classes.size() && placed < servers; ++i) {
+    if (const int more = servers - placed; classes[i].count > more) {
+      HostClass rest = classes[i];
+      rest.count -= more;
+      classes[i].count = more;
+      classes.insert(classes.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                     rest);
+    }
+    classes[i].server = true;
+    placed += classes[i].count;
+  }
+  return placed;
 }
 
 bool ComputeTimesDiffer(const Workload& workload) {
@@ -107,13 +126,22 @@ class StepPredictor {
     }
   }
 
+  int ServersWithAPart() const {
+    const int all = topology_.num_servers();
+    return topology_.colocated_share < 0
+               ? ServersFor(NumElements(workload_), all)
+               : all;
+  }
+
   std::vector<HostClass> Classes(std::vector<double> compute) const {
     std::vector<HostClass> classes =
         WorkerClasses(std::move(compute), most_classes_);
+    int servers = ServersWithAPart();
+    if (topology_.colocated) servers -= PutServersOn(classes, servers);
     const std::vector<int> bounds =
-        CutEvenly(topology_.server_hosts, most_classes_);
+        CutEvenly(std::min(servers, topology_.server_hosts), most_classes_);
     for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-      classes.push_back({bounds[i + 1] - bounds[i], false, 0});
+      classes.push_back({bounds[i + 1] - bounds[i], false, 0, true});
     }
     return classes;
   }

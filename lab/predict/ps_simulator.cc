@@ -18,6 +18,16 @@ namespace {
 constexpr double kPatienceSeconds = 2e-3;
 constexpr int kNoWindow = std::numeric_limits<int>::max();
 
+// The part of the model that each of `servers` holds, with a worker on its host
+// or without.
+double ShareOfServer(const Topology& topology, bool worker, int servers) {
+  if (topology.colocated_share < 0 || topology.server_hosts == 0) {
+    return 1.0 / servers;
+  }
+  return worker ? topology.colocated_share / topology.workers
+                : (1 - topology.colocated_share) / topology.server_hosts;
+}
+
 // A message's kind; a is its shard, b its piece (or bucket), c its worker.
 enum Kind {
   kPush,         // arrives at a shard
@@ -119,33 +129,29 @@ class PsSimulator : public Network::Owner {
     double end = 0;
   };
 
-  bool HasServer(const HostClass& host) const {
-    return !host.worker || topology_.colocated;
-  }
-
   // The model in contiguous parts, one a server, in the order of the hosts;
   // those of a class share theirs evenly.
   void MakeShards() {
-    const double elements = static_cast<double>(NumElements(workload_));
-    const double colocated = ColocatedShare(topology_);
+    int servers = 0;
+    for (const HostClass& host : classes_) servers += host.server * host.count;
     double begin = 0;
     for (size_t i = 0; i < classes_.size(); ++i) {
-      const HostClass& host = classes_[i];
-      if (!HasServer(host)) continue;
-      const double share = host.worker
-                               ? colocated / topology_.workers
-                               : (1 - colocated) / topology_.server_hosts;
-      const double size = elements * share * host.count;
-      for (int t = 0; t < hardware_.shards; ++t) {
-        AddShard(static_cast<int>(i), t, begin, size, host.count);
+      if (!classes_[i].server) continue;
+      const double each = static_cast<double>(NumElements(workload_)) *
+                          ShareOfServer(topology_, classes_[i].worker, servers);
+      const int threads = ShardThreadsFor(std::llround(each), hardware_.shards);
+      const double size = each * classes_[i].count;
+      for (int t = 0; t < threads; ++t) {
+        AddShard(static_cast<int>(i), t, threads, begin, size);
       }
       begin += size;
     }
   }
 
-  // The t-th thread of each of `count` servers that hold `size` elements.
-  void AddShard(int node, int t, double begin, double size, int count) {
-    const int threads = hardware_.shards;
+  // The t-th of `threads` of each server of a class, which holds `size`
+  // elements.
+  void AddShard(int node, int t, int threads, double begin, double size) {
+    const int count = classes_[node].count;
     // A lone server's threads cut its part; those of many have a thread's part
     // of every server's.
     const double from = count == 1 ? begin + size / threads * t : begin;
@@ -315,13 +321,6 @@ class PsSimulator : public Network::Owner {
 };
 
 }  // namespace
-
-double ColocatedShare(const Topology& topology) {
-  if (!topology.colocated) return 0;
-  if (topology.server_hosts == 0) return 1;
-  if (topology.colocated_share >= 0) return topology.colocated_share;
-  return static_cast<double>(topology.workers) / topology.num_servers();
-}
 
 double SimulatePs(const Hardware& hardware, const Workload& workload,
                   const Topology& topology,

@@ -1,8 +1,9 @@
 // One bsp step through parameter servers, as ps/ps_exchange and ps/shard_server
-// run it: every server has a contiguous part of the model, cut once more among
-// its threads; workers push their buckets' pieces, at most kWindowPieces ahead
-// of the answers on each link, and look at answers only when backward is over;
-// a piece is summed, applied and answered when every worker has pushed it.
+// run it: servers have contiguous parts of the model, cut once more among their
+// threads (ServersFor and ShardThreadsFor in layout.h say how many of both);
+// workers push their buckets' pieces, at most kWindowPieces ahead of the
+// answers on each link, and look at answers only when backward is over; a piece
+// is summed, applied and answered when every worker has pushed it.
 #ifndef PSRING_LAB_PREDICT_PS_SIMULATOR_H_
 #define PSRING_LAB_PREDICT_PS_SIMULATOR_H_
 
@@ -19,6 +20,7 @@ struct HostClass {
   int count = 1;
   bool worker = true;
   double compute_s = 0;  // of each of its workers
+  bool server = false;   // one on each of them that has a part of the model
 };
 
 // Seconds until every worker holds the new parameters. `pieces_at_once`: that
@@ -27,9 +29,6 @@ double SimulatePs(const Hardware& hardware, const Workload& workload,
                   const Topology& topology,
                   const std::vector<HostClass>& classes, int pieces_at_once,
                   uint64_t seed);
-
-// The part of the model that the servers on the workers' hosts hold.
-double ColocatedShare(const Topology& topology);
 
 // Messages of such a step that are simulated, of `workers` classes of workers
 // and `servers` classes of servers.

@@ -33,6 +33,20 @@ TEST(MapShards, CoversTheModelInItsOrder) {
   }
 }
 
+TEST(MapShards, OfASmallModelServersHaveAtLeastEightKilobytesEach) {
+  const auto sizes = [](int64_t elements) {
+    std::vector<int64_t> sizes;
+    for (const ShardPlace& place : Places(elements, 4, 1)) {
+      sizes.push_back(place.range.size());
+    }
+    return sizes;
+  };
+  EXPECT_EQ(sizes(256), (std::vector<int64_t>{256, 0, 0, 0}));
+  EXPECT_EQ(sizes(2048), (std::vector<int64_t>{2048, 0, 0, 0}));
+  EXPECT_EQ(sizes(4096), (std::vector<int64_t>{2048, 2048, 0, 0}));
+  EXPECT_EQ(sizes(8192), (std::vector<int64_t>{2048, 2048, 2048, 2048}));
+}
+
 TEST(MapShards, OnlyAsManyThreadsAsPiecesHaveWork) {
   const auto small = Places(kPieceElements, 1, 4);
   EXPECT_EQ(small[0].range.size(), kPieceElements);

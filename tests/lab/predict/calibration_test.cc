@@ -51,30 +51,38 @@ TEST(CalibrateCores, TakesTheMedianCostOfAByte) {
   EXPECT_NEAR(hardware.cpu_s_per_byte, 2e-9, 1e-15);
 }
 
-TEST(CalibrateMessages, TakesTheirCostFromADifferenceInTime) {
-  Hardware real = {.latency_s = 170e-6, .shared_cores = 2};
-  real.cpu_s_per_message = 40e-6;
-  const Workload workload = ExchangeWorkload(TopologyKind::kPs, 1'000);
-  const Topology one = {TopologyKind::kPs, 2, 1};
-  const Topology four = {TopologyKind::kPs, 2, 4};
-  Hardware guessed;
-  CalibrateMessages({one, 1'000, PredictStep(real, workload, one).step_s, 0},
-                    {four, 1'000, PredictStep(real, workload, four).step_s, 0},
-                    2, &guessed);
-  EXPECT_NEAR(guessed.cpu_s_per_message, 40e-6, 1e-6);
-  EXPECT_NEAR(guessed.latency_s, 170e-6, 2e-6);
-  EXPECT_EQ(guessed.shared_cores, 2);
+TEST(CalibrateMessages, FindsTheCostsThatExplainTheTimes) {
+  Hardware ring = {.latency_s = 120e-6, .shared_cores = 2};
+  ring.cpu_s_per_message = 40e-6;
+  Hardware ps = ring;
+  ps.latency_s = 170e-6;
+  std::vector<MeasuredExchange> measured;
+  for (const int64_t bytes : {1'000, 16'000, 64'000}) {
+    measured.push_back({RingOfTwo(), bytes, 0, 0});
+    measured.push_back({{TopologyKind::kPs, 2, 1}, bytes, 0, 0});
+    measured.push_back({{TopologyKind::kPs, 2, 4}, bytes, 0, 0});
+  }
+  for (MeasuredExchange& exchange : measured) {
+    const bool is_ring = exchange.topology.kind == TopologyKind::kRing;
+    exchange.seconds = PredictExchange(is_ring ? ring : ps, exchange);
+  }
+  Hardware guessed_ring, guessed_ps;
+  CalibrateMessages(measured, 2, &guessed_ring, &guessed_ps);
+  EXPECT_NEAR(guessed_ring.cpu_s_per_message, 40e-6, 2e-6);
+  EXPECT_EQ(guessed_ps.cpu_s_per_message, guessed_ring.cpu_s_per_message);
+  EXPECT_NEAR(guessed_ring.latency_s, 120e-6, 5e-6);
+  EXPECT_NEAR(guessed_ps.latency_s, 170e-6, 5e-6);
+  EXPECT_EQ(guessed_ps.shared_cores, 2);
 }
 
-TEST(CalibrateLatency, FindsWhatExplainsTheTime) {
-  Hardware real = {.latency_s = 170e-6, .shared_cores = 2};
-  real.cpu_s_per_message = 40e-6;
-  const Workload workload = ExchangeWorkload(TopologyKind::kRing, 1'000);
-  const double seconds = PredictStep(real, workload, RingOfTwo()).step_s;
-  Hardware guessed = real;
-  guessed.latency_s = 30e-6;
-  CalibrateLatency({RingOfTwo(), 1'000, seconds, 0}, &guessed);
-  EXPECT_NEAR(guessed.latency_s, 170e-6, 1e-6);
+TEST(CalibrateMessages, LeavesTheLatencyOfAKindThatWasNotMeasured) {
+  const Hardware real = {.latency_s = 170e-6};
+  MeasuredExchange exchange = {RingOfTwo(), 1'000, 0, 0};
+  exchange.seconds = PredictExchange(real, exchange);
+  Hardware ring, ps;
+  CalibrateMessages({exchange}, 2, &ring, &ps);
+  EXPECT_NEAR(PredictExchange(ring, exchange), exchange.seconds, 5e-6);
+  EXPECT_EQ(ps.latency_s, Hardware{}.latency_s);
 }
 
 TEST(CalibrateCores, LeavesWhatCannotBeTold) {

@@ -108,6 +108,21 @@ TEST(Ps, WithAServerOnEveryHostTakesWhatTheFormulaSays) {
   }
 }
 
+// As MapShards cuts it.
+TEST(Ps, OfASmallModelNeedsOneThreadOfOneServer) {
+  Hardware hardware = Ideal(/*latency_s=*/1e-4);
+  hardware.message_s = 1e-5;
+  const Workload small = {.buckets = {256}}, medium = {.buckets = {4 * 2048}};
+  const double one = Seconds(hardware, small, Ps(4, 1));
+  EXPECT_EQ(Seconds(hardware, small, Ps(4, 4)), one);
+  hardware.shards = 4;
+  EXPECT_EQ(Seconds(hardware, small, Ps(4, 4)), one);
+  EXPECT_GT(Seconds(hardware, small, Colocated(4)), one / 2);
+  EXPECT_LE(Seconds(hardware, small, Colocated(4)), one);
+  EXPECT_LT(Seconds(hardware, medium, Ps(4, 4)),
+            Seconds(hardware, medium, Ps(4, 1)));
+}
+
 TEST(Ps, WithSpareServersTakesBytePssOptimum) {
   const Workload workload = {.buckets = {128 * kMiB}};
   for (const auto& [n, k] :
