@@ -55,7 +55,7 @@ run_bazel() {
   local bazel_flags flags=(--ui_event_filters=-info,-debug --noshow_loading_progress)
   choose_bazel_flags
   [ -z "$torch" ] || flags+=("--repo_env=PSRING_TORCH=$torch")
-  ! has_cuda || flags+=(--config=cuda)
+  [ "$1" = query ] || ! has_cuda || flags+=(--config=cuda)
   if [ -t 2 ]; then
     flags+=(--ui_actions_shown=1)
   else

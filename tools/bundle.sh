@@ -56,12 +56,7 @@ bundle_command() {
     -*) say "unknown flag $1; see ./psring bundle --help"; exit 2 ;;
   esac
   local file=${1:-psring-bundle.tar.gz}
-  case "$wish" in
-    '') ;;
-    [0-9]*.[0-9]*) wish=$(torch_of_version "$wish") ;;
-    *) wish=$(readlink -f "$wish") ;;
-  esac
-  choose_torch "$wish"
+  if [ -n "$wish" ]; then choose_other_torch "$wish"; else choose_torch; fi
   is_built || build
   pack "$root/bazel-bin" "$file"
   say "wrote $file ($(du -h "$file" | cut -f1))"

@@ -51,6 +51,16 @@ torch_of_version() {
   torch_of_python "$venv/bin/python3"
 }
 
+# choose_other_torch DIR|VERSION: for this time.
+choose_other_torch() {
+  local dir
+  case "$1" in
+    [0-9]*.[0-9]*) dir=$(torch_of_version "$1") || exit ;;
+    *) dir=$(readlink -f "$1") || die "--torch=$1: there is no such directory" ;;
+  esac
+  choose_torch "$dir"
+}
+
 # Whether torch has still to come from pip, into the repository's .venv.
 needs_venv() {
   case "$torch" in

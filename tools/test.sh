@@ -9,6 +9,7 @@ Usage: ./psring test [--quick] [--frameworks] [BAZEL FLAGS]
        ./psring test --fuzz[=SECONDS] [TARGET...]
        ./psring test --engines
        ./psring test --wheel
+       ./psring test --torch=DIR|VERSION
 
 Runs all tests; then those of common, ps, ring, collectives and fuzz with the address
 and undefined-behaviour sanitizers and, where they have threads, with the thread
@@ -26,6 +27,9 @@ real engines. Without it these run where an engine is installed already.
 --wheel packs the Python package as ./psring wheel does and tests it alone, three minutes: installs
 it into bare environments of every Python from 3.9 that is on the PATH or among pyenv's, and says
 which it did not find. Nothing is downloaded for it; the other ways leave it out.
+
+--torch builds with another libtorch, that of DIR or of a VERSION such as 2.11.0, which pip
+installs into .psring/ (CUDA's libraries come along, 3 GB), and runs the tests that use libtorch.
 
 --fuzz searches for inputs that break what reads bytes from outside (tests/fuzz/),
 30 s a target or so many SECONDS, with clang's libFuzzer, which it installs. What it
@@ -243,6 +247,16 @@ run_sanitized() {
     --define=cuda=no --test_tag_filters="$tags" "${@:2}" $SANITIZED
 }
 
+# What uses libtorch, with the one that was chosen.
+run_torch_tests() {
+  # Another libtorch, so a Bazel of its own, which goes when it is done.
+  local bazel_startup=("--output_base=$state/torch-base" --max_idle_secs=30) tests
+  tests=$(run_bazel query 'tests(rdeps(//tests/..., @torch//:torch))') ||
+    die "Bazel cannot say which tests use libtorch; see above"
+  say "libtorch: $torch"
+  run_tests torch --symlink_prefix="$state/torch-" --build_tests_only "$@" $tests
+}
+
 # Starts the tests of Python and of engines beside others, in a process group of its own, which
 # SIGINT reaches. pytest_group: its leader.
 start_pytest() {
@@ -265,7 +279,7 @@ finish_pytest() {
 
 test_command() {
   case "${1:-}" in -h | --help) test_usage; return ;; esac
-  local quick=no frameworks=no engines=no wheel=no fuzz= sanitizer
+  local quick=no frameworks=no engines=no wheel=no fuzz= other_torch= sanitizer
   while true; do
     case "${1:-}" in
       --quick) quick=yes; shift ;;
@@ -274,14 +288,20 @@ test_command() {
       --fuzz=*) fuzz=${1#--fuzz=}; shift ;;
       --engines) engines=yes; shift ;;
       --wheel) wheel=yes; shift ;;
+      --torch=?*) other_torch=${1#--torch=}; shift ;;
       *) break ;;
     esac
   done
-  choose_torch
+  if [ -n "$other_torch" ]; then choose_other_torch "$other_torch"; else choose_torch; fi
   set_up
   mkdir -p "$state"
   rm -f "$state/records.txt"
   if [ -n "$fuzz" ]; then fuzz_command "$fuzz" "$@"; return; fi
+  if [ -n "$other_torch" ]; then
+    run_torch_tests "$@"
+    count_records
+    return
+  fi
   if [ $engines = yes ]; then
     install_engines
     build_for_pytest

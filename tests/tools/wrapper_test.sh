@@ -314,6 +314,17 @@ test_the_wheel_is_made_and_tested_alone() {
   not_asked "bazel test"
 }
 
+test_what_uses_libtorch_is_tested_with_another_one() {
+  write_stub bazel 'case "$*" in *" query "*) echo //tests/worker:all ;; esac'
+  run 0 test --torch=2.11.0
+  asked "pip install torch==2.11.0"
+  asked "bazel --output_base=.*/torch-base .*query .*--repo_env=PSRING_TORCH=$stub/torch"
+  asked "bazel --output_base=.*/torch-base .*test .*--repo_env=PSRING_TORCH=$stub/torch.* //tests/worker:all"
+  not_asked "config=asan"
+  run 1 test --torch=/nowhere
+  says "no include/torch"
+}
+
 test_checks_count_with_the_tests() {
   run 0 test --quick
   says "ok       links"
