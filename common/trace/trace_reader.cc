@@ -40,7 +40,7 @@ bool HasTimes(const json& event) {
 
 bool Counts(const TraceInfo& info) {
   const int64_t ahead = info.ahead_ns.value_or(0);
-  return info.workers >= 0 && info.workers <= kMostProcesses &&
+  return info.workers >= 1 && info.workers <= kMostProcesses &&
          info.servers >= 0 && info.servers <= kMostProcesses &&
          info.staleness >= 0 && info.staleness <= kMostNs &&
          info.origin_ns >= 0 && info.origin_ns <= kMostNs &&
@@ -109,6 +109,18 @@ absl::StatusOr<TraceInfo> ReadTrace(
   return info;
 }
 
+absl::Status CheckPlace(const TraceInfo& info, const std::string& role,
+                        int rank) {
+  const int processes = role == "ps" ? info.servers : info.workers;
+  if (info.role == role && info.rank == rank && rank < processes) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      info.path, " is damaged (it is the timeline of ", info.role, " ",
+      info.rank, " of ", info.workers, " workers and ", info.servers,
+      " servers): copy it again from its host, or run the job again"));
+}
+
 absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {
   if (info.job == first.job) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -141,10 +153,12 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
     const std::string& directory,
     absl::FunctionRef<void(size_t process, const json& event)> on_event) {
   std::vector<TraceInfo> infos;
-  const auto read = [&](const std::string& path) {
-    auto info = ReadTrace(
-        path, [&](const json& event) { on_event(infos.size(), event); });
+  const auto read = [&](const std::string& role, int rank) {
+    auto info =
+        ReadTrace(PathOf(directory, role, rank),
+                  [&](const json& event) { on_event(infos.size(), event); });
     if (!info.ok()) return info.status();
+    if (absl::Status s = CheckPlace(*info, role, rank); !s.ok()) return s;
     infos.push_back(*std::move(info));
     return CheckJob(infos.back(), infos.front());
   };
@@ -155,23 +169,20 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
         PathOf(directory, "worker", 0),
         " is missing: this folder has no timeline of a job's first process"));
   }
-  if (absl::Status s = read(PathOf(directory, ps ? "ps" : "worker", 0));
-      !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = read(ps ? "ps" : "worker", 0); !s.ok()) return s;
   const int servers = infos[0].servers;
   const int workers = infos[0].workers;
   for (int i = 0; i < servers + workers; ++i) {
-    const std::string path = i < servers
-                                 ? PathOf(directory, "ps", i)
-                                 : PathOf(directory, "worker", i - servers);
+    const char* role = i < servers ? "ps" : "worker";
+    const int rank = i < servers ? i : i - servers;
+    const std::string path = PathOf(directory, role, rank);
     if (!fs::exists(path)) {
       return absl::NotFoundError(
           absl::StrCat(path, " is missing: copy the files of all ",
                        servers + workers, " processes into this folder"));
     }
     if (i == 0) continue;
-    if (absl::Status s = read(path); !s.ok()) return s;
+    if (absl::Status s = read(role, rank); !s.ok()) return s;
   }
   GuessClocks(infos);
   return infos;

@@ -134,6 +134,19 @@ TEST_F(TraceReader, TimesThatNobodyCanAddAreDamage) {
   EXPECT_THAT(Error(), HasSubstr("is damaged"));
 }
 
+TEST_F(TraceReader, AFileOfAnotherProcessIsDamage) {
+  Write(1, TraceOf(0, 1000, 3000).dump());
+  EXPECT_THAT(Error(),
+              StartsWith(PathOf(1) + " is damaged (it is the timeline of "
+                                     "worker 0 of 2 workers"));
+  for (const int workers : {0, 1}) {
+    json trace = TraceOf(1, 1000, 3000);
+    trace[0]["args"]["workers"] = workers;
+    Write(1, trace.dump());
+    EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is damaged")) << workers;
+  }
+}
+
 TEST_F(TraceReader, NamesAMissingFile) {
   std::filesystem::remove(PathOf(1));
   EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is missing"));
