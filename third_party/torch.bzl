@@ -35,6 +35,11 @@ def _find(ctx):
         return None
     fail("No libtorch found. Remedy: `./psring build` installs one, or set PSRING_TORCH to a directory with include/ and lib/.")
 
+# pip's libraries carry parts of another libstdc++ and export them: what is linked
+# with libtorch first calls those, and std::filesystem::remove_all of 2.11.0 jumps to
+# a null pointer (github.com/pytorch/pytorch/issues/133437).
+_LIBSTDCXX_FIRST = ["-Wl,--no-as-needed", "-lstdc++"]
+
 def _torch_repository_impl(ctx):
     root = _find(ctx)
     if root == None:
@@ -65,7 +70,7 @@ cc_library(
 """.format(
         headers = headers,
         includes = includes,
-        linkopts = linkopts + ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"],
+        linkopts = linkopts + _LIBSTDCXX_FIRST + ["-ltorch", "-ltorch_cpu", "-lc10"],
     ))
     ctx.file("location.txt", location + "\n")
 
