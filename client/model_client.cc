@@ -5,10 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "client/ring_backend.h"
 #include "common/clock.h"
+#include "common/cluster/host_groups.h"
 #include "common/cluster/member.h"
 #include "common/cluster/model_opening.h"
 #include "common/exchange/compressed_exchange.h"
 #include "common/exchange/local_steps.h"
+#include "common/log.h"
 #include "common/model/layout.h"
 #include "common/optim/compression.h"
 #include "common/optim/job_plan.h"
@@ -16,6 +18,8 @@
 #include "common/optim/sync_policy.h"
 #include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
+#include "ps/ps_follower.h"
+#include "ring/nccl/host_sum_exchange.h"
 #include "ring/nccl/nccl_exchange.h"
 
 namespace psring {
@@ -90,6 +94,8 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
   if (flat.arena != nullptr) {
     *part.mutable_shared_memory() = flat.arena->address();
   }
+  part.set_sums_within_host(!UsesNccl(client->options_.spec) &&
+                            client->options_.nccl.has_value());
   if (UsesHostRing(client->options_.spec)) {
     auto listener =
         RingListener::Create(job.context(), job.cancellation(), job.address());
@@ -108,15 +114,58 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
 absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
                                               const GpuModel* gpu) {
   if (UsesNccl(options_.spec)) return ConnectNccl(*gpu, timeline, track);
+  if (gpu != nullptr) {
+    const std::vector<int> group = HostGroupOf(job(), job().rank());
+    if (group.size() == 1) return Stage(*gpu, timeline, track);
+    return ConnectHostSum(*gpu, group, timeline, track);
+  }
   auto topology = ConnectTopology(timeline, track);
   if (!topology.ok()) return topology.status();
-  auto exchange = Wrap(*std::move(topology), job(), flat_, track);
-  if (!exchange.ok() || gpu == nullptr) return exchange;
+  return Wrap(*std::move(topology), job(), flat_, track);
+}
+
+absl::StatusOr<Exchange> ModelClient::Stage(const GpuModel& gpu,
+                                            Timeline* timeline, Track* track) {
+  auto exchange = Connect(timeline, track);
+  if (!exchange.ok()) return exchange;
   auto staged =
-      StagedExchange::Create(gpu->device, gpu->model, flat_,
-                             *std::move(exchange), job_.cancellation(), track);
+      StagedExchange::Create(gpu.device, gpu.model, flat_, *std::move(exchange),
+                             job_.cancellation(), track);
   if (!staged.ok()) return staged.status();
   return *std::move(staged);
+}
+
+absl::StatusOr<Exchange> ModelClient::ConnectHostSum(
+    const GpuModel& gpu, const std::vector<int>& group, Timeline* timeline,
+    Track* track) {
+  const int leader = group.front();
+  LogInfo(
+      "NCCL sums the gradients of $0 workers of this host; worker $1 pushes "
+      "them",
+      group.size(), leader);
+  Exchange inner;
+  if (job().rank() == leader) {
+    auto staged = Stage(gpu, timeline, track);
+    if (!staged.ok()) return staged;
+    inner = *std::move(staged);
+  } else {
+    inner = std::make_unique<PsFollower>(job_.member(), job());
+  }
+  NcclOptions options;
+  options.gather = [this, group, leader](const std::string& name,
+                                         const std::string& payload,
+                                         Time deadline) {
+    return job_.member().Gather(
+        absl::StrCat(options_.id, "/host of ", leader, "/", name), payload,
+        deadline, group);
+  };
+  options.allow_shared_gpu = gpu.allow_shared_gpu;
+  auto exchange = HostSumExchange::Create(
+      *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
+      HostGroupJob(job()), std::move(options), std::move(inner),
+      options_.step_timeout, {track, AddTrack(timeline, "NCCL")});
+  if (!exchange.ok()) return exchange.status();
+  return *std::move(exchange);
 }
 
 absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,

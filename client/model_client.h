@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,7 +42,9 @@ struct ModelOptions {
   // What all workers agree on, as this one knows it; complete.
   proto::JobSpec spec;
   RingOptions ring = {};
-  // Of a job whose ring_backend is "nccl"; see ring_backend.h.
+  // Of a job whose ring_backend is "nccl", or, with servers, of a worker on a
+  // GPU whose gradients NCCL may sum with those of others on its host; see
+  // ring_backend.h.
   std::optional<NcclApi> nccl = std::nullopt;
   absl::Duration step_timeout = absl::Seconds(60);
 };
@@ -92,6 +95,14 @@ class ModelClient {
       Timeline* timeline, Track* track);
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectNccl(
       const GpuModel& gpu, Timeline* timeline, Track* track);
+  // The model's exchange on the host, for this GPU.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> Stage(const GpuModel& gpu,
+                                                          Timeline* timeline,
+                                                          Track* track);
+  // Over the GPUs of that group of workers, of which this is one.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectHostSum(
+      const GpuModel& gpu, const std::vector<int>& group, Timeline* timeline,
+      Track* track);
 
   JobClient& job_;
   ModelOptions options_;

@@ -7,6 +7,7 @@
 #include "common/cluster/environment.h"
 #include "common/log.h"
 #include "common/net/address.h"
+#include "common/optim/sync_policy.h"
 
 namespace psring {
 
@@ -41,6 +42,23 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
   }
   if (must) return nccl.status();
   LogWarning("sums on the host, from GPU memory: $0", nccl.status().message());
+  return std::nullopt;
+}
+
+std::optional<NcclApi> ChooseHostSum(const std::string& wish, bool on_gpu,
+                                     const proto::JobSpec& spec,
+                                     const NcclLoader& load) {
+  const bool takes_every_gradient = PolicyOf(spec).barrier &&
+                                    spec.backup_workers() == 0 &&
+                                    spec.local_steps() <= 1;
+  if (wish == "off" || !on_gpu || spec.mode() == proto::RING ||
+      !takes_every_gradient || !spec.record_dir().empty() ||
+      !spec.replay_dir().empty()) {
+    return std::nullopt;
+  }
+  auto nccl = load();
+  if (nccl.ok()) return *std::move(nccl);
+  LogInfo("each worker pushes its own gradients: $0", nccl.status().message());
   return std::nullopt;
 }
 

@@ -1,5 +1,5 @@
-// What sums in ring mode: the hosts' own ring, or NCCL on GPUs, and what NCCL
-// may use of the network.
+// Where NCCL sums: in ring mode, in place of the hosts' own ring, and within a
+// host before servers do; and what it may use of the network.
 #ifndef PSRING_CLIENT_RING_BACKEND_H_
 #define PSRING_CLIENT_RING_BACKEND_H_
 
@@ -22,6 +22,16 @@ using NcclLoader = std::function<absl::StatusOr<NcclApi>()>;
 // be had.
 absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
     const std::string& wish, bool on_gpu, proto::JobSpec& spec,
+    const NcclLoader& load = [] { return LoadNccl(); });
+
+// What sums the gradients of this worker's GPU with those of others on its host
+// before they go to the servers. `wish`: "off", or "auto": NCCL where the model
+// lies on a GPU, the servers take the gradients of all workers in each step,
+// NCCL can be loaded, and `spec` neither records nor replays an order of
+// updates, which names every worker. Workers need not agree. Nothing: each
+// pushes its own.
+std::optional<NcclApi> ChooseHostSum(
+    const std::string& wish, bool on_gpu, const proto::JobSpec& spec,
     const NcclLoader& load = [] { return LoadNccl(); });
 
 // This worker's, of a job over NCCL.

@@ -26,6 +26,10 @@ constexpr absl::Duration kListenEvery = absl::Milliseconds(200);
 
 }  // namespace
 
+std::string MeetingName(const proto::Welcome& job, int64_t n) {
+  return absl::StrCat("synchronise ", job.model_id(), " ", n);
+}
+
 absl::StatusOr<std::unique_ptr<PsExchange>> PsExchange::Create(
     Context& context, const Cancellation& cancellation, Member& member,
     const proto::Welcome& job, FlatModel& model, Track* track) {
@@ -123,8 +127,7 @@ absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
 
 // Nobody is in a step between the two gathers, so all pull the same.
 absl::Status PsExchange::Synchronise(Before next, Time deadline) {
-  const std::string name =
-      absl::StrCat("synchronise ", job_.model_id(), " ", gathers_++);
+  const std::string name = MeetingName(job_, meetings_++);
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
     return all.status();
   }

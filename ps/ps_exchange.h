@@ -30,6 +30,9 @@
 
 namespace psring {
 
+// The gather by which the workers of `job` meet for the n-th time.
+std::string MeetingName(const proto::Welcome& job, int64_t n);
+
 class PsExchange : public GradientExchange {
  public:
   // Connects to every shard of `job`, which is the model's. All references
@@ -102,8 +105,8 @@ class PsExchange : public GradientExchange {
   // Tells buckets that come one after the other from buckets with computing
   // between them.
   Time last_submit_ = Time::InfinitePast();
-  int64_t step_ = 0;     // the step whose gradients are being gathered
-  int64_t gathers_ = 0;  // names the gathers
+  int64_t step_ = 0;  // the step whose gradients are being gathered
+  int64_t meetings_ = 0;
 };
 
 }  // namespace psring

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/host_groups.h"
 #include "common/cluster/membership.h"
 #include "common/optim/sync_policy.h"
 
@@ -26,12 +27,18 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
       options_(options),
       spec_(parts.job.spec()),
       barrier_(PolicyOf(spec_).barrier),
+      gradients_pushed_(GradientsPushed(parts.job)),
       rule_(spec_, parts.job.workers_size(), parts.layout, parts.pieces,
             parts.shard),
       late_gradients_(parts.job.workers_size(), 0) {
   const int num_workers = parts.job.workers_size();
+  std::vector<int> silent;
+  for (int w = 0; w < num_workers; ++w) {
+    if (gradients_pushed_[w] == 0) silent.push_back(w);
+  }
   for (int i = 0; i < parts.pieces.size(); ++i) {
-    states_.push_back({i, parts.pieces[i], MakeStepGate(spec_, num_workers),
+    states_.push_back({i, parts.pieces[i],
+                       MakeStepGate(spec_, num_workers, silent),
                        std::vector<Push>(num_workers)});
   }
 }
@@ -39,6 +46,11 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
 absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
                                 Push push) {
   PieceState& state = states_[piece];
+  if (gradients_pushed_[worker] == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", worker, " pushes, whose gradients worker ",
+                     HostGroupOf(parts_.job, worker).front(), " sums"));
+  }
   if (options_.replay != nullptr && !push.in_turn &&
       step >= state.gate->clock(worker)) {
     return HoldBack(state, {worker, step}, std::move(push));
@@ -169,8 +181,8 @@ void ShardSteps::ApplyStep(PieceState& state, const std::vector<int>& workers) {
   std::vector<UpdateRule::Contribution> contributions;
   std::vector<float*> copies;
   for (int w : workers) {
-    contributions.push_back(
-        {w, state.pushes[w].gradient, state.pushes[w].rates});
+    contributions.push_back({w, state.pushes[w].gradient, state.pushes[w].rates,
+                             gradients_pushed_[w]});
     if (!state.pushes[w].in_arena) continue;
     copies.push_back(parts_.host.parameters(w, state.piece.range.begin));
   }

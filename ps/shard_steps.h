@@ -124,6 +124,7 @@ class ShardSteps {
   const ShardStepsOptions options_;
   const proto::JobSpec& spec_;
   const bool barrier_;
+  const std::vector<int> gradients_pushed_;  // by worker
 
   std::vector<PieceState> states_;  // by piece
   UpdateRule rule_;

@@ -49,11 +49,14 @@ int64_t StepGate::MinClock() const {
 }
 
 BarrierGate::BarrierGate(int num_workers, int64_t first_step,
-                         int backup_workers)
+                         int backup_workers, absl::Span<const int> silent)
     : StepGate(num_workers, first_step),
-      needed_(static_cast<size_t>(std::max(num_workers - backup_workers, 1))),
+      needed_(static_cast<size_t>(std::max(
+          num_workers - backup_workers - static_cast<int>(silent.size()), 1))),
       may_skip_(backup_workers > 0),
-      open_(first_step) {}
+      open_(first_step) {
+  for (const int w : silent) SetClock(w, kNoStep);
+}
 
 StepGate::Decision BarrierGate::OnPush(int worker, int64_t step) {
   Decision decision;
@@ -101,12 +104,13 @@ std::vector<int> BoundGate::ReleaseWithinBound() {
 }
 
 std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,
-                                       int num_workers) {
+                                       int num_workers,
+                                       absl::Span<const int> silent) {
   const SyncPolicy& policy = PolicyOf(spec);
   const int64_t first_step = FirstExchange(spec);
   if (policy.barrier) {
     return std::make_unique<BarrierGate>(num_workers, first_step,
-                                         spec.backup_workers());
+                                         spec.backup_workers(), silent);
   }
   return std::make_unique<BoundGate>(num_workers, first_step,
                                      MaxLead(policy, spec.staleness()));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -96,8 +97,10 @@ class StepGate {
 // pushed by N-b workers, who push it to all pieces before their next one.
 class BarrierGate : public StepGate {
  public:
-  // Steps count from `first_step`; fewer backup workers than workers.
-  BarrierGate(int num_workers, int64_t first_step, int backup_workers);
+  // Steps count from `first_step`; fewer backup workers than workers. `silent`:
+  // workers that push nothing.
+  BarrierGate(int num_workers, int64_t first_step, int backup_workers,
+              absl::Span<const int> silent = {});
 
   Decision OnPush(int worker, int64_t step) override;
   int64_t next_step(int worker) const override { return open_; }
@@ -129,9 +132,11 @@ class BoundGate : public StepGate {
   const int64_t max_lead_;
 };
 
-// The gate of the job's consistency policy.
+// The gate of the job's consistency policy. Only behind a barrier are there
+// workers that push nothing.
 std::unique_ptr<StepGate> MakeStepGate(const proto::JobSpec& spec,
-                                       int num_workers);
+                                       int num_workers,
+                                       absl::Span<const int> silent = {});
 
 }  // namespace psring
 

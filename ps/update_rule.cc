@@ -55,14 +55,16 @@ void UpdateRule::ApplyMean(int piece, int64_t step,
                            absl::Span<float* const> copies) {
   Versions& versions = versions_[piece];
   absl::InlinedVector<const void*, 16> gradients;
+  int num_gradients = 0;
   for (const Contribution& contribution : contributions) {
     const int worker = contribution.worker;
     staleness_.Record(worker, versions.updates - versions.read[worker]);
     gradients.push_back(contribution.gradient);
+    num_gradients += contribution.num_gradients;
   }
   const Range range = pieces_[piece].range;
   SumAndUpdate(shard_.optimizer(), layout_.bucket(pieces_[piece].bucket), range,
-               gradients, 1.0f / static_cast<float>(gradients.size()),
+               gradients, 1.0f / static_cast<float>(num_gradients),
                ++versions.updates, RatesOf(step, contributions.front()),
                shard_.parameters(range.begin), shard_.SlotsAt(range.begin),
                copies);

@@ -32,6 +32,7 @@ class UpdateRule {
     const void* gradient = nullptr;
     // Where the job takes them from its workers; otherwise the step's count.
     absl::Span<const double> rates = {};
+    int num_gradients = 1;  // of workers, whose sum `gradient` is
   };
 
   // The references outlive the rule.
@@ -45,7 +46,8 @@ class UpdateRule {
   void ApplyOne(int piece, int64_t step, Contribution contribution);
 
   // The mean of these gradients, given in rank order, is one update at the
-  // first one's rates: their canonical sum, as if nobody else were in the job.
+  // first one's rates: their canonical sum, as if nobody else were in the job,
+  // over the workers whose gradients they hold.
   // The new parameters are written to every one of `copies` too.
   void ApplyMean(int piece, int64_t step,
                  absl::Span<const Contribution> contributions,

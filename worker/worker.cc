@@ -160,7 +160,8 @@ absl::Status WorkerRun::ChooseBackend() {
   }
   auto nccl = ChooseRingBackend(options_.ring_backend, on_gpu_, wish_);
   if (!nccl.ok()) return nccl.status();
-  nccl_ = *std::move(nccl);
+  nccl_ = nccl->has_value() ? *std::move(nccl)
+                            : ChooseHostSum(options_.host_sum, on_gpu_, wish_);
   return absl::OkStatus();
 }
 

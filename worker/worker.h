@@ -38,6 +38,7 @@ struct WorkerOptions {
   bool allow_shared_gpu = false;
   // What sums in ring mode: "host", "nccl", or "auto": nccl on a GPU.
   std::string ring_backend = "auto";
+  std::string host_sum = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
   std::string checkpoint_dir;   // absolute; empty: no checkpoints

@@ -90,6 +90,11 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "What sums gradients in ring mode: nccl (on GPUs), host (memory "
            "and network) or auto (nccl if the worker has a GPU)")
       .OneOf({"auto", "host", "nccl"});
+  line.Add("--host-sum", options.host_sum,
+           "What sums gradients within a host before they go to servers: auto "
+           "(NCCL, where a host has several workers on GPUs, with --sync=bsp), "
+           "or off: each worker pushes its own")
+      .OneOf({"auto", "off"});
   line.Add("--comm-threads", options.ring.comm_threads,
            "Threads of a sum in shared memory (ring); 0: this worker's "
            "share of the host's cores, at most 4")

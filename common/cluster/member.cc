@@ -91,9 +91,11 @@ Member::~Member() {
 }
 
 absl::StatusOr<std::vector<std::string>> Member::Gather(
-    const std::string& name, const std::string& payload, Time deadline) {
+    const std::string& name, const std::string& payload, Time deadline,
+    absl::Span<const int> among) {
   ControlMessage message;
   message.mutable_gather()->set_name(name);
+  message.mutable_gather()->mutable_among()->Add(among.begin(), among.end());
   message.mutable_gather()->set_payload(payload);
   {
     MutexLock lock(&mutex_);

@@ -18,6 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/cluster/activity.h"
 #include "common/cluster/clock_offset.h"
@@ -56,13 +57,14 @@ class Member {
 
   bool is_worker() const { return options_.join.role() == proto::WORKER; }
 
-  // Blocks until every process of this role has contributed under `name`;
-  // their payloads by rank. Every process makes the same gathers. Callable from
-  // any thread. DEADLINE_EXCEEDED names who has not contributed, which may take
-  // a second more.
-  absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
-                                                  const std::string& payload,
-                                                  Time deadline);
+  // Blocks until every process of this role has contributed under `name`, or
+  // those of the ranks `among` (ascending), this one among them; their payloads
+  // by rank. Every such process makes the same gathers. A name is not in use
+  // twice at a time. Callable from any thread. DEADLINE_EXCEEDED names who has
+  // not contributed, which may take a second more.
+  absl::StatusOr<std::vector<std::string>> Gather(
+      const std::string& name, const std::string& payload, Time deadline,
+      absl::Span<const int> among = {});
 
   // Tells every process of the role `to`. Any thread; never blocks. A name is
   // used once.

@@ -1,6 +1,7 @@
 #include "common/cluster/membership.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -179,14 +180,24 @@ std::vector<Membership::Outgoing> Membership::ToAll(
 bool Membership::MayGather(const proto::Process& process,
                            const proto::Gather& gather) const {
   int open = 1;
-  size_t bytes = gather.payload().size() + gather.name().size();
+  size_t bytes = gather.payload().size() + gather.name().size() +
+                 gather.among_size() * sizeof(gather.among(0));
   for (const auto& [key, contributions] : gathers_) {
     const auto own = contributions.find(process.rank());
-    if (key.first != process.role() || own == contributions.end()) continue;
+    if (key.role != process.role() || own == contributions.end()) continue;
     ++open;
-    bytes += own->second.size() + key.second.size();
+    bytes += own->second.size() + key.name.size() +
+             key.among.size() * sizeof(key.among[0]);
   }
   return open <= kMaxOpenGathers && bytes <= kMaxOpenBytes;
+}
+
+bool Membership::IsAmong(const proto::Process& process,
+                         const std::vector<int>& among) const {
+  return std::adjacent_find(among.begin(), among.end(),
+                            std::greater_equal<>()) == among.end() &&
+         among.front() >= 0 && among.back() < Promised(process.role()) &&
+         std::binary_search(among.begin(), among.end(), process.rank());
 }
 
 std::vector<Membership::Outgoing> Membership::OnGather(
@@ -194,7 +205,13 @@ std::vector<Membership::Outgoing> Membership::OnGather(
     const proto::Gather& gather) {
   if (state_ != State::kRunning) return {};
   const proto::Role role = member.process.role();
-  const auto key = std::make_pair(static_cast<int>(role), gather.name());
+  const GatherKey key = {
+      role, gather.name(), {gather.among().begin(), gather.among().end()}};
+  if (!key.among.empty() && !IsAmong(member.process, key.among)) {
+    return End(absl::AbortedError(
+        absl::StrCat(Describe(member.process), " began gather ",
+                     CleanWord(gather.name()), " among wrong ranks")));
+  }
   // A repeat finds no entry where the gather is complete: its answer is on the
   // way.
   if (gather.repeat() && !gathers_.contains(key)) return {};
@@ -209,9 +226,12 @@ std::vector<Membership::Outgoing> Membership::OnGather(
   }
   ControlMessage message;
   message.mutable_gathered()->set_name(gather.name());
-  if (static_cast<int>(contributions.size()) < Promised(role)) {
+  const int expected =
+      key.among.empty() ? Promised(role) : static_cast<int>(key.among.size());
+  if (static_cast<int>(contributions.size()) < expected) {
     if (!gather.repeat()) return {};
-    for (int r = 0; r < Promised(role); ++r) {
+    for (int i = 0; i < expected; ++i) {
+      const int r = key.among.empty() ? i : key.among[i];
       if (contributions.contains(r)) continue;
       message.mutable_gathered()->add_missing(r);
     }
@@ -220,9 +240,11 @@ std::vector<Membership::Outgoing> Membership::OnGather(
   for (const auto& [rank, payload] : contributions) {
     message.mutable_gathered()->add_payloads(payload);
   }
+  const Contributions complete = std::move(contributions);
   gathers_.erase(key);
-  return ToAll(std::move(message), [role](const Participant& other) {
-    return other.process.role() == role;
+  return ToAll(std::move(message), [&](const Participant& other) {
+    return other.process.role() == role &&
+           complete.contains(other.process.rank());
   });
 }
 

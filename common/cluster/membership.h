@@ -7,6 +7,7 @@
 #ifndef PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
 #define PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -96,6 +97,12 @@ class Membership {
  private:
   enum class State { kForming, kRunning, kOver };
 
+  struct GatherKey {
+    int role;
+    std::string name;
+    std::vector<int> among;  // ranks; empty: all of the role
+    auto operator<=>(const GatherKey&) const = default;
+  };
   using Contributions = std::map<int, std::string>;  // by rank
 
   std::vector<Outgoing> OnJoin(Time now, const std::string& peer,
@@ -103,6 +110,9 @@ class Membership {
   // Whether that would leave it within bounds.
   bool MayGather(const proto::Process& process,
                  const proto::Gather& gather) const;
+  // Whether `among` are ranks of that process's role, its own too.
+  bool IsAmong(const proto::Process& process,
+               const std::vector<int>& among) const;
   std::vector<Outgoing> OnGather(const std::string& peer,
                                  const Participant& member,
                                  const proto::Gather& gather);
@@ -143,7 +153,7 @@ class Membership {
   std::vector<int> left_untold_;  // workers' ranks
   Participants members_;
   std::vector<std::string> join_order_;  // peers
-  std::map<std::pair<int, std::string>, Contributions> gathers_;
+  std::map<GatherKey, Contributions> gathers_;
   // Whom those wait for who wait long, as of the last tick: nothing where
   // nobody did, null where nobody can be blamed.
   std::optional<const Participant*> culprit_;

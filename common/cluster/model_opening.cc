@@ -84,6 +84,7 @@ void FillIn(std::vector<proto::ModelPart> parts, Processes* processes) {
   for (int i = 0; i < processes->size(); ++i) {
     proto::Process& process = *processes->Mutable(i);
     *process.mutable_endpoints() = std::move(*parts[i].mutable_endpoints());
+    process.set_sums_within_host(parts[i].sums_within_host());
     if (!parts[i].has_shared_memory()) continue;
     *process.mutable_shared_memory() =
         std::move(*parts[i].mutable_shared_memory());

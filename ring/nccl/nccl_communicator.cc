@@ -229,6 +229,17 @@ absl::Status NcclCommunicator::AllGather(absl::Span<float> data,
                deadline, launch, Nothing);
 }
 
+absl::Status NcclCommunicator::EnqueueBroadcast(absl::Span<float> data,
+                                                int root, std::string what,
+                                                Event ready,
+                                                absl::Duration timeout) {
+  const auto launch = [&](const NcclApi& api, NcclComm comm) {
+    return api.broadcast(data.data(), data.data(), data.size(), root, comm,
+                         stream_.handle);
+  };
+  return Enqueue(std::move(what), ready, timeout, launch, Nothing);
+}
+
 absl::Status NcclCommunicator::Broadcast(absl::Span<float> data, int root,
                                          Time deadline) {
   if (data.empty()) return Look();

@@ -85,6 +85,10 @@ class NcclCommunicator : public Communicator {
   // when this rank's part could begin; `what` names it in errors.
   absl::Status EnqueueAllReduce(absl::Span<float> data, std::string what,
                                 Event ready, absl::Duration timeout, Then then);
+  // In the same way: every rank's `data` becomes the root's.
+  absl::Status EnqueueBroadcast(absl::Span<float> data, int root,
+                                std::string what, Event ready,
+                                absl::Duration timeout);
 
   // What the watchdog has found, if anything. Does not block.
   absl::Status Look() { return watchdog_->Look(); }

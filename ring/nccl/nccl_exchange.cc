@@ -7,25 +7,29 @@
 #include "common/clock.h"
 #include "common/optim/job_plan.h"
 #include "common/state/state_files.h"
-#include "ring/collective_plan.h"
 
 namespace psring {
 
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
                            absl::Duration step_timeout, JobPlan plan,
-                           Optimizer optimizer, const NcclTracks& tracks,
+                           Optimizer optimizer,
+                           std::unique_ptr<NcclCommunicator> communicator,
+                           const NcclTracks& tracks,
                            absl::Span<const double> rates)
     : device_(device),
       model_(model),
       job_(job),
-      step_timeout_(step_timeout),
       plan_(std::move(plan)),
       optimizer_(std::move(optimizer)),
-      tracks_(tracks),
+      track_(tracks.trainer),
       rates_(rates),
-      ready_(model.layout.num_buckets()),
-      step_(job.spec().first_step()) {}
+      communicator_(std::move(communicator)),
+      step_(job.spec().first_step()),
+      sums_(*communicator_, model_, job_, step_timeout, tracks,
+            [this](int bucket, int64_t step) {
+              return UpdateBucket(model_.layout.bucket(bucket), step);
+            }) {}
 
 absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
     NcclApi api, Device& device, Cancellation& cancellation, DeviceModel& model,
@@ -50,11 +54,10 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
           ->RegisterBuffer(model.gradients.data(), model.gradients.size_bytes(),
                            deadline);
   if (!status.ok()) return status;
-  std::unique_ptr<NcclExchange> exchange(
-      new NcclExchange(device, model, job, step_timeout, std::move(plan),
-                       *std::move(optimizer), tracks, rates));
+  std::unique_ptr<NcclExchange> exchange(new NcclExchange(
+      device, model, job, step_timeout, std::move(plan), *std::move(optimizer),
+      *std::move(communicator), tracks, rates));
   exchange->finished_ = *finished;
-  exchange->communicator_ = *std::move(communicator);
   return exchange;
 }
 
@@ -92,62 +95,7 @@ absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
 }
 
 absl::Status NcclExchange::Submit(int bucket) {
-  if (absl::Status s = communicator_->Look(); !s.ok()) return s;
-  if (bucket < 0 || bucket >= model_.layout.num_buckets() ||
-      ready_[bucket].has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("step ", step_, ": bucket ", bucket, " of ",
-                     model_.layout.num_buckets(), " is submitted out of turn"));
-  }
-  communicator_->SetComputeStream(model_.compute);
-  const absl::StatusOr<Event> ready = communicator_->RecordReady();
-  if (!ready.ok()) return ready.status();
-  ready_[bucket] = *ready;
-  submitted_.push_back(bucket);
-  LaunchReady();
-  return absl::OkStatus();
-}
-
-absl::Status NcclExchange::Agree(Time deadline) {
-  TimelineSpan span(tracks_.trainer, "agree", {.step = step_});
-  const auto plans = communicator_->Gather(
-      absl::StrCat("plan/", ++num_agreed_),
-      PlanText(model_.layout, submitted_, communicator_->sequence() + 1),
-      deadline);
-  if (!plans.ok()) return plans.status();
-  const auto places = AgreeOnPlan(*plans, job_.rank(), job_);
-  if (!places.ok()) return places.status();
-  for (const int place : *places) order_.push_back(submitted_[place]);
-  return absl::OkStatus();
-}
-
-void NcclExchange::LaunchReady() {
-  const int n = job_.workers_size();
-  while (num_launched_ < order_.size()) {
-    const int bucket = order_[num_launched_];
-    if (!ready_[bucket].has_value()) return;
-    bytes_ += 2 * (n - 1) * model_.layout.bucket(bucket).size() *
-              static_cast<int64_t>(sizeof(float)) / n;
-    last_launch_ =
-        launches_.Post([this, bucket, ready = *ready_[bucket], step = step_] {
-          return Launch(bucket, ready, step);
-        });
-    ++num_launched_;
-  }
-}
-
-absl::Status NcclExchange::Launch(int bucket, Event ready, int64_t step) {
-  const Range range = model_.layout.bucket(bucket);
-  TimelineSpan span(
-      tracks_.launches, "enqueue",
-      {.step = step,
-       .bytes = range.size() * static_cast<int64_t>(sizeof(float)),
-       .bucket = bucket});
-  const absl::Span<float> gradients =
-      model_.gradients.span().subspan(range.begin, range.size());
-  return communicator_->EnqueueAllReduce(
-      gradients, absl::StrCat("allreduce of bucket ", bucket, ", step ", step),
-      ready, step_timeout_, [&] { return UpdateBucket(range, step); });
+  return sums_.Submit(bucket, step_);
 }
 
 absl::Status NcclExchange::UpdateBucket(Range range, int64_t step) {
@@ -168,29 +116,16 @@ absl::Status NcclExchange::UpdateBucket(Range range, int64_t step) {
 }
 
 absl::Status NcclExchange::Finish(Time deadline) {
-  if (absl::Status s = communicator_->Look(); !s.ok()) return s;
-  if (static_cast<int>(submitted_.size()) != model_.layout.num_buckets()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("step ", step_, " ends with ", submitted_.size(),
-                     " buckets of ", model_.layout.num_buckets()));
-  }
-  if (order_.empty()) {
-    if (absl::Status s = Agree(deadline); !s.ok()) return s;
-    LaunchReady();
-  }
-  if (absl::Status s = launches_.Await(last_launch_); !s.ok()) return s;
+  if (absl::Status s = sums_.LaunchAll(step_, deadline); !s.ok()) return s;
   absl::Status status = device_.Record(finished_, communicator_->stream());
   status.Update(device_.WaitFor(model_.compute, finished_));
   if (!status.ok()) return status;
-  for (auto& ready : ready_) ready.reset();
-  submitted_.clear();
-  num_launched_ = 0;
   ++step_;
   return communicator_->Look();
 }
 
 absl::Status NcclExchange::Synchronise(Before next, Time deadline) {
-  TimelineSpan span(tracks_.trainer, "drain", {.step = step_});
+  TimelineSpan span(track_, "drain", {.step = step_});
   if (absl::Status s = communicator_->Drain(deadline); !s.ok()) return s;
   span.End();
   return communicator_

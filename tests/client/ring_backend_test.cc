@@ -45,6 +45,43 @@ TEST(ChooseRingBackend, SaysWhatNcclHasNot) {
   EXPECT_EQ(log.Count("NCCL has no"), 2);
 }
 
+TEST(ChooseHostSum, TakesNcclWhereServersTakeTheGradientsOfAllWorkers) {
+  proto::JobSpec spec;
+  spec.set_mode(proto::PARAMETER_SERVER);
+  spec.set_sync(proto::BSP);
+  const auto sums = [](const proto::JobSpec& job, bool on_gpu = true,
+                       const std::string& wish = "auto") {
+    return ChooseHostSum(wish, on_gpu, job, HasNccl).has_value();
+  };
+  EXPECT_TRUE(sums(spec));
+  EXPECT_FALSE(sums(spec, /*on_gpu=*/false));
+  EXPECT_FALSE(sums(spec, true, "off"));
+  EXPECT_FALSE(sums(Ring()));
+  for (void (*change)(proto::JobSpec&) : {
+           +[](proto::JobSpec& job) { job.set_sync(proto::ASYNC); },
+           +[](proto::JobSpec& job) { job.set_backup_workers(1); },
+           +[](proto::JobSpec& job) { job.set_local_steps(4); },
+           +[](proto::JobSpec& job) { job.set_record_dir("/tmp/r"); },
+           +[](proto::JobSpec& job) { job.set_replay_dir("/tmp/r"); },
+       }) {
+    proto::JobSpec changed = spec;
+    change(changed);
+    EXPECT_FALSE(sums(changed)) << changed.ShortDebugString();
+  }
+}
+
+TEST(ChooseHostSum, SaysWhyEachWorkerPushesItsOwn) {
+  proto::JobSpec spec;
+  spec.set_mode(proto::PARAMETER_SERVER);
+  spec.set_sync(proto::BSP);
+  CapturedLog log;
+  EXPECT_FALSE(ChooseHostSum("auto", true, spec, [] {
+                 return absl::StatusOr<NcclApi>(
+                     absl::NotFoundError("there is no NCCL"));
+               }).has_value());
+  EXPECT_EQ(log.Count("pushes its own gradients: there is no NCCL"), 1);
+}
+
 // A job of two workers, on those hosts; this process is the first.
 proto::Welcome JobOn(const std::string& first, const std::string& second) {
   proto::Welcome job;

@@ -47,6 +47,16 @@ TEST(StepGate, BspReleasesNobodyUntilEveryWorkerPushed) {
   EXPECT_FALSE(gate.anyone_waiting());
 }
 
+TEST(StepGate, NobodyWaitsForAWorkerThatPushesNothing) {
+  BarrierGate gate(4, 3, /*backup_workers=*/0, /*silent=*/{1, 3});
+  EXPECT_THAT(gate.Awaited(), ElementsAre(0, 2));
+  for (int step = 3; step < 6; ++step) {
+    EXPECT_THAT(gate.OnPush(2, step), Waits());
+    EXPECT_THAT(gate.Awaited(), ElementsAre(0));
+    EXPECT_THAT(gate.OnPush(0, step), Releases(ElementsAre(0, 2)));
+  }
+}
+
 TEST(StepGate, SspLetsAWorkerRunAtMostKStepsAhead) {
   BoundGate gate(2, 0, /*max_lead=*/2);
   for (int step = 0; step < 2; ++step) {

@@ -53,6 +53,17 @@ class UpdateRuleTest : public ::testing::Test {
   std::unique_ptr<UpdateRule> rule_;
 };
 
+TEST_F(UpdateRuleTest, TheMeanIsOverAllWorkersWhoseGradientsWereSummed) {
+  spec_.set_sync(proto::BSP);
+  UpdateRule& rule = Rule();
+  const std::vector<float> sum_of_3(kElements, 7.0f);
+  const std::vector<float> alone(kElements, 1.0f);
+  rule.ApplyMean(
+      0, 0, {{0, sum_of_3.data(), {}, /*num_gradients=*/3}, {2, alone.data()}},
+      {});
+  EXPECT_EQ(parameter(), 1.0f - 0.5f * 2.0f);
+}
+
 TEST_F(UpdateRuleTest, WithoutCuresEveryGradientCountsInFull) {
   Rule();
   for (int w : {0, 0, 0, 1}) Apply(w, 1.0f);

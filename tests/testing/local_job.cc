@@ -93,11 +93,16 @@ absl::Status RunTestWorker(
   worker.job = *std::move(job);
   worker.member = &worker.job->member();
   auto client = ModelClient::Open(
-      *worker.job, {.spec = options.spec, .step_timeout = options.step_timeout},
+      *worker.job,
+      {.spec = options.spec,
+       .nccl = options.nccl_of ? options.nccl_of(index) : std::nullopt,
+       .step_timeout = options.step_timeout},
       worker.model);
   if (!client.ok()) return worker.member->Leave(client.status(), Soon());
   worker.client = *std::move(client);
   worker.rank = worker.member->job().rank();
+  worker.index = index;
+  if (options.nccl_of) return worker.member->Leave(body(worker), Soon());
   auto exchange = worker.client->Connect();
   absl::Status status = exchange.status();
   if (exchange.ok()) {

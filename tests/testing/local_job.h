@@ -19,6 +19,7 @@
 #include "common/net/keys.h"
 #include "common/net/socket.h"
 #include "protos/cluster.pb.h"
+#include "ring/nccl/nccl_api.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -35,6 +36,9 @@ struct LocalJobOptions {
   std::function<SameHost(int index)> same_host_of = nullptr;
   absl::Duration step_timeout = absl::Seconds(60);
   std::optional<Secret> secret = {};  // nothing: no keys
+  // Of a worker by its turn to start: what sums within its host. The body then
+  // connects `client` itself, with its GPU.
+  std::function<std::optional<NcclApi>(int index)> nccl_of = nullptr;
 };
 
 // One worker: what the trainer would hold.
@@ -49,6 +53,7 @@ struct LocalWorker {
   Member* member = nullptr;  // the job's
   std::unique_ptr<GradientExchange> exchange;
   int rank = -1;
+  int index = -1;  // its turn to start
 };
 
 // A spec of a few awkward tensors in several buckets.

@@ -19,12 +19,14 @@ train() {
   fi
 }
 
-train ps --mode=ps -- --steps=120
+train ps --mode=ps -- --steps=120 --host-sum=off
 train host --mode=ring -- --steps=120 --ring-backend=host
 same "$out/ps" "$out/host" "ps and the host's ring: the same bits"
 if [ $device = cuda ]; then
   train nccl --mode=ring -- --steps=120 --ring-backend=nccl
   same "$out/nccl" "$out/host" "NCCL's ring and the host's: the same bits"
+  train host_sum --mode=ps -- --steps=120
+  same "$out/host_sum" "$out/ps" "servers, with and without NCCL's sum within the host: the same bits"
 fi
 for way in ps ring; do
   train resumed_$way --mode=$way -- --steps=60

@@ -431,6 +431,37 @@ TEST(Membership, GathersPayloadsByRankOfOneRole) {
               ::testing::ElementsAre("A", "B"));
 }
 
+TEST(Membership, GathersAmongSomeRanks) {
+  Membership m(Options(1, 3), kStart);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  for (const char* peer : {"a", "b", "c"}) {
+    m.OnMessage(kStart, peer, JoinOf(proto::WORKER));
+  }
+  const auto among = [](ControlMessage message, std::vector<int> ranks) {
+    message.mutable_gather()->mutable_among()->Add(ranks.begin(), ranks.end());
+    return message;
+  };
+  // Another one of the same name, which is incomplete.
+  m.OnMessage(kStart, "c", GatherOf("id", "C"));
+  m.OnMessage(kStart, "c", among(GatherOf("id", "C"), {1, 2}));
+  const auto who = m.OnMessage(kStart, "c", among(RepeatOf("id"), {1, 2}));
+  ASSERT_EQ(who.size(), 1u);
+  EXPECT_THAT(who[0].message->gathered().missing(), ::testing::ElementsAre(1));
+  const auto out = m.OnMessage(kStart, "b", among(GatherOf("id", "B"), {1, 2}));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].peer, "b");
+  EXPECT_EQ(out[1].peer, "c");
+  EXPECT_THAT(out[0].message->gathered().payloads(),
+              ::testing::ElementsAre("B", "C"));
+  for (const std::vector<int>& wrong :
+       {std::vector<int>{1, 2}, {0, 3}, {-1, 0}, {1, 0}, {0, 0}}) {
+    Membership copy = m;
+    EXPECT_THAT(
+        EndOf(copy.OnMessage(kStart, "a", among(GatherOf("x", ""), wrong))),
+        HasSubstr("gather x among wrong ranks"));
+  }
+}
+
 // Its answer and the repeat have crossed on the way.
 TEST(Membership, ARepeatOfACompleteGatherLeavesNothingBehind) {
   Membership m = Running();

@@ -1,0 +1,234 @@
+// Real servers and the real control plane under GPUs made of host memory and a
+// NCCL of threads: what a host's GPUs sum before one of them pushes it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "client/model_client.h"
+#include "gpu/device_model.h"
+#include "tests/testing/captured_log.h"
+#include "tests/testing/fake_device.h"
+#include "tests/testing/fake_nccl.h"
+#include "tests/testing/local_job.h"
+
+namespace psring {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+using Finals = std::vector<Floats>;
+
+constexpr int kSteps = 4;
+
+// Of few bits, so that sums of such values are exact in any order.
+float Coarse(float value) { return std::round(value * 64) / 64; }
+
+Floats CoarseGradients(LocalWorker& worker, int64_t step) {
+  FillGradients(worker, step);
+  Floats values(worker.model.gradients.data(),
+                worker.model.gradients.data() + worker.model.gradients.size());
+  for (float& value : values) value = Coarse(value);
+  return values;
+}
+
+// The machines of a job: each worker has a GPU, and those of `sums`, by their
+// turn to start, an NCCL.
+struct Gpus {
+  Gpus(int n, std::vector<int> s) : sums(std::move(s)) {
+    for (int i = 0; i < n; ++i) {
+      devices.push_back(std::make_unique<FakeDevice>(i));
+    }
+  }
+
+  std::optional<NcclApi> NcclOf(int index) {
+    if (std::count(sums.begin(), sums.end(), index) == 0) return std::nullopt;
+    return nccl.ApiOf(*devices[index]);
+  }
+
+  const std::vector<int> sums;
+  FakeNccl nccl;
+  std::vector<std::unique_ptr<FakeDevice>> devices;  // end before nccl
+};
+
+struct GpuTraining {
+  Gpus& gpus;
+  std::function<Floats(LocalWorker&, int64_t step)> gradients_of;
+  Finals finals;  // by rank
+  // Before a worker's step, instead of which it returns an error.
+  std::function<absl::Status(LocalWorker&, int64_t step)> before_step = nullptr;
+};
+
+Floats Values(const DeviceModel& model) {
+  return {model.parameters.data(),
+          model.parameters.data() + model.parameters.size()};
+}
+
+absl::Status Train(LocalWorker& worker, GpuTraining& training) {
+  FakeDevice& device = *training.gpus.devices[worker.index];
+  DeviceModel model = *DeviceModel::Create(device, worker.model.layout, 0);
+  const auto n = static_cast<size_t>(model.parameters.size());
+  const GpuModel gpu{device, model};
+  auto exchange = worker.client->Connect(nullptr, nullptr, &gpu);
+  if (!exchange.ok()) return exchange.status();
+  device.Enqueue(kComputeStream, [&] {
+    std::fill_n(model.parameters.data(), n,
+                static_cast<float>(worker.rank + 1));
+    return absl::OkStatus();
+  });
+  if (auto s = (*exchange)->Join({}, Soon()); !s.ok()) return s;
+  for (int step = 0; step < kSteps; ++step) {
+    if (training.before_step) {
+      if (auto s = training.before_step(worker, step); !s.ok()) return s;
+    }
+    const Floats gradients = training.gradients_of(worker, step);
+    device.Enqueue(kComputeStream, [&model, gradients] {
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        // Of the parameters that are there when its turn comes.
+        model.gradients.data()[i] =
+            gradients[i] + Coarse(model.parameters.data()[i]);
+      }
+      return absl::OkStatus();
+    });
+    for (int b = worker.model.layout.num_buckets(); b-- > 0;) {
+      if (auto s = (*exchange)->Submit(b); !s.ok()) return s;
+    }
+    // The rest of backward, which reads the same parameters.
+    device.Enqueue(kComputeStream, [&model] {
+      const Floats before = Values(model);
+      absl::SleepFor(absl::Milliseconds(3));
+      EXPECT_EQ(Values(model), before);
+      return absl::OkStatus();
+    });
+    if (auto s = (*exchange)->Finish(Soon()); !s.ok()) return s;
+    if ((*exchange)->step() != step + 1) {
+      return absl::InternalError("it has lost count of its steps");
+    }
+  }
+  if (auto s = (*exchange)->Synchronise(Before::kSaveState, Soon()); !s.ok()) {
+    return s;
+  }
+  device.AwaitIdle();
+  training.finals[worker.rank] = Values(model);
+  return absl::OkStatus();
+}
+
+LocalJobOptions PsJob(int workers, SameHost same_host = SameHost::kAuto) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  options.num_workers = workers;
+  options.num_servers = 2;
+  options.same_host = same_host;
+  return options;
+}
+
+// By rank, after kSteps steps; `sums` as Gpus'.
+Finals TrainPs(int n, const std::vector<int>& sums, SameHost same_host) {
+  Gpus gpus(n, sums);
+  GpuTraining training{gpus, CoarseGradients, Finals(n)};
+  LocalJobOptions options = PsJob(n, same_host);
+  options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+  for (const absl::Status& s : RunLocalJob(
+           options, [&](LocalWorker& w) { return Train(w, training); })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  return training.finals;
+}
+
+// The same on CPUs, in a ring.
+Finals TrainRing(int n) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::RING, proto::BSP);
+  options.num_workers = n;
+  Finals finals(n);
+  const auto train = [&](LocalWorker& worker) {
+    float* const parameters = worker.model.parameters.data();
+    const int64_t size = worker.model.parameters.size();
+    std::fill_n(parameters, size, static_cast<float>(worker.rank + 1));
+    if (auto s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    for (int step = 0; step < kSteps; ++step) {
+      const Floats gradients = CoarseGradients(worker, step);
+      for (int64_t i = 0; i < size; ++i) {
+        worker.model.gradients.data()[i] = gradients[i] + Coarse(parameters[i]);
+      }
+      for (int b = worker.model.layout.num_buckets(); b-- > 0;) {
+        if (auto s = worker.exchange->Submit(b); !s.ok()) return s;
+      }
+      if (auto s = worker.exchange->Finish(Soon()); !s.ok()) return s;
+    }
+    finals[worker.rank] = {parameters, parameters + size};
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, train)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  return finals;
+}
+
+class HostSum : public ::testing::TestWithParam<SameHost> {};
+
+TEST_P(HostSum, ServersAndTheRingAgreeToTheBit) {
+  for (const int n : {2, 3}) {
+    const Finals ring = TrainRing(n);
+    ASSERT_NE(ring[0][0], 1.0f);
+    std::vector<int> all = {0, 1, 2};
+    all.resize(n);
+    EXPECT_EQ(TrainPs(n, all, GetParam()), ring) << n << " workers";
+  }
+}
+
+TEST_P(HostSum, AWorkerWithoutNcclPushesItsOwn) {
+  EXPECT_EQ(TrainPs(4, {0, 3}, GetParam()), TrainRing(4));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostSum,
+                         ::testing::Values(SameHost::kAuto, SameHost::kOff),
+                         [](const auto& info) {
+                           return info.param == SameHost::kAuto ? "memory"
+                                                                : "messages";
+                         });
+
+TEST(HostSumJob, SaysWhoPushesForWhom) {
+  CapturedLog log;
+  TrainPs(3, {0, 1, 2}, SameHost::kAuto);
+  EXPECT_EQ(log.Count("NCCL sums the gradients of 3 workers of this host; "
+                      "worker 0 pushes them"),
+            3);
+}
+
+// One that is alone with its NCCL sums with nobody.
+TEST(HostSumJob, OneWorkerOfAHostNeedsNoNccl) {
+  CapturedLog log;
+  EXPECT_EQ(TrainPs(2, {1}, SameHost::kAuto), TrainRing(2));
+  EXPECT_EQ(log.Count("NCCL sums"), 0);
+}
+
+TEST(HostSumJob, AWorkerThatDoesNotComeIsNamed) {
+  Gpus gpus(3, {0, 1, 2});
+  GpuTraining training{gpus, CoarseGradients, Finals(3)};
+  LocalJobOptions options = PsJob(3);
+  options.step_timeout = absl::Seconds(2);
+  options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+  training.before_step = [](LocalWorker& worker, int64_t step) {
+    if (worker.rank != 1 || step != 2) return absl::OkStatus();
+    // Hangs, until the others have given up.
+    while (worker.cancellation.status().ok())
+      absl::SleepFor(absl::Seconds(0.1));
+    return worker.cancellation.status();
+  };
+  const auto results =
+      RunLocalJob(options, [&](LocalWorker& w) { return Train(w, training); });
+  EXPECT_THAT(results, Each(::testing::Property(&absl::Status::message,
+                                                HasSubstr("worker 1 (host"))));
+}
+
+}  // namespace
+}  // namespace psring
