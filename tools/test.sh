@@ -28,6 +28,8 @@ real engines. Without it these run where an engine is installed already.
 it into bare environments of every Python from 3.9 that is on the PATH or among pyenv's, and says
 which it did not find. Nothing is downloaded for it; the other ways leave it out.
 
+With CI set in the environment, all tests include the worker's with libtorch 2.11.0 as well.
+
 --torch builds with another libtorch, that of DIR or of a VERSION such as 2.11.0, which pip
 installs into .psring/ (CUDA's libraries come along, 3 GB), and runs the tests that use libtorch.
 
@@ -257,6 +259,33 @@ run_torch_tests() {
   run_tests torch --symlink_prefix="$state/torch-" --build_tests_only "$@" $tests
 }
 
+OLDEST_TORCH=2.11.0
+OLDEST_TORCH_GB=12  # with CUDA's libraries, while pip unpacks them
+
+# In continuous integration: what uses libtorch most, with the oldest libtorch that psring
+# supports. Not where that cannot be installed.
+start_oldest_torch() {
+  oldest_torch=
+  [ -n "${CI:-}" ] || return 0
+  if [ "$(df --output=avail -BG "$root" | tr -dc 0-9)" -lt $OLDEST_TORCH_GB ]; then
+    say "less than $OLDEST_TORCH_GB GB are free: not tested with libtorch $OLDEST_TORCH"
+    return
+  fi
+  torch_of_version $OLDEST_TORCH > "$state/oldest-torch.txt" &
+  oldest_torch=$!
+}
+
+finish_oldest_torch() {
+  [ -n "$oldest_torch" ] || return 0
+  if ! wait $oldest_torch; then
+    say "not tested with libtorch $OLDEST_TORCH, which pip could not install"
+    return
+  fi
+  local torch
+  torch=$(cat "$state/oldest-torch.txt")
+  run_tests oldest-torch --build_tests_only "$@" //tests/worker/... //tests/integration:checkpoint_test
+}
+
 # Starts the tests of Python and of engines beside others, in a process group of its own, which
 # SIGINT reaches. pytest_group: its leader.
 start_pytest() {
@@ -319,12 +348,15 @@ test_command() {
   fi
   if [ $frameworks = yes ]; then install_into "$root/.venv" $FRAMEWORKS; fi
   set_up_clang_format
+  if [ $quick = no ]; then start_oldest_torch; fi
   start_pytest
   run_tests default --build_tests_only "$@" //...
   if [ $quick = no ]; then
     for sanitizer in asan tsan; do run_sanitized $sanitizer "$@"; done
   fi
   finish_pytest
+  # The last to build: programs in bazel-bin are those of another libtorch then.
+  if [ $quick = no ]; then finish_oldest_torch "$@"; fi
   run_checks
   count_records
 }

@@ -22,7 +22,7 @@ set_up_world() {
   : > "$stub/log"
   : > "$stub/installed"
   echo "bazel no_version" > "$stub/bazel-version"  # as Debian's
-  unset PSRING_TORCH
+  unset PSRING_TORCH CI
   export CUDA_HOME=$world/no-cuda XDG_CACHE_HOME=$world/cache
 
   write_stub dpkg-query 'cat "$STUB/installed"'
@@ -323,6 +323,26 @@ test_what_uses_libtorch_is_tested_with_another_one() {
   not_asked "config=asan"
   run 1 test --torch=/nowhere
   says "no include/torch"
+}
+
+test_continuous_integration_tests_with_an_older_libtorch_too() {
+  write_stub df 'echo "Avail"; echo "${FREE:-100}G"'
+  run 0 test
+  not_asked "torch==2.11.0|//tests/worker"
+  CI=true run 0 test --quick
+  not_asked "torch==2.11.0|//tests/worker"
+  CI=true run 0 test
+  asked "pip install torch==2.11.0"
+  asked "bazel test .*--repo_env=PSRING_TORCH=$stub/torch .*//tests/worker/\.\.\."
+  forget
+  CI=true FREE=5 run 0 test
+  says "GB are free: not tested with libtorch 2.11.0"
+  not_asked "//tests/worker"
+  rm -r "$repo/.psring/torch-2.11.0"
+  touch "$stub/pip-fails"
+  CI=true run 0 test
+  says "not tested with libtorch 2.11.0, which pip could not install"
+  not_asked "//tests/worker"
 }
 
 test_checks_count_with_the_tests() {
