@@ -94,8 +94,11 @@ absl::StatusOr<std::unique_ptr<ModelClient>> ModelClient::Open(
   if (flat.arena != nullptr) {
     *part.mutable_shared_memory() = flat.arena->address();
   }
-  part.set_sums_within_host(!UsesNccl(client->options_.spec) &&
-                            client->options_.nccl.has_value());
+  if (client->options_.nccl.has_value() && !UsesNccl(client->options_.spec)) {
+    part.set_sum_device(client->options_.gpu.empty()
+                            ? absl::StrCat("of worker ", job.job().rank())
+                            : client->options_.gpu);
+  }
   if (UsesHostRing(client->options_.spec)) {
     auto listener =
         RingListener::Create(job.context(), job.cancellation(), job.address());

@@ -46,6 +46,9 @@ struct ModelOptions {
   // GPU whose gradients NCCL may sum with those of others on its host; see
   // ring_backend.h.
   std::optional<NcclApi> nccl = std::nullopt;
+  // Names that worker's GPU on its host: those who have the same one push each
+  // their own. Empty: nobody else has it, as its caller knows.
+  std::string gpu = "";
   absl::Duration step_timeout = absl::Seconds(60);
 };
 

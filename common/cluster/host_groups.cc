@@ -2,31 +2,45 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 namespace psring {
+namespace {
 
-std::vector<int> HostGroupOf(const proto::Welcome& job, int rank) {
-  const proto::Process& own = job.workers(rank);
-  if (!own.sums_within_host()) return {rank};
-  std::vector<int> group;
+// By host: the workers that sum within it.
+std::map<std::string, std::vector<int>> GroupsOf(const proto::Welcome& job) {
+  std::map<std::string, std::vector<int>> groups;
+  std::map<std::string, std::set<std::string>> devices;
+  std::set<std::string> shared;
   for (int r = 0; r < job.workers_size(); ++r) {
-    const proto::Process& other = job.workers(r);
-    if (other.sums_within_host() && other.host() == own.host()) {
-      group.push_back(r);
+    const proto::Process& worker = job.workers(r);
+    if (worker.sum_device().empty()) continue;
+    groups[worker.host()].push_back(r);
+    if (!devices[worker.host()].insert(worker.sum_device()).second) {
+      shared.insert(worker.host());
     }
   }
-  return group;
+  for (const std::string& host : shared) groups.erase(host);
+  return groups;
+}
+
+}  // namespace
+
+std::vector<int> HostGroupOf(const proto::Welcome& job, int rank) {
+  const auto groups = GroupsOf(job);
+  const auto group = groups.find(job.workers(rank).host());
+  if (job.workers(rank).sum_device().empty() || group == groups.end()) {
+    return {rank};
+  }
+  return group->second;
 }
 
 std::vector<int> GradientsPushed(const proto::Welcome& job) {
-  std::vector<int> pushed(job.workers_size(), 0);
-  std::map<std::string, int> leaders;  // by host
-  for (int r = 0; r < job.workers_size(); ++r) {
-    const proto::Process& worker = job.workers(r);
-    ++pushed[worker.sums_within_host()
-                 ? leaders.emplace(worker.host(), r).first->second
-                 : r];
+  std::vector<int> pushed(job.workers_size(), 1);
+  for (const auto& [host, group] : GroupsOf(job)) {
+    for (const int r : group) pushed[r] = 0;
+    pushed[group.front()] = static_cast<int>(group.size());
   }
   return pushed;
 }

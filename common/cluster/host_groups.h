@@ -1,6 +1,7 @@
 // Which workers' gradients are summed within their host before they go to the
-// servers: those of the workers that can (Process.sums_within_host). The first
-// of each host, the group's leader, pushes the sum. Pure.
+// servers: those of the workers that can, each on a GPU of its own
+// (Process.sum_device). The first of each host, the group's leader, pushes the
+// sum. Where two workers of a host name the same GPU, nobody sums there. Pure.
 #ifndef PSRING_COMMON_CLUSTER_HOST_GROUPS_H_
 #define PSRING_COMMON_CLUSTER_HOST_GROUPS_H_
 

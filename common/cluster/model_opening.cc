@@ -84,7 +84,7 @@ void FillIn(std::vector<proto::ModelPart> parts, Processes* processes) {
   for (int i = 0; i < processes->size(); ++i) {
     proto::Process& process = *processes->Mutable(i);
     *process.mutable_endpoints() = std::move(*parts[i].mutable_endpoints());
-    process.set_sums_within_host(parts[i].sums_within_host());
+    process.set_sum_device(parts[i].sum_device());
     if (!parts[i].has_shared_memory()) continue;
     *process.mutable_shared_memory() =
         std::move(*parts[i].mutable_shared_memory());

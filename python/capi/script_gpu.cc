@@ -57,7 +57,10 @@ absl::StatusOr<int> ParseScriptDevice(const std::string& text) {
 absl::StatusOr<std::optional<NcclApi>> ChooseSums(
     const GpuWish& wish, const GpuDoor& door, const Device& device,
     JobClient& job, proto::JobSpec& spec, Time deadline) {
-  if (spec.mode() != proto::RING) return std::nullopt;
+  if (spec.mode() != proto::RING) {
+    return ChooseHostSum(wish.ring_backend == "host" ? "off" : "auto",
+                         /*on_gpu=*/true, spec, door.load_nccl);
+  }
   if (wish.ring_backend == "nccl") {
     spec.set_ring_backend("nccl");
     const absl::Status s = CheckPolicies(spec, job.job().workers_size());

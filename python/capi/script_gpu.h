@@ -32,12 +32,14 @@ struct GpuDoor {
 // "cpu", "cuda:1". INVALID_ARGUMENT: anything else.
 absl::StatusOr<int> ParseScriptDevice(const std::string& text);
 
-// Chooses what sums in ring mode and sets it in `spec`; a value: it is NCCL.
+// Chooses what sums: in ring mode, where it also sets it in `spec`, or within a
+// host before servers do. A value: it is NCCL.
 // With "auto" it is where every worker has it and a GPU of its own, and nothing
 // would travel in the clear that must not; all workers come to the same, and
 // one of them says why not. All workers call it, each with its device and the
-// same wish; with "auto" it blocks until they have. In mode ps it does nothing.
-// INVALID_ARGUMENT where "nccl" cannot do what the job asks for.
+// same wish; with "auto" it blocks until they have. In mode ps, what
+// ChooseHostSum says, "host" for "off". INVALID_ARGUMENT where "nccl" cannot do
+// what the job asks for.
 absl::StatusOr<std::optional<NcclApi>> ChooseSums(
     const GpuWish& wish, const GpuDoor& door, const Device& device,
     JobClient& job, proto::JobSpec& spec, Time deadline);

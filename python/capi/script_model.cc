@@ -239,12 +239,14 @@ absl::Status ScriptModel::AllocateOnGpu(const proto::JobSpec& spec) {
 
 absl::Status ScriptModel::Connect(std::optional<NcclApi> nccl,
                                   const proto::JobSpec& spec) {
-  auto client = ModelClient::Open(job_,
-                                  {.id = id_,
-                                   .spec = spec,
-                                   .nccl = std::move(nccl),
-                                   .step_timeout = step_timeout_},
-                                  flat_);
+  auto client = ModelClient::Open(
+      job_,
+      {.id = id_,
+       .spec = spec,
+       .nccl = std::move(nccl),
+       .gpu = device_ != nullptr ? device_->info().bus_id : std::string(),
+       .step_timeout = step_timeout_},
+      flat_);
   if (!client.ok()) return client.status();
   client_ = *std::move(client);
   std::optional<GpuModel> gpu;

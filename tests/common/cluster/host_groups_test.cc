@@ -11,21 +11,26 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Of workers that name their host; those in capitals sum within it.
-proto::Welcome JobOf(const std::vector<std::string>& hosts, int rank) {
+struct Worker {
+  std::string host;
+  std::string sum_device;
+};
+
+proto::Welcome JobOf(const std::vector<Worker>& workers, int rank) {
   proto::Welcome job;
   job.set_rank(rank);
-  for (const std::string& host : hosts) {
+  for (const Worker& each : workers) {
     proto::Process& worker = *job.add_workers();
     worker.set_rank(job.workers_size() - 1);
-    worker.set_sums_within_host(host == "A" || host == "B");
-    worker.set_host(worker.sums_within_host() ? host == "A" ? "a" : "b" : host);
+    worker.set_host(each.host);
+    worker.set_sum_device(each.sum_device);
   }
   return job;
 }
 
 TEST(HostGroups, TheFirstWorkerOfAHostPushesForAllOfIt) {
-  const proto::Welcome job = JobOf({"A", "B", "A", "B", "A"}, 2);
+  const proto::Welcome job =
+      JobOf({{"a", "0"}, {"b", "0"}, {"a", "1"}, {"b", "1"}, {"a", "2"}}, 2);
   EXPECT_THAT(GradientsPushed(job), ElementsAre(3, 2, 0, 0, 0));
   EXPECT_THAT(HostGroupOf(job, 2), ElementsAre(0, 2, 4));
   EXPECT_THAT(HostGroupOf(job, 1), ElementsAre(1, 3));
@@ -36,15 +41,24 @@ TEST(HostGroups, TheFirstWorkerOfAHostPushesForAllOfIt) {
 }
 
 TEST(HostGroups, WhoeverCannotSumPushesByItself) {
-  const proto::Welcome job = JobOf({"a", "A", "A", "b"}, 0);
+  const proto::Welcome job =
+      JobOf({{"a", ""}, {"a", "0"}, {"a", "1"}, {"b", ""}}, 0);
   EXPECT_THAT(GradientsPushed(job), ElementsAre(1, 2, 0, 1));
   EXPECT_THAT(HostGroupOf(job, 0), ElementsAre(0));
   EXPECT_THAT(HostGroupOf(job, 2), ElementsAre(1, 2));
   EXPECT_EQ(HostGroupJob(job).workers_size(), 1);
 }
 
+TEST(HostGroups, NobodySumsWhereTwoWorkersHaveTheSameGpu) {
+  const proto::Welcome job =
+      JobOf({{"a", "0"}, {"a", "1"}, {"a", "0"}, {"b", "0"}, {"b", "1"}}, 0);
+  EXPECT_THAT(GradientsPushed(job), ElementsAre(1, 1, 1, 2, 0));
+  EXPECT_THAT(HostGroupOf(job, 1), ElementsAre(1));
+}
+
 TEST(HostGroups, AWorkerAloneOnItsHostPushesItsOwn) {
-  EXPECT_THAT(GradientsPushed(JobOf({"A", "B"}, 0)), ElementsAre(1, 1));
+  EXPECT_THAT(GradientsPushed(JobOf({{"a", "0"}, {"b", "0"}}, 0)),
+              ElementsAre(1, 1));
 }
 
 }  // namespace

@@ -283,8 +283,10 @@ TEST_P(ScriptOnGpu, EndsWithTheBitsOfTheHost) {
         script.Open(worker, way.mode, way.same_host, OptionsOf(update));
     if (status.ok()) status = script.Start();
     for (int step = 0; status.ok() && step < kSteps; ++step) {
-      // NCCL waits for nothing once ranks have agreed in the first step.
-      status = script.Step(step, /*stalled=*/way.nccl && step > 0);
+      // NCCL waits for nothing once ranks have agreed in the first step; a
+      // push waits for the sum.
+      status = script.Step(
+          step, /*stalled=*/way.nccl && way.mode == proto::RING && step > 0);
     }
     if (!status.ok()) return status;
     auto weights = script.End();
@@ -296,7 +298,9 @@ TEST_P(ScriptOnGpu, EndsWithTheBitsOfTheHost) {
     ASSERT_FALSE(host[r].empty());
     EXPECT_EQ(gpu[r], host[0]) << "rank " << r;
   }
-  EXPECT_EQ(nccl.num_launched() > 0, way.nccl);
+  // A host's only GPU has nobody to sum with before it pushes.
+  EXPECT_EQ(nccl.num_launched() > 0,
+            way.nccl && (way.mode == proto::RING || n > 1));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -305,6 +309,7 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(
             Way{"PsArena", proto::PARAMETER_SERVER, SameHost::kAuto, false},
             Way{"PsMessages", proto::PARAMETER_SERVER, SameHost::kOff, false},
+            Way{"PsNccl", proto::PARAMETER_SERVER, SameHost::kAuto, true},
             Way{"RingArena", proto::RING, SameHost::kAuto, false},
             Way{"RingMessages", proto::RING, SameHost::kOff, false},
             Way{"RingNccl", proto::RING, SameHost::kAuto, true}),
@@ -398,6 +403,28 @@ TEST(ScriptGpu, RanksOnOneGpuSumOnTheHosts) {
   const auto backends = BackendsOf(
       "auto", [&](int) { return &nccl; }, [](int) { return 0; });
   EXPECT_EQ(backends, std::vector<std::string>({"host", "host"}));
+}
+
+// How many collectives NCCL has been given by two ranks in mode ps.
+int LaunchedInPs(const std::string& wish, int gpu_of_rank_1) {
+  FakeNccl nccl;
+  RunJob(proto::PARAMETER_SERVER, 2, [&](LocalWorker& worker) -> absl::Status {
+    Json options = OptionsOf("local");
+    options["ring_backend"] = wish;
+    GpuScript script(worker.rank, &nccl, worker.rank == 0 ? 0 : gpu_of_rank_1);
+    absl::Status status =
+        script.Open(worker, proto::PARAMETER_SERVER, SameHost::kAuto, options);
+    if (status.ok()) status = script.Start();
+    if (status.ok()) status = script.Step(0, /*stalled=*/false);
+    return status.ok() ? script.End().status() : status;
+  });
+  return nccl.num_launched();
+}
+
+TEST(ScriptGpu, BeforeServersNcclSumsWhereRanksHaveGpusOfTheirOwn) {
+  EXPECT_GT(LaunchedInPs("auto", 1), 0);
+  EXPECT_EQ(LaunchedInPs("auto", 0), 0);
+  EXPECT_EQ(LaunchedInPs("host", 1), 0);
 }
 
 TEST(ScriptGpu, NcclThatWasAskedForCannotCompress) {
