@@ -14,8 +14,9 @@ absl::Status Await(Device& device, Event event, Time deadline,
   while (true) {
     const absl::StatusOr<bool> done = device.IsDone(event);
     if (!done.ok()) return done.status();
-    if (*done) return absl::OkStatus();
+    // What was aborted is done, too, with nothing of use.
     if (absl::Status why = cancellation.status(); !why.ok()) return why;
+    if (*done) return absl::OkStatus();
     if (Now() >= deadline) {
       return absl::DeadlineExceededError("the GPU has not done it in time");
     }

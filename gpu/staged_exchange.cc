@@ -89,6 +89,8 @@ absl::Status StagedExchange::Submit(int bucket) {
   while (status.ok() && leaving_buckets_.front() != bucket) {
     const auto arrived = device_.IsDone(left_[leaving_buckets_.front()]);
     if (!arrived.ok()) return arrived.status();
+    // What was aborted has arrived, too, with nothing of use.
+    if (absl::Status s = cancellation_.status(); !s.ok()) return s;
     if (!*arrived) break;
     status = SubmitNext();
   }

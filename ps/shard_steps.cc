@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/host_groups.h"
@@ -228,6 +229,12 @@ std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
   return UpdateTurn{workers.front(), state.gate->awaited_step()};
 }
 
+std::string ShardSteps::PushesForOf(int worker) const {
+  if (gradients_pushed_[worker] < 2) return "";
+  return absl::StrCat("; it pushes the sum of workers ",
+                      absl::StrJoin(HostGroupOf(parts_.job, worker), ", "));
+}
+
 absl::Status ShardSteps::CheckDeadlines(
     Time now, absl::Span<const Time> last_message) const {
   for (const PieceState& state : states_) {
@@ -248,7 +255,7 @@ absl::Status ShardSteps::CheckDeadlines(
         absl::FormatDuration(options_.step_timeout), "; its last message came ",
         absl::FormatDuration(
             absl::Trunc(now - last_message[worker], absl::Milliseconds(100))),
-        " ago"));
+        " ago", PushesForOf(worker)));
   }
   return absl::OkStatus();
 }

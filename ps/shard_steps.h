@@ -119,6 +119,8 @@ class ShardSteps {
   void Answer(PieceState& state, int worker, const Push& push, int64_t step,
               int64_t next_step, bool in_place);
   std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;
+  // "; it pushes the sum of workers 2, 3", of one that does.
+  std::string PushesForOf(int worker) const;
 
   const ShardStepsParts parts_;
   const ShardStepsOptions options_;

@@ -180,10 +180,16 @@ absl::Status WorkerRun::Join() {
   auto job = JobClient::Join(options_.cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  // NCCL sums on a GPU that workers share only where the user lets them.
+  const std::string gpu =
+      nccl_.has_value() && !options_.allow_shared_gpu
+          ? BusIdOf(options_.device, /*may_share=*/false, member().job())
+          : std::string();
   auto client = ModelClient::Open(*job_,
                                   {.spec = wish_,
                                    .ring = options_.ring,
                                    .nccl = std::move(nccl_),
+                                   .gpu = gpu,
                                    .step_timeout = options_.step_timeout},
                                   *flat_);
   if (!client.ok()) return Leave(client.status());

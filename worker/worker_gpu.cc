@@ -14,17 +14,24 @@
 namespace psring {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
-                                                   bool may_share,
-                                                   Member& member,
-                                                   Time deadline) {
-  const proto::Welcome& job = member.job();
+absl::StatusOr<DeviceInfo> Choose(const DeviceWish& wish, bool may_share,
+                                  const proto::Welcome& job) {
   const auto all = ListCudaDevices();
   if (!all.ok()) return all.status();
   const auto index = ChooseGpu(wish, PlaceOnHost(job, job.rank()),
                                static_cast<int>(all->size()), may_share);
   if (!index.ok()) return index.status();
-  const DeviceInfo& info = (*all)[*index];
+  return (*all)[*index];
+}
+
+absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
+                                                   bool may_share,
+                                                   Member& member,
+                                                   Time deadline) {
+  const proto::Welcome& job = member.job();
+  const auto chosen = Choose(wish, may_share, job);
+  if (!chosen.ok()) return chosen.status();
+  const DeviceInfo& info = *chosen;
   const auto gpus =
       member.Gather("gpus",
                     absl::StrCat("host ", job.workers(job.rank()).host(), ", ",
@@ -37,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   }
   // Not before: a GPU may let one process in at a time, and its error would
   // name no worker.
-  auto device = OpenCudaDevice(*index);
+  auto device = OpenCudaDevice(info.index);
   if (!device.ok()) return device.status();
   LogInfo("worker $0 computes on GPU $1, $2", job.rank(), info.index,
           info.name);
@@ -49,6 +56,12 @@ at::Tensor ParametersOf(const FlatMemory& memory, int64_t size) {
 }
 
 }  // namespace
+
+std::string BusIdOf(const DeviceWish& wish, bool may_share,
+                    const proto::Welcome& job) {
+  const auto chosen = Choose(wish, may_share, job);
+  return chosen.ok() ? chosen->bus_id : std::string();
+}
 
 absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
     const DeviceWish& wish, bool may_share, Member& member,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
@@ -17,6 +18,11 @@
 #include "worker/torch/gpu_choice.h"
 
 namespace psring {
+
+// The GPU that Open will choose, by its bus id; slices of one GPU (MIG) have
+// the same. Empty where it will not find one.
+std::string BusIdOf(const DeviceWish& wish, bool may_share,
+                    const proto::Welcome& job);
 
 // Lives on the trainer's thread, and longer than the exchange that it gives.
 class WorkerGpu {

@@ -4,24 +4,32 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace psring {
 namespace {
 
-// By host: the workers that sum within it.
-std::map<std::string, std::vector<int>> GroupsOf(const proto::Welcome& job) {
-  std::map<std::string, std::vector<int>> groups;
-  std::map<std::string, std::set<std::string>> devices;
-  std::set<std::string> shared;
+// Two hosts may have the same name, but not the same address too.
+using Host = std::pair<std::string, std::string>;
+
+Host HostOf(const proto::Process& worker) {
+  return {worker.host(), worker.address()};
+}
+
+// The workers that sum within their host.
+std::map<Host, std::vector<int>> GroupsOf(const proto::Welcome& job) {
+  std::map<Host, std::vector<int>> groups;
+  std::map<Host, std::set<std::string>> devices;
+  std::set<Host> shared;
   for (int r = 0; r < job.workers_size(); ++r) {
     const proto::Process& worker = job.workers(r);
     if (worker.sum_device().empty()) continue;
-    groups[worker.host()].push_back(r);
-    if (!devices[worker.host()].insert(worker.sum_device()).second) {
-      shared.insert(worker.host());
+    groups[HostOf(worker)].push_back(r);
+    if (!devices[HostOf(worker)].insert(worker.sum_device()).second) {
+      shared.insert(HostOf(worker));
     }
   }
-  for (const std::string& host : shared) groups.erase(host);
+  for (const Host& host : shared) groups.erase(host);
   return groups;
 }
 
@@ -29,7 +37,7 @@ std::map<std::string, std::vector<int>> GroupsOf(const proto::Welcome& job) {
 
 std::vector<int> HostGroupOf(const proto::Welcome& job, int rank) {
   const auto groups = GroupsOf(job);
-  const auto group = groups.find(job.workers(rank).host());
+  const auto group = groups.find(HostOf(job.workers(rank)));
   if (job.workers(rank).sum_device().empty() || group == groups.end()) {
     return {rank};
   }

@@ -7,6 +7,10 @@ namespace {
 
 constexpr int kLeader = 0;  // its place in the group
 
+// The leader's own deadline, two step timeouts, comes before its followers',
+// and says which server is late.
+constexpr int kFollowersPatience = 3;
+
 }  // namespace
 
 HostSumExchange::HostSumExchange(Device& device, DeviceModel& model,
@@ -113,10 +117,13 @@ absl::Status HostSumExchange::Finish(Time deadline) {
   if (!status.ok()) return status;
   status = communicator_->EnqueueBroadcast(
       model_.parameters.span(), kLeader,
-      absl::StrCat("parameters of step ", step), *ready, step_timeout_);
+      absl::StrCat("parameters of step ", step), *ready,
+      kFollowersPatience * step_timeout_);
   if (!status.ok()) return status;
   if (absl::Status s = LeadCompute(); !s.ok()) return s;
-  return communicator_->Look();
+  if (communicator_->rank() == kLeader) return communicator_->Look();
+  // The watchdog keeps the deadline.
+  return communicator_->Drain(Time::InfiniteFuture());
 }
 
 absl::Status HostSumExchange::Synchronise(Before next, Time deadline) {
@@ -126,12 +133,6 @@ absl::Status HostSumExchange::Synchronise(Before next, Time deadline) {
   });
   if (!status.ok()) return status;
   return LeadCompute();
-}
-
-Traffic HostSumExchange::traffic() const {
-  Traffic traffic = ForwardingExchange::traffic();
-  traffic += {sums_.bytes(), sums_.bytes(), sums_.bytes() / 2};
-  return traffic;
 }
 
 }  // namespace psring

@@ -8,10 +8,9 @@
 //                  compute stream: copies the sum to the host and pushes it
 //   every worker   the leader's new parameters, by a broadcast
 //
-// Only the leader's thread waits for the servers in a step. The sum is NCCL's:
-// in an order that it chooses, and for two workers the canonical one. The
-// leaders' sums are then added in the canonical order, as gradients are
-// (common/model/reduce.h).
+// The sum is NCCL's: in an order that it chooses, and for two workers the
+// canonical one. The leaders' sums are then added in the canonical order, as
+// gradients are (common/model/reduce.h).
 #ifndef PSRING_RING_NCCL_HOST_SUM_EXCHANGE_H_
 #define PSRING_RING_NCCL_HOST_SUM_EXCHANGE_H_
 
@@ -55,11 +54,10 @@ class HostSumExchange : public ForwardingExchange {
   // On the thread that runs backward.
   absl::Status Submit(int bucket) override;
   // The parameters hold the new step for whatever the compute stream gets from
-  // now on. Blocks on the leader alone, after the first step.
+  // now on. All of the group block until the servers have answered the leader:
+  // here, where this counts as waiting for others.
   absl::Status Finish(Time deadline) override;
   absl::Status Synchronise(Before next, Time deadline) override;
-  // With what a ring would move for NCCL's sums.
-  Traffic traffic() const override;
 
  private:
   HostSumExchange(Device& device, DeviceModel& model, proto::Welcome group,

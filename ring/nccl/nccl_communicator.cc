@@ -247,9 +247,9 @@ absl::Status NcclCommunicator::Broadcast(absl::Span<float> data, int root,
     return api.broadcast(data.data(), data.data(), data.size(), root, comm,
                          stream_.handle);
   };
-  return Block(
-      absl::StrCat("broadcast of ", data.size(), " elements by worker ", root),
-      deadline, launch, Nothing);
+  return Block(absl::StrCat("broadcast of ", data.size(),
+                            " elements by worker ", job_.workers(root).rank()),
+               deadline, launch, Nothing);
 }
 
 absl::Status NcclCommunicator::Barrier(Time deadline) {
@@ -273,7 +273,7 @@ absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,
   for (int r = 0; r < size(); ++r) {
     if ((*all)[r].empty()) continue;
     LogDebug("$0 bytes are not registered with NCCL: worker $1 cannot$2",
-             size_bytes, r,
+             size_bytes, job_.workers(r).rank(),
              r == rank() ? absl::StrCat(": ", status.message()) : "");
     if (!status.ok()) return absl::OkStatus();
     return handle_.Call([&](const NcclApi& api, NcclComm comm) {

@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "client/model_client.h"
+#include "common/cluster/host_groups.h"
 #include "gpu/device_model.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/fake_device.h"
@@ -85,6 +86,7 @@ absl::Status Train(LocalWorker& worker, GpuTraining& training) {
     return absl::OkStatus();
   });
   if (auto s = (*exchange)->Join({}, Soon()); !s.ok()) return s;
+  Floats after_finish;
   for (int step = 0; step < kSteps; ++step) {
     if (training.before_step) {
       if (auto s = training.before_step(worker, step); !s.ok()) return s;
@@ -109,6 +111,7 @@ absl::Status Train(LocalWorker& worker, GpuTraining& training) {
       return absl::OkStatus();
     });
     if (auto s = (*exchange)->Finish(Soon()); !s.ok()) return s;
+    after_finish = Values(model);
     if ((*exchange)->step() != step + 1) {
       return absl::InternalError("it has lost count of its steps");
     }
@@ -118,6 +121,11 @@ absl::Status Train(LocalWorker& worker, GpuTraining& training) {
   }
   device.AwaitIdle();
   training.finals[worker.rank] = Values(model);
+  // Whoever does not push waits for the leader in Finish, as for others.
+  const proto::Welcome& job = worker.client->job();
+  if (HostGroupOf(job, job.rank()).front() != job.rank()) {
+    EXPECT_EQ(after_finish, training.finals[worker.rank]);
+  }
   return absl::OkStatus();
 }
 

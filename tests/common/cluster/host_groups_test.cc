@@ -56,6 +56,13 @@ TEST(HostGroups, NobodySumsWhereTwoWorkersHaveTheSameGpu) {
   EXPECT_THAT(HostGroupOf(job, 1), ElementsAre(1));
 }
 
+TEST(HostGroups, HostsOfOneNameAreToldApartByTheirAddresses) {
+  proto::Welcome job = JobOf({{"a", "0"}, {"a", "0"}, {"a", "1"}}, 0);
+  for (const int r : {1, 2}) job.mutable_workers(r)->set_address("10.0.0.2");
+  EXPECT_THAT(GradientsPushed(job), ElementsAre(1, 2, 0));
+  EXPECT_THAT(HostGroupOf(job, 0), ElementsAre(0));
+}
+
 TEST(HostGroups, AWorkerAloneOnItsHostPushesItsOwn) {
   EXPECT_THAT(GradientsPushed(JobOf({{"a", "0"}, {"b", "0"}}, 0)),
               ElementsAre(1, 1));
