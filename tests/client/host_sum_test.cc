@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/model_client.h"
 #include "common/cluster/host_groups.h"
@@ -138,12 +139,17 @@ LocalJobOptions PsJob(int workers, SameHost same_host = SameHost::kAuto) {
   return options;
 }
 
-// By rank, after kSteps steps; `sums` as Gpus'.
-Finals TrainPs(int n, const std::vector<int>& sums, SameHost same_host) {
+// By rank, after kSteps steps; `sums` as Gpus'. `hosts`: each worker's, by its
+// turn to start.
+Finals TrainPs(int n, const std::vector<int>& sums, SameHost same_host,
+               const std::string& hosts = "1111") {
   Gpus gpus(n, sums);
   GpuTraining training{gpus, CoarseGradients, Finals(n)};
   LocalJobOptions options = PsJob(n, same_host);
   options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+  options.address_of = [&](int index) {
+    return absl::StrCat("127.0.0.", hosts.substr(index, 1));
+  };
   for (const absl::Status& s : RunLocalJob(
            options, [&](LocalWorker& w) { return Train(w, training); })) {
     EXPECT_TRUE(s.ok()) << s;
@@ -195,6 +201,14 @@ TEST_P(HostSum, ServersAndTheRingAgreeToTheBit) {
 
 TEST_P(HostSum, AWorkerWithoutNcclPushesItsOwn) {
   EXPECT_EQ(TrainPs(4, {0, 3}, GetParam()), TrainRing(4));
+}
+
+TEST_P(HostSum, EachHostPushesASumOfItsOwn) {
+  CapturedLog log;
+  EXPECT_EQ(TrainPs(4, {0, 1, 2, 3}, GetParam(), "1221"), TrainRing(4));
+  EXPECT_EQ(log.Count("NCCL sums the gradients of 2 workers"), 4);
+  EXPECT_EQ(TrainPs(4, {0, 1, 2, 3}, GetParam(), "1112"), TrainRing(4));
+  EXPECT_EQ(log.Count("NCCL sums the gradients of 3 workers"), 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostSum,

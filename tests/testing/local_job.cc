@@ -67,13 +67,14 @@ absl::Status RunTestServer(const Coordinator& coordinator,
 }
 
 ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
-                                const LocalJobOptions& options) {
+                                const LocalJobOptions& options, int index) {
   ClusterOptions cluster;
   cluster.mode = options.spec.mode();
   cluster.placement.role = proto::WORKER;
   cluster.placement.summary = "a worker of a test";
   cluster.placement.coordinator = *ParseEndpoint(coordinator.endpoint());
-  cluster.advertise = "127.0.0.1";
+  cluster.advertise =
+      options.address_of ? options.address_of(index) : "127.0.0.1";
   cluster.join_timeout = absl::Seconds(30);
   cluster.security.secret = options.secret;
   return cluster;
@@ -87,7 +88,7 @@ absl::Status RunTestWorker(
                                                  : options.same_host);
   if (!model.ok()) return model.status();
   LocalWorker worker(*std::move(model));
-  auto job = JobClient::Join(ClusterOptionsOf(coordinator, options),
+  auto job = JobClient::Join(ClusterOptionsOf(coordinator, options, index),
                              worker.cancellation);
   if (!job.ok()) return job.status();
   worker.job = *std::move(job);
