@@ -26,6 +26,7 @@
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
+#include "gpu/near_cores.h"
 #include "worker/checkpoint_directory.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
@@ -61,6 +62,15 @@ nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
           {"exposed", absl::ToDoubleSeconds(times.exposed) / steps},
           {"wait", absl::ToDoubleSeconds(times.injected) / steps},
           {"busy", times.busy.GroupMeans(kBusyGroups)}};
+}
+
+// On a host of one NUMA node all cores are near.
+void StayNear(const DeviceInfo& gpu) {
+  const int before = HostCores();
+  const int left = KeepTo(CoresNear(gpu.bus_id));
+  if (left == 0 || left == before) return;
+  LogInfo("keeps to $0 of $1 cores, which are near GPU $2 (--affinity)", left,
+          before, gpu.index);
 }
 
 // One worker's run, in the order in which it happens. What is declared first is
@@ -262,6 +272,7 @@ absl::Status WorkerRun::OpenGpu() {
       updates_there ? optimizer->num_slots() : 0, StepDeadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
+  if (options_.affinity == "auto") StayNear(gpu_->device().info());
   SetGpuModes(options_.precision, options_.deterministic);
   return CheckPrecision(options_.precision,
                         gpu_->device().info().compute_capability);

@@ -36,6 +36,7 @@ struct WorkerOptions {
   // data set needs it.
   int loader_threads = 0;
   bool allow_shared_gpu = false;
+  std::string affinity = "auto";
   // What sums in ring mode: "host", "nccl", or "auto": nccl on a GPU.
   std::string ring_backend = "auto";
   std::string host_sum = "auto";

@@ -86,6 +86,10 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
       .Range(0, 64);
   line.Add("--allow-shared-gpu", options.allow_shared_gpu,
            "Lets workers share a GPU: for trying things out, not for speed");
+  line.Add("--affinity", options.affinity,
+           "auto: a worker on a GPU keeps to the cores of the GPU's NUMA node; "
+           "off: it runs on every core that it may use")
+      .OneOf({"auto", "off"});
   line.Add("--ring-backend", options.ring_backend,
            "What sums gradients in ring mode: nccl (on GPUs), host (memory "
            "and network) or auto (nccl if the worker has a GPU)")
