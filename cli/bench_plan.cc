@@ -26,7 +26,10 @@ constexpr char kExample[] =
     "Examples:\n"
     "  psring bench allreduce --sizes=1KB,1MB,100MB --ranks=2,4\n"
     "  psring bench allreduce pushpull links --hosts=4 --link=1gbit   (root)\n"
-    "  psring bench train";
+    "  psring bench train\n"
+    "  psring bench train --models=resnet50 --precision=fp32,tf32,bf16 "
+    "--batch-size=256 \\\n"
+    "    --data=synthetic:3x224x224,classes=1000,train=4096";
 
 void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
   line.Add("--sizes", flags.sizes,
@@ -97,6 +100,17 @@ absl::Status PlanHosts(const CommandLine& line, const std::string& placement,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> ParseList(
+    const std::string& text, const std::vector<std::string>& known) {
+  std::vector<std::string> words = absl::StrSplit(text, ',');
+  for (const std::string& word : words) {
+    if (absl::c_linear_search(known, word)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", word, "\" is not one of ", absl::StrJoin(known, ", ")));
+  }
+  return words;
+}
+
 absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
   const std::vector<std::string> known = {kOpenMpi, kIntelMpi, kOneCcl, kGloo,
                                           kPsLite};
@@ -157,6 +171,19 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
       .OneOf({"colocated", "separate"});
   line.Add("--models", flags.models,
            "Models to train; see psring worker --help");
+  line.Add("--modes", flags.modes,
+           "Ways to train: a list of ring, ps-bsp and ddp (PyTorch's "
+           "DistributedDataParallel, where there is a torch)");
+  line.Add("--precision", flags.precisions,
+           "What to compute in, psring and DDP alike: a list of fp32, tf32, "
+           "bf16 and fp16; see psring worker --help. All but fp32 with "
+           "channels last");
+  line.Add("--data", flags.options.data,
+           "What to train on; see psring worker --help. DDP takes random "
+           "images of the same shape");
+  line.Add("--batch-size", flags.options.batch_size,
+           "Samples a step, per worker")
+      .Range(1, 65536);
   line.Add("--workers", flags.workers, "Numbers of workers to train with");
   line.Add(
           "--device", flags.device,
@@ -195,9 +222,25 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   options.ranks = *std::move(ranks);
   options.workers = *std::move(workers);
   options.models = absl::StrSplit(flags.models, ',');
+  auto modes = ParseList(flags.modes, {"ring", "ps-bsp", "ddp"});
+  if (!modes.ok()) return OfFlag("--modes", modes.status());
+  options.modes = *std::move(modes);
+  auto precisions =
+      ParseList(flags.precisions, {"fp32", "tf32", "bf16", "fp16"});
+  if (!precisions.ok()) return OfFlag("--precision", precisions.status());
+  options.precisions = *std::move(precisions);
   options.link_bits_per_s = *rate;
   options.peers = *std::move(peers);
   options.device = TrainDevice(flags.device, options);
+  for (const std::string& precision : options.precisions) {
+    if (options.device == "cuda" || precision == "fp32" ||
+        precision == "bf16") {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("--precision=", precision,
+                     " needs GPUs; on CPUs there are fp32 and bf16"));
+  }
   options.timeout = absl::Seconds(flags.timeout_s);
   auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
   if (!security.ok()) return security.status();

@@ -19,6 +19,8 @@ struct BenchFlags {
   std::string link = "1gbit";
   std::string placement = "colocated";
   std::string models = "mlp:784-2048-2048-10,lenet";
+  std::string modes = "ring,ps-bsp,ddp";
+  std::string precisions = "fp32";
   std::string workers = "1,2";
   std::string device = "auto";
   double timeout_s = 1200;

@@ -74,6 +74,15 @@ std::optional<uint32_t> ToCrc32(const json& event) {
   return static_cast<uint32_t>(WholeOf(event.at("weights_crc32")));
 }
 
+std::optional<int64_t> ToPeakGpuMemory(const json& event) {
+  const auto found = event.find("gpu_memory_bytes");
+  if (found == event.end() || !found->is_object() ||
+      !found->contains("peak_reserved")) {
+    return std::nullopt;
+  }
+  return WholeOf(found->at("peak_reserved"));
+}
+
 ProcessEnd ToEnd(const json& event) {
   return {WholeOrZero(event, "step"),
           event.value("seconds", 0.0),
@@ -84,7 +93,8 @@ ProcessEnd ToEnd(const json& event) {
           WholeOrZero(event, "staleness_max"),
           ToHistogram(event),
           ToStepTime(event),
-          ToCrc32(event)};
+          ToCrc32(event),
+          ToPeakGpuMemory(event)};
 }
 
 // A script's model comes after its start.

@@ -81,18 +81,23 @@ Cells LinkCells(const BenchResults& results) {
 }
 
 Cells TrainCells(const BenchResults& results) {
-  Cells cells = {
-      {"train", "model", "workers", "images/s", "x 1 worker", "x DDP"}};
+  Cells cells = {{"train", "model", "precision", "workers", "images/s",
+                  "x 1 worker", "x DDP", "memory", "accuracy"}};
   for (const Training& t : results.trainings) {
     const auto find = [&](const std::string& contender, int workers) {
-      return FindTraining(results, t.model, contender, workers);
+      return FindTraining(results, t.model, t.precision, contender, workers);
     };
     cells.push_back(
-        {t.contender, t.model, absl::StrCat(t.workers),
+        {t.contender, t.model, t.precision, absl::StrCat(t.workers),
          absl::StrFormat("%.0f", Median(t.images_per_second)),
          RateRatio(&t, t.workers == 1 ? nullptr : find(t.contender, 1)),
-         RateRatio(&t,
-                   t.contender == "ddp" ? nullptr : find("ddp", t.workers))});
+         RateRatio(&t, t.contender == "ddp" ? nullptr : find("ddp", t.workers)),
+         t.peak_memory_bytes == 0
+             ? kNone
+             : absl::StrFormat("%.0f MB",
+                               static_cast<double>(t.peak_memory_bytes) / 1e6),
+         t.accuracy.has_value() ? absl::StrFormat("%.1f%%", 100 * *t.accuracy)
+                                : kNone});
   }
   return cells;
 }
@@ -142,6 +147,13 @@ std::vector<std::string> Notes(const BenchResults& results) {
         "round trip: 1 KB there and back over plain TCP, median, while nothing "
         "else is on the way.");
   }
+  if (!results.trainings.empty()) {
+    notes.push_back(
+        "images/s: of all workers, median. memory: of the worker that held "
+        "most, what libtorch held of its GPU, or on CPUs its resident memory "
+        "without what processes share. accuracy: on the test samples, after "
+        "the steps.");
+  }
   for (const PeerFinding& peer : results.peers) {
     notes.push_back(
         peer.found ? absl::StrCat(peer.name, ": ", peer.detail)
@@ -156,8 +168,8 @@ std::string NameOf(const SweepPoint& point) {
 }
 
 std::string NameOf(const Training& training) {
-  return absl::StrCat("train ", training.model, ", ", training.workers,
-                      " workers, ", training.contender);
+  return absl::StrCat("train ", training.model, ", ", training.precision, ", ",
+                      training.workers, " workers, ", training.contender);
 }
 
 std::string Describe(const SweepPoint& point) {

@@ -73,6 +73,10 @@ json TrainingJson(const Training& training) {
       {"workers", training.workers},
       {"median_images_per_s", Median(training.images_per_second)},
       {"images_per_s", training.images_per_second},
+      {"precision", training.precision},
+      {"peak_memory_bytes", training.peak_memory_bytes},
+      {"accuracy", training.accuracy.has_value() ? json(*training.accuracy)
+                                                 : json(nullptr)},
   };
 }
 

@@ -184,6 +184,10 @@ absl::Status BenchRun::Sweep(const std::string& operation,
 TrainOptions BenchRun::TrainingOptions() {
   TrainOptions options;
   options.models = options_.models;
+  options.modes = options_.modes;
+  options.precisions = options_.precisions;
+  options.data = options_.data;
+  options.batch_size = options_.batch_size;
   options.workers = options_.workers;
   options.servers = options_.servers;
   options.steps = options_.steps;

@@ -39,6 +39,10 @@ struct BenchOptions {
 
   // For train.
   std::vector<std::string> models;
+  std::vector<std::string> modes;       // of "ring", "ps-bsp", "ddp"
+  std::vector<std::string> precisions;  // of worker's --precision
+  std::string data = "digits:train=8192,test=1024";  // worker's --data
+  int batch_size = 64;                               // of each worker
   std::vector<int> workers;
   int64_t steps = 300;
   int repetitions = 3;

@@ -56,10 +56,11 @@ double LinkRatePercentile(const LinkStream& link, double percent) {
 
 const Training* FindTraining(const BenchResults& results,
                              const std::string& model,
+                             const std::string& precision,
                              const std::string& contender, int workers) {
   for (const Training& training : results.trainings) {
-    if (training.model == model && training.contender == contender &&
-        training.workers == workers) {
+    if (training.model == model && training.precision == precision &&
+        training.contender == contender && training.workers == workers) {
       return &training;
     }
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,12 @@ struct Training {
   std::string contender;  // "ring", "ps-bsp", "ddp"
   int workers = 0;
   std::vector<double> images_per_second;  // of all workers, one a repetition
+  std::string precision = "fp32";
+  // Of the worker that held most: of its GPU, or resident; of all repetitions.
+  int64_t peak_memory_bytes = 0;
+  // On the test samples, at the end of the last repetition; nothing: not
+  // evaluated.
+  std::optional<double> accuracy = std::nullopt;
 };
 
 struct BenchResults {
@@ -87,6 +94,7 @@ double LinkRatePercentile(const LinkStream& link, double percent);
 // The training of that model by that contender, or null.
 const Training* FindTraining(const BenchResults& results,
                              const std::string& model,
+                             const std::string& precision,
                              const std::string& contender, int workers);
 
 }  // namespace psring

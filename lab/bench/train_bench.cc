@@ -1,21 +1,44 @@
 #include "lab/bench/train_bench.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/trace/metrics_reader.h"
 #include "lab/bench/peers/ddp_train.h"
+#include "lab/bench/peers/resnet.h"
 #include "lab/host/job.h"
 #include "lab/host/temp_dir.h"
 
 namespace psring {
 namespace {
 
-constexpr int kTrainImages = 8192;
 constexpr char kLearningRate[] = "0.01";
+
+// What a data set's images are like; DDP trains on random ones of that kind.
+struct Images {
+  std::string shape = "1x28x28";  // mnist, digits
+  std::string classes = "10";
+};
+
+Images ImagesOf(absl::string_view data) {
+  if (absl::StartsWith(data, "cifar10")) return {"3x32x32", "10"};
+  if (!absl::ConsumePrefix(&data, "synthetic:")) return {};
+  const std::vector<std::string> parts = absl::StrSplit(data, ',');
+  Images images = {parts[0], "10"};
+  for (absl::string_view part : parts) {
+    if (absl::ConsumePrefix(&part, "classes="))
+      images.classes = std::string(part);
+  }
+  return images;
+}
 
 // The rate over the steps after the warm-up, which metrics report in intervals:
 // from the first report at or after it to the last.
@@ -37,71 +60,97 @@ class TrainBench {
   TrainBench(const Stage& stage, const TrainOptions& options)
       : stage_(stage), options_(options) {}
 
-  absl::StatusOr<double> Run(const Training& training) {
+  // One repetition more.
+  absl::Status Run(Training* training) {
     auto dir = TempDir::Create();
     if (!dir.ok()) return dir.status();
-    auto rate = training.contender == "ddp" ? RunDdp(training, dir->path())
-                                            : RunPsring(training, dir->path());
-    if (rate.ok()) return rate;
+    const absl::Status status = training->contender == "ddp"
+                                    ? RunDdp(training, dir->path())
+                                    : RunPsring(training, dir->path());
+    if (status.ok()) return status;
     return absl::Status(
-        rate.status().code(),
-        absl::StrCat("train ", training.model, " on ", training.workers,
-                     " workers, ", training.contender, ": ",
-                     std::string(rate.status().message())));
+        status.code(),
+        absl::StrCat("train ", training->model, ", ", training->precision,
+                     ", on ", training->workers, " workers, ",
+                     training->contender, ": ", std::string(status.message())));
   }
 
  private:
   int64_t AllSteps() const { return options_.warmup + options_.steps; }
 
-  absl::StatusOr<double> RunPsring(const Training& training,
-                                   const std::string& directory) {
+  absl::Status RunPsring(Training* training, const std::string& directory) {
     Job job;
-    job.mode = training.contender == "ring" ? "ring" : "ps";
+    job.mode = training->contender == "ring" ? "ring" : "ps";
     job.servers = options_.servers;
-    job.workers = training.workers;
+    job.workers = training->workers;
     job.threads_per_worker = 1;
     job.security = stage_.security;
     job.ps_binary = stage_.ps_binary;
     job.worker_binary = stage_.worker_binary;
     job.metrics_dir = directory;
     job.worker_flags = {
-        absl::StrCat("--model=", training.model),
-        absl::StrCat("--data=digits:train=", kTrainImages, ",test=64"),
+        absl::StrCat("--model=", training->model),
+        absl::StrCat("--precision=", training->precision),
+        absl::StrCat("--data=", options_.data),
         absl::StrCat("--batch-size=", options_.batch_size),
         absl::StrCat("--steps=", AllSteps()),
         absl::StrCat("--lr=", kLearningRate),
         absl::StrCat("--device=", options_.device),
         "--log-level=warn",
     };
+    if (training->precision != "fp32") {
+      job.worker_flags.push_back("--channels-last");
+    }
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
       return StartJob(job, supervisor).status();
     });
     if (!status.ok()) return status;
+    return TakeMetrics(directory, training);
+  }
+
+  absl::Status TakeMetrics(const std::string& directory, Training* training) {
     auto all = ReadAllMetrics(directory);
     if (!all.ok()) return all.status();
+    bool found = false;
     for (const ProcessMetrics& process : *all) {
-      if (process.role == "worker" && process.rank == 0) {
-        return RateAfter(process, options_.warmup);
+      if (process.role != "worker" || !process.end.has_value()) continue;
+      training->peak_memory_bytes =
+          std::max(training->peak_memory_bytes,
+                   process.end->peak_gpu_memory_bytes.value_or(
+                       process.end->peak_memory_bytes));
+      if (process.rank != 0) continue;
+      found = true;
+      const auto rate = RateAfter(process, options_.warmup);
+      if (!rate.ok()) return rate.status();
+      training->images_per_second.push_back(*rate);
+      // Random labels cannot be learned.
+      if (!process.epochs.empty() &&
+          !absl::StartsWith(options_.data, "synthetic")) {
+        training->accuracy = process.epochs.back().test_accuracy;
       }
     }
+    if (found) return absl::OkStatus();
     return absl::DataLossError("worker 0 has written no metrics");
   }
 
-  absl::StatusOr<double> RunDdp(const Training& training,
-                                const std::string& directory) {
+  absl::Status RunDdp(Training* training, const std::string& directory) {
     const std::string script = absl::StrCat(directory, "/ddp_train.py");
     std::ofstream(script) << kDdpTrain;
+    std::ofstream(absl::StrCat(directory, "/resnet.py")) << kResNet;
+    const Images images = ImagesOf(options_.data);
     const absl::Status status = RunToEnd(stage_, [&](Supervisor& supervisor) {
-      for (int rank = 0; rank < training.workers; ++rank) {
+      for (int rank = 0; rank < training->workers; ++rank) {
         absl::Status s = supervisor.Start(
             {absl::StrCat("ddp rank ", rank),
              {options_.python->python, script, absl::StrCat("--rank=", rank),
-              absl::StrCat("--ranks=", training.workers),
+              absl::StrCat("--ranks=", training->workers),
               absl::StrCat("--steps=", options_.steps),
               absl::StrCat("--warmup=", options_.warmup),
               absl::StrCat("--batch=", options_.batch_size),
-              absl::StrCat("--images=", kTrainImages),
-              absl::StrCat("--model=", training.model),
+              absl::StrCat("--shape=", images.shape),
+              absl::StrCat("--classes=", images.classes),
+              absl::StrCat("--model=", training->model),
+              absl::StrCat("--precision=", training->precision),
               absl::StrCat("--lr=", kLearningRate),
               absl::StrCat("--device=", options_.device),
               absl::StrCat("--out=", directory),
@@ -112,15 +161,15 @@ class TrainBench {
       return absl::OkStatus();
     });
     if (!status.ok()) return status;
-    return DdpRate(training.workers, directory);
+    return TakeTimes(directory, training);
   }
 
-  // All images over the slowest rank's time.
-  static absl::StatusOr<double> DdpRate(int ranks,
-                                        const std::string& directory) {
+  // The rate: all images over the slowest rank's time.
+  static absl::Status TakeTimes(const std::string& directory,
+                                Training* training) {
     double images = 0;
     double seconds = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (int rank = 0; rank < training->workers; ++rank) {
       std::ifstream file(absl::StrCat(directory, "/rank-", rank, ".json"));
       const auto json = nlohmann::json::parse(file, nullptr, false);
       if (!json.is_object()) {
@@ -129,8 +178,12 @@ class TrainBench {
       }
       images += json.value("images", 0.0);
       seconds = std::max(seconds, json.value("seconds", 0.0));
+      training->peak_memory_bytes =
+          std::max(training->peak_memory_bytes,
+                   json.value("peak_memory_bytes", int64_t{0}));
     }
-    return images / seconds;
+    training->images_per_second.push_back(images / seconds);
+    return absl::OkStatus();
   }
 
   const Stage& stage_;
@@ -140,10 +193,12 @@ class TrainBench {
 std::vector<Training> Plan(const TrainOptions& options,
                            const std::string& model) {
   std::vector<Training> plan;
-  for (const int workers : options.workers) {
-    for (const char* contender : {"ring", "ps-bsp", "ddp"}) {
-      if (std::string(contender) == "ddp" && !options.python) continue;
-      plan.push_back({model, contender, workers, {}});
+  for (const std::string& precision : options.precisions) {
+    for (const int workers : options.workers) {
+      for (const std::string& mode : options.modes) {
+        if (mode == "ddp" && !options.python) continue;
+        plan.push_back({model, mode, workers, {}, precision});
+      }
     }
   }
   return plan;
@@ -168,9 +223,7 @@ absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
     for (int i = 0; i < options.repetitions; ++i) {
       for (Training& training : trainings) {
         if (options.on_start) options.on_start(training);
-        const auto rate = bench.Run(training);
-        if (!rate.ok()) return rate.status();
-        training.images_per_second.push_back(*rate);
+        if (absl::Status s = bench.Run(&training); !s.ok()) return s;
         if (options.on_training) options.on_training(training);
       }
     }

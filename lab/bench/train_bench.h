@@ -18,6 +18,9 @@ namespace psring {
 
 struct TrainOptions {
   std::vector<std::string> models;
+  std::vector<std::string> modes;       // of "ring", "ps-bsp", "ddp"
+  std::vector<std::string> precisions;  // of worker's --precision
+  std::string data;                     // worker's --data
   std::vector<int> workers;
   int servers = 1;    // of ps-bsp
   int64_t steps = 0;  // that are timed

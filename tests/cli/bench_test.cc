@@ -138,6 +138,31 @@ TEST_F(BenchTest, WithoutItsProgramsNothingStarts) {
   EXPECT_THAT(ran.output, HasSubstr("the wheel has no built-in trainer"));
 }
 
+TEST_F(BenchTest, TrainsEveryModelInEveryWayAndPrecision) {
+  const Ran ran = Bench({"train", "--models=mlp:784-32-10,mlp:784-10",
+                         "--modes=ps-bsp,ring", "--precision=fp32,bf16",
+                         "--workers=1", "--steps=4000", "--repetitions=1",
+                         "--batch-size=8", "--peers=none", "--device=cpu"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  std::vector<std::string> trained;
+  const json report = Report();
+  for (const json& training : report["trainings"]) {
+    trained.push_back(absl::StrCat(training["model"].get<std::string>(), " ",
+                                   training["precision"].get<std::string>(),
+                                   " ",
+                                   training["contender"].get<std::string>()));
+    EXPECT_GT(training["median_images_per_s"], 0);
+    EXPECT_GT(training["peak_memory_bytes"], 1 << 20);
+    EXPECT_GT(training["accuracy"], 0);
+  }
+  EXPECT_THAT(trained,
+              testing::ElementsAre(
+                  "mlp:784-32-10 fp32 ps-bsp", "mlp:784-32-10 fp32 ring",
+                  "mlp:784-32-10 bf16 ps-bsp", "mlp:784-32-10 bf16 ring",
+                  "mlp:784-10 fp32 ps-bsp", "mlp:784-10 fp32 ring",
+                  "mlp:784-10 bf16 ps-bsp", "mlp:784-10 bf16 ring"));
+}
+
 TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
       {
@@ -153,6 +178,10 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"allreduce", "--ranks=13", "--hot"}, {"--hot", "13", "16"}},
           {{"train", "--hosts=2"}, {"train", "--hosts"}},
           {{"train", "--device=gpu"}, {"--device", "gpu", "cuda"}},
+          {{"train", "--modes=ring,gloo"}, {"--modes", "\"gloo\"", "ddp"}},
+          {{"train", "--precision=fp8"}, {"--precision", "\"fp8\"", "bf16"}},
+          {{"train", "--device=cpu", "--precision=fp32,tf32"},
+           {"--precision=tf32", "GPUs"}},
           {{"links", "--hosts=2", "--ranks=4"}, {"--ranks", "4"}},
           {{"pushpull", "--hosts=2", "--servers=1"}, {"--servers", "separate"}},
           {{"links", "--hosts=2", "--placement=x"}, {"--placement", "x"}},

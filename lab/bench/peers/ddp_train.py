@@ -1,18 +1,23 @@
-"""Trains psring's lenet or mlp with DistributedDataParallel, over Gloo on CPUs
+"""Trains psring's lenet, mlp, resnet18 or resnet50 with DistributedDataParallel, over Gloo on CPUs
 and over NCCL on GPUs, and times the steps as psring's worker does: batch, forward, backward, exchange,
 update. Writes OUT/rank-RANK.json: {"rank", "seconds": of all timed steps,
-"images": of this process in them}.
+"images": of this process in them, "peak_memory_bytes": of its GPU, or resident}.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
+import resource
 import time
 
 
-def make_model(torch, name):
+def make_model(torch, name, channels, classes):
     nn = torch.nn
+    if name.startswith('resnet'):
+        from resnet import resnet
+        return resnet(name, channels, classes)
     if name == 'lenet':  # worker/models/lenet.cc
         return nn.Sequential(
             nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(),
@@ -31,14 +36,23 @@ def train(args, torch):
     torch.manual_seed(0)
     on_gpu = args.device == 'cuda'
     device = torch.device('cuda', args.rank) if on_gpu else torch.device('cpu')
+    shape = [int(size) for size in args.shape.split('x')]
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision != 'fp32'
+    torch.backends.cudnn.benchmark = True
     model = torch.nn.parallel.DistributedDataParallel(
-        make_model(torch, args.model).to(device),
+        make_model(torch, args.model, shape[0], args.classes).to(device),
         device_ids=[args.rank] if on_gpu else None)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
-    images = torch.rand(args.images, 1, 28, 28)
-    labels = torch.randint(10, (args.images,))
-    order = torch.randperm(args.images).repeat(
-        (args.warmup + args.steps) * args.batch // args.images + 1)
+    types = {'bf16': torch.bfloat16, 'fp16': torch.float16}
+    autocast = (torch.autocast(args.device, types[args.precision])
+                if args.precision in types else contextlib.nullcontext())
+    scaler = torch.amp.GradScaler('cuda', enabled=args.precision == 'fp16')
+    samples = max(4 * args.batch, 1024)
+    images = (torch.randint(256, (samples, *shape), dtype=torch.uint8) if on_gpu
+              else torch.rand(samples, *shape))
+    labels = torch.randint(args.classes, (samples,))
+    order = torch.randperm(samples).repeat(
+        (args.warmup + args.steps) * args.batch // samples + 1)
     if on_gpu:
         images, labels = images.pin_memory(), labels.pin_memory()
     seconds = 0.0
@@ -47,11 +61,17 @@ def train(args, torch):
         chosen = order[step * args.batch:(step + 1) * args.batch]
         optimizer.zero_grad()
         batch = images[chosen].to(device, non_blocking=True)
+        if on_gpu:
+            batch = batch.float().div_(255)
+        if args.precision != 'fp32':
+            batch = batch.contiguous(memory_format=torch.channels_last)
         wanted = labels[chosen].to(device, non_blocking=True)
-        output = torch.log_softmax(model(batch), 1)
-        loss = torch.nn.functional.nll_loss(output, wanted)
-        loss.backward()
-        optimizer.step()
+        with autocast:
+            output = model(batch)
+        loss = torch.nn.functional.cross_entropy(output.float(), wanted)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         loss.item()
         if step >= args.warmup:
             seconds += time.perf_counter() - start
@@ -60,9 +80,9 @@ def train(args, torch):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ('rank', 'ranks', 'steps', 'warmup', 'batch', 'images'):
+    for name in ('rank', 'ranks', 'steps', 'warmup', 'batch', 'classes'):
         parser.add_argument('--' + name, type=int, required=True)
-    for name in ('model', 'out', 'store', 'interface', 'device'):
+    for name in ('model', 'out', 'store', 'interface', 'device', 'shape', 'precision'):
         parser.add_argument('--' + name, required=True)
     parser.add_argument('--lr', type=float, required=True)
     args = parser.parse_args()
@@ -75,9 +95,11 @@ def main():
         'nccl' if args.device == 'cuda' else 'gloo', init_method='file://' + args.store, rank=args.rank,
         world_size=args.ranks, timeout=datetime.timedelta(minutes=2))
     seconds = train(args, torch)
+    memory = (torch.cuda.max_memory_reserved() if args.device == 'cuda'
+              else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     with open(f'{args.out}/rank-{args.rank}.json', 'w') as file:
-        json.dump({'rank': args.rank, 'seconds': seconds,
-                   'images': args.steps * args.batch}, file)
+        json.dump({'rank': args.rank, 'seconds': seconds, 'images': args.steps * args.batch,
+                   'peak_memory_bytes': memory}, file)
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 

@@ -71,7 +71,22 @@ TEST_F(MetricsReaderTest, TakesInEveryEvent) {
             (std::vector<int64_t>{4, 2}));
   EXPECT_EQ(metrics.end->step_time->wait, 0.3);
   EXPECT_EQ(metrics.end->weights_crc32, std::nullopt);
+  EXPECT_EQ(metrics.end->peak_gpu_memory_bytes, std::nullopt);
   EXPECT_EQ(metrics.started_s, 1);
+}
+
+TEST_F(MetricsReaderTest, KnowsAGpusMemoryWhereLibtorchTells) {
+  const auto peak = [&](const std::string& memory) {
+    std::string end = kEnd;
+    end.insert(end.size() - 1, R"(,"gpu_memory_bytes":)" + memory);
+    std::ofstream(path_) << end << std::endl;
+    MetricsReader reader(path_);
+    EXPECT_TRUE(reader.Read().ok());
+    return reader.metrics().end->peak_gpu_memory_bytes;
+  };
+  EXPECT_EQ(peak(R"({"model":64,"peak_reserved":4096})"), 4096);
+  EXPECT_EQ(peak(R"({"model":64})"), std::nullopt);
+  EXPECT_EQ(peak("null"), std::nullopt);
 }
 
 TEST_F(MetricsReaderTest, AHalfWrittenLineWaitsForItsRest) {

@@ -34,7 +34,7 @@ BenchResults Sample() {
        .measurements = {{"psring", {0.02, 0.03, 0.02}, 0.6, 195000000},
                         {"openmpi", {0.04, 0.05, 0.04}, 1.2, 0}}}};
   results.trainings = {{"lenet", "ring", 1, {100, 300, 200}},
-                       {"lenet", "ring", 2, {300}},
+                       {"lenet", "ring", 2, {300}, "fp32", 150'000'000, 0.9612},
                        {"lenet", "ddp", 2, {150}}};
   return results;
 }
@@ -93,9 +93,17 @@ TEST(BenchJson, HoldsThePredictionWhereThereIsOne) {
 TEST(BenchCells, TrainingIsComparedWithOneWorkerAndWithDdp) {
   const auto cells = TrainCells(Sample());
   ASSERT_EQ(cells.size(), 4u);
-  EXPECT_THAT(cells[1], ElementsAre("ring", "lenet", "1", "200", "-", "-"));
-  EXPECT_THAT(cells[2],
-              ElementsAre("ring", "lenet", "2", "300", "1.50", "2.00"));
+  EXPECT_THAT(cells[1], ElementsAre("ring", "lenet", "fp32", "1", "200", "-",
+                                    "-", "-", "-"));
+  EXPECT_THAT(cells[2], ElementsAre("ring", "lenet", "fp32", "2", "300", "1.50",
+                                    "2.00", "150 MB", "96.1%"));
+}
+
+TEST(BenchCells, ATrainingIsComparedWithinItsPrecision) {
+  BenchResults results = Sample();
+  results.trainings.push_back({"lenet", "ring", 2, {600}, "bf16"});
+  EXPECT_THAT(TrainCells(results)[4], ElementsAre("ring", "lenet", "bf16", "2",
+                                                  "600", "-", "-", "-", "-"));
 }
 
 TEST(BenchNotes, SayWhichPeerIsMissing) {
