@@ -16,6 +16,7 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/sync_policy.h"
+#include "gpu/device_local_steps.h"
 #include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
 #include "ps/ps_follower.h"
@@ -129,13 +130,20 @@ absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
 
 absl::StatusOr<Exchange> ModelClient::Stage(const GpuModel& gpu,
                                             Timeline* timeline, Track* track) {
-  auto exchange = Connect(timeline, track);
+  const bool local_steps = spec().local_steps() > 1;
+  auto exchange =
+      local_steps ? ConnectTopology(timeline, track) : Connect(timeline, track);
   if (!exchange.ok()) return exchange;
   auto staged =
       StagedExchange::Create(gpu.device, gpu.model, flat_, *std::move(exchange),
                              job_.cancellation(), track);
   if (!staged.ok()) return staged.status();
-  return *std::move(staged);
+  if (!local_steps) return *std::move(staged);
+  auto local = DeviceLocalSteps::Create(
+      *std::move(staged), spec(), PlanOf(spec(), job().workers_size()),
+      gpu.device, gpu.model, job_.cancellation());
+  if (!local.ok()) return local.status();
+  return *std::move(local);
 }
 
 absl::StatusOr<Exchange> ModelClient::ConnectHostSum(

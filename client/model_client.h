@@ -52,7 +52,8 @@ struct ModelOptions {
   absl::Duration step_timeout = absl::Seconds(60);
 };
 
-// A model in the memory of a GPU. All of it outlives the exchange.
+// A model in the memory of a GPU, with the optimizer's slots where its ring
+// backend is "nccl" or it takes local steps. All of it outlives the exchange.
 struct GpuModel {
   Device& device;
   DeviceModel& model;

@@ -31,8 +31,7 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
     LogWarning(
         "sums on the host, from GPU memory: NCCL has no $0. "
         "--ring-backend=host says that this is meant",
-        takes_local_steps ? "--local-steps, whose steps are the CPU's"
-                          : "--compress");
+        takes_local_steps ? "--local-steps" : "--compress");
     return std::nullopt;
   }
   auto nccl = load();

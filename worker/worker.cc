@@ -262,11 +262,12 @@ absl::Status WorkerRun::OpenRecords() {
   return absl::OkStatus();
 }
 
-// Slots lie on the GPU where NCCL's ring updates there.
+// Slots lie on the GPU where NCCL's ring or local steps update there.
 absl::Status WorkerRun::OpenGpu() {
   const auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
-  const bool updates_there = spec().ring_backend() == "nccl";
+  const bool updates_there =
+      spec().ring_backend() == "nccl" || spec().local_steps() > 1;
   auto gpu = WorkerGpu::Open(
       options_.device, options_.allow_shared_gpu, member(), flat_->layout,
       updates_there ? optimizer->num_slots() : 0, StepDeadline());
