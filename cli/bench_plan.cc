@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
 #include "gpu/device.h"
@@ -100,13 +101,15 @@ absl::Status PlanHosts(const CommandLine& line, const std::string& placement,
   return absl::OkStatus();
 }
 
+// `what`: of what kind the text is, before the known words.
 absl::StatusOr<std::vector<std::string>> ParseList(
-    const std::string& text, const std::vector<std::string>& known) {
+    const std::string& text, const std::vector<std::string>& known,
+    absl::string_view what = "a list of ") {
   std::vector<std::string> words = absl::StrSplit(text, ',');
   for (const std::string& word : words) {
     if (absl::c_linear_search(known, word)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", word, "\" is not one of ", absl::StrJoin(known, ", ")));
+        "\"", word, "\" is not ", what, absl::StrJoin(known, ",")));
   }
   return words;
 }
@@ -116,14 +119,7 @@ absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
                                           kPsLite};
   if (text == "auto") return known;
   if (text == "none") return std::vector<std::string>();
-  std::vector<std::string> peers = absl::StrSplit(text, ',');
-  for (const std::string& peer : peers) {
-    if (absl::c_linear_search(known, peer)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", peer, "\" is not auto, none or a list of ",
-                     absl::StrJoin(known, ",")));
-  }
-  return peers;
+  return ParseList(text, known, "auto, none or a list of ");
 }
 
 absl::Status CheckHot(const std::vector<int>& ranks) {

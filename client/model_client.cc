@@ -16,7 +16,7 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/sync_policy.h"
-#include "gpu/device_local_steps.h"
+#include "gpu/device_steps.h"
 #include "gpu/staged_exchange.h"
 #include "ps/ps_exchange.h"
 #include "ps/ps_follower.h"
@@ -34,25 +34,6 @@ bool UsesNccl(const proto::JobSpec& spec) {
 
 bool UsesHostRing(const proto::JobSpec& spec) {
   return spec.mode() == proto::RING && !UsesNccl(spec);
-}
-
-// What the job's spec asks for on top of its topology.
-absl::StatusOr<Exchange> Wrap(Exchange exchange, const proto::Welcome& job,
-                              FlatModel& flat, Track* track) {
-  const proto::JobSpec& spec = job.spec();
-  if (spec.local_steps() > 1) {
-    auto local = LocalSteps::Create(std::move(exchange), spec,
-                                    PlanOf(spec, job.workers_size()), flat);
-    if (!local.ok()) return local.status();
-    exchange = *std::move(local);
-  }
-  auto codec = CodecOf(spec, flat.layout);
-  if (!codec.ok()) return codec.status();
-  if (!codec->has_value()) return exchange;
-  auto compressed = CompressedExchange::Create(std::move(exchange),
-                                               **std::move(codec), flat, track);
-  if (!compressed.ok()) return compressed.status();
-  return *std::move(compressed);
 }
 
 // Those who look at the job then know who waits for whom.
@@ -120,30 +101,43 @@ absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
   if (UsesNccl(options_.spec)) return ConnectNccl(*gpu, timeline, track);
   if (gpu != nullptr) {
     const std::vector<int> group = HostGroupOf(job(), job().rank());
-    if (group.size() == 1) return Stage(*gpu, timeline, track);
-    return ConnectHostSum(*gpu, group, timeline, track);
+    if (group.size() > 1) return ConnectHostSum(*gpu, group, timeline, track);
   }
-  auto topology = ConnectTopology(timeline, track);
-  if (!topology.ok()) return topology.status();
-  return Wrap(*std::move(topology), job(), flat_, track);
+  return ConnectHosts(gpu, timeline, track);
 }
 
-absl::StatusOr<Exchange> ModelClient::Stage(const GpuModel& gpu,
-                                            Timeline* timeline, Track* track) {
-  const bool local_steps = spec().local_steps() > 1;
-  auto exchange =
-      local_steps ? ConnectTopology(timeline, track) : Connect(timeline, track);
-  if (!exchange.ok()) return exchange;
-  auto staged =
-      StagedExchange::Create(gpu.device, gpu.model, flat_, *std::move(exchange),
-                             job_.cancellation(), track);
-  if (!staged.ok()) return staged.status();
-  if (!local_steps) return *std::move(staged);
-  auto local = DeviceLocalSteps::Create(
-      *std::move(staged), spec(), PlanOf(spec(), job().workers_size()),
-      gpu.device, gpu.model, job_.cancellation());
-  if (!local.ok()) return local.status();
-  return *std::move(local);
+// What the job's spec asks for, on top of its topology.
+absl::StatusOr<Exchange> ModelClient::ConnectHosts(const GpuModel* gpu,
+                                                   Timeline* timeline,
+                                                   Track* track) {
+  auto topology = ConnectTopology(timeline, track);
+  if (!topology.ok()) return topology.status();
+  Exchange exchange = *std::move(topology);
+  auto codec = CodecOf(spec(), flat_.layout);
+  if (!codec.ok()) return codec.status();
+  if (codec->has_value()) {
+    auto compressed = CompressedExchange::Create(
+        std::move(exchange), **std::move(codec), flat_, track);
+    if (!compressed.ok()) return compressed.status();
+    exchange = *std::move(compressed);
+  }
+  if (gpu != nullptr) {
+    auto staged =
+        StagedExchange::Create(gpu->device, gpu->model, flat_,
+                               std::move(exchange), job_.cancellation(), track);
+    if (!staged.ok()) return staged.status();
+    exchange = *std::move(staged);
+  }
+  if (spec().local_steps() <= 1) return exchange;
+  JobPlan plan = PlanOf(spec(), job().workers_size());
+  auto own = gpu == nullptr
+                 ? HostSteps::Create(plan.optimizer, flat_)
+                 : DeviceSteps::Create(plan.optimizer, gpu->device, gpu->model,
+                                       job_.cancellation());
+  if (!own.ok()) return own.status();
+  return std::make_unique<LocalSteps>(
+      std::move(exchange), spec(), std::move(plan), flat_.layout.num_buckets(),
+      *std::move(own));
 }
 
 absl::StatusOr<Exchange> ModelClient::ConnectHostSum(
@@ -156,27 +150,34 @@ absl::StatusOr<Exchange> ModelClient::ConnectHostSum(
       group.size(), leader);
   Exchange inner;
   if (job().rank() == leader) {
-    auto staged = Stage(gpu, timeline, track);
+    auto staged = ConnectHosts(&gpu, timeline, track);
     if (!staged.ok()) return staged;
     inner = *std::move(staged);
   } else {
     inner = std::make_unique<PsFollower>(job_.member(), job());
   }
-  NcclOptions options;
-  options.gather = [this, group, leader](const std::string& name,
-                                         const std::string& payload,
-                                         Time deadline) {
-    return job_.member().Gather(
-        absl::StrCat(options_.id, "/host of ", leader, "/", name), payload,
-        deadline, group);
-  };
-  options.allow_shared_gpu = gpu.allow_shared_gpu;
   auto exchange = HostSumExchange::Create(
       *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
-      HostGroupJob(job()), std::move(options), std::move(inner),
-      options_.step_timeout, {track, AddTrack(timeline, "NCCL")});
+      HostGroupJob(job()),
+      NcclOptionsOf(gpu, absl::StrCat(options_.id, "/host of ", leader), group),
+      std::move(inner), options_.step_timeout,
+      {track, AddTrack(timeline, "NCCL")});
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);
+}
+
+NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
+                                       const std::string& gathers,
+                                       const std::vector<int>& ranks) {
+  NcclOptions options;
+  options.gather = [this, gathers, ranks](const std::string& name,
+                                          const std::string& payload,
+                                          Time deadline) {
+    return job_.member().Gather(absl::StrCat(gathers, "/", name), payload,
+                                deadline, ranks);
+  };
+  options.allow_shared_gpu = gpu.allow_shared_gpu;
+  return options;
 }
 
 absl::StatusOr<Exchange> ModelClient::ConnectTopology(Timeline* timeline,
@@ -202,16 +203,9 @@ absl::StatusOr<Exchange> ModelClient::ConnectNccl(const GpuModel& gpu,
               .protects_own = job_.context().secured(),
               .requires_encryption = job_.requires_encryption()});
   if (!network.ok()) return network;
-  NcclOptions options;
-  options.gather = [this](const std::string& name, const std::string& payload,
-                          Time deadline) {
-    return job_.member().Gather(absl::StrCat(options_.id, "/", name), payload,
-                                deadline);
-  };
-  options.allow_shared_gpu = gpu.allow_shared_gpu;
   auto exchange = NcclExchange::Create(
       *std::move(options_.nccl), gpu.device, job_.cancellation(), gpu.model,
-      job(), std::move(options), options_.step_timeout,
+      job(), NcclOptionsOf(gpu, options_.id, {}), options_.step_timeout,
       {track, AddTrack(timeline, "NCCL")}, flat_.rates);
   if (!exchange.ok()) return exchange.status();
   return *std::move(exchange);

@@ -25,6 +25,7 @@
 #include "protos/cluster.pb.h"
 #include "ring/connect_ring.h"
 #include "ring/nccl/nccl_api.h"
+#include "ring/nccl/nccl_communicator.h"
 #include "ring/ring_exchange.h"
 #include "ring/ring_listener.h"
 
@@ -99,14 +100,18 @@ class ModelClient {
       Timeline* timeline, Track* track);
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectNccl(
       const GpuModel& gpu, Timeline* timeline, Track* track);
-  // The model's exchange on the host, for this GPU.
-  absl::StatusOr<std::unique_ptr<GradientExchange>> Stage(const GpuModel& gpu,
-                                                          Timeline* timeline,
-                                                          Track* track);
+  // The exchange through the hosts' memory, for a GPU's where `gpu` is not
+  // null.
+  absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectHosts(
+      const GpuModel* gpu, Timeline* timeline, Track* track);
   // Over the GPUs of that group of workers, of which this is one.
   absl::StatusOr<std::unique_ptr<GradientExchange>> ConnectHostSum(
       const GpuModel& gpu, const std::vector<int>& group, Timeline* timeline,
       Track* track);
+
+  // Gathers are among `ranks`, or all workers, and begin with `gathers`.
+  NcclOptions NcclOptionsOf(const GpuModel& gpu, const std::string& gathers,
+                            const std::vector<int>& ranks);
 
   JobClient& job_;
   ModelOptions options_;

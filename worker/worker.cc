@@ -192,7 +192,8 @@ absl::Status WorkerRun::Join() {
   job_ = *std::move(job);
   // NCCL sums on a GPU that workers share only where the user lets them.
   const std::string gpu =
-      nccl_.has_value() && !options_.allow_shared_gpu
+      nccl_.has_value() && wish_.mode() != proto::RING &&
+              !options_.allow_shared_gpu
           ? BusIdOf(options_.device, /*may_share=*/false, member().job())
           : std::string();
   auto client = ModelClient::Open(*job_,

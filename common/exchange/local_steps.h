@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,13 +26,58 @@
 
 namespace psring {
 
+// The model of one worker and its optimizer, where it takes its own steps: in
+// the host's memory (HostSteps), or on a GPU (gpu/device_steps.h).
+class OwnSteps {
+ public:
+  virtual ~OwnSteps() = default;
+
+  // `slots` become the optimizer's state; what they lack is zero. Blocks.
+  virtual absl::Status SetState(std::vector<FlatBuffer> slots,
+                                Time deadline) = 0;
+  // The `update`-th update of the parameters by the gradients.
+  virtual absl::Status Step(int64_t update, double rate) = 0;
+  // Puts the parameters where the exchange looks for gradients.
+  virtual absl::Status OfferParameters() = 0;
+  // As GradientExchange::SaveState, of the parameters and the state. Blocks.
+  virtual absl::StatusOr<proto::SavedState> Save(const std::string& directory,
+                                                 Time deadline) = 0;
+};
+
+class HostSteps : public OwnSteps {
+ public:
+  // `model` outlives this.
+  static absl::StatusOr<std::unique_ptr<OwnSteps>> Create(
+      const proto::OptimizerSettings& optimizer, FlatModel& model);
+
+  absl::Status SetState(std::vector<FlatBuffer> slots, Time deadline) override;
+  absl::Status Step(int64_t update, double rate) override;
+  absl::Status OfferParameters() override;
+  absl::StatusOr<proto::SavedState> Save(const std::string& directory,
+                                         Time deadline) override;
+
+ private:
+  HostSteps(Optimizer optimizer, FlatModel& model)
+      : optimizer_(std::move(optimizer)), model_(model) {}
+
+  const Optimizer optimizer_;
+  FlatModel& model_;
+  std::vector<FlatBuffer> slots_;
+};
+
 class LocalSteps : public ForwardingExchange {
  public:
-  // `plan`: of every worker's own steps. `model` is the exchange's, and
-  // outlives this.
-  static absl::StatusOr<std::unique_ptr<LocalSteps>> Create(
-      std::unique_ptr<GradientExchange> exchange, const proto::JobSpec& spec,
-      JobPlan plan, FlatModel& model);
+  // `plan`: of every worker's own steps, which `own` takes. The exchange is of
+  // the same model, which has so many buckets.
+  LocalSteps(std::unique_ptr<GradientExchange> exchange,
+             const proto::JobSpec& spec, JobPlan plan, int num_buckets,
+             std::unique_ptr<OwnSteps> own)
+      : ForwardingExchange(std::move(exchange)),
+        plan_(std::move(plan)),
+        period_(spec.local_steps()),
+        num_buckets_(num_buckets),
+        own_(std::move(own)),
+        step_(spec.first_step()) {}
 
   // `slots` become this worker's own state, on whatever rank.
   using GradientExchange::Join;
@@ -52,23 +98,12 @@ class LocalSteps : public ForwardingExchange {
   }
 
  private:
-  LocalSteps(std::unique_ptr<GradientExchange> exchange, JobPlan plan,
-             Optimizer optimizer, int64_t period, int64_t first_step,
-             FlatModel& model)
-      : ForwardingExchange(std::move(exchange)),
-        plan_(std::move(plan)),
-        optimizer_(std::move(optimizer)),
-        period_(period),
-        model_(model),
-        step_(first_step) {}
-
   absl::Status Average(Time deadline);
 
   const JobPlan plan_;
-  const Optimizer optimizer_;
   const int64_t period_;
-  FlatModel& model_;
-  std::vector<FlatBuffer> slots_;
+  const int num_buckets_;
+  const std::unique_ptr<OwnSteps> own_;
   int64_t step_;
   bool averaged_ = true;  // since the last step
 };

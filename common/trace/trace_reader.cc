@@ -71,6 +71,12 @@ void TakeInfo(const json& event, TraceInfo& info) {
   }
 }
 
+absl::Status Damaged(const std::string& path, absl::string_view why) {
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged (", why,
+                   "): copy it again from its host, or run the job again"));
+}
+
 absl::StatusOr<TraceInfo> ReadTrace(
     const std::string& path,
     absl::FunctionRef<void(const json& event)> on_event) {
@@ -96,15 +102,10 @@ absl::StatusOr<TraceInfo> ReadTrace(
           absl::StrCat(path, " is not a timeline that psring has written"));
     }
     if (!counts || !Counts(info)) {
-      return absl::DataLossError(absl::StrCat(
-          path,
-          " is damaged (a number is out of its bounds): copy it again "
-          "from its host, or run the job again"));
+      return Damaged(path, "a number is out of its bounds");
     }
   } catch (const json::exception& error) {
-    return absl::DataLossError(
-        absl::StrCat(path, " is damaged (", error.what(),
-                     "): copy it again from its host, or run the job again"));
+    return Damaged(path, error.what());
   }
   return info;
 }
@@ -115,10 +116,10 @@ absl::Status CheckPlace(const TraceInfo& info, const std::string& role,
   if (info.role == role && info.rank == rank && rank < processes) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(absl::StrCat(
-      info.path, " is damaged (it is the timeline of ", info.role, " ",
-      info.rank, " of ", info.workers, " workers and ", info.servers,
-      " servers): copy it again from its host, or run the job again"));
+  return Damaged(
+      info.path,
+      absl::StrCat("it is the timeline of ", info.role, " ", info.rank, " of ",
+                   info.workers, " workers and ", info.servers, " servers"));
 }
 
 absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {

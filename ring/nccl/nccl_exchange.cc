@@ -6,14 +6,13 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/optim/job_plan.h"
-#include "common/state/state_files.h"
 
 namespace psring {
 
 NcclExchange::NcclExchange(Device& device, DeviceModel& model,
                            const proto::Welcome& job,
                            absl::Duration step_timeout, JobPlan plan,
-                           Optimizer optimizer,
+                           DeviceOptimizer optimizer,
                            std::unique_ptr<NcclCommunicator> communicator,
                            const NcclTracks& tracks,
                            absl::Span<const double> rates)
@@ -38,11 +37,9 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
   auto optimizer = Optimizer::ForJob(job.spec(), plan.optimizer, model.layout);
   if (!optimizer.ok()) return optimizer.status();
-  if (static_cast<int>(model.slots.size()) != optimizer->num_slots()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a model with ", model.slots.size(), " optimizer slots; ",
-        job.spec().optimizer().name(), " has ", optimizer->num_slots()));
-  }
+  auto on_device = DeviceOptimizer::Create(device, model, *std::move(optimizer),
+                                           job.spec().optimizer().name());
+  if (!on_device.ok()) return on_device.status();
   const absl::StatusOr<Event> finished = device.CreateEvent();
   if (!finished.ok()) return finished.status();
   const Time deadline = Now() + step_timeout;
@@ -55,35 +52,18 @@ absl::StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Create(
                            deadline);
   if (!status.ok()) return status;
   std::unique_ptr<NcclExchange> exchange(new NcclExchange(
-      device, model, job, step_timeout, std::move(plan), *std::move(optimizer),
+      device, model, job, step_timeout, std::move(plan), *std::move(on_device),
       *std::move(communicator), tracks, rates));
   exchange->finished_ = *finished;
   return exchange;
 }
 
-absl::Status NcclExchange::Copy(void* to, const void* from, FlatBuffer& host,
-                                Time deadline) {
-  const int64_t bytes = host.size() * static_cast<int64_t>(sizeof(float));
-  absl::Status status = device_.RegisterHost(host.data(), bytes);
-  if (!status.ok()) return status;
-  status = device_.Copy(to, from, bytes, communicator_->stream());
-  if (status.ok()) status = communicator_->Drain(deadline);
-  device_.UnregisterHost(host.data());
-  return status;
-}
-
 absl::Status NcclExchange::Join(std::vector<FlatBuffer> slots,
                                 ParametersArrived arrived, Time deadline) {
-  for (size_t i = 0; i < slots.size() && i < model_.slots.size(); ++i) {
-    if (slots[i].size() != model_.slots[i].size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("optimizer state of ", slots[i].size(),
-                       " elements; the model has ", model_.slots[i].size()));
-    }
-    absl::Status status =
-        Copy(model_.slots[i].data(), slots[i].data(), slots[i], deadline);
-    if (!status.ok()) return status;
-  }
+  absl::Status set =
+      optimizer_.SetState(std::move(slots), communicator_->stream(),
+                          [&] { return communicator_->Drain(deadline); });
+  if (!set.ok()) return set;
   communicator_->SetComputeStream(model_.compute);
   absl::Status status =
       communicator_->Broadcast(model_.parameters.span(), 0, deadline);
@@ -101,18 +81,10 @@ absl::Status NcclExchange::Submit(int bucket) {
 absl::Status NcclExchange::UpdateBucket(Range range, int64_t step) {
   if (range.empty()) return absl::OkStatus();
   const double rate = rates_.empty() ? plan_.RateAt(step) : 0.0;
-  absl::Status status;
-  optimizer_.ForEachFormula(
+  return optimizer_.Update(
       plan_.UpdatesAt(step) + 1,
       rates_.empty() ? absl::MakeConstSpan(&rate, 1) : rates_, range,
-      [&](const OptimizerFormula& formula, Range part) {
-        status.Update(device_.Update(
-            formula, model_.gradients.data() + part.begin,
-            1.0f / static_cast<float>(job_.workers_size()),
-            model_.parameters.data() + part.begin, model_.SlotsAt(part.begin),
-            part.size(), communicator_->stream()));
-      });
-  return status;
+      1.0f / static_cast<float>(job_.workers_size()), communicator_->stream());
 }
 
 absl::Status NcclExchange::Finish(Time deadline) {
@@ -135,21 +107,8 @@ absl::Status NcclExchange::Synchronise(Before next, Time deadline) {
 
 absl::StatusOr<proto::SavedState> NcclExchange::SaveState(
     const std::string& directory, Time deadline) {
-  std::vector<const float*> sources = {model_.parameters.data()};
-  for (const DeviceBuffer& slot : model_.slots) sources.push_back(slot.data());
-  std::vector<FlatBuffer> copies;
-  for (const float* source : sources) {
-    auto copy = FlatBuffer::Create(model_.layout.num_elements());
-    if (!copy.ok()) return copy.status();
-    absl::Status status = Copy(copy->data(), source, *copy, deadline);
-    if (!status.ok()) return status;
-    copies.push_back(*std::move(copy));
-  }
-  std::vector<const float*> slots;
-  for (size_t i = 1; i < copies.size(); ++i) slots.push_back(copies[i].data());
-  return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
-                         {0, model_.layout.num_elements()}, copies[0].data(),
-                         slots);
+  return optimizer_.Save(directory, communicator_->stream(),
+                         [&] { return communicator_->Drain(deadline); });
 }
 
 }  // namespace psring

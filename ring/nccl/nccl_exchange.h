@@ -23,6 +23,7 @@
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
+#include "gpu/device_optimizer.h"
 #include "protos/cluster.pb.h"
 #include "ring/nccl/bucket_sums.h"
 #include "ring/nccl/nccl_communicator.h"
@@ -61,21 +62,19 @@ class NcclExchange : public GradientExchange {
 
  private:
   NcclExchange(Device& device, DeviceModel& model, const proto::Welcome& job,
-               absl::Duration step_timeout, JobPlan plan, Optimizer optimizer,
+               absl::Duration step_timeout, JobPlan plan,
+               DeviceOptimizer optimizer,
                std::unique_ptr<NcclCommunicator> communicator,
                const NcclTracks& tracks, absl::Span<const double> rates);
 
   absl::Status UpdateBucket(Range range, int64_t step);
-  // Between `host` and the device. Blocks.
-  absl::Status Copy(void* to, const void* from, FlatBuffer& host,
-                    Time deadline);
 
   // Fixed after Create.
   Device& device_;
   DeviceModel& model_;
   const proto::Welcome job_;
   const JobPlan plan_;
-  const Optimizer optimizer_;
+  const DeviceOptimizer optimizer_;
   Track* const track_;
   const absl::Span<const double> rates_;  // the trainer's; none: the plan's
   Event finished_;

@@ -1,6 +1,6 @@
 // Real exchanges under a GPU made of host memory, against the same training in
 // the host's memory.
-#include "gpu/device_local_steps.h"
+#include "gpu/device_steps.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -159,10 +159,10 @@ Trained TrainOnGpus(LocalJobOptions options) {
   return trained;
 }
 
-class DeviceLocalStepsTest
+class DeviceStepsTest
     : public ::testing::TestWithParam<std::tuple<proto::Mode, const char*>> {};
 
-TEST_P(DeviceLocalStepsTest, EndWithTheBitsAndTheCheckpointOfHosts) {
+TEST_P(DeviceStepsTest, EndWithTheBitsAndTheCheckpointOfHosts) {
   const auto& [mode, optimizer] = GetParam();
   const LocalJobOptions job = JobOf(mode, optimizer);
   const Trained hosts = TrainOnHosts(job);
@@ -182,7 +182,7 @@ TEST_P(DeviceLocalStepsTest, EndWithTheBitsAndTheCheckpointOfHosts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, DeviceLocalStepsTest,
+    All, DeviceStepsTest,
     ::testing::Combine(::testing::Values(proto::RING, proto::PARAMETER_SERVER),
                        ::testing::Values("momentum", "adam")),
     [](const auto& info) {
@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
              "_" + std::get<1>(info.param);
     });
 
-TEST(DeviceLocalSteps, OnlyWhatIsAveragedLeavesTheGpu) {
+TEST(DeviceSteps, OnlyWhatIsAveragedLeavesTheGpu) {
   LocalJobOptions job = JobOf(proto::PARAMETER_SERVER, "momentum");
   job.same_host = SameHost::kOff;
   const Trained gpus = TrainOnGpus(job);
