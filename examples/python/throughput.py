@@ -74,6 +74,7 @@ def main():
         text = f"{1000 * median:.2f}"
         print(text if args.bare else f"{args.model} over {args.over}: {text} ms a step", flush=True)
     if args.over == "ddp":
+        del model  # after its process group, it might never end
         torch.distributed.destroy_process_group()
 
 

@@ -3,6 +3,7 @@
 A test that has the real library sets PSRING_LIBRARY; then the ranks use it.
 """
 
+import faulthandler
 import importlib.util
 import multiprocessing
 import os
@@ -71,10 +72,11 @@ def use_library():
         psring._lib.use(FakeLibrary())
 
 
-def _call(module, name, environment, path):
+def _call(module, name, environment, path, timeout):
     """One rank of run(), in a process of its own: its result, or what it says, goes to a file."""
     os.environ.update(environment)
     os.dup2(os.open(path + ".err", os.O_CREAT | os.O_WRONLY), 2)
+    faulthandler.dump_traceback_later(timeout * 0.95, file=2)  # where it hangs, if it does
     use_library()
     try:
         result = getattr(importlib.import_module(module), name)()
@@ -104,7 +106,7 @@ def run(function, size=2, mode="ring", env=None, timeout=60):
         processes = []
         for rank, path in enumerate(paths):
             environment = _environment(rank, size, port, mode, env)
-            args = (function.__module__, function.__name__, environment, path)
+            args = (function.__module__, function.__name__, environment, path, timeout)
             processes.append(_FORKS.Process(target=_call, args=args))
             processes[-1].start()
         deadline = time.monotonic() + timeout

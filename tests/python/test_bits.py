@@ -263,6 +263,9 @@ def under_ddp():
         for step in range(STEPS):
             one_step(ddp, opt, step, more.get("passes", 1), more.get("autocast"), scaler, ddp.no_sync)
         results.append(crc(model))
+        # What of it went after the group would end the group's threads while it holds Python's
+        # lock, for which one of them may wait.
+        del ddp
     torch.distributed.barrier()  # rank 0 has the store: who comes late may wait for ever
     torch.distributed.destroy_process_group()
     return results

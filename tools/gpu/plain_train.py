@@ -72,6 +72,7 @@ def main():
     wait()
     print('%.0f' % ((args.steps - first) * args.batch / (time.perf_counter() - start)))
     if args.ddp:
+        del model  # after its process group, it might never end
         torch.distributed.destroy_process_group()
 
 
