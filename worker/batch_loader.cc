@@ -62,32 +62,38 @@ BatchLoader::~BatchLoader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-std::unique_ptr<BatchLoader::Job> BatchLoader::NewJob(
-    absl::Span<const int64_t> indices) const {
+std::unique_ptr<BatchLoader::Job> BatchLoader::NewJob(Samples samples) const {
   // Checked here: nobody catches what a thread throws.
-  for (const int64_t index : indices) {
+  for (const int64_t index : samples.indices) {
     if (index >= 0 && index < dataset_.size()) continue;
     throw std::out_of_range(
         absl::StrCat("sample ", index, " of a dataset of ", dataset_.size()));
   }
   auto job = std::make_unique<Job>();
-  job->indices.assign(indices.begin(), indices.end());
-  const auto count = static_cast<int64_t>(indices.size());
+  job->samples = std::move(samples);
   // Page-locked for a GPU, which then copies by itself.
   const auto in_host_memory = [this](at::ScalarType type) {
     return at::TensorOptions().dtype(type).pinned_memory(
         !options_.device.is_cpu());
   };
   job->images = at::empty(
-      ShapeOf(dataset_, count),
+      ShapeOf(dataset_, job->size()),
       in_host_memory(options_.normalise_on_device ? at::kByte : at::kFloat));
-  job->labels = at::empty({count}, in_host_memory(at::kLong));
+  job->labels = at::empty({job->size()}, in_host_memory(at::kLong));
   return job;
 }
 
-void BatchLoader::Prepare(std::vector<int64_t> indices) {
-  if (threads_.empty()) return;
-  std::unique_ptr<Job> job = NewJob(indices);
+void BatchLoader::Prepare(Samples samples) {
+  if (!threads_.empty()) Post(std::move(samples));
+}
+
+bool BatchLoader::IsPrepared(const Samples& samples) {
+  MutexLock lock(&mutex_);
+  return job_ != nullptr && job_->samples == samples;
+}
+
+void BatchLoader::Post(Samples samples) {
+  std::unique_ptr<Job> job = NewJob(std::move(samples));
   MutexLock lock(&mutex_);
   // One that nobody has fetched may still be worked at.
   mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -96,20 +102,21 @@ void BatchLoader::Prepare(std::vector<int64_t> indices) {
   job_ = std::move(job);
 }
 
-void BatchLoader::Fill(Job& job, int64_t begin, int64_t end) const {
+absl::Status BatchLoader::Fill(Job& job, int64_t begin, int64_t end) const {
   const absl::Span<const int64_t> part =
-      absl::MakeConstSpan(job.indices).subspan(begin, end - begin);
+      absl::MakeConstSpan(job.samples.indices).subspan(begin, end - begin);
   const int64_t pixels = dataset_.pixels_per_image();
   const auto size = static_cast<size_t>((end - begin) * pixels);
-  if (options_.normalise_on_device) {
-    dataset_.CopyPixels(
-        part, {job.images.data_ptr<uint8_t>() + begin * pixels, size});
-  } else {
-    dataset_.CopyImages(part,
-                        {job.images.data_ptr<float>() + begin * pixels, size});
-  }
   dataset_.CopyLabels(part, {job.labels.data_ptr<int64_t>() + begin,
                              static_cast<size_t>(end - begin)});
+  if (options_.normalise_on_device) {
+    return dataset_.CopyPixels(
+        part, job.samples.draw,
+        {job.images.data_ptr<uint8_t>() + begin * pixels, size});
+  }
+  return dataset_.CopyImages(
+      part, job.samples.draw,
+      {job.images.data_ptr<float>() + begin * pixels, size});
 }
 
 bool BatchLoader::Work() {
@@ -120,23 +127,21 @@ bool BatchLoader::Work() {
     MutexLock lock(&mutex_);
     job = job_.get();
     if (job == nullptr) return false;
-    const auto size = static_cast<int64_t>(job->indices.size());
     begin = job->num_taken;
-    end = std::min(begin + kShare, size);
+    end = std::min(begin + kShare, job->size());
     if (begin == end) return false;
     job->num_taken = end;
   }
-  Fill(*job, begin, end);
+  const absl::Status filled = Fill(*job, begin, end);
   MutexLock lock(&mutex_);
+  job->status.Update(filled);
   job->num_done += end - begin;
   return true;
 }
 
 void BatchLoader::Run() {
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ ||
-           (job_ != nullptr &&
-            job_->num_taken < static_cast<int64_t>(job_->indices.size()));
+    return stopping_ || (job_ != nullptr && job_->num_taken < job_->size());
   };
   while (true) {
     {
@@ -148,19 +153,10 @@ void BatchLoader::Run() {
   }
 }
 
-Batch BatchLoader::Load(absl::Span<const int64_t> indices) {
+absl::StatusOr<Batch> BatchLoader::Load(const Samples& samples) {
   const c10::NoGradGuard no_grad;
-  if (options_.resident) return InFormat(FromResident(indices));
-  bool prepared = false;
-  {
-    MutexLock lock(&mutex_);
-    prepared = job_ != nullptr && absl::MakeConstSpan(job_->indices) == indices;
-  }
-  if (!prepared) {
-    const std::unique_ptr<Job> job = NewJob(indices);
-    Fill(*job, 0, static_cast<int64_t>(indices.size()));
-    return InFormat(ToDevice(*job));
-  }
+  if (options_.resident) return InFormat(FromResident(samples.indices));
+  if (!IsPrepared(samples)) Post(samples);
   while (Work()) {
   }
   std::unique_ptr<Job> job;
@@ -171,6 +167,7 @@ Batch BatchLoader::Load(absl::Span<const int64_t> indices) {
     });
     job = std::move(job_);
   }
+  if (!job->status.ok()) return job->status;
   return InFormat(ToDevice(*job));
 }
 

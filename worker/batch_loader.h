@@ -10,12 +10,27 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
-#include "worker/batch.h"
 #include "worker/data/dataset.h"
 
 namespace psring {
+
+// What a step works on.
+struct Samples {
+  std::vector<int64_t> indices;
+  uint64_t draw = 0;  // decides what is random about the images of a source
+
+  friend bool operator==(const Samples& a, const Samples& b) = default;
+};
+
+// Samples as the tensors that a model takes.
+struct Batch {
+  at::Tensor images;  // float32 [batch, channels, height, width], normalised
+  at::Tensor labels;  // int64 [batch]
+};
 
 struct LoaderOptions {
   at::Device device = at::kCPU;
@@ -30,34 +45,43 @@ struct LoaderOptions {
   bool channels_last = false;
 };
 
-// The samples have the same bits whatever the options. Called by one thread;
-// the data set outlives it.
+// Batches have the same bits whatever the options. Called by one thread; the
+// data set outlives it. An index that the data set has not is a bug and throws;
+// so does libtorch.
 class BatchLoader {
  public:
   BatchLoader(const Dataset& dataset, const LoaderOptions& options);
   ~BatchLoader();
 
   // What Load will be asked for next, most likely; begins to prepare it.
-  void Prepare(std::vector<int64_t> indices);
+  void Prepare(Samples samples);
 
   // The samples in this order, on the device. Waits for what is being prepared,
-  // and helps. Throws as BatchOf does.
-  Batch Load(absl::Span<const int64_t> indices);
+  // and helps. Errors: those of the data set's source.
+  absl::StatusOr<Batch> Load(const Samples& samples);
 
  private:
   // Samples on their way into host memory, in shares of a few.
   struct Job {
-    std::vector<int64_t> indices;
+    int64_t size() const {
+      return static_cast<int64_t>(samples.indices.size());
+    }
+
+    Samples samples;
     at::Tensor images;  // kFloat, or kByte
     at::Tensor labels;
     int64_t num_taken = 0;
     int64_t num_done = 0;
+    absl::Status status;  // the first error of a share
   };
 
-  std::unique_ptr<Job> NewJob(absl::Span<const int64_t> indices) const;
+  std::unique_ptr<Job> NewJob(Samples samples) const;
+  // Makes it the job.
+  void Post(Samples samples) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsPrepared(const Samples& samples) ABSL_LOCKS_EXCLUDED(mutex_);
   // Fills the next share; false: none is left.
   bool Work() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Fill(Job& job, int64_t begin, int64_t end) const;
+  absl::Status Fill(Job& job, int64_t begin, int64_t end) const;
   void Run();
   Batch ToDevice(const Job& job) const;
   Batch FromResident(absl::Span<const int64_t> indices) const;

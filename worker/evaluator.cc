@@ -10,12 +10,21 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/cluster/worker_sum.h"
-#include "worker/batch.h"
 #include "worker/buffers.h"
 #include "worker/sampler.h"
 #include "worker/torch/tensors.h"
 
 namespace psring {
+namespace {
+
+// The samples of `mine` from `begin` on that are scored at once; maybe none.
+Samples BatchAt(const std::vector<int64_t>& mine, size_t begin) {
+  const size_t first = std::min(begin, mine.size());
+  const size_t end = std::min(first + Evaluator::kBatch, mine.size());
+  return {{mine.begin() + first, mine.begin() + end}};
+}
+
+}  // namespace
 
 absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
   TimelineSpan span(parts_.track, "evaluate", {.step = step});
@@ -32,14 +41,14 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
   for (size_t begin = 0; begin < mine.size(); begin += kBatch) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     activity.Work("evaluating");
-    const size_t end = std::min<size_t>(begin + kBatch, mine.size());
-    const absl::Span<const int64_t> batch(mine.data() + begin, end - begin);
-    const Batch samples = BatchOf(parts_.test, batch, parts_.device);
+    const auto batch = loader_.Load(BatchAt(mine, begin));
+    if (!batch.ok()) return batch.status();
+    loader_.Prepare(BatchAt(mine, begin + kBatch));
     const PrecisionScope scope(precision_, parts_.device.type());
-    const at::Tensor output = parts_.model.Forward(samples.images);
-    sums[0] += SumNllLoss(output, samples.labels).item<double>();
-    sums[1] += output.argmax(1).eq(samples.labels).sum().item<double>();
-    sums[2] += static_cast<double>(end - begin);
+    const at::Tensor output = parts_.model.Forward(batch->images);
+    sums[0] += SumNllLoss(output, batch->labels).item<double>();
+    sums[1] += output.argmax(1).eq(batch->labels).sum().item<double>();
+    sums[2] += static_cast<double>(batch->labels.numel());
   }
   const WaitingForOthers waiting(activity, "a sum over all workers");
   if (absl::Status s = SumOverWorkers(

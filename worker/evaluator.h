@@ -11,6 +11,7 @@
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
+#include "worker/batch_loader.h"
 #include "worker/data/dataset.h"
 #include "worker/models/classifier.h"
 #include "worker/torch/precision.h"
@@ -39,9 +40,13 @@ class Evaluator {
     Track* track = nullptr;  // null: no timeline
   };
 
-  Evaluator(const Parts& parts, Precision precision,
-            absl::Duration step_timeout)
-      : parts_(parts), precision_(precision), step_timeout_(step_timeout) {}
+  // `loader` is how samples are loaded.
+  Evaluator(const Parts& parts, const LoaderOptions& loader,
+            Precision precision, absl::Duration step_timeout)
+      : parts_(parts),
+        precision_(precision),
+        step_timeout_(step_timeout),
+        loader_(parts.test, loader) {}
 
   // All workers call it after the same `step`: with the parameters of that step
   // and rank 0's running statistics, which all have from then on. Blocks, each
@@ -56,6 +61,7 @@ class Evaluator {
   const Parts parts_;
   const Precision precision_;
   const absl::Duration step_timeout_;
+  BatchLoader loader_;
   int64_t evaluations_ = 0;
 };
 

@@ -15,7 +15,6 @@
 #include "common/log.h"
 #include "common/optim/gradient_clip.h"
 #include "common/split_mix.h"
-#include "worker/batch.h"
 #include "worker/sampler.h"
 #include "worker/torch/tensors.h"
 #include "worker/torch/torch_error.h"
@@ -27,6 +26,12 @@ constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
+
+// A device holds the training samples at most.
+LoaderOptions ForEvaluation(LoaderOptions options) {
+  options.resident = false;
+  return options;
+}
 
 }  // namespace
 
@@ -47,7 +52,8 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
                   .member = parts.member,
                   .cancellation = parts.cancellation,
                   .track = parts.track},
-                 options.precision, options.step_timeout),
+                 ForEvaluation(options.loader), options.precision,
+                 options.step_timeout),
       checkpoints_({.model = parts.model,
                     .layout = parts.flat.layout,
                     .exchange = parts.exchange,
@@ -111,14 +117,14 @@ absl::Status Trainer::Train() {
                  .consumed = steps.first_sample},
                 steps.epoch);
     const auto size = static_cast<int64_t>(indices.size());
+    const uint64_t draw = SplitMix64(options_.seed).Fork(steps.epoch).Next();
     while (step_ < steps.end && !finished()) {
       const int64_t before = step_;
       const auto samples_of = [&](int64_t step) {
         const int64_t begin =
             std::min((step - steps.begin) * options_.batch_size, size);
         const int64_t end = std::min(begin + options_.batch_size, size);
-        return std::vector<int64_t>(indices.begin() + begin,
-                                    indices.begin() + end);
+        return Samples{{indices.begin() + begin, indices.begin() + end}, draw};
       };
       if (absl::Status s = Step({samples_of(step_), samples_of(step_ + 1)});
           !s.ok()) {
@@ -194,7 +200,9 @@ absl::StatusOr<at::Tensor> Trainer::Unscale(at::Tensor loss,
           "--warmup-epochs or --precision=bf16 may help"));
     }
     held_back_.clear();
-    loss = Compute(samples);
+    auto again = Compute(samples);
+    if (!again.ok()) return again;
+    loss = *std::move(again);
   }
   scaler_.Succeeded();
   return loss;
@@ -221,21 +229,22 @@ absl::Status Trainer::SubmitHeldBack() {
   return absl::OkStatus();
 }
 
-at::Tensor Trainer::Compute(const StepSamples& samples) {
+absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   const SpanArgs args = {.step = step_};
   SeedDropout();
   parts_.model.set_training(true);
   TimelineSpan data(parts_.track, "data", args);
-  const Batch batch = loader_.Load(samples.indices);
-  if (!samples.next.empty()) loader_.Prepare(samples.next);
+  const auto batch = loader_.Load(samples.now);
+  if (!batch.ok()) return batch.status();
+  if (!samples.next.indices.empty()) loader_.Prepare(samples.next);
   data.End();
   TimelineSpan forward(parts_.track, "forward", args);
   at::Tensor output;
   {
     const PrecisionScope scope(options_.precision, parts_.memory.device.type());
-    output = parts_.model.Forward(batch.images);
+    output = parts_.model.Forward(batch->images);
   }
-  const at::Tensor loss = MeanNllLoss(output, batch.labels);
+  const at::Tensor loss = MeanNllLoss(output, batch->labels);
   forward.End();
   TimelineSpan backward(parts_.track, "backward", args);
   if (options_.scale_loss) {
@@ -298,7 +307,9 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   const Time begin = Now();
   absl::Status status = clock_ == nullptr ? absl::OkStatus() : clock_->Begin();
   absl::StatusOr<at::Tensor> loss = Compute(samples);
-  if (options_.scale_loss) loss = Unscale(*std::move(loss), samples);
+  if (options_.scale_loss && loss.ok()) {
+    loss = Unscale(*std::move(loss), samples);
+  }
   if (!loss.ok()) return loss.status();
   if (clock_ != nullptr) {
     status.Update(clock_->EndBackward());
@@ -325,8 +336,8 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   const absl::Duration took = Now() - start;
   training_time_ += took;
   ++epoch_stats_.num_steps;
-  epoch_stats_.num_images += static_cast<int64_t>(samples.indices.size());
-  num_images_ += static_cast<int64_t>(samples.indices.size());
+  epoch_stats_.num_images += static_cast<int64_t>(samples.now.indices.size());
+  num_images_ += static_cast<int64_t>(samples.now.indices.size());
   epoch_stats_.time += took;
   return absl::OkStatus();
 }

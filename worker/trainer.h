@@ -114,8 +114,8 @@ class Trainer {
   };
 
   struct StepSamples {
-    std::vector<int64_t> indices;
-    std::vector<int64_t> next;  // of the step after; empty: not known
+    Samples now;
+    Samples next;  // of the step after; without indices: not known
   };
 
   // Throws what libtorch throws, as all below that compute.
@@ -138,7 +138,7 @@ class Trainer {
   // Waits for as long as an injected fault makes this step longer.
   absl::Status SlowDown();
   // Forward and backward, on whose way buckets are submitted; the loss.
-  at::Tensor Compute(const StepSamples& samples);
+  absl::StatusOr<at::Tensor> Compute(const StepSamples& samples);
   absl::Status FinishStep();
   // On a GPU it becomes known a step later.
   absl::Status TakeLoss(const at::Tensor& loss);

@@ -100,6 +100,7 @@ class WorkerRun {
   absl::Status ChooseBackend();
   absl::Status FindCheckpoint();
   absl::Status Prepare();
+  int CoresOfMine();
   void SetThreads();
   absl::Status OpenRecords();
   absl::Status OpenGpu();
@@ -226,16 +227,17 @@ absl::Status WorkerRun::Prepare() {
   return PrepareCheckpoints();
 }
 
-void WorkerRun::SetThreads() {
+// This worker's share of its host's cores.
+int WorkerRun::CoresOfMine() {
   int local_workers = 0;
   for (const proto::Process& worker : job().workers()) {
     if (worker.host() == job().workers(job().rank()).host()) ++local_workers;
   }
-  const int threads =
-      options_.threads > 0
-          ? options_.threads
-          : std::max(1, HostCores() / std::max(local_workers, 1));
-  at::set_num_threads(threads);
+  return std::max(1, HostCores() / std::max(local_workers, 1));
+}
+
+void WorkerRun::SetThreads() {
+  at::set_num_threads(options_.threads > 0 ? options_.threads : CoresOfMine());
 }
 
 absl::Status WorkerRun::OpenRecords() {
@@ -284,12 +286,17 @@ LoaderOptions WorkerRun::Loader() {
   LoaderOptions loader;
   loader.threads = options_.loader_threads;
   loader.channels_last = options_.channels_last;
-  if (gpu_ == nullptr) return loader;
+  const bool decodes = data_.train.source != nullptr;
+  if (gpu_ == nullptr) {
+    // While this worker waits for others; else its cores compute.
+    if (loader.threads == 0 && decodes) loader.threads = 1;
+    return loader;
+  }
   loader.device = gpu_->memory().device;
   loader.normalise_on_device = true;
-  loader.resident =
-      loader.threads == 0 && data_.train.pixels.size() <= kMostResidentBytes;
-  if (loader.threads == 0) loader.threads = kGpuLoaderThreads;
+  if (loader.threads > 0) return loader;
+  loader.resident = !decodes && data_.train.pixels.size() <= kMostResidentBytes;
+  loader.threads = decodes ? CoresOfMine() : kGpuLoaderThreads;
   return loader;
 }
 

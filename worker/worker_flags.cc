@@ -37,7 +37,10 @@ bool TakesStaleness(const SyncPolicy& policy) {
 // "mnist:/data/mnist" is "mnist" to the others: folders differ between hosts.
 std::string DataKind(const std::string& data) {
   const std::string kind = data.substr(0, data.find(':'));
-  return kind == "mnist" || kind == "cifar10" ? kind : data;
+  if (kind == "mnist" || kind == "cifar10") return kind;
+  if (kind != "images") return data;
+  const size_t options = data.find(',');
+  return options == std::string::npos ? kind : kind + data.substr(options);
 }
 
 std::string Absolute(const std::string& path) {
@@ -82,7 +85,8 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
   line.Add("--loader-threads", options.loader_threads,
            "Threads that prepare the next step's samples while this one "
            "computes; 0: none on a CPU; on a GPU, none where the data "
-           "set is small enough to lie there, else 2")
+           "set is small enough to lie there, else 2. Of images:DIR: one on a "
+           "CPU, on a GPU as many as this worker's share of the cores")
       .Range(0, 64);
   line.Add("--allow-shared-gpu", options.allow_shared_gpu,
            "Lets workers share a GPU: for trying things out, not for speed");
@@ -175,7 +179,9 @@ void WorkerFlags::AddConsistencyFlags(CommandLine& line) {
 void WorkerFlags::AddTrainingFlags(CommandLine& line) {
   line.Add("--model", model, absl::StrCat("Model: ", kKnownModels));
   line.Add("--data", data,
-           "Training data: digits (embedded), mnist:DIR, cifar10:DIR, or "
+           "Training data: digits (embedded), mnist:DIR, cifar10:DIR, "
+           "images:DIR[,size=PIXELS][,augment=no] (JPEG and PNG files in "
+           "DIR/train/CLASS/ and DIR/val/CLASS/, 224 pixels), or "
            "synthetic:3x224x224,classes=1000,train=4096 (random pixels of that "
            "shape, to measure speed)");
   line.Add("--batch-size", batch_size, "Samples a step, per worker")

@@ -1,14 +1,23 @@
 #include "worker/batch_loader.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace psring {
 namespace {
+
+using ::testing::HasSubstr;
 
 Dataset Images() {
   Dataset dataset;
@@ -23,28 +32,69 @@ Dataset Images() {
   return dataset;
 }
 
-std::vector<int64_t> Some(int64_t first, int64_t count) {
-  std::vector<int64_t> indices;
-  for (int64_t i = 0; i < count; ++i) indices.push_back((first + 13 * i) % 100);
-  return indices;
+// Gives the images of another data set, brightened by the draw; cannot read
+// image `broken`.
+class Brightened : public ImageSource {
+ public:
+  Brightened(Dataset from, int64_t broken)
+      : from_(std::move(from)), broken_(broken) {}
+
+  absl::Status Read(int64_t index, uint64_t draw,
+                    absl::Span<uint8_t> out) const override {
+    if (index == broken_) return absl::DataLossError("image 17 is damaged");
+    const absl::Span<const uint8_t> image = from_.Image(index);
+    std::transform(image.begin(), image.end(), out.begin(),
+                   [draw](uint8_t level) { return level + draw; });
+    return absl::OkStatus();
+  }
+
+ private:
+  const Dataset from_;
+  const int64_t broken_;
+};
+
+Dataset FromSource(int64_t broken = -1) {
+  Dataset dataset = Images();
+  dataset.source = std::make_shared<Brightened>(Images(), broken);
+  dataset.pixels.clear();
+  return dataset;
 }
 
-class Loaders : public ::testing::TestWithParam<LoaderOptions> {};
-
-TEST_P(Loaders, GiveTheSamplesOfBatchOf) {
-  const Dataset dataset = Images();
-  BatchLoader loader(dataset, GetParam());
-  for (int step = 0; step < 50; ++step) {
-    const std::vector<int64_t> indices = Some(step, step % 30);
-    const Batch wanted = BatchOf(dataset, indices, at::kCPU);
-    const Batch batch = loader.Load(indices);
-    EXPECT_TRUE(batch.images.equal(wanted.images)) << step;
-    EXPECT_TRUE(batch.labels.equal(wanted.labels)) << step;
-    EXPECT_EQ(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast),
-              GetParam().channels_last);
-    // Some are not what comes next, and some are not asked for.
-    loader.Prepare(Some(step + (step % 7 == 3 ? 2 : 1), (step + 1) % 30));
+Samples Some(int64_t first, int64_t count) {
+  Samples samples = {{}, static_cast<uint64_t>(first / 10)};
+  for (int64_t i = 0; i < count; ++i) {
+    samples.indices.push_back((first + 13 * i) % 100);
   }
+  return samples;
+}
+
+class Loaders : public ::testing::TestWithParam<LoaderOptions> {
+ protected:
+  static void ExpectTheSamplesOfAPlainLoader(const Dataset& dataset) {
+    BatchLoader plain(dataset, {});
+    BatchLoader loader(dataset, GetParam());
+    for (int step = 0; step < 50; ++step) {
+      const Samples samples = Some(step, step % 30);
+      const auto wanted = plain.Load(samples);
+      const auto batch = loader.Load(samples);
+      ASSERT_TRUE(wanted.ok() && batch.ok()) << batch.status();
+      EXPECT_TRUE(batch->images.equal(wanted->images)) << step;
+      EXPECT_TRUE(batch->labels.equal(wanted->labels)) << step;
+      EXPECT_EQ(batch->images.is_contiguous(at::MemoryFormat::ChannelsLast),
+                GetParam().channels_last);
+      // Some are not what comes next, and some are not asked for.
+      loader.Prepare(Some(step + (step % 7 == 3 ? 2 : 1), (step + 1) % 30));
+    }
+  }
+};
+
+TEST_P(Loaders, GiveTheSamplesOfAPlainLoader) {
+  ExpectTheSamplesOfAPlainLoader(Images());
+}
+
+TEST_P(Loaders, GiveTheSamplesOfASource) {
+  if (GetParam().resident) GTEST_SKIP() << "of data sets in memory alone";
+  ExpectTheSamplesOfAPlainLoader(FromSource());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -55,11 +105,75 @@ INSTANTIATE_TEST_SUITE_P(
                       LoaderOptions{.resident = true},
                       LoaderOptions{.resident = true, .channels_last = true}));
 
+// Every pixel there is, as an image of 16x16 with label 7, and its negative.
+Dataset AllLevels() {
+  Dataset dataset;
+  dataset.pixels.resize(512);
+  std::iota(dataset.pixels.begin(), dataset.pixels.begin() + 256, 0);
+  std::copy(dataset.pixels.begin(), dataset.pixels.begin() + 256,
+            dataset.pixels.rbegin());
+  dataset.labels = {7, 3};
+  dataset.shape = {1, 16, 16, 10};
+  dataset.mean = {0.1307};
+  dataset.stddev = {0.3081};
+  return dataset;
+}
+
+Batch LoadPlainly(const Dataset& dataset, std::vector<int64_t> indices) {
+  return BatchLoader(dataset, {}).Load({std::move(indices)}).value();
+}
+
+TEST(BatchLoader, RoundsAsFloat32ArithmeticOnTensorsDoes) {
+  const at::Tensor levels = at::arange(256, at::kByte).view({1, 1, 16, 16});
+  const at::Tensor scaled = levels.to(at::kFloat).div(255);
+  const at::Tensor mean = at::full({1}, 0.1307, at::kFloat);
+  const at::Tensor stddev = at::full({1}, 0.3081, at::kFloat);
+  const Batch batch = LoadPlainly(AllLevels(), {0});
+  EXPECT_TRUE(batch.images.equal(scaled.sub(mean).div(stddev)));
+}
+
+TEST(BatchLoader, HasTheSamplesInTheOrderAskedFor) {
+  const Batch batch = LoadPlainly(AllLevels(), {1, 0, 1});
+  EXPECT_EQ(batch.images.scalar_type(), at::kFloat);
+  EXPECT_EQ(batch.images.sizes(), at::IntArrayRef({3, 1, 16, 16}));
+  EXPECT_TRUE(batch.images.flip({0}).equal(batch.images));
+  EXPECT_TRUE(batch.images.flip({1, 2, 3})[1].equal(batch.images[0]));
+  EXPECT_TRUE(batch.labels.equal(at::tensor({3, 7, 3}, at::kLong)));
+}
+
+TEST(BatchLoader, MayLoadNothing) {
+  EXPECT_EQ(LoadPlainly(AllLevels(), {}).images.size(0), 0);
+}
+
+TEST(BatchLoader, ShowsASourceWhatIsRandomAboutIt) {
+  const Dataset dataset = FromSource();
+  BatchLoader loader(dataset, {});
+  const auto one = loader.Load({{3, 4}, 1});
+  const auto other = loader.Load({{3, 4}, 2});
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_FALSE(one->images.equal(other->images));
+}
+
+TEST(BatchLoader, ReturnsTheErrorOfASource) {
+  const Dataset dataset = FromSource(/*broken=*/17);
+  for (const LoaderOptions& options :
+       {LoaderOptions{}, LoaderOptions{.threads = 2},
+        LoaderOptions{.threads = 2, .normalise_on_device = true}}) {
+    BatchLoader loader(dataset, options);
+    std::vector<int64_t> indices(40);
+    std::iota(indices.begin(), indices.end(), 0);
+    loader.Prepare({indices});
+    EXPECT_THAT(std::string(loader.Load({indices}).status().message()),
+                HasSubstr("image 17"));
+    EXPECT_TRUE(loader.Load({{18}}).ok()) << "an error does not stay";
+  }
+}
+
 TEST(BatchLoader, ThrowsOnTheCallersThreadForASampleThatIsNotThere) {
   const Dataset dataset = Images();
   BatchLoader loader(dataset, {.threads = 1});
-  EXPECT_THROW(loader.Prepare({1, 100}), std::out_of_range);
-  EXPECT_THROW(loader.Load({-1}), std::out_of_range);
+  EXPECT_THROW(loader.Prepare({{1, 100}}), std::out_of_range);
+  EXPECT_THROW(loader.Load({{-1}}).IgnoreError(), std::out_of_range);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace psring {
@@ -28,6 +29,17 @@ void CheckIndex(int64_t index, int64_t size) {
       absl::StrCat("sample ", index, " of a dataset of ", size));
 }
 
+// The pixels of one image, in `room` where memory does not hold them.
+absl::StatusOr<const uint8_t*> PixelsOf(const Dataset& dataset, int64_t index,
+                                        uint64_t draw,
+                                        absl::Span<uint8_t> room) {
+  if (dataset.source == nullptr) return dataset.Image(index).data();
+  CheckIndex(index, dataset.size());
+  absl::Status read = dataset.source->Read(index, draw, room);
+  if (!read.ok()) return read;
+  return room.data();
+}
+
 }  // namespace
 
 absl::Span<const uint8_t> Dataset::Image(int64_t index) const {
@@ -36,31 +48,38 @@ absl::Span<const uint8_t> Dataset::Image(int64_t index) const {
                                         pixels_per_image());
 }
 
-void Dataset::CopyImages(absl::Span<const int64_t> indices,
-                         absl::Span<float> out) const {
+absl::Status Dataset::CopyImages(absl::Span<const int64_t> indices,
+                                 uint64_t draw, absl::Span<float> out) const {
   std::vector<LevelTable> tables;
   for (int64_t c = 0; c < shape.channels; ++c) {
     tables.push_back(NormalisedLevels(mean[c], stddev[c]));
   }
+  std::vector<uint8_t> room(source == nullptr ? 0 : pixels_per_image());
   const int64_t plane = shape.height * shape.width;
   float* next = out.data();
   for (int64_t index : indices) {
-    const uint8_t* channel = Image(index).data();
+    const auto image = PixelsOf(*this, index, draw, absl::MakeSpan(room));
+    if (!image.ok()) return image.status();
+    const uint8_t* channel = *image;
     for (const LevelTable& table : tables) {
       next = std::transform(channel, channel + plane, next,
                             [&table](uint8_t level) { return table[level]; });
       channel += plane;
     }
   }
+  return absl::OkStatus();
 }
 
-void Dataset::CopyPixels(absl::Span<const int64_t> indices,
-                         absl::Span<uint8_t> out) const {
-  uint8_t* next = out.data();
-  for (int64_t index : indices) {
-    const absl::Span<const uint8_t> image = Image(index);
-    next = std::copy(image.begin(), image.end(), next);
+absl::Status Dataset::CopyPixels(absl::Span<const int64_t> indices,
+                                 uint64_t draw, absl::Span<uint8_t> out) const {
+  const int64_t size = pixels_per_image();
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const absl::Span<uint8_t> place = out.subspan(i * size, size);
+    const auto image = PixelsOf(*this, indices[i], draw, place);
+    if (!image.ok()) return image.status();
+    if (*image != place.data()) std::copy_n(*image, size, place.data());
   }
+  return absl::OkStatus();
 }
 
 void Dataset::CopyLabels(absl::Span<const int64_t> indices,

@@ -29,25 +29,6 @@ absl::Status TooLarge(const std::string& path, int64_t max_bytes) {
       path, ": holds more than the ", max_bytes, " bytes allowed here"));
 }
 
-absl::StatusOr<std::string> ReadRaw(const std::string& path,
-                                    int64_t max_bytes) {
-  if (absl::Status status = CheckIsFile(path); !status.ok()) return status;
-  std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
-  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
-  std::string bytes;
-  for (size_t got = 1; got > 0;) {
-    const size_t before = bytes.size();
-    bytes.resize(before + kChunkBytes);
-    got = fread(&bytes[before], 1, kChunkBytes, file.get());
-    bytes.resize(before + got);
-    if (static_cast<int64_t>(bytes.size()) > max_bytes) {
-      return TooLarge(path, max_bytes);
-    }
-  }
-  if (ferror(file.get())) return absl::ErrnoToStatus(errno, path);
-  return bytes;
-}
-
 bool IsGzip(const std::string& bytes) {
   return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
 }
@@ -88,9 +69,28 @@ absl::StatusOr<std::string> Unpack(std::string packed, const std::string& path,
 
 }  // namespace
 
+absl::StatusOr<std::string> ReadPlain(const std::string& path,
+                                      int64_t max_bytes) {
+  if (absl::Status status = CheckIsFile(path); !status.ok()) return status;
+  std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
+  if (file == nullptr) return absl::ErrnoToStatus(errno, path);
+  std::string bytes;
+  for (size_t got = 1; got > 0;) {
+    const size_t before = bytes.size();
+    bytes.resize(before + kChunkBytes);
+    got = fread(&bytes[before], 1, kChunkBytes, file.get());
+    bytes.resize(before + got);
+    if (static_cast<int64_t>(bytes.size()) > max_bytes) {
+      return TooLarge(path, max_bytes);
+    }
+  }
+  if (ferror(file.get())) return absl::ErrnoToStatus(errno, path);
+  return bytes;
+}
+
 absl::StatusOr<FileContents> ReadPlainOrGzip(const std::string& path,
                                              int64_t max_bytes) {
-  auto bytes = ReadRaw(path, max_bytes);
+  auto bytes = ReadPlain(path, max_bytes);
   if (bytes.ok() && IsGzip(*bytes)) {
     bytes = Unpack(*std::move(bytes), path, max_bytes);
   }

@@ -19,6 +19,10 @@ struct FileContents {
 // before it fills the memory. Below what zlib counts in 32 bits.
 inline constexpr int64_t kMaxFileBytes = (int64_t{4} << 30) - 1;
 
+// Reads all of one file as it is; errors as below.
+absl::StatusOr<std::string> ReadPlain(const std::string& path,
+                                      int64_t max_bytes = kMaxFileBytes);
+
 // Reads all of one file; whether it is compressed shows in its bytes, not in
 // its name. Memory grows with what is read, never with what a header claims. Of
 // a file of several compressed parts, the first. Errors, each with the path:

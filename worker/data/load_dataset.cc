@@ -9,13 +9,15 @@
 #include "worker/data/cifar10_dataset.h"
 #include "worker/data/digits_dataset.h"
 #include "worker/data/idx_dataset.h"
+#include "worker/data/image_folder.h"
 #include "worker/data/synthetic_dataset.h"
 
 namespace psring {
 namespace {
 
 constexpr char kKnown[] =
-    "mnist:DIR, cifar10:DIR, digits[:train=N,test=M,seed=S], "
+    "mnist:DIR, cifar10:DIR, images:DIR[,size=PIXELS][,augment=no], "
+    "digits[:train=N,test=M,seed=S], "
     "synthetic:CxHxW[,classes=K,train=N,test=M]";
 
 absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
@@ -29,6 +31,11 @@ absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
     auto options = ParseSyntheticOptions(rest);
     if (!options.ok()) return options.status();
     return DrawSynthetic(*options);
+  }
+  if (name == "images") {
+    const auto options = ParseImageFolderOptions(rest);
+    if (!options.ok()) return options.status();
+    return LoadImageFolder(*options);
   }
   const bool mnist = name == "mnist";
   if (!mnist && name != "cifar10") {

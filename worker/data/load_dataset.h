@@ -8,10 +8,12 @@
 
 namespace psring {
 
-// mnist:DIR (IDX files; Fashion-MNIST too), cifar10:DIR (binary version), or
-// digits[:train=N,test=M,seed=S] (embedded; 8000, 2000, 0). An error names the
-// spec's part or the file at fault; that of an unknown spec lists the known.
-// RESOURCE_EXHAUSTED for want of memory. Blocks.
+// mnist:DIR (IDX files; Fashion-MNIST too), cifar10:DIR (binary version),
+// images:DIR (JPEG and PNG files in folders by class, read while training),
+// digits[:train=N,test=M,seed=S] (embedded; 8000, 2000, 0), or synthetic:SHAPE
+// (random pixels). An error names the spec's part or the file at fault; that of
+// an unknown spec lists the known. RESOURCE_EXHAUSTED for want of memory.
+// Blocks.
 absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec);
 
 }  // namespace psring

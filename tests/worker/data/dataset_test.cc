@@ -33,7 +33,7 @@ Dataset Tiny() {
 std::vector<float> ImagesOf(const Dataset& dataset,
                             const std::vector<int64_t>& indices) {
   std::vector<float> images(indices.size() * dataset.pixels_per_image());
-  dataset.CopyImages(indices, absl::MakeSpan(images));
+  EXPECT_TRUE(dataset.CopyImages(indices, 0, absl::MakeSpan(images)).ok());
   return images;
 }
 
@@ -106,7 +106,7 @@ TEST(LoadDatasetTest, NamesTheSpecAndListsTheKnownForAnUnknownOne) {
     EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument);
     const std::string message(loaded.status().message());
     EXPECT_THAT(message, HasSubstr(std::string("'") + spec + "'"));
-    EXPECT_THAT(message, HasSubstr("mnist:DIR, cifar10:DIR, digits["));
+    EXPECT_THAT(message, HasSubstr("mnist:DIR, cifar10:DIR, images:DIR["));
   }
 }
 

@@ -1,0 +1,48 @@
+// Pictures in JPEG and PNG: the only door to libjpeg-turbo and libpng.
+#ifndef PSRING_WORKER_DATA_ENCODED_IMAGE_H_
+#define PSRING_WORKER_DATA_ENCODED_IMAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/data/image_crop.h"
+
+namespace psring {
+
+// A picture as its file holds it. A plain value; safe to read from several
+// threads.
+class EncodedImage {
+ public:
+  // Larger ones are refused, whatever their header claims: a file of a few
+  // bytes could else ask for any memory.
+  static constexpr int64_t kMostPixels = int64_t{1} << 27;
+
+  // Reads the header. DATA_LOSS: neither JPEG nor PNG, damaged, or too large;
+  // it does not name a file, which nobody has told.
+  static absl::StatusOr<EncodedImage> Parse(std::string bytes);
+
+  int width() const { return width_; }    // pixels
+  int height() const { return height_; }  // pixels
+
+  // Fills `out`, [3, side, side], red, green and blue, with the part `crop`,
+  // scaled. Grey becomes three equal channels; transparency and any profile of
+  // colours are ignored. DATA_LOSS: cut short or damaged.
+  absl::Status Draw(const ImageCrop& crop, int side,
+                    absl::Span<uint8_t> out) const;
+
+ private:
+  EncodedImage(std::string bytes, int width, int height)
+      : bytes_(std::move(bytes)), width_(width), height_(height) {}
+
+  std::string bytes_;
+  int width_;
+  int height_;
+};
+
+}  // namespace psring
+
+#endif  // PSRING_WORKER_DATA_ENCODED_IMAGE_H_
