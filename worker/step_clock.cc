@@ -2,27 +2,95 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
 namespace psring {
+namespace {
+
+// The two clocks differ by some microseconds a second.
+constexpr absl::Duration kAnchorInterval = absl::Seconds(1);
+constexpr int64_t kAnchorPatienceNs = 1'000'000;
+constexpr absl::Duration kFirstAnchorPatience = absl::Seconds(10);
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StepClock>> StepClock::Create(Device& device,
-                                                             Stream compute) {
-  std::unique_ptr<StepClock> clock(new StepClock(device, compute));
-  for (auto& step : clock->timers_) {
-    for (Event& timer : step) {
-      const auto created = device.CreateTimer();
-      if (!created.ok()) return created.status();
-      timer = *created;
+                                                             Stream compute,
+                                                             Track* timeline) {
+  std::unique_ptr<StepClock> clock(new StepClock(device, compute, timeline));
+  const auto create_timer = [&](Event& timer) {
+    const auto created = device.CreateTimer();
+    if (created.ok()) timer = *created;
+    return created.status();
+  };
+  for (Step& step : clock->steps_) {
+    for (Event& mark : step.marks) {
+      if (absl::Status s = create_timer(mark); !s.ok()) return s;
     }
   }
+  if (timeline == nullptr) return clock;
+  const auto idle = device.CreateStream();
+  if (!idle.ok()) return idle.status();
+  clock->idle_ = *idle;
+  for (Anchor& anchor : clock->anchors_) {
+    if (absl::Status s = create_timer(anchor.event); !s.ok()) return s;
+  }
+  if (absl::Status s = clock->DropFirstAnchor(); !s.ok()) return s;
   return clock;
 }
 
 absl::Status StepClock::Mark(int which) {
-  return device_.Record(timers_[num_ended_ % kSteps][which], compute_);
+  return device_.Record(steps_[num_ended_ % kSteps].marks[which], compute_);
+}
+
+absl::StatusOr<bool> StepClock::DropAnchor() {
+  Anchor& anchor = anchors_[1 - anchor_];
+  const int64_t begin = NowNanos();
+  absl::Status recorded = device_.Record(anchor.event, idle_);
+  if (!recorded.ok()) return recorded;
+  bool is_done = false;
+  while (!is_done) {
+    const auto done = device_.IsDone(anchor.event);
+    if (!done.ok()) return done;
+    is_done = *done;
+    if (NowNanos() - begin > kAnchorPatienceNs) return false;
+  }
+  anchor.ns = begin + (NowNanos() - begin) / 2;
+  anchor_ = 1 - anchor_;
+  anchor_step_ = num_ended_;
+  next_anchor_ = Now() + kAnchorInterval;
+  return true;
+}
+
+absl::Status StepClock::DropFirstAnchor() {
+  const Time deadline = Now() + kFirstAnchorPatience;
+  while (Now() < deadline) {
+    const auto dropped = DropAnchor();
+    if (!dropped.ok()) return dropped.status();
+    if (*dropped) return absl::OkStatus();
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "GPU ", device_.info().index, " did not answer within a millisecond for ",
+      absl::FormatDuration(kFirstAnchorPatience),
+      ". Is it hung, or are all cores busy? --timeline needs its time"));
+}
+
+absl::Status StepClock::Begin(int64_t step) {
+  if (timeline_ != nullptr && Now() >= next_anchor_ &&
+      num_ended_ - anchor_step_ >= kSteps) {
+    const auto dropped = DropAnchor();
+    if (!dropped.ok()) return dropped.status();
+  }
+  Step& next = steps_[num_ended_ % kSteps];
+  next.number = step;
+  next.anchor = anchor_;
+  return Mark(kBegin);
 }
 
 absl::Status StepClock::End() {
-  absl::Status status = Mark(2);
+  absl::Status status = Mark(kEnd);
   ++num_ended_;
   // Its timers are the next step's.
   num_told_ = std::max(num_told_, num_ended_ - (kSteps - 1));
@@ -31,16 +99,38 @@ absl::Status StepClock::End() {
 
 absl::StatusOr<std::optional<StepClock::Times>> StepClock::Next() {
   if (num_told_ == num_ended_) return std::optional<Times>();
-  const std::array<Event, 3>& step = timers_[num_told_ % kSteps];
-  const absl::StatusOr<bool> done = device_.IsDone(step[2]);
+  const Step& step = steps_[num_told_ % kSteps];
+  const absl::StatusOr<bool> done = device_.IsDone(step.marks[kEnd]);
   if (!done.ok()) return done.status();
   if (!*done) return std::optional<Times>();
   ++num_told_;
-  const auto compute = device_.Elapsed(step[0], step[1]);
+  if (timeline_ != nullptr) {
+    if (absl::Status s = TellTimeline(step); !s.ok()) return s;
+  }
+  const auto compute =
+      device_.Elapsed(step.marks[kBegin], step.marks[kBackwardEnd]);
   if (!compute.ok()) return compute.status();
-  const auto exposed = device_.Elapsed(step[1], step[2]);
+  const auto exposed =
+      device_.Elapsed(step.marks[kBackwardEnd], step.marks[kEnd]);
   if (!exposed.ok()) return exposed.status();
   return std::optional<Times>({*compute, *exposed});
+}
+
+absl::Status StepClock::TellTimeline(const Step& step) {
+  const Anchor& anchor = anchors_[step.anchor];
+  std::array<int64_t, kMarks> ns;
+  for (int mark = 0; mark < kMarks; ++mark) {
+    const auto since = device_.Elapsed(anchor.event, step.marks[mark]);
+    if (!since.ok()) return since.status();
+    ns[mark] = anchor.ns + absl::ToInt64Nanoseconds(*since);
+  }
+  const SpanArgs args = {.step = step.number};
+  timeline_->Add({"gpu step", args, ns[kBegin], ns[kEnd]});
+  timeline_->Add({"gpu data", args, ns[kBegin], ns[kDataEnd]});
+  timeline_->Add({"gpu forward", args, ns[kDataEnd], ns[kForwardEnd]});
+  timeline_->Add({"gpu backward", args, ns[kForwardEnd], ns[kBackwardEnd]});
+  timeline_->Add({"gpu wait", args, ns[kBackwardEnd], ns[kEnd]});
+  return absl::OkStatus();
 }
 
 }  // namespace psring

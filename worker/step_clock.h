@@ -8,8 +8,11 @@
 #include <memory>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/trace/timeline.h"
 #include "gpu/device.h"
 
 namespace psring {
@@ -23,13 +26,18 @@ class StepClock {
     absl::Duration exposed;
   };
 
-  static absl::StatusOr<std::unique_ptr<StepClock>> Create(Device& device,
-                                                           Stream compute);
+  // `timeline` gets the GPU's steps and their parts as spans, at the times of
+  // this process's clock; null: there is no timeline.
+  static absl::StatusOr<std::unique_ptr<StepClock>> Create(
+      Device& device, Stream compute, Track* timeline = nullptr);
 
-  // In this order each step: before its work goes to the stream, after
-  // backward's, after what waits for the parameters.
-  absl::Status Begin() { return Mark(0); }
-  absl::Status EndBackward() { return Mark(1); }
+  // In this order each step: before its work goes to the stream, after each
+  // part's, and after what waits for the parameters. Of a part that is computed
+  // again the last end counts.
+  absl::Status Begin(int64_t step);
+  absl::Status EndData() { return Mark(kDataEnd); }
+  absl::Status EndForward() { return Mark(kForwardEnd); }
+  absl::Status EndBackward() { return Mark(kBackwardEnd); }
   absl::Status End();
 
   // The times of the oldest step that has not been told and is done on the GPU;
@@ -39,14 +47,40 @@ class StepClock {
  private:
   static constexpr int kSteps = 4;  // on their way at once
 
-  StepClock(Device& device, Stream compute)
-      : device_(device), compute_(compute) {}
+  enum { kBegin, kDataEnd, kForwardEnd, kBackwardEnd, kEnd, kMarks };
+
+  // A moment that both clocks know.
+  struct Anchor {
+    Event event;
+    int64_t ns = 0;  // of the monotonic clock
+  };
+
+  struct Step {
+    std::array<Event, kMarks> marks;
+    int64_t number = 0;
+    int anchor = 0;  // the last one before it
+  };
+
+  StepClock(Device& device, Stream compute, Track* timeline)
+      : device_(device), compute_(compute), timeline_(timeline) {}
 
   absl::Status Mark(int which);
+  // Finds out what time it is on the GPU. False where the answer takes so long
+  // that it says little; the last anchor stays.
+  absl::StatusOr<bool> DropAnchor();
+  absl::Status DropFirstAnchor();
+  absl::Status TellTimeline(const Step& step);
 
   Device& device_;
   const Stream compute_;
-  std::array<std::array<Event, 3>, kSteps> timers_;
+  Track* const timeline_;
+  Stream idle_ = {};  // for anchors, which do not wait for what is computed
+  // Of two, one still counts for steps under way.
+  std::array<Anchor, 2> anchors_;
+  int anchor_ = 0;
+  int64_t anchor_step_ = 0;  // how many had ended then
+  Time next_anchor_ = Time::InfinitePast();
+  std::array<Step, kSteps> steps_;
   int64_t num_ended_ = 0;
   int64_t num_told_ = 0;
 };

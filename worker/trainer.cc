@@ -102,7 +102,8 @@ absl::Status Trainer::Run() {
 
 absl::Status Trainer::Train() {
   if (parts_.device != nullptr) {
-    auto clock = StepClock::Create(*parts_.device, parts_.compute);
+    auto clock =
+        StepClock::Create(*parts_.device, parts_.compute, parts_.gpu_track);
     if (!clock.ok()) return clock.status();
     clock_ = *std::move(clock);
   }
@@ -238,6 +239,9 @@ absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   if (!batch.ok()) return batch.status();
   if (!samples.next.indices.empty()) loader_.Prepare(samples.next);
   data.End();
+  if (clock_ != nullptr) {
+    if (absl::Status s = clock_->EndData(); !s.ok()) return s;
+  }
   TimelineSpan forward(parts_.track, "forward", args);
   at::Tensor output;
   {
@@ -246,6 +250,9 @@ absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   }
   const at::Tensor loss = MeanNllLoss(output, batch->labels);
   forward.End();
+  if (clock_ != nullptr) {
+    if (absl::Status s = clock_->EndForward(); !s.ok()) return s;
+  }
   TimelineSpan backward(parts_.track, "backward", args);
   if (options_.scale_loss) {
     loss.mul(scaler_.scale()).backward();
@@ -305,7 +312,8 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   const Time start = Now();
   if (absl::Status s = SlowDown(); !s.ok()) return s;
   const Time begin = Now();
-  absl::Status status = clock_ == nullptr ? absl::OkStatus() : clock_->Begin();
+  absl::Status status =
+      clock_ == nullptr ? absl::OkStatus() : clock_->Begin(step_);
   absl::StatusOr<at::Tensor> loss = Compute(samples);
   if (options_.scale_loss && loss.ok()) {
     loss = Unscale(*std::move(loss), samples);
@@ -402,6 +410,10 @@ absl::Status Trainer::EndEpoch() {
   const auto evaluation = evaluator_.Evaluate(step_);
   if (!evaluation.ok()) return evaluation.status();
   evaluating_ = false;
+  // All that evaluation has waited for.
+  if (clock_ != nullptr) {
+    if (absl::Status s = TakeTimes(); !s.ok()) return s;
+  }
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
   std::vector<double> sums = {stats.loss_sum,
                               static_cast<double>(stats.num_steps),

@@ -65,6 +65,7 @@ struct TrainerParts {
   // The GPU that the model computes on, in this stream; null: the CPU.
   Device* device = nullptr;
   Stream compute = kComputeStream;
+  Track* gpu_track = nullptr;     // of what the GPU does; null: no timeline
   StopAgreement* stop = nullptr;  // null: nobody ends the training early
 };
 

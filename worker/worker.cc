@@ -356,7 +356,8 @@ absl::Status WorkerRun::Train() {
   Trainer trainer(
       {*model_, data_, *flat_, memory, *exchange_, member(), *metrics_,
        cancellation_, track_, gpu_ == nullptr ? nullptr : &gpu_->device(),
-       gpu_ == nullptr ? kComputeStream : gpu_->model().compute, &*stop_},
+       gpu_ == nullptr ? kComputeStream : gpu_->model().compute,
+       gpu_ == nullptr ? nullptr : AddTrack(timeline_.get(), "GPU"), &*stop_},
       {.plan = plan_,
        .progress = {.step = spec().first_step(),
                     .cursor = std::nullopt,

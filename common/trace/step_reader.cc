@@ -18,14 +18,20 @@ using nlohmann::json;
 // Three years: the sum stays an int64_t, whatever the file says.
 constexpr int64_t kMostEncode = 100'000'000'000'000'000;
 
+struct ProcessSteps {
+  WorkerSteps seen;    // by the processor
+  WorkerSteps of_gpu;  // where a GPU computes, what it did itself
+};
+
 // A span of a worker that says where a step's time went.
-void TakeSpan(const json& event, WorkerSteps& steps) {
+void TakeSpan(const json& event, ProcessSteps& steps) {
   const json& args = event.at("args");
   if (event.at("ph") != "X" || !args.contains("step")) return;
-  const std::string name = event.at("name");
+  absl::string_view name = event.at("name").get_ref<const std::string&>();
   const int64_t number = WholeOf(args["step"]);
   if (number < 0) return;
-  WorkerStep& step = steps[number];
+  const bool of_gpu = absl::ConsumePrefix(&name, "gpu ");
+  WorkerStep& step = (of_gpu ? steps.of_gpu : steps.seen)[number];
   const int64_t ns = std::max<int64_t>(
       static_cast<int64_t>(event.at("dur").get<double>() * 1000), 1);
   if (name == "step") step.whole = ns;
@@ -34,7 +40,6 @@ void TakeSpan(const json& event, WorkerSteps& steps) {
   if (name == "encode") step.encode = std::min(step.encode + ns, kMostEncode);
   // Buckets that were encoded before it ended were encoded in it.
   if (name == "backward") step.backward = ns - step.encode;
-  if (name == "device") step.device = ns;
   if (name == "slow") step.slow = ns;
   if (name == "wait") {
     // By its own clock until that is known.
@@ -50,10 +55,24 @@ void TakeSpan(const json& event, WorkerSteps& steps) {
   }
 }
 
+// The processor only describes what a GPU does, steps ahead of it: what it saw
+// counts for the rest.
+WorkerSteps StepsOf(ProcessSteps process) {
+  if (process.of_gpu.empty()) return std::move(process.seen);
+  for (auto& [number, step] : process.of_gpu) {
+    const auto seen = process.seen.find(number);
+    if (seen == process.seen.end()) continue;
+    step.slow = seen->second.slow;
+    step.last_server = seen->second.last_server;
+    if (step.whole > 0) step.whole += step.slow;
+  }
+  return std::move(process.of_gpu);
+}
+
 }  // namespace
 
 absl::StatusOr<JobSteps> ReadSteps(const std::string& directory) {
-  std::vector<WorkerSteps> by_process;
+  std::vector<ProcessSteps> by_process;
   auto infos = ReadTraces(directory, [&](size_t process, const json& event) {
     by_process.resize(std::max(by_process.size(), process + 1));
     if (event.contains("args")) TakeSpan(event, by_process[process]);
@@ -63,12 +82,13 @@ absl::StatusOr<JobSteps> ReadSteps(const std::string& directory) {
   for (size_t i = 0; i < infos->size(); ++i) {
     if ((*infos)[i].role != "worker") continue;
     const int64_t shift = (*infos)[i].CommonNs(0);
-    for (auto& [number, step] : by_process[i]) {
+    WorkerSteps steps = StepsOf(std::move(by_process[i]));
+    for (auto& [number, step] : steps) {
       if (step.went_on == 0) continue;
       step.arrived += shift;
       step.went_on += shift;
     }
-    job.workers.push_back(std::move(by_process[i]));
+    job.workers.push_back(std::move(steps));
   }
   job.processes = *std::move(infos);
   return job;

@@ -92,8 +92,7 @@ Explanation Explain(const std::vector<WorkerSteps>& workers,
               : 0;
       const int64_t exposed = step.went_on - step.arrived - waited;
       times.Add({1, step.whole * kNanosecond, step.data * kNanosecond,
-                 step.forward * kNanosecond,
-                 (step.backward + step.device) * kNanosecond,
+                 step.forward * kNanosecond, step.backward * kNanosecond,
                  step.encode * kNanosecond, step.slow * kNanosecond,
                  exposed * kNanosecond, waited * kNanosecond});
       if (awaited.has_value()) {

@@ -1,4 +1,5 @@
-// Where the time of training steps went, and who was waited for. Pure.
+// Where the time of training steps went, and who was waited for. Pure. Of a
+// worker on a GPU: where the GPU's time went.
 //
 // A worker arrives at a step when its gradients are ready: where it begins to
 // wait for the exchange. A synchronous step goes on when the last worker has
@@ -24,8 +25,7 @@ struct WorkerStep {
   int64_t forward = 0;
   int64_t backward = 0;  // without the encoding that lies in it
   int64_t encode = 0;
-  int64_t device = 0;  // waiting for a GPU
-  int64_t slow = 0;    // an injected fault
+  int64_t slow = 0;  // an injected fault
   int64_t arrived = 0;
   int64_t went_on = 0;   // 0: not known
   int last_server = -1;  // -1: no server
@@ -45,8 +45,8 @@ struct WorkerTimes {
   double whole = 0;
   double data = 0;
   double forward = 0;
-  double backward = 0;  // until a GPU ends
-  double encode = 0;    // compression
+  double backward = 0;
+  double encode = 0;  // compression
   double slow = 0;
   double exposed = 0;
   double waiting = 0;

@@ -50,7 +50,7 @@ struct SpanArgs {
 };
 
 struct TimelineEvent {
-  const char* name = "";  // a literal of letters
+  const char* name = "";  // a literal of letters and spaces
   SpanArgs args;
   int64_t begin_ns = 0;  // of the monotonic clock
   int64_t end_ns = 0;

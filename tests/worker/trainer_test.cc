@@ -52,10 +52,10 @@ class TrainerTest : public ::testing::Test {
     const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
       MetricsFile metrics = *MetricsFile::Create(
           metrics_dir_, worker.member->job().workers(0), {});
-      Trainer trainer(
-          {model_, data_, flat_, MemoryOf(flat_), exchange_, *worker.member,
-           metrics, worker.cancellation, nullptr, device_},
-          options_);
+      Trainer trainer({model_, data_, flat_, MemoryOf(flat_), exchange_,
+                       *worker.member, metrics, worker.cancellation, nullptr,
+                       device_, kComputeStream, &gpu_track_},
+                      options_);
       status_ = trainer.Run();
       end_ = trainer.step();
       times_ = trainer.step_times();
@@ -71,6 +71,7 @@ class TrainerTest : public ::testing::Test {
   FakeExchange exchange_{flat_, 0};
   TrainerOptions options_;
   FakeDevice* device_ = nullptr;
+  Track gpu_track_{"GPU"};
   std::string metrics_dir_;  // empty: none are written
   int64_t end_ = -1;         // the trainer's step, after it ran
   StepTimes times_;          // the trainer's, too
@@ -147,6 +148,16 @@ TEST_F(TrainerTest, CountsTheTimesOfTheGpu) {
   EXPECT_GE(times_.compute, absl::Milliseconds(3 * 40));
   EXPECT_GE(times_.exposed, absl::Milliseconds(3 * 20));
   EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (40 + 20)));
+  int num_steps = 0;
+  int64_t wait_ns = 0;
+  while (const auto event = gpu_track_.Take()) {
+    if (event->name == std::string("gpu step")) ++num_steps;
+    if (event->name == std::string("gpu wait")) {
+      wait_ns += event->end_ns - event->begin_ns;
+    }
+  }
+  EXPECT_EQ(num_steps, 4) << "the last one, too";
+  EXPECT_GE(wait_ns, 4 * 20 * 1'000'000);
 }
 
 TEST_F(TrainerTest, AScaledLossLeavesGradientsAsTheyAre) {
