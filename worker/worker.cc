@@ -28,6 +28,7 @@
 #include "common/trace/metrics_file.h"
 #include "gpu/near_cores.h"
 #include "worker/checkpoint_directory.h"
+#include "worker/collective_statistics.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
 #include "worker/models/model.h"
@@ -106,6 +107,7 @@ class WorkerRun {
   absl::Status OpenGpu();
   LoaderOptions Loader();
   absl::Status ConnectExchange();
+  absl::Status SynchroniseBatchNorm();
   absl::Status PrepareCheckpoints();
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status JoinExchange();
@@ -131,9 +133,10 @@ class WorkerRun {
   std::unique_ptr<JobClient> job_;
   std::unique_ptr<ModelClient> client_;
   JobPlan plan_;
-  std::unique_ptr<Timeline> timeline_;  // null: none
-  Track* track_ = nullptr;              // of the trainer's thread
-  std::unique_ptr<WorkerGpu> gpu_;      // null: none
+  std::unique_ptr<Timeline> timeline_;                // null: none
+  Track* track_ = nullptr;                            // of the trainer's thread
+  std::unique_ptr<WorkerGpu> gpu_;                    // null: none
+  std::unique_ptr<CollectiveStatistics> statistics_;  // null: none are shared
   std::unique_ptr<GradientExchange> exchange_;
   std::optional<MetricsFile> metrics_;
   std::optional<StopAgreement> stop_;  // from Train on
@@ -224,6 +227,7 @@ absl::Status WorkerRun::Prepare() {
     if (absl::Status s = OpenGpu(); !s.ok()) return s;
   }
   if (absl::Status s = ConnectExchange(); !s.ok()) return s;
+  if (absl::Status s = SynchroniseBatchNorm(); !s.ok()) return s;
   return PrepareCheckpoints();
 }
 
@@ -311,6 +315,19 @@ absl::Status WorkerRun::ConnectExchange() {
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
   return absl::OkStatus();
+}
+
+absl::Status WorkerRun::SynchroniseBatchNorm() {
+  if (!spec().sync_batch_norm() || job().workers_size() == 1) {
+    return absl::OkStatus();
+  }
+  auto statistics = CollectiveStatistics::Connect(*job_, options_.step_timeout);
+  if (!statistics.ok()) return statistics.status();
+  statistics_ = *std::move(statistics);
+  if (model_->SynchroniseBatchNorm(*statistics_)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--sync-batch-norm: ", spec().model(),
+                   " has no batch norm. Leave the flag out"));
 }
 
 absl::Status WorkerRun::PrepareCheckpoints() {

@@ -192,6 +192,9 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
       .Range(int64_t{1}, int64_t{1} << 40)
       .Excludes("--epochs")
       .Default("");
+  line.Add("--sync-batch-norm", sync_batch_norm,
+           "Batch norm with the mean and variance of all workers' batches, in "
+           "synchronous training: for batches of few samples a worker");
   line.Add("--seed", seed,
            "Seed of the first weights, the order of the data and dropout")
       .Range(int64_t{0}, int64_t{1} << 40);
@@ -293,6 +296,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_data(DataKind(data));
   spec.set_batch_size(batch_size);
   spec.set_seed(seed);
+  spec.set_sync_batch_norm(sync_batch_norm);
   spec.set_epochs(epochs);
   spec.set_steps(steps);
   spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));

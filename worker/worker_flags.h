@@ -46,6 +46,7 @@ struct WorkerFlags {
   double lr_gamma = 0.1;
   bool scale_lr = false;
   int64_t seed = 0;
+  bool sync_batch_norm = false;
   double bucket_mb = kDefaultBucketBytes >> 20;
   int shard_threads = 0;
   std::string device = "auto";

@@ -158,6 +158,21 @@ absl::Status CheckGroups(const proto::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSyncBatchNorm(const proto::JobSpec& spec) {
+  if (!spec.sync_batch_norm()) return absl::OkStatus();
+  if (!TakesEveryGradient(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--sync-batch-norm makes workers wait for each other within a step: "
+        "it is for --sync=bsp without --backup-workers"));
+  }
+  if (spec.precision() == "fp16") {
+    return absl::InvalidArgumentError(
+        "--sync-batch-norm is not for --precision=fp16, where a worker may "
+        "compute a step twice. --precision=bf16 goes with it");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
@@ -169,6 +184,7 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   status.Update(CheckCompression(spec));
   status.Update(CheckClipNorm(spec));
   status.Update(CheckMeanOnly(spec));
+  status.Update(CheckSyncBatchNorm(spec));
   status.Update(CheckGroups(spec));
   status.Update(CheckPlan(spec));
   return status;

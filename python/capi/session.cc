@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "client/job_collectives.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/figures.h"
@@ -162,26 +163,15 @@ void Session::StartServers() {
 }
 
 absl::Status Session::ConnectCollectives() {
-  auto collectives = Collectives::Create(
-      job_->context(), cancellation_, job_->address(),
+  auto collectives = psring::ConnectCollectives(
+      *job_,
       {.step_timeout = options_.step_timeout,
        .ranks_left = [this] { return job_->member().workers_left(); },
        .steps_awaited = [this](absl::Duration d) { return StepsAwaited(d); },
        .owes_step = [this](const ModelStep& step) { return Owes(step); }});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);
-  auto endpoints = job_->member().Gather(
-      "collectives", collectives_->endpoint(), Now() + options_.step_timeout);
-  if (!endpoints.ok()) return endpoints.status();
-  CollectiveJob job;
-  job.epoch = job_->job().job_epoch();
-  job.rank = job_->job().rank();
-  job.endpoints = *std::move(endpoints);
-  for (const proto::Process& worker : job_->job().workers()) {
-    job.descriptions.push_back(psring::Describe(worker));
-    job.public_keys.push_back(worker.public_key());
-  }
-  return collectives_->Connect(std::move(job));
+  return absl::OkStatus();
 }
 
 nlohmann::json Session::Describe() const {

@@ -2,6 +2,7 @@
 #ifndef PSRING_WORKER_MODELS_CLASSIFIER_H_
 #define PSRING_WORKER_MODELS_CLASSIFIER_H_
 
+#include "worker/models/gather_statistics.h"
 #include "worker/models/module.h"
 
 namespace psring {
@@ -17,6 +18,12 @@ class Classifier : public Module {
   // Whether Forward drops out and batch norm learns; at first it does.
   void set_training(bool training) { training_ = training; }
   bool training() const { return training_; }
+
+  // From now on batch norm learns from all workers' batches. False: there is
+  // none. `gather` outlives the training.
+  virtual bool SynchroniseBatchNorm(GatherStatistics& /*gather*/) {
+    return false;
+  }
 
  private:
   bool training_ = true;

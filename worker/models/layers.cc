@@ -14,6 +14,8 @@
 
 #include <cmath>
 
+#include "worker/models/sync_batch_norm.h"
+
 namespace psring {
 namespace {
 
@@ -86,6 +88,11 @@ BatchNorm2d::BatchNorm2d(int64_t channels)
 }
 
 at::Tensor BatchNorm2d::operator()(const at::Tensor& x, bool training) const {
+  if (training && gather_ != nullptr) {
+    num_batches_.add_(1);
+    return SyncBatchNorm(x, {weight_, bias_, mean_, variance_}, kNormMomentum,
+                         kNormEpsilon, *gather_);
+  }
   if (training) {
     // libtorch's operator itself would divide by zero.
     TORCH_CHECK(

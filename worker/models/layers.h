@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "worker/models/gather_statistics.h"
 #include "worker/models/module.h"
 
 namespace psring {
@@ -54,9 +55,14 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(int64_t channels);
   at::Tensor operator()(const at::Tensor& x, bool training) const;
 
+  // From now on training normalises with all workers' batches
+  // (worker/models/sync_batch_norm.h). `gather` outlives the layer's use.
+  void Synchronise(GatherStatistics& gather) { gather_ = &gather; }
+
  private:
   at::Tensor weight_, bias_;
   at::Tensor mean_, variance_, num_batches_;
+  GatherStatistics* gather_ = nullptr;  // null: this worker's batch
 };
 
 struct Pooling {

@@ -68,6 +68,11 @@ class ResidualBlock : public Module {
     return x.add_(around).relu_();
   }
 
+  void SynchroniseBatchNorm(GatherStatistics& gather) {
+    for (NormedConv& normed : convs_) normed.norm.Synchronise(gather);
+    if (downsample_.has_value()) downsample_->norm.Synchronise(gather);
+  }
+
   // In the order of registration.
   void DrawConvWeights() {
     for (NormedConv& normed : convs_) normed.conv.DrawForFanOut();
@@ -116,6 +121,12 @@ class ResNet : public Classifier {
     x = MaxPool2d(x, {.kernel = 3, .stride = 2, .padding = 1});
     for (const ResidualBlock& block : blocks_) x = block.Forward(x, training());
     return LogProbabilities((*fc_)(GlobalMeanPool2d(x)));
+  }
+
+  bool SynchroniseBatchNorm(GatherStatistics& gather) override {
+    stem_.norm.Synchronise(gather);
+    for (ResidualBlock& block : blocks_) block.SynchroniseBatchNorm(gather);
+    return true;
   }
 
  private:

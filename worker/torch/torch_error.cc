@@ -26,6 +26,8 @@ absl::Status CatchTorchErrors(absl::FunctionRef<absl::Status()> body,
                               absl::FunctionRef<std::string()> doing) {
   try {
     return body();
+  } catch (const StatusError& error) {
+    return error.status();
   } catch (const std::exception& error) {
     const absl::Status status = TorchError(error);
     return absl::Status(

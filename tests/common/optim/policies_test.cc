@@ -54,6 +54,27 @@ TEST(Policies, NumbersOfAJobHaveBounds) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("first_cursor.samples is 100"));
 }
 
+TEST(Policies, SyncBatchNormIsForWorkersInStep) {
+  for (const proto::JobSpec& legal : {kBsp, kRing}) {
+    proto::JobSpec spec = legal;
+    spec.set_sync_batch_norm(true);
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_precision("bf16");
+    EXPECT_EQ(ErrorOf(spec), "");
+    spec.set_precision("fp16");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("not for --precision=fp16"));
+  }
+  for (const proto::JobSpec& wrong : {kSsp, kAsync}) {
+    proto::JobSpec spec = wrong;
+    spec.set_sync_batch_norm(true);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--sync-batch-norm"));
+  }
+  proto::JobSpec spec = kBsp;
+  spec.set_sync_batch_norm(true);
+  spec.set_backup_workers(1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("without --backup-workers"));
+}
+
 TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {
   proto::JobSpec spec = kBsp;
   spec.set_backup_workers(2);
