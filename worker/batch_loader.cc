@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -14,8 +15,11 @@
 namespace psring {
 namespace {
 
-// Samples of one share: enough to be worth a thread's while.
-constexpr int64_t kShare = 8;
+// Samples of one share: enough to be worth a thread's while. One that is
+// decoded is enough.
+int64_t ShareOf(const Dataset& dataset) {
+  return dataset.source == nullptr ? 8 : 1;
+}
 
 std::vector<int64_t> ShapeOf(const Dataset& dataset, int64_t count) {
   const ImageShape& shape = dataset.shape;
@@ -128,11 +132,16 @@ bool BatchLoader::Work() {
     job = job_.get();
     if (job == nullptr) return false;
     begin = job->num_taken;
-    end = std::min(begin + kShare, job->size());
+    end = std::min(begin + ShareOf(dataset_), job->size());
     if (begin == end) return false;
     job->num_taken = end;
   }
-  const absl::Status filled = Fill(*job, begin, end);
+  absl::Status filled;
+  try {
+    filled = Fill(*job, begin, end);
+  } catch (const std::bad_alloc&) {  // which nobody catches on this thread
+    filled = absl::ResourceExhaustedError("not enough memory for the samples");
+  }
   MutexLock lock(&mutex_);
   job->status.Update(filled);
   job->num_done += end - begin;

@@ -19,13 +19,14 @@ constexpr absl::Duration kLook = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CollectiveStatistics>>
-CollectiveStatistics::Connect(JobClient& job, absl::Duration step_timeout) {
+CollectiveStatistics::Connect(JobClient& job, absl::Duration step_timeout,
+                              Track* track) {
   auto collectives = ConnectCollectives(
       job, {.step_timeout = step_timeout,
             .ranks_left = [&job] { return job.member().workers_left(); }});
   if (!collectives.ok()) return collectives.status();
   return std::unique_ptr<CollectiveStatistics>(new CollectiveStatistics(
-      *std::move(collectives), job.member().activities().own()));
+      *std::move(collectives), job.member().activities().own(), track));
 }
 
 std::vector<float> CollectiveStatistics::Gather(absl::Span<const float> mine) {
@@ -36,6 +37,7 @@ std::vector<float> CollectiveStatistics::Gather(absl::Span<const float> mine) {
 
 absl::StatusOr<std::vector<float>> CollectiveStatistics::TryGather(
     absl::Span<const float> mine) {
+  const TimelineSpan span(track_, "statistics");
   const WaitingForOthers waiting(trainer_, "the statistics of batch norm");
   const auto handle = collectives_->AllGather(
       kName, mine.data(), static_cast<int64_t>(mine.size() * sizeof(float)));

@@ -12,6 +12,7 @@
 #include "client/job_client.h"
 #include "collectives/collectives.h"
 #include "common/cluster/activity.h"
+#include "common/trace/timeline.h"
 #include "worker/models/gather_statistics.h"
 
 namespace psring {
@@ -20,8 +21,9 @@ namespace psring {
 class CollectiveStatistics : public GatherStatistics {
  public:
   // All workers call it, on the trainer's thread; as ConnectCollectives.
+  // `track` shows when this worker waits for the others; null: no timeline.
   static absl::StatusOr<std::unique_ptr<CollectiveStatistics>> Connect(
-      JobClient& job, absl::Duration step_timeout);
+      JobClient& job, absl::Duration step_timeout, Track* track);
 
   // Through host memory and the network. Throws StatusError: a worker is lost,
   // or does not come within the step timeout.
@@ -29,14 +31,17 @@ class CollectiveStatistics : public GatherStatistics {
 
  private:
   CollectiveStatistics(std::unique_ptr<Collectives> collectives,
-                       Activity& trainer)
-      : collectives_(std::move(collectives)), trainer_(trainer) {}
+                       Activity& trainer, Track* track)
+      : collectives_(std::move(collectives)),
+        trainer_(trainer),
+        track_(track) {}
 
   absl::StatusOr<std::vector<float>> TryGather(absl::Span<const float> mine);
   absl::StatusOr<std::vector<float>> AwaitResult(int64_t handle);
 
   const std::unique_ptr<Collectives> collectives_;
   Activity& trainer_;
+  Track* const track_;  // null: no timeline
 };
 
 }  // namespace psring

@@ -17,14 +17,27 @@
 namespace psring {
 namespace {
 
-// The samples of `mine` from `begin` on that are scored at once; maybe none.
-Samples BatchAt(const std::vector<int64_t>& mine, size_t begin) {
+constexpr int64_t kMostSamples = 256;
+constexpr int64_t kMostPixels = int64_t{1} << 26;  // 256 MiB of float32
+
+// `size` samples of `mine` from `begin` on, or what is left of them.
+Samples BatchAt(const std::vector<int64_t>& mine, size_t begin, size_t size) {
   const size_t first = std::min(begin, mine.size());
-  const size_t end = std::min(first + Evaluator::kBatch, mine.size());
+  const size_t end = std::min(first + size, mine.size());
   return {{mine.begin() + first, mine.begin() + end}};
 }
 
 }  // namespace
+
+Evaluator::Evaluator(const Parts& parts, const LoaderOptions& loader,
+                     Precision precision, absl::Duration step_timeout)
+    : parts_(parts),
+      precision_(precision),
+      step_timeout_(step_timeout),
+      batch_size_(std::clamp<int64_t>(
+          kMostPixels / std::max<int64_t>(parts.test.pixels_per_image(), 1), 1,
+          kMostSamples)),
+      loader_(parts.test, loader) {}
 
 absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
   TimelineSpan span(parts_.track, "evaluate", {.step = step});
@@ -38,12 +51,12 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
   c10::NoGradGuard no_grad;
   parts_.model.set_training(false);
   std::vector<double> sums(3, 0.0);  // loss, correct, samples
-  for (size_t begin = 0; begin < mine.size(); begin += kBatch) {
+  for (size_t begin = 0; begin < mine.size(); begin += batch_size_) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     activity.Work("evaluating");
-    const auto batch = loader_.Load(BatchAt(mine, begin));
+    const auto batch = loader_.Load(BatchAt(mine, begin, batch_size_));
     if (!batch.ok()) return batch.status();
-    loader_.Prepare(BatchAt(mine, begin + kBatch));
+    loader_.Prepare(BatchAt(mine, begin + batch_size_, batch_size_));
     const PrecisionScope scope(precision_, parts_.device.type());
     const at::Tensor output = parts_.model.Forward(batch->images);
     sums[0] += SumNllLoss(output, batch->labels).item<double>();

@@ -27,8 +27,6 @@ struct Evaluation {
 // One thread's own, the exchange's.
 class Evaluator {
  public:
-  static constexpr int64_t kBatch = 256;  // samples at once
-
   // All of it outlives the evaluator.
   struct Parts {
     Classifier& model;
@@ -42,16 +40,15 @@ class Evaluator {
 
   // `loader` is how samples are loaded.
   Evaluator(const Parts& parts, const LoaderOptions& loader,
-            Precision precision, absl::Duration step_timeout)
-      : parts_(parts),
-        precision_(precision),
-        step_timeout_(step_timeout),
-        loader_(parts.test, loader) {}
+            Precision precision, absl::Duration step_timeout);
 
   // All workers call it after the same `step`: with the parameters of that step
   // and rank 0's running statistics, which all have from then on. Blocks, each
   // wait at most for twice the step timeout. Throws what libtorch throws.
   absl::StatusOr<Evaluation> Evaluate(int64_t step);
+
+  // Samples at once: fewer of large images.
+  int64_t batch_size() const { return batch_size_; }
 
  private:
   absl::Status Meet();
@@ -61,6 +58,7 @@ class Evaluator {
   const Parts parts_;
   const Precision precision_;
   const absl::Duration step_timeout_;
+  const int64_t batch_size_;
   BatchLoader loader_;
   int64_t evaluations_ = 0;
 };

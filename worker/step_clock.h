@@ -68,12 +68,12 @@ class StepClock {
   // Finds out what time it is on the GPU. False where the answer takes so long
   // that it says little; the last anchor stays.
   absl::StatusOr<bool> DropAnchor();
-  absl::Status DropFirstAnchor();
+  absl::StatusOr<bool> DropFirstAnchor();
   absl::Status TellTimeline(const Step& step);
 
   Device& device_;
   const Stream compute_;
-  Track* const timeline_;
+  Track* timeline_;   // null: there is none, or the GPU does not tell its time
   Stream idle_ = {};  // for anchors, which do not wait for what is computed
   // Of two, one still counts for steps under way.
   std::array<Anchor, 2> anchors_;

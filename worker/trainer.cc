@@ -95,7 +95,7 @@ absl::Status Trainer::Run() {
       [this] {
         return absl::StrCat(
             evaluating_ ? "evaluation after step " : "training, step ", step_,
-            ", ", evaluating_ ? Evaluator::kBatch : options_.batch_size,
+            ", ", evaluating_ ? evaluator_.batch_size() : options_.batch_size,
             " samples at once");
       });
 }

@@ -51,6 +51,7 @@ constexpr absl::Duration kLockPatience = absl::Seconds(5);
 // Of pixels that lie on a GPU for the whole run: little beside its memory.
 constexpr size_t kMostResidentBytes = size_t{1} << 28;
 constexpr int kGpuLoaderThreads = 2;
+constexpr int kMostLoaderThreads = 64;
 
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
   const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
@@ -129,6 +130,7 @@ class WorkerRun {
   Slowdown slowdown_;
   std::optional<FlatModel> flat_;
   bool on_gpu_ = false;
+  int cores_ = 1;                // this worker's share
   std::optional<NcclApi> nccl_;  // until it has joined
   std::unique_ptr<JobClient> job_;
   std::unique_ptr<ModelClient> client_;
@@ -147,10 +149,19 @@ absl::Status WorkerRun::Load() {
   if (!data.ok()) return data.status();
   data_ = *std::move(data);
   wish_.set_dataset_size(data_.train.size());
+  // Workers that read files have all the same, and a resumed job, too.
+  if (!data_.listing.empty()) {
+    wish_.set_data(absl::StrCat(wish_.data(), ",listing=", data_.listing));
+  }
   auto model = CreateModel(wish_.model(), data_.train.shape,
                            static_cast<uint64_t>(wish_.seed()));
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
+  if (wish_.sync_batch_norm() && model_->buffers().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sync-batch-norm: ", wish_.model(),
+                     " has no batch norm. Leave the flag out"));
+  }
   for (const proto::TensorShape& shape : ShapesOf(*model_)) {
     *wish_.add_tensors() = shape;
   }
@@ -231,7 +242,7 @@ absl::Status WorkerRun::Prepare() {
   return PrepareCheckpoints();
 }
 
-// This worker's share of its host's cores.
+// This worker's share of its host's cores; called before it keeps to some.
 int WorkerRun::CoresOfMine() {
   int local_workers = 0;
   for (const proto::Process& worker : job().workers()) {
@@ -241,7 +252,8 @@ int WorkerRun::CoresOfMine() {
 }
 
 void WorkerRun::SetThreads() {
-  at::set_num_threads(options_.threads > 0 ? options_.threads : CoresOfMine());
+  cores_ = CoresOfMine();
+  at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);
 }
 
 absl::Status WorkerRun::OpenRecords() {
@@ -300,7 +312,8 @@ LoaderOptions WorkerRun::Loader() {
   loader.normalise_on_device = true;
   if (loader.threads > 0) return loader;
   loader.resident = !decodes && data_.train.pixels.size() <= kMostResidentBytes;
-  loader.threads = decodes ? CoresOfMine() : kGpuLoaderThreads;
+  loader.threads =
+      decodes ? std::min(cores_, kMostLoaderThreads) : kGpuLoaderThreads;
   return loader;
 }
 
@@ -321,13 +334,12 @@ absl::Status WorkerRun::SynchroniseBatchNorm() {
   if (!spec().sync_batch_norm() || job().workers_size() == 1) {
     return absl::OkStatus();
   }
-  auto statistics = CollectiveStatistics::Connect(*job_, options_.step_timeout);
+  auto statistics = CollectiveStatistics::Connect(
+      *job_, options_.step_timeout, AddTrack(timeline_.get(), "batch norm"));
   if (!statistics.ok()) return statistics.status();
   statistics_ = *std::move(statistics);
-  if (model_->SynchroniseBatchNorm(*statistics_)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--sync-batch-norm: ", spec().model(),
-                   " has no batch norm. Leave the flag out"));
+  model_->SynchroniseBatchNorm(*statistics_);
+  return absl::OkStatus();
 }
 
 absl::Status WorkerRun::PrepareCheckpoints() {

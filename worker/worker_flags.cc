@@ -8,6 +8,7 @@
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
+#include "worker/data/image_folder.h"
 #include "worker/models/model.h"
 #include "worker/slowdown.h"
 #include "worker/torch/precision.h"
@@ -39,8 +40,9 @@ std::string DataKind(const std::string& data) {
   const std::string kind = data.substr(0, data.find(':'));
   if (kind == "mnist" || kind == "cifar10") return kind;
   if (kind != "images") return data;
-  const size_t options = data.find(',');
-  return options == std::string::npos ? kind : kind + data.substr(options);
+  const std::string rest = data.substr(std::min(kind.size() + 1, data.size()));
+  const auto images = ParseImageFolderOptions(rest);
+  return images.ok() ? kind + rest.substr(images->folder.size()) : data;
 }
 
 std::string Absolute(const std::string& path) {
@@ -85,8 +87,9 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
   line.Add("--loader-threads", options.loader_threads,
            "Threads that prepare the next step's samples while this one "
            "computes; 0: none on a CPU; on a GPU, none where the data "
-           "set is small enough to lie there, else 2. Of images:DIR: one on a "
-           "CPU, on a GPU as many as this worker's share of the cores")
+           "set is small enough to lie there, else 2. Where --data is "
+           "images:DIR, 0 means: one where the CPU computes; where a GPU does, "
+           "this worker's share of the host's cores")
       .Range(0, 64);
   line.Add("--allow-shared-gpu", options.allow_shared_gpu,
            "Lets workers share a GPU: for trying things out, not for speed");
@@ -181,7 +184,9 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
   line.Add("--data", data,
            "Training data: digits (embedded), mnist:DIR, cifar10:DIR, "
            "images:DIR[,size=PIXELS][,augment=no] (JPEG and PNG files in "
-           "DIR/train/CLASS/ and DIR/val/CLASS/, 224 pixels), or "
+           "DIR/train/CLASS/ and DIR/val/CLASS/, shown as squares of 224 "
+           "pixels; training shows random parts of them unless augment=no), "
+           "or "
            "synthetic:3x224x224,classes=1000,train=4096 (random pixels of that "
            "shape, to measure speed)");
   line.Add("--batch-size", batch_size, "Samples a step, per worker")
@@ -193,8 +198,9 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
       .Excludes("--epochs")
       .Default("");
   line.Add("--sync-batch-norm", sync_batch_norm,
-           "Batch norm with the mean and variance of all workers' batches, in "
-           "synchronous training: for batches of few samples a worker");
+           "ResNets: batch norm takes mean and variance over all workers' "
+           "batches. For --mode=ring, or --sync=bsp without --backup-workers; "
+           "not for fp16, --local-steps or --slow");
   line.Add("--seed", seed,
            "Seed of the first weights, the order of the data and dropout")
       .Range(int64_t{0}, int64_t{1} << 40);

@@ -163,7 +163,14 @@ absl::Status CheckSyncBatchNorm(const proto::JobSpec& spec) {
   if (!TakesEveryGradient(spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--sync-batch-norm makes workers wait for each other within a step: "
-        "it is for --sync=bsp without --backup-workers"));
+        "it is for --mode=ring, or --sync=bsp without --backup-workers"));
+  }
+  if (spec.local_steps() > 1 || spec.slow_size() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--sync-batch-norm is not for ",
+        spec.local_steps() > 1
+            ? "--local-steps, whose workers do not wait for each other"
+            : "--slow, whose delay it would take for computing"));
   }
   if (spec.precision() == "fp16") {
     return absl::InvalidArgumentError(

@@ -55,8 +55,9 @@ void TakeSpan(const json& event, ProcessSteps& steps) {
   }
 }
 
-// The processor only describes what a GPU does, steps ahead of it: what it saw
-// counts for the rest.
+// The processor only describes what a GPU does, steps ahead of it. Of what it
+// saw, the injected fault and the last server count; what it encodes lies in
+// what the GPU waits for.
 WorkerSteps StepsOf(ProcessSteps process) {
   if (process.of_gpu.empty()) return std::move(process.seen);
   for (auto& [number, step] : process.of_gpu) {

@@ -48,6 +48,14 @@ json TraceOf(int rank, int workers) {
                    {"ts", ts},
                    {"dur", 1.0},
                    {"args", {{"step", 3}, {"peer", "ps 0"}}}});
+  for (const char* name : {"gpu step", "gpu forward", "gpu wait"}) {
+    if (rank == 0) continue;
+    trace.push_back({{"name", name},
+                     {"ph", "X"},
+                     {"ts", ts += 2},
+                     {"dur", 2.5},
+                     {"args", {{"step", 3}}}});
+  }
   trace.push_back({{"name", "12 events were lost"}, {"ph", "i"}});
   return trace;
 }

@@ -85,7 +85,7 @@ TEST_F(SyncBatchNormJob, IsRefusedWhereItMeansNothing) {
   EXPECT_THAT(ran.output, HasSubstr("mlp:3072-4 has no batch norm"));
   ran = Run({.mode = "ps"}, 4, {"--sync-batch-norm", "--sync=async"});
   EXPECT_NE(ran.code, 0);
-  EXPECT_THAT(ran.output, HasSubstr("it is for --sync=bsp"));
+  EXPECT_THAT(ran.output, HasSubstr("or --sync=bsp without --backup-workers"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +50,8 @@ struct Dataset {
 
 struct DatasetPair {
   Dataset train, test;
+  // Of a source: a hash of the names of its files; else empty.
+  std::string listing = {};
 };
 
 std::vector<uint8_t> PixelsFromBytes(absl::string_view bytes);

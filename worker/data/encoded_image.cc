@@ -1,9 +1,16 @@
 #include "worker/data/encoded_image.h"
 
+// jpeglib.h takes stdio.h for granted.
+// clang-format off
+#include <stdio.h>
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 #include <png.h>
-#include <turbojpeg.h>
+#include <setjmp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -58,46 +65,93 @@ class Decoder {
   int64_t height_ = 0;
 };
 
+// What libjpeg calls about errors. They leave it by longjmp, which runs no
+// destructors: nothing between setjmp and its calls has any.
+struct JpegErrors {
+  jpeg_error_mgr manager;  // the first: libjpeg knows it by its address
+  jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+void GiveUp(j_common_ptr common) {
+  auto* const errors = reinterpret_cast<JpegErrors*>(common->err);
+  errors->manager.format_message(common, errors->message);
+  longjmp(errors->jump, 1);
+}
+
+// Stray bytes and the like are common, and harm nothing; pixels that are not in
+// the file do.
+void OnMessage(j_common_ptr common, int level) {
+  if (level >= 0) return;  // no warning
+  switch (common->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+      GiveUp(common);
+  }
+}
+
 class Jpeg : public Decoder {
  public:
-  explicit Jpeg(const std::string& bytes)
-      : bytes_(bytes), handle_(tjInitDecompress(), tjDestroy) {}
+  explicit Jpeg(const std::string& bytes) : bytes_(bytes) {
+    jpeg_.err = jpeg_std_error(&errors_.manager);
+    errors_.manager.error_exit = GiveUp;
+    errors_.manager.emit_message = OnMessage;
+  }
+  ~Jpeg() override { jpeg_destroy_decompress(&jpeg_); }
+  Jpeg(const Jpeg&) = delete;
+  Jpeg& operator=(const Jpeg&) = delete;
 
   absl::Status ReadHeader() override {
-    if (handle_ == nullptr) return absl::ResourceExhaustedError("no memory");
-    int width = 0;
-    int height = 0;
-    int subsampling = 0;
-    if (tjDecompressHeader3(handle_.get(), BytesOf(bytes_), bytes_.size(),
-                            &width, &height, &subsampling, &colours_) != 0) {
-      return Damaged(tjGetErrorStr2(handle_.get()));
-    }
-    width_ = width;
-    height_ = height;
+    if (!TryReadHeader()) return Damaged(errors_.message);
+    width_ = jpeg_.image_width;
+    height_ = jpeg_.image_height;
     return absl::OkStatus();
   }
 
   bool CanDivide() const override { return true; }
 
   absl::StatusOr<Pixels> Decode(int divisor) override {
-    const tjscalingfactor factor = {1, divisor};
-    Pixels pixels(static_cast<int>(TJSCALED(width_, factor)),
-                  static_cast<int>(TJSCALED(height_, factor)));
-    const bool four_inks = colours_ == TJCS_CMYK || colours_ == TJCS_YCCK;
-    const int code =
-        tjDecompress2(handle_.get(), BytesOf(bytes_), bytes_.size(),
-                      pixels.bytes.get(), pixels.width, pixels.stride(),
-                      pixels.height, four_inks ? TJPF_CMYK : TJPF_RGBX, 0);
-    if (code != 0 && IsFatal()) return Damaged(tjGetErrorStr2(handle_.get()));
+    const bool four_inks = jpeg_.jpeg_color_space == JCS_CMYK ||
+                           jpeg_.jpeg_color_space == JCS_YCCK;
+    jpeg_.out_color_space = four_inks ? JCS_CMYK : JCS_EXT_RGBX;
+    jpeg_.scale_denom = divisor;
+    if (!TryFindSize()) return Damaged(errors_.message);
+    Pixels pixels(static_cast<int>(jpeg_.output_width),
+                  static_cast<int>(jpeg_.output_height));
+    if (!TryDecode(pixels.bytes.get(), pixels.stride())) {
+      return Damaged(errors_.message);
+    }
     if (four_inks) MixInks(pixels);
     return pixels;
   }
 
  private:
-  // Stray bytes between or behind the data are common, and harm nothing.
-  bool IsFatal() const {
-    return tjGetErrorCode(handle_.get()) != TJERR_WARNING ||
-           absl::StrContains(tjGetErrorStr2(handle_.get()), "remature end");
+  bool TryReadHeader() {
+    if (setjmp(errors_.jump) != 0) return false;
+    jpeg_create_decompress(&jpeg_);
+    jpeg_mem_src(&jpeg_, BytesOf(bytes_), bytes_.size());
+    jpeg_read_header(&jpeg_, /*require_image=*/TRUE);
+    return true;
+  }
+
+  bool TryFindSize() {
+    if (setjmp(errors_.jump) != 0) return false;
+    jpeg_calc_output_dimensions(&jpeg_);
+    return true;
+  }
+
+  bool TryDecode(uint8_t* bytes, int stride) {
+    if (setjmp(errors_.jump) != 0) return false;
+    jpeg_start_decompress(&jpeg_);
+    while (jpeg_.output_scanline < jpeg_.output_height) {
+      JSAMPROW row =
+          bytes + static_cast<ptrdiff_t>(jpeg_.output_scanline) * stride;
+      jpeg_read_scanlines(&jpeg_, &row, 1);
+    }
+    jpeg_finish_decompress(&jpeg_);
+    return true;
   }
 
   // From cyan, magenta, yellow and black, where 255 is no ink, as Adobe's
@@ -111,8 +165,8 @@ class Jpeg : public Decoder {
   }
 
   const std::string& bytes_;
-  const std::unique_ptr<void, int (*)(void*)> handle_;
-  int colours_ = 0;
+  JpegErrors errors_ = {};
+  jpeg_decompress_struct jpeg_ = {};
 };
 
 class Png : public Decoder {
@@ -127,6 +181,8 @@ class Png : public Decoder {
   absl::Status ReadHeader() override {
     png_image_begin_read_from_memory(&image_, bytes_.data(), bytes_.size());
     if (PNG_IMAGE_FAILED(image_)) return Damaged(image_.message);
+    // Else those that do not say otherwise would be taken for linear.
+    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
     width_ = image_.width;
     height_ = image_.height;
     return absl::OkStatus();

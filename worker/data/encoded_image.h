@@ -29,8 +29,11 @@ class EncodedImage {
   int height() const { return height_; }  // pixels
 
   // Fills `out`, [3, side, side], red, green and blue, with the part `crop`,
-  // scaled. Grey becomes three equal channels; transparency and any profile of
-  // colours are ignored. DATA_LOSS: cut short or damaged.
+  // scaled (resample.h; a JPEG of twice the size or more first by its own
+  // decoder, which moves borders by half a pixel of what is shown at most).
+  // Grey becomes three equal channels; transparency and colour profiles are
+  // ignored, but for a PNG's gamma. DATA_LOSS: cut short, or so damaged that
+  // the decoder sees it.
   absl::Status Draw(const ImageCrop& crop, int side,
                     absl::Span<uint8_t> out) const;
 

@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/split_mix.h"
 #include "worker/data/encoded_image.h"
@@ -67,14 +66,19 @@ absl::StatusOr<std::vector<std::string>> FoldersIn(const fs::path& folder) {
 absl::StatusOr<std::vector<std::string>> PicturesIn(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  fs::recursive_directory_iterator entry(
-      folder, fs::directory_options::follow_directory_symlink, error);
+  // Links to folders are not followed: they may lead in circles.
+  fs::recursive_directory_iterator entry(folder, error);
   for (; !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
     std::error_code unknown;
-    if (IsHidden(entry->path()) || !IsPicture(entry->path())) continue;
-    if (!entry->is_regular_file(unknown)) continue;
-    names.push_back(entry->path().lexically_relative(folder).string());
+    const bool is_folder = entry->is_directory(unknown);
+    if (IsHidden(entry->path())) {
+      if (is_folder) entry.disable_recursion_pending();
+      continue;
+    }
+    if (!is_folder && IsPicture(entry->path())) {
+      names.push_back(entry->path().lexically_relative(folder).string());
+    }
   }
   if (error) return ErrorOf(error, folder);
   std::sort(names.begin(), names.end());
@@ -97,19 +101,20 @@ class FolderImages : public ImageSource {
   absl::Status Read(int64_t index, uint64_t draw,
                     absl::Span<uint8_t> out) const override {
     const std::string path = PathOf(index);
-    auto bytes = ReadPlain(path, kMostFileBytes);
-    if (!bytes.ok()) return bytes.status();
-    absl::Status status;
     try {
-      status = Show(*std::move(bytes), SplitMix64(draw).Fork(index), out);
+      auto bytes = ReadPlain(path, kMostFileBytes);
+      if (!bytes.ok()) return bytes.status();
+      absl::Status status =
+          Show(*std::move(bytes), SplitMix64(draw).Fork(index), out);
+      if (status.ok()) return status;
+      return absl::Status(
+          status.code(),
+          absl::StrCat(path, ": ", status.message(),
+                       ". Replace the file or remove it, and start again"));
     } catch (const std::bad_alloc&) {
-      status = absl::ResourceExhaustedError("not enough memory to decode it");
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path, ": not enough memory to decode it"));
     }
-    if (status.ok()) return status;
-    return absl::Status(
-        status.code(),
-        absl::StrCat(path, ": ", status.message(),
-                     ". Replace the file or remove it, and start again"));
   }
 
  private:
@@ -139,6 +144,10 @@ absl::StatusOr<Listing> List(const fs::path& folder) {
     return absl::Status(
         classes.status().code(),
         absl::StrCat(classes.status().message(), ". ", kLayout));
+  }
+  if (classes->empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder.string(), " holds no folder of a class. ", kLayout));
   }
   Listing listing = {folder, *std::move(classes), {}, {}};
   for (size_t label = 0; label < listing.classes.size(); ++label) {
@@ -185,6 +194,28 @@ Dataset DatasetOf(Listing listing, int side, bool augment) {
   return dataset;
 }
 
+// FNV-1a (Fowler, Noll and Vo 1991) of 64 bits.
+void AddTo(uint64_t& hash, const std::string& text) {
+  for (const char c : text + '\0') {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  }
+}
+
+uint64_t HashOf(const Listing& train, const Listing& test) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const Listing* part : {&train, &test}) {
+    for (size_t i = 0; i < part->names.size(); ++i) {
+      AddTo(hash, part->classes[part->labels[i]]);
+      AddTo(hash, part->names[i]);
+    }
+  }
+  return hash;
+}
+
+bool IsOption(absl::string_view part) {
+  return absl::StartsWith(part, "size=") || absl::StartsWith(part, "augment=");
+}
+
 absl::Status ParsePart(absl::string_view part, ImageFolderOptions& options) {
   const absl::string_view given = part;
   if (absl::ConsumePrefix(&part, "size=")) {
@@ -201,7 +232,7 @@ absl::Status ParsePart(absl::string_view part, ImageFolderOptions& options) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", given, "' is none of size=PIXELS, augment=yes|no"));
+      absl::StrCat("'", given, "': expected augment=yes or augment=no"));
 }
 
 }  // namespace
@@ -209,15 +240,17 @@ absl::Status ParsePart(absl::string_view part, ImageFolderOptions& options) {
 absl::StatusOr<ImageFolderOptions> ParseImageFolderOptions(
     absl::string_view text) {
   ImageFolderOptions options;
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  options.folder = parts.front();
-  if (options.folder.empty()) {
-    return absl::InvalidArgumentError("names no folder. Write images:DIR");
+  // From the end: a folder's name may have commas.
+  for (size_t comma = text.rfind(',');
+       comma != text.npos && IsOption(text.substr(comma + 1));
+       comma = text.rfind(',')) {
+    absl::Status parsed = ParsePart(text.substr(comma + 1), options);
+    if (!parsed.ok()) return parsed;
+    text = text.substr(0, comma);
   }
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (absl::Status s = ParsePart(parts[i], options); !s.ok()) return s;
-  }
-  return options;
+  options.folder = std::string(text);
+  if (!options.folder.empty()) return options;
+  return absl::InvalidArgumentError("names no folder. Write images:DIR");
 }
 
 absl::StatusOr<DatasetPair> LoadImageFolder(const ImageFolderOptions& options) {
@@ -230,9 +263,11 @@ absl::StatusOr<DatasetPair> LoadImageFolder(const ImageFolderOptions& options) {
   auto test = List(folder / (has_val ? "val" : "test"));
   if (!test.ok()) return test.status();
   if (absl::Status s = CheckClasses(*train, *test); !s.ok()) return s;
+  const uint64_t hash = HashOf(*train, *test);
   return DatasetPair{
       DatasetOf(*std::move(train), options.side, options.augment),
-      DatasetOf(*std::move(test), options.side, /*augment=*/false)};
+      DatasetOf(*std::move(test), options.side, /*augment=*/false),
+      absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
 }
 
 }  // namespace psring

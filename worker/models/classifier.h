@@ -19,11 +19,9 @@ class Classifier : public Module {
   void set_training(bool training) { training_ = training; }
   bool training() const { return training_; }
 
-  // From now on batch norm learns from all workers' batches. False: there is
-  // none. `gather` outlives the training.
-  virtual bool SynchroniseBatchNorm(GatherStatistics& /*gather*/) {
-    return false;
-  }
+  // From now on batch norm, if there is any, learns from all workers' batches.
+  // `gather` outlives the training.
+  virtual void SynchroniseBatchNorm(GatherStatistics& /*gather*/) {}
 
  private:
   bool training_ = true;

@@ -123,10 +123,9 @@ class ResNet : public Classifier {
     return LogProbabilities((*fc_)(GlobalMeanPool2d(x)));
   }
 
-  bool SynchroniseBatchNorm(GatherStatistics& gather) override {
+  void SynchroniseBatchNorm(GatherStatistics& gather) override {
     stem_.norm.Synchronise(gather);
     for (ResidualBlock& block : blocks_) block.SynchroniseBatchNorm(gather);
-    return true;
   }
 
  private:

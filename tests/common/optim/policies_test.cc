@@ -63,6 +63,12 @@ TEST(Policies, SyncBatchNormIsForWorkersInStep) {
     EXPECT_EQ(ErrorOf(spec), "");
     spec.set_precision("fp16");
     EXPECT_THAT(ErrorOf(spec), HasSubstr("not for --precision=fp16"));
+    spec.set_precision("");
+    spec.set_local_steps(4);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("not for --local-steps"));
+    spec.set_local_steps(1);
+    spec.add_slow("worker:1:x2");
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("not for --slow"));
   }
   for (const proto::JobSpec& wrong : {kSsp, kAsync}) {
     proto::JobSpec spec = wrong;

@@ -13,11 +13,13 @@ namespace psring {
 namespace {
 
 using testing::CmykJpeg;
+using testing::DeepPng;
 using testing::GreyJpeg;
 using ::testing::HasSubstr;
 using testing::Jpeg;
 using testing::Picture;
 using testing::Png;
+using testing::SampledJpeg;
 using testing::Slope;
 using testing::TransparentPng;
 
@@ -138,10 +140,37 @@ TEST(EncodedImage, IgnoresTransparency) {
             Draw(Png(picture), {0, 0, 16, 16}, 16).pixels);
 }
 
-TEST(EncodedImage, LivesWithStrayBytesBehindAJpeg) {
+TEST(EncodedImage, ReadsSixteenBitsAChannel) {
+  const Picture picture = Slope(16, 16);
+  EXPECT_EQ(Draw(DeepPng(picture), {0, 0, 16, 16}, 16).pixels,
+            Draw(Png(picture), {0, 0, 16, 16}, 16).pixels);
+}
+
+TEST(EncodedImage, ReadsAnySamplingOfColour) {
+  const Picture picture = Slope(64, 64);
+  for (const int across : {1, 2, 4}) {
+    for (const int down : {1, 2, 4}) {
+      if (across * down > 8) continue;  // more than a JPEG may have
+      SCOPED_TRACE(::testing::Message() << across << "x" << down);
+      ExpectSlope(Draw(SampledJpeg(picture, across, down), {0, 0, 64, 64}, 16),
+                  picture, {0, 0, 64, 64}, 20);
+    }
+  }
+}
+
+// Where a marker segment ends that lies before the tables.
+size_t EndOfFirstSegment(const std::string& jpeg) {
+  return 4 + static_cast<uint8_t>(jpeg[4]) * 256 +
+         static_cast<uint8_t>(jpeg[5]);
+}
+
+TEST(EncodedImage, LivesWithStrayBytesInAJpeg) {
   const std::string bytes = Jpeg(Slope(64, 64));
-  EXPECT_EQ(Draw(bytes + "and more", {0, 0, 64, 64}, 64).pixels,
-            Draw(bytes, {0, 0, 64, 64}, 64).pixels);
+  const auto wanted = Draw(bytes, {0, 0, 64, 64}, 64).pixels;
+  EXPECT_EQ(Draw(bytes + "and more", {0, 0, 64, 64}, 64).pixels, wanted);
+  std::string stray = bytes;
+  stray.insert(EndOfFirstSegment(bytes), "abc");
+  EXPECT_EQ(Draw(stray, {0, 0, 64, 64}, 64).pixels, wanted);
 }
 
 // What Parse says, or if it finds nothing what Draw says.
@@ -162,6 +191,15 @@ TEST(EncodedImage, SaysThatAFileIsCutShort) {
           << left;
     }
   }
+}
+
+// The decoder remembers its first warning, which is of no harm here.
+TEST(EncodedImage, SaysThatAFileWithStrayBytesIsCutShort) {
+  std::string bytes = Jpeg(Slope(99, 99));
+  bytes.insert(EndOfFirstSegment(bytes), "abc");
+  EXPECT_THAT(
+      std::string(StatusOf(bytes.substr(0, bytes.size() / 2)).message()),
+      HasSubstr("damaged: "));
 }
 
 TEST(EncodedImage, SaysThatAFileIsNoPicture) {

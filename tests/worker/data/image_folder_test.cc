@@ -60,6 +60,8 @@ TEST(ImageFolder, IsReadInTheOrderOfNames) {
   Write(folder + "/train/cat/readme.txt", "not a picture");
   Write(folder + "/train/cat/._1.jpg", "hidden");
   Write(folder + "/train/.cache/1.jpg", "hidden");
+  Write(folder + "/train/cat/.ipynb_checkpoints/1.jpg", "hidden");
+  std::filesystem::create_directory_symlink("..", folder + "/train/cat/up");
   Write(folder + "/train/list.csv", "not a class");
   const auto data = Load(folder);
   ASSERT_TRUE(data.ok()) << data.status();
@@ -101,6 +103,26 @@ TEST(ImageFolder, ShowsAnotherPartOfATrainingPictureWithEachDraw) {
   EXPECT_EQ(Pixels(plain->train, 0, 7), Pixels(plain->train, 0, 8));
 }
 
+TEST(ImageFolder, IsKnownByTheNamesOfItsFiles) {
+  const std::string folder = TinyFolder();
+  const std::string listing = Load(folder)->listing;
+  EXPECT_EQ(listing.size(), 16u);
+  EXPECT_EQ(Load(folder)->listing, listing);
+  std::filesystem::rename(folder + "/val/cat/1.jpg", folder + "/val/cat/2.jpg");
+  EXPECT_NE(Load(folder)->listing, listing);
+}
+
+TEST(ImageFolder, SaysThatALinkLeadsNowhere) {
+  const std::string folder = TinyFolder();
+  std::filesystem::create_symlink("nothing.jpg", folder + "/train/cat/0.jpg");
+  const auto data = Load(folder);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<uint8_t> out(data->train.pixels_per_image());
+  const absl::Status read = data->train.CopyPixels({0}, 0, absl::MakeSpan(out));
+  EXPECT_THAT(std::string(read.message()),
+              HasSubstr(folder + "/train/cat/0.jpg"));
+}
+
 TEST(ImageFolder, NamesTheFileThatCannotBeRead) {
   const std::string folder = TinyFolder();
   const std::string whole = Jpeg(Slope(40, 30));
@@ -140,6 +162,10 @@ TEST(ImageFolder, SaysWhatItMisses) {
   expect(folder, "hold different classes: bird is in one of them only");
   std::filesystem::remove_all(folder + "/train/dog");
   expect(folder, folder + "/train holds 1 classes");
+  // As val/ is when it has been downloaded.
+  std::filesystem::remove_all(folder + "/val");
+  Write(folder + "/val/1.jpg", Jpeg(Slope(20, 20)));
+  expect(folder, folder + "/val holds no folder of a class");
 }
 
 TEST(ParseImageFolderOptions, TakesAFolderAndWhatFollows) {
@@ -148,14 +174,14 @@ TEST(ParseImageFolderOptions, TakesAFolderAndWhatFollows) {
   EXPECT_EQ(options->folder, "/data/a b");
   EXPECT_EQ(options->side, 64);
   EXPECT_FALSE(options->augment);
+  EXPECT_EQ(ParseImageFolderOptions("/data/a,b,size=32")->folder, "/data/a,b");
   EXPECT_EQ(ParseImageFolderOptions("/data")->side, 224);
   EXPECT_TRUE(ParseImageFolderOptions("/data,augment=yes")->augment);
 }
 
 TEST(ParseImageFolderOptions, NamesThePartAtFault) {
-  for (const char* text :
-       {"/data,size=7", "/data,size=4097", "/data,size=big",
-        "/data,size=", "/data,augment=maybe", "/data,colour=no", "/data,"}) {
+  for (const char* text : {"/data,size=7", "/data,size=4097", "/data,size=big",
+                           "/data,size=", "/data,augment=maybe"}) {
     const auto options = ParseImageFolderOptions(text);
     EXPECT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
     const std::string part = std::string(text).substr(6);

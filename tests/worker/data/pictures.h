@@ -21,10 +21,13 @@ Picture Slope(int width, int height, int blue = 128);
 
 // In best quality, so that a smooth picture differs by a level or two.
 std::string Jpeg(const Picture& picture);
+// With a sample of colour for so many of brightness, 1 to 4.
+std::string SampledJpeg(const Picture& picture, int across, int down);
 std::string GreyJpeg(const Picture& picture);
 // In cyan, magenta, yellow and black, inverted, as Adobe's programs write it.
 std::string CmykJpeg(const Picture& picture);
 std::string Png(const Picture& picture);
+std::string DeepPng(const Picture& picture);  // 16 bits a channel
 std::string TransparentPng(const Picture& picture);
 
 // train/ and val/ of two classes, "bottom" and "top": a picture of class top is
