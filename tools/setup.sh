@@ -8,7 +8,7 @@ die() { say "$@"; exit 1; }
 PACKAGES="g++ python3 git
   libzmq3-dev cppzmq-dev libsodium-dev libcivetweb-dev libprotobuf-dev protobuf-compiler libabsl-dev
   libspdlog-dev libgtest-dev libgmock-dev nlohmann-json3-dev libcli11-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev libjs-chart.js"
+  zlib1g-dev libjpeg-dev libpng-dev libjs-chart.js"
 BAZEL_PACKAGES="bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms"
 TORCH_PIP="torch==2.13.0"
 
