@@ -7,6 +7,7 @@
 #include "common/trace/step_times.h"
 #include "common/trace/trace_merge.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/trace/trace_head.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace psring::fuzz {
@@ -15,23 +16,11 @@ namespace {
 using nlohmann::json;
 
 json TraceOf(int rank, int workers) {
-  json trace = {{{"name", "psring"},
-                 {"ph", "M"},
-                 {"args",
-                  {{"role", "worker"},
-                   {"rank", rank},
-                   {"job", "1f"},
-                   {"workers", workers},
-                   {"servers", 0},
-                   {"mode", "ring"},
-                   {"sync", "bsp"},
-                   {"staleness", 0},
-                   {"backup_workers", 0},
-                   {"origin_ns", 5000},
-                   {"date_ns", 1000000 + rank}}}},
-                {{"name", "psring_clock"},
-                 {"ph", "M"},
-                 {"args", {{"ahead_ns", 7}, {"round_trip_ns", 900}}}}};
+  json trace = {testing::ProcessEvent({.rank = rank,
+                                       .workers = workers,
+                                       .origin_ns = 5000,
+                                       .date_ns = 1000000 + rank}),
+                testing::ClockEvent(7, 900)};
   double ts = 1.5;
   for (const char* name : {"data", "forward", "backward", "encode", "device",
                            "slow", "wait", "step"}) {

@@ -6,12 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/trace/trace_head.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
 
 using nlohmann::json;
+using testing::ClockEvent;
+using testing::ProcessEvent;
 using testing::TestDirectory;
 using testing::WriteFile;
 
@@ -20,23 +23,8 @@ constexpr int64_t kMs = 1'000'000;
 
 // Of the only worker of a job, as the first events of its file.
 json HeadOfTrace() {
-  return {{{"name", "psring"},
-           {"ph", "M"},
-           {"args",
-            {{"role", "worker"},
-             {"rank", 0},
-             {"job", "1f"},
-             {"workers", 1},
-             {"servers", 1},
-             {"mode", "ring"},
-             {"sync", "bsp"},
-             {"staleness", 0},
-             {"backup_workers", 0},
-             {"origin_ns", kOriginNs},
-             {"date_ns", 1}}}},
-          {{"name", "psring_clock"},
-           {"ph", "M"},
-           {"args", {{"ahead_ns", 0}, {"round_trip_ns", 1}}}}};
+  return {ProcessEvent({.servers = 1, .origin_ns = kOriginNs}),
+          ClockEvent(0, 1)};
 }
 
 void AddSpan(json& trace, const std::string& name, int step, int begin_ms,

@@ -10,13 +10,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/trace/trace_merge.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/trace/trace_head.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
 namespace {
 
 using nlohmann::json;
+using testing::ClockEvent;
 using ::testing::HasSubstr;
+using testing::ProcessEvent;
 using testing::ReadFile;
 using ::testing::StartsWith;
 using testing::TestDirectory;
@@ -25,26 +28,13 @@ using testing::WriteFile;
 // Of a ring of two, whose clock the coordinator's is `ahead_ns` ahead of.
 json TraceOf(int rank, int64_t origin_ns, int64_t ahead_ns,
              const std::string& job = "1f") {
-  return {{{"name", "psring"},
-           {"ph", "M"},
-           {"args",
-            {{"role", "worker"},
-             {"rank", rank},
-             {"job", job},
-             {"workers", 2},
-             {"servers", 0},
-             {"mode", "ring"},
-             {"sync", "bsp"},
-             {"staleness", 0},
-             {"backup_workers", 0},
-             {"origin_ns", origin_ns},
-             {"date_ns", 1'000'000 + 10 * rank}}}},
-          {{"name", "psring_clock"},
-           {"ph", "M"},
-           {"args", {{"ahead_ns", 7}, {"round_trip_ns", 900}}}},
-          {{"name", "psring_clock"},
-           {"ph", "M"},
-           {"args", {{"ahead_ns", ahead_ns}, {"round_trip_ns", 400}}}},
+  return {ProcessEvent({.rank = rank,
+                        .job = job,
+                        .workers = 2,
+                        .origin_ns = origin_ns,
+                        .date_ns = 1'000'000 + 10 * rank}),
+          ClockEvent(7, 900),
+          ClockEvent(ahead_ns, 400),
           {{"name", "wait"},
            {"ph", "X"},
            {"pid", rank + 1},
