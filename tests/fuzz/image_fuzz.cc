@@ -17,7 +17,7 @@ constexpr int64_t kMostPixels = 1 << 20;  // that are decoded here
 void Check(Bytes& input) {
   const int side = 1 + input.Below(kMostSide);
   const uint64_t seed = input.Number(2);
-  const auto image = EncodedImage::Parse(input.Rest());
+  auto image = EncodedImage::Parse(input.Rest());
   if (!image.ok()) return RequireReason(image.status());
   Require(image->width() > 0 && image->height() > 0, "a picture has pixels");
   const int64_t pixels = int64_t{image->width()} * image->height();

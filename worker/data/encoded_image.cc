@@ -46,10 +46,12 @@ const uint8_t* BytesOf(const std::string& bytes) {
   return reinterpret_cast<const uint8_t*>(bytes.data());
 }
 
-// Of one format; the bytes outlive it.
-class Decoder {
+}  // namespace
+
+class ImageDecoder {
  public:
-  virtual ~Decoder() = default;
+  explicit ImageDecoder(std::string bytes) : bytes_(std::move(bytes)) {}
+  virtual ~ImageDecoder() = default;
 
   // Finds width and height; the first call.
   virtual absl::Status ReadHeader() = 0;
@@ -61,9 +63,12 @@ class Decoder {
   int64_t height() const { return height_; }
 
  protected:
+  const std::string bytes_;
   int64_t width_ = 0;
   int64_t height_ = 0;
 };
+
+namespace {
 
 // What libjpeg calls about errors. They leave it by longjmp, which runs no
 // destructors: nothing between setjmp and its calls has any.
@@ -92,9 +97,9 @@ void OnMessage(j_common_ptr common, int level) {
   }
 }
 
-class Jpeg : public Decoder {
+class Jpeg : public ImageDecoder {
  public:
-  explicit Jpeg(const std::string& bytes) : bytes_(bytes) {
+  explicit Jpeg(std::string bytes) : ImageDecoder(std::move(bytes)) {
     jpeg_.err = jpeg_std_error(&errors_.manager);
     errors_.manager.error_exit = GiveUp;
     errors_.manager.emit_message = OnMessage;
@@ -164,14 +169,13 @@ class Jpeg : public Decoder {
     }
   }
 
-  const std::string& bytes_;
   JpegErrors errors_ = {};
   jpeg_decompress_struct jpeg_ = {};
 };
 
-class Png : public Decoder {
+class Png : public ImageDecoder {
  public:
-  explicit Png(const std::string& bytes) : bytes_(bytes) {
+  explicit Png(std::string bytes) : ImageDecoder(std::move(bytes)) {
     image_.version = PNG_IMAGE_VERSION;
   }
   ~Png() override { png_image_free(&image_); }
@@ -200,23 +204,8 @@ class Png : public Decoder {
   }
 
  private:
-  const std::string& bytes_;
   png_image image_ = {};
 };
-
-// With its header read.
-absl::StatusOr<std::unique_ptr<Decoder>> Open(const std::string& bytes) {
-  std::unique_ptr<Decoder> decoder;
-  if (absl::StartsWith(bytes, "\xff\xd8\xff")) {
-    decoder = std::make_unique<Jpeg>(bytes);
-  } else if (absl::StartsWith(bytes, "\x89PNG\r\n\x1a\n")) {
-    decoder = std::make_unique<Png>(bytes);
-  } else {
-    return absl::DataLossError("neither JPEG nor PNG");
-  }
-  if (absl::Status s = decoder->ReadHeader(); !s.ok()) return s;
-  return decoder;
-}
 
 absl::Status CheckSize(int64_t width, int64_t height) {
   if (width < 1 || height < 1) return Damaged("it has no pixels");
@@ -255,22 +244,37 @@ PixelView PartOf(const Pixels& pixels, const ImageCrop& crop, int divisor) {
 
 }  // namespace
 
+EncodedImage::EncodedImage(std::unique_ptr<ImageDecoder> decoder)
+    : decoder_(std::move(decoder)) {}
+EncodedImage::EncodedImage(EncodedImage&&) noexcept = default;
+EncodedImage::~EncodedImage() = default;
+
 absl::StatusOr<EncodedImage> EncodedImage::Parse(std::string bytes) {
-  const auto decoder = Open(bytes);
-  if (!decoder.ok()) return decoder.status();
-  const int64_t width = (*decoder)->width();
-  const int64_t height = (*decoder)->height();
-  if (absl::Status s = CheckSize(width, height); !s.ok()) return s;
-  return EncodedImage(std::move(bytes), static_cast<int>(width),
-                      static_cast<int>(height));
+  std::unique_ptr<ImageDecoder> decoder;
+  if (absl::StartsWith(bytes, "\xff\xd8\xff")) {
+    decoder = std::make_unique<Jpeg>(std::move(bytes));
+  } else if (absl::StartsWith(bytes, "\x89PNG\r\n\x1a\n")) {
+    decoder = std::make_unique<Png>(std::move(bytes));
+  } else {
+    return absl::DataLossError("neither JPEG nor PNG");
+  }
+  if (absl::Status s = decoder->ReadHeader(); !s.ok()) return s;
+  if (absl::Status s = CheckSize(decoder->width(), decoder->height());
+      !s.ok()) {
+    return s;
+  }
+  return EncodedImage(std::move(decoder));
+}
+
+int EncodedImage::width() const { return static_cast<int>(decoder_->width()); }
+int EncodedImage::height() const {
+  return static_cast<int>(decoder_->height());
 }
 
 absl::Status EncodedImage::Draw(const ImageCrop& crop, int side,
-                                absl::Span<uint8_t> out) const {
-  const auto decoder = Open(bytes_);
-  if (!decoder.ok()) return decoder.status();
-  const int divisor = (*decoder)->CanDivide() ? DivisorOf(crop, side) : 1;
-  const auto pixels = (*decoder)->Decode(divisor);
+                                absl::Span<uint8_t> out) {
+  const int divisor = decoder_->CanDivide() ? DivisorOf(crop, side) : 1;
+  const auto pixels = decoder_->Decode(divisor);
   if (!pixels.ok()) return pixels.status();
   Resample(PartOf(*pixels, crop, divisor), side, crop.mirrored, out);
   return absl::OkStatus();

@@ -3,8 +3,8 @@
 #define PSRING_WORKER_DATA_ENCODED_IMAGE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,8 +13,9 @@
 
 namespace psring {
 
-// A picture as its file holds it. A plain value; safe to read from several
-// threads.
+class ImageDecoder;  // of one format
+
+// A picture as its file holds it. Lives on one thread.
 class EncodedImage {
  public:
   // Larger ones are refused, whatever their header claims: a file of a few
@@ -25,25 +26,24 @@ class EncodedImage {
   // it does not name a file, which nobody has told.
   static absl::StatusOr<EncodedImage> Parse(std::string bytes);
 
-  int width() const { return width_; }    // pixels
-  int height() const { return height_; }  // pixels
+  EncodedImage(EncodedImage&&) noexcept;
+  ~EncodedImage();
 
-  // Fills `out`, [3, side, side], red, green and blue, with the part `crop`,
-  // scaled (resample.h; a JPEG of twice the size or more first by its own
-  // decoder, which moves borders by half a pixel of what is shown at most).
+  int width() const;   // pixels
+  int height() const;  // pixels
+
+  // Once. Fills `out`, [3, side, side], red, green and blue, with the part
+  // `crop`, scaled (resample.h; a JPEG of twice the size or more first by its
+  // own decoder, which moves borders by half a pixel of what is shown at most).
   // Grey becomes three equal channels; transparency and colour profiles are
   // ignored, but for a PNG's gamma. DATA_LOSS: cut short, or so damaged that
   // the decoder sees it.
-  absl::Status Draw(const ImageCrop& crop, int side,
-                    absl::Span<uint8_t> out) const;
+  absl::Status Draw(const ImageCrop& crop, int side, absl::Span<uint8_t> out);
 
  private:
-  EncodedImage(std::string bytes, int width, int height)
-      : bytes_(std::move(bytes)), width_(width), height_(height) {}
+  explicit EncodedImage(std::unique_ptr<ImageDecoder> decoder);
 
-  std::string bytes_;
-  int width_;
-  int height_;
+  std::unique_ptr<ImageDecoder> decoder_;  // which has read the header
 };
 
 }  // namespace psring

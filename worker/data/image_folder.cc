@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/fnv.h"
 #include "common/split_mix.h"
 #include "worker/data/encoded_image.h"
 #include "worker/data/gzip_file.h"
@@ -125,7 +126,7 @@ class FolderImages : public ImageSource {
 
   absl::Status Show(std::string bytes, SplitMix64 random,
                     absl::Span<uint8_t> out) const {
-    const auto image = EncodedImage::Parse(std::move(bytes));
+    auto image = EncodedImage::Parse(std::move(bytes));
     if (!image.ok()) return image.status();
     const ImageCrop crop =
         augment_ ? RandomCrop(image->width(), image->height(), random)
@@ -194,22 +195,16 @@ Dataset DatasetOf(Listing listing, int side, bool augment) {
   return dataset;
 }
 
-// FNV-1a (Fowler, Noll and Vo 1991) of 64 bits.
-void AddTo(uint64_t& hash, const std::string& text) {
-  for (const char c : text + '\0') {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-  }
-}
-
 uint64_t HashOf(const Listing& train, const Listing& test) {
-  uint64_t hash = 0xcbf29ce484222325;
+  const absl::string_view end("\0", 1);  // of a name
+  Fnv hash;
   for (const Listing* part : {&train, &test}) {
     for (size_t i = 0; i < part->names.size(); ++i) {
-      AddTo(hash, part->classes[part->labels[i]]);
-      AddTo(hash, part->names[i]);
+      hash.Add(part->classes[part->labels[i]]).Add(end);
+      hash.Add(part->names[i]).Add(end);
     }
   }
-  return hash;
+  return hash.value();
 }
 
 bool IsOption(absl::string_view part) {

@@ -35,7 +35,7 @@ struct Planes {
 
 Planes Draw(const std::string& bytes, const ImageCrop& crop, int side) {
   Planes planes = {side, std::vector<uint8_t>(3 * side * side)};
-  const auto image = EncodedImage::Parse(bytes);
+  auto image = EncodedImage::Parse(bytes);
   EXPECT_TRUE(image.ok()) << image.status();
   const absl::Status drawn =
       image->Draw(crop, side, absl::MakeSpan(planes.pixels));
@@ -70,7 +70,7 @@ void ExpectSlope(const Planes& planes, const Picture& from,
 
 TEST(EncodedImage, KnowsItsSize) {
   for (const std::string& bytes : {Jpeg(Slope(61, 37)), Png(Slope(61, 37))}) {
-    const auto image = EncodedImage::Parse(bytes);
+    auto image = EncodedImage::Parse(bytes);
     ASSERT_TRUE(image.ok()) << image.status();
     EXPECT_EQ(image->width(), 61);
     EXPECT_EQ(image->height(), 37);
@@ -175,7 +175,7 @@ TEST(EncodedImage, LivesWithStrayBytesInAJpeg) {
 
 // What Parse says, or if it finds nothing what Draw says.
 absl::Status StatusOf(const std::string& bytes) {
-  const auto image = EncodedImage::Parse(bytes);
+  auto image = EncodedImage::Parse(bytes);
   if (!image.ok()) return image.status();
   std::vector<uint8_t> out(3 * 16 * 16);
   return image->Draw(CentralCrop(image->width(), image->height()), 16,
