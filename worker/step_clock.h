@@ -35,8 +35,8 @@ class StepClock {
   // part's, and after what waits for the parameters. Of a part that is computed
   // again the last end counts.
   absl::Status Begin(int64_t step);
-  absl::Status EndData() { return Mark(kDataEnd); }
-  absl::Status EndForward() { return Mark(kForwardEnd); }
+  absl::Status EndData() { return MarkForTimeline(kDataEnd); }
+  absl::Status EndForward() { return MarkForTimeline(kForwardEnd); }
   absl::Status EndBackward() { return Mark(kBackwardEnd); }
   absl::Status End();
 
@@ -65,6 +65,9 @@ class StepClock {
       : device_(device), compute_(compute), timeline_(timeline) {}
 
   absl::Status Mark(int which);
+  absl::Status MarkForTimeline(int which) {
+    return timeline_ == nullptr ? absl::OkStatus() : Mark(which);
+  }
   // Finds out what time it is on the GPU. False where the answer takes so long
   // that it says little; the last anchor stays.
   absl::StatusOr<bool> DropAnchor();

@@ -239,9 +239,7 @@ absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   if (!batch.ok()) return batch.status();
   if (!samples.next.indices.empty()) loader_.Prepare(samples.next);
   data.End();
-  if (clock_ != nullptr) {
-    if (absl::Status s = clock_->EndData(); !s.ok()) return s;
-  }
+  if (absl::Status s = OnClock(&StepClock::EndData); !s.ok()) return s;
   TimelineSpan forward(parts_.track, "forward", args);
   at::Tensor output;
   {
@@ -250,9 +248,7 @@ absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   }
   const at::Tensor loss = MeanNllLoss(output, batch->labels);
   forward.End();
-  if (clock_ != nullptr) {
-    if (absl::Status s = clock_->EndForward(); !s.ok()) return s;
-  }
+  if (absl::Status s = OnClock(&StepClock::EndForward); !s.ok()) return s;
   TimelineSpan backward(parts_.track, "backward", args);
   if (options_.scale_loss) {
     loss.mul(scaler_.scale()).backward();
@@ -295,7 +291,7 @@ absl::Status Trainer::NoteLoss(const std::optional<KnownLoss>& known) {
 }
 
 absl::Status Trainer::TakeTimes() {
-  while (true) {
+  while (clock_ != nullptr) {
     const auto times = clock_->Next();
     if (!times.ok()) return times.status();
     if (!times->has_value()) return absl::OkStatus();
@@ -303,6 +299,11 @@ absl::Status Trainer::TakeTimes() {
     times_.compute += (*times)->compute;
     times_.exposed += (*times)->exposed;
   }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::OnClock(absl::Status (StepClock::*mark)()) {
+  return clock_ == nullptr ? absl::OkStatus() : (*clock_.*mark)();
 }
 
 absl::Status Trainer::Step(const StepSamples& samples) {
@@ -332,13 +333,9 @@ absl::Status Trainer::Step(const StepSamples& samples) {
     if (absl::Status s = SubmitHeldBack(); !s.ok()) return s;
   }
   if (absl::Status s = FinishStep(); !s.ok()) return s;
-  if (clock_ != nullptr) {
-    if (absl::Status s = clock_->End(); !s.ok()) return s;
-  }
+  if (absl::Status s = OnClock(&StepClock::End); !s.ok()) return s;
   if (absl::Status s = TakeLoss(*loss); !s.ok()) return s;
-  if (clock_ != nullptr) {
-    if (absl::Status s = TakeTimes(); !s.ok()) return s;
-  }
+  if (absl::Status s = TakeTimes(); !s.ok()) return s;
   step_ = parts_.exchange.step();
   parts_.member.ReportStep(step_);
   const absl::Duration took = Now() - start;
@@ -411,9 +408,7 @@ absl::Status Trainer::EndEpoch() {
   if (!evaluation.ok()) return evaluation.status();
   evaluating_ = false;
   // All that evaluation has waited for.
-  if (clock_ != nullptr) {
-    if (absl::Status s = TakeTimes(); !s.ok()) return s;
-  }
+  if (absl::Status s = TakeTimes(); !s.ok()) return s;
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
   std::vector<double> sums = {stats.loss_sum,
                               static_cast<double>(stats.num_steps),

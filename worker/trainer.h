@@ -144,8 +144,9 @@ class Trainer {
   // On a GPU it becomes known a step later.
   absl::Status TakeLoss(const at::Tensor& loss);
   absl::Status NoteLoss(const std::optional<KnownLoss>& known);
-  // The GPU's times of steps that it has done.
+  // The GPU's times of steps that it has done; on the CPU nothing, as below.
   absl::Status TakeTimes();
+  absl::Status OnClock(absl::Status (StepClock::*mark)());
   absl::Status Step(const StepSamples& samples);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);
