@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
+#include "common/cluster/host_of.h"
 #include "common/log.h"
 #include "common/net/address.h"
 #include "common/optim/sync_policy.h"
@@ -63,12 +64,7 @@ std::optional<NcclApi> ChooseHostSum(const std::string& wish, bool on_gpu,
 
 absl::Status PrepareNcclNetwork(const proto::Welcome& job,
                                 const NcclNetwork& network) {
-  const auto& workers = job.workers();
-  const std::string& mine = workers[job.rank()].host();
-  const bool one_host = std::all_of(
-      workers.begin(), workers.end(),
-      [&](const proto::Process& worker) { return worker.host() == mine; });
-  if (one_host) return absl::OkStatus();
+  if (OnOneHost(job)) return absl::OkStatus();
   if (network.requires_encryption) {
     return absl::FailedPreconditionError(
         "--require-encryption: NCCL does not encrypt what it sends between "

@@ -20,6 +20,13 @@ std::string CpuName() {
   return "unknown";
 }
 
+std::string BootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
 int64_t MemoryBytes() {
   struct sysinfo info = {};
   if (sysinfo(&info) != 0) return 0;

@@ -10,6 +10,9 @@ namespace psring {
 // "AMD EPYC 7B13"; "unknown" where the system does not say.
 std::string CpuName();
 
+// Another one after each start of the kernel; "" where the system does not say.
+std::string BootId();
+
 // 0 where the system does not say.
 int64_t MemoryBytes();
 

@@ -7,22 +7,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/cluster/host_of.h"
 #include "common/host_cores.h"
 #include "common/host_hardware.h"
 
 namespace psring {
 
 TextTableRows HardwareOf(const proto::Welcome& job, bool on_gpu) {
-  std::map<std::string, std::vector<std::string>> hosts;
+  std::map<HostId, std::vector<std::string>> hosts;
   for (const proto::Process& server : job.servers()) {
-    hosts[server.host()].push_back(absl::StrCat("server ", server.rank()));
+    hosts[HostOf(server)].push_back(absl::StrCat("server ", server.rank()));
   }
   for (const proto::Process& worker : job.workers()) {
-    hosts[worker.host()].push_back(absl::StrCat("worker ", worker.rank()));
+    hosts[HostOf(worker)].push_back(absl::StrCat("worker ", worker.rank()));
   }
   TextTableRows rows;
   for (const auto& [host, processes] : hosts) {
-    rows.emplace_back(absl::StrCat("host ", host),
+    rows.emplace_back(absl::StrCat("host ", host.first),
                       absl::StrJoin(processes, ", "));
   }
   const std::string here = absl::StrCat("worker ", job.rank(), "'s ");

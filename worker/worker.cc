@@ -16,6 +16,7 @@
 #include "client/model_client.h"
 #include "client/ring_backend.h"
 #include "common/clock.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/stop_agreement.h"
 #include "common/host_cores.h"
@@ -244,11 +245,7 @@ absl::Status WorkerRun::Prepare() {
 
 // This worker's share of its host's cores; called before it keeps to some.
 int WorkerRun::CoresOfMine() {
-  int local_workers = 0;
-  for (const proto::Process& worker : job().workers()) {
-    if (worker.host() == job().workers(job().rank()).host()) ++local_workers;
-  }
-  return std::max(1, HostCores() / std::max(local_workers, 1));
+  return std::max(1, HostCores() / PlaceOnHost(job(), job().rank()).count);
 }
 
 void WorkerRun::SetThreads() {

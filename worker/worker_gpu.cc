@@ -8,6 +8,7 @@
 #include "client/ring_backend.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
+#include "common/cluster/host_of.h"
 #include "common/log.h"
 #include "worker/torch/tensors.h"
 

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/fnv.h"
+#include "common/host_hardware.h"
 #include "common/log.h"
 
 namespace psring {
@@ -99,7 +101,8 @@ MemberOptions ClusterSession::Introduction() const {
   join.set_role(placement.role);
   join.set_mode(options_.mode);
   join.set_wanted_rank(placement.rank);
-  join.set_host(HostName());
+  join.set_host(options_.host);
+  join.set_boot(Fnv().Add(BootId()).value());
   join.set_pid(getpid());
   join.set_address(address());
   join.set_hosts_coordinator(placement.hosts_coordinator);

@@ -23,7 +23,8 @@ namespace psring {
 struct ClusterOptions {
   Placement placement;
   proto::Mode mode = proto::PARAMETER_SERVER;
-  std::string advertise;  // see AddressWish
+  std::string host = HostName();  // as others know this host
+  std::string advertise;          // see AddressWish
   std::string interface;
   // Where a hosting process writes the port that its coordinator listens on,
   // atomically; empty: nowhere.

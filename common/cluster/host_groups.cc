@@ -4,23 +4,17 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
+
+#include "common/cluster/host_of.h"
 
 namespace psring {
 namespace {
 
-// Two hosts may have the same name, but not the same address too.
-using Host = std::pair<std::string, std::string>;
-
-Host HostOf(const proto::Process& worker) {
-  return {worker.host(), worker.address()};
-}
-
 // The workers that sum within their host.
-std::map<Host, std::vector<int>> GroupsOf(const proto::Welcome& job) {
-  std::map<Host, std::vector<int>> groups;
-  std::map<Host, std::set<std::string>> devices;
-  std::set<Host> shared;
+std::map<HostId, std::vector<int>> GroupsOf(const proto::Welcome& job) {
+  std::map<HostId, std::vector<int>> groups;
+  std::map<HostId, std::set<std::string>> devices;
+  std::set<HostId> shared;
   for (int r = 0; r < job.workers_size(); ++r) {
     const proto::Process& worker = job.workers(r);
     if (worker.sum_device().empty()) continue;
@@ -29,7 +23,7 @@ std::map<Host, std::vector<int>> GroupsOf(const proto::Welcome& job) {
       shared.insert(HostOf(worker));
     }
   }
-  for (const Host& host : shared) groups.erase(host);
+  for (const HostId& host : shared) groups.erase(host);
   return groups;
 }
 

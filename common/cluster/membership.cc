@@ -91,6 +91,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
   member.process.set_role(join.role());
   member.process.set_rank(-1);
   member.process.set_host(join.host());
+  member.process.set_boot(join.boot());
   member.process.set_pid(join.pid());
   member.process.set_address(join.address());
   member.process.set_hosts_coordinator(join.hosts_coordinator());

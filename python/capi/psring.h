@@ -91,9 +91,9 @@ int64_t psring_join(const char* options);
 const char* psring_coordinator(void);
 
 /* {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size",
- * "mode", "servers", "hosts": [by rank], "pids": [by rank]}. The text lives
- * until this thread's next call; null and psring_error() before the job is
- * complete. */
+ * "mode", "servers", "address" (this process's, numeric), "hosts": [by rank],
+ * "pids": [by rank]}. The text lives until this thread's next call; null and
+ * psring_error() before the job is complete. */
 const char* psring_job(void);
 
 /* Ends this process's part: error "" where it has done it. Done when the job

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
 #include "common/log.h"
 #include "common/optim/policies.h"
@@ -15,24 +16,17 @@
 namespace psring {
 namespace {
 
-bool OnOneHost(const proto::Welcome& job) {
-  for (const proto::Process& worker : job.workers()) {
-    if (worker.host() != job.workers(0).host()) return false;
-  }
-  return true;
-}
-
 // Why not all of them can sum by NCCL; "" where they can. `gpus[r]` is the bus
 // of worker r's GPU, or "" where that worker cannot.
 std::string WhyNot(absl::Span<const std::string> gpus,
                    const proto::Welcome& job) {
-  std::map<std::pair<std::string, std::string>, int> owners;
+  std::map<std::pair<HostId, std::string>, int> owners;
   for (int r = 0; r < static_cast<int>(gpus.size()); ++r) {
     const proto::Process& worker = job.workers(r);
     if (gpus[r].empty()) {
       return absl::StrCat(Describe(worker), " cannot use NCCL");
     }
-    const auto [owner, fresh] = owners.insert({{worker.host(), gpus[r]}, r});
+    const auto [owner, fresh] = owners.insert({{HostOf(worker), gpus[r]}, r});
     if (fresh) continue;
     return absl::StrCat(Describe(job.workers(owner->second)), " and ",
                         Describe(worker), " have the same GPU, ", gpus[r]);

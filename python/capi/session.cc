@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/figures.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
 #include "common/log.h"
 #include "common/net/address.h"
@@ -176,19 +177,15 @@ absl::Status Session::ConnectCollectives() {
 
 nlohmann::json Session::Describe() const {
   const proto::Welcome& job = job_->job();
-  const std::string& mine = job.workers(job.rank()).host();
   std::vector<std::string> hosts;
   std::vector<int64_t> pids;
-  std::map<std::string, int> so_far;  // workers of each host
   std::vector<int> local_ranks;
-  int local_size = 0;
   for (const proto::Process& worker : job.workers()) {
     hosts.push_back(worker.host());
     pids.push_back(worker.pid());
-    local_ranks.push_back(so_far[worker.host()]++);
-    if (worker.host() == mine) ++local_size;
+    local_ranks.push_back(PlaceOnHost(job, worker.rank()).index);
   }
-  const int local_rank = local_ranks[job.rank()];
+  const auto [local_rank, local_size] = PlaceOnHost(job, job.rank());
   int cross_rank = 0, cross_size = 0;
   for (int r = 0; r < job.workers_size(); ++r) {
     if (local_ranks[r] != local_rank) continue;
@@ -203,6 +200,7 @@ nlohmann::json Session::Describe() const {
           {"cross_size", cross_size},
           {"mode", options_.wish.ring_mode ? "ring" : "ps"},
           {"servers", job.servers_size()},
+          {"address", job.workers(job.rank()).address()},
           {"hosts", hosts},
           {"pids", pids}};
 }

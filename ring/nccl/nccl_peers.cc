@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
 
 namespace psring {
@@ -47,7 +48,7 @@ absl::StatusOr<NcclId> AgreeOnNcclId(absl::Span<const std::string> texts,
                      " workers have said which NCCL they have"));
   }
   NcclPeer first;
-  std::map<std::pair<std::string, std::string>, int> gpus;  // to their ranks
+  std::map<std::pair<HostId, std::string>, int> gpus;  // to their ranks
   for (int r = 0; r < static_cast<int>(texts.size()); ++r) {
     const proto::Process& process = job.workers(r);
     const absl::StatusOr<NcclPeer> peer = Decode(texts[r]);
@@ -63,7 +64,7 @@ absl::StatusOr<NcclId> AgreeOnNcclId(absl::Span<const std::string> texts,
           NcclVersionName(peer->version), "; install the same on both"));
     }
     const auto [gpu, is_new] =
-        gpus.emplace(std::make_pair(process.host(), peer->bus_id), r);
+        gpus.emplace(std::make_pair(HostOf(process), peer->bus_id), r);
     if (!is_new && !allow_shared_gpu) {
       return absl::FailedPreconditionError(absl::StrCat(
           Describe(job.workers(gpu->second)), " and ", Describe(process),

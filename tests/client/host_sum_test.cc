@@ -147,9 +147,7 @@ Finals TrainPs(int n, const std::vector<int>& sums, SameHost same_host,
   GpuTraining training{gpus, CoarseGradients, Finals(n)};
   LocalJobOptions options = PsJob(n, same_host);
   options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
-  options.address_of = [&](int index) {
-    return absl::StrCat("127.0.0.", hosts.substr(index, 1));
-  };
+  options.host_of = [&](int index) { return hosts.substr(index, 1); };
   for (const absl::Status& s : RunLocalJob(
            options, [&](LocalWorker& w) { return Train(w, training); })) {
     EXPECT_TRUE(s.ok()) << s;

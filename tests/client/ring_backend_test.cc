@@ -114,6 +114,9 @@ TEST_F(NcclNetworkTest, IsRefusedBetweenHostsWhereAllHasToBeEncrypted) {
                                ::testing::HasSubstr("--ring-backend=host")));
   EXPECT_EQ(interface(), "");
   EXPECT_TRUE(PrepareNcclNetwork(JobOn("a", "a"), network).ok());
+  proto::Welcome twins = JobOn("a", "a");  // two machines made from one image
+  twins.mutable_workers(1)->set_boot(1);
+  EXPECT_FALSE(PrepareNcclNetwork(twins, network).ok());
 }
 
 TEST_F(NcclNetworkTest, IsTheInterfaceOfPsringsAddressAndIsSaidToBeOpen) {

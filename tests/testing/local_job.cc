@@ -73,8 +73,8 @@ ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
   cluster.placement.role = proto::WORKER;
   cluster.placement.summary = "a worker of a test";
   cluster.placement.coordinator = *ParseEndpoint(coordinator.endpoint());
-  cluster.advertise =
-      options.address_of ? options.address_of(index) : "127.0.0.1";
+  cluster.advertise = "127.0.0.1";
+  if (options.host_of) cluster.host = options.host_of(index);
   cluster.join_timeout = absl::Seconds(30);
   cluster.security.secret = options.secret;
   return cluster;

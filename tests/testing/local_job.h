@@ -39,9 +39,8 @@ struct LocalJobOptions {
   // Of a worker by its turn to start: what sums within its host. The body then
   // connects `client` itself, with its GPU.
   std::function<std::optional<NcclApi>(int index)> nccl_of = nullptr;
-  // Of a worker by its turn to start: its loopback address, which tells hosts
-  // apart that have one name.
-  std::function<std::string(int index)> address_of = nullptr;
+  // Of a worker by its turn to start: its host's name.
+  std::function<std::string(int index)> host_of = nullptr;
 };
 
 // One worker: what the trainer would hold.

@@ -48,16 +48,6 @@ absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
                                                 std::string(gpus.message())));
 }
 
-LocalPlace PlaceOnHost(const proto::Welcome& job, int rank) {
-  LocalPlace place = {0, 0};
-  for (const proto::Process& worker : job.workers()) {
-    if (worker.host() != job.workers(rank).host()) continue;
-    if (worker.rank() < rank) ++place.index;
-    ++place.count;
-  }
-  return place;
-}
-
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
                               int num_gpus, bool may_share) {
   if (wish.index >= num_gpus) {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "protos/cluster.pb.h"
+#include "common/cluster/host_of.h"
 
 namespace psring {
 
@@ -28,13 +28,6 @@ absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text);
 // that is there (FAILED_PRECONDITION) is not left unused in silence.
 absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
                                  const absl::Status& gpus);
-
-// The place of worker `rank` among the workers of its host, and their number.
-struct LocalPlace {
-  int index = 0;
-  int count = 1;
-};
-LocalPlace PlaceOnHost(const proto::Welcome& job, int rank);
 
 // The GPU of a worker at that place of a host that has `num_gpus`: the index it
 // wished for, else its place, else the only one, which launchers such as Slurm

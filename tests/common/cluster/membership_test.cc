@@ -105,7 +105,9 @@ Membership Running() {
 
 TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
   Membership m(Options(1, 2), kStart);
-  EXPECT_TRUE(m.OnMessage(kStart, "w", JoinOf(proto::WORKER)).empty());
+  ControlMessage first = JoinOf(proto::WORKER);
+  first.mutable_join()->set_boot(7);
+  EXPECT_TRUE(m.OnMessage(kStart, "w", first).empty());
   EXPECT_TRUE(m.OnMessage(kStart, "s", JoinOf(proto::PS)).empty());
   const auto out = m.OnMessage(kStart, "v", JoinOf(proto::WORKER));
   ASSERT_EQ(out.size(), 6u);  // each gets a Welcome, and then its Seat
@@ -120,6 +122,7 @@ TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
     EXPECT_TRUE(welcomed.insert(o.peer).second);
     EXPECT_EQ(o.message, out[0].message);  // one object for all
     EXPECT_EQ(o.message->welcome().workers_size(), 2);
+    EXPECT_EQ(o.message->welcome().workers(0).boot(), 7u);
     EXPECT_EQ(o.message->welcome().servers_size(), 1);
   }
 }

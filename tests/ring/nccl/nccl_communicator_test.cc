@@ -88,6 +88,18 @@ TEST(NcclCommunicator, RefusesTwoRanksOnOneGpu) {
   });
 }
 
+TEST(NcclCommunicator, TakesGpusOfOneNumberOnTwoMachinesOfOneName) {
+  NcclJob job(2);
+  job.Run([&](NcclRank& rank) {
+    FakeDevice first(0);
+    rank.job.mutable_workers(1)->set_boot(1);
+    const auto c = NcclCommunicator::Create(job.nccl().ApiOf(first), first,
+                                            rank.cancellation, rank.job,
+                                            rank.options, Soon());
+    EXPECT_TRUE(c.ok()) << c.status();
+  });
+}
+
 TEST(NcclCommunicator, RefusesDifferentVersions) {
   NcclJob job(2);
   job.Run([&](NcclRank& rank) {

@@ -48,18 +48,6 @@ TEST(DecideOnGpu, LeavesAGpuUnusedOnlyWithAWarning) {
   EXPECT_TRUE(*DecideOnGpu(Wish("auto"), absl::OkStatus()));
 }
 
-TEST(PlaceOnHost, CountsTheWorkersOfTheHostAlone) {
-  proto::Welcome job;
-  for (const char* host : {"a", "b", "a", "b", "a"}) {
-    job.add_workers()->set_host(host);
-    job.mutable_workers()->rbegin()->set_rank(job.workers_size() - 1);
-  }
-  EXPECT_EQ(PlaceOnHost(job, 4).index, 2);
-  EXPECT_EQ(PlaceOnHost(job, 4).count, 3);
-  EXPECT_EQ(PlaceOnHost(job, 1).index, 0);
-  EXPECT_EQ(PlaceOnHost(job, 3).index, 1);
-}
-
 TEST(ChooseGpu, TakesThePlaceUnlessTheUserSays) {
   EXPECT_EQ(*ChooseGpu(Wish("auto"), {1, 2}, 2, false), 1);
   EXPECT_EQ(*ChooseGpu(Wish("cuda:0"), {1, 2}, 2, false), 0);
