@@ -35,7 +35,7 @@ def main():
     tf32 = args.precision != 'fp32'
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
-    model = resnet(args.model, channels, 1000).to(args.device)
+    model = resnet(args.model, channels, 1000).to(args.device, memory_format=torch.channels_last)
     if args.ddp:
         store = tempfile.NamedTemporaryFile()
         torch.distributed.init_process_group(

@@ -39,8 +39,9 @@ def train(args, torch):
     shape = [int(size) for size in args.shape.split('x')]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision != 'fp32'
     torch.backends.cudnn.benchmark = True
+    layout = torch.contiguous_format if args.precision == 'fp32' else torch.channels_last
     model = torch.nn.parallel.DistributedDataParallel(
-        make_model(torch, args.model, shape[0], args.classes).to(device),
+        make_model(torch, args.model, shape[0], args.classes).to(device, memory_format=layout),
         device_ids=[args.rank] if on_gpu else None)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
     types = {'bf16': torch.bfloat16, 'fp16': torch.float16}
@@ -63,8 +64,7 @@ def train(args, torch):
         batch = images[chosen].to(device, non_blocking=True)
         if on_gpu:
             batch = batch.float().div_(255)
-        if args.precision != 'fp32':
-            batch = batch.contiguous(memory_format=torch.channels_last)
+        batch = batch.contiguous(memory_format=layout)
         wanted = labels[chosen].to(device, non_blocking=True)
         with autocast:
             output = model(batch)
