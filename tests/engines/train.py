@@ -47,11 +47,11 @@ def meet(folder, step, seconds=120):
     """Says that this rank has come to `step`, and waits for the file `go`."""
     put(os.path.join(folder, f"at-{step}.{psring.rank()}"), str(os.getpid()))
     end = time.monotonic() + seconds
-    while not os.path.exists(os.path.join(folder, "go")):
+    # All go on together, when any has seen the file: who saw it alone would leave the others waiting
+    # in this call. A call of the job, so that a failure is noticed meanwhile.
+    while not psring.sum(int(os.path.exists(os.path.join(folder, "go")))):
         if time.monotonic() > end:
             raise TimeoutError(f"nobody let rank {psring.rank()} go on from step {step}")
-        # Not a step's wait: the job's calls notice a failure meanwhile.
-        psring.barrier()
         time.sleep(0.1)
 
 
