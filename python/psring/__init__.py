@@ -4,19 +4,9 @@
 imports no framework.
 """
 
-from ._job import (
-    cross_rank,
-    cross_size,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mode,
-    rank,
-    shutdown,
-    size,
-)
+from ._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from ._lib import InvalidArgumentError, JobFailedError, PsringError
+from ._lifecycle import init, shutdown
 from .collectives import (
     Adasum,
     Average,

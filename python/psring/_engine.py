@@ -8,7 +8,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from . import _job, _lib, _rendezvous
+from . import _channels, _lib, _lifecycle, _rendezvous
 
 
 def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Optional[int]) -> Dict[str, str]:
@@ -45,16 +45,16 @@ def call(
     before = dict(os.environ)
     os.environ.pop("PSRING_COORDINATOR", None)
     os.environ.update(variables)
-    _rendezvous.use(channel)
+    _channels.use(channel)
     try:
         result = function(*args, **kwargs)
-        _job.shutdown()
+        _lifecycle.shutdown()
         return result
     except BaseException as error:
-        _job.abandon(f"{type(error).__name__}: {error}")
+        _lifecycle.abandon(f"{type(error).__name__}: {error}")
         raise
     finally:
-        _rendezvous.use(None)
+        _channels.use(None)
         for name in set(os.environ) - set(before):
             del os.environ[name]
         os.environ.update(before)

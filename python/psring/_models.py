@@ -12,7 +12,7 @@ import struct
 import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from . import _job, _lib, collectives
+from . import _job, _lib, _settings, collectives
 
 _count = 0
 
@@ -30,14 +30,14 @@ def next_name() -> str:
 
 def choose_sync(job: _job.Job, sync: Optional[str], staleness: Optional[int]) -> Tuple[Optional[str], Optional[int]]:
     """sync and staleness: arguments first, then the job's defaults. None: bsp."""
-    sync, staleness = _job.parse_sync(sync, staleness)
+    sync, staleness = _settings.parse_sync(sync, staleness)
     if sync is None:
         sync = job.defaults["sync"]
         staleness = staleness if staleness is not None else job.defaults["staleness"]
     bounded = sync is not None and _lib.policies()[sync].bounded
     if bounded and staleness is None:
         staleness = job.defaults["staleness"]
-    if job.mode != "ps" and not _job.takes_steps_together(sync):
+    if job.mode != "ps" and not _settings.takes_steps_together(sync):
         raise ValueError(f'sync="{sync}" needs mode="ps"; this job is in mode "{job.mode}"')
     if staleness is not None and not bounded:
         takers = " or ".join(f'"{policy.name}"' for policy in _lib.policies().values() if policy.bounded)
@@ -47,7 +47,7 @@ def choose_sync(job: _job.Job, sync: Optional[str], staleness: Optional[int]) ->
 
 def choose_update(job: _job.Job, update: Optional[str], sync: Optional[str]) -> str:
     """"local" or "fused": the argument first, then the job's default, then what `sync` allows."""
-    together = _job.takes_steps_together(sync)
+    together = _settings.takes_steps_together(sync)
     update = update or job.defaults["update"] or ("local" if together else "fused")
     if update not in ("local", "fused"):
         raise ValueError(f'update={update!r}: it is "local" or "fused"')

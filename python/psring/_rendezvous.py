@@ -1,25 +1,14 @@
 """How rank 0 tells the others where the coordinator listens, where a launcher has a channel.
 
 Rank 0 leaves the port to the system and tells it once it listens, so no port is agreed upon
-before, and none can be taken by somebody else meanwhile. An engine that starts workers gives
-its channel to `use`; under torchrun it is the store of torchrun's agent, under Open MPI on
-several hosts the store of its daemons. Where only the
-engine and the workers read a channel, rank 0 makes a key for the job and tells that, too.
+before, and none can be taken by somebody else meanwhile. Where only the engine and the workers
+read a channel, rank 0 makes a key for the job and tells that, too. _channels.py has the channels.
 """
 
-import atexit
 import contextlib
-import ctypes
 import fcntl
 import os
-import socket
-import sys
-import threading
-from typing import Any, Dict, Iterator, Optional
-
-from . import _lib
-
-_given: Optional["Rendezvous"] = None
+from typing import Dict, Iterator
 
 
 class Rendezvous:
@@ -66,128 +55,3 @@ def handed_down(key: str) -> Iterator[None]:
     finally:
         os.environ.pop("PSRING_KEY_FD", None)
         os.close(memory)
-
-
-def use(rendezvous: Optional[Rendezvous]) -> None:
-    """init() meets the others there; None: as the environment says."""
-    global _given
-    _given = rendezvous
-
-
-def find(settings: Dict[str, Any]) -> Optional[Rendezvous]:
-    """The channel of a job whose script does not say where the coordinator is."""
-    if _given is not None:
-        return _given
-    by_hand = any(settings.get(key) is not None for key in ("coordinator", "rank", "size"))
-    if by_hand or os.environ.get("PSRING_COORDINATOR") or os.environ.get("PSRING_RANK"):
-        return None
-    if "ray.train" in sys.modules:
-        from .ray import channel_of_train
-
-        channel = channel_of_train()
-        if channel is not None:
-            return channel
-    return TorchrunStore.of_environment() or Pmix.of_environment()
-
-
-class TorchrunStore(Rendezvous):
-    """torchrun's agents keep a store on MASTER_PORT, which outlives restarts of the workers."""
-
-    _jobs = 0
-
-    def __init__(self, rank: int, host: str, address: str, port: int, key: str):
-        from torch.distributed import TCPStore
-
-        self.rank, self.host, self._key = rank, host, key
-        self._store = TCPStore(address, port, is_master=False)
-
-    @staticmethod
-    def of_environment() -> Optional["TorchrunStore"]:
-        env = os.environ
-        needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not all(env.get(name) for name in needed):
-            return None
-        TorchrunStore._jobs += 1
-        key = f"psring/{env.get('TORCHELASTIC_RESTART_COUNT', '0')}/{TorchrunStore._jobs}"
-        address = env["MASTER_ADDR"]
-        host = "127.0.0.1" if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else address
-        return TorchrunStore(int(env["RANK"]), host, address, int(env["MASTER_PORT"]), key)
-
-    def tell(self, text: str) -> None:
-        self._store.set(self._key, text)
-
-    def ask(self, seconds: float) -> str:
-        from datetime import timedelta
-
-        try:
-            self._store.wait([self._key], timedelta(seconds=seconds))
-        except Exception as error:  # of torch's own kind, by version
-            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s: {error}") from None
-        return self._store.get(self._key).decode()
-
-
-class Pmix(Rendezvous):
-    """Open MPI's key-value store, in its daemons, which serve all processes that mpirun starts.
-
-    The structures are of PMIx 2 and newer (pmix_common.h).
-    """
-
-    class _Process(ctypes.Structure):
-        _fields_ = [("namespace", ctypes.c_char * 256), ("rank", ctypes.c_uint32)]
-
-    class _Value(ctypes.Structure):
-        # The union's largest member takes less; only strings are exchanged.
-        _fields_ = [("kind", ctypes.c_uint16), ("text", ctypes.c_char_p), ("_rest", ctypes.c_char * 56)]
-
-    _STRING, _GLOBAL = 3, 3
-    _library: Any = None
-    _jobs = 0
-
-    def __init__(self, rank: int):
-        Pmix._jobs += 1
-        self.rank, self._key = rank, f"psring.{Pmix._jobs}".encode()
-        self.host = socket.gethostname()
-        self._me = self._Process()
-        if Pmix._library is None:
-            library = ctypes.CDLL("libpmix.so.2")
-            self._check("PMIx_Init", library.PMIx_Init(ctypes.byref(self._me), None, ctypes.c_size_t(0)))
-            # Else mpirun takes the end of this process for an accident.
-            atexit.register(library.PMIx_Finalize, None, ctypes.c_size_t(0))
-            Pmix._library, Pmix._namespace = library, self._me.namespace
-
-    @staticmethod
-    def of_environment() -> Optional["Pmix"]:
-        """Nothing on one host, where the address follows from the job's name."""
-        rank, size, here = (os.environ.get("OMPI_COMM_WORLD_" + name) for name in ("RANK", "SIZE", "LOCAL_SIZE"))
-        if not rank or not os.environ.get("PMIX_NAMESPACE") or size == here:
-            return None
-        try:
-            return Pmix(int(rank))
-        except (OSError, _lib.PsringError):
-            return None  # init() then says what to type
-
-    def tell(self, text: str) -> None:
-        value = self._Value(self._STRING, text.encode(), b"")
-        self._check("PMIx_Put", self._library.PMIx_Put(ctypes.c_uint8(self._GLOBAL), self._key, ctypes.byref(value)))
-        self._check("PMIx_Commit", self._library.PMIx_Commit())
-
-    def ask(self, seconds: float) -> str:
-        """PMIx_Get waits without an end, so a thread waits for it."""
-        first, found, codes = self._Process(self._namespace, 0), ctypes.POINTER(self._Value)(), []
-
-        def get() -> None:
-            arguments = (ctypes.byref(first), self._key, None, ctypes.c_size_t(0), ctypes.byref(found))
-            codes.append(self._library.PMIx_Get(*arguments))
-
-        thread = threading.Thread(target=get, daemon=True)
-        thread.start()
-        thread.join(seconds)
-        if not codes:
-            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
-        self._check("PMIx_Get", codes[0])
-        return found.contents.text.decode()
-
-    @staticmethod
-    def _check(call: str, code: int) -> None:
-        if code != 0:
-            raise _lib.PsringError(f"{call} failed with {code}: set PSRING_COORDINATOR=HOST:PORT on all processes")

@@ -168,30 +168,3 @@ class RayExecutor:
 
             remove_placement_group(self._group)
             self._group = None
-
-
-class _TrainChannel(_rendezvous.Rendezvous):
-    """A broadcast of Ray Train's workers, through its controller."""
-
-    carries_key = True
-
-    def __init__(self, rank: int, size: int):
-        self.rank, self.place = rank, {"rank": rank, "size": size}
-        self.host = ray.util.get_node_ip_address()
-
-    def tell(self, text: str) -> None:
-        ray.train.collective.broadcast_from_rank_zero(text)
-
-    def ask(self, seconds: float) -> str:
-        return ray.train.collective.broadcast_from_rank_zero(None)
-
-
-def channel_of_train() -> Optional[_rendezvous.Rendezvous]:
-    """Of the worker of Ray Train that this process is; None: it is none."""
-    try:
-        import ray.train.collective
-
-        context = ray.train.get_context()
-        return _TrainChannel(context.get_world_rank(), context.get_world_size())
-    except Exception:  # of Ray's own kinds, by version
-        return None

@@ -193,7 +193,7 @@ class FakeLibrary:
             _, places = self.connection.recv()
             self.job = {
                 "rank": self.rank, "size": self.size, "local_rank": self.rank, "local_size": self.size,
-                "cross_rank": 0, "cross_size": 1, "mode": self.mode, "servers": 1,
+                "cross_rank": 0, "cross_size": 1, "mode": self.mode, "servers": 1, "address": "127.0.0.1",
                 "hosts": [h for h, _ in places], "pids": [p for _, p in places],
             }  # fmt: skip
             pending.event.set()

@@ -24,8 +24,9 @@ from typing import Any
 import jax as _jax
 
 from .. import _job, _lib
-from .._job import init, is_initialized, local_rank, local_size, mode, rank, shutdown, size
+from .._job import is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import PsringError
+from .._lifecycle import init, shutdown
 from .._metrics import log
 from ..collectives import (
     Average,

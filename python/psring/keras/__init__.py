@@ -12,8 +12,9 @@ the host, with TensorFlow's through tf.py_function. For overlap with backward, u
 psring.torch.
 """
 
-from .._job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from .._job import is_initialized, local_rank, local_size, rank, size
 from .._lib import PsringError
+from .._lifecycle import init, shutdown
 from .._metrics import log
 from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object
 from ..process_sets import ProcessSet, global_process_set

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import keras
 import numpy as np
 
-from .. import _job, _metrics, _models
+from .. import _job, _metrics, _models, _settings
 from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
@@ -117,7 +117,7 @@ class _Fused(_Distributed):
     synchronize_parameters.__doc__ = _Distributed.synchronize_parameters.__doc__
 
 
-def _settings(
+def _chosen(
     job: _job.Job, op: ReduceOp, process_set: ProcessSet, update: Optional[str], sync: Optional[str],
     staleness: Optional[int], compress: Optional[str], bucket_mb: Optional[float],
 ) -> Tuple[bool, Dict[str, Any]]:  # fmt: skip
@@ -197,9 +197,9 @@ def DistributedOptimizer(
             f"rank {job.rank}: DistributedOptimizer({optimizer!r}): pass one of keras.optimizers, as in "
             "DistributedOptimizer(keras.optimizers.Adam(1e-3))"
         )
-    fused, options = _settings(job, op, process_set, update, sync, staleness, compress, bucket_mb)
+    fused, options = _chosen(job, op, process_set, update, sync, staleness, compress, bucket_mb)
     kind = type(optimizer)
-    together = _job.takes_steps_together(options.get("sync"))
+    together = _settings.takes_steps_together(options.get("sync"))
     optimizer._psring = Fused(optimizer, options, together) if fused else Local(op, process_set)
     # model.save() writes both names: it is loaded as the optimizer that it was.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}

@@ -15,19 +15,9 @@ import torch as _torch
 
 from .. import _lib
 from .. import collectives as _memory
-from .._job import (
-    cross_rank,
-    cross_size,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mode,
-    rank,
-    shutdown,
-    size,
-)
+from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
+from .._lifecycle import init, shutdown
 from ..collectives import (
     Adasum,
     Average,

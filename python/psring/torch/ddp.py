@@ -33,7 +33,7 @@ def _connect() -> Any:
     if dist.is_initialized():
         _group = dist.new_group(backend="gloo")
         return _group
-    host = "127.0.0.1" if len(set(job.hosts)) <= 1 else job.hosts[0]
+    host = "127.0.0.1" if job.local_size == job.size else job.address
     address = broadcast_object((host, _free_port()) if job.rank == 0 else None, name="ddp.address")
     store = dist.TCPStore(address[0], address[1], job.size, job.rank == 0, timedelta(seconds=60))
     dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)

@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional
 import torch
 import torch.distributed as dist
 
-from .. import _job
+from .. import _job, _lifecycle
 from .. import collectives as memory
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum
 from ..process_sets import ProcessSet, global_process_set
@@ -248,7 +248,7 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     """Of init_process_group and new_group."""
     ranks = list(options.global_ranks_in_group)
     if not _job.is_initialized():
-        _job.init(mode="ring", rank=options.group_rank, size=options.group_size)
+        _lifecycle.init(mode="ring", rank=options.group_rank, size=options.group_size)
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, NamedTuple, Optional, Type
 
-from .. import _job, _models
+from .. import _job, _models, _settings
 from ..collectives import Average, ReduceOp, Sum, op_code
 from ..process_sets import ProcessSet, global_process_set
 from .compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor, native_name
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     @property
     def synchronous(self) -> bool:
         """Whether all ranks make the same step together."""
-        return _job.takes_steps_together(self.sync)
+        return _settings.takes_steps_together(self.sync)
 
     def model_options(self) -> Dict[str, Any]:
         """Of psring_open_model, but for what depends on the tensors."""

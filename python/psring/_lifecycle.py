@@ -1,0 +1,263 @@
+"""Joining the job and leaving it."""
+
+import atexit
+import json
+import os
+import threading
+import time
+from typing import Any, Dict, List, Optional, Union
+
+from . import _channels, _failure, _job, _lib, _metrics, _rendezvous, _settings, _stacks
+from .process_sets import add_process_set
+
+_MODES = ("ring", "ps", "ddp")
+_JOIN_SECONDS = 60.0
+_JOIN_OPTIONS = (
+    "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "same_host",
+    "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
+    "page", "page_token_file", "tensorboard",
+)  # fmt: skip
+
+_lock = threading.Lock()
+
+
+def _join(request: Dict[str, Any]) -> None:
+    """Returns when all processes have joined."""
+    meeting = _channels.find(request)
+    if meeting is not None:
+        request = {**request, **meeting.place}
+    if meeting is None:
+        _finish(_start_join(request))
+    elif meeting.rank == 0:
+        _join_and_tell(request, meeting)
+    else:
+        told = meeting.ask(request.get("join_timeout_s", _JOIN_SECONDS))
+        if not told.startswith("at "):
+            raise _lib.PsringError(f"worker 0 could not start the job: {told}")
+        address, _, key = told[3:].partition(" ")
+        _finish(_start_join({**request, "coordinator": address}, key))
+
+
+def _start_join(request: Dict[str, Any], key: str = "") -> _lib.Operation:
+    with _rendezvous.handed_down(key):
+        return _lib.Operation(_lib.library().psring_join(json.dumps(request).encode()))
+
+
+def _finish(operation: _lib.Operation) -> None:
+    try:
+        operation.wait()
+    finally:
+        operation.release()
+
+
+def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> None:
+    """Rank 0's part: the others learn where its coordinator listens, or why it does not."""
+    key = _rendezvous.new_key(meeting)
+    try:
+        operation = _start_join({**request, "coordinator": f"{meeting.host}:0"}, key)
+        try:
+            while not (address := _lib.text(_lib.library().psring_coordinator())):
+                if operation.poll(milliseconds=10):
+                    operation.wait()
+        except BaseException:
+            operation.release()
+            raise
+    except BaseException as error:
+        meeting.tell(f"{type(error).__name__}: {error}")
+        raise
+    meeting.tell(f"at {address} {key}".strip())
+    _finish(operation)
+
+
+def init(
+    mode: Optional[str] = None,
+    servers: Optional[int] = None,
+    sync: Optional[str] = None,
+    staleness: Optional[int] = None,
+    *,
+    update: Optional[str] = None,
+    compress: Optional[str] = None,
+    bucket_mb: Optional[float] = None,
+    gpu: Optional[str] = None,
+    rank: Optional[int] = None,
+    size: Optional[int] = None,
+    coordinator: Optional[str] = None,
+    process_sets: Union[None, str, List[Any]] = None,
+    comm: Any = None,
+    **options: Any,
+) -> None:
+    """Joins the job, and returns when all processes have.
+
+    Every setting may also come from the environment (PSRING_MODE,
+    PSRING_SERVERS, PSRING_SYNC ...) or, for the place in the job, from torchrun,
+    mpirun or srun; an argument is stronger. Without any launcher it is a job of
+    one process.
+
+    Args:
+        mode: "ring" (the default), "ps", or "ddp": torch.distributed's Gloo
+            exchanges the gradients, to compare with.
+        servers: in mode ps, the number of servers; each is a thread of a worker.
+        sync: in mode ps, "bsp" (the default), "ssp:K" or "async".
+        staleness: the K of ssp.
+        update, compress, bucket_mb: defaults of DistributedOptimizer.
+        gpu: where gradients on GPUs are exchanged, by a library with CUDA: "auto"
+            (from GPU memory; in the ring NCCL sums where every rank has it), "nccl"
+            (or an error), "host" (from GPU memory, but the hosts sum), "off" (PyTorch
+            copies them to the host).
+        rank, size, coordinator ("HOST:PORT"): this process's place, where no
+            launcher gives it.
+        process_sets: psring.ProcessSet objects to register.
+        comm: Horovod's; must stay None. Use process_sets.
+        options: of the job: servers_per_node (in place of servers: as many on
+            every host, in its first worker; under launchers that know hosts),
+            advertise, interface, same_host, join_timeout_s,
+            step_timeout_s, progress_timeout_s, log_level, metrics_dir,
+            shard_threads, own_servers (False: they are started by hand),
+            page ("HOST:PORT": rank 0 shows the job there, see docs/monitoring.md),
+            page_token_file, tensorboard (a folder for what rank 0 logs,
+            for TensorBoard).
+
+    A second call does nothing. Errors name who is missing or who disagrees.
+    """
+    if comm is not None or isinstance(mode, (list, tuple)):
+        raise ValueError(
+            "init(comm=...) is not supported: a job is all processes that were started; "
+            "for groups among them use process_sets=[psring.ProcessSet([0, 1]), ...]"
+        )
+    if _job.is_fork():
+        raise _lib.PsringError(
+            "psring.init() in a child of a process that had called it: "
+            'start such children with the "spawn" method'
+        )
+    with _lock:
+        if _job.is_initialized():
+            return
+        mode = mode or os.environ.get("PSRING_MODE") or None
+        if mode is not None and mode not in _MODES:
+            raise ValueError(f'mode={mode!r}: it is "ring", "ps" or "ddp"')
+        defaults = _settings.defaults(
+            sync=sync, staleness=staleness, update=update, compress=compress, bucket_mb=bucket_mb, gpu=gpu
+        )
+        unknown = sorted(set(options) - set(_JOIN_OPTIONS))
+        if unknown:
+            raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
+        request = {
+            "mode": "ring" if mode == "ddp" else mode,
+            **_settings.servers_of(servers, options),
+            "rank": rank, "size": size, "coordinator": coordinator,
+            "metrics_dir": os.environ.get("PSRING_METRICS_DIR") or None,
+            "tensorboard": os.environ.get("PSRING_TENSORBOARD") or None,
+            "page": os.environ.get("PSRING_PAGE") or None,
+            "page_token_file": os.environ.get("PSRING_PAGE_TOKEN_FILE") or None,
+            "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
+        }  # fmt: skip
+        request = {key: value for key, value in request.items() if value is not None}
+        _stacks.answer_signal()
+        _join(request)
+        about = json.loads(_lib.text(_lib.library().psring_job()))
+        job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
+        _failure.arm(leave, job.rank)
+        if job.mode != "ps" and not _settings.takes_steps_together(defaults["sync"]):
+            leave(f'sync="{defaults["sync"]}" needs mode="ps"; this job is in mode "{job.mode}"')
+            raise ValueError(f'sync="{defaults["sync"]}" needs mode="ps"; the mode is "{job.mode}"')
+        required = os.environ.get("PSRING_REQUIRE_ENCRYPTION") == "1"
+        if job.mode == "ddp" and required and job.local_size < job.size:
+            reason = (
+                'mode="ddp" over several hosts: torch.distributed encrypts nothing, '
+                "but PSRING_REQUIRE_ENCRYPTION=1"
+            )
+            leave(reason)
+            raise ValueError(reason)
+        _job.begin(job)
+    atexit.register(_at_exit)
+    _job.at_init.come()
+    if process_sets is not None and not isinstance(process_sets, str):
+        for process_set in process_sets:
+            add_process_set(process_set)
+
+
+def leave(error: str, seconds: Optional[float] = None) -> None:
+    """Tells the job that this process has done its part (error "") or failed."""
+    operation = _lib.Operation(_lib.library().psring_leave(error.encode()))
+    try:
+        end = None if seconds is None else time.monotonic() + seconds
+        while end is None or time.monotonic() < end:
+            if end is None:
+                operation.wait()
+            if operation.poll():
+                operation.wait()
+                return
+            time.sleep(0.02)
+    finally:
+        operation.release()
+
+
+def shutdown() -> None:
+    """Leaves the job, and returns when all processes have.
+
+    Tensors that lay in the library's memory are the process's own afterwards. A
+    process that ends calls this by itself.
+    """
+    with _lock:
+        if not _job.is_initialized():
+            return
+        _say_end()
+        _job.at_shutdown.come()
+        _job.end()
+        _failure.disarm()
+        atexit.unregister(_at_exit)
+        leave("")
+
+
+def abandon(error: str) -> None:
+    """Leaves the job, which fails with `error` for all, and the process lives on."""
+    with _lock:
+        if not _job.is_initialized():
+            return
+        _job.at_shutdown.come()
+        _job.end()
+        _failure.disarm()
+        atexit.unregister(_at_exit)
+        try:
+            leave(error, seconds=5)
+        except _lib.PsringError:
+            pass  # it has failed already
+
+
+def _say_end() -> None:
+    _job.before_end.come()
+    _metrics.write_end()
+    _metrics.forget()
+
+
+def _at_exit() -> None:
+    """Ends the job with the process: well, or with the code it exits with."""
+    if not _job.is_initialized() or _job.current().pid != os.getpid() or _failure.told():
+        return
+    code = _failure.exit_code()
+    try:
+        if code:
+            _job.end()
+            leave(f"the script ended with exit code {code}", seconds=5)
+        else:
+            _say_end()
+            _job.end()
+            leave("")
+    except (_lib.PsringError, KeyboardInterrupt) as error:
+        if not code:
+            _failure.end_process(error)
+
+
+def _after_fork() -> None:
+    """In a child: the job stays the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    if not _lib.loaded():
+        return
+    _job.end_in_fork()
+    _lib.library().psring_forked()
+    _lib.forget_all()
+    _failure.disarm()
+
+
+os.register_at_fork(after_in_child=_after_fork)
