@@ -49,9 +49,7 @@ class EarlyCalls {
     if (message.header.kind() == proto::CollectiveHeader::FAIL) {
       message.payload = Frame();
       for (CollectiveMessage& call : operation.calls) call.payload = Frame();
-      operation.failure.Update(
-          absl::Status(static_cast<absl::StatusCode>(message.header.code()),
-                       message.header.text()));
+      operation.failure.Update(FailureIn(message.header));
     }
     operation.calls.push_back(std::move(message));
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -286,9 +287,7 @@ absl::Status Mesh::OnFailure(CollectiveMessage message) {
   const Header& header = message.header;
   const CallKey key = KeyOf(header.key());
   if (Operation* const operation = Find(key); operation != nullptr) {
-    Fail(*operation,
-         absl::Status(static_cast<absl::StatusCode>(header.code()),
-                      header.text()),
+    Fail(*operation, FailureIn(header),
          header.spread() ? Tell::kSet : Tell::kNobody);
     return absl::OkStatus();
   }
@@ -356,7 +355,7 @@ void Mesh::SendFailure(int rank, const CallKey& key, const absl::Status& why,
   failure.set_kind(Header::FAIL);
   *failure.mutable_key() = ProtoOf(key);
   failure.set_code(static_cast<uint32_t>(why.code()));
-  failure.set_text(std::string(why.message().substr(0, kMaxTextBytes)));
+  failure.set_text(std::string(WholeCharacters(why.message(), kMaxTextBytes)));
   failure.set_spread(spread);
   links_->Send(rank, std::move(failure));
 }

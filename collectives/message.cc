@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/call.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -176,6 +176,11 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
     return s;
   }
   return message;
+}
+
+absl::Status FailureIn(const proto::CollectiveHeader& fail) {
+  return absl::Status(static_cast<absl::StatusCode>(fail.code()),
+                      Printable(fail.text()));
 }
 
 }  // namespace psring

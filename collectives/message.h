@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/net/socket.h"
 #include "protos/collective.pb.h"
@@ -46,6 +47,9 @@ SocketOptions CollectiveSocketOptions(std::string peer_key = "");
 // operation's to check.
 absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
                                                   const Addressee& here);
+
+// What a FAIL tells.
+absl::Status FailureIn(const proto::CollectiveHeader& fail);
 
 }  // namespace psring
 

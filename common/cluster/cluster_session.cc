@@ -1,15 +1,16 @@
 #include "common/cluster/cluster_session.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/fnv.h"
 #include "common/host_hardware.h"
 #include "common/log.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -20,8 +21,16 @@ constexpr absl::Duration kDeclineTimeout = absl::Seconds(2);
 absl::Status WritePortFile(const std::string& path,
                            const std::string& endpoint) {
   const std::string temporary = absl::StrCat(path, ".", getpid());
-  std::ofstream(temporary) << ParseEndpoint(endpoint)->port << "\n";
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+  const std::string text = absl::StrCat(ParseEndpoint(endpoint)->port, "\n");
+  unlink(temporary.c_str());
+  // Not through a link that another user has put there.
+  const int fd =
+      open(temporary.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  const bool written = fd >= 0 && write(fd, text.data(), text.size()) ==
+                                      static_cast<ssize_t>(text.size());
+  if (fd >= 0) close(fd);
+  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat("--coordinator-port-file: cannot write ", path));
   }
@@ -115,7 +124,7 @@ MemberOptions ClusterSession::Introduction() const {
 
 void ClusterSession::Decline(const absl::Status& why) {
   MemberOptions options = Introduction();
-  options.join.set_failure(std::string(why.message()));
+  options.join.set_failure(Printable(why.message()));
   options.join_timeout = kDeclineTimeout;
   // Its error is the one that this process told.
   Member::Join(context_, cancellation_, options).status().IgnoreError();

@@ -60,6 +60,7 @@ proto::Figures FigureBoard::Take(const std::optional<ClockOffset>& clock) {
     if (records.size() < kMaxRecords / 4 && stride_ > 1) stride_ /= 2;
   }
   figures.set_resident_bytes(ResidentBytes());
+  figures.set_last_word(CleanWord(figures.last_word()));
   if (!clock.has_value()) return figures;
   for (const Record& record : records) {
     proto::StepRecord& told = *figures.add_records();
@@ -104,15 +105,7 @@ proto::Figures CleanFigures(proto::Figures f) {
 }
 
 std::string CleanWord(absl::string_view text) {
-  if (text.size() > kMaxWordBytes) {
-    size_t end = kMaxWordBytes;
-    // Not within a character.
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-      --end;
-    }
-    text = text.substr(0, end);
-  }
-  return Printable(text);
+  return Printable(WholeCharacters(text, kMaxWordBytes));
 }
 
 }  // namespace psring

@@ -49,7 +49,7 @@ class FigureBoard {
 // are some.
 proto::Figures CleanFigures(proto::Figures figures);
 
-// Of a peer's text at most 256 bytes, printable, and valid UTF-8 if it was.
+// Of a peer's text at most 256 bytes, printable.
 std::string CleanWord(absl::string_view text);
 
 }  // namespace psring

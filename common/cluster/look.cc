@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/net/socket.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -54,8 +55,9 @@ absl::StatusOr<proto::JobView> LookAtJob(Context& context,
                        " is not a psring coordinator of this version"));
     }
     if (message.has_refuse()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the coordinator at ", coordinator, ": ", message.refuse().reason()));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the coordinator at ", coordinator, ": ",
+                       Printable(message.refuse().reason())));
     }
     (*socket)->Acknowledge();
     return std::move(*message.mutable_view());

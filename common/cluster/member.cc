@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -200,7 +201,7 @@ absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
 absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   left_ = true;
   ControlMessage message;
-  message.mutable_leave()->set_error(std::string(result.message()));
+  message.mutable_leave()->set_error(Printable(result.message()));
   message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
   message.mutable_leave()->set_step(step_.load());
   Post(std::move(message));

@@ -4,15 +4,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/cluster/membership.h"
+#include "common/printable.h"
 
 namespace psring {
 
 absl::Status MemberNews::Take(const proto::ControlMessage& message, Time now) {
   if (ended_) return absl::OkStatus();
   if (message.has_refuse()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the coordinator at ", coordinator_,
-                     " refuses this process: ", message.refuse().reason()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the coordinator at ", coordinator_,
+        " refuses this process: ", Printable(message.refuse().reason())));
   }
   if (message.has_job_end()) {
     if (message.job_end().error().empty()) {
@@ -20,7 +21,7 @@ absl::Status MemberNews::Take(const proto::ControlMessage& message, Time now) {
       return absl::OkStatus();
     }
     hang_ = message.job_end().hang();
-    return absl::AbortedError(message.job_end().error());
+    return absl::AbortedError(Printable(message.job_end().error()));
   }
   if (message.has_welcome()) roster_ = message.welcome();
   if (message.has_seat()) return OnSeat(message.seat().rank());

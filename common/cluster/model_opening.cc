@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/cluster/figures.h"
 #include "common/cluster/membership.h"
 #include "common/cluster/spec_difference.h"
 #include "common/fnv.h"
@@ -36,10 +37,11 @@ uint64_t DigestOf(const proto::JobSpec& spec) {
   return Fnv().Add(spec.SerializeAsString()).value();
 }
 
-// Where `process` listens, as it says itself: others will connect there. On the
-// address that it has joined with.
-absl::Status CheckEndpoints(const proto::Process& process,
-                            const proto::ModelPart& part) {
+// Where `process` listens and which memory it shares, as is said: others will
+// connect there, and map that. On the address that it has joined with, and its
+// own.
+absl::Status CheckPart(const proto::Process& process,
+                       const proto::ModelPart& part) {
   for (const std::string& endpoint : part.endpoints()) {
     const auto address = ParseEndpoint(endpoint);
     if (address.ok() && address->port > 0 &&
@@ -50,6 +52,11 @@ absl::Status CheckEndpoints(const proto::Process& process,
         Describe(process), " says that it listens at '",
         Printable(endpoint, 64), "', which is not a port of its address, ",
         process.address()));
+  }
+  if (part.has_shared_memory() && part.shared_memory().pid() != process.pid()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(process), " is said to share the memory of pid ",
+                     part.shared_memory().pid(), ", which is another process"));
   }
   return absl::OkStatus();
 }
@@ -75,7 +82,24 @@ absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
       return absl::InvalidArgumentError(absl::StrCat(
           Describe(process), " says '", name, "' with a broken message"));
     }
-    if (absl::Status s = CheckEndpoints(process, parts[i]); !s.ok()) return s;
+    if (absl::Status s = CheckPart(process, parts[i]); !s.ok()) return s;
+  }
+  return parts;
+}
+
+// What somebody else says of the parts of `processes`, by rank. Who these are,
+// the coordinator has said.
+absl::StatusOr<std::vector<proto::ModelPart>> ToldParts(
+    const Processes& told, const Processes& processes) {
+  std::vector<proto::ModelPart> parts(processes.size());
+  for (int i = 0; i < processes.size(); ++i) {
+    *parts[i].mutable_endpoints() = told[i].endpoints();
+    parts[i].set_sum_device(told[i].sum_device());
+    if (told[i].has_shared_memory()) {
+      *parts[i].mutable_shared_memory() = told[i].shared_memory();
+    }
+    absl::Status s = CheckPart(processes[i], parts[i]);
+    if (!s.ok()) return s;
   }
   return parts;
 }
@@ -119,6 +143,12 @@ absl::Status CheckSpecs(Member& member, const std::string& id,
 absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
                                          const proto::ModelPart& part,
                                          Time deadline) {
+  // Others could not read it.
+  if (!proto::JobSpec().ParseFromString(part.spec().SerializeAsString())) {
+    return absl::InvalidArgumentError(
+        "a name in this worker's settings (a file's or a tensor's) is not "
+        "UTF-8: rename it");
+  }
   proto::ModelPart mine = part;
   mine.set_spec_digest(DigestOf(part.spec()));
   mine.clear_spec();  // whoever agrees has it
@@ -146,24 +176,15 @@ absl::StatusOr<proto::Welcome> OpenModel(Member& member, const std::string& id,
     return absl::InternalError(
         absl::StrCat("server 0 has opened '", id, "' with a broken message"));
   }
+  auto servers = ToldParts(served.servers(), model.servers());
+  if (!servers.ok()) return servers.status();
   for (int s = 0; s < model.servers_size(); ++s) {
-    const proto::Process& server = model.servers(s);
-    proto::ModelPart part;
-    *part.mutable_endpoints() = served.servers(s).endpoints();
-    if (absl::Status status = CheckEndpoints(server, part); !status.ok()) {
-      return status;
-    }
-    if (part.endpoints_size() > 0) continue;
-    return absl::InternalError(absl::StrCat(
-        Describe(server), " listens nowhere for its part of '", id, "'"));
+    if ((*servers)[s].endpoints_size() > 0) continue;
+    return absl::InternalError(
+        absl::StrCat(Describe(model.servers(s)),
+                     " listens nowhere for its part of '", id, "'"));
   }
-  // Who they are, the coordinator has said.
-  for (int s = 0; s < model.servers_size(); ++s) {
-    proto::Process& server = *model.mutable_servers(s);
-    *server.mutable_endpoints() = served.servers(s).endpoints();
-    if (!served.servers(s).has_shared_memory()) continue;
-    *server.mutable_shared_memory() = served.servers(s).shared_memory();
-  }
+  FillIn(*std::move(servers), model.mutable_servers());
   return model;
 }
 
@@ -190,18 +211,23 @@ absl::StatusOr<ModelRequest> ParseModelRequest(
     return request;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' neither opens nor closes a model"));
+      absl::StrCat("'", CleanWord(name), "' neither opens nor closes a model"));
 }
 
 absl::StatusOr<proto::Welcome> AnswerModel(Member& member,
                                            const proto::Welcome& model,
                                            const proto::ModelPart& part,
                                            Time deadline) {
-  auto parts = GatherParts(member, kOpen + model.model_id(), part, deadline);
-  if (!parts.ok()) return parts.status();
-  proto::Welcome served = model;
-  served.set_rank(member.job().rank());
-  FillIn(*std::move(parts), served.mutable_servers());
+  auto workers = ToldParts(model.workers(), member.job().workers());
+  if (!workers.ok()) return workers.status();
+  auto servers = GatherParts(member, kOpen + model.model_id(), part, deadline);
+  if (!servers.ok()) return servers.status();
+  proto::Welcome served = member.job();
+  served.set_job_epoch(model.job_epoch());
+  served.set_model_id(model.model_id());
+  *served.mutable_spec() = model.spec();
+  FillIn(*std::move(workers), served.mutable_workers());
+  FillIn(*std::move(servers), served.mutable_servers());
   if (served.rank() == 0) {
     proto::Welcome answer;
     *answer.mutable_servers() = served.servers();

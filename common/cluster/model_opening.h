@@ -44,6 +44,9 @@ absl::StatusOr<ModelRequest> ParseModelRequest(
 
 // A server's answer to kOpen: `part` has the endpoints that it listens on.
 // Blocks until all servers have answered; the model with all parts filled in.
+// `model` has as many workers and servers as the job; which these are, the
+// coordinator has said, and not who asks. INVALID_ARGUMENT names whose endpoint
+// or memory is not its own.
 absl::StatusOr<proto::Welcome> AnswerModel(Member& member,
                                            const proto::Welcome& model,
                                            const proto::ModelPart& part,

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace psring {
@@ -43,6 +44,15 @@ absl::StatusOr<AddressList> Lookup(const std::string& host) {
         ". Give a name that this host can resolve, or a numeric address"));
   }
   return AddressList(found, freeaddrinfo);
+}
+
+// An interface's name, or its number.
+bool IsZone(absl::string_view text) {
+  return !text.empty() && text.size() < IF_NAMESIZE &&
+         absl::c_all_of(text, [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  c == '_' || c == '.' || c == '-';
+         });
 }
 
 // IPv4 first: every host of a job speaks it.
@@ -146,10 +156,14 @@ absl::StatusOr<std::string> Resolve(const std::string& host) {
 }
 
 bool IsNumericAddress(absl::string_view text) {
-  const std::string address(text.substr(0, text.find('%')));
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits('%', 1));
   in6_addr bytes;
-  return inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
-         inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
+  if (parts.size() == 1 && inet_pton(AF_INET, parts[0].c_str(), &bytes) == 1) {
+    return true;
+  }
+  return inet_pton(AF_INET6, parts[0].c_str(), &bytes) == 1 &&
+         (parts.size() == 1 || IsZone(parts[1]));
 }
 
 bool IsLoopback(absl::string_view numeric_address) {

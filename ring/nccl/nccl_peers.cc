@@ -17,10 +17,14 @@
 namespace psring {
 namespace {
 
+constexpr size_t kMaxBusIdBytes = 64;
+
 absl::StatusOr<NcclPeer> Decode(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '\n');
   NcclPeer peer;
   if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &peer.version) ||
+      parts[1].size() > kMaxBusIdBytes ||
+      !std::all_of(parts[1].begin(), parts[1].end(), absl::ascii_isgraph) ||
       parts[2].size() != 2 * sizeof(peer.id) ||
       !std::all_of(parts[2].begin(), parts[2].end(), absl::ascii_isxdigit)) {
     return absl::InternalError("what it says of its NCCL cannot be read");

@@ -1,6 +1,7 @@
 #include "tests/testing/local_job.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <random>
 #include <thread>
@@ -28,7 +29,7 @@ MemberOptions MemberOptionsOf(const Coordinator& coordinator,
   options.join.set_wanted_rank(-1);
   options.join.set_host("localhost");
   options.join.set_address("127.0.0.1");
-  options.join.set_pid(4711);
+  options.join.set_pid(getpid());
   options.join_timeout = absl::Seconds(30);
   return options;
 }

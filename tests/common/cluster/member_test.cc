@@ -123,6 +123,18 @@ TEST(Member, AFailureReachesEverybodyWithItsCulprit) {
   EXPECT_FALSE(job.b.cancellation.status().ok());
 }
 
+// A file's name need not be UTF-8, which protobuf demands of a text.
+TEST(Member, AFailureMayTellOfAnyBytes) {
+  Job job;
+  EXPECT_FALSE(
+      (*job.a.member)
+          ->Leave(absl::InternalError("cannot read /data/\xff: gone"), Soon())
+          .ok());
+  const absl::Status end = (*job.server.member)->NextAnnouncement().status();
+  EXPECT_THAT(std::string(end.message()),
+              HasSubstr("cannot read /data/\\xff: gone"));
+}
+
 TEST(Member, ACoordinatorThatGoesIsNamedByItsSilence) {
   Job job;
   job.coordinator.reset();  // says goodbye
@@ -213,7 +225,7 @@ TEST(Member, HeartbeatsCarryItsFiguresToWhoeverWatches) {
   (*job.b.member)->ReportStep(3);
   (*job.b.member)->figures().Update([](proto::Figures& all) {
     all.set_loss(0.25);
-    all.set_last_word("halfway");
+    all.set_last_word("saved /data/\xff");  // not UTF-8, as a file's name
   });
   (*job.b.member)->figures().AddStep(2, Now(), Now());
   const int rank = (*job.b.member)->job().rank();
@@ -221,7 +233,7 @@ TEST(Member, HeartbeatsCarryItsFiguresToWhoeverWatches) {
     if (view.processes_size() < 3) return false;
     const proto::ProcessView& b = view.processes(1 + rank);
     return b.step() == 3 && b.figures().loss() == 0.25 &&
-           b.figures().last_word() == "halfway" &&
+           b.figures().last_word() == "saved /data/\\xff" &&
            b.figures().resident_bytes() > 1 << 20;
   });
 }

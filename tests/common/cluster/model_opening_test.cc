@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -32,6 +33,7 @@ class ModelOpeningTest : public ::testing::Test {
  protected:
   static constexpr int kServers = 2;
   static constexpr int kWorkers = 2;
+  static constexpr int64_t kPid = 4711;
 
   using Body = std::function<absl::Status(Member&)>;
 
@@ -82,6 +84,7 @@ class ModelOpeningTest : public ::testing::Test {
     options.join.set_wanted_rank(-1);
     options.join.set_host("h");
     options.join.set_address("127.0.0.1");
+    options.join.set_pid(kPid);
     auto member = Member::Join(context, cancellation, options);
     if (!member.ok()) return member.status();
     const absl::Status status = body(**member);
@@ -199,6 +202,75 @@ TEST_F(ModelOpeningTest, NamesWhoListensWhereItIsNot) {
                         HasSubstr("not a port of its address, 127.0.0.1")))
           << endpoint;
     }
+  }
+}
+
+// Servers would take what is pushed there for its own.
+TEST_F(ModelOpeningTest, NamesWhoSharesTheMemoryOfAnotherProcess) {
+  const auto results =
+      Run([](Member& member) { return member.NextAnnouncement().status(); },
+          [&](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            if (member.job().rank() == 1) {
+              part.mutable_shared_memory()->set_pid(kPid + 1);
+            }
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("worker 1 (host h"),
+                      HasSubstr("which is another process")));
+  }
+}
+
+// Worker 0 tells servers of all workers' parts, but who these are they know.
+TEST_F(ModelOpeningTest, ServersDoNotAskAWorkerWhoTheWorkersAre) {
+  for (const bool steals : {false, true}) {
+    const auto results = Run(
+        [](Member& member) -> absl::Status {
+          const auto next = member.NextAnnouncement();
+          if (!next.ok()) return next.status();
+          const auto request = ParseModelRequest(**next);
+          const auto model =
+              AnswerModel(member, request->model, PartOf(member, "ps"), Soon());
+          if (!model.ok()) return model.status();
+          EXPECT_EQ(model->workers(1).host(), "h");
+          EXPECT_EQ(model->workers(1).boot(), member.job().workers(1).boot());
+          EXPECT_EQ(model->workers(1).public_key(), "");
+          EXPECT_EQ(model->workers(1).shared_memory().pid(), kPid);
+          EXPECT_EQ(model->job_epoch(), 5u);
+          return member.NextAnnouncement().status();
+        },
+        [&](Member& member) {
+          proto::Welcome model = member.job();
+          model.set_job_epoch(5);
+          proto::Process& other = *model.mutable_workers(1);
+          other.set_host("worker 0's");
+          other.set_boot(17);
+          other.set_public_key("worker 0's");
+          other.mutable_shared_memory()->set_pid(steals ? kPid + 1 : kPid);
+          if (member.job().rank() == 0) {
+            member.Announce(proto::PS, "open model", model.SerializeAsString());
+          }
+          return member.AwaitAnnouncement("served model", Soon()).status();
+        });
+    for (const absl::Status& status : results) {
+      EXPECT_EQ(absl::StrContains(status.message(), "another process"), steals)
+          << status;
+    }
+  }
+}
+
+TEST_F(ModelOpeningTest, NamesASettingThatOthersCouldNotRead) {
+  const auto results =
+      Run([](Member& member) { return member.NextAnnouncement().status(); },
+          [&](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            part.mutable_spec()->set_data("mnist-\xff");
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is not UTF-8"));
   }
 }
 

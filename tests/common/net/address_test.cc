@@ -63,6 +63,17 @@ TEST(ChooseAdvertised, NamesAnUnknownInterfaceAndTheKnownOnes) {
   EXPECT_THAT(std::string(chosen.status().message()), HasSubstr("lo"));
 }
 
+TEST(IsNumericAddress, TakesNoTextBehindAnAddress) {
+  for (const char* address : {"10.0.0.1", "::1", "fe80::1%eth0", "fe80::1%2"}) {
+    EXPECT_TRUE(IsNumericAddress(address)) << address;
+  }
+  for (const char* text :
+       {"", "hostA", "10.0.0.1%eth0", "10.0.0.1%\x1b[2J", "fe80::1%",
+        "fe80::1%\x1b[2J", "fe80::1%eth0%eth1", "fe80::1%sixteen-bytes-xy"}) {
+    EXPECT_FALSE(IsNumericAddress(text)) << text;
+  }
+}
+
 TEST(Resolve, NamesAHostThatNobodyKnows) {
   auto result = Resolve("no-such-host.invalid");
   ASSERT_FALSE(result.ok());
