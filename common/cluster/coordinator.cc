@@ -128,8 +128,9 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
       looks.Answer(socket, membership, peer, message.look());
       continue;
     }
-    SendAll(socket, membership.OnMessage(Now(), peer, message));
+    auto answers = membership.OnMessage(Now(), peer, message);
     if (message.has_join() && membership.Knows(peer)) socket.Vouch(peer);
+    SendAll(socket, std::move(answers));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/net/keys.h"
 #include "common/net/socket_events.h"
 
 namespace psring {
@@ -30,6 +31,8 @@ constexpr int64_t kPlainProofBytes = 90;
 
 // What the kernel takes at once from somebody who is known.
 constexpr int kKnownBytes = 1 << 20;
+
+constexpr int kEventsAtOnce = 64;
 
 // Between two lines about files that have run out.
 constexpr absl::Duration kTellOfFiles = absl::Seconds(60);
@@ -90,16 +93,19 @@ void Count(uint16_t event, uint32_t reason, bool keyed,
   }
 }
 
+// Those of this process, which share its open files.
+std::atomic<size_t> num_doorkeepers = 0;
+
 // ZeroMQ listens in circles where no more files can be opened: strangers get a
-// part of those that may be.
-Visitors::Limits LimitsOfThisProcess() {
-  Visitors::Limits limits;
+// part of those that may be, whatever the number of contexts.
+size_t MaxVisitors() {
+  const size_t sharers = std::max<size_t>(num_doorkeepers, 1);
+  size_t most = Visitors::Limits().connections;
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    limits.connections =
-        std::clamp<size_t>(files.rlim_cur / 4, 8, limits.connections);
+    most = std::min<size_t>(files.rlim_cur / 4, most);
   }
-  return limits;
+  return std::max<size_t>(most / sharers, 8);
 }
 
 }  // namespace
@@ -115,7 +121,9 @@ Doorkeeper::Doorkeeper(zmq::context_t& context, Locks locks)
     : context_(context),
       locks_(std::move(locks)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      visitors_(LimitsOfThisProcess()) {}
+      visitors_({}) {
+  ++num_doorkeepers;
+}
 
 absl::StatusOr<std::unique_ptr<Doorkeeper>> Doorkeeper::Start(
     zmq::context_t& context, Locks locks) {
@@ -146,6 +154,7 @@ absl::StatusOr<std::unique_ptr<Doorkeeper>> Doorkeeper::Start(
 }
 
 Doorkeeper::~Doorkeeper() {
+  --num_doorkeepers;
   stop_ = true;
   eventfd_write(wake_fd_, 1);
   if (thread_.joinable()) thread_.join();
@@ -214,7 +223,7 @@ std::string Doorkeeper::UserOf(const std::vector<std::string>& question) {
   }
   const bool asked = curve || (question[kMechanism] == "PLAIN" &&
                                question.size() > kPassword &&
-                               question[kPassword] == locks_.token);
+                               SameText(question[kPassword], locks_.token));
   if (question[kDomain] != kDataDomain || !asked) return "";
   MutexLock lock(&mutex_);
   const auto found = workers_.find(question[kKey]);
@@ -236,8 +245,11 @@ void Doorkeeper::AnswerQuestion(zmq::socket_t& questions) {
   }
 }
 
+// Some at a time, so that nobody keeps it from its other work.
 bool Doorkeeper::OnEvents(Listener& listener) {
-  while (const auto event = listener.events.Next()) {
+  for (int i = 0; i < kEventsAtOnce; ++i) {
+    const auto event = listener.events.Next();
+    if (!event.has_value()) break;
     if (event->kind == ZMQ_EVENT_MONITOR_STOPPED) return false;
     if (event->kind == ZMQ_EVENT_ACCEPTED) {
       visitors_.Arrive(static_cast<int>(event->value), listener.proof_bytes,
@@ -267,6 +279,7 @@ void Doorkeeper::Run(zmq::socket_t& questions) {
       zmq::poll(items, visitors_.empty() ? std::chrono::milliseconds(-1)
                                          : absl::ToChronoMilliseconds(std::max(
                                                left, absl::ZeroDuration())));
+      visitors_.AllowConnections(MaxVisitors());
       TakeOrders(listeners);
       AnswerQuestion(questions);
       const auto gone =

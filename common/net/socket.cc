@@ -16,16 +16,31 @@ constexpr int kLinkMessagesAtOnce = 64;
 // has them: its peer keeps them until then.
 constexpr uint64_t kMaxUntold = 16;
 constexpr int64_t kMaxUntoldBytes = 4 << 20;
-// Peers that nobody has vouched for (Socket::Vouch), of whom the oldest is
-// forgotten when there are more.
+// Peers that nobody has vouched for (Socket::Vouch), and what is kept for all
+// of them together: the oldest is forgotten when there is more.
 constexpr size_t kMaxNewcomers = 1024;
+constexpr int64_t kMaxNewcomerBytes = 4 << 20;
+// What is sent to a newcomer again: a word asks for it, so it may not be much.
+constexpr size_t kMaxAgain = 4;
+
+// What a message takes that is kept.
+int64_t KeptBytes(absl::Span<const Frame> frames) {
+  constexpr int64_t kOverhead = 256;
+  int64_t bytes = kOverhead;
+  for (const Frame& frame : frames) bytes += static_cast<int64_t>(frame.size());
+  return bytes;
+}
 
 }  // namespace
 
-int Frame::proven_rank() const {
+absl::string_view Frame::user() const {
   const char* user = zmq_msg_gets(message_.handle(), "User-Id");
+  return user == nullptr ? absl::string_view() : user;
+}
+
+int Frame::proven_rank() const {
   int rank = -1;
-  return user != nullptr && absl::SimpleAtoi(user, &rank) ? rank : -1;
+  return absl::SimpleAtoi(user(), &rank) ? rank : -1;
 }
 
 absl::Status CheckSender(const Frame& frame, uint32_t sender) {
@@ -78,7 +93,18 @@ void Socket::Vouch(absl::string_view identity) {
   Peer* const peer = Find(identity);
   if (!vouches_ || peer == nullptr || peer->vouched) return;
   peer->vouched = true;
-  doorkeeper_->Vouch(peer->fd);
+  for (const Frames& kept : peer->kept) newcomer_bytes_ -= KeptBytes(kept);
+  if (!proven_) doorkeeper_->Vouch(peer->fd);
+}
+
+void Socket::ForgetOldestNewcomer() {
+  const auto oldest = peers_.find(newcomers_.front());
+  newcomers_.pop_front();
+  if (oldest == peers_.end() || oldest->second.vouched) return;
+  for (const Frames& kept : oldest->second.kept) {
+    newcomer_bytes_ -= KeptBytes(kept);
+  }
+  peers_.erase(oldest);
 }
 
 // Messages of the first connection need no introduction.
@@ -104,13 +130,7 @@ Socket::Peer* Socket::Hear(absl::string_view identity,
   if (known != nullptr || !begins) return known;
   if (vouches_) {
     newcomers_.push_back(std::string(identity));
-    if (newcomers_.size() > kMaxNewcomers) {
-      const auto oldest = peers_.find(newcomers_.front());
-      if (oldest != peers_.end() && !oldest->second.vouched) {
-        peers_.erase(oldest);
-      }
-      newcomers_.pop_front();
-    }
+    if (newcomers_.size() > kMaxNewcomers) ForgetOldestNewcomer();
   }
   return &peers_[std::string(identity)];
 }
@@ -140,7 +160,10 @@ absl::Status Socket::Send(Frames frames) {
   }
   peer->kept.push_back(std::move(kept));
   peer->untold_bytes = 0;
-  return Transmit(identity, peer->link.Next(), parts);
+  const absl::Status sent = Transmit(identity, peer->link.Next(), parts);
+  if (IsNewcomer(*peer)) newcomer_bytes_ += KeptBytes(peer->kept.back());
+  while (newcomer_bytes_ > kMaxNewcomerBytes) ForgetOldestNewcomer();
+  return sent;
 }
 
 absl::Status Socket::Transmit(absl::string_view identity,
@@ -170,6 +193,7 @@ absl::Status Socket::Transmit(absl::string_view identity,
 }
 
 void Socket::Resend(absl::string_view identity, Peer& peer) {
+  if (IsNewcomer(peer) && peer.kept.size() > kMaxAgain) return;
   for (size_t i = 0; i < peer.kept.size(); ++i) {
     Frames frames;
     for (Frame& part : peer.kept[i]) frames.push_back(part.Share());
@@ -226,10 +250,10 @@ std::optional<Frames> Socket::Take(Frames frames) {
     return malformed();
   }
   // Nobody whose key has not been asked about comes so far: see doorkeeper.h.
-  if (proven_ && frames[at].proven_rank() < 0) return malformed();
+  if (proven_ && frames[at].user().empty()) return malformed();
   Peer* const peer = Hear(identity, *header);
   if (peer == nullptr) return std::nullopt;
-  if (vouches_) NoteConnection(*peer, frames[at], header->kind);
+  if (vouches_ && !proven_) NoteConnection(*peer, frames[at], header->kind);
   const std::optional<Link::News> news = peer->link.OnHeader(*header);
   if (!news.has_value()) return malformed();
   Answer(identity, *peer, header->kind, *news);
@@ -249,7 +273,10 @@ std::optional<Frames> Socket::Take(Frames frames) {
 void Socket::Answer(absl::string_view identity, Peer& peer,
                     LinkHeader::Kind kind, const Link::News& news) {
   using Kind = LinkHeader::Kind;
-  for (size_t i = 0; i < news.acknowledged; ++i) peer.kept.pop_front();
+  for (size_t i = 0; i < news.acknowledged; ++i) {
+    if (IsNewcomer(peer)) newcomer_bytes_ -= KeptBytes(peer.kept.front());
+    peer.kept.pop_front();
+  }
   if (kind == Kind::kResume) {
     Transmit(identity, peer.link.Say(Kind::kResumed), {}).IgnoreError();
   }

@@ -59,6 +59,9 @@ class Frame {
   // Another reference to the same bytes; neither may be changed afterwards.
   Frame Share();
 
+  // As whom the doorkeeper has let in the peer that sent this to a ROUTER; "":
+  // the context asks for no proof.
+  absl::string_view user() const;
   // The worker whose key, or token, the peer that sent this to a data socket
   // has shown; -1: the context asks for neither.
   int proven_rank() const;
@@ -120,9 +123,10 @@ class Socket {
   // Whether all that was sent is known to have arrived.
   bool delivered() const;
 
-  // A ROUTER's peer is one of the job's: its connections stay. Without that,
-  // where nobody has a key, a connection to a control socket ends after some
-  // seconds or kilobytes (visitors.h).
+  // A control ROUTER's peer is one of the job's, and is not forgotten. Without
+  // that it is when many others have come, or much is kept for such peers; and
+  // where nobody has a key, its connection ends after some seconds or kilobytes
+  // (visitors.h).
   void Vouch(absl::string_view identity);
 
   // Of a ROUTER: connections that were refused since the last call, by why.
@@ -164,6 +168,8 @@ class Socket {
   void OnHandshakes();
 
   Peer* Find(absl::string_view identity);
+  bool IsNewcomer(const Peer& peer) const { return vouches_ && !peer.vouched; }
+  void ForgetOldestNewcomer();
   // Who says `header`; a ROUTER meets new ones. Null: nobody who could.
   Peer* Hear(absl::string_view identity, const LinkHeader& header);
   void NoteConnection(Peer& peer, Frame& frame, LinkHeader::Kind kind);
@@ -186,12 +192,13 @@ class Socket {
   std::string endpoint_;
   Peer peer_;                                       // a DEALER's only one
   std::map<std::string, Peer, std::less<>> peers_;  // a ROUTER's, by identity
-  std::deque<std::string> newcomers_;               // the oldest first
-  std::optional<Handshakes> handshakes_;            // a DEALER's
-  Doorkeeper* doorkeeper_ = nullptr;                // a ROUTER's; null: none
-  std::shared_ptr<RefusedHandshakes> refused_;      // the same
+  std::deque<std::string> newcomers_;  // the oldest first; some are vouched for
+  int64_t newcomer_bytes_ = 0;         // kept for peers that nobody vouched for
+  std::optional<Handshakes> handshakes_;        // a DEALER's
+  Doorkeeper* doorkeeper_ = nullptr;            // a ROUTER's; null: none
+  std::shared_ptr<RefusedHandshakes> refused_;  // the same
   bool proven_ = false;   // a ROUTER whose peers have all shown who they are
-  bool vouches_ = false;  // a ROUTER whose peers cannot
+  bool vouches_ = false;  // a ROUTER that anybody may speak to who gets in
   int64_t bytes_sent_ = 0;
   int64_t bytes_received_ = 0;
 };

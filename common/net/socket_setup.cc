@@ -114,12 +114,12 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Create(
         new Socket(zmq::socket_t(context.context_, type), router));
     socket->SetOptions(options, context.secured());
     if (proves) socket->SetProof(context, options);
-    socket->proven_ = proves && router && !control;
+    socket->proven_ = proves && router;
     if (router && context.doorkeeper_ != nullptr) {
       socket->doorkeeper_ = context.doorkeeper_.get();
       socket->refused_ =
           context.doorkeeper_->Watch(socket->socket_, /*keyed=*/proves);
-      socket->vouches_ = !proves;
+      socket->vouches_ = control;
       if (!proves) {
         socket->socket_.set(zmq::sockopt::rcvbuf, kNewcomerBytes);
       }

@@ -61,7 +61,10 @@ void Visitors::Arrive(int fd, int64_t proof_bytes, Time now) {
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
   event.data.u64 = *cookie;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    ++counts_.crowd;  // nobody would see what it says
+    return Reset(fd);
+  }
   visitors_[*cookie] = {fd, proof_bytes, now};
   queue_.push_back(*cookie);
   while (visitors_.size() > limits_.connections) {

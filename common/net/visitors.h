@@ -47,6 +47,11 @@ class Visitors {
   Visitors(const Visitors&) = delete;
   Visitors& operator=(const Visitors&) = delete;
 
+  // As many at once, from the next one on.
+  void AllowConnections(size_t connections) {
+    limits_.connections = connections;
+  }
+
   // A connection has been accepted. `proof_bytes`: once its peer has got more
   // than so many bytes from this process, it has shown who it is (RFC 23: a
   // listener says READY only to whom it lets in); 0: Vouch tells.
@@ -85,7 +90,7 @@ class Visitors {
   // forgotten have been taken out of the queue; not for none.
   uint64_t Oldest();
 
-  const Limits limits_;
+  Limits limits_;
   const int epoll_fd_;
   std::map<uint64_t, Visitor> visitors_;  // by cookie
   std::deque<uint64_t> queue_;            // all visitors, the oldest first

@@ -1,0 +1,108 @@
+// What a control socket does for peers that nobody has vouched for.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "common/net/link.h"
+#include "common/net/socket.h"
+#include "tests/testing/hostile_peer.h"
+#include "tests/testing/soon.h"
+
+namespace psring {
+namespace {
+
+class NewcomersTest : public ::testing::Test {
+ protected:
+  NewcomersTest() {
+    EXPECT_EQ(context_.UseTokens(), absl::OkStatus());
+    auto router = Socket::Bind(context_, "127.0.0.1", 0,
+                               {.plane = SocketOptions::Plane::kControl});
+    EXPECT_TRUE(router.ok()) << router.status();
+    router_ = *std::move(router);
+  }
+
+  // `peer` says something, and confirms nothing that comes back; its identity.
+  std::string Meet(HostilePeer& peer) {
+    peer.Send({"hello"});
+    const Time deadline = Soon();
+    while (Now() < deadline) {
+      Wait({router_.get()}, std::vector<int>{}, deadline).IgnoreError();
+      const auto frames = router_->TryReceive();
+      if (!frames.ok() || !frames->has_value()) continue;
+      return std::string((**frames)[0].view());
+    }
+    ADD_FAILURE() << "nothing has come";
+    return "";
+  }
+
+  absl::Status Answer(const std::string& identity, const std::string& text) {
+    Frames frames;
+    frames.push_back(Frame::Copy(identity));
+    frames.push_back(Frame::Copy(text));
+    return router_->Send(std::move(frames));
+  }
+
+  std::string endpoint() const { return router_->endpoint(); }
+
+  Context context_;
+  std::unique_ptr<Socket> router_;
+};
+
+TEST_F(NewcomersTest, TheOldestIsForgottenWhereMuchIsKeptForThem) {
+  const std::string large(1 << 20, 'x');
+  HostilePeer first(endpoint()), second(endpoint()), member(endpoint());
+  const std::string known = Meet(member);
+  router_->Vouch(known);
+  const std::string old = Meet(first);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Answer(old, large), absl::OkStatus());
+  const std::string young = Meet(second);
+  EXPECT_EQ(Answer(young, large), absl::OkStatus());
+  EXPECT_EQ(Answer(old, "").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Answer(young, ""), absl::OkStatus());
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(Answer(known, large), absl::OkStatus());
+  EXPECT_EQ(Answer(young, ""), absl::OkStatus());
+}
+
+// A message without bytes takes some, too.
+TEST_F(NewcomersTest, SmallAnswersCount) {
+  HostilePeer peer(endpoint());
+  const std::string identity = Meet(peer);
+  int answers = 0;
+  while (answers < 1 << 20 && Answer(identity, "").ok()) ++answers;
+  EXPECT_LT(answers, 1 << 16);
+}
+
+TEST_F(NewcomersTest, AWordBringsMuchAgainOnlyToWhoIsKnown) {
+  constexpr int kAnswers = 8;
+  for (const bool vouched : {false, true}) {
+    HostilePeer peer(endpoint());
+    const std::string identity = Meet(peer);
+    if (vouched) router_->Vouch(identity);
+    for (int i = 0; i < kAnswers; ++i) {
+      ASSERT_EQ(Answer(identity, "answer"), absl::OkStatus());
+    }
+    // As a frame of ZMTP: no flags, and how many bytes follow.
+    const auto resume = Encode({LinkHeader::Kind::kResume, 0, 0});
+    const char size = static_cast<char>(resume.size());
+    peer.SendBytes(
+        absl::StrCat(absl::string_view("\0", 1), absl::string_view(&size, 1),
+                     absl::string_view(resume.data(), resume.size())));
+    Meet(peer);
+    ASSERT_EQ(Answer(identity, "end"), absl::OkStatus());
+    int received = 0;
+    while (const auto message = peer.Receive(Soon())) {
+      if (message->front() == "end") break;
+      ++received;
+    }
+    EXPECT_EQ(received, vouched ? 2 * kAnswers : kAnswers);
+  }
+}
+
+}  // namespace
+}  // namespace psring
