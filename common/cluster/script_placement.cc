@@ -1,10 +1,16 @@
 #include "common/cluster/script_placement.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace psring {
 namespace {
+
+// More are a slip: each has a thread and memory of its own.
+constexpr int kMaxServers = 1 << 16;
 
 // Sets rank and size, and says where they are from.
 absl::StatusOr<std::string> SetRank(const ScriptWish& wish,
@@ -63,9 +69,9 @@ absl::StatusOr<std::string> SetCoordinator(const ScriptWish& wish,
 }
 
 // Of a mode with servers.
-absl::StatusOr<int> NumServers(const ScriptWish& wish,
-                               const LaunchEnvironment& env,
-                               const Placement& p) {
+absl::StatusOr<int> WishedServers(const ScriptWish& wish,
+                                  const LaunchEnvironment& env,
+                                  const Placement& p) {
   if (wish.servers_per_node == 0) {
     if (wish.num_servers >= 1) return wish.num_servers;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -73,13 +79,23 @@ absl::StatusOr<int> NumServers(const ScriptWish& wish,
   }
   if (p.num_workers == 1) return wish.servers_per_node;
   if (env.num_nodes > 0 && env.node >= 0 && env.local_rank >= 0) {
-    return wish.servers_per_node * env.num_nodes;
+    return static_cast<int>(std::min<int64_t>(
+        int64_t{wish.servers_per_node} * env.num_nodes, kMaxServers + 1));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "servers_per_node=", wish.servers_per_node, ": ",
       env.source.empty() ? "no launcher" : env.source,
       " does not tell how many hosts the job has and which this one is, as "
       "srun and torchrun do. Give servers, the number of all of them"));
+}
+
+absl::StatusOr<int> NumServers(const ScriptWish& wish,
+                               const LaunchEnvironment& env,
+                               const Placement& p) {
+  auto servers = WishedServers(wish, env, p);
+  if (!servers.ok() || *servers <= kMaxServers) return servers;
+  return absl::InvalidArgumentError(
+      absl::StrCat("more than ", kMaxServers, " servers: give fewer"));
 }
 
 }  // namespace
@@ -113,13 +129,16 @@ std::vector<int> ServersOf(const ScriptWish& wish,
                            const Placement& worker) {
   std::vector<int> servers;
   if (wish.servers_per_node == 0 || worker.num_workers == 1) {
-    for (int s = worker.rank; s < worker.num_servers; s += worker.num_workers) {
-      servers.push_back(s);
+    for (int64_t s = worker.rank; s < worker.num_servers;
+         s += worker.num_workers) {
+      servers.push_back(static_cast<int>(s));
     }
   } else if (environment.local_rank == 0) {
-    const int first = environment.node * wish.servers_per_node;
-    for (int s = first; s < worker.num_servers; ++s) {
-      if (s < first + wish.servers_per_node) servers.push_back(s);
+    const int64_t first = int64_t{environment.node} * wish.servers_per_node;
+    const int64_t end =
+        std::min<int64_t>(worker.num_servers, first + wish.servers_per_node);
+    for (int64_t s = first; s < end; ++s) {
+      servers.push_back(static_cast<int>(s));
     }
   }
   return servers;

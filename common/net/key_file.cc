@@ -144,6 +144,10 @@ absl::StatusOr<KeyDescriptor> KeyDescriptor::Create(const Secret& secret) {
   KeyDescriptor key(fd);
   if (key.fd_ < 0) return absl::ErrnoToStatus(errno, "memfd_create");
   if (absl::Status s = WriteText(key.fd_, secret); !s.ok()) return s;
+  // Whom /proc shows it, too, may not open it.
+  if (fchmod(key.fd_, S_IRUSR) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot hide the key's memory");
+  }
   if (fcntl(key.fd_, F_ADD_SEALS, kSeals) != 0) {
     return absl::ErrnoToStatus(errno, "cannot seal the key's memory");
   }

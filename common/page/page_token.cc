@@ -28,6 +28,9 @@ absl::StatusOr<std::string> Read(const std::string& file, int fd) {
   if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     return Error(file, "is no file");
   }
+  if (about.st_uid != geteuid()) {
+    return Error(file, "belongs to another user, who can read and change it");
+  }
   if ((about.st_mode & 077) != 0) {
     return Error(file,
                  absl::StrCat("can be read by other users: chmod 600 ", file));
