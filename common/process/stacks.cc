@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <signal.h>
@@ -25,6 +26,12 @@ namespace psring {
 namespace {
 
 constexpr int kMaxFrames = 64;
+// The handler, what has called it, and where the thread was.
+constexpr int kLeastFrames = 3;
+// How often a thread is asked again, and after how long, whose stack ends
+// there.
+constexpr int kMaxAgain = 20;
+constexpr useconds_t kAgainMicroseconds = 5000;
 
 // The signal that makes a thread write its stack down; libraries leave it be.
 int StackSignal() { return SIGRTMIN + 9; }
@@ -34,6 +41,8 @@ struct ThreadStack {
   std::array<void*, kMaxFrames> frames;
   int depth = 0;
   std::atomic<bool> done = false;
+
+  bool is_done() const { return done.load(std::memory_order_acquire); }
 };
 
 void WriteDown(int, siginfo_t* info, void*) {
@@ -88,7 +97,11 @@ void Ask(ThreadStack& stack) {
 
 std::string NameAt(const void* address) {
   std::array<char, 1024> symbol;
-  if (!absl::Symbolize(address, symbol.data(), symbol.size())) return "?";
+  if (!absl::Symbolize(address, symbol.data(), symbol.size())) {
+    Dl_info about = {};
+    const bool known = dladdr(address, &about) != 0 && about.dli_fname;
+    return known ? absl::StrCat("? in ", about.dli_fname) : "?";
+  }
   // Of what absl leaves as it is: "_ZN6psring5StartB5cxx11Ev".
   int status = 0;
   char* const name =
@@ -102,7 +115,7 @@ std::string NameAt(const void* address) {
 std::string Text(const ThreadStack& stack) {
   std::string text = absl::StrCat("thread ", stack.thread, " (",
                                   FirstLine(stack.thread, "comm"), ")\n");
-  if (!stack.done.load(std::memory_order_acquire)) {
+  if (!stack.is_done()) {
     absl::StrAppend(&text, "  takes no signals; in the kernel: ",
                     FirstLine(stack.thread, "wchan"), "\n");
     return text;
@@ -122,25 +135,37 @@ std::string ThreadsReport(absl::Duration patience) {
   Prepare();
   // Kept for ever: a thread may answer late.
   static auto& stacks = *new std::deque<ThreadStack>;
-  const size_t first = stacks.size();
-  for (const pid_t thread : Threads()) {
-    stacks.emplace_back().thread = thread;
-    Ask(stacks.back());
-  }
-  const Time deadline = Now() + patience;
-  const auto all_done = [&] {
-    for (size_t i = first; i < stacks.size(); ++i) {
-      if (!stacks[i].done.load(std::memory_order_acquire)) return false;
-    }
-    return true;
+  const auto ask = [](pid_t thread) {
+    ThreadStack& stack = stacks.emplace_back();
+    stack.thread = thread;
+    Ask(stack);
+    return &stack;
   };
-  while (!all_done() && Now() < deadline) usleep(1000);
+  const Time deadline = Now() + patience;
+  const auto await = [deadline](const ThreadStack& stack) {
+    while (!stack.is_done() && Now() < deadline) usleep(1000);
+  };
+  std::vector<ThreadStack*> asked;
+  for (const pid_t thread : Threads()) asked.push_back(ask(thread));
+  for (ThreadStack* stack : asked) await(*stack);
+  // In code without unwind tables, as BLAS kernels are, nobody can tell who has
+  // called it. It does not stay there.
+  for (ThreadStack*& stack : asked) {
+    for (int i = 0; i < kMaxAgain && stack->is_done() &&
+                    stack->depth <= kLeastFrames && Now() < deadline;
+         ++i) {
+      usleep(kAgainMicroseconds);
+      ThreadStack* const again = ask(stack->thread);
+      await(*again);
+      if (again->is_done()) stack = again;
+    }
+  }
   std::string report;
   for (const std::string& activity : ActivityBoard::TellAll()) {
     absl::StrAppend(&report, activity, "\n");
   }
-  for (size_t i = first; i < stacks.size(); ++i) {
-    absl::StrAppend(&report, Text(stacks[i]));
+  for (const ThreadStack* stack : asked) {
+    absl::StrAppend(&report, Text(*stack));
   }
   return report;
 }

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
+#include <cstdint>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -20,6 +22,27 @@ __attribute__((noinline)) void WaitsForTheEndOfTheTest(
   ready.Notify();
   end.WaitForNotification();
 }
+
+#ifdef __x86_64__
+// Counts `rounds` down. Without unwind tables.
+extern "C" void CountDownUnseen(int64_t rounds);
+asm(".pushsection .text\n"
+    ".globl CountDownUnseen\n"
+    "CountDownUnseen:\n"
+    "1: dec %rdi\n"
+    "jnz 1b\n"
+    "ret\n"
+    ".popsection\n");
+
+__attribute__((noinline)) void MultipliesUntil(const std::atomic<bool>& end,
+                                               absl::Notification& ready) {
+  ready.Notify();
+  while (!end) {
+    CountDownUnseen(1 << 22);
+    for (int i = 0; i < 1 << 22; ++i) asm volatile("" ::: "memory");
+  }
+}
+#endif
 
 namespace {
 
@@ -54,6 +77,21 @@ TEST(ThreadsReport, HasTheStackOfEveryThread) {
   EXPECT_THAT(report, HasSubstr("psring::ThreadsReport"));
   EXPECT_THAT(report, Not(HasSubstr("takes no signals")));
 }
+
+#ifdef __x86_64__
+TEST(ThreadsReport, FindsTheCallersOfCodeWithoutUnwindTables) {
+  std::atomic<bool> end = false;
+  absl::Notification ready;
+  std::thread multiplies([&] { MultipliesUntil(end, ready); });
+  ready.WaitForNotification();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(ThreadsReport(absl::Seconds(20)),
+                HasSubstr("psring::MultipliesUntil"));
+  }
+  end = true;
+  multiplies.join();
+}
+#endif
 
 TEST(ThreadsReport, SaysOfAThreadThatTakesNoSignalsWhereTheKernelHasIt) {
   const Waiting waiting([] {
