@@ -36,6 +36,15 @@ int Become(const std::string& program, const Args& args) {
   return kExitFailed;
 }
 
+// All users of a host can read a process's words, and a page's address has its
+// token.
+void HideTokens(char** begin, char** end) {
+  for (char** word = begin; word != end; ++word) {
+    char* const token = strstr(*word, "/?token=");
+    if (token != nullptr) memset(token, 'x', strlen(token));
+  }
+}
+
 int Main(const Args& all) {
   const std::string subcommand = all.empty() ? "--help" : all[0];
   const Args args(all.empty() ? all.end() : all.begin() + 1, all.end());
@@ -65,5 +74,7 @@ int Main(const Args& all) {
 }  // namespace psring
 
 int main(int argc, char** argv) {
-  return psring::Main(psring::Args(argv + 1, argv + argc));
+  const psring::Args args(argv + 1, argv + argc);
+  psring::HideTokens(argv + 1, argv + argc);
+  return psring::Main(args);
 }

@@ -129,7 +129,15 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
       continue;
     }
     auto answers = membership.OnMessage(Now(), peer, message);
-    if (message.has_join() && membership.Knows(peer)) socket.Vouch(peer);
+    if (message.has_join()) {
+      if (membership.Knows(peer)) {
+        socket.Vouch(peer);
+      } else if (!answers.empty()) {  // and is told so once
+        peers.Drop(peer, absl::PermissionDeniedError(absl::StrCat(
+                             "it may not join: ",
+                             answers[0].message->refuse().reason())));
+      }
+    }
     SendAll(socket, std::move(answers));
   }
 }

@@ -48,8 +48,10 @@ void LeaveCoreToStrangers() {
 
 struct Strangers::Stranger {
   int fd = -1;
+  std::string opening;
   size_t said = 0;  // of the opening
   size_t sung = 0;  // of the refrain
+  size_t heard = 0;
   Time next;
 };
 
@@ -65,8 +67,9 @@ Strangers::~Strangers() {
 }
 
 bool Strangers::Speak(Stranger& stranger) {
-  const bool opening = stranger.said < speech_.opening.size();
-  const std::string& text = opening ? speech_.opening : speech_.refrain;
+  const bool opening = stranger.said < stranger.opening.size();
+  if (!opening && stranger.heard < speech_.awaits) return true;
+  const std::string& text = opening ? stranger.opening : speech_.refrain;
   size_t& done = opening ? stranger.said : stranger.sung;
   if (text.empty() || Now() < stranger.next) return true;
   const bool slow = opening && speech_.pause > absl::ZeroDuration();
@@ -100,13 +103,15 @@ void Strangers::Run() {
       Stranger stranger;
       stranger.fd = Connect(port_);
       if (stranger.fd < 0) break;
+      stranger.opening = speech_.opening();
       ++connections_;
-      strangers.push_back(stranger);
+      strangers.push_back(std::move(stranger));
     }
     items.clear();
     for (const Stranger& stranger : strangers) {
       const bool silent =
-          stranger.said == speech_.opening.size() && speech_.refrain.empty();
+          stranger.said == stranger.opening.size() &&
+          (speech_.refrain.empty() || stranger.heard < speech_.awaits);
       const short events = silent || speech_.pause > absl::ZeroDuration()
                                ? POLLIN
                                : POLLIN | POLLOUT;
@@ -116,7 +121,10 @@ void Strangers::Run() {
     for (size_t i = 0; i < items.size(); ++i) {
       bool stays = (items[i].revents & (POLLERR | POLLHUP)) == 0;
       if (stays && (items[i].revents & POLLIN) != 0) {
-        stays = recv(items[i].fd, unread.data(), unread.size(), 0) > 0;
+        const ssize_t heard =
+            recv(items[i].fd, unread.data(), unread.size(), 0);
+        stays = heard > 0;
+        strangers[i].heard += static_cast<size_t>(std::max<ssize_t>(heard, 0));
       }
       if (stays) stays = Speak(strangers[i]);
       if (stays) continue;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,10 +20,12 @@ namespace psring {
 
 // What each of them says.
 struct Speech {
-  std::string opening;  // once
+  std::function<std::string()> opening;  // once; each has one of its own
   std::string refrain;  // then again and again; empty: nothing more
   // The opening goes out byte by byte, so far apart; zero: all at once.
   absl::Duration pause;
+  // The refrain begins when so many bytes have come back.
+  size_t awaits = 0;
 };
 
 // What this thread starts from now on keeps to the other cores, where there are

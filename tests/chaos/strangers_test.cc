@@ -10,15 +10,19 @@
 #include <cstdio>
 #include <deque>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/link.h"
 #include "common/process/open_files.h"
+#include "protos/cluster.pb.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/hostile_peer.h"
@@ -52,28 +56,60 @@ struct Attack {
   Speech (*speech)(const std::string& greeting);
 };
 
+std::function<std::string()> Always(std::string opening) {
+  return [opening = std::move(opening)] { return opening; };
+}
+
+// Of a greeting and what follows it: it is ready to hear messages.
+constexpr size_t kReadyBytes = 100;
+
+// Joins that a coordinator without a key refuses, each in words: as many as a
+// connection may send, none of which says that it has heard.
+std::string RefusedJoins() {
+  proto::ControlMessage join;
+  join.mutable_join()->set_host("stranger");
+  const std::string text = join.SerializeAsString();
+  Link link;
+  std::string bytes;
+  while (bytes.size() < 15 << 10) {
+    const auto header = Encode(link.Next());
+    bytes += {'\1', static_cast<char>(header.size())};  // more follows
+    bytes.append(header.data(), header.size());
+    bytes += {'\0', static_cast<char>(text.size())};
+    bytes += text;
+  }
+  return bytes;
+}
+
 const Attack kAttacks[] = {
     {"a message that never ends", 4,
      [](const std::string& greeting) {
-       return Speech{greeting + ZmtpReady(), LongFrame(1, 1 << 20), {}};
+       return Speech{Always(greeting + ZmtpReady()), LongFrame(1, 1 << 20), {}};
      }},
     // Before anybody looks, each may have sent nearly all of its 4 MB.
     {"a large first command that never ends", 7,
      [](const std::string& greeting) {
        const std::string command = LongFrame(4, 4 << 20);
-       return Speech{greeting + command.substr(0, command.size() - 1), "", {}};
+       return Speech{
+           Always(greeting + command.substr(0, command.size() - 1)), "", {}};
      }},
     {"a flood of messages", 4,
      [](const std::string& greeting) {
-       return Speech{greeting + ZmtpReady(), std::string("\0\4none", 6), {}};
+       return Speech{
+           Always(greeting + ZmtpReady()), std::string("\0\4none", 6), {}};
+     }},
+    {"Joins that are refused, and no word of it heard", 64,
+     [](const std::string& greeting) {
+       return Speech{[greeting] { return greeting + ZmtpReady(); },
+                     RefusedJoins(), absl::ZeroDuration(), kReadyBytes};
      }},
     {"10,000 connections that say nothing", 10000,
      [](const std::string&) {
-       return Speech{"", "", {}};
+       return Speech{Always(""), "", {}};
      }},
     {"512 connections that greet a byte at a time", 512,
      [](const std::string& greeting) {
-       return Speech{greeting, "", absl::Milliseconds(100)};
+       return Speech{Always(greeting), "", absl::Milliseconds(100)};
      }},
     {"garbage", 16,
      [](const std::string&) {
@@ -81,7 +117,7 @@ const Attack kAttacks[] = {
        for (int i = 0; i < 1 << 16; ++i) {
          bytes.push_back(static_cast<char>(i * 2654435761u >> 13));
        }
-       return Speech{bytes, "", {}};
+       return Speech{Always(bytes), "", {}};
      }},
 };
 

@@ -243,6 +243,17 @@ def test_top_asks_the_page_of_a_job_whose_key_nobody_has(job):
     assert top(job.url).returncode == 1
 
 
+def test_top_shows_its_token_to_no_other_user(job):
+    shows = subprocess.Popen([PROGRAM, "top", job.url], stdout=subprocess.PIPE)
+    assert shows.stdout.read(1)  # it has asked
+    with open(f"/proc/{shows.pid}/cmdline") as file:
+        words = file.read()
+    shows.kill()
+    shows.communicate()
+    assert job.base in words and job.url.split("token=")[1] not in words
+    job.end()
+
+
 @pytest.mark.parametrize("secret", ["key", "none"])
 def test_top_asks_the_coordinator_of_a_job_without_a_page(tmp_path, secret):
     with socket.socket() as free:

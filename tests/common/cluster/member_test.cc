@@ -10,8 +10,10 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/coordinator.h"
+#include "common/cluster/membership.h"
 #include "common/mutex.h"
 #include "tests/testing/captured_log.h"
+#include "tests/testing/hostile_peer.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -182,6 +184,22 @@ TEST(Member, ASeatThatTheJobDoesNotHaveIsAnError) {
   joins.join();
   EXPECT_THAT(std::string(peer.member.status().message()),
               HasSubstr("gives this process rank 7 of 0"));
+}
+
+// Else a stranger's words would each bring one of the coordinator's.
+TEST(Member, WhoIsRefusedIsToldOnce) {
+  Job job;
+  HostilePeer refused(job.coordinator->endpoint());
+  proto::ControlMessage join, look;
+  join.mutable_join()->set_protocol_version(0);
+  look.mutable_look()->set_protocol_version(kProtocolVersion);
+  for (int i = 0; i < 3; ++i) refused.Send(join);
+  ASSERT_TRUE(refused.AwaitTaken(Soon()));
+  EXPECT_TRUE(refused.Receive(Soon()).has_value());
+  HostilePeer other(job.coordinator->endpoint());
+  other.Send(look);
+  EXPECT_TRUE(other.Receive(Soon()).has_value());  // all before it was heard
+  EXPECT_FALSE(refused.Receive(Now() + absl::Milliseconds(50)).has_value());
 }
 
 TEST(Member, ACancelledProcessStopsWaitingToJoin) {
