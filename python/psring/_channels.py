@@ -38,6 +38,7 @@ def find(settings: Dict[str, Any]) -> Optional[Rendezvous]:
 class RayTrain(Rendezvous):
     """A broadcast of Ray Train's workers, through its controller."""
 
+    name = "Ray Train's broadcast"
     carries_key = True
 
     def __init__(self, context: Any):
@@ -75,6 +76,7 @@ class RayTrain(Rendezvous):
 class TorchrunStore(Rendezvous):
     """torchrun's agents keep a store on MASTER_PORT, which outlives restarts of the workers."""
 
+    name = "torchrun's store"
     _jobs = 0
 
     def __init__(self, rank: int, host: str, address: str, port: int, key: str):
@@ -105,7 +107,7 @@ class TorchrunStore(Rendezvous):
             self._store.wait([self._key], timedelta(seconds=seconds))
         except Exception as error:  # of torch's own kind, by version
             raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s: {error}") from None
-        return self._store.get(self._key).decode()
+        return self._store.get(self._key).decode(errors="backslashreplace")
 
 
 class Pmix(Rendezvous):
@@ -113,6 +115,8 @@ class Pmix(Rendezvous):
 
     The structures are of PMIx 2 and newer (pmix_common.h).
     """
+
+    name = "Open MPI's store"
 
     class _Process(ctypes.Structure):
         _fields_ = [("namespace", ctypes.c_char * 256), ("rank", ctypes.c_uint32)]
@@ -167,7 +171,7 @@ class Pmix(Rendezvous):
         if not codes:
             raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
         self._check("PMIx_Get", codes[0])
-        return found.contents.text.decode()
+        return found.contents.text.decode(errors="backslashreplace")
 
     @staticmethod
     def _check(call: str, code: int) -> None:

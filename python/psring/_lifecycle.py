@@ -32,9 +32,7 @@ def _join(request: Dict[str, Any]) -> None:
         _join_and_tell(request, meeting)
     else:
         told = meeting.ask(request.get("join_timeout_s", _JOIN_SECONDS))
-        if not told.startswith("at "):
-            raise _lib.PsringError(f"worker 0 could not start the job: {told}")
-        address, _, key = told[3:].partition(" ")
+        address, key = _rendezvous.read(told, meeting)
         _finish(_start_join({**request, "coordinator": address}, key))
 
 

@@ -8,13 +8,20 @@ read a channel, rank 0 makes a key for the job and tells that, too. _channels.py
 import contextlib
 import fcntl
 import os
-from typing import Dict, Iterator
+import re
+from typing import Dict, Iterator, Tuple
+
+from . import _lib
+
+# What rank 0 tells where it has begun; any other text says why it could not.
+_TOLD = re.compile(r"at ((?:\[[\w:.%-]+\]|[\w.-]+):\d{1,5})(?: (psring-key-1:[0-9a-f]{64}))?", re.ASCII)
 
 
 class Rendezvous:
     """A channel among all workers. `host`: where rank 0's coordinator listens."""
 
     rank = 0
+    name = "the launcher's channel"
     host = "127.0.0.1"
     # Whether strangers cannot read the channel.
     carries_key = False
@@ -34,6 +41,31 @@ def new_key(channel: Rendezvous) -> str:
     """What rank 0 tells beside the address; "": the job's processes have a key, or want none."""
     by_user = os.environ.get("PSRING_KEY_FILE") or os.environ.get("PSRING_INSECURE") == "1"
     return "" if by_user or not channel.carries_key else "psring-key-1:" + os.urandom(32).hex()
+
+
+def read(told: str, channel: Rendezvous) -> Tuple[str, str]:
+    """The address of rank 0's coordinator, and the job's key ("": none), from what ask() returned."""
+    if not told.startswith("at "):
+        raise _lib.PsringError(f"worker 0 could not start the job: {_printable(told)}")
+    found = _TOLD.fullmatch(told)
+    if found is None:
+        raise _lib.PsringError(
+            f"{channel.name} brought {told[:200]!r} in place of worker 0's address: other processes use that channel, "
+            "or worker 0 has another version of psring"
+        )
+    address, key = found.group(1), found.group(2) or ""
+    if key and not channel.carries_key:
+        raise _lib.PsringError(
+            f"{channel.name}, which strangers may reach, brought a key, and psring sends none there: somebody "
+            "other than worker 0 wrote it. Keep strangers away from the launcher's port, or set PSRING_RANK, "
+            "PSRING_SIZE and PSRING_COORDINATOR=HOST:PORT for all processes"
+        )
+    return address, key
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ class _Board:
 class _Channel(_rendezvous.Rendezvous):
     """The board of an executor: by Ray's own messages."""
 
+    name = "Ray's actor"
     carries_key = True
 
     def __init__(self, board: Any, rank: int, host: str, name: str):

@@ -18,6 +18,7 @@ from . import _engine, _rendezvous
 class _BarrierChannel(_rendezvous.Rendezvous):
     """allGather of the stage's tasks: by Spark's own messages, through its driver."""
 
+    name = "Spark's barrier"
     carries_key = True
 
     def __init__(self, context: Any, host: str):

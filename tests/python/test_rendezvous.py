@@ -1,0 +1,85 @@
+"""What ranks take from the channel on which rank 0 tells where its coordinator listens."""
+
+import os
+
+import pytest
+
+import psring
+from psring import _channels, _lifecycle, _rendezvous
+from ranks import free_port
+
+KEY = "psring-key-1:" + 32 * "5a"
+
+
+class Joined(Exception):
+    """In place of joining: the coordinator, and the key that was handed down."""
+
+
+@pytest.fixture
+def joining(monkeypatch):
+    def start_join(request, key=""):
+        raise Joined(request["coordinator"], key)
+
+    monkeypatch.setattr(_lifecycle, "_start_join", start_join)
+    for name in [name for name in os.environ if name.startswith("PSRING_") and name != "PSRING_LIBRARY"]:
+        monkeypatch.delenv(name)
+    yield monkeypatch
+    _channels.use(None)
+
+
+class Told(_rendezvous.Rendezvous):
+    rank, name = 1, "the channel of a test"
+
+    def __init__(self, text, carries_key):
+        self._text, self.carries_key = text, carries_key
+
+    def ask(self, seconds):
+        return self._text
+
+
+@pytest.mark.parametrize("text, carries_key, place", [
+    ("at 10.0.0.1:7000", False, ("10.0.0.1:7000", "")),
+    ("at [fe80::1]:7000", False, ("[fe80::1]:7000", "")),
+    (f"at node-3.cluster:7000 {KEY}", True, ("node-3.cluster:7000", KEY)),
+])  # fmt: skip
+def test_ranks_join_where_rank_0_says(joining, text, carries_key, place):
+    _channels.use(Told(text, carries_key))
+    with pytest.raises(Joined) as joined:
+        psring.init()
+    assert joined.value.args == place
+
+
+@pytest.mark.parametrize("text, carries_key, says", [
+    (f"at evil:7000 {KEY}", False, "the channel of a test, which strangers may reach, brought a key"),
+    ("ValueError: no\x1b[2J such\nthing \udc80", True, r"start the job: ValueError: no\\x1b\[2J such\nthing \\udc80$"),
+    ("at evil", True, "the channel of a test brought 'at evil' in place of worker 0's address"),
+    ("at evil:7000 ", True, "in place of worker 0's address"),
+    ("at evil:70000 " + KEY + "5a", True, "in place of worker 0's address"),
+    ("at evil:7000 psring-key-1:\ud800", True, "in place of worker 0's address"),
+    (f"at e\0vil:7000 {KEY}", True, "in place of worker 0's address"),
+    ("at evil:7000 " + 10000 * "x", True, "in place of worker 0's address"),
+])  # fmt: skip
+def test_ranks_do_not_join_where_a_channel_brings_something_else(joining, text, carries_key, says):
+    _channels.use(Told(text, carries_key))
+    with pytest.raises(psring.PsringError, match=says) as refused:
+        psring.init()
+    assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("text, says", [
+    (f"at evil:7000 {KEY}", "torchrun's store, which strangers may reach, brought a key"),
+    (b"at evil:7000 \xff\xfe", r"torchrun's store brought .*\\\\xff.* in place of"),
+])  # fmt: skip
+def test_a_stranger_cannot_hand_down_a_key_through_torchruns_store(joining, text, says):
+    distributed = pytest.importorskip("torch.distributed")
+    port = free_port()
+    store = distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    place = {
+        "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    for name, value in place.items():
+        joining.setenv(name, value)
+    store.set(f"psring/0/{_channels.TorchrunStore._jobs + 1}", text)
+    with pytest.raises(psring.PsringError, match=says):
+        psring.init()
