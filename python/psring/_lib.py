@@ -221,6 +221,17 @@ def text(value: Optional[bytes]) -> str:
     return _text(value)
 
 
+def encoded(value: str) -> bytes:
+    """A text for the library, with NULs, and bytes of file names that are not UTF-8, written out."""
+    return value.encode(errors="backslashreplace").replace(b"\0", b"\\x00")
+
+
+def encoded_json(value: Any) -> bytes:
+    """JSON for the library, with bytes of file names that are not UTF-8 written out."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
+
+
 def ranks_array(ranks: Optional[Sequence[int]]) -> Tuple[Any, int]:
     """A set of ranks, sorted, as the library takes it; None: all ranks."""
     if ranks is None:

@@ -37,6 +37,9 @@ def _join(request: Dict[str, Any]) -> None:
 
 
 def _start_join(request: Dict[str, Any], key: str = "") -> _lib.Operation:
+    for option, value in request.items():
+        if isinstance(value, str) and _lib.encoded(value).decode() != value:
+            raise ValueError(f"{option}={value!r} is not UTF-8: choose another name")
     with _rendezvous.handed_down(key):
         return _lib.Operation(_lib.library().psring_join(json.dumps(request).encode()))
 
@@ -61,7 +64,7 @@ def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> 
             operation.release()
             raise
     except BaseException as error:
-        meeting.tell(f"{type(error).__name__}: {error}")
+        meeting.tell(_lib.encoded(f"{type(error).__name__}: {error}").decode())
         raise
     meeting.tell(f"at {address} {key}".strip())
     _finish(operation)
@@ -176,7 +179,7 @@ def init(
 
 def leave(error: str, seconds: Optional[float] = None) -> None:
     """Tells the job that this process has done its part (error "") or failed."""
-    operation = _lib.Operation(_lib.library().psring_leave(error.encode()))
+    operation = _lib.Operation(_lib.library().psring_leave(_lib.encoded(error)))
     try:
         end = None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:

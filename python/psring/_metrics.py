@@ -1,6 +1,5 @@
 """What a run says of itself, for `psring compare` and for your own tools."""
 
-import json
 import os
 import threading
 import time
@@ -43,8 +42,8 @@ def _finite(value: Any) -> Any:
 
 def write(line: Dict[str, Any]) -> None:
     """A line of this process's metrics: an object with "event"."""
-    text = json.dumps({key: _finite(value) for key, value in line.items()})
-    _lib.check(_lib.library().psring_log(text.encode()))
+    text = _lib.encoded_json({key: _finite(value) for key, value in line.items()})
+    _lib.check(_lib.library().psring_log(text))
 
 
 def wanted() -> bool:

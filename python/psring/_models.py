@@ -145,9 +145,10 @@ class Model:
     """
 
     def __init__(self, name: str, tensors: Sequence[Tuple[str, Sequence[int]]], options: Dict[str, Any]):
+        tensors = [(_lib.encoded(tensor_name).decode(), shape) for tensor_name, shape in tensors]
         request = {"id": name, "tensors": [{"name": n, "shape": list(shape)} for n, shape in tensors], **options}
         library = _lib.library()
-        operation = _lib.Operation(library.psring_open_model(json.dumps(request).encode()))
+        operation = _lib.Operation(library.psring_open_model(_lib.encoded_json(request)))
         operation.wait()
         number = ctypes.c_int64()
         operation.result(ctypes.addressof(number), 8)

@@ -77,7 +77,7 @@ def start_allreduce(
     code = op_code(op)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allreduce(
-        name.encode(), source, target, count, dtype, code, prescale, postscale, *ranks
+        _lib.encoded(name), source, target, count, dtype, code, prescale, postscale, *ranks
     )
     return _lib.Operation(number, (keep, ranks))
 
@@ -88,7 +88,7 @@ def start_allgather(
 ) -> _lib.Operation:  # fmt: skip
     _job.current()
     ranks = _lib.ranks_array(process_set._wire())
-    number = _lib.library().psring_allgather(name.encode(), source, size, tag.encode(), *ranks)
+    number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
 
 
@@ -99,7 +99,7 @@ def start_broadcast(
     if not 0 <= root < _job.size() or root not in process_set.ranks:
         raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
     ranks = _lib.ranks_array(process_set._wire())
-    number = _lib.library().psring_broadcast(name.encode(), data, size, root, tag.encode(), *ranks)
+    number = _lib.library().psring_broadcast(_lib.encoded(name), data, size, root, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
 
 
@@ -110,7 +110,7 @@ def start_alltoall(
     _job.current()
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(sizes))(*sizes)
-    number = _lib.library().psring_alltoall(name.encode(), source, array, tag.encode(), *ranks)
+    number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks, array))
 
 
@@ -124,7 +124,7 @@ def start_reducescatter(
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = _lib.library().psring_reducescatter(
-        name.encode(), source, target, array, dtype, code, prescale, postscale, *ranks
+        _lib.encoded(name), source, target, array, dtype, code, prescale, postscale, *ranks
     )
     return _lib.Operation(number, (keep, ranks, array))
 
@@ -134,7 +134,7 @@ def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = 
     _job.current()
     ranks = _lib.ranks_array(process_set._wire())
     name = name or auto_name("barrier", process_set)
-    number = _lib.library().psring_barrier(name.encode(), *ranks)
+    number = _lib.library().psring_barrier(_lib.encoded(name), *ranks)
     _lib.Operation(number, ranks).finish()
 
 

@@ -1,5 +1,6 @@
 """How a job ends: well, by an exception, by Ctrl-C, by exit codes, by forks, by bad input."""
 
+import json
 import os
 import shutil
 import signal
@@ -48,6 +49,50 @@ for step in range(1000):
             last = err.strip().splitlines()[-1]
             assert last.startswith("psring: worker 1 (host ") and last.endswith("ValueError: no such file: x")
             assert "Traceback" not in err and err.count("no such file") == 1
+
+
+# What a file's name with a byte that is not UTF-8 looks like in Python.
+ODD = r"a\udc80\0b"
+
+
+def test_others_learn_of_a_failure_that_names_an_odd_file(tmp_path):
+    script = write(tmp_path, f"""
+import psring
+psring.init()
+if psring.rank() == 1:
+    raise FileNotFoundError("{ODD}")
+psring.barrier()
+""")
+    ranks = run_script(script, 2)
+    assert [code for code, _, _ in ranks] == [1, 1]
+    assert ranks[0][2].strip().endswith(r"FileNotFoundError: a\udc80\x00b"), ranks[0][2]
+    assert "Error in sys.excepthook" not in ranks[1][2]
+
+
+def test_names_and_metrics_may_have_odd_characters(tmp_path):
+    script = write(tmp_path, f"""
+import torch, psring.torch as ps
+ps.init()
+ps.log(loss=1.0, note="{ODD}")
+ps.barrier(name="{ODD}")
+print(ps.allreduce(torch.ones(1), name="{ODD}").item(), ps.allgather_object("{ODD}", name="{ODD}") == ["{ODD}"] * 2)
+named = [("{ODD}.weight", torch.nn.Parameter(torch.ones(2)))]
+ps.broadcast_parameters(named)
+opt = ps.DistributedOptimizer(torch.optim.SGD([named[0][1]], lr=0.5, momentum=0.9), named_parameters=named, update="fused")
+named[0][1].sum().backward()
+opt.step()
+print(named[0][1].tolist(), len(opt.state_dict()["state"]))
+""")
+    ranks = run_script(script, 2, env={"PSRING_METRICS_DIR": str(tmp_path)})
+    assert [(code, out.splitlines()) for code, out, _ in ranks] == [(0, ["1.0 True", "[0.5, 0.5] 1"])] * 2, ranks
+    lines = [json.loads(line) for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
+    assert [line["note"] for line in lines if "note" in line] == [r"a\udc80" + "\0b"]
+
+
+def test_a_folder_whose_name_is_not_utf8_is_named(tmp_path):
+    script = write(tmp_path, "import psring\npsring.init(metrics_dir='/tmp/a\\udc80')\n")
+    [(code, _, err)] = run_script(script, 1)
+    assert code == 1 and r"metrics_dir='/tmp/a\udc80' is not UTF-8: choose another" in err.splitlines()[-1], err
 
 
 @pytest.mark.parametrize("line, code", [("sys.exit(3)", 3), ("sys.exit('bad data')", 1), ("raise SystemExit(4)", 1)])
@@ -319,8 +364,6 @@ def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, 
 
 
 def test_log_writes_json_lines(tmp_path):
-    import json
-
     script = write(tmp_path, """
 import torch, psring.torch as ps
 ps.init()

@@ -83,3 +83,13 @@ def test_a_stranger_cannot_hand_down_a_key_through_torchruns_store(joining, text
     store.set(f"psring/0/{_channels.TorchrunStore._jobs + 1}", text)
     with pytest.raises(psring.PsringError, match=says):
         psring.init()
+
+
+def test_the_others_learn_of_a_failure_that_names_an_odd_file(joining):
+    channel, told = Told("", False), []
+    channel.rank, channel.tell = 0, told.append
+    joining.setattr(_lifecycle, "_start_join", lambda *_: open("/no/such\udc80"))
+    _channels.use(channel)
+    with pytest.raises(FileNotFoundError):
+        psring.init()
+    assert told and told[0].startswith("FileNotFoundError: ") and told[0].encode()
