@@ -79,6 +79,7 @@ def handed_down(key: str) -> Iterator[None]:
     except OSError:  # vm.memfd_noexec=2 wants MFD_NOEXEC_SEAL said
         memory = os.memfd_create("psring-key", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | 8)
     try:
+        os.fchmod(memory, 0o400)  # else /proc shows it with mode 0777
         os.write(memory, key.encode())
         seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)

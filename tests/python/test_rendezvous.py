@@ -93,3 +93,11 @@ def test_the_others_learn_of_a_failure_that_names_an_odd_file(joining):
     with pytest.raises(FileNotFoundError):
         psring.init()
     assert told and told[0].startswith("FileNotFoundError: ") and told[0].encode()
+
+
+def test_only_this_user_may_read_the_key_that_is_handed_down():
+    with _rendezvous.handed_down(KEY):
+        memory = int(os.environ["PSRING_KEY_FD"])
+        assert os.fstat(memory).st_mode & 0o777 == 0o400
+        with open(f"/proc/self/fd/{memory}") as file:
+            assert file.read() == KEY
