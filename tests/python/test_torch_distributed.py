@@ -1,5 +1,6 @@
 """psring under torch.distributed, and torch.distributed under psring."""
 
+import contextlib
 import os
 
 import pytest
@@ -76,6 +77,72 @@ def over_gloo():
 def test_mode_ddp_trains_over_gloo():
     for out in run(over_gloo, mode="ddp"):
         assert all(out), out
+
+
+def listening():
+    """The addresses at which this process listens, as /proc shows them."""
+    mine = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            mine.add(os.readlink(f"/proc/self/fd/{number}"))
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as file:
+            for _, local, _, state, *_, inode in (line.split()[:10] for line in file.readlines()[1:]):
+                if state == "0A" and f"socket:[{inode}]" in mine:
+                    found.append(local.split(":")[0])
+    return found
+
+
+def where_ddp_listens():
+    import torch.distributed as dist
+
+    import psring.torch as ps
+
+    ps.init()
+    interfaces, init = [], dist.init_process_group
+    dist.init_process_group = lambda *args, **more: (
+        interfaces.append(os.environ.get("GLOO_SOCKET_IFNAME")), init(*args, **more)
+    )  # fmt: skip
+    before = len(listening())
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    train(net, opt)
+    ps.barrier()
+    found = listening()
+    ps.barrier()
+    return found, len(found) - before, interfaces, os.environ.get("GLOO_SOCKET_IFNAME")
+
+
+@pytest.mark.skipif(
+    "master_listen_fd" not in (torch.distributed.TCPStore.__init__.__doc__ or ""), reason="this torch takes no listener"
+)
+def test_mode_ddp_listens_on_loopback_alone_where_the_job_is_on_one_host():
+    for rank, (found, more, interfaces, after) in enumerate(run(where_ddp_listens, mode="ddp")):
+        assert set(found) == {"0100007F"}, found
+        assert more == 2 - rank and interfaces == ["lo"] and after is None
+
+
+def over_gloo_of_an_older_torch():
+    import torch.distributed as dist
+
+    class Store(dist.TCPStore):
+        def __init__(self, *args, **more):
+            assert set(more) <= {"wait_for_workers"}
+            super().__init__(*args, **more)
+
+    dist.TCPStore = Store
+    return over_gloo()
+
+
+def test_mode_ddp_trains_where_torch_takes_no_listener():
+    for out in run(over_gloo_of_an_older_torch, mode="ddp"):
+        assert all(out), out
+
+
+def test_mode_ddp_keeps_to_the_interface_that_the_user_names():
+    ranks = run(where_ddp_listens, mode="ddp", env={"GLOO_SOCKET_IFNAME": "lo,lo"})
+    assert [(interfaces, after) for _, _, interfaces, after in ranks] == [(["lo,lo"], "lo,lo")] * 2
 
 
 def in_mode_ps():

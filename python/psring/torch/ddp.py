@@ -5,9 +5,13 @@ same hooks, same buckets of 25 MB, but torch.distributed.all_reduce for each.
 Everything else of the job (ranks, failures, other collectives) stays psring's.
 """
 
+import contextlib
+import fcntl
+import os
 import socket
+import struct
 from datetime import timedelta
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Iterator
 
 import torch
 import torch.distributed as dist
@@ -15,13 +19,53 @@ import torch.distributed as dist
 from .. import _job
 from ..collectives import broadcast_object
 
+_TIMEOUT = timedelta(seconds=60)
+_GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+_SIOCGIFADDR = 0x8915  # of Linux
+
 _group: Any = None
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return int(listener.getsockname()[1])
+def _open_store(host: str, size: int) -> Any:
+    """Rank 0's store. It listens on `host` alone where torch takes a listener, else on all interfaces."""
+    known = dist.TCPStore.__init__.__doc__ or ""
+    port = 0
+    more: Dict[str, Any] = {}
+    if "master_listen_fd" in known:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.bind((host, 0))
+            listener.listen(size)
+            port, more["master_listen_fd"] = listener.getsockname()[1], listener.detach()
+        if "use_libuv" in known:
+            more["use_libuv"] = False  # until torch 2.8, its server over libuv takes no listener
+    return dist.TCPStore(host, port, size, True, _TIMEOUT, wait_for_workers=False, **more)
+
+
+def _interface(address: str) -> str:
+    """The name of the interface with this IPv4 address, "" where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            try:
+                found = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no such address
+            if socket.inet_ntoa(found[20:24]) == address:
+                return name
+    return ""
+
+
+@contextlib.contextmanager
+def _gloo_listens_at(address: str) -> Iterator[None]:
+    """Else Gloo listens at the address of the host's name. What the user has set stays."""
+    name = "" if _GLOO_INTERFACE in os.environ else _interface(address)
+    if name:
+        os.environ[_GLOO_INTERFACE] = name
+    try:
+        yield
+    finally:
+        if name:
+            del os.environ[_GLOO_INTERFACE]
 
 
 def _connect() -> Any:
@@ -33,10 +77,13 @@ def _connect() -> Any:
     if dist.is_initialized():
         _group = dist.new_group(backend="gloo")
         return _group
-    host = "127.0.0.1" if job.local_size == job.size else job.address
-    address = broadcast_object((host, _free_port()) if job.rank == 0 else None, name="ddp.address")
-    store = dist.TCPStore(address[0], address[1], job.size, job.rank == 0, timedelta(seconds=60))
-    dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)
+    here = "127.0.0.1" if job.local_size == job.size else job.address
+    store = _open_store(here, job.size) if job.rank == 0 else None
+    address = broadcast_object((here, store.port) if store else None, name="ddp.address")
+    if store is None:
+        store = dist.TCPStore(address[0], address[1], job.size, False, _TIMEOUT)
+    with _gloo_listens_at(here):
+        dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)
     _group = dist.group.WORLD
     return _group
 
