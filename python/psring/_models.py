@@ -234,7 +234,7 @@ class Model:
         finally:
             if directory:
                 shutil.rmtree(directory, ignore_errors=True)
-        error = collectives.broadcast_object(error)
+        error = collectives.broadcast_json(error)
         if error:
             raise _lib.PsringError(f"rank 0 cannot read the optimizer's state: {error}")
         return [collectives.broadcast_(slot) for slot in slots.values()]

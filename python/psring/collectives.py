@@ -220,17 +220,36 @@ def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:  # fmt: skip
-    """The root's object, pickled on its way; the root gets its own back."""
+    """The root's object, pickled on its way; the root gets its own back.
+
+    Unpickling runs whatever code the root put in: call it only where you trust all ranks.
+    """
     name = name or auto_name("broadcast_object", process_set)
     mine = _job.rank() == root_rank
     data = broadcast_bytes(_pickle(obj) if mine else None, root_rank, name, process_set)
     return obj if mine else pickle.loads(data)
 
 
+def broadcast_json(
+    value: Any, root_rank: int = 0, name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:  # fmt: skip
+    """The root's numbers and texts, and lists and dicts of them, on all ranks.
+
+    psring's own calls use it in place of broadcast_object: JSON runs no code of another rank.
+    """
+    name = name or auto_name("broadcast_json", process_set)
+    text = json.dumps(value).encode() if _job.rank() == root_rank else None
+    return json.loads(broadcast_bytes(text, root_rank, name, process_set))
+
+
 def allgather_object(
     obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[Any]:
-    """Everybody's object, by rank of the set, pickled on their way."""
+    """Everybody's object, by rank of the set, pickled on their way.
+
+    Unpickling runs whatever code a rank put in: call it only where you trust all ranks.
+    """
     name = name or auto_name("allgather_object", process_set)
     return [pickle.loads(data) for data in allgather_bytes(_pickle(obj), name, process_set)]
 

@@ -370,6 +370,34 @@ def test_keras(backend):
         assert all(out), out
 
 
+def weights_of_many_types():
+    import pickle
+    import types
+
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    loads, pickle.loads = pickle.loads, None  # none of psring's own calls unpickles
+    kinds = {"bfloat16": (3, 2), "uint8": (3,), "float32": (2, 2), "int64": (), "float16": (0, 2)}
+    start = 3 + ps.rank()
+    weights = [keras.Variable(np.full(shape, start), dtype=kind, trainable=False) for kind, shape in kinds.items()]
+    model = types.SimpleNamespace(weights=weights)
+    ps.broadcast_weights(model, root_rank=1)
+    pickle.loads = loads
+    values = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in weights]
+    return [(str(value.dtype), bool((value == 4).all())) for value in values]
+
+
+def test_keras_weights_of_many_types_become_the_roots():
+    needs("keras", "torch")
+    ranks = run(weights_of_many_types, env={"KERAS_BACKEND": "torch"}, timeout=200)
+    assert ranks[0] == ranks[1] and all(alike for _, alike in ranks[0])
+    assert [kind for kind, _ in ranks[0]] == ["bfloat16", "uint8", "float32", "int64", "float16"]
+
+
 def callbacks():
     import keras
     import numpy as np

@@ -105,7 +105,7 @@ class FusedOptimizer:
         )
         self._lock = threading.Lock()
         self._in_jit = False
-        step = memory.broadcast_object(int(state.get("step", 0)) if state else 0, name=self.name + ".step")
+        step = memory.broadcast_json(int(state.get("step", 0)) if state else 0, name=self.name + ".step")
         self._arrays = FusedArrays(self.name, arrays, {**options, "groups": [group], "step": step})
         self._arrays.begin(self._slots_of(state) if state and job.rank == 0 else [])
         _metrics.tell_model(sum(array.size for _, array in arrays), self._arrays.crc)

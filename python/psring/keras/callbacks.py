@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from .. import _job
-from ..collectives import Average, broadcast_object
+from ..collectives import Average, agree, auto_name, broadcast_bytes
 from ..process_sets import global_process_set
 from .optimizer import reduce_numpy
 
@@ -15,8 +15,13 @@ def broadcast_weights(model: Any, root_rank: int = 0) -> None:
     """Makes the weights of a model, or the variables of an optimizer, the root's."""
     variables = model.weights if hasattr(model, "weights") else model.variables
     values = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
-    for variable, value in zip(variables, broadcast_object(values, root_rank)):
-        variable.assign(value)
+    name = auto_name("broadcast_weights")
+    agree([f"variable {i}, {value.dtype}{list(value.shape)}" for i, value in enumerate(values)], name + ".variables")
+    mine = b"".join(value.tobytes() for value in values) if _job.rank() == root_rank else None
+    data, begin = broadcast_bytes(mine, root_rank, name), 0
+    for variable, value in zip(variables, values):
+        variable.assign(np.frombuffer(data, value.dtype, value.size, begin).reshape(value.shape).copy())
+        begin += value.nbytes
 
 
 class BroadcastCallback(keras.callbacks.Callback):

@@ -224,7 +224,7 @@ class Fused:
             + [f"variable {i}, float32{list(v.shape)}, group {g}" for i, (v, g) in enumerate(zip(values, groups_of))],
             self.name + ".variables",
         )
-        self._first_rate = memory.broadcast_object(lr or 1.0, name=self.name + ".rate")
+        self._first_rate = memory.broadcast_json(lr or 1.0, name=self.name + ".rate")
         groups = [{**self._formula.options, "lr": self._first_rate}]
         if any(groups_of):
             groups.append({**groups[0], "weight_decay": 0.0})

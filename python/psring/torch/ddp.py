@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _job
-from ..collectives import broadcast_object
+from ..collectives import broadcast_json
 
 _TIMEOUT = timedelta(seconds=60)
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -79,7 +79,7 @@ def _connect() -> Any:
         return _group
     here = "127.0.0.1" if job.local_size == job.size else job.address
     store = _open_store(here, job.size) if job.rank == 0 else None
-    address = broadcast_object((here, store.port) if store else None, name="ddp.address")
+    address = broadcast_json((here, store.port) if store else None, name="ddp.address")
     if store is None:
         store = dist.TCPStore(address[0], address[1], job.size, False, _TIMEOUT)
     with _gloo_listens_at(here):

@@ -1,11 +1,14 @@
 """Making all ranks start alike: parameters, optimizer state, objects."""
 
+import io
+import pickle
+import sys
 from typing import Any, Dict, Iterable, List, Union
 
 import torch
 
 from .. import _job
-from ..collectives import agree, auto_name, broadcast_object
+from ..collectives import agree, auto_name, broadcast_bytes, broadcast_object
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, describe, num_bytes
 from .collectives import broadcast_
@@ -84,10 +87,51 @@ class _Place:
         self.shape, self.dtype = list(tensor.shape), tensor.dtype
 
 
+class _NumpyNumber:
+    """A number of numpy's, as its bytes."""
+
+    def __init__(self, value: Any):
+        self.dtype, self.data = value.dtype.str, value.tobytes()
+
+    def value(self) -> Any:
+        import numpy
+
+        return numpy.frombuffer(self.data, numpy.dtype(self.dtype))[0]
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Makes plain values alone, with their exact types, so it runs no code of another rank."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name in ("_Place", "_NumpyNumber"):
+            return globals()[name]
+        if (module, name) == ("builtins", "complex"):
+            return complex
+        found = getattr(torch, name, None) if module == "torch" else None
+        if isinstance(found, torch.dtype) or found is torch.device or found is torch.Size:
+            return found
+        raise pickle.UnpicklingError(
+            f"an optimizer's state with a {module}.{name}: broadcast_optimizer_state sends tensors, numbers, texts, "
+            "and lists, tuples and dicts of them. Send others by broadcast_object, if you trust all ranks"
+        )
+
+
+def _broadcast_plain(value: Any, root_rank: int, name: str, process_set: ProcessSet) -> Any:
+    """As broadcast_object, of what _PlainUnpickler makes. The root's error comes before it sends."""
+    data = None
+    if _job.rank() == root_rank:
+        data = pickle.dumps(value, protocol=4)
+        _PlainUnpickler(io.BytesIO(data)).load()
+    return _PlainUnpickler(io.BytesIO(broadcast_bytes(data, root_rank, name, process_set))).load()
+
+
 def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return _Place(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
+        return _NumpyNumber(value)
     if isinstance(value, dict):
         return {key: _take_out(item, tensors) for key, item in value.items()}
     if type(value) in (list, tuple):
@@ -99,6 +143,8 @@ def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
     if isinstance(value, _Place):
         tensors.append(torch.empty(value.shape, dtype=value.dtype))
         return tensors[-1]
+    if isinstance(value, _NumpyNumber):
+        return value.value()
     if isinstance(value, dict):
         return {key: _put_in(item, tensors) for key, item in value.items()}
     if type(value) in (list, tuple):
@@ -112,7 +158,7 @@ def broadcast_structure(value: Any, root_rank: int, process_set: ProcessSet = gl
     tensors: List[torch.Tensor] = []
     mine = _job.rank() == root_rank
     skeleton = _take_out(value, tensors) if mine else None
-    skeleton = broadcast_object(skeleton, root_rank, name, process_set)
+    skeleton = _broadcast_plain(skeleton, root_rank, name, process_set)
     if not mine:
         tensors = []
         value = _put_in(skeleton, tensors)

@@ -137,7 +137,7 @@ class Part:
             self._options = fused.all_options(self.kind, groups)
             self._rates = [group["lr"] for group in self._options]
             options.update(fused.model_options(self._options, groups, entries))
-            options["step"] = memory.broadcast_object(
+            options["step"] = memory.broadcast_json(
                 fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
             )
         exchange = ModelExchange(self.name, entries, options, self._gpu)
