@@ -104,3 +104,55 @@ def test_an_optimizers_state_brings_no_code(tmp_path):
     for [says] in run(state_with_code, env={"PSRING_TEST_FOLDER": str(path)}):
         assert "a posix.mkdir" in says and "Send others by broadcast_object" in says
     assert not path.exists()
+
+
+def half_a_row():
+    """Rank 1 sends what no tensor of its kind has."""
+    import ctypes
+
+    from psring import collectives as memory
+
+    ps.init()
+    data = (ctypes.c_char * 4100)()
+    address = ctypes.addressof(data)
+    says = []
+    for name, size in (("gather", 4007), ("alltoall", 4004)):
+        if ps.rank() == 1 and name == "gather":
+            memory.start_allgather(name, address, size, "float32[*,1000]", keep=data).wait()
+        elif ps.rank() == 1:
+            memory.start_alltoall(name, address, [size - 3, 3], "float32[*,1000]", keep=data).wait()
+        else:
+            call = ps.allgather if name == "gather" else ps.alltoall
+            try:
+                call(torch.ones(2, 1000), name=name)
+            except ps.PsringError as error:
+                says.append(str(error))
+    return says
+
+
+def test_no_rank_writes_past_the_end_of_anothers_tensor():
+    says, _ = run(half_a_row)
+    assert says == [
+        "rank 1 of the set sent 4007 bytes, no whole number of rows of 4000 bytes",
+        "rank 1 of the set sent 4001 bytes, no whole number of rows of 4000 bytes",
+    ]
+
+
+def rows_outside():
+    """Rank 1 sends a gradient of a row that the parameter does not have."""
+    from psring.torch import sparse
+
+    ps.init()
+    gather = sparse.allgather_async
+    if ps.rank() == 1:
+        sparse.allgather_async = lambda rows, *more: gather(rows + 10**9 if rows.dtype == torch.int64 else rows, *more)
+    table = torch.nn.Embedding(4, 2, sparse=True)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=0.1), model=table)
+    with pytest.raises(ps.PsringError) as error:
+        table(torch.tensor([1])).sum().backward()
+        opt.step()
+    return str(error.value)
+
+
+def test_rows_of_sparse_gradients_lie_in_the_parameter():
+    assert run(rows_outside) == ["another rank sent a gradient of weight with rows outside of [4, 2]"] * 2

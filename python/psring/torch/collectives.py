@@ -237,6 +237,9 @@ def _rows(tensor: torch.Tensor, what: str) -> Tuple[torch.Tensor, int, str]:
 
 def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: int) -> Tuple[torch.Tensor, List[int]]:
     sizes = operation.sizes(ranks)
+    for rank, size in enumerate(sizes):
+        if size % row:
+            raise _lib.PsringError(f"rank {rank} of the set sent {size} bytes, no whole number of rows of {row} bytes")
     rows = [size // row for size in sizes]
     out = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype)
     operation.result(out.data_ptr(), sum(sizes))

@@ -2,6 +2,7 @@
 
 import torch
 
+from .. import _lib
 from ..process_sets import ProcessSet
 from .collectives import allgather_async
 from .gradient_exchange import Entry
@@ -30,5 +31,10 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     total = parts.wait()
     if average:
         total = total / process_set.size()
-    all_rows = rows.wait().t().to(param.device)
+    all_rows = rows.wait()
+    # torch does not look, and would write there.
+    ends = torch.tensor(param.shape[: entry.sparse_dim])
+    if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
+        raise _lib.PsringError(f"another rank sent a gradient of {entry.name} with rows outside of {list(param.shape)}")
+    all_rows = all_rows.t().to(param.device)
     param.grad = torch.sparse_coo_tensor(all_rows, total.to(param.device), param.shape).coalesce()
