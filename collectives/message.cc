@@ -153,6 +153,13 @@ SocketOptions CollectiveSocketOptions(std::string peer_key) {
 
 absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
                                                   const Addressee& here) {
+  const int proven_rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  return ParseCollective(std::move(frames), here, proven_rank);
+}
+
+absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
+                                                  const Addressee& here,
+                                                  int proven_rank) {
   if (frames.size() != 3) {
     return absl::InvalidArgumentError(
         absl::StrCat(frames.size(), " frames where 3 make a message"));
@@ -165,7 +172,7 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
         absl::StrCat("a header of ", frames[1].size(),
                      " bytes that is not a CollectiveHeader"));
   }
-  if (absl::Status s = CheckSender(frames[1], message.header.sender());
+  if (absl::Status s = CheckSender(proven_rank, message.header.sender());
       !s.ok()) {
     return s;
   }

@@ -47,6 +47,10 @@ SocketOptions CollectiveSocketOptions(std::string peer_key = "");
 // operation's to check.
 absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
                                                   const Addressee& here);
+// The same, where the header's Frame::proven_rank is `proven_rank`.
+absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
+                                                  const Addressee& here,
+                                                  int proven_rank);
 
 // What a FAIL tells.
 absl::Status FailureIn(const proto::CollectiveHeader& fail);

@@ -25,6 +25,12 @@ absl::Status SendData(Socket& socket, DataMessage message) {
 }
 
 absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
+  const int proven_rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  return ParseData(std::move(frames), at_router, proven_rank);
+}
+
+absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router,
+                                      int proven_rank) {
   const size_t expected = at_router ? 3 : 2;
   if (frames.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -39,7 +45,7 @@ absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
         "a header of ", header.size(), " bytes that is not a WireHeader"));
   }
   if (at_router) {
-    absl::Status known = CheckSender(header, message.header.sender());
+    absl::Status known = CheckSender(proven_rank, message.header.sender());
     if (!known.ok()) return known;
   }
   message.payload = std::move(frames[expected - 1]);

@@ -48,6 +48,9 @@ absl::Status SendData(Socket& socket, DataMessage message);
 // `at_router`: whether an identity frame leads; the sender is then a worker,
 // and the one whose key it has.
 absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router);
+// The same, where the header's Frame::proven_rank is `proven_rank`.
+absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router,
+                                      int proven_rank);
 
 }  // namespace psring
 

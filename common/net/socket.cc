@@ -43,13 +43,12 @@ int Frame::proven_rank() const {
   return absl::SimpleAtoi(user(), &rank) ? rank : -1;
 }
 
-absl::Status CheckSender(const Frame& frame, uint32_t sender) {
-  const int rank = frame.proven_rank();
-  if (rank < 0 || static_cast<uint32_t>(rank) == sender) {
+absl::Status CheckSender(int proven_rank, uint32_t sender) {
+  if (proven_rank < 0 || static_cast<uint32_t>(proven_rank) == sender) {
     return absl::OkStatus();
   }
-  return absl::PermissionDeniedError(
-      absl::StrCat("worker ", rank, " (by its key) speaks as worker ", sender));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "worker ", proven_rank, " (by its key) speaks as worker ", sender));
 }
 
 Frame Frame::Copy(absl::string_view bytes) {

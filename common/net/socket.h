@@ -73,9 +73,9 @@ class Frame {
 
 using Frames = std::vector<Frame>;
 
-// PERMISSION_DENIED where what `frame`, which came to a data socket, says of
-// its sender's rank is not what the sender's key proves.
-absl::Status CheckSender(const Frame& frame, uint32_t sender);
+// PERMISSION_DENIED where a message says that worker `sender` has sent it, and
+// its Frame::proven_rank is another's.
+absl::Status CheckSender(int proven_rank, uint32_t sender);
 
 struct SocketOptions {
   enum class Plane { kControl, kData };

@@ -34,13 +34,15 @@ CollectiveHeader GoodHeader() {
   return header;
 }
 
+// `proven_rank`: of the sender's key; -1: it has none.
 absl::StatusOr<CollectiveMessage> Parse(const std::string& header,
-                                        const std::string& payload) {
+                                        const std::string& payload,
+                                        int proven_rank = -1) {
   Frames frames;
   for (const std::string& part : {std::string("peer"), header, payload}) {
     frames.push_back(Frame::Copy(part));
   }
-  return ParseCollective(std::move(frames), kHere);
+  return ParseCollective(std::move(frames), kHere, proven_rank);
 }
 
 // This rank has called the same.
@@ -95,6 +97,19 @@ void CheckCallOf(const CollectiveHeader& header) {
   if (header.key().set_size() == 4) PlanAsCalled(call);
 }
 
+// Where a sender's key proves its rank, its messages are accepted as without a
+// key if they name that rank, and never if they name another.
+void CheckSenders(const std::string& header, const std::string& payload,
+                  const absl::StatusOr<CollectiveMessage>& without_key) {
+  for (int proven = 0; proven <= kHere.size; ++proven) {
+    const auto message = Parse(header, payload, proven);
+    if (!message.ok()) RequireReason(message.status());
+    const bool itself = without_key.ok() && without_key->header.sender() ==
+                                                static_cast<uint32_t>(proven);
+    Require(message.ok() == itself, "who has a key speaks as itself");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> Seeds() {
@@ -144,6 +159,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string header = input.Text();
   const std::string payload = input.Rest();
   const auto message = fuzz::Parse(header, payload);
+  fuzz::CheckSenders(header, payload, message);
   if (!message.ok()) {
     fuzz::RequireReason(message.status());
     return 0;

@@ -56,6 +56,20 @@ void CheckMessage(const DataMessage& message, bool at_router) {
           "it is the same then");
 }
 
+// Where a sender's key proves its rank, its messages are accepted as without a
+// key if they name that rank, and never if they name another.
+void CheckSenders(Frames& frames, bool accepted, uint32_t sender) {
+  for (const int proven : {0, 1, 3, static_cast<int>(sender & INT32_MAX)}) {
+    Frames copy;
+    for (Frame& frame : frames) copy.push_back(frame.Share());
+    const auto message = ParseData(std::move(copy), true, proven);
+    if (!message.ok()) RequireReason(message.status());
+    Require(
+        message.ok() == (accepted && static_cast<uint32_t>(proven) == sender),
+        "who has a key speaks as itself");
+  }
+}
+
 void CheckPiece(const DataMessage& message) {
   static const Layout layout = SomeLayout();
   static const PieceTable pieces(layout, {0, layout.num_elements()});
@@ -124,7 +138,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string header = input.Text();
     frames = fuzz::FramesOf(at_router, header, input.Text());
   }
-  const auto message = ParseData(std::move(frames), at_router);
+  Frames copy;
+  for (Frame& frame : frames) copy.push_back(frame.Share());
+  const auto message = ParseData(std::move(copy), at_router);
+  if (at_router) {
+    fuzz::CheckSenders(frames, message.ok(),
+                       message.ok() ? message->header.sender() : 0);
+  }
   if (message.ok()) {
     fuzz::CheckMessage(*message, at_router);
     fuzz::CheckPiece(*message);

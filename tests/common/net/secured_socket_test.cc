@@ -378,8 +378,8 @@ TEST_P(ProvenDataTest, OnlyTheJobsWorkersReachDataEachAsItsRank) {
   auto push = Await(*router, *worker, absl::Seconds(20));
   ASSERT_TRUE(push.ok() && push->has_value()) << push.status();
   EXPECT_EQ((**push)[1].proven_rank(), 1);
-  EXPECT_EQ(CheckSender((**push)[1], 1), absl::OkStatus());
-  EXPECT_EQ(CheckSender((**push)[1], 0).code(),
+  EXPECT_EQ(CheckSender((**push)[1].proven_rank(), 1), absl::OkStatus());
+  EXPECT_EQ(CheckSender((**push)[1].proven_rank(), 0).code(),
             absl::StatusCode::kPermissionDenied);
 
   auto refused = Connect(stranger_, *router, kData, router_.public_key());
