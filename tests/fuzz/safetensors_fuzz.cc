@@ -74,6 +74,43 @@ void ReadFiles(const std::string& model, const std::string& optimizer) {
   }
 }
 
+struct StateFiles {
+  std::string model;
+  std::string optimizer;
+};
+
+StateFiles GoodFiles() {
+  ExtraTensor extra;
+  extra.name = "batches";
+  extra.dtype = "I64";
+  extra.bytes = "12345678";
+  Require(
+      LayOutStateFiles(ScratchFolder(), SomeLayout(), kSlots, {&extra, 1}).ok(),
+      "files can be laid out");
+  return {ReadScratch(kModelFile), ReadScratch(kOptimizerFile)};
+}
+
+std::string HeaderOf(const std::string& file) {
+  const auto length =
+      ParseSafetensorsLength(file.data(), static_cast<int64_t>(file.size()));
+  Require(length.ok(), "psring's own files begin with a length");
+  return file.substr(kSafetensorsLengthBytes, static_cast<size_t>(*length));
+}
+
+// One of the two has another header, of whatever length, with its length in
+// front: as whoever makes one up would write it.
+void ReadWithHeader(bool of_model, size_t data_bytes,
+                    const std::string& header) {
+  static const StateFiles good = GoodFiles();
+  const std::string file = Input()
+                               .Number(header.size(), kSafetensorsLengthBytes)
+                               .Rest(header)
+                               .Rest(std::string(data_bytes, '\1'))
+                               .bytes();
+  if (of_model) return ReadFiles(file, good.optimizer);
+  ReadFiles(good.model, file);
+}
+
 // What another process leaves to this one to write.
 void WriteEdgesOf(const proto::SavedState& saved) {
   static const Layout layout = SomeLayout();
@@ -91,32 +128,31 @@ void WriteEdgesOf(const proto::SavedState& saved) {
 }  // namespace
 
 std::vector<std::string> Seeds() {
-  const Layout layout = SomeLayout();
-  ExtraTensor extra;
-  extra.name = "batches";
-  extra.dtype = "I64";
-  extra.bytes = "12345678";
-  Require(LayOutStateFiles(ScratchFolder(), layout, kSlots, {&extra, 1}).ok(),
-          "files can be laid out");
-  const std::string model = ReadScratch(kModelFile);
-  const std::string optimizer = ReadScratch(kOptimizerFile);
-  const auto length =
-      ParseSafetensorsLength(model.data(), static_cast<int64_t>(model.size()));
-  const std::string header =
-      model.substr(kSafetensorsLengthBytes, static_cast<size_t>(*length));
+  const auto [model, optimizer] = GoodFiles();
+  const std::string header = HeaderOf(model);
   proto::SavedState saved;
   proto::SavedState::Edge& edge = *saved.add_edges();
   edge.set_file(kModelFile);
   edge.set_begin(200);
   edge.set_data("1234");
+  const auto data_bytes = [](const std::string& file) {
+    return file.size() - HeaderOf(file).size() - kSafetensorsLengthBytes;
+  };
   return {
       Input()
           .Byte(0)
-          .Integer(static_cast<int64_t>(model.size() - header.size() - 8))
+          .Integer(static_cast<int64_t>(data_bytes(model)))
           .Rest(header)
           .bytes(),
       Input().Byte(1).Text(model).Rest(optimizer).bytes(),
       Input().Byte(2).Rest(saved.SerializeAsString()).bytes(),
+      Input().Byte(4).Byte(1).Number(data_bytes(model), 2).Rest(header).bytes(),
+      Input()
+          .Byte(4)
+          .Byte(0)
+          .Number(data_bytes(optimizer), 2)
+          .Rest(HeaderOf(optimizer))
+          .bytes(),
   };
 }
 
@@ -125,8 +161,9 @@ std::vector<std::string> Seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace psring;
   fuzz::Bytes input(data, size);
-  switch (input.Below(3)) {
-    case 0: {
+  switch (input.Below(6)) {
+    case 0:
+    case 3: {
       const int64_t data_bytes = input.Integer();
       fuzz::ParseHeader(input.Rest(), data_bytes);
       break;
@@ -134,6 +171,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 1: {
       const std::string model = input.Text();
       fuzz::ReadFiles(model, input.Rest());
+      break;
+    }
+    case 4: {
+      const bool of_model = input.Flag();
+      const auto data_bytes = static_cast<size_t>(input.Number(2));
+      fuzz::ReadWithHeader(of_model, data_bytes, input.Rest());
       break;
     }
     default: {
