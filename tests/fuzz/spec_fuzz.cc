@@ -21,6 +21,8 @@ namespace {
 
 // Pieces of larger models would fill the memory, as their parameters would.
 constexpr int64_t kMaxElements = 1 << 22;
+// What CheckShards reads of an input at most.
+constexpr int kServersBytes = 5;
 
 proto::JobSpec GoodSpec() {
   proto::JobSpec spec;
@@ -151,6 +153,14 @@ std::vector<std::string> Seeds() {
     seeds.push_back(
         Input().Byte(3).Text(spec.SerializeAsString()).Rest("\2\1\2").bytes());
   }
+  proto::JobSpec change;
+  change.set_compress("topk:0.01");
+  change.mutable_optimizer()->mutable_schedule()->set_kind("cosine");
+  seeds.push_back(Input()
+                      .Byte(11)
+                      .Number(0x020102, kServersBytes)
+                      .Rest(change.SerializeAsString())
+                      .bytes());
   return seeds;
 }
 
@@ -159,16 +169,28 @@ std::vector<std::string> Seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace psring;
   fuzz::Bytes input(data, size);
-  const int workers = 1 + input.Below(8);
+  const int first = input.Byte();
+  const int workers = 1 + first % 8;
   proto::Announce announcement;
   announcement.set_name("open model");
   proto::Welcome model;
-  if (!model.mutable_spec()->ParseFromString(input.Text())) return 0;
+  fuzz::Bytes servers = input;
+  bool read = true;
+  if (first / 8 % 2 == 0) {
+    read = model.mutable_spec()->ParseFromString(input.Text());
+    servers = input;
+  } else {
+    // A right one, but for what the input changes in it.
+    input.Number(fuzz::kServersBytes);
+    *model.mutable_spec() = fuzz::GoodSpec();
+    read = model.mutable_spec()->MergeFromString(input.Rest());
+  }
+  if (!read) return 0;
   announcement.set_payload(model.SerializeAsString());
   const auto request = ParseModelRequest(announcement);
   fuzz::Require(request.ok(), "what is sent can be read");
   const proto::JobSpec& spec = request->model.spec();
-  fuzz::Serve(spec, workers, input);
+  fuzz::Serve(spec, workers, servers);
   const auto difference = SpecDifference(spec, fuzz::GoodSpec());
   fuzz::Require(!difference || !difference->empty(), "a difference is named");
   return 0;
