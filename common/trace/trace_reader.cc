@@ -25,6 +25,8 @@ std::string PathOf(const std::string& directory, const std::string& role,
 constexpr int64_t kMostNs = int64_t{1} << 59;
 constexpr double kMostUs = 1e14;
 constexpr int kMostProcesses = 1 << 16;
+// Who copies or writes an event takes a stack as deep. psring's own have 3.
+constexpr int kMostDepth = 16;
 
 // Whether its times can be counted with.
 bool HasTimes(const json& event) {
@@ -84,8 +86,9 @@ absl::StatusOr<TraceInfo> ReadTrace(
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
   TraceInfo info;
   info.path = path;
-  bool counts = true;
+  bool counts = true, shallow = true;
   const auto take = [&](int depth, json::parse_event_t kind, json& parsed) {
+    if (depth > kMostDepth) return shallow = false;
     if (depth != 1 || kind != json::parse_event_t::object_end) return true;
     TakeInfo(parsed, info);
     if (HasTimes(parsed)) {
@@ -101,6 +104,7 @@ absl::StatusOr<TraceInfo> ReadTrace(
       return absl::DataLossError(
           absl::StrCat(path, " is not a timeline that psring has written"));
     }
+    if (!shallow) return Damaged(path, "an event is nested too deeply");
     if (!counts || !Counts(info)) {
       return Damaged(path, "a number is out of its bounds");
     }

@@ -124,6 +124,25 @@ TEST_F(TraceReader, TimesThatNobodyCanAddAreDamage) {
   EXPECT_THAT(Error(), HasSubstr("is damaged"));
 }
 
+// Whoever copies or writes it would take a stack as deep.
+TEST_F(TraceReader, AnEventThatIsNestedTooDeeplyIsDamage) {
+  const std::string whole = TraceOf(1, 1000, 3000).dump();
+  for (const char* brackets : {"[]", "{}"}) {
+    std::string args;
+    for (int i = 0; i < 100000; ++i) {
+      args += brackets[0] == '[' ? "[" : "{\"a\":";
+    }
+    args += "1" + std::string(100000, brackets[1]);
+    Write(1, whole.substr(0, whole.size() - 1) +
+                 R"(,{"name":"deep","ph":"X","ts":1,"args":)" + args + "}]");
+    EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is damaged (an event is "
+                                                "nested too deeply"));
+  }
+  Write(1, whole.substr(0, whole.size() - 1) +
+               R"(,{"name":"a","ph":"X","ts":1,"args":{"a":[{"b":1}]}}])");
+  EXPECT_TRUE(MergeTraces(folder_, absl::StrCat(folder_, "/all.json")).ok());
+}
+
 TEST_F(TraceReader, AFileOfAnotherProcessIsDamage) {
   Write(1, TraceOf(0, 1000, 3000).dump());
   EXPECT_THAT(Error(),
