@@ -82,6 +82,13 @@ std::string Bytes::Text() {
   return text;
 }
 
+std::string Bytes::Line() {
+  const size_t end = std::min(rest_.find('\n'), rest_.size());
+  std::string line(rest_.substr(0, end));
+  rest_.remove_prefix(std::min(end + 1, rest_.size()));
+  return line;
+}
+
 std::string Bytes::Rest() {
   std::string text(rest_);
   rest_ = {};

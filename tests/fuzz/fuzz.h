@@ -50,6 +50,8 @@ class Bytes {
   double Double();
   // Its length comes first, as two bytes.
   std::string Text();
+  // Up to the next newline: its length may change, and what follows stays.
+  std::string Line();
   std::string Rest();
 
  private:
