@@ -4,8 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/shallow_json.h"
 
 namespace psring {
+namespace {
+
+// An error shows a value, which takes a stack as deep. Options have 4.
+constexpr int kMaxDepth = 16;
+
+}  // namespace
 
 std::optional<int64_t> WholeNumber(const nlohmann::json& value) {
   if (!value.is_number_integer()) return std::nullopt;
@@ -17,11 +24,13 @@ std::optional<int64_t> WholeNumber(const nlohmann::json& value) {
 
 absl::StatusOr<JsonOptions> JsonOptions::Parse(const std::string& what,
                                                const std::string& text) {
-  nlohmann::json object =
-      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json object = ParseShallowObject(text, kMaxDepth);
   if (!object.is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": the options are no JSON object"));
+        absl::StrCat(what,
+                     ": the options are no JSON object, or one of more "
+                     "than ",
+                     kMaxDepth, " levels"));
   }
   return JsonOptions(what, std::move(object));
 }

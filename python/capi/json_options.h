@@ -21,7 +21,8 @@ std::optional<int64_t> WholeNumber(const nlohmann::json& value);
 // Keeps the first error. What is not there leaves the value as it is.
 class JsonOptions {
  public:
-  // INVALID_ARGUMENT where it is no JSON object. `what`: for errors.
+  // INVALID_ARGUMENT where it is no JSON object, or is nested very deeply.
+  // `what`: for errors.
   static absl::StatusOr<JsonOptions> Parse(const std::string& what,
                                            const std::string& text);
   JsonOptions(std::string what, nlohmann::json object)

@@ -68,6 +68,7 @@ void ReadOptions(const std::string& text) {
 std::vector<std::string> Seeds() {
   const std::string tensors =
       R"("tensors":[{"name":"w","shape":[10,3]},{"name":"b","shape":[]}])";
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   return {
       std::string("\0", 1) +
           R"({"mode":"ps","servers":2,"rank":1,"size":4,"coordinator":"a:7000",
@@ -81,6 +82,8 @@ std::vector<std::string> Seeds() {
           R"(,"optimizer":{"name":"momentum","lr":1,"momentum":0.9,
              "weight_decay":1e-4}})",
       R"({"number":7,"wide":-3,"real":0.25,"word":"b"})",
+      "\3{\"number\":" + deep + "}",
+      "\3{\"real\":" + deep + "}",
   };
 }
 
