@@ -174,14 +174,27 @@ set_up_fuzzing() {
   install_packages $FUZZ_PACKAGES
 }
 
+# fuzz_flags TARGET: what libFuzzer is told about its inputs, a flag a line. Only where long ones
+# find more may they be long: each takes more time.
+fuzz_flags() {
+  case $1 in
+    membership|trace) echo -max_len=131072 ;;
+    *) echo -max_len=16384 ;;
+  esac
+  case $1 in
+    trace|report|metrics|options|safetensors) echo "-dict=$root/tests/fuzz/json.dict" ;;
+  esac
+}
+
 # fuzz_one TARGET SECONDS: a line as tools/check.sh prints them. What is new in the
 # corpus of this search stays in .psring/fuzz/TARGET/corpus for the next one.
 fuzz_one() {
-  local found=$state/fuzz/$1 code=0 kept=("$root/tests/fuzz/corpus/$1")
+  local found=$state/fuzz/$1 code=0 flags kept=("$root/tests/fuzz/corpus/$1")
   [ -d "${kept[0]}" ] || kept=()  # a new target
   mkdir -p "$found/corpus"
+  mapfile -t flags < <(fuzz_flags "$1")
   nice -n 15 "$state/fuzz-bin/tests/fuzz/$1_fuzzer" -max_total_time="$2" -timeout=20 \
-    -malloc_limit_mb=64 -rss_limit_mb=2048 -max_len=16384 -artifact_prefix="$found/" \
+    -malloc_limit_mb=64 -rss_limit_mb=2048 "${flags[@]}" -artifact_prefix="$found/" \
     "$found/corpus" ${kept[@]+"${kept[@]}"} > "$found/log" 2>&1 || code=$?
   if [ $code = 0 ]; then
     echo "ok       $1: $(sed -n 's/^Done \([0-9]*\) runs.*/\1 inputs/p' "$found/log")"
