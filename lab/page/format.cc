@@ -45,7 +45,7 @@ std::string FormatClock(double seconds) {
 }
 
 std::string FormatTimes(double ratio) {
-  return absl::StrFormat(ratio < 10 ? "%.2f" : "%.1f", ratio);
+  return absl::StrFormat("%.*f", ratio < 10 ? 2 : 1, ratio);
 }
 
 }  // namespace psring
