@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/cluster/membership.h"
+#include "common/page/clean_view.h"
 #include "common/page/process_state.h"
 
 namespace psring {
@@ -100,7 +101,7 @@ bool HasRanks(const proto::JobView& view) {
 
 void JobState::Take(Time now, const proto::JobView& view) {
   const proto::JobView before = std::move(view_);
-  view_ = view;
+  view_ = CleanView(view);
   ++looks_;
   paces_.assign(view_.processes_size(), Pace());
   if (view_.state() == proto::JobView::FORMING || !HasRanks(view_)) return;

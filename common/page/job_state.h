@@ -77,7 +77,7 @@ class JobState {
   static constexpr size_t kMaxEvaluations = 600;
   static constexpr size_t kMaxMarks = 200;
 
-  // The job at `now`; about once a second.
+  // The job at `now`; about once a second. Anybody may have made the view.
   void Take(Time now, const proto::JobView& view);
 
   const proto::JobView& view() const { return view_; }

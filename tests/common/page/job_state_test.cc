@@ -236,6 +236,33 @@ TEST(JobState, RanksThatAreNoneAreNotUsed) {
   }
 }
 
+// Sums and differences of them would overflow, and texts fill the page.
+TEST(JobState, NumbersAndTextsOfAViewAreBounded) {
+  FakeJob job(2);
+  JobState state;
+  state.Take(At(0), job.Second());
+  for (const int64_t number : {INT64_MIN, INT64_MAX}) {
+    job.view().set_num_servers(static_cast<int>(number >> 32));
+    job.view().set_num_workers(static_cast<int>(number >> 32));
+    for (int w = 0; w < 2; ++w) {
+      proto::Figures& figures = *job.worker(w).mutable_figures();
+      figures.set_steps(number);
+      figures.set_bytes_sent(number);
+      figures.set_staleness_bound(-number - 1);
+      proto::StepRecord& record = *figures.add_records();
+      record.set_step(number);
+      record.set_arrived_ns(-number - 1);
+      record.set_went_on_ns(number);
+    }
+    for (int i = 0; i < 8; ++i) state.Take(At(10 * i), job.view());
+  }
+  job.worker(0).mutable_process()->set_host(std::string(1 << 20, 'h'));
+  job.worker(0).set_doing(std::string(1 << 20, 'd'));
+  state.Take(At(100), job.view());
+  Seen seen;
+  EXPECT_LT(ToJson(state, {}, seen).size(), 1u << 16);
+}
+
 // What a reader of the events ends up with.
 struct Reader {
   Seen seen;
