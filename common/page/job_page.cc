@@ -3,9 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -29,13 +27,6 @@ constexpr absl::Duration kLastWord = absl::Seconds(1);
 std::string ReachedAt(const HostPort& address) {
   const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
   return ToString({everywhere ? HostName() : address.host, address.port});
-}
-
-std::string ShownToken(const WebRequest& request) {
-  const std::string authorization = request.Header("Authorization");
-  absl::string_view bearer = authorization;
-  if (absl::ConsumePrefix(&bearer, "Bearer ")) return std::string(bearer);
-  return request.Parameter("token");
 }
 
 }  // namespace
@@ -112,7 +103,8 @@ JobPage::Shown JobPage::Copy() {
 }
 
 void JobPage::Answer(WebRequest& request) {
-  const std::string shown = ShownToken(request);
+  const std::string shown =
+      ShownToken(request.Header("Authorization"), request.query());
   if (!SameText(shown, token_)) {
     return request.Respond(shown.empty() ? 401 : 403, "text/plain",
                            "The address must end with the token that psring "

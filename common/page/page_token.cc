@@ -10,7 +10,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/net/keys.h"
+#include "common/page/web_query.h"
 
 namespace psring {
 namespace {
@@ -52,6 +54,14 @@ absl::StatusOr<std::string> Read(const std::string& file, int fd) {
 }
 
 }  // namespace
+
+std::string ShownToken(absl::string_view authorization,
+                       absl::string_view query) {
+  if (absl::ConsumePrefix(&authorization, "Bearer ")) {
+    return std::string(authorization);
+  }
+  return QueryValue(query, "token");
+}
 
 absl::StatusOr<std::string> PageToken(const std::string& file) {
   const std::string fresh = RandomToken();

@@ -5,8 +5,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace psring {
+
+// The token that a request shows: of "Authorization: Bearer TOKEN", else of a
+// query with "token=TOKEN"; empty: none.
+std::string ShownToken(absl::string_view authorization,
+                       absl::string_view query);
 
 // The first line of the file, which others than its owner cannot read; made,
 // with a new token, where there is no such file. Without a file a new token.

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -99,13 +98,9 @@ std::string WebRequest::path() const {
   return uri == nullptr ? "" : uri;
 }
 
-std::string WebRequest::Parameter(const char* name) const {
+std::string WebRequest::query() const {
   const char* query = mg_get_request_info(connection_)->query_string;
-  if (query == nullptr) return "";
-  char value[256];
-  const int length =
-      mg_get_var(query, strlen(query), name, value, sizeof(value));
-  return length < 0 ? "" : std::string(value, length);
+  return query == nullptr ? "" : query;
 }
 
 std::string WebRequest::Header(const char* name) const {

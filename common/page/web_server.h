@@ -27,8 +27,8 @@ class WebRequest {
   explicit WebRequest(mg_connection* connection) : connection_(connection) {}
 
   std::string path() const;
-  // Of "?name=value&..."; empty: there is none.
-  std::string Parameter(const char* name) const;
+  // What follows "?"; empty: there is none.
+  std::string query() const;
   std::string Header(const char* name) const;
 
   void Respond(int status, absl::string_view content_type,
