@@ -139,30 +139,62 @@ class Job {
   std::set<std::string> ended_, welcomed_, seated_;
 };
 
-// A message that fits, or any bytes that are one.
+// Up to a quarter of a mebibyte of letters of one to four bytes, which a limit
+// of bytes may cut anywhere.
+std::string LongText(Bytes& input) {
+  static constexpr const char* kLetters[] = {"x", "\u00e9", "\u2026",
+                                             "\U0001f600"};
+  const std::string letter = kLetters[input.Below(4)];
+  std::string text(static_cast<size_t>(input.Below(4)), 'x');
+  for (auto i = input.Number(2); i > 0; --i) text += letter;
+  return text;
+}
+
+void Announce(Bytes& input, proto::Announce& announce) {
+  announce.set_to(input.Flag() ? proto::PS : proto::WORKER);
+  announce.set_name(input.Flag() ? "open model" : LongText(input));
+  announce.set_payload(input.Text());
+}
+
+// A message that fits, or any bytes that are one. `unusual`: with long texts,
+// and of many names.
 bool MessageOf(Bytes& input, const MembershipOptions& options, int peer,
                ControlMessage& message) {
-  switch (input.Below(6)) {
+  const int kind = input.Byte();
+  const bool unusual = kind / 6 % 2 != 0;
+  switch (kind % 6) {
     case 0:
-      *message.mutable_join() = JoinOf(options, peer);
+      if (unusual) {
+        Announce(input, *message.mutable_announce());
+      } else {
+        *message.mutable_join() = JoinOf(options, peer);
+      }
       break;
     case 1: {
       proto::Join join = JoinOf(options, peer);
       if (!join.MergeFromString(input.Text())) return false;
+      if (unusual) join.set_failure(LongText(input));
       *message.mutable_join() = std::move(join);
       break;
     }
     case 2:
       message.mutable_heartbeat()->set_step(input.Integer());
       message.mutable_heartbeat()->set_still_ms(input.Integer());
-      if (input.Flag()) message.mutable_heartbeat()->set_doing("computing");
+      if (input.Flag()) {
+        message.mutable_heartbeat()->set_doing(unusual ? LongText(input)
+                                                       : "computing");
+      }
       message.mutable_heartbeat()->mutable_figures()->set_samples(
           input.Integer());
       message.mutable_heartbeat()->set_waiting_ms(input.Integer());
-      if (input.Flag()) message.mutable_heartbeat()->set_waits_at("a step");
+      if (input.Flag()) {
+        message.mutable_heartbeat()->set_waits_at(unusual ? LongText(input)
+                                                          : "a step");
+      }
       break;
     case 3:
-      message.mutable_gather()->set_name(absl::StrCat(input.Below(3)));
+      message.mutable_gather()->set_name(
+          absl::StrCat(unusual ? input.Below(200) : input.Below(3)));
       message.mutable_gather()->set_payload("mine");
       message.mutable_gather()->set_repeat(input.Flag());
       for (int i = input.Below(3); i > 0; --i) {
@@ -170,7 +202,9 @@ bool MessageOf(Bytes& input, const MembershipOptions& options, int peer,
       }
       break;
     case 4:
-      message.mutable_leave()->set_error(input.Flag() ? "it failed" : "");
+      message.mutable_leave()->set_error(unusual        ? LongText(input)
+                                         : input.Flag() ? "it failed"
+                                                        : "");
       message.mutable_leave()->set_timed_out(input.Flag());
       break;
     default:
@@ -216,6 +250,28 @@ std::vector<std::string> Seeds() {
   input.Byte(1).Byte(5).Text(announce.SerializeAsString());
   input.Byte(kPeers + 1);
   seeds.push_back(input.bytes());
+  Input many;
+  many.Byte(4);
+  AddJoins(OptionsOf(4), many);
+  for (int name = 0; name < 100; ++name) {
+    many.Byte(1).Byte(9).Byte(name).Byte(0).Byte(0);
+  }
+  seeds.push_back(many.bytes());
+  for (int letter = 0; letter < 4; ++letter) {
+    Input lengthy;
+    lengthy.Byte(4);
+    AddJoins(OptionsOf(4), lengthy);
+    const auto add = [&](const Input& before) {
+      lengthy.Rest(before.bytes()).Byte(letter).Byte(1).Number(65000, 2);
+    };
+    add(Input().Byte(1).Byte(6).Byte(1).Byte(0));
+    lengthy.Text("payload");
+    add(Input().Byte(2).Byte(8).Integer(5).Integer(0).Byte(1));
+    lengthy.Integer(1).Integer(0).Byte(0);
+    add(Input().Byte(1).Byte(10));
+    lengthy.Byte(0);
+    seeds.push_back(lengthy.bytes());
+  }
   return seeds;
 }
 
