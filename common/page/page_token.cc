@@ -37,15 +37,16 @@ absl::StatusOr<std::string> Read(const std::string& file, int fd) {
     return Error(file,
                  absl::StrCat("can be read by other users: chmod 600 ", file));
   }
-  char bytes[kMost + 2];
+  char bytes[kMost + 3];  // and the end of its line; more is no token
   const ssize_t size = read(fd, bytes, sizeof(bytes));
   if (size < 0) return Error(file, strerror(errno));
+  const bool whole = size < static_cast<ssize_t>(sizeof(bytes));
   const std::string token(
       absl::StripAsciiWhitespace(absl::string_view(bytes, size)));
   const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '_';
   });
-  if (!plain || token.size() < kLeast || token.size() > kMost) {
+  if (!whole || !plain || token.size() < kLeast || token.size() > kMost) {
     return Error(file, absl::StrCat("holds no token: ", kLeast, " to ", kMost,
                                     " letters and digits. Remove it, and a "
                                     "new one is made"));

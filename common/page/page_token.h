@@ -14,7 +14,7 @@ namespace psring {
 std::string ShownToken(absl::string_view authorization,
                        absl::string_view query);
 
-// The first line of the file, which others than its owner cannot read; made,
+// The only word of the file, which others than its owner cannot read; made,
 // with a new token, where there is no such file. Without a file a new token.
 // INVALID_ARGUMENT: fewer than 16 or more than 128 characters, or other ones
 // than letters, digits, "-" and "_".

@@ -101,9 +101,9 @@ void ReadFile(const std::string& text) {
   };
   if (!token.ok()) RequireReason(token.status());
   Require(!token.ok() || plain(*token), "a token is letters, and enough");
-  if (text.size() > kMost) return;
   const absl::string_view word = absl::StripAsciiWhitespace(text);
-  Require(token.ok() == plain(word) && (!token.ok() || *token == word),
+  Require(token.ok() == (plain(word) && text.size() <= kMost + 2) &&
+              (!token.ok() || *token == word),
           "the file's only word is the token");
 }
 
@@ -120,6 +120,9 @@ std::vector<std::string> Seeds() {
       Input().Byte(1).Byte(2).Byte(32).Byte(0).Byte(0).Byte(0).Byte(1).bytes(),
       Input().Byte(2).Rest(kToken).Rest("\n").bytes(),
       Input().Byte(2).Rest(RandomToken()).bytes(),
+      Input().Byte(2).Rest(std::string(kMost, 'a')).Rest("\r\n").bytes(),
+      Input().Byte(2).Rest(std::string(kMost + 3, 'a')).bytes(),
+      Input().Byte(2).Rest(std::string(99, ' ')).Rest(kToken).bytes(),
   };
 }
 
