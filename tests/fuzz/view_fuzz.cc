@@ -94,10 +94,14 @@ void CheckTexts(const JobState& state) {
   Require(metrics.ends_with("\n"), "metrics are lines");
   const std::string table = TopText(state);
   Require(table.size() <= limit, "the table is as long as the view");
+  unsigned char last = 0;
   for (const char c : Printable(table)) {
     const auto byte = static_cast<unsigned char>(c);
-    Require((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t',
-            "nobody writes to a terminal what it does not show");
+    const bool control = (byte < 0x20 && c != '\n' && c != '\t') ||
+                         byte == 0x7f ||
+                         (last == 0xc2 && byte >= 0x80 && byte < 0xa0);
+    Require(!control, "nobody writes to a terminal what it does not show");
+    last = byte;
   }
 }
 
