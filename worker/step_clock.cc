@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
 
@@ -99,6 +100,18 @@ absl::Status StepClock::End() {
   // Its timers are the next step's.
   num_told_ = std::max(num_told_, num_ended_ - (kSteps - 1));
   return status;
+}
+
+absl::Status StepClock::AwaitEnd(Time deadline,
+                                 const Cancellation& cancellation) {
+  if (num_ended_ == 0) return absl::OkStatus();
+  const Step& last = steps_[(num_ended_ - 1) % kSteps];
+  const absl::Status status =
+      Await(device_, last.marks[kEnd], deadline, cancellation);
+  if (!absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat("GPU ", device_.info().index,
+                                                  " has not done step ",
+                                                  last.number, " in time"));
 }
 
 absl::StatusOr<std::optional<StepClock::Times>> StepClock::Next() {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
 
@@ -39,6 +40,10 @@ class StepClock {
   absl::Status EndForward() { return MarkForTimeline(kForwardEnd); }
   absl::Status EndBackward() { return Mark(kBackwardEnd); }
   absl::Status End();
+
+  // Blocks until the GPU has done all steps that have ended. DEADLINE_EXCEEDED
+  // names the step.
+  absl::Status AwaitEnd(Time deadline, const Cancellation& cancellation);
 
   // The times of the oldest step that has not been told and is done on the GPU;
   // does not wait. A step that is not asked for within two others is lost.

@@ -135,7 +135,9 @@ absl::Status Trainer::Train() {
       if (finished()) break;
       const auto stops = StopsHere();
       if (!stops.ok()) return stops.status();
-      if (*stops) return checkpoints_.AtEnd(step_);
+      if (!*stops) continue;
+      if (absl::Status s = EndSteps(); !s.ok()) return s;
+      return checkpoints_.AtEnd(step_);
     }
     if (absl::Status s = EndEpoch(); !s.ok()) return s;
   }
@@ -302,6 +304,24 @@ absl::Status Trainer::TakeTimes() {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::AwaitGpu() {
+  if (clock_ == nullptr) return absl::OkStatus();
+  const WaitingForOthers waiting(activity_, "the GPU");
+  absl::Status status = clock_->AwaitEnd(StepDeadline(), parts_.cancellation);
+  return status.ok() ? TakeTimes() : status;
+}
+
+absl::Status Trainer::EndSteps() {
+  const Time begin = Now();
+  if (absl::Status s = AwaitGpu(); !s.ok()) return s;
+  const auto last_loss = losses_.Flush(StepDeadline());
+  if (!last_loss.ok()) return last_loss.status();
+  const absl::Duration took = Now() - begin;
+  training_time_ += took;
+  epoch_stats_.time += took;
+  return NoteLoss(*last_loss);
+}
+
 absl::Status Trainer::OnClock(absl::Status (StepClock::*mark)()) {
   return clock_ == nullptr ? absl::OkStatus() : (*clock_.*mark)();
 }
@@ -354,6 +374,8 @@ absl::Status Trainer::AfterStep(int64_t before) {
     WriteStep();
     TellFigures();
   }
+  if (!checkpoints_.IsDue(before, step_)) return absl::OkStatus();
+  if (absl::Status s = EndSteps(); !s.ok()) return s;
   return checkpoints_.AfterSteps(before, step_);
 }
 
@@ -400,15 +422,11 @@ void Trainer::TellEvaluation(const Evaluation& evaluation,
 }
 
 absl::Status Trainer::EndEpoch() {
-  const auto last_loss = losses_.Flush(StepDeadline());
-  if (!last_loss.ok()) return last_loss.status();
-  if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
+  if (absl::Status s = EndSteps(); !s.ok()) return s;
   evaluating_ = true;
   const auto evaluation = evaluator_.Evaluate(step_);
   if (!evaluation.ok()) return evaluation.status();
   evaluating_ = false;
-  // All that evaluation has waited for.
-  if (absl::Status s = TakeTimes(); !s.ok()) return s;
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
   std::vector<double> sums = {stats.loss_sum,
                               static_cast<double>(stats.num_steps),

@@ -146,6 +146,10 @@ class Trainer {
   absl::Status NoteLoss(const std::optional<KnownLoss>& known);
   // The GPU's times of steps that it has done; on the CPU nothing, as below.
   absl::Status TakeTimes();
+  // Waits until the GPU has done all steps.
+  absl::Status AwaitGpu();
+  // The last step of several, which a GPU still computes: its time and loss.
+  absl::Status EndSteps();
   absl::Status OnClock(absl::Status (StepClock::*mark)());
   absl::Status Step(const StepSamples& samples);
   // `before`: the step that has been made.

@@ -44,11 +44,14 @@ absl::Status TrainingCheckpoints::Meet() {
   return parts_.exchange.Synchronise(Before::kSaveState, Deadline());
 }
 
-absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
+bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
   const int64_t every = options_.every;
-  const bool due =
-      every > 0 && step < plan_.total_steps && step / every > before / every;
-  if (!due || !rank_0_writes_) return absl::OkStatus();
+  return rank_0_writes_ && every > 0 && step < plan_.total_steps &&
+         step / every > before / every;
+}
+
+absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
+  if (!IsDue(before, step)) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
   if (const absl::Status s = Write(step); EndsTraining(s)) {
     return s;

@@ -45,6 +45,9 @@ class TrainingCheckpoints {
   // Once, before the others: learns whether rank 0 writes any.
   absl::Status Begin();
 
+  // Whether a checkpoint follows the steps from `before` to `step`.
+  bool IsDue(int64_t before, int64_t step) const;
+
   // After the steps from `before` to `step`: a checkpoint if one is due. Nobody
   // goes on before it is there. One that cannot be written is a warning; what
   // ends the job is an error.

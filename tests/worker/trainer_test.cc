@@ -14,10 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/trace/metrics_reader.h"
-#include "tests/testing/fake_device.h"
-#include "tests/testing/local_job.h"
 #include "tests/testing/test_directory.h"
-#include "tests/worker/tiny_training.h"
+#include "tests/worker/trainer_fixture.h"
 
 namespace psring {
 namespace {
@@ -30,55 +28,6 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-constexpr int kBuckets = 4;  // a parameter each
-
-// The only worker of a job, with eight samples: four steps make an epoch.
-class TrainerTest : public ::testing::Test {
- protected:
-  TrainerTest()
-      : flat_(*FlatModel::Create(*Layout::Create(ShapesOf(model_), 1))) {
-    options_.plan.steps_per_epoch = 4;
-    options_.plan.total_steps = 4;
-    options_.plan.optimizer.set_name("sgd");
-    options_.batch_size = 2;
-  }
-
-  // From options_.progress.step on.
-  absl::Status Train() {
-    exchange_.set_step(options_.progress.step);
-    LocalJobOptions job;
-    job.spec = SmallSpec(proto::RING, proto::BSP);
-    const auto results = RunLocalJob(job, [&](LocalWorker& worker) {
-      MetricsFile metrics = *MetricsFile::Create(
-          metrics_dir_, worker.member->job().workers(0), {});
-      Trainer trainer({model_, data_, flat_, MemoryOf(flat_), exchange_,
-                       *worker.member, metrics, worker.cancellation, nullptr,
-                       device_, kComputeStream, &gpu_track_},
-                      options_);
-      status_ = trainer.Run();
-      end_ = trainer.step();
-      times_ = trainer.step_times();
-      return absl::OkStatus();
-    });
-    EXPECT_THAT(results, Each(absl::OkStatus()));
-    return status_;
-  }
-
-  TinyModel model_;
-  DatasetPair data_ = {Numbers(8), Numbers(3)};
-  FlatModel flat_;
-  FakeExchange exchange_{flat_, 0};
-  TrainerOptions options_;
-  FakeDevice* device_ = nullptr;
-  Track gpu_track_{"GPU"};
-  std::string metrics_dir_;  // empty: none are written
-  int64_t end_ = -1;         // the trainer's step, after it ran
-  StepTimes times_;          // the trainer's, too
-
- private:
-  absl::Status status_;
-};
 
 TEST_F(TrainerTest, SubmitsEachBucketOnceAStepThenFinishesIt) {
   ASSERT_TRUE(Train().ok());
@@ -124,41 +73,6 @@ TEST_F(TrainerTest, EndsWithTheErrorOfAFailedFinish) {
   EXPECT_THAT(exchange_.CallsBetweenSteps(),
               ElementsAre("finish 0", "finish 1"));
   EXPECT_EQ(end_, 1);
-}
-
-// What the processor waits for in Finish is backward, too.
-TEST_F(TrainerTest, CountsTheTimesOfTheGpu) {
-  FakeDevice device;
-  device_ = &device;
-  const auto take = [&](int milliseconds) {
-    device.Enqueue(kComputeStream, [milliseconds] {
-      absl::SleepFor(absl::Milliseconds(milliseconds));
-      return absl::OkStatus();
-    });
-  };
-  model_.on_forward = [&] { take(40); };
-  exchange_.on_finish = [&] {
-    take(20);
-    // As the loss of a step on a GPU is waited for: until it is done.
-    const Event done = *device.CreateEvent();
-    ASSERT_TRUE(device.Record(done, kComputeStream).ok());
-    ASSERT_TRUE(Await(device, done, Soon(), Cancellation()).ok());
-  };
-  ASSERT_TRUE(Train().ok());
-  EXPECT_GE(times_.compute, absl::Milliseconds(3 * 40));
-  EXPECT_GE(times_.exposed, absl::Milliseconds(3 * 20));
-  EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (40 + 20)));
-  int num_steps = 0;
-  int64_t wait_ns = 0;
-  while (const auto event = gpu_track_.Take()) {
-    if (event->name == std::string("gpu step")) ++num_steps;
-    if (event->name == std::string("gpu wait")) {
-      wait_ns += event->end_ns - event->begin_ns;
-    }
-  }
-  // The last one, if the fake GPU has told before the evaluation was over.
-  EXPECT_GE(num_steps, 3);
-  EXPECT_GE(wait_ns, 3 * 20 * 1'000'000);
 }
 
 TEST_F(TrainerTest, AScaledLossLeavesGradientsAsTheyAre) {

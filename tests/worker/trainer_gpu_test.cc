@@ -1,0 +1,75 @@
+// The training loop on a GPU, whose work runs behind the processor's back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tests/testing/test_directory.h"
+#include "tests/worker/trainer_fixture.h"
+
+namespace psring {
+namespace {
+
+class TrainerGpuTest : public TrainerTest {
+ protected:
+  TrainerGpuTest() { device_ = &gpu_; }
+
+  // Gives the GPU work for so long.
+  void Take(int milliseconds) {
+    gpu_.Enqueue(kComputeStream, [milliseconds] {
+      absl::SleepFor(absl::Milliseconds(milliseconds));
+      return absl::OkStatus();
+    });
+  }
+
+  FakeDevice gpu_;
+};
+
+// What the processor waits for in Finish is backward, too.
+TEST_F(TrainerGpuTest, CountsTheTimesOfTheGpu) {
+  model_.on_forward = [&] { Take(40); };
+  exchange_.on_finish = [&] {
+    Take(20);
+    // As the loss of a step on a GPU is waited for: until it is done.
+    const Event done = *gpu_.CreateEvent();
+    ASSERT_TRUE(gpu_.Record(done, kComputeStream).ok());
+    ASSERT_TRUE(Await(gpu_, done, Soon(), Cancellation()).ok());
+  };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_GE(times_.compute, absl::Milliseconds(3 * 40));
+  EXPECT_GE(times_.exposed, absl::Milliseconds(3 * 20));
+  EXPECT_LT(times_.exposed, absl::Milliseconds(4 * (40 + 20)));
+  int num_steps = 0;
+  int64_t wait_ns = 0;
+  while (const auto event = gpu_track_.Take()) {
+    if (event->name == std::string("gpu step")) ++num_steps;
+    if (event->name == std::string("gpu wait")) {
+      wait_ns += event->end_ns - event->begin_ns;
+    }
+  }
+  // The last one, if the fake GPU has told before the evaluation was over.
+  EXPECT_GE(num_steps, 3);
+  EXPECT_GE(wait_ns, 3 * 20 * 1'000'000);
+}
+
+// The processor is through with it long before the GPU.
+TEST_F(TrainerGpuTest, CountsTheLastStepOfAnEpochWhole) {
+  options_.plan.steps_per_epoch = 1;
+  exchange_.on_finish = [&] { Take(30); };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_GE(training_time_, absl::Milliseconds(4 * 30));
+}
+
+TEST_F(TrainerGpuTest, CountsTheLastStepBeforeACheckpointWhole) {
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 1;
+  exchange_.on_finish = [&] { Take(30); };
+  // As any exchange does before it saves.
+  exchange_.on_save = [&] { gpu_.AwaitIdle(); };
+  ASSERT_TRUE(Train().ok());
+  EXPECT_GE(training_time_, absl::Milliseconds(4 * 30));
+}
+
+}  // namespace
+}  // namespace psring
