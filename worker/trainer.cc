@@ -180,6 +180,9 @@ double Trainer::Clip() {
 
 absl::Status Trainer::SlowDown() {
   const double factor = options_.slowdown.FactorOf(rank_, step_);
+  if (factor <= 1) return absl::OkStatus();
+  // Behind a step that a GPU still computes, the wait would cost nothing.
+  if (absl::Status s = AwaitGpu(); !s.ok()) return s;
   const absl::Duration wait = (factor - 1) * compute_time_;
   if (wait <= absl::ZeroDuration()) return absl::OkStatus();
   TimelineSpan span(parts_.track, "slow", {.step = step_});

@@ -71,5 +71,16 @@ TEST_F(TrainerGpuTest, CountsTheLastStepBeforeACheckpointWhole) {
   EXPECT_GE(training_time_, absl::Milliseconds(4 * 30));
 }
 
+// It would hide behind a step that the GPU still computes.
+TEST_F(TrainerGpuTest, AnInjectedFaultBeginsWhereTheStepBeforeHasEnded) {
+  options_.slowdown = *Slowdown::Create({"worker:0:x3"}, /*seed=*/0);
+  model_.on_forward = [&] { Take(20); };
+  exchange_.on_finish = [&] { Take(40); };
+  ASSERT_TRUE(Train().ok());
+  // Nothing is known of the first step before it is over.
+  EXPECT_GE(times_.injected, absl::Milliseconds(3 * 2 * 20));
+  EXPECT_GE(training_time_, absl::Milliseconds(4 * (20 + 40) + 3 * 2 * 20));
+}
+
 }  // namespace
 }  // namespace psring
