@@ -75,16 +75,21 @@ std::unique_ptr<BatchLoader::Job> BatchLoader::NewJob(Samples samples) const {
   }
   auto job = std::make_unique<Job>();
   job->samples = std::move(samples);
-  // Page-locked for a GPU, which then copies by itself.
-  const auto in_host_memory = [this](at::ScalarType type) {
-    return at::TensorOptions().dtype(type).pinned_memory(
-        !options_.device.is_cpu());
-  };
-  job->images = at::empty(
-      ShapeOf(dataset_, job->size()),
-      in_host_memory(options_.normalise_on_device ? at::kByte : at::kFloat));
-  job->labels = at::empty({job->size()}, in_host_memory(at::kLong));
+  job->images = OnHost(ShapeOf(dataset_, job->size()),
+                       options_.normalise_on_device ? at::kByte : at::kFloat);
+  job->labels = OnHost({job->size()}, at::kLong);
   return job;
+}
+
+at::Tensor BatchLoader::OnHost(at::IntArrayRef shape,
+                               at::ScalarType type) const {
+  return at::empty(shape, at::TensorOptions().dtype(type).pinned_memory(
+                              !options_.device.is_cpu()));
+}
+
+at::Tensor BatchLoader::Moved(const at::Tensor& tensor) const {
+  return tensor.to(options_.device, tensor.scalar_type(),
+                   /*non_blocking=*/!options_.device.is_cpu());
 }
 
 void BatchLoader::Prepare(Samples samples) {
@@ -181,18 +186,16 @@ absl::StatusOr<Batch> BatchLoader::Load(const Samples& samples) {
 }
 
 Batch BatchLoader::ToDevice(const Job& job) const {
-  const bool wait = options_.device.is_cpu();
-  const at::Tensor images =
-      job.images.to(options_.device, job.images.scalar_type(), !wait);
+  const at::Tensor images = Moved(job.images);
   return {options_.normalise_on_device ? Normalised(images) : images,
-          job.labels.to(options_.device, at::kLong, !wait)};
+          Moved(job.labels)};
 }
 
 Batch BatchLoader::FromResident(absl::Span<const int64_t> indices) const {
-  const at::Tensor wanted =
-      at::from_blob(const_cast<int64_t*>(indices.data()),
-                    {static_cast<int64_t>(indices.size())}, at::kLong)
-          .to(options_.device);
+  const at::Tensor on_host =
+      OnHost({static_cast<int64_t>(indices.size())}, at::kLong);
+  std::copy(indices.begin(), indices.end(), on_host.data_ptr<int64_t>());
+  const at::Tensor wanted = Moved(on_host);
   return {Normalised(at::index_select(pixels_, 0, wanted)),
           at::index_select(labels_, 0, wanted)};
 }

@@ -83,6 +83,11 @@ class BatchLoader {
   bool Work() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Fill(Job& job, int64_t begin, int64_t end) const;
   void Run();
+  // Page-locked for a GPU, which then copies by itself.
+  at::Tensor OnHost(at::IntArrayRef shape, at::ScalarType type) const;
+  // On the device, behind what its stream holds. libtorch keeps page-locked
+  // memory for itself until the copy is done.
+  at::Tensor Moved(const at::Tensor& tensor) const;
   Batch ToDevice(const Job& job) const;
   Batch FromResident(absl::Span<const int64_t> indices) const;
   at::Tensor Normalised(const at::Tensor& pixels) const;
