@@ -80,7 +80,11 @@ std::optional<int64_t> ToPeakGpuMemory(const json& event) {
       !found->contains("peak_reserved")) {
     return std::nullopt;
   }
-  return WholeOf(found->at("peak_reserved"));
+  int64_t bytes = 0;
+  const bool too_many =
+      __builtin_add_overflow(WholeOrZero(*found, "model"),
+                             WholeOf(found->at("peak_reserved")), &bytes);
+  return too_many ? INT64_MAX : bytes;
 }
 
 ProcessEnd ToEnd(const json& event) {

@@ -58,8 +58,8 @@ struct ProcessEnd {
   StalenessHistogram staleness_histogram = {};  // servers only
   std::optional<StepTime> step_time = {};       // workers only
   std::optional<uint32_t> weights_crc32 = {};   // of a script's worker 0
-  // What libtorch held of its GPU at most; nothing without one, or where it
-  // does not tell.
+  // What the model takes of its GPU, and libtorch at most; nothing without one,
+  // or where libtorch does not tell.
   std::optional<int64_t> peak_gpu_memory_bytes = {};
 };
 
