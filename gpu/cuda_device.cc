@@ -7,14 +7,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/device.h"
+#include "gpu/driver_check.h"
 #include "gpu/kernels.h"
 
 namespace psring {
 namespace {
-
-constexpr char kNoDriver[] =
-    "no CUDA driver works on this host: install NVIDIA's (`nvidia-smi` shows "
-    "it) or use --device=cpu";
 
 absl::Status Failed(cudaError_t error, absl::string_view what) {
   return absl::InternalError(absl::StrCat("CUDA: ", what, ": ",
@@ -228,8 +225,9 @@ absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() {
         "CUDA_VISIBLE_DEVICES hide it?). Use --device=cpu");
   }
   if (error != cudaSuccess) {
-    return absl::UnavailableError(
-        absl::StrCat(kNoDriver, " (", cudaGetErrorString(error), ")"));
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    return CannotStartCuda(driver, CUDART_VERSION, cudaGetErrorString(error));
   }
   std::vector<DeviceInfo> all;
   for (int i = 0; i < count; ++i) {

@@ -98,7 +98,8 @@ class Device {
 bool BuiltWithCuda();
 
 // What this host has. UNIMPLEMENTED: psring was built without CUDA;
-// UNAVAILABLE: no driver or no GPU. Both say what to do.
+// UNAVAILABLE: no driver or no GPU; FAILED_PRECONDITION: a driver that is too
+// old or does not work. All say what to do.
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices();
 
 // NOT_FOUND names the devices that there are; else as ListCudaDevices.

@@ -38,7 +38,16 @@ TEST_F(DriverThatDoesNotWork, EndsGpuCheckWith3) {
   EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1);
   EXPECT_THAT(ran.output,
               AnyOf(HasSubstr("built without CUDA"),
-                    HasSubstr("no CUDA driver works on this host")));
+                    HasSubstr("CUDA driver does not work on this host")));
+}
+
+TEST_F(DriverThatDoesNotWork, IsNamedByItsVersionWhereItIsTooOld) {
+  setenv("FAKE_CUDA_VERSION", "10020", 1);
+  const Ran ran = RunPsring({"gpu-check"});
+  unsetenv("FAKE_CUDA_VERSION");
+  EXPECT_EQ(ran.code, 3) << ran.output;
+  EXPECT_THAT(ran.output, AnyOf(HasSubstr("built without CUDA"),
+                                HasSubstr("the driver is for CUDA 10.2")));
 }
 
 TEST_F(DriverThatDoesNotWork, IsSeenByDoctor) {

@@ -1,9 +1,13 @@
 // libcuda.so.1 of a host whose driver does not work: what loads it finds a
 // driver, and cuInit fails, as after an update of the driver without a reboot.
+#include <cstdlib>
+
 extern "C" {
 
+// 13.0, or what FAKE_CUDA_VERSION says.
 int cuDriverGetVersion(int* version) {
-  *version = 13000;
+  const char* const wanted = std::getenv("FAKE_CUDA_VERSION");
+  *version = wanted != nullptr ? std::atoi(wanted) : 13000;
   return 0;
 }
 

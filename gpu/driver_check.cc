@@ -1,0 +1,31 @@
+#include "gpu/driver_check.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace psring {
+
+std::string CudaVersionName(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status CannotStartCuda(int driver, int built_with,
+                             const std::string& error) {
+  if (driver <= 0) {
+    return absl::UnavailableError(absl::StrCat(
+        "no CUDA driver works on this host: install NVIDIA's (`nvidia-smi` "
+        "shows it) or use --device=cpu (",
+        error, ")"));
+  }
+  // A driver of the same major version runs newer programs, too.
+  if (driver / 1000 < built_with / 1000) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the driver is for CUDA ", CudaVersionName(driver),
+        ", and this build needs CUDA ", CudaVersionName(built_with),
+        ": install a newer driver, or build psring with CUDA ", driver / 1000));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the CUDA driver does not work on this host: ", error,
+                   ". See what `nvidia-smi` says, or use --device=cpu"));
+}
+
+}  // namespace psring

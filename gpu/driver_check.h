@@ -1,0 +1,23 @@
+// What to say of a driver that does not let this program use its GPUs.
+#ifndef PSRING_GPU_DRIVER_CHECK_H_
+#define PSRING_GPU_DRIVER_CHECK_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace psring {
+
+// "13.0", as CUDA numbers its versions: 13000.
+std::string CudaVersionName(int version);
+
+// Why CUDA does not start here. `driver`: the CUDA that the driver is for, 0
+// without one; `built_with`: this program's; `error`: in CUDA's words.
+// FAILED_PRECONDITION where a driver is there, and so, most likely, a GPU;
+// UNAVAILABLE where none is.
+absl::Status CannotStartCuda(int driver, int built_with,
+                             const std::string& error);
+
+}  // namespace psring
+
+#endif  // PSRING_GPU_DRIVER_CHECK_H_
