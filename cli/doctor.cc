@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/command.h"
@@ -34,8 +33,6 @@ constexpr char kDescription[] =
 constexpr char kExample[] =
     "Example: which address would others reach this host at?\n"
     "  psring doctor --coordinator=10.0.0.1:7000";
-
-constexpr char kRebuild[] = "./psring build";
 
 Finding Good(std::string subject, std::string what) {
   return {Kind::kGood, std::move(subject), std::move(what), ""};
@@ -66,20 +63,8 @@ Finding Torch(const std::string& worker_binary) {
                   "worker, launch, and compare without a script need a clone "
                   "of psring and ./psring there");
   }
-  std::string location(absl::StripSuffix(kTorchLocation, "\n"));
-  if (location[0] == '/' && !absl::StrContains(location, " (") &&
-      !std::filesystem::exists(location)) {
-    return {
-        Kind::kFault, "libtorch",
-        absl::StrCat("was built with the one in ", location, ", which is gone"),
-        kRebuild};
-  }
-  const auto version = LibtorchVersion(worker_binary);
-  if (!version.ok()) {
-    return {Kind::kFault, "libtorch", std::string(version.status().message()),
-            kRebuild};
-  }
-  return Good("libtorch", absl::StrCat(*version, " in ", location));
+  return AboutTorch(LibtorchVersion(worker_binary),
+                    std::string(absl::StripSuffix(kTorchLocation, "\n")));
 }
 
 Finding Server(const std::string& ps_binary) {

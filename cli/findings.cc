@@ -1,7 +1,11 @@
 #include "cli/findings.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace psring {
@@ -20,6 +24,23 @@ const char* Mark(Finding::Kind kind) {
 }
 
 }  // namespace
+
+Finding AboutTorch(const absl::StatusOr<std::string>& version,
+                   const std::string& location) {
+  const bool is_path =
+      absl::StartsWith(location, "/") && !absl::StrContains(location, " (");
+  std::error_code error;
+  const bool is_gone = is_path && !std::filesystem::exists(location, error);
+  if (version.ok()) {
+    return {Finding::Kind::kGood, "libtorch",
+            is_gone ? *version : absl::StrCat(*version, " in ", location), ""};
+  }
+  return {Finding::Kind::kFault, "libtorch",
+          is_gone ? absl::StrCat("was built with the one in ", location,
+                                 ", which is gone")
+                  : std::string(version.status().message()),
+          kRebuild};
+}
 
 std::string RenderFindings(const std::vector<Finding>& findings) {
   std::string text;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace psring {
 
 struct Finding {
@@ -18,6 +20,13 @@ struct Finding {
   std::string what;
   std::string remedy;  // of a fault
 };
+
+inline constexpr char kRebuild[] = "./psring build";  // a remedy
+
+// Of libtorch: its `version`, as the worker's program has told it, and where
+// the one lies that was built with, a folder of another host in a bundle.
+Finding AboutTorch(const absl::StatusOr<std::string>& version,
+                   const std::string& location);
 
 // A line each, a fault's remedy below it, and a last line that sums up.
 std::string RenderFindings(const std::vector<Finding>& findings);

@@ -36,6 +36,24 @@ TEST(RenderFindings, WhatIsAbsentAndNotNeededIsNoFault) {
   EXPECT_FALSE(HasFault({{Finding::Kind::kAbsent, "CUDA", "none", ""}}));
 }
 
+// In a bundle, which brings its own, on another host.
+TEST(AboutTorch, WhatTheWorkerRunsWithIsGoodWhereverItWasBuilt) {
+  const Finding finding = AboutTorch(std::string("9.8.7"), "/no/such/torch");
+  EXPECT_EQ(finding.kind, Finding::Kind::kGood);
+  EXPECT_EQ(finding.what, "9.8.7");
+  EXPECT_EQ(AboutTorch(std::string("9.8.7"), "/usr").what, "9.8.7 in /usr");
+}
+
+TEST(AboutTorch, ItsPlaceExplainsWhyTheWorkerDoesNotRun) {
+  const auto failed = absl::InternalError("worker ended with 127");
+  const Finding gone = AboutTorch(failed, "/no/such/torch");
+  EXPECT_EQ(gone.kind, Finding::Kind::kFault);
+  EXPECT_EQ(gone.what,
+            "was built with the one in /no/such/torch, which is gone");
+  EXPECT_EQ(gone.remedy, "./psring build");
+  EXPECT_EQ(AboutTorch(failed, "/usr").what, "worker ended with 127");
+}
+
 TEST(Doctor, NamesEverythingThatIsNeeded) {
   const Ran ran = RunPsring({"doctor"});
   EXPECT_EQ(ran.code, 0) << ran.output;
