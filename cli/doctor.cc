@@ -15,6 +15,7 @@
 #include "cli/version.h"
 #include "common/net/address.h"
 #include "common/net/zmq_info.h"
+#include "gpu/device.h"
 #include "lab/host/gpu_info.h"
 #include "lab/host/machine.h"
 #include "lab/host/torch_location.h"
@@ -92,7 +93,7 @@ Finding Cuda() {
   return Good(
       "CUDA",
       absl::StrCat("driver for ", cuda->driver_version, ", ", cuda->num_devices,
-                   " device(s); this build uses: ", CudaVersion()));
+                   " device(s); this build uses: ", BuiltCudaVersion()));
 }
 
 Finding Nccl() {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commit.h"
 #include "common/net/zmq_info.h"
+#include "gpu/device.h"
 #include "lab/host/arguments.h"
 #include "lab/host/capture.h"
 
@@ -24,13 +25,11 @@ absl::StatusOr<std::string> LibtorchVersion(const std::string& worker_binary) {
       absl::StrCat(worker_binary, " --version does not name libtorch"));
 }
 
-std::string CudaVersion() { return "none"; }
-
 int PrintVersion() {
   const auto torch = LibtorchVersion(Binaries().worker);
   std::cout << "psring " << BuiltCommit() << "\nlibtorch "
             << (torch.ok() ? *torch : "not built") << "\nZeroMQ "
-            << ZmqVersion() << "\nCUDA " << CudaVersion() << std::endl;
+            << ZmqVersion() << "\nCUDA " << BuiltCudaVersion() << std::endl;
   return 0;
 }
 

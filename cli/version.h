@@ -15,9 +15,6 @@ std::string BuiltCommit();
 // when that program is missing or does not run.
 absl::StatusOr<std::string> LibtorchVersion(const std::string& worker_binary);
 
-// The CUDA that this build can use: "none".
-std::string CudaVersion();
-
 // `psring --version`.
 int PrintVersion();
 

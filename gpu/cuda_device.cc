@@ -216,6 +216,8 @@ class CudaDevice : public Device {
 
 bool BuiltWithCuda() { return true; }
 
+std::string BuiltCudaVersion() { return CudaVersionName(CUDART_VERSION); }
+
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

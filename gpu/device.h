@@ -97,6 +97,9 @@ class Device {
 // Whether this program can open a device at all.
 bool BuiltWithCuda();
 
+// The CUDA that it was built with: "13.0", or "none".
+std::string BuiltCudaVersion();
+
 // What this host has. UNIMPLEMENTED: psring was built without CUDA;
 // UNAVAILABLE: no driver or no GPU; FAILED_PRECONDITION: a driver that is too
 // old or does not work. All say what to do.

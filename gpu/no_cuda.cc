@@ -14,6 +14,8 @@ absl::Status NoCuda() {
 
 bool BuiltWithCuda() { return false; }
 
+std::string BuiltCudaVersion() { return "none"; }
+
 absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() { return NoCuda(); }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index) {
