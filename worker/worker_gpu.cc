@@ -33,14 +33,12 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   const auto chosen = Choose(wish, may_share, job);
   if (!chosen.ok()) return chosen.status();
   const DeviceInfo& info = *chosen;
-  const auto gpus =
-      member.Gather("gpus",
-                    absl::StrCat("host ", job.workers(job.rank()).host(), ", ",
-                                 info.bus_id, " (", info.uuid, ")"),
-                    deadline);
+  const auto gpus = member.Gather(
+      "gpus", GpuText(job.workers(job.rank()).host(), info.bus_id, info.uuid),
+      deadline);
   if (!gpus.ok()) return gpus.status();
   if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
-  if (!CheckNotShared(*gpus, false).ok()) {
+  if (may_share && ShareAGpu(*gpus, job)) {
     SetVariables(SharedGpuVariables(job.rank()));
   }
   // Not before: a GPU may let one process in at a time, and its error would

@@ -73,8 +73,9 @@ absl::StatusOr<NcclId> AgreeOnNcclId(absl::Span<const std::string> texts,
       return absl::FailedPreconditionError(absl::StrCat(
           Describe(job.workers(gpu->second)), " and ", Describe(process),
           " are on one GPU (", peer->bus_id,
-          "), which NCCL refuses and which gains nothing; start one worker a "
-          "GPU, or, for a trial, pass --allow-shared-gpu"));
+          "), which NCCL refuses, also where they have slices of it (MIG); "
+          "start one worker a GPU, sum on the host with --ring-backend=host, "
+          "or, for a trial, pass --allow-shared-gpu"));
     }
   }
   return first.id;

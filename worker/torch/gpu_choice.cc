@@ -1,6 +1,8 @@
 #include "worker/torch/gpu_choice.h"
 
 #include <map>
+#include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -61,6 +63,22 @@ absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
   if (num_gpus == 1 || may_share) return place.index % num_gpus;
   return absl::InvalidArgumentError(absl::StrCat(
       place.count, " workers on a host with ", num_gpus, " GPUs. ", kRemedy));
+}
+
+std::string GpuText(absl::string_view host, absl::string_view bus_id,
+                    absl::string_view uuid) {
+  return absl::StrCat("host ", host, ", ", bus_id, " (", uuid, ")");
+}
+
+bool ShareAGpu(const std::vector<std::string>& gpus,
+               const proto::Welcome& job) {
+  std::set<std::pair<HostId, std::string>> whole;
+  for (size_t r = 0; r < gpus.size(); ++r) {
+    const std::string without_uuid = gpus[r].substr(0, gpus[r].rfind(" ("));
+    const HostId host = HostOf(job.workers(static_cast<int>(r)));
+    if (!whole.insert({host, without_uuid}).second) return true;
+  }
+  return false;
 }
 
 absl::Status CheckNotShared(const std::vector<std::string>& gpus,

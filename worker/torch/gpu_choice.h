@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/cluster/host_of.h"
+#include "protos/cluster.pb.h"
 
 namespace psring {
 
@@ -36,6 +37,15 @@ absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
 // turns.
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
                               int num_gpus, bool may_share);
+
+// What a worker tells the others of its GPU. `uuid`: of a slice of a GPU (MIG)
+// its own.
+std::string GpuText(absl::string_view host, absl::string_view bus_id,
+                    absl::string_view uuid);
+
+// Whether two workers have one GPU, or slices of it, which NCCL takes for the
+// same. `gpus[r]`: GpuText of worker r of `job`.
+bool ShareAGpu(const std::vector<std::string>& gpus, const proto::Welcome& job);
 
 // `gpus[r]` names the GPU of worker r, on all hosts. INVALID_ARGUMENT names two
 // workers with the same one, unless `may_share`.

@@ -84,6 +84,7 @@ TEST(NcclCommunicator, RefusesTwoRanksOnOneGpu) {
         Message(c.status()),
         AllOf(HasSubstr("worker 0 (host h"), HasSubstr("worker 1 (host h"),
               HasSubstr("are on one GPU (0000:00:00.0)"),
+              HasSubstr("--ring-backend=host"),
               HasSubstr("--allow-shared-gpu")));
   });
 }

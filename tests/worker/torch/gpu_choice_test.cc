@@ -83,5 +83,19 @@ TEST(CheckNotShared, NamesBothWorkersAndTheGpu) {
   EXPECT_TRUE(CheckNotShared({"host a, 01", "host b, 01"}, false).ok());
 }
 
+// They have uuids of their own, and one bus id, by which NCCL goes.
+TEST(ShareAGpu, IsSaidOfSlicesOfOneGpu) {
+  proto::Welcome job;
+  for (int r = 0; r < 2; ++r) job.add_workers()->set_host("a");
+  const std::string first = GpuText("a", "0000:3b:00.0", "MIG-1");
+  const std::string second = GpuText("a", "0000:3b:00.0", "MIG-2");
+  EXPECT_TRUE(CheckNotShared({first, second}, /*may_share=*/false).ok());
+  EXPECT_TRUE(ShareAGpu({first, second}, job));
+  EXPECT_TRUE(ShareAGpu({first, first}, job));
+  EXPECT_FALSE(ShareAGpu({first, GpuText("a", "0000:5e:00.0", "MIG-1")}, job));
+  job.mutable_workers(1)->set_boot(7);  // another machine of that name
+  EXPECT_FALSE(ShareAGpu({first, second}, job));
+}
+
 }  // namespace
 }  // namespace psring
