@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/cluster/environment.h"
 
 namespace psring {
 namespace {
@@ -76,6 +77,9 @@ void SetGpuModes(Precision precision, bool deterministic) {
   context.setBenchmarkCuDNN(!deterministic);
   context.setDeterministicCuDNN(deterministic);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/true);
+  // Without it cuBLAS may choose another order in every run, and libtorch warns
+  // at every call.
+  if (deterministic) SetVariables({{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}});
 }
 
 PrecisionScope::PrecisionScope(Precision precision, c10::DeviceType device)

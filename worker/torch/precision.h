@@ -29,7 +29,9 @@ absl::Status CheckPrecision(Precision precision,
 
 // Tells libtorch for the whole process how GPUs multiply: kFp32 without TF32,
 // which cuDNN would take by itself. `deterministic`: the same bits in every
-// run, where libtorch has a way; else cuDNN tries out which way is fastest.
+// run, where libtorch has a way, for which it sets a variable of cuBLAS unless
+// the user has; else cuDNN tries out which way is fastest. Before cuBLAS is
+// used.
 void SetGpuModes(Precision precision, bool deterministic);
 
 // While it lives, this thread computes in that precision on that device.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace psring {
@@ -38,6 +39,20 @@ TEST(CheckPrecision, NamesWhatTheDeviceTakes) {
     EXPECT_TRUE(CheckPrecision(p, "12.0").ok());
   }
   EXPECT_TRUE(CheckPrecision(Precision::kFp16, "7.0").ok());
+}
+
+TEST(SetGpuModes, LetsCublasBeDeterministicAsTheUserMayToo) {
+  constexpr char kName[] = "CUBLAS_WORKSPACE_CONFIG";
+  unsetenv(kName);
+  SetGpuModes(Precision::kFp32, /*deterministic=*/false);
+  EXPECT_EQ(getenv(kName), nullptr);
+  SetGpuModes(Precision::kFp32, /*deterministic=*/true);
+  EXPECT_STREQ(getenv(kName), ":4096:8");
+  setenv(kName, ":16:8", 1);
+  SetGpuModes(Precision::kFp32, /*deterministic=*/true);
+  EXPECT_STREQ(getenv(kName), ":16:8");
+  unsetenv(kName);
+  SetGpuModes(Precision::kFp32, /*deterministic=*/false);
 }
 
 TEST(PrecisionScope, ComputesInItAndNoLongerAfterwards) {
