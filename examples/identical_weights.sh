@@ -9,7 +9,8 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 training=(--model=lenet --steps=50 --batch-size=16 --lr=0.02 --momentum=0.5
-  "--data=${DATA:-digits}" --threads=1 "--device=${DEVICE:-cpu}")
+  "--data=${DATA:-digits}" --threads=1 "--device=${DEVICE:-cpu}" --deterministic
+  --ring-backend=host --host-sum=off)
 
 "$psring" launch --mode=ps --servers=2 --workers=3 -- \
   "${training[@]}" --checkpoint-dir="$out/ps"
