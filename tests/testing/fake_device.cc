@@ -1,8 +1,5 @@
 #include "tests/testing/fake_device.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -24,25 +21,6 @@ DeviceInfo InfoOf(int index, int64_t memory_bytes) {
   return info;
 }
 
-bool Contains(const void* base, int64_t size, const void* data, int64_t bytes) {
-  const char* begin = static_cast<const char*>(base);
-  const char* from = static_cast<const char*>(data);
-  return from >= begin && from + bytes <= begin + size;
-}
-
-bool ShareAPage(const void* a, int64_t a_bytes, const void* b,
-                int64_t b_bytes) {
-  const auto page = [](const void* data, int64_t offset) {
-    return (reinterpret_cast<uintptr_t>(data) + offset) / 4096;
-  };
-  return page(a, 0) <= page(b, b_bytes - 1) &&
-         page(b, 0) <= page(a, a_bytes - 1);
-}
-
-size_t MappedBytes(int64_t size_bytes) {
-  return static_cast<size_t>(std::max<int64_t>(size_bytes, 1));
-}
-
 }  // namespace
 
 FakeDevice::FakeDevice(int index, int64_t memory_bytes, FakeMemory memory)
@@ -56,13 +34,6 @@ FakeDevice::~FakeDevice() {
     stopping_ = true;
   }
   for (auto& queue : queues_) queue->thread.join();
-  for (const auto& [data, allocation] : allocated_) Unmap(data, allocation);
-}
-
-void FakeDevice::Unmap(const void* data, const Allocation& allocation) {
-  const size_t size = MappedBytes(allocation.size_bytes);
-  munmap(allocation.reach, size);
-  if (data != allocation.reach) munmap(const_cast<void*>(data), size);
 }
 
 FakeDevice::Queue* FakeDevice::AddQueue() {
@@ -156,82 +127,58 @@ int64_t FakeDevice::num_calls() const {
 
 int64_t FakeDevice::allocated_bytes() const {
   MutexLock lock(&mutex_);
-  int64_t bytes = 0;
-  for (const auto& [data, allocation] : allocated_) {
-    bytes += allocation.size_bytes;
-  }
-  return bytes;
+  return memory_.allocated_bytes();
 }
 
 int FakeDevice::num_registered() const {
   MutexLock lock(&mutex_);
-  return static_cast<int>(registered_.size());
+  return memory_.num_registered();
 }
 
 absl::StatusOr<void*> FakeDevice::Allocate(int64_t size_bytes) {
-  const int64_t free = info_.memory_bytes - allocated_bytes();
-  if (size_bytes > free) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no room for ", size_bytes, " bytes on GPU ", info_.index, " (",
-        info_.name, "): ", free, " of ", info_.memory_bytes, " are free"));
+  absl::StatusOr<void*> data;
+  {
+    MutexLock lock(&mutex_);
+    const int64_t free = info_.memory_bytes - memory_.allocated_bytes();
+    if (size_bytes > free) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no room for ", size_bytes, " bytes on GPU ", info_.index, " (",
+          info_.name, "): ", free, " of ", info_.memory_bytes, " are free"));
+    }
+    data = memory_.Allocate(size_bytes);
+    if (!data.ok()) return data;
   }
-  const size_t size = MappedBytes(size_bytes);
-  const int file = memfd_create("fake GPU", MFD_CLOEXEC);
-  const bool sized =
-      file >= 0 && ftruncate(file, static_cast<off_t>(size)) == 0;
-  void* const reach = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                           sized ? file : -1, 0);
-  void* const data = memory_ == FakeMemory::kOpen
-                         ? reach
-                         : mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
-  if (file >= 0) close(file);
-  if (reach == MAP_FAILED || data == MAP_FAILED) {
-    return absl::InternalError("no memory for a fake GPU");
-  }
+  const Event zeroed = *CreateEvent();
+  absl::Status status = QueueZero(*data, size_bytes, kComputeStream);
+  status.Update(Record(zeroed, kComputeStream));
   MutexLock lock(&mutex_);
-  allocated_[data] = {size_bytes, static_cast<char*>(reach)};
+  const Mark& mark = *static_cast<Mark*>(zeroed.handle);
+  mutex_.Await(
+      [&] { return stopping_ || mark.queue->num_done >= mark.ticket; });
+  status.Update(broken_);
+  if (!status.ok()) return status;
   return data;
 }
 
 float* FakeDevice::Reach(const float* data) const {
   MutexLock lock(&mutex_);
-  for (const auto& [base, allocation] : allocated_) {
-    if (!Contains(base, allocation.size_bytes, data, 1)) continue;
-    return reinterpret_cast<float*>(
-        allocation.reach +
-        (reinterpret_cast<const char*>(data) - static_cast<const char*>(base)));
-  }
-  return const_cast<float*>(data);
+  return reinterpret_cast<float*>(memory_.Reach(data));
 }
 
 void FakeDevice::Free(void* data) {
+  AwaitIdle();
   MutexLock lock(&mutex_);
-  mutex_.Await([&] {
-    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) {
-      return queue->num_done == queue->num_queued;
-    });
-  });
-  const auto found = allocated_.find(data);
-  if (found == allocated_.end()) return;
-  Unmap(data, found->second);
-  allocated_.erase(found);
+  memory_.Free(data);
 }
 
 absl::Status FakeDevice::RegisterHost(void* data, int64_t size_bytes) {
   MutexLock lock(&mutex_);
-  for (const auto& [other, other_bytes] : registered_) {
-    if (ShareAPage(data, size_bytes, other, other_bytes)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "a page of these ", size_bytes, " bytes is page-locked already"));
-    }
-  }
-  registered_[data] = size_bytes;
-  return absl::OkStatus();
+  return memory_.Register(data, size_bytes);
 }
 
 void FakeDevice::UnregisterHost(void* data) {
   MutexLock lock(&mutex_);
-  registered_.erase(data);
+  memory_.Unregister(data);
 }
 
 absl::StatusOr<Stream> FakeDevice::CreateStream() { return Stream{AddQueue()}; }
@@ -312,27 +259,27 @@ absl::StatusOr<bool> FakeDevice::IsDone(Event event) {
 absl::Status FakeDevice::Check(const void* data, int64_t size_bytes,
                                bool host) const {
   MutexLock lock(&mutex_);
-  for (const auto& [base, allocation] : allocated_) {
-    if (Contains(base, allocation.size_bytes, data, size_bytes)) return broken_;
-  }
-  for (const auto& [base, size] : registered_) {
-    if (host && Contains(base, size, data, size_bytes)) return broken_;
+  if (memory_.HasAllocated(data, size_bytes) ||
+      (host && memory_.HasRegistered(data, size_bytes))) {
+    return broken_;
   }
   return absl::InvalidArgumentError(
       absl::StrCat(size_bytes, " bytes that the GPU cannot reach"));
 }
 
+void FakeDevice::CountCall() {
+  MutexLock lock(&mutex_);
+  ++num_calls_;
+}
+
 absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
                               Stream stream) {
-  {
-    MutexLock lock(&mutex_);
-    ++num_calls_;
-  }
+  CountCall();
   absl::Status status = Check(to, size_bytes, /*host=*/true);
   status.Update(Check(from, size_bytes, /*host=*/true));
   if (!status.ok()) return status;
   void* const target = Reach(static_cast<float*>(to));
-  const void* const source = Reach(static_cast<const float*>(from));
+  void* const source = Reach(static_cast<const float*>(from));
   Enqueue(stream, [=] {
     std::memcpy(target, source, static_cast<size_t>(size_bytes));
     return absl::OkStatus();
@@ -341,6 +288,12 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
 }
 
 absl::Status FakeDevice::Zero(void* data, int64_t size_bytes, Stream stream) {
+  CountCall();
+  return QueueZero(data, size_bytes, stream);
+}
+
+absl::Status FakeDevice::QueueZero(void* data, int64_t size_bytes,
+                                   Stream stream) {
   absl::Status status = Check(data, size_bytes, /*host=*/false);
   if (!status.ok()) return status;
   void* const target = Reach(static_cast<float*>(data));
@@ -353,6 +306,7 @@ absl::Status FakeDevice::Zero(void* data, int64_t size_bytes, Stream stream) {
 
 absl::Status FakeDevice::Scale(float* data, float scale, int64_t num_elements,
                                Stream stream) {
+  CountCall();
   absl::Status status =
       Check(data, num_elements * sizeof(float), /*host=*/false);
   if (!status.ok()) return status;

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -19,10 +18,9 @@
 #include "common/mutex.h"
 #include "common/optim/optimizer_formulas.h"
 #include "gpu/device.h"
+#include "tests/testing/fake_memory.h"
 
 namespace psring {
-
-enum class FakeMemory { kOpen, kGuarded };
 
 class FakeDevice : public Device {
  public:
@@ -62,6 +60,8 @@ class FakeDevice : public Device {
   int num_registered() const;
 
   const DeviceInfo& info() const override { return info_; }
+  // Not zero before the compute stream has come to it, for which this waits, as
+  // behind a kernel of a real one.
   absl::StatusOr<void*> Allocate(int64_t size_bytes) override;
   void Free(void* data) override;
   // ALREADY_EXISTS where a page of it has been registered, as CUDA refuses it.
@@ -92,10 +92,6 @@ class FakeDevice : public Device {
     int64_t num_done = 0;
     std::thread thread;
   };
-  struct Allocation {
-    int64_t size_bytes = 0;
-    char* reach = nullptr;  // what is really read and written
-  };
   // Done when `queue` has done `ticket` works.
   struct Mark {
     const Queue* queue = nullptr;
@@ -107,18 +103,16 @@ class FakeDevice : public Device {
   void Run(Queue& queue);
   Queue& QueueOf(Stream stream);
   Queue* AddQueue();
-  static void Unmap(const void* data, const Allocation& allocation);
+  void CountCall();
+  absl::Status QueueZero(void* data, int64_t size_bytes, Stream stream);
   // Is it memory of this device (or, with `host`, registered)?
   absl::Status Check(const void* data, int64_t size_bytes, bool host) const;
 
   const DeviceInfo info_;
-  const FakeMemory memory_;
-
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Mark>> events_ ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, Allocation> allocated_ ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, int64_t> registered_ ABSL_GUARDED_BY(mutex_);
+  FakeAllocations memory_ ABSL_GUARDED_BY(mutex_);
   int64_t num_releases_ ABSL_GUARDED_BY(mutex_) = 0;
   bool queries_hang_ ABSL_GUARDED_BY(mutex_) = false;
   int drop_every_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "tests/testing/soon.h"
 
@@ -30,6 +31,34 @@ TEST(FakeDevice, AStreamWaitsForAnEventAndNotForWhatComesAfterIt) {
   EXPECT_FALSE(*device.IsDone(computed));
   device.Release();
   EXPECT_TRUE(Await(device, computed, Soon(), cancellation).ok());
+}
+
+// As cudaMalloc's memory does, whose zeroing is work of the compute stream.
+TEST(FakeDevice, MemoryIsZeroBehindWhatTheComputeStreamHolds) {
+  FakeDevice device;
+  bool computed = false;
+  device.Enqueue(kComputeStream, [&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    computed = true;
+    return absl::OkStatus();
+  });
+  const float* const data = static_cast<float*>(*device.Allocate(64));
+  EXPECT_TRUE(computed);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(data[i], 0.0f);
+}
+
+TEST(FakeDevice, CountsWhatIsPutIntoItsStreams) {
+  FakeDevice device;
+  float* const data = static_cast<float*>(*device.Allocate(64));
+  const Event event = *device.CreateEvent();
+  const int64_t before = device.num_calls();
+  ASSERT_TRUE(device.Zero(data, 64, kComputeStream).ok());
+  ASSERT_TRUE(device.Scale(data, 2.0f, 16, kComputeStream).ok());
+  ASSERT_TRUE(device.Copy(data, data + 8, 32, kComputeStream).ok());
+  ASSERT_TRUE(device.Record(event, kComputeStream).ok());
+  ASSERT_TRUE(device.WaitFor(kComputeStream, event).ok());
+  EXPECT_EQ(device.num_calls() - before, 5);
+  device.AwaitIdle();
 }
 
 TEST(FakeDevice, AnErrorBreaksWhatComesAfterIt) {
