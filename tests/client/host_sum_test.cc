@@ -231,6 +231,36 @@ TEST(HostSumJob, OneWorkerOfAHostNeedsNoNccl) {
   EXPECT_EQ(log.Count("NCCL sums"), 0);
 }
 
+// Also where it sums, leads and hands on.
+TEST(HostSumJob, CallsTheGpuByBucketAndNotByTensor) {
+  Gpus gpus(2, {0, 1});
+  GpuTraining training{gpus, CoarseGradients, Finals(2)};
+  LocalJobOptions options = PsJob(2);
+  for (int i = 0; i < 300; ++i) {
+    proto::TensorShape& tensor = *options.spec.add_tensors();
+    tensor.set_name(absl::StrCat("more", i));
+    tensor.add_shape(4);
+  }
+  options.spec.set_bucket_bytes(8192);
+  options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+  std::vector<int64_t> calls(2);
+  training.before_step = [&](LocalWorker& worker, int64_t step) {
+    const int64_t so_far = gpus.devices[worker.index]->num_calls();
+    if (step == 2) {
+      const int num_buckets = worker.model.layout.num_buckets();
+      EXPECT_LT(num_buckets, 20);
+      EXPECT_LE(so_far - calls[worker.rank], 10 * num_buckets + 8)
+          << "worker " << worker.rank;
+    }
+    calls[worker.rank] = so_far;
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(
+           options, [&](LocalWorker& w) { return Train(w, training); })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
 TEST(HostSumJob, AWorkerThatDoesNotComeIsNamed) {
   Gpus gpus(3, {0, 1, 2});
   GpuTraining training{gpus, CoarseGradients, Finals(3)};

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
@@ -179,6 +180,29 @@ TEST(NcclExchange, SubmitDoesNotWaitForALaunch) {
     job.nccl().HoldLaunches(false);
     ASSERT_TRUE(worker.exchange->Finish(Soon()).ok());
     EXPECT_EQ(job.nccl().num_launched(), launched + worker.num_buckets());
+  });
+}
+
+// A call costs microseconds of the processor, which has a step's to describe.
+TEST(NcclExchange, CallsTheGpuByBucketAndNotByTensor) {
+  proto::JobSpec spec = SpecOf("momentum");
+  for (int i = 0; i < 300; ++i) {
+    proto::TensorShape& tensor = *spec.add_tensors();
+    tensor.set_name(absl::StrCat("more", i));
+    tensor.add_shape(4);
+  }
+  spec.set_bucket_bytes(8192);
+  NcclJob job(2, spec);
+  RunGpuJob(job, [&](GpuWorker& worker) {
+    ASSERT_TRUE(worker.exchange->Join({}, Soon()).ok());
+    ASSERT_TRUE(worker.Step(0).ok());
+    const int64_t before = worker.rank.device.num_calls();
+    ASSERT_TRUE(worker.Step(1).ok());
+    // Two events, a wait, and the update; in the end an event and a wait.
+    EXPECT_LE(worker.rank.device.num_calls() - before,
+              4 * worker.num_buckets() + 2);
+    EXPECT_LT(worker.num_buckets(), 20);
+    ASSERT_TRUE(worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
   });
 }
 
