@@ -39,8 +39,15 @@ absl::StatusOr<DeviceInfo> Describe(int index) {
       e != cudaSuccess) {
     return Failed(e, absl::StrCat("bus of device ", index));
   }
+  int mode = cudaComputeModeDefault;
+  if (const cudaError_t e =
+          cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index);
+      e != cudaSuccess) {
+    return Failed(e, absl::StrCat("compute mode of device ", index));
+  }
   DeviceInfo info;
   info.index = index;
+  info.takes_one_process = mode == cudaComputeModeExclusiveProcess;
   info.name = properties.name;
   info.bus_id = absl::AsciiStrToLower(bus_id);
   info.uuid = absl::StrCat(

@@ -31,6 +31,7 @@ struct DeviceInfo {
   std::string uuid;    // "GPU-8f3a...": of a slice of a GPU (MIG) its own
   int64_t memory_bytes = 0;
   std::string compute_capability;  // "9.0"
+  bool takes_one_process = false;  // at a time: compute mode EXCLUSIVE_PROCESS
 };
 
 // Handles that live as long as the device.

@@ -45,6 +45,11 @@ class Checker {
 
   absl::Status Run(const std::vector<DeviceInfo>& all) {
     num_gpus_ = static_cast<int>(all.size());
+    most_ranks_ = MostRanks(all);
+    if (most_ranks_ < 2) {
+      Say("GPU 0 takes one process at a time (compute mode EXCLUSIVE_PROCESS): "
+          "what takes two is left out");
+    }
     if (absl::Status s = CheckDevices(all); !s.ok()) return s;
     if (absl::Status s = CheckNccl(); !s.ok()) return s;
     return CheckTrainings();
@@ -99,7 +104,7 @@ class Checker {
     devices_.clear();
     // From here on they are the processes', also where a GPU takes one alone.
     for (int gpu = 0; gpu < num_gpus_; ++gpu) ReleaseCudaDevice(gpu);
-    for (int ranks = 1; ranks <= std::max(2, num_gpus_); ++ranks) {
+    for (int ranks = 1; ranks <= most_ranks_; ++ranks) {
       if (absl::Status s = CheckAllReduce(ranks, peer_copy); !s.ok()) return s;
     }
     return absl::OkStatus();
@@ -169,7 +174,7 @@ class Checker {
   }
 
   absl::Status CheckTrainings() {
-    for (const int workers : {1, 2}) {
+    for (int workers = 1; workers <= std::min(most_ranks_, 2); ++workers) {
       const auto wanted = TrainLoss("ring", workers, "cpu");
       if (!wanted.ok()) return wanted.status();
       for (const char* mode : {"ring", "ps"}) {
@@ -196,10 +201,17 @@ class Checker {
   const Time deadline_;
   const Stage stage_;
   int num_gpus_ = 0;
+  int most_ranks_ = 0;
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
 }  // namespace
+
+int MostRanks(const std::vector<DeviceInfo>& gpus) {
+  const auto num_gpus = static_cast<int>(gpus.size());
+  if (num_gpus != 1 || gpus[0].takes_one_process) return num_gpus;
+  return 2;
+}
 
 absl::Status CheckGpus(const std::vector<DeviceInfo>& gpus,
                        const GpuCheckOptions& options,

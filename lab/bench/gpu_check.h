@@ -23,6 +23,10 @@ struct GpuCheckOptions {
   Binaries binaries;
 };
 
+// The most processes that the checks start: one for each GPU, and two for one
+// that is alone, unless it takes one process at a time.
+int MostRanks(const std::vector<DeviceInfo>& gpus);
+
 // Checks `gpus`, all of this host's, and prints what it finds, line by line.
 // Blocks until every process has ended. An error says what is wrong.
 absl::Status CheckGpus(const std::vector<DeviceInfo>& gpus,
