@@ -172,6 +172,21 @@ class CudaDevice : public Device {
     return absl::Milliseconds(milliseconds);
   }
 
+  absl::StatusOr<bool> ReachPeer(Device& peer) override {
+    Use();
+    int can = 0;
+    const int index = peer.info().index;
+    cudaError_t error = cudaDeviceCanAccessPeer(&can, info_.index, index);
+    if (error == cudaSuccess && can == 0) return false;
+    if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(index, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+      return true;
+    }
+    if (error == cudaSuccess) return true;
+    return Failed(error, absl::StrCat("access to the memory of GPU ", index));
+  }
+
   absl::Status Copy(void* to, const void* from, int64_t size_bytes,
                     Stream stream) override {
     Use();

@@ -79,6 +79,11 @@ class Device {
   // Between two timers that are done, to about a microsecond.
   virtual absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) = 0;
 
+  // Lets this GPU read and write that one's memory by itself, over NVLink or
+  // PCIe. False: it cannot, and copies between them go through the host.
+  // Blocks.
+  virtual absl::StatusOr<bool> ReachPeer(Device& peer) = 0;
+
   // In any direction; host memory has been registered.
   virtual absl::Status Copy(void* to, const void* from, int64_t size_bytes,
                             Stream stream) = 0;

@@ -236,9 +236,13 @@ absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
                    2 * bytes / Median(seconds[2])};
 }
 
-absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
-                                       int64_t size_bytes, Time deadline,
-                                       const Cancellation& cancellation) {
+absl::StatusOr<PeerCopy> MeasurePeerCopy(Device& from, Device& to,
+                                         int64_t size_bytes, Time deadline,
+                                         const Cancellation& cancellation) {
+  const auto there = from.ReachPeer(to);
+  if (!there.ok()) return there.status();
+  const auto back = to.ReachPeer(from);
+  if (!back.ok()) return back.status();
   Bench bench(from, deadline, cancellation);
   if (absl::Status s = bench.Open(); !s.ok()) return s;
   const int64_t n = size_bytes / 4;
@@ -253,7 +257,8 @@ absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
     if (!status.ok()) return status;
     seconds.push_back(absl::ToDoubleSeconds(Now() - start));
   }
-  return static_cast<double>(n * 4) / Median(seconds);
+  return PeerCopy{static_cast<double>(n * 4) / Median(seconds),
+                  *there && *back};
 }
 
 }  // namespace psring

@@ -31,10 +31,16 @@ absl::StatusOr<CopyRates> MeasureCopies(Device& device, int64_t size_bytes,
                                         Time deadline,
                                         const Cancellation& cancellation);
 
-// Bytes a second from one GPU's memory to another's: the median of 20 copies.
-absl::StatusOr<double> MeasurePeerCopy(Device& from, Device& to,
-                                       int64_t size_bytes, Time deadline,
-                                       const Cancellation& cancellation);
+struct PeerCopy {
+  double rate = 0;      // bytes a second
+  bool direct = false;  // else through the host's memory
+};
+
+// From one GPU's memory to another's, which reach each other from then on if
+// they can: the median of 20 copies.
+absl::StatusOr<PeerCopy> MeasurePeerCopy(Device& from, Device& to,
+                                         int64_t size_bytes, Time deadline,
+                                         const Cancellation& cancellation);
 
 }  // namespace psring
 

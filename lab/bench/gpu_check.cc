@@ -94,12 +94,13 @@ class Checker {
     Say(absl::StrCat("NCCL ", NcclVersionName(version)));
     double peer_copy = 0;  // bytes a second
     if (num_gpus_ > 1) {
-      const auto rate =
+      const auto copy =
           MeasurePeerCopy(*devices_[0], *devices_[1], options_.size_bytes,
                           deadline_, cancellation_);
-      if (!rate.ok()) return rate.status();
-      peer_copy = *rate;
-      Say(absl::StrCat("GPU 0 -> GPU 1: ", FormatBandwidth(peer_copy)));
+      if (!copy.ok()) return copy.status();
+      peer_copy = copy->rate;
+      Say(absl::StrCat("GPU 0 -> GPU 1: ", FormatBandwidth(peer_copy),
+                       copy->direct ? ", direct" : ", through the host"));
     }
     devices_.clear();
     // From here on they are the processes', also where a GPU takes one alone.

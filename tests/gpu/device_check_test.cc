@@ -66,6 +66,21 @@ TEST(MeasureCopies, GivesRatesAndLeavesNothingLocked) {
   EXPECT_EQ(device.allocated_bytes(), 0);
 }
 
+// Once they are asked to reach each other; before, a real one copies through
+// the host.
+TEST(MeasurePeerCopy, SaysWhetherBothReachEachOther) {
+  FakeDevice first(0);
+  FakeDevice second(1);
+  auto copy = MeasurePeerCopy(first, second, 1 << 16, Soon(), Cancellation());
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_GT(copy->rate, 0);
+  EXPECT_TRUE(copy->direct);
+  second.CanReachPeers(false);
+  copy = MeasurePeerCopy(first, second, 1 << 16, Soon(), Cancellation());
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_FALSE(copy->direct);
+}
+
 TEST(ThisHostsGpus, ComputeAsTheHostDoes) {
   const auto all = ListCudaDevices();
   if (!all.ok()) GTEST_SKIP() << all.status().message();

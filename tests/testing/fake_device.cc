@@ -258,13 +258,51 @@ absl::StatusOr<bool> FakeDevice::IsDone(Event event) {
 
 absl::Status FakeDevice::Check(const void* data, int64_t size_bytes,
                                bool host) const {
-  MutexLock lock(&mutex_);
-  if (memory_.HasAllocated(data, size_bytes) ||
-      (host && memory_.HasRegistered(data, size_bytes))) {
-    return broken_;
+  std::vector<FakeDevice*> peers;
+  {
+    MutexLock lock(&mutex_);
+    if (memory_.HasAllocated(data, size_bytes) ||
+        (host && memory_.HasRegistered(data, size_bytes))) {
+      return broken_;
+    }
+    if (host) peers = peers_;
+  }
+  for (const FakeDevice* peer : peers) {
+    if (peer->Has(data, size_bytes)) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat(size_bytes, " bytes that the GPU cannot reach"));
+}
+
+bool FakeDevice::Has(const void* data, int64_t size_bytes) const {
+  MutexLock lock(&mutex_);
+  return memory_.HasAllocated(data, size_bytes);
+}
+
+char* FakeDevice::ReachAny(const void* data) const {
+  std::vector<FakeDevice*> peers;
+  {
+    MutexLock lock(&mutex_);
+    peers = peers_;
+  }
+  const auto* const floats = static_cast<const float*>(data);
+  for (const FakeDevice* peer : peers) {
+    if (peer->Has(data, 1)) {
+      return reinterpret_cast<char*>(peer->Reach(floats));
+    }
+  }
+  return reinterpret_cast<char*>(Reach(floats));
+}
+
+void FakeDevice::CanReachPeers(bool can) {
+  MutexLock lock(&mutex_);
+  can_reach_peers_ = can;
+}
+
+absl::StatusOr<bool> FakeDevice::ReachPeer(Device& peer) {
+  MutexLock lock(&mutex_);
+  peers_.push_back(dynamic_cast<FakeDevice*>(&peer));
+  return can_reach_peers_;
 }
 
 void FakeDevice::CountCall() {
@@ -278,8 +316,8 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
   absl::Status status = Check(to, size_bytes, /*host=*/true);
   status.Update(Check(from, size_bytes, /*host=*/true));
   if (!status.ok()) return status;
-  void* const target = Reach(static_cast<float*>(to));
-  void* const source = Reach(static_cast<const float*>(from));
+  void* const target = ReachAny(to);
+  const void* const source = ReachAny(from);
   Enqueue(stream, [=] {
     std::memcpy(target, source, static_cast<size_t>(size_bytes));
     return absl::OkStatus();

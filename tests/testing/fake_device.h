@@ -49,6 +49,9 @@ class FakeDevice : public Device {
   // From now on every `n`th update is lost, as by a kernel that does not run.
   void DropUpdates(int n);
 
+  // Whether it reaches other fake GPUs' memory by itself.
+  void CanReachPeers(bool can);
+
   // Calls that put something into a stream, or into none.
   int64_t num_calls() const;
 
@@ -74,7 +77,10 @@ class FakeDevice : public Device {
   absl::Status WaitFor(Stream stream, Event event) override;
   absl::StatusOr<bool> IsDone(Event event) override;
   absl::StatusOr<absl::Duration> Elapsed(Event begin, Event end) override;
-  // INVALID_ARGUMENT where memory is neither the device's nor registered.
+  // What it says is CanReachPeers'.
+  absl::StatusOr<bool> ReachPeer(Device& peer) override;
+  // INVALID_ARGUMENT where memory is neither the device's, nor registered, nor
+  // of a peer that it has been asked to reach.
   absl::Status Copy(void* to, const void* from, int64_t size_bytes,
                     Stream stream) override;
   absl::Status Zero(void* data, int64_t size_bytes, Stream stream) override;
@@ -104,8 +110,11 @@ class FakeDevice : public Device {
   Queue& QueueOf(Stream stream);
   Queue* AddQueue();
   void CountCall();
+  bool Has(const void* data, int64_t size_bytes) const;
+  // Where any device's memory, or the host's, is read and written.
+  char* ReachAny(const void* data) const;
   absl::Status QueueZero(void* data, int64_t size_bytes, Stream stream);
-  // Is it memory of this device (or, with `host`, registered)?
+  // Is it memory of this device (or, with `host`, registered, or a peer's)?
   absl::Status Check(const void* data, int64_t size_bytes, bool host) const;
 
   const DeviceInfo info_;
@@ -115,6 +124,8 @@ class FakeDevice : public Device {
   FakeAllocations memory_ ABSL_GUARDED_BY(mutex_);
   int64_t num_releases_ ABSL_GUARDED_BY(mutex_) = 0;
   bool queries_hang_ ABSL_GUARDED_BY(mutex_) = false;
+  bool can_reach_peers_ ABSL_GUARDED_BY(mutex_) = true;
+  std::vector<FakeDevice*> peers_ ABSL_GUARDED_BY(mutex_);
   int drop_every_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none
   int64_t num_updates_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
