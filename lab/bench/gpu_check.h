@@ -23,6 +23,15 @@ struct GpuCheckOptions {
   Binaries binaries;
 };
 
+// The trainings: steps, samples of each worker's step, learning rate.
+inline constexpr int kGpuCheckSteps = 150;
+inline constexpr int kGpuCheckBatch = 32;
+inline constexpr double kGpuCheckRate = 0.05;
+
+// Whether the loss of a training of `model` on GPUs is that on CPUs, which add
+// in different orders.
+bool LossesAgree(const std::string& model, double found, double wanted);
+
 // The most processes that the checks start: one for each GPU, and two for one
 // that is alone, unless it takes one process at a time.
 int MostRanks(const std::vector<DeviceInfo>& gpus);
