@@ -30,16 +30,13 @@ absl::StatusOr<std::unique_ptr<StepClock>> StepClock::Create(Device& device,
       if (absl::Status s = create_timer(mark); !s.ok()) return s;
     }
   }
-  if (timeline == nullptr) return clock;
   const auto idle = device.CreateStream();
   if (!idle.ok()) return idle.status();
   clock->idle_ = *idle;
   for (Anchor& anchor : clock->anchors_) {
     if (absl::Status s = create_timer(anchor.event); !s.ok()) return s;
   }
-  const auto dropped = clock->DropFirstAnchor();
-  if (!dropped.ok()) return dropped.status();
-  if (!*dropped) clock->timeline_ = nullptr;
+  if (absl::Status s = clock->DropFirstAnchor(); !s.ok()) return s;
   return clock;
 }
 
@@ -48,7 +45,8 @@ absl::Status StepClock::Mark(int which) {
 }
 
 absl::StatusOr<bool> StepClock::DropAnchor() {
-  Anchor& anchor = anchors_[1 - anchor_];
+  const int next = anchor_ == 0 ? 1 : 0;
+  Anchor& anchor = anchors_[next];
   next_anchor_ = Now() + kAnchorInterval;
   const int64_t begin = NowNanos();
   absl::Status recorded = device_.Record(anchor.event, idle_);
@@ -63,33 +61,35 @@ absl::StatusOr<bool> StepClock::DropAnchor() {
     if (end - begin > kAnchorPatienceNs) return false;
   }
   anchor.ns = begin + (end - begin) / 2;
-  anchor_ = 1 - anchor_;
+  anchor_ = next;
   anchor_step_ = num_ended_;
   return true;
 }
 
-absl::StatusOr<bool> StepClock::DropFirstAnchor() {
+absl::Status StepClock::DropFirstAnchor() {
   const Time deadline = Now() + kFirstAnchorPatience;
   while (Now() < deadline) {
     const auto dropped = DropAnchor();
-    if (!dropped.ok() || *dropped) return dropped;
+    if (!dropped.ok()) return dropped.status();
+    if (*dropped || timeline_ == nullptr) return absl::OkStatus();
     absl::SleepFor(absl::Milliseconds(1));
   }
+  timeline_ = nullptr;
   LogWarning(
       "GPU $0 did not answer within a millisecond for $1: the timeline lacks "
       "what it does",
       device_.info().index, absl::FormatDuration(kFirstAnchorPatience));
-  return false;
+  return absl::OkStatus();
 }
 
-absl::Status StepClock::Begin(int64_t step) {
-  if (timeline_ != nullptr && Now() >= next_anchor_ &&
-      num_ended_ - anchor_step_ >= kSteps) {
+absl::Status StepClock::Begin(int64_t step, absl::Duration injected) {
+  if (Now() >= next_anchor_ && num_ended_ - anchor_step_ >= kSteps) {
     const auto dropped = DropAnchor();
     if (!dropped.ok()) return dropped.status();
   }
   Step& next = steps_[num_ended_ % kSteps];
   next.number = step;
+  next.injected = injected;
   next.anchor = anchor_;
   return Mark(kBegin);
 }
@@ -130,16 +130,29 @@ absl::StatusOr<std::optional<StepClock::Times>> StepClock::Next() {
   const auto exposed =
       device_.Elapsed(step.marks[kBackwardEnd], step.marks[kEnd]);
   if (!exposed.ok()) return exposed.status();
-  return std::optional<Times>({*compute, *exposed});
+  std::optional<Times> times(
+      {step.number, step.injected, *compute, *exposed, std::nullopt});
+  if (step.anchor >= 0) {
+    const auto arrived = TimeOf(step, kBackwardEnd);
+    if (!arrived.ok()) return arrived.status();
+    times->arrived = *arrived;
+  }
+  return times;
+}
+
+absl::StatusOr<Time> StepClock::TimeOf(const Step& step, int mark) {
+  const Anchor& anchor = anchors_[step.anchor];
+  const auto since = device_.Elapsed(anchor.event, step.marks[mark]);
+  if (!since.ok()) return since.status();
+  return Time::FromNanos(anchor.ns) + *since;
 }
 
 absl::Status StepClock::TellTimeline(const Step& step) {
-  const Anchor& anchor = anchors_[step.anchor];
   std::array<int64_t, kMarks> ns;
   for (int mark = 0; mark < kMarks; ++mark) {
-    const auto since = device_.Elapsed(anchor.event, step.marks[mark]);
-    if (!since.ok()) return since.status();
-    ns[mark] = anchor.ns + absl::ToInt64Nanoseconds(*since);
+    const auto time = TimeOf(step, mark);
+    if (!time.ok()) return time.status();
+    ns[mark] = time->nanos();
   }
   const SpanArgs args = {.step = step.number};
   timeline_->Add({"gpu step", args, ns[kBegin], ns[kEnd]});

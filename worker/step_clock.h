@@ -22,9 +22,14 @@ namespace psring {
 class StepClock {
  public:
   struct Times {
-    absl::Duration compute;  // input, forward, backward
+    int64_t step = 0;
+    absl::Duration injected;  // what Begin was told
+    absl::Duration compute;   // input, forward, backward
     // From the end of backward until the next parameters are there.
     absl::Duration exposed;
+    // The end of backward by this process's clock, to about a millisecond;
+    // nothing where the GPU has not said yet what time it is.
+    std::optional<Time> arrived;
   };
 
   // `timeline` gets the GPU's steps and their parts as spans, at the times of
@@ -34,8 +39,8 @@ class StepClock {
 
   // In this order each step: before its work goes to the stream, after each
   // part's, and after what waits for the parameters. Of a part that is computed
-  // again the last end counts.
-  absl::Status Begin(int64_t step);
+  // again the last end counts. `injected`: the wait of a fault before the step.
+  absl::Status Begin(int64_t step, absl::Duration injected = {});
   absl::Status EndData() { return MarkForTimeline(kDataEnd); }
   absl::Status EndForward() { return MarkForTimeline(kForwardEnd); }
   absl::Status EndBackward() { return Mark(kBackwardEnd); }
@@ -63,7 +68,8 @@ class StepClock {
   struct Step {
     std::array<Event, kMarks> marks;
     int64_t number = 0;
-    int anchor = 0;  // the last one before it
+    absl::Duration injected;
+    int anchor = -1;  // the last one before it; -1: none
   };
 
   StepClock(Device& device, Stream compute, Track* timeline)
@@ -76,7 +82,11 @@ class StepClock {
   // Finds out what time it is on the GPU. False where the answer takes so long
   // that it says little; the last anchor stays.
   absl::StatusOr<bool> DropAnchor();
-  absl::StatusOr<bool> DropFirstAnchor();
+  // For a timeline it tries for a while.
+  absl::Status DropFirstAnchor();
+  // When the GPU came to that mark of a step with an anchor, by this process's
+  // clock.
+  absl::StatusOr<Time> TimeOf(const Step& step, int mark);
   absl::Status TellTimeline(const Step& step);
 
   Device& device_;
@@ -85,7 +95,7 @@ class StepClock {
   Stream idle_ = {};  // for anchors, which do not wait for what is computed
   // Of two, one still counts for steps under way.
   std::array<Anchor, 2> anchors_;
-  int anchor_ = 0;
+  int anchor_ = -1;          // -1: none yet
   int64_t anchor_step_ = 0;  // how many had ended then
   Time next_anchor_ = Time::InfinitePast();
   std::array<Step, kSteps> steps_;

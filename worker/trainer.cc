@@ -178,16 +178,18 @@ double Trainer::Clip() {
   return norm;
 }
 
-absl::Status Trainer::SlowDown() {
+absl::StatusOr<absl::Duration> Trainer::SlowDown() {
   const double factor = options_.slowdown.FactorOf(rank_, step_);
-  if (factor <= 1) return absl::OkStatus();
+  if (factor <= 1) return absl::ZeroDuration();
   // Behind a step that a GPU still computes, the wait would cost nothing.
   if (absl::Status s = AwaitGpu(); !s.ok()) return s;
   const absl::Duration wait = (factor - 1) * compute_time_;
-  if (wait <= absl::ZeroDuration()) return absl::OkStatus();
+  if (wait <= absl::ZeroDuration()) return wait;
   TimelineSpan span(parts_.track, "slow", {.step = step_});
   times_.injected += wait;
-  return parts_.cancellation.SleepUntil(Now() + wait);
+  absl::Status slept = parts_.cancellation.SleepUntil(Now() + wait);
+  if (!slept.ok()) return slept;
+  return wait;
 }
 
 absl::StatusOr<at::Tensor> Trainer::Unscale(at::Tensor loss,
@@ -270,7 +272,8 @@ absl::Status Trainer::FinishStep() {
   const Time begin = Now();
   absl::Status status = parts_.exchange.Finish(StepDeadline());
   const Time end = Now();
-  if (clock_ == nullptr) times_.exposed += end - begin;
+  if (clock_ != nullptr) return status;
+  times_.exposed += end - begin;
   parts_.member.figures().AddStep(step_, begin, end);
   return status;
 }
@@ -300,9 +303,14 @@ absl::Status Trainer::TakeTimes() {
     const auto times = clock_->Next();
     if (!times.ok()) return times.status();
     if (!times->has_value()) return absl::OkStatus();
-    compute_time_ = (*times)->compute;
-    times_.compute += (*times)->compute;
-    times_.exposed += (*times)->exposed;
+    const StepClock::Times& step = **times;
+    compute_time_ = step.compute;
+    times_.compute += step.compute;
+    times_.exposed += step.exposed;
+    times_.busy.Add(step.injected + step.compute);
+    if (!step.arrived.has_value()) continue;
+    parts_.member.figures().AddStep(step.step, *step.arrived,
+                                    *step.arrived + step.exposed);
   }
   return absl::OkStatus();
 }
@@ -334,10 +342,11 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   TimelineSpan span(parts_.track, "step", {.step = step_});
   activity_.Work("computing");
   const Time start = Now();
-  if (absl::Status s = SlowDown(); !s.ok()) return s;
+  const auto injected = SlowDown();
+  if (!injected.ok()) return injected.status();
   const Time begin = Now();
   absl::Status status =
-      clock_ == nullptr ? absl::OkStatus() : clock_->Begin(step_);
+      clock_ == nullptr ? absl::OkStatus() : clock_->Begin(step_, *injected);
   absl::StatusOr<at::Tensor> loss = Compute(samples);
   if (options_.scale_loss && loss.ok()) {
     loss = Unscale(*std::move(loss), samples);

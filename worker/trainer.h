@@ -75,7 +75,7 @@ struct StepTimes {
   // After it until the next parameters: communication, and others' lateness.
   absl::Duration exposed;
   absl::Duration injected;  // the wait of an injected fault
-  TimeDistribution busy;  // of steps' computing and injected wait; not on GPUs
+  TimeDistribution busy;    // of steps' computing and injected wait
 };
 
 // Lives on one thread, the exchange's.
@@ -136,15 +136,16 @@ class Trainer {
   at::Tensor Gradients() const;
   // Clips the gradients in place; their norm before.
   double Clip();
-  // Waits for as long as an injected fault makes this step longer.
-  absl::Status SlowDown();
+  // Waits for as long as an injected fault makes this step longer; how long.
+  absl::StatusOr<absl::Duration> SlowDown();
   // Forward and backward, on whose way buckets are submitted; the loss.
   absl::StatusOr<at::Tensor> Compute(const StepSamples& samples);
   absl::Status FinishStep();
   // On a GPU it becomes known a step later.
   absl::Status TakeLoss(const at::Tensor& loss);
   absl::Status NoteLoss(const std::optional<KnownLoss>& known);
-  // The GPU's times of steps that it has done; on the CPU nothing, as below.
+  // The GPU's times of steps that it has done, from which others may see who
+  // was late; on the CPU nothing, as below.
   absl::Status TakeTimes();
   // Waits until the GPU has done all steps.
   absl::Status AwaitGpu();

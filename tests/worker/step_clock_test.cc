@@ -27,22 +27,31 @@ void AwaitAll(FakeDevice& device) {
 
 TEST(StepClock, TellsTheGpusTimesAndNotTheProcessors) {
   FakeDevice device;
-  const auto clock = *StepClock::Create(device, kComputeStream);
+  Track track("GPU");  // for which it asks until it knows what time it is there
+  const auto clock = *StepClock::Create(device, kComputeStream, &track);
   device.Stall(kComputeStream);  // the step before
-  ASSERT_TRUE(clock->Begin(0).ok());
+  ASSERT_TRUE(clock->Begin(7, absl::Seconds(3)).ok());
   Take(device, absl::Milliseconds(40));
   ASSERT_TRUE(clock->EndBackward().ok());
   Take(device, absl::Milliseconds(20));
   ASSERT_TRUE(clock->End().ok());
   EXPECT_FALSE((*clock->Next()).has_value());
   absl::SleepFor(absl::Milliseconds(30));  // what is not the step's
+  const Time released = Now();
   device.Release();
   AwaitAll(device);
+  const Time after = Now();
   const auto times = *clock->Next();
   ASSERT_TRUE(times.has_value());
+  EXPECT_EQ(times->step, 7);
+  EXPECT_EQ(times->injected, absl::Seconds(3));
   EXPECT_GE(times->compute, absl::Milliseconds(40));
   EXPECT_GE(times->exposed, absl::Milliseconds(20));
   EXPECT_LT(times->exposed, absl::Milliseconds(40));
+  // Where backward ended on the GPU, long after the processor was through.
+  ASSERT_TRUE(times->arrived.has_value());
+  EXPECT_GE(*times->arrived, released + absl::Milliseconds(38));
+  EXPECT_LE(*times->arrived + times->exposed, after + absl::Milliseconds(2));
   EXPECT_FALSE((*clock->Next()).has_value());
 }
 

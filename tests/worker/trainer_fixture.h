@@ -44,6 +44,7 @@ class TrainerTest : public ::testing::Test {
       end_ = trainer.step();
       times_ = trainer.step_times();
       training_time_ = trainer.training_time();
+      figures_ = worker.member->figures().Take(ClockOffset{});
       return absl::OkStatus();
     });
     EXPECT_THAT(results, ::testing::Each(absl::OkStatus()));
@@ -61,6 +62,7 @@ class TrainerTest : public ::testing::Test {
   int64_t end_ = -1;         // the trainer's step, after it ran
   StepTimes times_;          // the trainer's, too
   absl::Duration training_time_;
+  proto::Figures figures_;  // what no heartbeat has told
 
  private:
   absl::Status status_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/testing/test_directory.h"
@@ -10,6 +11,10 @@
 
 namespace psring {
 namespace {
+
+using ::testing::Each;
+using ::testing::Ge;
+using ::testing::SizeIs;
 
 class TrainerGpuTest : public TrainerTest {
  protected:
@@ -83,6 +88,38 @@ TEST_F(TrainerGpuTest, AnInjectedFaultBeginsWhereTheStepBeforeHasEnded) {
   // Nothing is known of the first step before it is over.
   EXPECT_GE(times_.injected, absl::Milliseconds(3 * 2 * 50));
   EXPECT_GE(training_time_, absl::Milliseconds(4 * (50 + 100) + 3 * 2 * 50));
+}
+
+TEST_F(TrainerGpuTest, KnowsHowLongEachStepKeptTheGpuBusy) {
+  model_.on_forward = [&] { Take(20); };
+  exchange_.on_finish = [&] { Take(10); };
+  ASSERT_TRUE(Train().ok());
+  const std::vector<double> busy = times_.busy.GroupMeans(64);
+  ASSERT_THAT(busy, SizeIs(4));
+  EXPECT_THAT(busy, Each(Ge(0.020)));
+  options_.slowdown = *Slowdown::Create({"worker:0:x3"}, /*seed=*/0);
+  ASSERT_TRUE(Train().ok());
+  ASSERT_THAT(times_.busy.GroupMeans(64), SizeIs(4));
+  EXPECT_GE(times_.busy.GroupMeans(64).back(), 3 * 0.020);
+}
+
+// Launches are over before: in an NCCL ring Finish hardly takes any time.
+TEST_F(TrainerGpuTest, TellsWhenItsGpuArrivedAndWentOn) {
+  model_.on_forward = [&] { Take(20); };
+  exchange_.on_finish = [&] { Take(30); };
+  // Again where a heartbeat has told them.
+  for (int i = 0; i < 9 && figures_.records().empty(); ++i) {
+    ASSERT_TRUE(Train().ok());
+  }
+  ASSERT_FALSE(figures_.records().empty());
+  int64_t went_on = 0;
+  for (const proto::StepRecord& step : figures_.records()) {
+    EXPECT_GE(step.went_on_ns() - step.arrived_ns(), 29'000'000);
+    if (went_on > 0) {
+      EXPECT_GE(step.arrived_ns() - went_on, 18'000'000);
+    }
+    went_on = step.went_on_ns();
+  }
 }
 
 }  // namespace
