@@ -32,6 +32,7 @@ void TakeStart(const json& event, ProcessMetrics* metrics) {
   metrics->total_steps = WholeOrZero(event, "total_steps");
   metrics->steps_per_epoch = WholeOrZero(event, "steps_per_epoch");
   metrics->global_batch = WholeOrZero(event, "global_batch");
+  metrics->on_gpu = event.value("device", "") == "cuda";
 }
 
 StepSample ToStep(const json& event) {

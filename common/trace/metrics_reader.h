@@ -71,6 +71,7 @@ struct ProcessMetrics {
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;
   int64_t global_batch = 0;
+  bool on_gpu = false;
   std::vector<StepSample> steps;
   std::vector<EpochSample> epochs;
   std::optional<ProcessEnd> end;

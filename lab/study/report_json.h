@@ -27,6 +27,7 @@
 //    "images_per_second", "test_accuracy", "test_loss" (after the last epoch),
 //    "worker_bytes_sent_per_step", "server_bytes_sent_per_step",
 //    "worker_peak_bytes", "server_peak_bytes"  (of the process with most),
+//    "worker_peak_gpu_bytes"  (the same; 0: none on a GPU that tells),
 //    "staleness_mean", "staleness_max",
 //    "staleness_histogram": {RANK: [updates that missed 0, 1, ..., more]},
 //    "step_seconds": {RANK: {"compute", "exposed", "wait",

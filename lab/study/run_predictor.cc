@@ -74,8 +74,10 @@ absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
 
 std::optional<double> RunPredictor::StepSeconds(const RunResult& run) const {
   const WaySpec way = WayOf(run.point);
-  if (!exchange_as_by_default_ || !way.plain() || !way.synchronous() ||
-      way.ddp || ValueOf(run.point, "compress") != kNone) {
+  // What is simulated sums in the memory of hosts.
+  if (run.on_gpu || !exchange_as_by_default_ || !way.plain() ||
+      !way.synchronous() || way.ddp ||
+      ValueOf(run.point, "compress") != kNone) {
     return std::nullopt;
   }
   Topology topology;

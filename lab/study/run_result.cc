@@ -43,6 +43,9 @@ void TakeWorker(const ProcessMetrics& worker, RunResult* result) {
       std::max(result->worker_bytes_per_step, PerStep(end.bytes_sent, *result));
   result->worker_peak_bytes =
       std::max(result->worker_peak_bytes, end.peak_memory_bytes);
+  result->worker_peak_gpu_bytes = std::max(
+      result->worker_peak_gpu_bytes, end.peak_gpu_memory_bytes.value_or(0));
+  result->on_gpu = result->on_gpu || worker.on_gpu;
   if (end.step_time) {
     result->step_times[static_cast<int>(worker.rank)] = *end.step_time;
   }

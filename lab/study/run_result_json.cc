@@ -109,6 +109,7 @@ RunResult Take(const json& value) {
   run.worker_bytes_per_step = ToNumber(value.at("worker_bytes_sent_per_step"));
   run.server_bytes_per_step = ToNumber(value.at("server_bytes_sent_per_step"));
   run.worker_peak_bytes = WholeOf(value.at("worker_peak_bytes"));
+  run.worker_peak_gpu_bytes = WholeOrZero(value, "worker_peak_gpu_bytes");
   run.server_peak_bytes = WholeOf(value.at("server_peak_bytes"));
   run.staleness_mean = ToNumber(value.at("staleness_mean"));
   run.staleness_max = WholeOf(value.at("staleness_max"));
@@ -146,6 +147,7 @@ json ToJson(const RunResult& run) {
       {"server_bytes_sent_per_step", Number(run.server_bytes_per_step)},
       {"worker_peak_bytes", run.worker_peak_bytes},
       {"server_peak_bytes", run.server_peak_bytes},
+      {"worker_peak_gpu_bytes", run.worker_peak_gpu_bytes},
       {"staleness_mean", Number(run.staleness_mean)},
       {"staleness_max", run.staleness_max},
       {"staleness_histogram", HistogramJson(run)},

@@ -100,6 +100,17 @@ bool HasTestLoss(const Comparison& comparison) {
                      });
 }
 
+double GpuMemory(const RunResult& run) {
+  return static_cast<double>(run.worker_peak_gpu_bytes);
+}
+
+bool HasGpuMemory(const Comparison& comparison) {
+  return std::any_of(comparison.variants.begin(), comparison.variants.end(),
+                     [](const Variant& variant) {
+                       return SpreadOf(variant, GpuMemory).max > 0;
+                     });
+}
+
 std::vector<Column> AllColumns(const Comparison& comparison, bool ranges) {
   using Run = const RunResult&;
   std::vector<Column> columns = MainColumns(comparison, ranges);
@@ -124,6 +135,9 @@ std::vector<Column> AllColumns(const Comparison& comparison, bool ranges) {
       "peak memory, a server",
       [](Run r) { return static_cast<double>(r.server_peak_bytes); },
       BytesOrNothing);
+  if (HasGpuMemory(comparison)) {
+    add("peak GPU memory, a worker", GpuMemory, BytesOrNothing);
+  }
   return columns;
 }
 

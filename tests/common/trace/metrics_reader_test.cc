@@ -16,7 +16,7 @@ using testing::SizeIs;
 
 constexpr char kStart[] =
     R"({"event":"start","time":1,"role":"worker","rank":0,"host":"h","pid":1,)"
-    R"("mode":"ps","sync":"bsp","num_parameters":21840,"total_steps":375,)"
+    R"("mode":"ps","sync":"bsp","device":"cuda","num_parameters":21840,"total_steps":375,)"
     R"("steps_per_epoch":125,"global_batch":128})";
 constexpr char kStep[] =
     R"({"event":"step","step":10,"seconds":1.5,"loss":2.1,)"
@@ -58,6 +58,7 @@ TEST_F(MetricsReaderTest, TakesInEveryEvent) {
   EXPECT_EQ(metrics.total_steps, 375);
   EXPECT_EQ(metrics.steps_per_epoch, 125);
   EXPECT_EQ(metrics.global_batch, 128);
+  EXPECT_TRUE(metrics.on_gpu);
   ASSERT_THAT(metrics.steps, SizeIs(1));
   EXPECT_EQ(metrics.steps[0].step, 10);
   EXPECT_EQ(metrics.steps[0].loss, 2.1);

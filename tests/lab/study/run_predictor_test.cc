@@ -77,6 +77,9 @@ TEST(RunPredictor, IsSilentAboutWhatItDoesNotSimulate) {
   EXPECT_FALSE(Predict(known, {"--local-steps", "4"}));
   EXPECT_TRUE(Predict(known, {"--lr-schedule=cosine"}));
   EXPECT_FALSE(Predict(RunOf({}, {0.1})));  // a worker is missing
+  RunResult on_gpus = known;
+  on_gpus.on_gpu = true;
+  EXPECT_FALSE(Predict(on_gpus));
 }
 
 }  // namespace

@@ -60,6 +60,19 @@ TEST(Summarize, TakesTheWorstProcessOfEachRole) {
   EXPECT_EQ(result->staleness_max, 3);
 }
 
+TEST(Summarize, TakesTheFullestGpu) {
+  EXPECT_FALSE(Ran()->on_gpu);
+  EXPECT_EQ(Ran()->worker_peak_gpu_bytes, 0);
+  std::vector<ProcessMetrics> all = {Worker(0, 4), Worker(1, 5)};
+  for (ProcessMetrics& worker : all) worker.on_gpu = true;
+  all[0].end->peak_gpu_memory_bytes = 9000;
+  const auto result = Summarize(At({}), all);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->on_gpu);
+  EXPECT_EQ(result->worker_peak_gpu_bytes, 9000);
+  EXPECT_EQ(RunFromJson(ToJson(*result))->worker_peak_gpu_bytes, 9000);
+}
+
 TEST(Summarize, AddsTheHistogramsOfAllServers) {
   EXPECT_THAT(
       Ran()->staleness_histogram,

@@ -174,6 +174,16 @@ TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
               Contains(ElementsAre("sent per step, a server", "-", "-", "-")));
 }
 
+TEST(SummaryCells, TellsOfGpusMemoryWhereThereIsAny) {
+  const auto last = [](const RunResult& run) {
+    return SummaryCells(Compare(ValuesOf({}), {run}, 0)).back();
+  };
+  RunResult run = RunOf({}, 4, 1);
+  EXPECT_EQ(last(run)[0], "peak memory, a server");
+  run.worker_peak_gpu_bytes = int64_t{3} << 30;
+  EXPECT_THAT(last(run), ElementsAre("peak GPU memory, a worker", "3.0 GiB"));
+}
+
 TEST(SummaryCells, ManyWaysHaveARowEach) {
   const Comparison comparison = Compare(
       ValuesOf({{"mode", "ps-bsp"}, {"workers", "1,2,3,4,5,6"}}),
