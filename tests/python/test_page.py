@@ -282,7 +282,7 @@ def test_top_asks_the_coordinator_of_a_job_without_a_page(tmp_path, secret):
 def test_the_built_in_trainer_tells_its_figures(tmp_path, mode):
     job = Job(tmp_path, command=[
         PROGRAM, "launch", "--page", f"--mode={mode}", "--workers=2", "--",
-        "--data=digits", "--epochs=1000", "--slow=worker:1:x3"])  # fmt: skip
+        "--data=digits", "--epochs=1000", "--slow=worker:1:x3", "--device=cpu"])  # fmt: skip
     try:
         state = job.await_state(
             lambda s: len(s["curves"]["evaluations"]) > 1

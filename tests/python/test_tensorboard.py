@@ -40,7 +40,8 @@ def launch(folder, *arguments):
         pytest.skip("the built-in trainer is not built: ./psring build")
     ran = subprocess.run(
         [PSRING, "launch", f"--tensorboard={folder}", "--workers=2", *arguments, "--model=mlp:784-16-10",
-         "--data=digits:train=256,test=64", "--batch-size=8", "--epochs=2", "--lr=0.125", "--threads=1"],
+         "--data=digits:train=256,test=64", "--batch-size=8", "--epochs=2", "--lr=0.125", "--threads=1",
+         "--device=cpu"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

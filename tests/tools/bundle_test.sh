@@ -38,7 +38,7 @@ for program in cli/psring ps/ps worker/worker lab/bench/rank; do
   ! grep "not found" out || fail "$program lacks libraries"
   grep -q "$PWD/lib/libzmq" out || fail "$program takes the system's ZeroMQ"
 done
-bare ./psring launch --workers=2 -- --data=digits:train=64,test=16 --steps=2 \
+bare ./psring launch --workers=2 -- --data=digits:train=64,test=16 --steps=2 --device=cpu \
   > out 2>&1 || { cat out; fail "launch"; }
 
 code=0
