@@ -490,6 +490,32 @@ def buffers():
     return out + ["buffer 2, body.1.running_mean float32[8] on rank 0, buffer 2, more float32[2] on rank 1" in said]
 
 
+class CountsReads(torch.Tensor):
+    """Counts how often a value of it goes to Python: on a GPU each time waits for the GPU."""
+
+    reads = 0
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function.__name__ in ("__float__", "__bool__", "__int__", "item", "tolist"):
+            CountsReads.reads += 1
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+@scenario
+def reads_no_result_unless_buffers_follow():
+    out = []
+    for net, broadcast, reads in ((model(), True, 0), (Normed(), False, 0), (Normed(), True, 3)):
+        opt = ps.DistributedOptimizer(sgd(net), model=net, broadcast_buffers=broadcast)
+        train(net, opt, 1)
+        exchange = opt._psring.reducer.exchange
+        exchange.results = exchange.results.as_subclass(CountsReads)
+        CountsReads.reads = 0
+        train(net, opt, 3)
+        out.append(CountsReads.reads == reads)
+    return out
+
+
 @scenario
 def new_groups_and_two_models():
     net, extra = model(), torch.nn.Linear(3, 3)

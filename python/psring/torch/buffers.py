@@ -31,9 +31,13 @@ class Buffers:
         """What must be the same on all ranks."""
         return [f"buffer {i}, {name} {describe(m._buffers[key])}" for i, (name, m, key) in enumerate(self._places)]
 
+    def travel(self) -> bool:
+        """Whether broadcast() has anything to do; the same on all ranks."""
+        return bool(self._places) and self._process_set.size() > 1
+
     def broadcast(self, name: str) -> None:
         """Makes them those of the set's first rank, with one transfer for each dtype."""
-        if not self._places or self._process_set.size() == 1:
+        if not self.travel():
             return
         alike: Dict[Tuple[torch.dtype, torch.device], List[torch.Tensor]] = {}
         for _, module, key in self._places:

@@ -143,7 +143,8 @@ class ModelExchange(Model):
         return float(self.results[self._flag]) != 0.0
 
     def all_have_data(self) -> bool:
-        """After finish(): whether the step was without ranks that have joined."""
+        """After finish(): whether the step was without ranks that have joined. Reads a
+        result, and so waits for the GPU where that lies on one."""
         return not self.counts_ranks or float(self.results[self._flag]) * _job.size() > _job.size() - 0.5
 
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:

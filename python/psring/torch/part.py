@@ -183,11 +183,16 @@ class Part:
     def _after_finish(self) -> None:
         """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
         has no more data: it takes part in sums alone, and rank 0 may be it."""
-        if self.settings.synchronous and self.reducer.exchange.all_have_data():
+        # all_have_data() waits for the GPU, so only those ask who send buffers.
+        if self.settings.synchronous and self._sends_buffers() and self.reducer.exchange.all_have_data():
             self._take_buffers()
 
+    def _sends_buffers(self) -> bool:
+        return self._buffers is not None and self.settings.broadcast_buffers and self._buffers.travel()
+
     def _take_buffers(self) -> None:
-        if self._buffers is not None and self.settings.broadcast_buffers:
+        if self._sends_buffers():
+            assert self._buffers is not None
             self._buffers.broadcast(self.name + ".buffers")
 
     def synchronise(self) -> None:
