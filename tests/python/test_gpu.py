@@ -178,6 +178,99 @@ def test_what_hooks_do_in_several_streams_is_one_sequence(plain, on_gpu):
             last = tell[1]
 
 
+def train_all_kinds(on_gpu, prescale):
+    """Gradients of several dtypes and layouts in few buckets: the weights and the number
+    of calls that copy several."""
+    calls = []
+    if on_gpu:
+        torch.cuda.device = lambda device: contextlib.nullcontext()
+        torch.cuda.current_stream = lambda device: FakeStream(0, [])
+        gpu.choose = lambda entries, wish: torch.device("cpu")
+        gpu.place_of = lambda device, wish: "gpu:host"
+        _tensors._over_gpu_memory = lambda address, n, device: torch.frombuffer(
+            (ctypes.c_float * n).from_address(address), dtype=torch.float32
+        )
+        psring._models.Model.set_stream = lambda model, stream: None
+        copy = _tensors._foreach_copy
+        if copy is not None:
+            _tensors._foreach_copy = lambda places, values: (calls.append(len(places)), copy(places, values))
+    ps.init()
+    torch.manual_seed(0)
+    first = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    second = torch.nn.Conv2d(4, 5, 1).to(memory_format=torch.channels_last)
+    third = torch.nn.Linear(5, 3)
+    half = torch.nn.Parameter(torch.randn(7, 3, dtype=torch.float16))
+    turned = torch.nn.Parameter(torch.randn(3, 6).t())
+    named = [("half", half), ("turned", turned)]
+    named += [(f"{i}.{n}", p) for i, m in enumerate((first, second, third)) for n, p in m.named_parameters()]
+    opt = torch.optim.SGD([p for _, p in named], lr=0.1, momentum=0.9)
+    opt = ps.DistributedOptimizer(
+        opt, named_parameters=named, bucket_mb=4e-4, gradient_predivide_factor=prescale)  # fmt: skip
+    data = torch.randn(4, 2, 3, 5, 5, generator=torch.Generator().manual_seed(ps.rank()))
+    for x in data:
+        opt.zero_grad()
+        y = second(first(x.contiguous(memory_format=torch.channels_last)).relu()).mean((2, 3))
+        y = third(y) @ half.float().t()
+        (y.square().sum() + (third(torch.ones(6, 5)) * turned).sum()).backward()
+        opt.step()
+    buckets = opt._psring.reducer.exchange.num_buckets
+    if on_gpu:
+        _tensors._foreach_copy = copy
+    return [p.detach().reshape(-1).clone().view(torch.uint8).tolist() for _, p in named], calls, buckets
+
+
+def train_all_kinds_on_host():
+    return train_all_kinds(False, 1.0), train_all_kinds(False, 3.0)
+
+
+def train_all_kinds_on_gpu():
+    return train_all_kinds(True, 1.0), train_all_kinds(True, 3.0)
+
+
+def train_all_kinds_on_gpu_of_older_torch():
+    _tensors._foreach_copy = None
+    return train_all_kinds_on_gpu()
+
+
+@pytest.mark.parametrize("on_gpu", [train_all_kinds_on_gpu, train_all_kinds_on_gpu_of_older_torch])
+def test_a_buckets_gradients_are_copied_together_with_the_same_bits(on_gpu):
+    expected = run(train_all_kinds_on_host)[0]
+    for rank in run(on_gpu):
+        for (weights, calls, buckets), (wanted, _, _) in zip(rank, expected):
+            assert weights == wanted
+            if on_gpu is train_all_kinds_on_gpu and hasattr(torch, "_foreach_copy_"):
+                assert max(calls) > 2 and len(calls) <= 4 * buckets
+            else:
+                assert not calls
+
+
+class Elsewhere(torch.Tensor):
+    device = torch.device("cuda:3")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_differs_in_more_than_its_size_is_copied_by_itself(monkeypatch, together):
+    calls = []
+    copy = getattr(torch, "_foreach_copy_", None)
+    if together and copy is None:
+        pytest.skip("torch before 2.1 has no _foreach_copy_")
+    monkeypatch.setattr(
+        _tensors, "_foreach_copy", (lambda p, v: (calls.append(len(p)), copy(p, v))) if together else None)  # fmt: skip
+    values = [
+        torch.randn(5), torch.randn(3, 4), torch.randn(()), torch.randn(6, 2, 1, 1).to(memory_format=torch.channels_last),
+        torch.randn(4, 3).t(), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.randn(8)[::2],
+        torch.randn(3).half(), torch.randn(3).bfloat16(), torch.randn(3).double(), torch.randn(3).as_subclass(Elsewhere),
+    ]  # fmt: skip
+    values[0][0] = float("nan")
+    places = [torch.empty(value.shape) for value in values]
+    _tensors.copy_all(list(zip(places, values)))
+    for place, value in zip(places, values):
+        wanted = torch.empty(value.shape).copy_(value)
+        assert place.view(torch.int32).equal(wanted.view(torch.int32))
+    assert calls == ([4] if together else [])
+    _tensors.copy_all([])
+
+
 # ---- On a GPU ------------------------------------------------------------------
 
 

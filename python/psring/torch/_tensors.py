@@ -2,7 +2,7 @@
 
 import ctypes
 import warnings
-from typing import Any, Optional, Set
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -74,6 +74,34 @@ def over_memory(address: int, num_elements: int, gpu: Optional[torch.device] = N
         return _over_gpu_memory(address, num_elements, gpu)
     array = (ctypes.c_float * num_elements).from_address(address)
     return torch.frombuffer(array, dtype=torch.float32)
+
+
+# Of torch 2.1 and newer.
+_foreach_copy = getattr(torch, "_foreach_copy_", None)
+
+
+def copy_all(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """place.copy_(value) for each (place, value). On a GPU that is one launch for all whose
+    value lies as its place does. The others are copied one by one: not every torch with
+    _foreach_copy_ copies between dtypes, and one strided pair would make all of them slow.
+
+    Args:
+        pairs: the places are contiguous, of one dtype and on one device.
+    """
+    places: List[torch.Tensor] = []
+    values: List[torch.Tensor] = []
+    for place, value in pairs:
+        alike = place.dtype == value.dtype and place.device == value.device and place.shape == value.shape
+        if _foreach_copy is None or not alike or not value.is_contiguous():
+            place.copy_(value)
+            continue
+        if place.stride() != value.stride():  # of dimensions of size 1, as channels_last has them
+            value = value.as_strided(place.shape, place.stride())
+        places.append(place)
+        values.append(value)
+    if places:
+        assert _foreach_copy is not None
+        _foreach_copy(places, values)
 
 
 class _GpuMemory:

@@ -87,6 +87,7 @@ class ModelExchange(Model):
         self.gradients = over_memory(self.gradients_address, self.num_elements, gpu)
         self.results = over_memory(self.parameters_address, self.num_elements, gpu)
         self._gpu = gpu
+        self.on_gpu = gpu is not None
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
         layout = self.layout
@@ -180,6 +181,8 @@ class BucketExchange:
         start: starts the mean of a bucket's elements in place, given its number;
             what it returns is called to wait for it.
     """
+
+    on_gpu = False
 
     def __init__(
         self,

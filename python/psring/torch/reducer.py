@@ -20,7 +20,7 @@ import torch
 from .. import collectives as memory
 from ..collectives import Max
 from ..process_sets import ProcessSet
-from ._tensors import warn_once
+from ._tensors import copy_all, warn_once
 from .collectives import allreduce_
 from .gradient_exchange import Entry
 from .sparse import reduce_sparse
@@ -91,6 +91,7 @@ class Reducer:
         self._left: List[int] = []
         self._bucket_sizes: List[int] = []
         self._next_bucket = 0
+        self._waiting: List[List[Tuple[torch.Tensor, torch.Tensor]]] = []
         self._lock = threading.RLock()
         self._hooks: List[Any] = []
         self._alone = alone
@@ -173,6 +174,7 @@ class Reducer:
             entry.ready = False
         self._next_bucket = 0
         self._left = list(self._bucket_sizes)
+        self._waiting = [[] for _ in self._bucket_sizes]
 
     def _own_gradients(self) -> None:
         """Before the first submit: gradients still in the exchange's memory (where
@@ -199,7 +201,9 @@ class Reducer:
             self._hand_over(entry)
 
     def _hand_over(self, entry: Entry) -> None:
-        """Copies one gradient to its place, and submits what is full."""
+        """Copies one gradient to its place, and submits what is full. On a GPU, where
+        launching a copy takes longer than a small one itself, a bucket's are copied when
+        the last of them is there."""
         if entry.sparse_dim:
             return
         grad, place = entry.param.grad, entry.gradient
@@ -207,6 +211,9 @@ class Reducer:
         self.exchange.order()
         if grad is None:
             place.zero_()
+        elif self.exchange.on_gpu and grad.layout == torch.strided:
+            self._waiting[entry.bucket].append((place, grad.detach()))
+            entry.version = grad._version
         else:
             if grad.layout != torch.strided:
                 if not self._sparse_as_dense:
@@ -220,9 +227,17 @@ class Reducer:
                 place.mul_(self._prescale)
             entry.version = grad._version
         self._left[entry.bucket] -= 1
+        if self._left[entry.bucket] == 0:
+            self._copy_waiting(entry.bucket)
         while self._next_bucket < len(self._left) and self._left[self._next_bucket] == 0:
             self.exchange.submit(self._next_bucket)
             self._next_bucket += 1
+
+    def _copy_waiting(self, bucket: int) -> None:
+        waiting, self._waiting[bucket] = self._waiting[bucket], []
+        copy_all(waiting)
+        if waiting and self._prescale != 1.0:
+            torch._foreach_mul_([place for place, _ in waiting], self._prescale)
 
     def complete(self) -> None:
         """Every bucket leaves; unless fused, p.grad becomes the mean. Blocks then."""
@@ -276,6 +291,7 @@ class Reducer:
         for entry in dense:
             self._bucket_sizes[entry.bucket] += 1
         self._left = list(self._bucket_sizes)
+        self._waiting = [[] for _ in self._bucket_sizes]
         self._order.clear()
         self._before_submit()
 
