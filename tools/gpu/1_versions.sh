@@ -5,9 +5,9 @@ name=1_versions on_cpu="all but the driver's part"
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 [ $device = cpu ] || nvidia-smi
-"$psring" --version
-"$psring" doctor && good doctor || bad doctor
-clone=$(dirname "$(readlink -f "$psring")")
+"${psring[@]}" --version
+"${psring[@]}" doctor && good doctor || bad doctor
+clone=$home
 for program in "$clone/bazel-bin/worker/worker" "$clone/bin/worker/worker"; do
   [ -x "$program" ] || continue
   "$program" --version

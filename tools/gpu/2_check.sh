@@ -4,7 +4,7 @@
 name=2_check on_cpu=
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-timeout 280 "$psring" gpu-check --size=256MB && good "gpu-check, 256 MB" || bad "gpu-check, 256 MB"
-timeout 280 "$psring" gpu-check --size=16MB --model=lenet &&
+timeout 280 "${psring[@]}" gpu-check --size=256MB && good "gpu-check, 256 MB" || bad "gpu-check, 256 MB"
+timeout 280 "${psring[@]}" gpu-check --size=16MB --model=lenet &&
   good "gpu-check, convolutions" || bad "gpu-check, convolutions"
 finish

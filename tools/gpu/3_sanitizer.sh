@@ -11,7 +11,7 @@ if [ -z "$sanitizer" ]; then
 fi
 for tool in memcheck initcheck; do
   timeout 280 "$sanitizer" --tool $tool --target-processes all --error-exitcode 9 \
-    "$psring" gpu-check --size=1MB --timeout=270 &&
+    "${psring[@]}" gpu-check --size=1MB --timeout=270 &&
     good "$tool" || bad "$tool (9: it has found something, 124: it took too long)"
 done
 finish

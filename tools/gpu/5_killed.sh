@@ -16,7 +16,7 @@ pid_of() {
 # lose SIGNAL: rank 1 gets it in the middle of a training.
 lose() {
   local log=$out/$1.log begin pids victim
-  "$psring" launch --mode=ring --workers=2 --metrics-dir="$out/$1" -- "${mlp[@]}" \
+  "${psring[@]}" launch --mode=ring --workers=2 --metrics-dir="$out/$1" -- "${mlp[@]}" \
     --steps=1000000 > "$log" 2>&1 &
   local launch=$!
   for _ in $(seq 600); do

@@ -17,7 +17,7 @@ says() {
   fi
 }
 
-launch=("$psring" launch --mode=ring)
+launch=("${psring[@]}" launch --mode=ring)
 small=(--data=digits:train=64,test=16 --steps=2)
 if [ $device = cpu ]; then
   says "no GPU" "--device=cuda" "${launch[@]}" --workers=1 -- "${small[@]}" --device=cuda

@@ -1,15 +1,30 @@
-# Sourced by the scripts of this folder, after they have set `name` and
-# `on_cpu`: what of them --device=cpu tries out ("" where there is nothing).
+# Sourced by the scripts of this folder, after they have set `name`, `on_cpu`: what of
+# them --device=cpu tries out ("" where there is nothing), and `flags`: the variables
+# that --VARIABLE=VALUE sets (none by default).
 set -euo pipefail
 
 usage() {
-  echo "Usage: tools/gpu/$name.sh [--device=cpu]"
+  local flag more=
+  for flag in ${flags:-}; do more="$more [--$flag=${!flag}]"; done
+  echo "Usage: tools/gpu/$name.sh [--device=cpu]$more"
   echo
   sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
-  echo "Takes under ten minutes and no network. Prints what it finds, and keeps it in"
-  echo "\$OUT (gpu-results). Ends with 0: all is well, 1: something is wrong, 3: no GPU."
+  echo
+  echo "Build first: ./psring build. Then this takes under ten minutes and no network. It"
+  echo "prints what it finds, and keeps it in \$OUT (gpu-results)."
+  echo "Ends with 0: all is well, 1: something is wrong, 3: no GPU."
   echo "--device=cpu tries the script itself: ${on_cpu:-nothing of it runs on a CPU}."
-  echo "PSRING names the command to use; by default the wrapper of this clone."
+  echo "PSRING names the command to use (the one of a bundle, say); by default the wrapper of"
+  echo "this clone. PYTHON names a python3 with torch, where a script needs one."
+}
+
+# set_flag --VARIABLE=VALUE, where `flags` has VARIABLE.
+set_flag() {
+  local variable=${1%%=*}
+  variable=${variable#--}
+  case "$1" in --*=?*) ;; *) return 1 ;; esac
+  case " ${flags:-} " in *" $variable "*) ;; *) return 1 ;; esac
+  printf -v "$variable" %s "${1#*=}"
 }
 
 device=cuda
@@ -18,12 +33,26 @@ for word in "$@"; do
     -h | --help) usage; exit ;;
     --device=cpu) device=cpu ;;
     --device=cuda) ;;
-    *) echo "$name: $word: see --help" >&2; exit 2 ;;
+    *) set_flag "$word" || { echo "$name: $word: see --help" >&2; exit 2; } ;;
   esac
 done
 
 folder=$(dirname "$(readlink -f "$0")")
-psring=${PSRING:-$folder/../../psring}
+psring=("$(command -v "${PSRING:-$folder/../../psring}" || true)")
+if [ -z "${psring[0]}" ]; then
+  echo "$name: there is no ${PSRING:-$folder/../../psring}" >&2
+  exit 2
+fi
+home=$(dirname "$(readlink -f "${psring[0]}")")  # of the clone or the bundle
+# A clone's wrapper would otherwise install what its build lacks.
+[ ! -e "$home/tools/setup.sh" ] || psring+=(--no-setup)
+# The python3 that has torch: the active one, or the clone's.
+python=${PYTHON:-python3}
+if [ -z "${PYTHON:-}" ] && [ -x "$folder/../../.venv/bin/python3" ] && ! python3 -c '
+import importlib.util, sys
+sys.exit(importlib.util.find_spec("torch") is None)' 2> /dev/null; then
+  python=$folder/../../.venv/bin/python3
+fi
 out=${OUT:-$PWD/gpu-results}/$name
 has_gpu() { ls /dev/nvidia[0-9]* > /dev/null 2>&1 || nvidia-smi -L > /dev/null 2>&1; }
 
@@ -38,7 +67,7 @@ fi
 rm -rf "$out"
 mkdir -p "$out"
 exec > >(tee "$out/output.txt") 2>&1
-echo "# $name, $(date -u '+%Y-%m-%d %H:%M') UTC, on $device: $("$psring" --version | head -n 1)"
+echo "# $name, $(date -u '+%Y-%m-%d %H:%M') UTC, on $device: $("${psring[@]}" --version | head -n 1)"
 [ $device = cpu ] || nvidia-smi -L || true
 
 failed=0
@@ -58,7 +87,7 @@ shared=()
 job() {
   local log=$1
   shift
-  timeout 300 "$psring" launch "$@" > "$out/$log.log" 2>&1
+  timeout 300 "${psring[@]}" launch "$@" > "$out/$log.log" 2>&1
 }
 
 # Small, without dropout, convolutions or chance: lost updates show.
