@@ -1,10 +1,22 @@
 #!/usr/bin/env bash
 # psring gpu-check: kernels against the host, copies, allreduces, trainings.
+#
+# A training passes if its loss on the test data is that of the same training on CPUs.
+# GPUs add in other orders, so it may be 0.1% off; a lost update shows, as the last one
+# alone changes it by 0.6%. lenet has dropout, whose chances on a GPU are others: 5% there
+# shows that convolutions train, not that no update is lost. (4_same_bits shows that.)
 
 name=2_check on_cpu=
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-timeout 280 "${psring[@]}" gpu-check --size=256MB && good "gpu-check, 256 MB" || bad "gpu-check, 256 MB"
-timeout 280 "${psring[@]}" gpu-check --size=16MB --model=lenet &&
-  good "gpu-check, convolutions" || bad "gpu-check, convolutions"
+# check WHAT ARGS...
+check() {
+  local what=$1
+  shift
+  timeout 290 "${psring[@]}" gpu-check --timeout=280 "$@" && good "$what" || bad "$what"
+}
+
+check "gpu-check, 256 MB (losses within 0.1% of the CPUs')" --size=256MB
+check "gpu-check, convolutions (losses within 5% of the CPUs', as dropout differs)" \
+  --size=16MB --model=lenet
 finish
