@@ -10,8 +10,8 @@ usage() {
   echo
   sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
   echo
-  echo "Build first: ./psring build. Then this takes under ten minutes and no network. It"
-  echo "prints what it finds, and keeps it in \$OUT (gpu-results)."
+  echo "Build first: ./psring build. This builds and installs nothing, and takes under ten"
+  echo "minutes and no network. It prints what it finds, and keeps it in \$OUT (gpu-results)."
   echo "Ends with 0: all is well, 1: something is wrong, 3: no GPU."
   echo "--device=cpu tries the script itself: ${on_cpu:-nothing of it runs on a CPU}."
   echo "PSRING names the command to use (the one of a bundle, say); by default the wrapper of"
@@ -44,8 +44,23 @@ if [ -z "${psring[0]}" ]; then
   exit 2
 fi
 home=$(dirname "$(readlink -f "${psring[0]}")")  # of the clone or the bundle
-# A clone's wrapper would otherwise install what its build lacks.
-[ ! -e "$home/tools/setup.sh" ] || psring+=(--no-setup)
+# A clone's wrapper would otherwise build first, and install what that lacks.
+is_clone_built() {
+  (
+    root=$home state=$home/.psring may_install=no
+    . "$root/tools/setup.sh"
+    . "$root/tools/build.sh"
+    choose_torch
+    is_built
+  )
+}
+if [ -e "$home/tools/setup.sh" ]; then
+  if ! is_clone_built; then
+    echo "$name: $home is not built, or not from its sources of now: $home/psring build" >&2
+    exit 2
+  fi
+  psring+=(--no-setup)
+fi
 # The python3 that has torch: the active one, or the clone's.
 python=${PYTHON:-python3}
 if [ -z "${PYTHON:-}" ] && [ -x "$folder/../../.venv/bin/python3" ] && ! python3 -c '
