@@ -1,7 +1,8 @@
 """Trains psring's lenet, mlp, resnet18 or resnet50 with DistributedDataParallel, over Gloo on CPUs
 and over NCCL on GPUs, and times the steps as psring's worker does: batch, forward, backward, exchange,
-update. As there, the pixels lie on the GPU, and the processor does not wait for the GPU in a step. Writes OUT/rank-RANK.json: {"rank", "seconds": of all timed steps,
-"images": of this process in them, "peak_memory_bytes": of its GPU, or resident}.
+update. As there, the pixels lie on the GPU, and the processor does not wait for the GPU in a step.
+Writes OUT/rank-RANK.json: {"rank", "seconds": of all timed steps, "images": of this process in them,
+"peak_memory_bytes": of its GPU, or resident}.
 """
 
 import argparse
