@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/worker_sum.h"
@@ -21,8 +20,6 @@
 
 namespace psring {
 namespace {
-
-constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
@@ -61,12 +58,11 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
                     .track = parts.track},
                    options.checkpoints, options.step_timeout, options.plan,
                    options.progress),
-      step_(options.progress.step),
-      reported_{.step = options.progress.step} {
-  parts.member.figures().Update([&](proto::Figures& all) {
-    all.set_total_steps(options.plan.total_steps);
-  });
-}
+      report_({.member = parts.member,
+               .metrics = parts.metrics,
+               .exchange = parts.exchange},
+              options.plan, options.progress.step),
+      step_(options.progress.step) {}
 
 Time Trainer::StepDeadline() const {
   // Whoever waits for a culprit names it first; this one is the backstop.
@@ -380,57 +376,18 @@ absl::Status Trainer::Step(const StepSamples& samples) {
 }
 
 absl::Status Trainer::AfterStep(int64_t before) {
-  const Time now = Now();
-  if (now >= next_report_ || finished()) {
-    next_report_ = now + kReportInterval;
-    WriteStep();
-    TellFigures();
-  }
+  report_.TellStep(State(), times_);
   if (!checkpoints_.IsDue(before, step_)) return absl::OkStatus();
   if (absl::Status s = EndSteps(); !s.ok()) return s;
   return checkpoints_.AfterSteps(before, step_);
 }
 
-void Trainer::WriteStep() {
-  const auto mean = [&](absl::Duration since) {
-    return absl::ToDoubleSeconds(since) /
-           static_cast<double>(std::max<int64_t>(step_ - reported_.step, 1));
-  };
-  parts_.metrics.Write(
-      {{"event", "step"},
-       {"step", step_},
-       {"seconds", absl::ToDoubleSeconds(training_time_)},
-       {"loss", last_loss_},
-       {"images_per_second", epoch_stats_.ImagesPerSecond() * num_workers_},
-       {"learning_rate", options_.plan.RateAt(step_ - 1)},
-       {"compute_seconds", mean(times_.compute - reported_.compute)},
-       {"exposed_seconds", mean(times_.exposed - reported_.exposed)}});
-  reported_ = {step_, times_.compute, times_.exposed};
-}
-
-void Trainer::TellFigures() {
-  const Traffic traffic = parts_.exchange.traffic();
-  parts_.member.figures().Update([&](proto::Figures& all) {
-    all.set_steps(step_ - options_.progress.step);
-    all.set_compute_seconds(absl::ToDoubleSeconds(times_.compute));
-    all.set_exposed_seconds(absl::ToDoubleSeconds(times_.exposed));
-    all.set_slowed_seconds(absl::ToDoubleSeconds(times_.injected));
-    all.set_samples(num_images_);
-    all.set_loss(last_loss_);
-    all.set_bytes_sent(traffic.sent);
-    all.set_bytes_received(traffic.received);
-  });
-}
-
-void Trainer::TellEvaluation(const Evaluation& evaluation,
-                             const std::string& word) {
-  parts_.member.figures().Update([&](proto::Figures& all) {
-    all.set_evaluations(all.evaluations() + 1);
-    all.set_evaluated_step(step_);
-    all.set_accuracy(evaluation.accuracy);
-    all.set_test_loss(evaluation.loss);
-    all.set_last_word(word);
-  });
+TrainingReport::State Trainer::State() const {
+  return {.step = step_,
+          .time = training_time_,
+          .loss = last_loss_,
+          .images_per_second = epoch_stats_.ImagesPerSecond() * num_workers_,
+          .num_images = num_images_};
 }
 
 absl::Status Trainer::EndEpoch() {
@@ -450,24 +407,11 @@ absl::Status Trainer::EndEpoch() {
                        absl::MakeSpan(sums), StepDeadline());
     if (!summed.ok()) return summed;
   }
-  const double train_loss = sums[0] / std::max(sums[1], 1.0);
-  const double rate = sums[2];
   if (rank_ != 0) return absl::OkStatus();
-  parts_.metrics.Write({{"event", "epoch"},
-                        {"epoch", epoch()},
-                        {"step", step_},
-                        {"seconds", absl::ToDoubleSeconds(training_time_)},
-                        {"train_loss", train_loss},
-                        {"test_loss", evaluation->loss},
-                        {"test_accuracy", evaluation->accuracy},
-                        {"images_per_second", rate}});
-  const std::string word = absl::StrFormat(
-      "epoch %d step %d/%d: train loss %.4f, test loss %.4f, test accuracy "
-      "%.4f, %.0f images/s",
-      epoch(), step_, options_.plan.total_steps, train_loss, evaluation->loss,
-      evaluation->accuracy, rate);
-  LogInfo("$0", word);
-  TellEvaluation(*evaluation, word);
+  report_.TellEpoch(State(), {.number = epoch(),
+                              .train_loss = sums[0] / std::max(sums[1], 1.0),
+                              .evaluation = *evaluation,
+                              .images_per_second = sums[2]});
   return absl::OkStatus();
 }
 

@@ -31,9 +31,9 @@
 #include "worker/models/classifier.h"
 #include "worker/slowdown.h"
 #include "worker/step_clock.h"
-#include "worker/time_distribution.h"
 #include "worker/torch/precision.h"
 #include "worker/training_checkpoints.h"
+#include "worker/training_report.h"
 
 namespace psring {
 
@@ -69,15 +69,6 @@ struct TrainerParts {
   StopAgreement* stop = nullptr;  // null: nobody ends the training early
 };
 
-// Where the time of all steps went.
-struct StepTimes {
-  absl::Duration compute;  // data, forward, backward; on a GPU, what it took
-  // After it until the next parameters: communication, and others' lateness.
-  absl::Duration exposed;
-  absl::Duration injected;  // the wait of an injected fault
-  TimeDistribution busy;    // of steps' computing and injected wait
-};
-
 // Lives on one thread, the exchange's.
 class Trainer {
  public:
@@ -97,13 +88,6 @@ class Trainer {
   const StepTimes& step_times() const { return times_; }
 
  private:
-  // What the last line about a step has told of.
-  struct Reported {
-    int64_t step = 0;
-    absl::Duration compute = {};
-    absl::Duration exposed = {};
-  };
-
   // This worker's share of an epoch, so far.
   struct EpochStats {
     double ImagesPerSecond() const;
@@ -155,14 +139,11 @@ class Trainer {
   absl::Status Step(const StepSamples& samples);
   // `before`: the step that has been made.
   absl::Status AfterStep(int64_t before);
-  void WriteStep();
   absl::Status EndEpoch();
-  // To those who look at the job, with the heartbeats.
-  void TellFigures();
-  void TellEvaluation(const Evaluation& evaluation, const std::string& word);
   // Whether somebody has wished that this is the last step.
   absl::StatusOr<bool> StopsHere();
   void SeedDropout();
+  TrainingReport::State State() const;
   Time StepDeadline() const;
   int64_t epoch() const;  // from 1: the last step's
   bool finished() const { return step_ >= options_.plan.total_steps; }
@@ -181,6 +162,7 @@ class Trainer {
   LateLoss losses_;
   Evaluator evaluator_;
   TrainingCheckpoints checkpoints_;
+  TrainingReport report_;
   LossScaler scaler_;
   std::unique_ptr<StepClock> clock_;  // null: on the CPU
   int64_t step_;
@@ -189,8 +171,6 @@ class Trainer {
   // Of the last step (that is known), without what slows it.
   absl::Duration compute_time_;
   StepTimes times_;
-  Reported reported_;
-  Time next_report_ = Time::InfinitePast();
   double last_loss_ = 0;
   bool evaluating_ = false;
   EpochStats epoch_stats_;  // of the epoch under way
