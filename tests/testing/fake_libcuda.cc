@@ -1,6 +1,7 @@
 // libcuda.so.1 of a host whose driver does not work: what loads it finds a
 // driver, and cuInit fails, as after an update of the driver without a reboot.
 #include <cstdlib>
+#include <cstring>
 
 extern "C" {
 
@@ -13,10 +14,20 @@ int cuDriverGetVersion(int* version) {
 
 int cuInit(unsigned) { return 803; }  // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
 
-int cuGetProcAddress_v2(const char*, void** function, int, unsigned long long,
-                        void* status) {
+// By which CUDA's runtime finds all others.
+int cuGetProcAddress_v2(const char* name, void** function, int,
+                        unsigned long long, void* status) {
   *function = nullptr;
-  if (status != nullptr) *static_cast<int*>(status) = 1;  // not found
+  if (std::strcmp(name, "cuDriverGetVersion") == 0) {
+    *function = reinterpret_cast<void*>(cuDriverGetVersion);
+  } else if (std::strcmp(name, "cuInit") == 0) {
+    *function = reinterpret_cast<void*>(cuInit);
+  } else if (std::strcmp(name, "cuGetProcAddress") == 0) {
+    *function = reinterpret_cast<void*>(cuGetProcAddress_v2);
+  }
+  if (status != nullptr) {
+    *static_cast<int*>(status) = *function != nullptr ? 0 : 1;  // not found
+  }
   return 0;
 }
 
