@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/host_cores.h"
+#include "common/shallow_json.h"
 #include "lab/host/job.h"
 #include "lab/host/supervisor.h"
 #include "lab/host/temp_dir.h"
@@ -22,6 +24,9 @@ using nlohmann::json;
 constexpr size_t kLeastReports = 4;
 // How long a worker may take to make so many.
 constexpr absl::Duration kPatience = absl::Minutes(2);
+
+// What copies a part of a file takes a stack as deep. psring's have a few.
+constexpr int kMaxDepth = 64;
 
 // Of what files say; it fits an int64_t.
 constexpr double kLargest = 1e18;
@@ -215,10 +220,15 @@ absl::StatusOr<PredictSource> ReadSource(const std::string& path) {
                      ". psring compare writes report.json, psring bench "
                      "bench.json"));
   }
-  const json root = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const std::string text((std::istreambuf_iterator<char>(file)),
+                         std::istreambuf_iterator<char>());
+  const json root = ParseShallowObject(text, kMaxDepth);
   if (!root.is_object()) {
     return absl::DataLossError(
-        absl::StrCat("--from: ", path, " is not a JSON object"));
+        absl::StrCat("--from: ", path,
+                     " is not a JSON object, or has more "
+                     "than ",
+                     kMaxDepth, " levels"));
   }
   const Field field(path, root);
   return root.contains("links") ? ReadBench(field) : ReadReport(root, field);

@@ -149,6 +149,8 @@ TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
 TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   const std::vector<std::pair<std::string, std::string>> kWrong = {
       {"[1]", "is not a JSON object"},
+      {"{\"runs\":" + std::string(1000, '[') + std::string(1000, ']') + "}",
+       "has more than 64 levels"},
       {"{}", "has no runs"},
       {R"({"runs": []})", "has no runs[0]"},
       {R"({"runs": [{"seconds": 1, "num_steps": 5}]})",

@@ -66,10 +66,13 @@ void ReadFile(const std::string& text) {
 std::vector<std::string> Seeds() {
   const json bench = {
       {"links", {{{"median_bits_per_s", 1e9}}, {{"median_bits_per_s", 9e8}}}}};
+  const std::string deep =
+      "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
   return {
       Input().Byte(0).Rest(ToJson(SomeRun()).dump()).bytes(),
       Input().Byte(1).Rest(SomeReport().dump()).bytes(),
       Input().Byte(1).Rest(bench.dump()).bytes(),
+      Input().Byte(1).Rest(R"({"runs":[{"point":)" + deep + "}]}").bytes(),
   };
 }
 
