@@ -1,55 +1,79 @@
 #!/usr/bin/env bash
 # Images a second of resnet18 and resnet50, in the ring and in ps with one server,
 # beside the plain loop of PyTorch and its DDP over NCCL. Goals: 0.97 of the plain
-# loop in the ring, 0.9 in ps.
+# loop in the ring, 0.9 in ps. All of them hold images channels-last, and copy each
+# batch from the host's memory.
+#
+# Each figure is the mean of about --seconds. What does not fit into ten minutes is
+# left out, and said; --models, --batches and --precisions choose what to measure:
+# --batches=1024, for example.
 
 name=6_speed on_cpu="lenet's size of it: resnet18 on images of 3x32x32"
+flags="models batches precisions seconds"
+models=resnet50,resnet18 batches=256,64 precisions=bf16,tf32,fp32 seconds=6
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-begin=$SECONDS
-python=${PYTHON:-python3}
-# Under ten minutes: what comes last is left out, and said.
-late() { [ $((SECONDS - begin)) -gt 480 ]; }
+# plain MODEL SHAPE BATCH PRECISION [--ddp]: images/s of PyTorch alone. Ends with 4
+# where they do not fit the GPU.
+plain() {
+  "$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3" --precision="$4" \
+    --seconds="$seconds" --device=$device ${5:-} 2>> "$out/python.log"
+}
 
-rate_of() { "$python" "$folder/rate.py" "$@"; }
+# trained MODE MODEL SHAPE BATCH PRECISION STEPS: images/s of psring. Its epochs are of
+# 8192 images, so that evaluations between them are few.
+trained() {
+  rm -rf "$out/metrics"
+  job "$1-$2-$4-$5" --mode="$1" --workers=1 --metrics-dir="$out/metrics" -- --model="$2" \
+    --data="synthetic:$3,classes=1000,train=8192,test=1" --batch-size="$4" --precision="$5" \
+    --steps="$6" --channels-last --device=$device --lr=0.01 || return
+  "$python" "$folder/rate.py" "$out/metrics" 2>> "$out/python.log"
+}
+
+# ratio A B: A / B.
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }
 
 # measure MODEL SHAPE BATCH PRECISION
 measure() {
-  local model=$1 shape=$2 batch=$3 precision=$4 steps=40 plain way rate
-  [ $device = cuda ] || steps=12
-  local images=$((batch * 4))
-  plain=$("$python" "$folder/plain_train.py" --model=$model --shape=$shape --batch=$batch \
-    --precision=$precision --steps=$steps --device=$device 2>> "$out/python.log" || echo 0)
-  printf '%-9s %5s %5s  plain %8s' $model $batch $precision "$plain"
+  local what="$1, batch $3, $4" base code=0 way rate steps failed_ways=
+  base=$(plain "$@") || code=$?
+  if [ $code = 4 ]; then
+    echo "$what: does not fit the GPU's memory"
+    return
+  fi
+  [ $code = 0 ] || { base=0 failed_ways=" plain"; }
+  # psring's rate leaves out the first third.
+  steps=$(awk -v rate="$base" -v s="$seconds" -v batch="$3" \
+    'BEGIN { n = int(1.5 * s * rate / batch); print (n < 12 ? 12 : n) }')
+  printf '%-9s %5s %5s  plain %8s' "$1" "$3" "$4" "$base"
   for way in ddp ring ps; do
     if [ $way = ddp ]; then
-      rate=$("$python" "$folder/plain_train.py" --ddp --model=$model --shape=$shape --batch=$batch \
-        --precision=$precision --steps=$steps --device=$device 2>> "$out/python.log" || echo 0)
+      rate=$(plain "$@" --ddp) || rate=0
     else
-      rm -rf "$out/metrics"
-      job "$way" --mode=$way --workers=1 --metrics-dir="$out/metrics" -- --model=$model \
-        --data=synthetic:$shape,classes=1000,train=$images,test=1 --batch-size=$batch \
-        --steps=$steps --precision=$precision --channels-last --device=$device --lr=0.01 || true
-      rate=$(rate_of "$out/metrics" || echo 0)
+      rate=$(trained $way "$@" "$steps") || rate=0
     fi
-    printf '  %s %8s (%s)' $way "$rate" \
-      "$(awk -v a="$rate" -v b="$plain" 'BEGIN { printf b > 0 ? "%.2f" : "-", b > 0 ? a / b : 0 }')"
+    [ "$rate" != 0 ] || failed_ways="$failed_ways $way"
+    printf '  %s %8s (%s)' $way "$rate" "$(ratio "$rate" "$base")"
   done
   echo
-  [ "$rate" != 0 ] && [ "$plain" != 0 ] || bad "$model, batch $batch, $precision: see $out"
+  [ -z "$failed_ways" ] || bad "$what: no figure of$failed_ways: see python.log and the logs of jobs in $out"
 }
 
 echo "model     batch       images/s (of the plain loop)"
 if [ $device = cpu ]; then
+  seconds=2
   measure resnet18 3x32x32 16 fp32
   measure resnet18 3x32x32 16 bf16
   finish
 fi
-for batch in 256 64 1024; do
-  for precision in bf16 tf32 fp32; do
-    for model in resnet50 resnet18; do
-      if late; then echo "left out: $model $batch $precision"; continue; fi
-      measure $model 3x224x224 $batch $precision
+for batch in ${batches//,/ }; do
+  for precision in ${precisions//,/ }; do
+    for model in ${models//,/ }; do
+      if late; then
+        echo "left out: --models=$model --batches=$batch --precisions=$precision"
+        continue
+      fi
+      timed measure "$model" 3x224x224 "$batch" "$precision"
     done
   done
 done

@@ -94,6 +94,17 @@ finish() {
   exit $failed
 }
 
+# timed COMMAND...: runs it, and notes how long the longest of them took.
+longest=0
+timed() {
+  local begin=$SECONDS
+  "$@"
+  [ $((SECONDS - begin)) -le $longest ] || longest=$((SECONDS - begin))
+}
+
+# Whether another as long as the longest would end after ten minutes.
+late() { [ $((SECONDS + longest)) -gt 580 ]; }
+
 # Workers that share the GPU, where there is one alone.
 shared=()
 [ $device = cpu ] || shared=(--allow-shared-gpu)

@@ -1,6 +1,6 @@
 """The loop that people write without psring, on random images: torchvision's
-resnet18 or resnet50, SGD, autocast. Prints the images a second, without the
-first third of the steps.
+resnet18 or resnet50, SGD, autocast. Prints the images a second of about --seconds,
+after some steps before. Ends with 4 where the GPU has too little memory.
 
 Needs nothing but torch and lab/bench/peers/. --ddp: in DistributedDataParallel over NCCL (Gloo on the
 CPU), with one rank.
@@ -25,7 +25,7 @@ def main():
     parser.add_argument('--model', required=True, choices=['resnet18', 'resnet50'])
     parser.add_argument('--shape', required=True)
     parser.add_argument('--batch', type=int, required=True)
-    parser.add_argument('--steps', type=int, required=True)
+    parser.add_argument('--seconds', type=float, required=True)
     parser.add_argument('--precision', required=True)
     parser.add_argument('--device', required=True)
     parser.add_argument('--ddp', action='store_true')
@@ -53,27 +53,36 @@ def main():
                 if args.precision in types else contextlib.nullcontext())
     scaler = torch.amp.GradScaler('cuda', enabled=args.precision == 'fp16')
     wait = torch.cuda.synchronize if on_gpu else lambda: None
-    first = args.steps // 3
-    for step in range(args.steps):
-        if step == first:
-            wait()
-            start = time.perf_counter()
-        part = slice(step % 4 * args.batch, (step % 4 + 1) * args.batch)
-        batch = images[part].to(args.device, non_blocking=True)
-        wanted = labels[part].to(args.device, non_blocking=True)
-        batch = batch.float().div_(255).sub_(0.5).div_(0.29)
-        batch = batch.contiguous(memory_format=torch.channels_last)
-        optimizer.zero_grad()
-        with autocast:
-            loss = nn.functional.cross_entropy(model(batch).float(), wanted)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-    wait()
-    print('%.0f' % ((args.steps - first) * args.batch / (time.perf_counter() - start)))
+
+    def train(steps):
+        """Seconds that it took."""
+        wait()
+        start = time.perf_counter()
+        for step in range(steps):
+            part = slice(step % 4 * args.batch, (step % 4 + 1) * args.batch)
+            batch = images[part].to(args.device, non_blocking=True)
+            wanted = labels[part].to(args.device, non_blocking=True)
+            batch = batch.float().div_(255).sub_(0.5).div_(0.29)
+            batch = batch.contiguous(memory_format=torch.channels_last)
+            optimizer.zero_grad()
+            with autocast:
+                loss = nn.functional.cross_entropy(model(batch).float(), wanted)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        wait()
+        return time.perf_counter() - start
+
+    train(3)  # chooses algorithms
+    steps = max(5, round(args.seconds * 3 / train(3)))
+    print('%.0f' % (steps * args.batch / train(steps)))
     if args.ddp:
         del model  # after its process group, it might never end
         torch.distributed.destroy_process_group()
 
 
-main()
+try:
+    main()
+except torch.cuda.OutOfMemoryError as error:
+    print(error, file=sys.stderr)
+    sys.exit(4)
