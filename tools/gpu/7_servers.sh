@@ -5,21 +5,34 @@
 name=7_servers on_cpu="all of it, on images of 3x32x32"
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-begin=$SECONDS
-model=resnet50 shape=3x224x224 batch=64 steps=40 sizes="1 4 16 64" counts="1 2 4"
+# Some seconds of an H100 each, in epochs long enough that evaluations between them do
+# not count.
+model=resnet50 shape=3x224x224 batch=64 steps=300 sizes="1 4 16 64" counts="1 2 4"
 if [ $device = cpu ]; then
   model=resnet18 shape=3x32x32 batch=16 steps=9 sizes="1 16" counts="1 2"
 fi
+
+# measure SERVERS SIZE
+measure() {
+  local log=$1-$2 rate
+  rm -rf "$out/metrics"
+  if ! job "$log" --mode=ps --servers="$1" --workers=1 --metrics-dir="$out/metrics" -- \
+    --model=$model --data=synthetic:$shape,classes=1000,train=8192,test=1 \
+    --batch-size=$batch --steps=$steps --precision=bf16 --channels-last --bucket-mb="$2" \
+    --device=$device --lr=0.01; then
+    bad "$1 servers, $2 MiB: see $out/$log.log"
+  elif rate=$("$python" "$folder/rate.py" "$out/metrics" 2>> "$out/python.log"); then
+    printf '%7s %9s %8s\n' "$1" "$2" "$rate"
+  else
+    bad "$1 servers, $2 MiB: no rate: $(tail -n 1 "$out/python.log")"
+  fi
+}
+
 echo "servers bucket-mb images/s"
 for servers in $counts; do
   for size in $sizes; do
-    if [ $((SECONDS - begin)) -gt 500 ]; then echo "left out: $servers $size"; continue; fi
-    rm -rf "$out/metrics"
-    job "$servers-$size" --mode=ps --servers=$servers --workers=1 --metrics-dir="$out/metrics" -- \
-      --model=$model --data=synthetic:$shape,classes=1000,train=$((batch * 4)),test=1 \
-      --batch-size=$batch --steps=$steps --precision=bf16 --channels-last --bucket-mb=$size \
-      --device=$device --lr=0.01 || bad "$servers servers, $size MiB: see $out/$servers-$size.log"
-    printf '%7s %9s %8s\n' $servers $size "$("${PYTHON:-python3}" "$folder/rate.py" "$out/metrics" || echo -)"
+    if late; then echo "left out: $servers $size"; continue; fi
+    timed measure $servers $size
   done
 done
 finish
