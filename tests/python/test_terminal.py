@@ -150,7 +150,7 @@ def test_the_trainers_bar_and_stacks_without_colours():
     shown = Shown(
         PROGRAM, "launch", "--mode=ps", "--workers=2", "--", "--data=digits", "--epochs=1000", "--slow=worker:1:x3",
         "--device=cpu", NO_COLOR="1")  # fmt: skip
-    shown.wait_for(r"\[\.+\] step \d+ of 6\d,\d+  loss \d\.\d+  ")
+    shown.wait_for(r"\[\.+\] step \d+ of 6\d,\d+  loss \d\.\d+")
     shown.wait_for(r"ps-bsp, 2 workers, 1 server; the slowest: worker 1 \(")
     shown.process.send_signal(signal.SIGUSR1)
     shown.wait_for(r"\[worker 0\].* psring worker: SIGUSR1: what the threads of pid \d+ do:")
