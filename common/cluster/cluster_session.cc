@@ -17,6 +17,8 @@ namespace {
 
 // How long a process that cannot join tries to tell.
 constexpr absl::Duration kDeclineTimeout = absl::Seconds(2);
+// Of its reason. A first message is short: see visitors.h.
+constexpr size_t kMaxFailureBytes = 2048;
 
 absl::Status WritePortFile(const std::string& path,
                            const std::string& endpoint) {
@@ -124,7 +126,7 @@ MemberOptions ClusterSession::Introduction() const {
 
 void ClusterSession::Decline(const absl::Status& why) {
   MemberOptions options = Introduction();
-  options.join.set_failure(Printable(why.message()));
+  options.join.set_failure(Printable(why.message(), kMaxFailureBytes));
   options.join_timeout = kDeclineTimeout;
   // Its error is the one that this process told.
   Member::Join(context_, cancellation_, options).status().IgnoreError();

@@ -29,7 +29,8 @@ class Visitors {
     // One more, and the one that has been here for longest goes: a peer of ours
     // is through within milliseconds.
     size_t connections = 1024;
-    int64_t bytes = 16 << 10;
+    // A handshake takes less than 1 KiB, and so does a Join.
+    int64_t bytes = 4 << 10;
     absl::Duration time = absl::Seconds(10);
   };
 
