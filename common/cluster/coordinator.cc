@@ -1,5 +1,6 @@
 #include "common/cluster/coordinator.h"
 
+#include <algorithm>
 #include <future>
 #include <random>
 #include <string>
@@ -21,8 +22,11 @@ constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 constexpr absl::Duration kLateComers = absl::Seconds(3);
 constexpr int kMessagesAtOnce = 1024;
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
-// Between answers to whoever wants to look at the job.
+// Between answers to whoever wants to look at the job, on average; and how many
+// may come at once. Who asks each second at the same moment as another would
+// otherwise get none.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
+constexpr int kLooksAtOnce = 20;
 
 // Control messages are small; a model's tensor list is the largest.
 SocketOptions ControlOptions() {
@@ -92,8 +96,8 @@ class Looks {
   void Answer(Socket& socket, const Membership& membership,
               const std::string& peer, const proto::Look& look) {
     const Time now = Now();
-    if (now < next_) return;
-    next_ = now + kLookInterval;
+    if (paid_until_ > now + kLooksAtOnce * kLookInterval) return;
+    paid_until_ = std::max(paid_until_, now) + kLookInterval;
     proto::ControlMessage answer;
     if (look.protocol_version() == kProtocolVersion) {
       *answer.mutable_view() = membership.View(now);
@@ -106,7 +110,8 @@ class Looks {
   }
 
  private:
-  Time next_;
+  // When all answers so far have had their interval.
+  Time paid_until_ = Time::InfinitePast();
 };
 
 // Hands messages that are there to the membership: some, so that nobody keeps

@@ -186,6 +186,25 @@ TEST(Member, ASeatThatTheJobDoesNotHaveIsAnError) {
               HasSubstr("gives this process rank 7 of 0"));
 }
 
+TEST(Member, WhoeverLooksAtTheSameMomentIsAnswered) {
+  Job job;
+  proto::ControlMessage look;
+  look.mutable_look()->set_protocol_version(kProtocolVersion);
+  HostilePeer first(job.coordinator->endpoint());
+  HostilePeer second(job.coordinator->endpoint());
+  first.Send(look);
+  second.Send(look);
+  EXPECT_TRUE(first.Receive(Soon()).has_value());
+  EXPECT_TRUE(second.Receive(Soon()).has_value());
+  // But not as often as one likes.
+  for (int i = 0; i < 200; ++i) first.Send(look);
+  ASSERT_TRUE(first.AwaitTaken(Soon()));
+  int answers = 0;
+  while (first.Receive(Now() + absl::Milliseconds(200))) ++answers;
+  EXPECT_GE(answers, 1);
+  EXPECT_LT(answers, 100);
+}
+
 // Else a stranger's words would each bring one of the coordinator's.
 TEST(Member, WhoIsRefusedIsToldOnce) {
   Job job;
