@@ -1,6 +1,14 @@
 #include "common/cluster/host_of.h"
 
 namespace psring {
+namespace {
+
+// HostOf of both is the same; nothing is copied for it.
+bool AreTogether(const proto::Process& a, const proto::Process& b) {
+  return a.boot() == b.boot() && a.host() == b.host();
+}
+
+}  // namespace
 
 HostId HostOf(const proto::Process& process) {
   return {process.host(), process.boot()};
@@ -9,7 +17,7 @@ HostId HostOf(const proto::Process& process) {
 LocalPlace PlaceOnHost(const proto::Welcome& job, int rank) {
   LocalPlace place = {0, 0};
   for (int r = 0; r < job.workers_size(); ++r) {
-    if (HostOf(job.workers(r)) != HostOf(job.workers(rank))) continue;
+    if (!AreTogether(job.workers(r), job.workers(rank))) continue;
     if (r < rank) ++place.index;
     ++place.count;
   }

@@ -91,18 +91,20 @@ Socket::Refusals Socket::TakeRefusals() {
 void Socket::Vouch(absl::string_view identity) {
   Peer* const peer = Find(identity);
   if (!vouches_ || peer == nullptr || peer->vouched) return;
+  LeaveNewcomers(*peer);
   peer->vouched = true;
-  for (const Frames& kept : peer->kept) newcomer_bytes_ -= KeptBytes(kept);
   if (!proven_) doorkeeper_->Vouch(peer->fd);
+}
+
+void Socket::LeaveNewcomers(const Peer& peer) {
+  for (const Frames& kept : peer.kept) newcomer_bytes_ -= KeptBytes(kept);
 }
 
 void Socket::ForgetOldestNewcomer() {
   const auto oldest = peers_.find(newcomers_.front());
   newcomers_.pop_front();
   if (oldest == peers_.end() || oldest->second.vouched) return;
-  for (const Frames& kept : oldest->second.kept) {
-    newcomer_bytes_ -= KeptBytes(kept);
-  }
+  LeaveNewcomers(oldest->second);
   peers_.erase(oldest);
 }
 

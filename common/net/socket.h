@@ -169,6 +169,8 @@ class Socket {
 
   Peer* Find(absl::string_view identity);
   bool IsNewcomer(const Peer& peer) const { return vouches_ && !peer.vouched; }
+  // What is kept for `peer`, one of them, counts as theirs no more.
+  void LeaveNewcomers(const Peer& peer);
   void ForgetOldestNewcomer();
   // Who says `header`; a ROUTER meets new ones. Null: nobody who could.
   Peer* Hear(absl::string_view identity, const LinkHeader& header);
