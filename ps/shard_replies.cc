@@ -27,14 +27,14 @@ void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
   reply.header.set_offset(static_cast<uint64_t>(piece.range.begin));
   reply.header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
   reply.payload = std::move(parameters);
-  SendData(socket_, std::move(reply)).IgnoreError();
+  send_(std::move(reply));
 }
 
 void ShardReplies::Done(const std::string& peer, const absl::Status& result) {
   DataMessage reply = To(peer, WireHeader::DONE, WireHeader::BYTES);
   reply.header.set_num_elements(result.message().size());
   reply.payload = Frame::Copy(result.message());
-  SendData(socket_, std::move(reply)).IgnoreError();
+  send_(std::move(reply));
 }
 
 void ShardReplies::Saved(const std::string& peer,
@@ -43,7 +43,7 @@ void ShardReplies::Saved(const std::string& peer,
   DataMessage reply = To(peer, WireHeader::SAVED, WireHeader::BYTES);
   reply.header.set_num_elements(bytes.size());
   reply.payload = Frame::Copy(bytes);
-  SendData(socket_, std::move(reply)).IgnoreError();
+  send_(std::move(reply));
 }
 
 }  // namespace psring

@@ -4,21 +4,24 @@
 #define PSRING_PS_SHARD_REPLIES_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "common/model/layout.h"
 #include "common/net/frame.h"
-#include "common/net/socket.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
 
 class ShardReplies {
  public:
-  // Both outlive this; `job` is the server's.
-  ShardReplies(Socket& socket, const proto::Welcome& job)
-      : socket_(socket), job_(job) {}
+  using Send = std::function<void(DataMessage reply)>;
+
+  // `job`, the server's, outlives this.
+  ShardReplies(Send send, const proto::Welcome& job)
+      : send_(std::move(send)), job_(job) {}
 
   // The piece's parameters, as the answer to a push of `step` or to a pull
   // (-1); the worker goes on with `next_step`.
@@ -31,7 +34,7 @@ class ShardReplies {
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,
                  proto::WireHeader::DType dtype) const;
 
-  Socket& socket_;
+  const Send send_;
   const proto::Welcome& job_;
 };
 

@@ -215,6 +215,21 @@ TEST_F(ShardServerTest, AnswersPullsOnceAllOfTheFirstParametersAreThere) {
   EXPECT_EQ(malformed_, 0);
 }
 
+// However often it asks, memory does not grow.
+TEST_F(ShardServerTest, AnswersAWorkersEarlyPullsOfAPieceOnce) {
+  Start();
+  Worker zero(context_, endpoint_);
+  for (int i = 0; i < 3; ++i) zero.Send(Header(WireHeader::PULL, 1), "");
+  for (int piece : {0, 1}) {
+    zero.Send(Header(WireHeader::INIT, piece), Floats(piece, 1.0f));
+  }
+  zero.Send(Header(WireHeader::PULL, 0), "");
+  for (int piece : {1, 0}) {
+    EXPECT_EQ(zero.Receive().header.offset(),
+              static_cast<uint64_t>(pieces_[piece].range.begin));
+  }
+}
+
 TEST_F(ShardServerTest, AResumedJobWaitsForTheOptimizersStateToo) {
   spec().set_first_step(5);
   spec().mutable_optimizer()->set_name("momentum");

@@ -47,15 +47,13 @@ class ShardStepsTest : public ::testing::Test {
         *Shard::Create({0, kElements}, *Optimizer::Create(spec.optimizer())));
     const std::vector<float> ones(kElements, 1.0f);
     shard_->Set(0, {0, kElements}, ones.data());
-    socket_ = *Socket::Bind(context_, "127.0.0.1", 0);
-    replies_ = std::make_unique<ShardReplies>(*socket_, job_);
   }
 
   proto::JobSpec& spec() { return *job_.mutable_spec(); }
 
   void Start(const ShardStepsOptions& options = {}) {
     steps_.emplace(
-        ShardStepsParts{job_, *layout_, *pieces_, *shard_, host_, *replies_},
+        ShardStepsParts{job_, *layout_, *pieces_, *shard_, host_, replies_},
         options);
   }
 
@@ -74,10 +72,8 @@ class ShardStepsTest : public ::testing::Test {
   proto::Welcome job_;
   std::unique_ptr<Layout> layout_;
   std::unique_ptr<PieceTable> pieces_;
-  std::unique_ptr<Shard> shard_;  // outlives the context: is sent from
-  Context context_;
-  std::unique_ptr<Socket> socket_;
-  std::unique_ptr<ShardReplies> replies_;
+  std::unique_ptr<Shard> shard_;
+  ShardReplies replies_{[](const DataMessage&) {}, job_};
   HostShard host_{{}, 0, {0}, /*pushes=*/nullptr, /*together=*/false};
   std::optional<ShardSteps> steps_;
 };
