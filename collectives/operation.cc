@@ -36,7 +36,7 @@ Operation::Operation(CallKey key, Call call, int64_t handle, Time deadline,
   }
 }
 
-void Operation::Start(PeerLinks& links, uint64_t join_round) {
+void Operation::Start(Outbox& outbox, uint64_t join_round) {
   for (const Outflow& flow : PlanOutflows(call_)) {
     Sending sending;
     sending.flow = flow;
@@ -50,18 +50,18 @@ void Operation::Start(PeerLinks& links, uint64_t join_round) {
       header.set_join_round(join_round);
       Frame payload;
       const int64_t size = sending.flow.size;
-      if (size <= kEagerBytes && links.HasRoomForEager(rank, size)) {
+      if (size <= kEagerBytes && outbox.HasRoomForEager(rank, size)) {
         sending.eager = true;
         sending.sent = sending.acked = size;
-        links.AddEager(rank, size);
+        outbox.AddEager(rank, size);
         payload = Frame::Copy(
             {sending.flow.data, static_cast<size_t>(sending.flow.size)});
       }
-      links.Send(rank, std::move(header), std::move(payload));
+      outbox.Send(rank, std::move(header), std::move(payload));
     }
     sending_.push_back(std::move(sending));
   }
-  if (call_.size() == 1) Agree(links);
+  if (call_.size() == 1) Agree(outbox);
 }
 
 int Operation::IndexOf(uint32_t rank) const {
@@ -73,7 +73,7 @@ int Operation::IndexOf(uint32_t rank) const {
   return static_cast<int>(found - call_.set.begin());
 }
 
-absl::Status Operation::OnCall(PeerLinks& links, CollectiveMessage message,
+absl::Status Operation::OnCall(Outbox& outbox, CollectiveMessage message,
                                Time now) {
   const CollectiveHeader& header = message.header;
   const int index = IndexOf(header.sender());
@@ -87,7 +87,7 @@ absl::Status Operation::OnCall(PeerLinks& links, CollectiveMessage message,
   ++num_called_;
   for (const Sending& sending : sending_) {
     if (sending.eager && sending.flow.to == index) {
-      links.AddEager(static_cast<int>(header.sender()), -sending.flow.size);
+      outbox.AddEager(static_cast<int>(header.sender()), -sending.flow.size);
     }
   }
   const std::string difference =
@@ -108,11 +108,11 @@ absl::Status Operation::OnCall(PeerLinks& links, CollectiveMessage message,
   }
   caller.bytes = header.bytes();
   caller.eager = std::move(message.payload);
-  if (num_called_ == call_.size() && mismatch_.empty()) Agree(links);
+  if (num_called_ == call_.size() && mismatch_.empty()) Agree(outbox);
   return absl::OkStatus();
 }
 
-void Operation::Agree(PeerLinks& links) {
+void Operation::Agree(Outbox& outbox) {
   std::vector<int64_t> bytes;
   for (const Caller& caller : callers_) bytes.push_back(caller.bytes);
   auto inflows = PlanInflows(call_, bytes, gathered_);
@@ -126,16 +126,16 @@ void Operation::Agree(PeerLinks& links) {
     if (from.flow.round != 0) continue;
     Frame& eager = callers_[from.flow.from].eager;
     from.eager = eager.size() > 0;
-    if (from.eager) Take(links, from, std::move(eager));
+    if (from.eager) Take(outbox, from, std::move(eager));
   }
-  SumHeld(links);  // of a set of one
+  SumHeld(outbox);  // of a set of one
   for (CollectiveMessage& chunk : std::exchange(early_chunks_, {})) {
-    if (absl::Status s = OnChunk(links, std::move(chunk)); !s.ok())
+    if (absl::Status s = OnChunk(outbox, std::move(chunk)); !s.ok())
       failure_ = s;
   }
 }
 
-absl::Status Operation::OnChunk(PeerLinks& links, CollectiveMessage message) {
+absl::Status Operation::OnChunk(Outbox& outbox, CollectiveMessage message) {
   const CollectiveHeader& header = message.header;
   const int index = IndexOf(header.sender());
   if (index < 0 || !callers_[index].called || !mismatch_.empty()) {
@@ -159,7 +159,7 @@ absl::Status Operation::OnChunk(PeerLinks& links, CollectiveMessage message) {
         size != NextChunk(from.flow.size, from.come)) {
       break;
     }
-    Take(links, from, std::move(message.payload));
+    Take(outbox, from, std::move(message.payload));
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -168,21 +168,21 @@ absl::Status Operation::OnChunk(PeerLinks& links, CollectiveMessage message) {
                    " from ", header.offset(), " on, which are not due"));
 }
 
-void Operation::Take(PeerLinks& links, Receiving& from, Frame payload) {
+void Operation::Take(Outbox& outbox, Receiving& from, Frame payload) {
   const int64_t size = static_cast<int64_t>(payload.size());
   char* const place = from.flow.place;
   from.come += size;
   if (place == nullptr) {
     from.held.push_back(std::move(payload));
-    return SumHeld(links);
+    return SumHeld(outbox);
   }
   std::memcpy(place + from.taken, payload.data(), payload.size());
   from.taken += size;
   if (from.flow.forwards) MakeAvailable(size);
-  Acknowledge(links, from);
+  Acknowledge(outbox, from);
 }
 
-void Operation::SumHeld(PeerLinks& links) {
+void Operation::SumHeld(Outbox& outbox) {
   const int64_t unit = SizeOf(static_cast<DType>(call_.what.dtype()));
   // Where everybody sums everything, the sum may replace what has yet to go.
   if (sum_.range.size() == call_.what.count() && !not_needed()) return;
@@ -203,7 +203,7 @@ void Operation::SumHeld(PeerLinks& links) {
       if (from.flow.place != nullptr) continue;
       from.held.erase(from.held.begin());
       from.taken += size;
-      Acknowledge(links, from);
+      Acknowledge(outbox, from);
     }
     MakeAvailable(size);
   }
@@ -234,18 +234,17 @@ void Operation::MakeAvailable(int64_t bytes) {
   }
 }
 
-void Operation::Acknowledge(PeerLinks& links, const Receiving& from) {
+void Operation::Acknowledge(Outbox& outbox, const Receiving& from) {
   if (from.eager) return;
   CollectiveHeader header;
   header.set_kind(CollectiveHeader::ACK);
   *header.mutable_key() = ProtoOf(key_);
   header.set_round(from.flow.round);
   header.set_offset(from.taken);
-  links.Send(call_.set[from.flow.from], std::move(header));
+  outbox.Send(call_.set[from.flow.from], std::move(header));
 }
 
-absl::Status Operation::OnAck(PeerLinks& links,
-                              const CollectiveHeader& header) {
+absl::Status Operation::OnAck(Outbox& outbox, const CollectiveHeader& header) {
   const int index = IndexOf(header.sender());
   for (Sending& sending : sending_) {
     if (sending.flow.to != index || sending.flow.round != header.round()) {
@@ -254,7 +253,7 @@ absl::Status Operation::OnAck(PeerLinks& links,
     if (header.offset() <= sending.acked || header.offset() > sending.sent) {
       break;
     }
-    links.AddChunks(call_.set[index], sending.acked - header.offset());
+    outbox.AddChunks(call_.set[index], sending.acked - header.offset());
     sending.acked = header.offset();
     return absl::OkStatus();
   }
@@ -263,7 +262,7 @@ absl::Status Operation::OnAck(PeerLinks& links,
       header.offset(), " bytes of round ", header.round(), ", in vain"));
 }
 
-bool Operation::SendSome(PeerLinks& links) {
+bool Operation::SendSome(Outbox& outbox) {
   if (!agreed_) return false;
   bool any = false;
   for (Sending& sending : sending_) {
@@ -273,7 +272,7 @@ bool Operation::SendSome(PeerLinks& links) {
     const int rank = call_.set[flow.to];
     if (size == 0 || sending.sent + size > flow.available) continue;
     if (on_the_way > 0 && (on_the_way + size > kFlowWindow ||
-                           !links.HasRoomForChunk(rank, size))) {
+                           !outbox.HasRoomForChunk(rank, size))) {
       continue;
     }
     CollectiveHeader header;
@@ -283,23 +282,23 @@ bool Operation::SendSome(PeerLinks& links) {
     header.set_offset(sending.sent);
     // A copy: what has been queued cannot be called back when the operation
     // fails, and the caller's memory is gone then.
-    links.Send(
+    outbox.Send(
         rank, std::move(header),
         Frame::Copy({flow.data + sending.sent, static_cast<size_t>(size)}));
-    links.AddChunks(rank, size);
+    outbox.AddChunks(rank, size);
     sending.sent += size;
     any = true;
   }
-  if (any) SumHeld(links);
+  if (any) SumHeld(outbox);
   return any;
 }
 
-void Operation::Abandon(PeerLinks& links) {
+void Operation::Abandon(Outbox& outbox) {
   for (const Sending& sending : sending_) {
     const int rank = call_.set[sending.flow.to];
-    links.AddChunks(rank, sending.acked - sending.sent);
+    outbox.AddChunks(rank, sending.acked - sending.sent);
     if (sending.eager && !callers_[sending.flow.to].called) {
-      links.AddEager(rank, -sending.flow.size);
+      outbox.AddEager(rank, -sending.flow.size);
     }
   }
 }

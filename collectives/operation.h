@@ -21,7 +21,7 @@
 #include "collectives/call.h"
 #include "collectives/flow_plan.h"
 #include "collectives/message.h"
-#include "collectives/peer_links.h"
+#include "collectives/outbox.h"
 #include "common/clock.h"
 
 namespace psring {
@@ -46,19 +46,19 @@ class Operation {
   Time deadline() const { return deadline_; }
 
   // `join_round`: goes with the CALLs.
-  void Start(PeerLinks& links, uint64_t join_round);
+  void Start(Outbox& outbox, uint64_t join_round);
 
   // A CALL for this operation.
-  absl::Status OnCall(PeerLinks& links, CollectiveMessage message, Time now);
-  absl::Status OnChunk(PeerLinks& links, CollectiveMessage message);
-  absl::Status OnAck(PeerLinks& links, const proto::CollectiveHeader& header);
+  absl::Status OnCall(Outbox& outbox, CollectiveMessage message, Time now);
+  absl::Status OnChunk(Outbox& outbox, CollectiveMessage message);
+  absl::Status OnAck(Outbox& outbox, const proto::CollectiveHeader& header);
 
   // Sends what windows and what has come allow, at most one chunk a flow;
   // whether it has sent any.
-  bool SendSome(PeerLinks& links);
+  bool SendSome(Outbox& outbox);
 
   // Takes what is on its way off the books. It will do nothing more.
-  void Abandon(PeerLinks& links);
+  void Abandon(Outbox& outbox);
 
   // All ranks call the same.
   bool agreed() const { return agreed_; }
@@ -99,13 +99,13 @@ class Operation {
   };
 
   int IndexOf(uint32_t rank) const;  // in the set; -1: not there
-  void Agree(PeerLinks& links);
-  void Take(PeerLinks& links, Receiving& from, Frame payload);
+  void Agree(Outbox& outbox);
+  void Take(Outbox& outbox, Receiving& from, Frame payload);
   // Sums as far as the operands of all ranks have come.
-  void SumHeld(PeerLinks& links);
+  void SumHeld(Outbox& outbox);
   void SumRange(Range range, absl::Span<const void* const> operands);
   void MakeAvailable(int64_t bytes);
-  void Acknowledge(PeerLinks& links, const Receiving& from);
+  void Acknowledge(Outbox& outbox, const Receiving& from);
 
   // Fixed after construction.
   const CallKey key_;

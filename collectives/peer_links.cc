@@ -5,20 +5,20 @@
 namespace psring {
 
 void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
-  Peer& peer = peers_[rank];
-  if (peer.socket == nullptr) {
+  std::unique_ptr<Socket>& peer = by_rank_[rank];
+  if (peer == nullptr) {
     auto socket = Socket::Connect(context_, job_.endpoints[rank],
                                   CollectiveSocketOptions(job_.KeyOf(rank)));
     if (!socket.ok()) return status_.Update(socket.status());
-    peer.socket = *std::move(socket);
-    sockets_.push_back(peer.socket.get());
+    peer = *std::move(socket);
+    sockets_.push_back(peer.get());
   }
   header.set_job_epoch(job_.epoch);
   header.set_sender(static_cast<uint32_t>(job_.rank));
   Frames frames;
   frames.push_back(Frame::Copy(header.SerializeAsString()));
   frames.push_back(std::move(payload));
-  status_.Update(peer.socket->Send(std::move(frames)));
+  status_.Update(peer->Send(std::move(frames)));
 }
 
 void PeerLinks::Tend() {

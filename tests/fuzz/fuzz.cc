@@ -146,3 +146,28 @@ std::string ReadScratch(const std::string& name) {
 }
 
 }  // namespace psring::fuzz
+
+// libFuzzer calls it first: a search, which has folders for what it finds, gets
+// one more, of seeds.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  using psring::fuzz::Folder;
+  namespace fs = std::filesystem;
+  static std::vector<char*> args(*argv, *argv + *argc);
+  const bool searches = std::any_of(args.begin() + 1, args.end(), [](char* a) {
+    return a[0] != '-' && fs::is_directory(a);
+  });
+  if (!searches) return 0;
+  static const Folder folder;
+  static std::string path = folder.path();
+  const std::vector<std::string> seeds = psring::fuzz::Seeds();
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    std::ofstream file(absl::StrCat(path, "/seed-", i), std::ios::binary);
+    file << seeds[i];
+    psring::fuzz::Require(file.good(), "a seed can be written");
+  }
+  args.push_back(path.data());
+  *argc = static_cast<int>(args.size());
+  args.push_back(nullptr);
+  *argv = args.data();
+  return 0;
+}

@@ -1,7 +1,6 @@
 // Runs a fuzz target on its seeds and on every file of a folder, in order.
 //
 // usage: NAME_test FOLDER
-//        NAME_test --write-seeds FOLDER
 //
 // While an input of n bytes runs, operator new gives the target at most
 // 32 MiB + 256 n at once.
@@ -119,29 +118,11 @@ int Replay(const std::string& folder) {
   return failed == 0 ? 0 : 1;
 }
 
-int WriteSeeds(const std::string& folder) {
-  const std::vector<std::string> seeds = Seeds();
-  for (size_t i = 0; i < seeds.size(); ++i) {
-    std::ofstream file(absl::StrCat(folder, "/seed-", i), std::ios::binary);
-    file << seeds[i];
-    file.close();
-    Require(file.good(), absl::StrCat("can write to ", folder));
-  }
-  return 0;
-}
-
-int Main(const std::vector<std::string>& args) {
-  if (args.size() == 2 && args[0] == "--write-seeds") {
-    return WriteSeeds(args[1]);
-  }
-  if (args.size() == 1) return Replay(args[0]);
-  fprintf(stderr, "usage: NAME_test [--write-seeds] FOLDER\n");
-  return 2;
-}
-
 }  // namespace
 }  // namespace psring::fuzz
 
 int main(int argc, char** argv) {
-  return psring::fuzz::Main({argv + 1, argv + argc});
+  if (argc == 2) return psring::fuzz::Replay(argv[1]);
+  fprintf(stderr, "usage: NAME_test FOLDER\n");
+  return 2;
 }

@@ -1,0 +1,490 @@
+// collectives/operation.h: three ranks call the same, and their messages come
+// in any order that sockets allow. All get what was asked for, with nothing
+// left on its way; or one of them says anything, and the others survive it.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "collectives/call.h"
+#include "collectives/early_calls.h"
+#include "collectives/message.h"
+#include "collectives/operation.h"
+#include "collectives/outbox.h"
+#include "collectives/reduction.h"
+#include "common/clock.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace psring::fuzz {
+namespace {
+
+using proto::CollectiveCall;
+using proto::CollectiveHeader;
+
+constexpr int kRanks = 3;
+constexpr uint64_t kEpoch = 7;
+
+struct Sent {
+  CollectiveHeader header;
+  std::string payload;
+};
+
+// By sender and receiver: in order.
+using Queues = std::map<std::pair<int, int>, std::deque<Sent>>;
+
+class Mail : public Outbox {
+ public:
+  Mail(int rank, Queues& queues)
+      : Outbox(kRanks), rank_(rank), queues_(queues) {}
+
+  void Send(int rank, CollectiveHeader header, Frame payload) override {
+    Require(rank >= 0 && rank < kRanks && rank != rank_, "it goes to another");
+    header.set_job_epoch(kEpoch);
+    header.set_sender(static_cast<uint32_t>(rank_));
+    queues_[{rank_, rank}].push_back(
+        {std::move(header), std::string(payload.view())});
+  }
+
+ private:
+  const int rank_;
+  Queues& queues_;
+};
+
+// What all call, and with which memory.
+struct Plan {
+  CollectiveCall what;
+  bool in_place = false;
+  // ALLGATHER, ALLTOALL: bytes from rank to rank.
+  std::vector<std::vector<int64_t>> bytes;
+};
+
+// Bytes: eagerly, by one chunk, by several, and by more than a window.
+constexpr int64_t kSizes[] = {0, 1, 17, 4000, 9000, 40000, 600000, 1300000};
+constexpr int64_t kMost = 1300000 + 4;
+
+Plan PlanOf(Bytes& input) {
+  Plan plan;
+  plan.what.set_operation(
+      static_cast<CollectiveCall::Operation>(1 + input.Below(6)));
+  const int64_t size = kSizes[input.Below(8)] + input.Below(4);
+  const int64_t count = size / static_cast<int64_t>(sizeof(int32_t));
+  switch (plan.what.operation()) {
+    case CollectiveCall::ALLREDUCE:
+    case CollectiveCall::REDUCESCATTER:
+      plan.what.set_dtype(static_cast<uint32_t>(DType::kInt32));
+      plan.what.set_prescale(1);
+      plan.what.set_postscale(1);
+      plan.what.set_count(count);
+      plan.in_place =
+          plan.what.operation() == CollectiveCall::ALLREDUCE && input.Flag();
+      break;
+    case CollectiveCall::BROADCAST:
+      plan.what.set_count(size);
+      plan.what.set_root(input.Below(kRanks));
+      break;
+    default:
+      break;
+  }
+  if (plan.what.operation() == CollectiveCall::REDUCESCATTER) {
+    const int64_t first = count * input.Below(8) / 8;
+    const int64_t second = (count - first) * input.Below(8) / 8;
+    for (const int64_t part : {first, second, count - first - second}) {
+      plan.what.add_counts(part);
+    }
+  }
+  for (int from = 0; from < kRanks; ++from) {
+    const bool to_each = plan.what.operation() == CollectiveCall::ALLTOALL;
+    auto& bytes = plan.bytes.emplace_back();
+    for (int to = 0; to < (to_each ? kRanks : 1); ++to) {
+      bytes.push_back(kSizes[input.Below(7)]);
+    }
+  }
+  return plan;
+}
+
+// What rank `rank` brings, byte by byte.
+std::string BytesOf(int rank, int64_t size) {
+  static const std::string all = [] {
+    std::string bytes(static_cast<size_t>(kMost) + kRanks, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<char>(i % 251);
+    }
+    return bytes;
+  }();
+  return all.substr(static_cast<size_t>(rank), static_cast<size_t>(size));
+}
+
+// The sum of what all bring, as int32, from `begin` on.
+std::string SumOf(int64_t begin, int64_t end) {
+  constexpr int64_t kUnit = sizeof(int32_t);
+  static const std::string all = [] {
+    std::string sums(static_cast<size_t>(kMost), '\0');
+    std::vector<std::string> whole;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      whole.push_back(BytesOf(rank, kMost));
+    }
+    for (size_t i = 0; i + kUnit <= sums.size(); i += kUnit) {
+      uint32_t sum = 0;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        uint32_t value = 0;
+        std::memcpy(&value, whole[static_cast<size_t>(rank)].data() + i, kUnit);
+        sum += value;
+      }
+      std::memcpy(&sums[i], &sum, kUnit);
+    }
+    return sums;
+  }();
+  return all.substr(static_cast<size_t>(begin * kUnit),
+                    static_cast<size_t>((end - begin) * kUnit));
+}
+
+class Rank {
+ public:
+  Rank(int rank, const Plan& plan, Queues& queues)
+      : rank_(rank), plan_(plan), mail_(rank, queues) {
+    const CollectiveCall& what = plan.what;
+    Call call;
+    call.name = "loss";
+    call.set = {0, 1, 2};
+    call.index = rank;
+    call.what = what;
+    switch (what.operation()) {
+      case CollectiveCall::ALLREDUCE:
+      case CollectiveCall::REDUCESCATTER:
+        in_ =
+            BytesOf(rank, what.count() * static_cast<int64_t>(sizeof(int32_t)));
+        out_.resize(ExpectedSum().size());
+        if (plan.in_place) out_ = in_;
+        break;
+      case CollectiveCall::BROADCAST:
+        out_ = rank == what.root()
+                   ? BytesOf(rank, what.count())
+                   : std::string(static_cast<size_t>(what.count()), '\0');
+        break;
+      case CollectiveCall::ALLGATHER:
+      case CollectiveCall::ALLTOALL:
+        call.bytes = plan.bytes[static_cast<size_t>(rank)];
+        for (const int64_t bytes : call.bytes) in_ += BytesOf(rank, bytes);
+        break;
+      default:
+        break;
+    }
+    call.out = out_.data();
+    const bool one =
+        plan.in_place || what.operation() == CollectiveCall::BROADCAST;
+    call.in = one ? out_.data() : in_.data();
+    operation_ = std::make_unique<Operation>(
+        CallKey{DigestOf(call.set), call.name, 0, kRanks}, std::move(call), 1,
+        Time::FromNanos(0) + absl::Hours(1),
+        std::unique_ptr<char, void (*)(void*)>(nullptr, std::free));
+  }
+
+  Operation& operation() { return *operation_; }
+  Outbox& outbox() { return mail_; }
+
+  void Start() {
+    started_ = true;
+    early_.Called(operation_->key());
+    EarlyCalls::Operation early = early_.Take(operation_->key());
+    operation_->Start(mail_, 0);
+    for (CollectiveMessage& call : early.calls) {
+      early_status_.Update(operation_->OnCall(mail_, std::move(call), now_));
+    }
+    Require(early_.Take(operation_->key()).calls.empty(), "they come once");
+  }
+  bool started() const { return started_; }
+
+  absl::Status Hear(CollectiveMessage message) {
+    if (!started_) {
+      if (message.header.kind() != CollectiveHeader::CALL) {
+        return absl::InvalidArgumentError("nobody has called it here");
+      }
+      return early_.Add(std::move(message));
+    }
+    switch (message.header.kind()) {
+      case CollectiveHeader::CALL:
+        return operation_->OnCall(mail_, std::move(message), now_);
+      case CollectiveHeader::CHUNK:
+        return operation_->OnChunk(mail_, std::move(message));
+      case CollectiveHeader::ACK:
+        return operation_->OnAck(mail_, message.header);
+      default:
+        return absl::OkStatus();  // not the operation's
+    }
+  }
+
+  void RequireResult() {
+    Require(early_status_.ok(), "it has heard those who came first");
+    Require(mail_.bytes_on_their_way() == 0, "all has arrived");
+    Require(operation_->Awaited().empty(), "nobody is waited for");
+    const CollectiveCall& what = plan_.what;
+    switch (what.operation()) {
+      case CollectiveCall::ALLREDUCE:
+      case CollectiveCall::REDUCESCATTER:
+        return Require(out_ == ExpectedSum(), "it is the sum");
+      case CollectiveCall::BROADCAST:
+        return Require(out_ == BytesOf(what.root(), what.count()),
+                       "it is what the root has");
+      case CollectiveCall::ALLGATHER:
+      case CollectiveCall::ALLTOALL:
+        return RequireGathered();
+      default:
+        return;
+    }
+  }
+
+ private:
+  std::string ExpectedSum() const {
+    const CollectiveCall& what = plan_.what;
+    if (what.counts().empty()) return SumOf(0, what.count());
+    int64_t begin = 0;
+    for (int i = 0; i < rank_; ++i) begin += what.counts(i);
+    return SumOf(begin, begin + what.counts(rank_));
+  }
+
+  void RequireGathered() {
+    const bool to_each = plan_.what.operation() == CollectiveCall::ALLTOALL;
+    const auto to = static_cast<size_t>(rank_);
+    std::string expected;
+    const Gathered gathered = operation_->TakeGathered();
+    for (int from = 0; from < kRanks; ++from) {
+      const auto& bytes = plan_.bytes[static_cast<size_t>(from)];
+      const int64_t size = bytes[to_each ? to : 0];
+      Require(gathered.sizes[static_cast<size_t>(from)] == size,
+              "it has the size that was brought");
+      expected += BytesOf(from, size);
+    }
+    Require(std::memcmp(gathered.bytes.get(), expected.data(),
+                        expected.size()) == 0,
+            "it is what the others bring");
+  }
+
+  const int rank_;
+  const Plan& plan_;
+  Mail mail_;
+  const Time now_ = Time::FromNanos(0);
+  std::string in_, out_;
+  std::unique_ptr<Operation> operation_;
+  EarlyCalls early_;
+  absl::Status early_status_;  // of those
+  bool started_ = false;
+};
+
+// A message that the liar has sent, changed.
+void Lie(Bytes& input, Sent& sent) {
+  CollectiveHeader& header = sent.header;
+  switch (input.Below(6)) {
+    case 0:
+      header.set_bytes(input.Integer());
+      break;
+    case 1:
+      header.set_offset(input.Integer());
+      break;
+    case 2:
+      header.set_round(input.Byte());
+      break;
+    case 3:
+      sent.payload.resize(input.Number(2));
+      break;
+    case 4:
+      header.mutable_call()->MergeFromString(input.Text());
+      break;
+    default:
+      header.MergeFromString(input.Text());
+  }
+  // What a rank announces may be true: there is room for it.
+  header.set_bytes(std::min(header.bytes(), kMost));
+}
+
+class Job {
+ public:
+  explicit Job(Bytes& input)
+      : plan_(PlanOf(input)), liar_(input.Below(kRanks + 1) - 1) {
+    Require(CheckCall(plan_.what, kRanks).ok(), "the call is right");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      ranks_.push_back(std::make_unique<Rank>(rank, plan_, queues_));
+    }
+  }
+
+  void StartAll() {
+    for (const auto& rank : ranks_) {
+      if (!rank->started()) rank->Start();
+    }
+  }
+  void Start(int rank) {
+    if (!ranks_[static_cast<size_t>(rank)]->started()) {
+      ranks_[static_cast<size_t>(rank)]->Start();
+    }
+  }
+
+  // The next message from one to the other, if there is any.
+  bool Deliver(int from, int to, Bytes& input) {
+    auto& queue = queues_[{from, to}];
+    if (queue.empty()) return false;
+    Sent sent = std::move(queue.front());
+    queue.pop_front();
+    if (from == liar_) {
+      switch (input.Below(8)) {
+        case 1:
+          Lie(input, sent);
+          break;
+        case 2:
+          SayFirstPart(to, input.Number(2), sent);
+          break;
+        default:
+          break;
+      }
+    }
+    Say(from, to, std::move(sent));
+    return true;
+  }
+
+  // Something that the liar has made up.
+  void MakeUp(Bytes& input) {
+    if (liar_ < 0) return;
+    Sent sent;
+    sent.header.set_job_epoch(kEpoch);
+    sent.header.set_sender(static_cast<uint32_t>(liar_));
+    *sent.header.mutable_call() = plan_.what;
+    sent.header.mutable_key()->set_name("loss");
+    sent.header.mutable_key()->set_set_size(kRanks);
+    sent.header.set_kind(
+        static_cast<CollectiveHeader::Kind>(1 + input.Below(3)));
+    sent.header.set_round(static_cast<uint32_t>(input.Below(2)));
+    sent.header.set_offset(kSizes[input.Below(8)]);
+    sent.payload.resize(input.Number(2));
+    Lie(input, sent);
+    Say(liar_, (liar_ + 1 + input.Below(2)) % kRanks, std::move(sent));
+  }
+
+  bool SendSome(int rank) {
+    Rank& who = *ranks_[static_cast<size_t>(rank)];
+    return who.started() && who.operation().SendSome(who.outbox());
+  }
+
+  // Delivers all that is left, in any order; everybody then has the result.
+  void End(Bytes& input) {
+    StartAll();
+    bool any = true;
+    while (any) {
+      any = false;
+      for (int from = 0; from < kRanks; ++from) {
+        any |= SendSome(from);
+        for (int to = 0; to < kRanks; ++to) any |= Deliver(from, to, input);
+      }
+    }
+    for (const auto& rank : ranks_) {
+      if (lied_) {
+        rank->operation().Awaited();
+        rank->operation().Abandon(rank->outbox());
+        continue;
+      }
+      Require(rank->operation().Failure(Time::FromNanos(0)).ok(),
+              "nothing is wrong with it");
+      Require(rank->operation().complete(), "it comes to its end");
+      rank->RequireResult();
+    }
+  }
+
+ private:
+  // Of a chunk, the first bytes, with the rest to follow.
+  void SayFirstPart(int to, uint64_t bytes, Sent& rest) {
+    if (bytes >= rest.payload.size()) return;
+    Sent first = rest;
+    first.payload.resize(bytes);
+    rest.payload.erase(0, bytes);
+    rest.header.set_offset(rest.header.offset() + static_cast<int64_t>(bytes));
+    Say(liar_, to, std::move(first));
+  }
+
+  void Say(int from, int to, Sent sent) {
+    Frames frames;
+    frames.push_back(Frame::Copy("peer"));
+    frames.push_back(Frame::Copy(sent.header.SerializeAsString()));
+    frames.push_back(Frame::Copy(sent.payload));
+    auto message = ParseCollective(std::move(frames), {kEpoch, to, kRanks},
+                                   /*proven_rank=*/from);
+    lied_ |= from == liar_;
+    absl::Status status = message.status();
+    if (status.ok()) {
+      status = ranks_[static_cast<size_t>(to)]->Hear(*std::move(message));
+    }
+    if (status.ok()) return;
+    RequireReason(status);
+    Require(lied_, "who does right is heard");
+  }
+
+  const Plan plan_;
+  const int liar_;  // -1: nobody
+  bool lied_ = false;
+  Queues queues_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  std::vector<std::string> seeds;
+  for (int operation = 0; operation < 6; ++operation) {
+    for (const int count : {2, 4, 5, 6}) {
+      for (const int liar : {0, 1, 3}) {
+        Input input;
+        input.Byte(operation).Byte(count).Byte(1);
+        if (operation == 0) input.Byte(count / 2);
+        if (operation == 2) input.Byte(1);
+        if (operation == 4) input.Byte(3).Byte(5);
+        for (int i = 0; i < (operation == 3 ? 9 : 3); ++i) {
+          input.Byte(count - i % 3);
+        }
+        input.Byte(liar);
+        for (int rank = 0; rank < kRanks; ++rank) input.Byte(0).Byte(rank);
+        for (int turn = 0; turn < 3; ++turn) {
+          for (int from = 0; from < kRanks; ++from) {
+            input.Byte(2).Byte(from);
+            for (const int to : {(from + 1) % kRanks, (from + 2) % kRanks}) {
+              input.Byte(1).Byte(from).Byte(to);
+              if (from + 1 == liar) input.Byte(turn == 0 ? 0 : 3 - turn);
+              if (from + 1 == liar && turn == 1) input.Number(100, 2);
+              if (from + 1 == liar && turn == 2) input.Byte(1).Integer(4);
+            }
+          }
+        }
+        seeds.push_back(input.bytes());
+      }
+    }
+  }
+  return seeds;
+}
+
+}  // namespace psring::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace psring;
+  fuzz::Bytes input(data, size);
+  fuzz::Job job(input);
+  while (!input.empty()) {
+    switch (input.Below(4)) {
+      case 0:
+        job.Start(input.Below(fuzz::kRanks));
+        break;
+      case 1: {
+        const int from = input.Below(fuzz::kRanks);
+        job.Deliver(from, input.Below(fuzz::kRanks), input);
+        break;
+      }
+      case 2:
+        job.SendSome(input.Below(fuzz::kRanks));
+        break;
+      default:
+        job.MakeUp(input);
+    }
+  }
+  job.End(input);
+  return 0;
+}
