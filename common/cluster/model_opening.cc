@@ -9,15 +9,12 @@
 #include "common/clock.h"
 #include "common/cluster/figures.h"
 #include "common/cluster/membership.h"
+#include "common/cluster/model_parts.h"
 #include "common/cluster/spec_difference.h"
 #include "common/fnv.h"
-#include "common/net/address.h"
-#include "common/printable.h"
 
 namespace psring {
 namespace {
-
-using Processes = google::protobuf::RepeatedPtrField<proto::Process>;
 
 constexpr char kOpen[] = "open ";
 constexpr char kClose[] = "close ";
@@ -37,82 +34,14 @@ uint64_t DigestOf(const proto::JobSpec& spec) {
   return Fnv().Add(spec.SerializeAsString()).value();
 }
 
-// Where `process` listens and which memory it shares, as is said: others will
-// connect there, and map that. On the address that it has joined with, and its
-// own.
-absl::Status CheckPart(const proto::Process& process,
-                       const proto::ModelPart& part) {
-  for (const std::string& endpoint : part.endpoints()) {
-    const auto address = ParseEndpoint(endpoint);
-    if (address.ok() && address->port > 0 &&
-        address->host == process.address()) {
-      continue;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        Describe(process), " says that it listens at '",
-        Printable(endpoint, 64), "', which is not a port of its address, ",
-        process.address()));
-  }
-  if (part.has_shared_memory() && part.shared_memory().pid() != process.pid()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(process), " is said to share the memory of pid ",
-                     part.shared_memory().pid(), ", which is another process"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
     Member& member, const std::string& name, const proto::ModelPart& part,
     Time deadline) {
   const auto all = member.Gather(name, part.SerializeAsString(), deadline);
   if (!all.ok()) return all.status();
-  const bool worker = member.is_worker();
-  const int expected =
-      worker ? member.job().workers_size() : member.job().servers_size();
-  if (static_cast<int>(all->size()) != expected) {
-    return absl::InternalError(absl::StrCat("the coordinator tells of ",
-                                            all->size(), " parts of '", name,
-                                            "', not of ", expected));
-  }
-  std::vector<proto::ModelPart> parts(all->size());
-  for (int i = 0; i < expected; ++i) {
-    const proto::Process& process =
-        worker ? member.job().workers(i) : member.job().servers(i);
-    if (!parts[i].ParseFromString((*all)[i])) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Describe(process), " says '", name, "' with a broken message"));
-    }
-    if (absl::Status s = CheckPart(process, parts[i]); !s.ok()) return s;
-  }
-  return parts;
-}
-
-// What somebody else says of the parts of `processes`, by rank. Who these are,
-// the coordinator has said.
-absl::StatusOr<std::vector<proto::ModelPart>> ToldParts(
-    const Processes& told, const Processes& processes) {
-  std::vector<proto::ModelPart> parts(processes.size());
-  for (int i = 0; i < processes.size(); ++i) {
-    *parts[i].mutable_endpoints() = told[i].endpoints();
-    parts[i].set_sum_device(told[i].sum_device());
-    if (told[i].has_shared_memory()) {
-      *parts[i].mutable_shared_memory() = told[i].shared_memory();
-    }
-    absl::Status s = CheckPart(processes[i], parts[i]);
-    if (!s.ok()) return s;
-  }
-  return parts;
-}
-
-void FillIn(std::vector<proto::ModelPart> parts, Processes* processes) {
-  for (int i = 0; i < processes->size(); ++i) {
-    proto::Process& process = *processes->Mutable(i);
-    *process.mutable_endpoints() = std::move(*parts[i].mutable_endpoints());
-    process.set_sum_device(parts[i].sum_device());
-    if (!parts[i].has_shared_memory()) continue;
-    *process.mutable_shared_memory() =
-        std::move(*parts[i].mutable_shared_memory());
-  }
+  return ReadParts(
+      name, *all,
+      member.is_worker() ? member.job().workers() : member.job().servers());
 }
 
 // Only where workers differ are all their settings sent around.

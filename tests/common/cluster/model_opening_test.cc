@@ -243,6 +243,7 @@ TEST_F(ModelOpeningTest, ServersDoNotAskAWorkerWhoTheWorkersAre) {
         },
         [&](Member& member) {
           proto::Welcome model = member.job();
+          model.set_model_id("model");
           model.set_job_epoch(5);
           proto::Process& other = *model.mutable_workers(1);
           other.set_host("worker 0's");
@@ -255,6 +256,7 @@ TEST_F(ModelOpeningTest, ServersDoNotAskAWorkerWhoTheWorkersAre) {
           return member.AwaitAnnouncement("served model", Soon()).status();
         });
     for (const absl::Status& status : results) {
+      EXPECT_EQ(status.ok(), !steals) << status;
       EXPECT_EQ(absl::StrContains(status.message(), "another process"), steals)
           << status;
     }
