@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/shallow_json.h"
 #include "lab/page/report_files.h"
 #include "lab/page/report_parts.h"
 
@@ -23,6 +25,7 @@ constexpr char kManifest[] = "study.json";
 constexpr char kRuns[] = "runs";
 constexpr char kScratch[] = "scratch";
 constexpr char kLock[] = ".lock";
+constexpr int kMaxDepth = 16;  // of JSON; ours is not as deep
 
 absl::Status MakeFolder(const fs::path& path) {
   std::error_code error;
@@ -35,11 +38,11 @@ absl::Status MakeFolder(const fs::path& path) {
 // NOT_FOUND where there is no such file.
 absl::StatusOr<json> ReadJson(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  json value = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) {
-    return absl::DataLossError(absl::StrCat(path, " is not JSON"));
-  }
+  if (!file) return absl::NotFoundError("it is missing");
+  const std::string text{std::istreambuf_iterator<char>(file),
+                         std::istreambuf_iterator<char>()};
+  json value = ParseShallowObject(text, kMaxDepth);
+  if (value.is_null()) return absl::DataLossError("it is no JSON object");
   return value;
 }
 
@@ -59,7 +62,10 @@ absl::Status TakeManifest(const fs::path& folder, const StudySetup& setup) {
     return WriteReportFile(folder, kManifest,
                            DumpJson(ManifestJson(setup), 1) + "\n");
   }
-  if (!manifest.ok()) return manifest.status();
+  if (!manifest.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(path, " is not a study's: ", manifest.status().message()));
+  }
   const absl::Status same = CheckManifest(*manifest, setup);
   if (same.ok()) return same;
   return absl::FailedPreconditionError(absl::StrCat(
@@ -96,17 +102,17 @@ absl::StatusOr<std::vector<std::optional<RunResult>>> StudyFolder::FinishedRuns(
     const std::vector<Point>& points) const {
   std::vector<std::optional<RunResult>> runs(points.size());
   for (size_t i = 0; i < points.size(); ++i) {
-    const auto value = ReadJson(RunPath(i));
+    const std::string path = RunPath(i);
+    const auto value = ReadJson(path);
     if (absl::IsNotFound(value.status())) continue;
-    if (!value.ok()) return value.status();
-    auto run = RunFromJson(*value);
+    auto run = value.ok() ? RunFromJson(*value) : value.status();
     absl::Status s = run.status();
     if (s.ok() && run->point != points[i]) {
       s = absl::DataLossError("it holds another run");
     }
     if (!s.ok()) {
       return absl::DataLossError(absl::StrCat(
-          RunPath(i), ": ", s.message(), ". Remove it to make that run again"));
+          path, ": ", s.message(), ". Remove it to make that run again"));
     }
     runs[i] = *std::move(run);
   }

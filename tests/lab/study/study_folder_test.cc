@@ -84,8 +84,11 @@ TEST_F(StudyFolderTest, AManifestThatIsNoneIsNamed) {
   std::filesystem::create_directories(path_);
   std::ofstream(path_ + "/study.json") << "[1]";
   EXPECT_THAT(OpenError(), HasSubstr("not a study"));
-  std::ofstream(path_ + "/study.json") << "{";
-  EXPECT_THAT(OpenError(), HasSubstr("study.json is not JSON"));
+  const std::string deep = "{\"a\":" + std::string(1000, '[');
+  for (const std::string& damaged : {std::string("{"), deep}) {
+    std::ofstream(path_ + "/study.json") << damaged;
+    EXPECT_THAT(OpenError(), HasSubstr("study.json is not a study's"));
+  }
 }
 
 TEST_F(StudyFolderTest, ADamagedRunIsNamedWithTheRemedy) {
@@ -98,8 +101,11 @@ TEST_F(StudyFolderTest, ADamagedRunIsNamedWithTheRemedy) {
   };
   EXPECT_THAT(error(), AllOf(HasSubstr("run-000.json: it holds another run"),
                              HasSubstr("Remove it")));
-  std::ofstream(path_ + "/runs/run-000.json") << "{}";
-  EXPECT_THAT(error(), HasSubstr("Remove it"));
+  for (const char* damaged : {"{}", "{"}) {
+    std::ofstream(path_ + "/runs/run-000.json") << damaged;
+    EXPECT_THAT(error(),
+                AllOf(HasSubstr("run-000.json: "), HasSubstr("Remove it")));
+  }
 }
 
 TEST_F(StudyFolderTest, ScratchIsEmptyEachTime) {
