@@ -118,6 +118,10 @@ class Looks {
 // it from the clock.
 void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
            Looks& looks) {
+  const auto drop = [&](const std::string& peer, const absl::Status& why) {
+    peers.Drop(peer, why);
+    socket.Ignore(peer);
+  };
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket.TryReceive();
     if (!frames.ok() || !frames->has_value()) return;
@@ -126,7 +130,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
     proto::ControlMessage message;
     if ((*frames)->size() != 2 ||
         !message.ParseFromString(std::string((**frames)[1].view()))) {
-      peers.Drop(peer, absl::InvalidArgumentError("not a control message"));
+      drop(peer, absl::InvalidArgumentError("not a control message"));
       continue;
     }
     if (message.has_look()) {
@@ -138,9 +142,9 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
       if (membership.Knows(peer)) {
         socket.Vouch(peer);
       } else if (!answers.empty()) {  // and is told so once
-        peers.Drop(peer, absl::PermissionDeniedError(absl::StrCat(
-                             "it may not join: ",
-                             answers[0].message->refuse().reason())));
+        drop(peer,
+             absl::PermissionDeniedError(absl::StrCat(
+                 "it may not join: ", answers[0].message->refuse().reason())));
       }
     }
     SendAll(socket, std::move(answers));

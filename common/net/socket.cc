@@ -96,6 +96,11 @@ void Socket::Vouch(absl::string_view identity) {
   if (!proven_) doorkeeper_->Vouch(peer->fd);
 }
 
+void Socket::Ignore(absl::string_view identity) {
+  Peer* const peer = Find(identity);
+  if (peer != nullptr) peer->ignored = true;
+}
+
 void Socket::LeaveNewcomers(const Peer& peer) {
   for (const Frames& kept : peer.kept) newcomer_bytes_ -= KeptBytes(kept);
 }
@@ -255,6 +260,9 @@ std::optional<Frames> Socket::Take(Frames frames) {
   Peer* const peer = Hear(identity, *header);
   if (peer == nullptr) return std::nullopt;
   if (vouches_ && !proven_) NoteConnection(*peer, frames[at], header->kind);
+  if (peer->ignored && header->kind == LinkHeader::Kind::kMessage) {
+    return std::nullopt;
+  }
   const std::optional<Link::News> news = peer->link.OnHeader(*header);
   if (!news.has_value()) return malformed();
   Answer(identity, *peer, header->kind, *news);

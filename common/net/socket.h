@@ -16,10 +16,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -129,6 +130,10 @@ class Socket {
   // (visitors.h).
   void Vouch(absl::string_view identity);
 
+  // What a control ROUTER's peer says from now on is neither read nor
+  // acknowledged. What has been sent to it still arrives.
+  void Ignore(absl::string_view identity);
+
   // Of a ROUTER: connections that were refused since the last call, by why.
   struct Refusals {
     int64_t other_key = 0;
@@ -152,7 +157,15 @@ class Socket {
     std::deque<Frames> kept;  // what it may not have, the oldest first
     int64_t untold_bytes = 0;
     bool vouched = false;
+    bool ignored = false;
     int fd = -1;  // ZeroMQ's, of its connection; where it needs a Vouch
+  };
+
+  struct HashOf {
+    using is_transparent = void;
+    size_t operator()(absl::string_view identity) const {
+      return std::hash<std::string_view>()({identity.data(), identity.size()});
+    }
   };
 
   Socket(zmq::socket_t socket, bool router)
@@ -192,8 +205,9 @@ class Socket {
   // There was nothing, and nothing was done with it since: see HasInput.
   bool told_ = false;
   std::string endpoint_;
-  Peer peer_;                                       // a DEALER's only one
-  std::map<std::string, Peer, std::less<>> peers_;  // a ROUTER's, by identity
+  Peer peer_;  // a DEALER's only one
+  // A ROUTER's, by identity.
+  std::unordered_map<std::string, Peer, HashOf, std::equal_to<>> peers_;
   std::deque<std::string> newcomers_;  // the oldest first; some are vouched for
   int64_t newcomer_bytes_ = 0;         // kept for peers that nobody vouched for
   std::optional<Handshakes> handshakes_;        // a DEALER's

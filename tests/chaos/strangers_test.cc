@@ -268,7 +268,7 @@ TEST_P(StrangersTest, TakeNeitherMemoryNorTime) {
 INSTANTIATE_TEST_SUITE_P(
     Jobs, StrangersTest,
     ::testing::Values(std::tuple("ps", true), std::tuple("ps", false),
-                      std::tuple("ring", true)),
+                      std::tuple("ring", true), std::tuple("ring", false)),
     [](const auto& test) {
       return absl::StrCat(std::get<0>(test.param),
                           std::get<1>(test.param) ? "WithAKey" : "WithoutAKey");

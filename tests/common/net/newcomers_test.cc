@@ -69,6 +69,19 @@ TEST_F(NewcomersTest, TheOldestIsForgottenWhereMuchIsKeptForThem) {
   EXPECT_EQ(Answer(young, ""), absl::OkStatus());
 }
 
+TEST_F(NewcomersTest, WhoIsIgnoredHearsWhyAndIsNotHeard) {
+  HostilePeer refused(endpoint()), other(endpoint());
+  const std::string identity = Meet(refused);
+  EXPECT_EQ(Answer(identity, "no"), absl::OkStatus());
+  router_->Ignore(identity);
+  refused.Send({"again"});
+  ASSERT_TRUE(refused.AwaitTaken(Soon()));
+  const auto heard = refused.Receive(Soon());
+  ASSERT_TRUE(heard.has_value());
+  EXPECT_EQ(heard->back(), "no");
+  EXPECT_NE(Meet(other), identity);
+}
+
 // A message without bytes takes some, too.
 TEST_F(NewcomersTest, SmallAnswersCount) {
   HostilePeer peer(endpoint());
