@@ -17,8 +17,8 @@
 #include "collectives/message.h"
 #include "collectives/operation.h"
 #include "collectives/outbox.h"
-#include "collectives/reduction.h"
 #include "common/clock.h"
+#include "tests/fuzz/collective_plan.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace psring::fuzz {
@@ -27,7 +27,6 @@ namespace {
 using proto::CollectiveCall;
 using proto::CollectiveHeader;
 
-constexpr int kRanks = 3;
 constexpr uint64_t kEpoch = 7;
 
 struct Sent {
@@ -56,129 +55,20 @@ class Mail : public Outbox {
   Queues& queues_;
 };
 
-// What all call, and with which memory.
-struct Plan {
-  CollectiveCall what;
-  bool in_place = false;
-  // ALLGATHER, ALLTOALL: bytes from rank to rank.
-  std::vector<std::vector<int64_t>> bytes;
-};
-
-// Bytes: eagerly, by one chunk, by several, and by more than a window.
-constexpr int64_t kSizes[] = {0, 1, 17, 4000, 9000, 40000, 600000, 1300000};
-constexpr int64_t kMost = 1300000 + 4;
-
-Plan PlanOf(Bytes& input) {
-  Plan plan;
-  plan.what.set_operation(
-      static_cast<CollectiveCall::Operation>(1 + input.Below(6)));
-  const int64_t size = kSizes[input.Below(8)] + input.Below(4);
-  const int64_t count = size / static_cast<int64_t>(sizeof(int32_t));
-  switch (plan.what.operation()) {
-    case CollectiveCall::ALLREDUCE:
-    case CollectiveCall::REDUCESCATTER:
-      plan.what.set_dtype(static_cast<uint32_t>(DType::kInt32));
-      plan.what.set_prescale(1);
-      plan.what.set_postscale(1);
-      plan.what.set_count(count);
-      plan.in_place =
-          plan.what.operation() == CollectiveCall::ALLREDUCE && input.Flag();
-      break;
-    case CollectiveCall::BROADCAST:
-      plan.what.set_count(size);
-      plan.what.set_root(input.Below(kRanks));
-      break;
-    default:
-      break;
-  }
-  if (plan.what.operation() == CollectiveCall::REDUCESCATTER) {
-    const int64_t first = count * input.Below(8) / 8;
-    const int64_t second = (count - first) * input.Below(8) / 8;
-    for (const int64_t part : {first, second, count - first - second}) {
-      plan.what.add_counts(part);
-    }
-  }
-  for (int from = 0; from < kRanks; ++from) {
-    const bool to_each = plan.what.operation() == CollectiveCall::ALLTOALL;
-    auto& bytes = plan.bytes.emplace_back();
-    for (int to = 0; to < (to_each ? kRanks : 1); ++to) {
-      bytes.push_back(kSizes[input.Below(7)]);
-    }
-  }
-  return plan;
-}
-
-// What rank `rank` brings, byte by byte.
-std::string BytesOf(int rank, int64_t size) {
-  static const std::string all = [] {
-    std::string bytes(static_cast<size_t>(kMost) + kRanks, '\0');
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      bytes[i] = static_cast<char>(i % 251);
-    }
-    return bytes;
-  }();
-  return all.substr(static_cast<size_t>(rank), static_cast<size_t>(size));
-}
-
-// The sum of what all bring, as int32, from `begin` on.
-std::string SumOf(int64_t begin, int64_t end) {
-  constexpr int64_t kUnit = sizeof(int32_t);
-  static const std::string all = [] {
-    std::string sums(static_cast<size_t>(kMost), '\0');
-    std::vector<std::string> whole;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      whole.push_back(BytesOf(rank, kMost));
-    }
-    for (size_t i = 0; i + kUnit <= sums.size(); i += kUnit) {
-      uint32_t sum = 0;
-      for (int rank = 0; rank < kRanks; ++rank) {
-        uint32_t value = 0;
-        std::memcpy(&value, whole[static_cast<size_t>(rank)].data() + i, kUnit);
-        sum += value;
-      }
-      std::memcpy(&sums[i], &sum, kUnit);
-    }
-    return sums;
-  }();
-  return all.substr(static_cast<size_t>(begin * kUnit),
-                    static_cast<size_t>((end - begin) * kUnit));
-}
-
 class Rank {
  public:
-  Rank(int rank, const Plan& plan, Queues& queues)
-      : rank_(rank), plan_(plan), mail_(rank, queues) {
-    const CollectiveCall& what = plan.what;
+  Rank(int rank, const CollectivePlan& plan, Queues& queues)
+      : rank_(rank), plan_(plan), mail_(rank, queues), in_(plan.Brings(rank)) {
     Call call;
     call.name = "loss";
     call.set = {0, 1, 2};
     call.index = rank;
-    call.what = what;
-    switch (what.operation()) {
-      case CollectiveCall::ALLREDUCE:
-      case CollectiveCall::REDUCESCATTER:
-        in_ =
-            BytesOf(rank, what.count() * static_cast<int64_t>(sizeof(int32_t)));
-        out_.resize(ExpectedSum().size());
-        if (plan.in_place) out_ = in_;
-        break;
-      case CollectiveCall::BROADCAST:
-        out_ = rank == what.root()
-                   ? BytesOf(rank, what.count())
-                   : std::string(static_cast<size_t>(what.count()), '\0');
-        break;
-      case CollectiveCall::ALLGATHER:
-      case CollectiveCall::ALLTOALL:
-        call.bytes = plan.bytes[static_cast<size_t>(rank)];
-        for (const int64_t bytes : call.bytes) in_ += BytesOf(rank, bytes);
-        break;
-      default:
-        break;
-    }
+    call.what = plan.what;
+    if (!plan.bytes.empty()) call.bytes = plan.bytes[rank];
+    out_ = in_;
+    if (!plan.in_place()) out_.assign(plan.Gets(rank).size(), '\0');
+    call.in = plan.in_place() ? out_.data() : in_.data();
     call.out = out_.data();
-    const bool one =
-        plan.in_place || what.operation() == CollectiveCall::BROADCAST;
-    call.in = one ? out_.data() : in_.data();
     operation_ = std::make_unique<Operation>(
         CallKey{DigestOf(call.set), call.name, 0, kRanks}, std::move(call), 1,
         Time::FromNanos(0) + absl::Hours(1),
@@ -223,53 +113,22 @@ class Rank {
     Require(early_status_.ok(), "it has heard those who came first");
     Require(mail_.bytes_on_their_way() == 0, "all has arrived");
     Require(operation_->Awaited().empty(), "nobody is waited for");
-    const CollectiveCall& what = plan_.what;
-    switch (what.operation()) {
-      case CollectiveCall::ALLREDUCE:
-      case CollectiveCall::REDUCESCATTER:
-        return Require(out_ == ExpectedSum(), "it is the sum");
-      case CollectiveCall::BROADCAST:
-        return Require(out_ == BytesOf(what.root(), what.count()),
-                       "it is what the root has");
-      case CollectiveCall::ALLGATHER:
-      case CollectiveCall::ALLTOALL:
-        return RequireGathered();
-      default:
-        return;
-    }
+    const std::string expected = plan_.Gets(rank_);
+    if (plan_.bytes.empty()) return Require(out_ == expected, "it is right");
+    const Gathered gathered = operation_->TakeGathered();
+    Require(gathered.sizes == plan_.SizesFor(rank_), "sizes are as brought");
+    Require(
+        absl::string_view(gathered.bytes.get(), expected.size()) == expected,
+        "it is what all have brought");
   }
 
  private:
-  std::string ExpectedSum() const {
-    const CollectiveCall& what = plan_.what;
-    if (what.counts().empty()) return SumOf(0, what.count());
-    int64_t begin = 0;
-    for (int i = 0; i < rank_; ++i) begin += what.counts(i);
-    return SumOf(begin, begin + what.counts(rank_));
-  }
-
-  void RequireGathered() {
-    const bool to_each = plan_.what.operation() == CollectiveCall::ALLTOALL;
-    const auto to = static_cast<size_t>(rank_);
-    std::string expected;
-    const Gathered gathered = operation_->TakeGathered();
-    for (int from = 0; from < kRanks; ++from) {
-      const auto& bytes = plan_.bytes[static_cast<size_t>(from)];
-      const int64_t size = bytes[to_each ? to : 0];
-      Require(gathered.sizes[static_cast<size_t>(from)] == size,
-              "it has the size that was brought");
-      expected += BytesOf(from, size);
-    }
-    Require(std::memcmp(gathered.bytes.get(), expected.data(),
-                        expected.size()) == 0,
-            "it is what the others bring");
-  }
-
   const int rank_;
-  const Plan& plan_;
+  const CollectivePlan& plan_;
   Mail mail_;
   const Time now_ = Time::FromNanos(0);
-  std::string in_, out_;
+  const std::string in_;
+  std::string out_;
   std::unique_ptr<Operation> operation_;
   EarlyCalls early_;
   absl::Status early_status_;  // of those
@@ -298,14 +157,14 @@ void Lie(Bytes& input, Sent& sent) {
     default:
       header.MergeFromString(input.Text());
   }
-  // What a rank announces may be true: there is room for it.
-  header.set_bytes(std::min(header.bytes(), kMost));
+  // What a rank announces may be true: memory is made for it.
+  header.set_bytes(std::min(header.bytes(), kMostBytes));
 }
 
 class Job {
  public:
   explicit Job(Bytes& input)
-      : plan_(PlanOf(input)), liar_(input.Below(kRanks + 1) - 1) {
+      : plan_(SomePlan(input)), liar_(input.Below(kRanks + 1) - 1) {
     Require(CheckCall(plan_.what, kRanks).ok(), "the call is right");
     for (int rank = 0; rank < kRanks; ++rank) {
       ranks_.push_back(std::make_unique<Rank>(rank, plan_, queues_));
@@ -357,7 +216,7 @@ class Job {
     sent.header.set_kind(
         static_cast<CollectiveHeader::Kind>(1 + input.Below(3)));
     sent.header.set_round(static_cast<uint32_t>(input.Below(2)));
-    sent.header.set_offset(kSizes[input.Below(8)]);
+    sent.header.set_offset(SomeSize(input));
     sent.payload.resize(input.Number(2));
     Lie(input, sent);
     Say(liar_, (liar_ + 1 + input.Below(2)) % kRanks, std::move(sent));
@@ -420,7 +279,7 @@ class Job {
     Require(lied_, "who does right is heard");
   }
 
-  const Plan plan_;
+  const CollectivePlan plan_;
   const int liar_;  // -1: nobody
   bool lied_ = false;
   Queues queues_;
@@ -439,9 +298,8 @@ std::vector<std::string> Seeds() {
         if (operation == 0) input.Byte(count / 2);
         if (operation == 2) input.Byte(1);
         if (operation == 4) input.Byte(3).Byte(5);
-        for (int i = 0; i < (operation == 3 ? 9 : 3); ++i) {
-          input.Byte(count - i % 3);
-        }
+        const int sizes = operation == 1 ? 3 : operation == 3 ? 9 : 0;
+        for (int i = 0; i < sizes; ++i) input.Byte(count - i % 3);
         input.Byte(liar);
         for (int rank = 0; rank < kRanks; ++rank) input.Byte(0).Byte(rank);
         for (int turn = 0; turn < 3; ++turn) {
