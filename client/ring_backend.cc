@@ -1,14 +1,17 @@
 #include "client/ring_backend.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/host_of.h"
+#include "common/cluster/membership.h"
 #include "common/log.h"
 #include "common/net/address.h"
 #include "common/optim/sync_policy.h"
+#include "common/printable.h"
 
 namespace psring {
 
@@ -43,6 +46,34 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
   if (must) return nccl.status();
   LogWarning("sums on the host, from GPU memory: $0", nccl.status().message());
   return std::nullopt;
+}
+
+std::string ReasonAgainstNccl(absl::Span<const std::string> gpus,
+                              const proto::Welcome& job, bool may_share) {
+  std::map<std::pair<HostId, std::string>, int> owners;
+  for (int r = 0; r < static_cast<int>(gpus.size()); ++r) {
+    const proto::Process& worker = job.workers(r);
+    if (gpus[r].empty()) {
+      return absl::StrCat(Describe(worker), " cannot use NCCL");
+    }
+    const auto [owner, fresh] = owners.insert({{HostOf(worker), gpus[r]}, r});
+    if (fresh || may_share) continue;
+    return absl::StrCat(Describe(job.workers(owner->second)), " and ",
+                        Describe(worker), " have the same GPU, ",
+                        Printable(gpus[r]),
+                        ", or slices of it (MIG), which NCCL refuses");
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> AskForReasonAgainstNccl(Member& member,
+                                                    const std::string& name,
+                                                    const std::string& gpu,
+                                                    bool may_share,
+                                                    Time deadline) {
+  const auto gpus = member.Gather(name, gpu, deadline);
+  if (!gpus.ok()) return gpus.status();
+  return ReasonAgainstNccl(*gpus, member.job(), may_share);
 }
 
 std::optional<NcclApi> ChooseHostSum(const std::string& wish, bool on_gpu,

@@ -8,6 +8,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "common/cluster/member.h"
 #include "protos/cluster.pb.h"
 #include "ring/nccl/nccl_api.h"  // IWYU pragma: export
 
@@ -23,6 +26,20 @@ using NcclLoader = std::function<absl::StatusOr<NcclApi>()>;
 absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
     const std::string& wish, bool on_gpu, proto::JobSpec& spec,
     const NcclLoader& load = [] { return LoadNccl(); });
+
+// Why not all workers of a job can sum by NCCL together; "" where they can.
+// `gpus[r]`: the bus of the GPU on which worker r would, or "" where it cannot.
+// Two may not have the same, nor slices of it (MIG), unless `may_share`.
+std::string ReasonAgainstNccl(absl::Span<const std::string> gpus,
+                              const proto::Welcome& job, bool may_share);
+
+// The same, which all workers of the job ask each other by the same `name`,
+// new in the job; `gpu`: this one's. Blocks until all have asked.
+absl::StatusOr<std::string> AskForReasonAgainstNccl(Member& member,
+                                                    const std::string& name,
+                                                    const std::string& gpu,
+                                                    bool may_share,
+                                                    Time deadline);
 
 // What sums the gradients of this worker's GPU with those of others on its host
 // before they go to the servers. `wish`: "off", or "auto": NCCL where the model

@@ -101,6 +101,7 @@ class WorkerRun {
   const proto::JobSpec& spec() { return job().spec(); }
   // Whether to compute on a GPU, and what sums in ring mode.
   absl::Status ChooseBackend();
+  absl::Status AgreeOnBackend();
   absl::Status FindCheckpoint();
   absl::Status Prepare();
   int CoresOfMine();
@@ -191,6 +192,30 @@ absl::Status WorkerRun::ChooseBackend() {
   return absl::OkStatus();
 }
 
+// All workers of a ring call it: where NCCL is one of several choices, all take
+// it, or none.
+absl::Status WorkerRun::AgreeOnBackend() {
+  const proto::Welcome& joined = member().job();
+  if (wish_.mode() != proto::RING || joined.workers_size() == 1) {
+    return absl::OkStatus();
+  }
+  const auto why_not = AskForReasonAgainstNccl(
+      member(), "ring backend",
+      nccl_.has_value()
+          ? BusIdOf(options_.device, options_.allow_shared_gpu, joined)
+          : std::string(),
+      options_.allow_shared_gpu, Now() + options_.step_timeout);
+  if (!why_not.ok()) return why_not.status();
+  if (!nccl_.has_value() || options_.ring_backend != "auto" ||
+      why_not->empty()) {
+    return absl::OkStatus();
+  }
+  LogWarning("sums on the host, from GPU memory: $0", *why_not);
+  nccl_.reset();
+  wish_.set_ring_backend("host");
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRun::FindCheckpoint() {
   if (!options_.resume) return absl::OkStatus();
   auto found = FindResumePoint(options_.checkpoint_dir, wish_);
@@ -206,6 +231,7 @@ absl::Status WorkerRun::Join() {
   auto job = JobClient::Join(options_.cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  if (absl::Status s = AgreeOnBackend(); !s.ok()) return Leave(s);
   // NCCL sums on a GPU that workers share only where the user lets them.
   const std::string gpu =
       nccl_.has_value() && wish_.mode() != proto::RING &&

@@ -99,7 +99,7 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
       .OneOf({"auto", "off"});
   line.Add("--ring-backend", options.ring_backend,
            "What sums gradients in ring mode: nccl (on GPUs), host (memory "
-           "and network) or auto (nccl if the worker has a GPU)")
+           "and network) or auto (nccl if all workers can)")
       .OneOf({"auto", "host", "nccl"});
   line.Add("--host-sum", options.host_sum,
            "What sums gradients within a host before they go to servers: auto "

@@ -1,40 +1,15 @@
 #include "python/capi/script_gpu.h"
 
-#include <map>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/types/span.h"
 #include "common/cluster/host_of.h"
-#include "common/cluster/membership.h"
 #include "common/log.h"
 #include "common/optim/policies.h"
 
 namespace psring {
-namespace {
-
-// Why not all of them can sum by NCCL; "" where they can. `gpus[r]` is the bus
-// of worker r's GPU, or "" where that worker cannot.
-std::string WhyNot(absl::Span<const std::string> gpus,
-                   const proto::Welcome& job) {
-  std::map<std::pair<HostId, std::string>, int> owners;
-  for (int r = 0; r < static_cast<int>(gpus.size()); ++r) {
-    const proto::Process& worker = job.workers(r);
-    if (gpus[r].empty()) {
-      return absl::StrCat(Describe(worker), " cannot use NCCL");
-    }
-    const auto [owner, fresh] = owners.insert({{HostOf(worker), gpus[r]}, r});
-    if (fresh) continue;
-    return absl::StrCat(Describe(job.workers(owner->second)), " and ",
-                        Describe(worker), " have the same GPU, ", gpus[r]);
-  }
-  return "";
-}
-
-}  // namespace
 
 absl::StatusOr<int> ParseScriptDevice(const std::string& text) {
   if (text == "cpu") return -1;
@@ -66,16 +41,15 @@ absl::StatusOr<std::optional<NcclApi>> ChooseSums(
   auto nccl = ChooseRingBackend(backend, /*on_gpu=*/true, spec, door.load_nccl);
   if (!nccl.ok() || wish.ring_backend != "auto") return nccl;
   const bool can = nccl->has_value();
-  const auto gpus =
-      job.member().Gather(absl::StrCat("gpus of ", spec.model()),
-                          can ? device.info().bus_id : std::string(), deadline);
-  if (!gpus.ok()) return gpus.status();
-  if (!can) return nccl;
-  const std::string why_not = WhyNot(*gpus, job.job());
-  if (why_not.empty()) return nccl;
+  const auto why_not = AskForReasonAgainstNccl(
+      job.member(), absl::StrCat("gpus of ", spec.model()),
+      can ? device.info().bus_id : std::string(), /*may_share=*/false,
+      deadline);
+  if (!why_not.ok()) return why_not.status();
+  if (!can || why_not->empty()) return nccl;
   if (job.job().rank() == 0) {
     LogWarning("'$0' sums on the hosts, from GPU memory: $1", spec.model(),
-               why_not);
+               *why_not);
   }
   spec.set_ring_backend("host");
   return std::nullopt;

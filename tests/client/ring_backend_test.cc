@@ -5,11 +5,15 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "tests/testing/captured_log.h"
 
 namespace psring {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 absl::StatusOr<NcclApi> HasNccl() { return NcclApi(); }
 
@@ -43,6 +47,25 @@ TEST(ChooseRingBackend, SaysWhatNcclHasNot) {
   EXPECT_FALSE(ChooseRingBackend("host", true, local, HasNccl)->has_value());
   EXPECT_FALSE(ChooseRingBackend("auto", false, local, HasNccl)->has_value());
   EXPECT_EQ(log.Count("NCCL has no"), 2);
+}
+
+TEST(ReasonAgainstNccl, NamesWhoCannotAndWhoShares) {
+  proto::Welcome job;
+  for (int rank = 0; rank < 3; ++rank) {
+    job.add_workers()->set_rank(rank);
+    job.mutable_workers(rank)->set_host(rank < 2 ? "a" : "b");
+  }
+  const auto reason = [&](const std::vector<std::string>& gpus,
+                          bool may_share = false) {
+    return ReasonAgainstNccl(gpus, job, may_share);
+  };
+  EXPECT_EQ(reason({"0:1", "0:2", "0:1"}), "");  // on two hosts
+  EXPECT_THAT(reason({"0:1", "0:1", "0:1"}),
+              AllOf(HasSubstr("worker 0"), HasSubstr("worker 1"),
+                    HasSubstr("the same GPU, 0:1, or slices of it")));
+  EXPECT_EQ(reason({"0:1", "0:1", "0:1"}, /*may_share=*/true), "");
+  EXPECT_THAT(reason({"0:1", "0:2", ""}, /*may_share=*/true),
+              AllOf(HasSubstr("worker 2"), HasSubstr("cannot use NCCL")));
 }
 
 TEST(ChooseHostSum, TakesNcclWhereServersTakeTheGradientsOfAllWorkers) {
