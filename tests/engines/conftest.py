@@ -39,10 +39,17 @@ def key(psring, environment):
     return os.path.join(environment["HOME"], ".config", "psring", "key")
 
 
-def come_to(folder, step, size):
-    """Process ids, by rank, of the workers that have come to `step` and wait there."""
+def come_to(folder, step, size, running=None):
+    """Process ids, by rank, of the workers that have come to `step` and wait there. `running`: the
+    job's future; where the job ends before, with its error."""
     files = [os.path.join(folder, f"at-{step}.{rank}") for rank in range(size)]
-    wait_for(lambda: all(os.path.exists(file) for file in files), f"{size} workers at step {step}")
+
+    def all_are_there():
+        if running is not None and running.done():
+            raise AssertionError(f"the job ended before step {step}: {running.result()}")
+        return all(os.path.exists(file) for file in files)
+
+    wait_for(all_are_there, f"{size} workers at step {step}")
     return [int(open(file).read()) for file in files]
 
 

@@ -1,6 +1,7 @@
 """The page of a job that an engine has started, asked as Prometheus asks it."""
 
 import os
+import random
 import re
 import socket
 import subprocess
@@ -23,9 +24,15 @@ def variables(folder, address="0.0.0.0:9470"):
 
 
 def free_address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    """Its port is below those that the system gives to connections: none takes it before the page does."""
+    while True:
+        address = ("127.0.0.1", random.randrange(20000, 32000))
+        with socket.socket() as free:
+            try:
+                free.bind(address)
+            except OSError:
+                continue
+        return "%s:%d" % address
 
 
 def run_here(*argv, check=True):

@@ -8,8 +8,7 @@ import pytest
 
 import page
 import train
-from conftest import assert_same_training
-from hosts import wait_for
+from conftest import assert_same_training, come_to
 
 ray = pytest.importorskip("ray", reason="no ray: ./psring test --engines installs it")
 
@@ -93,10 +92,9 @@ def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expecte
     three = executor(3, env=page.variables(tmp_path, page.free_address()))
     with ThreadPoolExecutor() as pool:
         running = pool.submit(three.run, trained, (str(tmp_path),), {"meet_at": 20})
-        files = [tmp_path / f"at-20.{rank}" for rank in range(3)]
-        wait_for(lambda: running.done() or all(file.exists() for file in files), "three workers at step 20")
+        pid = come_to(tmp_path, 20, 3, running)[2]
         killed = time.monotonic()
-        os.kill(int(files[2].read_text()), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         with pytest.raises(ray.exceptions.RayError) as error:
             running.result(timeout=60)
     print(f"{time.monotonic() - killed:.1f} s after the kill: {error.value}")

@@ -9,8 +9,7 @@ import pytest
 
 import page
 import train
-from conftest import assert_same_training
-from hosts import wait_for
+from conftest import assert_same_training, come_to
 
 pyspark = pytest.importorskip("pyspark", reason="no pyspark: ./psring test --engines installs it")
 
@@ -104,10 +103,9 @@ def test_a_killed_worker_is_named_and_the_stage_tried_again(spark, expected, tmp
 
     with ThreadPoolExecutor() as pool:
         running = pool.submit(psring.spark.run, trained, (str(tmp_path),), {"meet_at": 20}, 3, spark=spark)
-        files = [tmp_path / f"at-20.{rank}" for rank in range(3)]
-        wait_for(lambda: running.done() or all(file.exists() for file in files), "three workers at step 20")
+        pid = come_to(tmp_path, 20, 3, running)[2]
         killed = time.monotonic()
-        os.kill(int(files[2].read_text()), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         results = running.result(timeout=120)
     print(f"{time.monotonic() - killed:.1f} s from the kill to the end of the stage that was tried again")
     assert results[0][0]["resumed_at"] >= 19

@@ -8,6 +8,7 @@ import importlib.util
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import socket
 import subprocess
@@ -22,9 +23,15 @@ PACKAGE = os.path.abspath(os.path.join(HERE, "..", "..", "python"))
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that the system gives to connections: none takes it before the coordinator does."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def _environment(rank, size, port, mode, env):

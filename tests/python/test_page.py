@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ import urllib.request
 import pytest
 
 import chromium
-from ranks import PACKAGE
+from ranks import PACKAGE, free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -257,9 +256,7 @@ def test_top_shows_its_token_to_no_other_user(job):
 
 @pytest.mark.parametrize("secret", ["key", "none"])
 def test_top_asks_the_coordinator_of_a_job_without_a_page(tmp_path, secret):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     key, other = tmp_path / "key", tmp_path / "other"
     for file in (key, other):
         subprocess.run([PROGRAM, "keygen", f"--key-file={file}"], check=True, capture_output=True)
