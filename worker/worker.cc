@@ -25,26 +25,22 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
-#include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
-#include "gpu/near_cores.h"
 #include "worker/checkpoint_directory.h"
 #include "worker/collective_statistics.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
 #include "worker/models/model.h"
 #include "worker/resume.h"
-#include "worker/torch/gpu_memory.h"
 #include "worker/torch/precision.h"
 #include "worker/torch/torch_device.h"
 #include "worker/torch/torch_error.h"
 #include "worker/trainer.h"
 #include "worker/worker_gpu.h"
+#include "worker/worker_records.h"
 
 namespace psring {
 namespace {
-
-constexpr int kBusyGroups = 64;
 
 // For a job on the same checkpoints that is just being killed.
 constexpr absl::Duration kLockPatience = absl::Seconds(5);
@@ -57,23 +53,6 @@ constexpr int kMostLoaderThreads = 64;
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
   const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
   return Slowdown::Create(faults, static_cast<uint64_t>(spec.seed()));
-}
-
-nlohmann::json MeanSeconds(const StepTimes& times, int64_t num_steps) {
-  const auto steps = static_cast<double>(std::max<int64_t>(num_steps, 1));
-  return {{"compute", absl::ToDoubleSeconds(times.compute) / steps},
-          {"exposed", absl::ToDoubleSeconds(times.exposed) / steps},
-          {"wait", absl::ToDoubleSeconds(times.injected) / steps},
-          {"busy", times.busy.GroupMeans(kBusyGroups)}};
-}
-
-// On a host of one NUMA node all cores are near.
-void StayNear(const DeviceInfo& gpu) {
-  const int before = HostCores();
-  const int left = KeepTo(CoresNear(gpu.bus_id));
-  if (left == 0 || left == before) return;
-  LogInfo("keeps to $0 of $1 cores, which are near GPU $2 (--affinity)", left,
-          before, gpu.index);
 }
 
 // One worker's run, in the order in which it happens. What is declared first is
@@ -116,8 +95,6 @@ class WorkerRun {
   absl::Status JoinExchange();
   absl::Status Train();
   void LogSizeChange();
-  nlohmann::json GpuMemoryJson();
-  void WriteEnd(const Trainer& trainer);
   absl::Status Leave(const absl::Status& result);
   Time StepDeadline() const { return Now() + 2 * options_.step_timeout; }
 
@@ -282,14 +259,7 @@ void WorkerRun::SetThreads() {
 absl::Status WorkerRun::OpenRecords() {
   auto metrics = MetricsFile::Create(
       options_.metrics_dir, job().workers(job().rank()),
-      {{"mode", spec().mode() == proto::RING ? "ring" : "ps"},
-       {"sync", PolicyOf(spec()).name},
-       {"compression", spec().compress()},
-       {"device", on_gpu_ ? "cuda" : "cpu"},
-       {"num_parameters", flat_->layout.num_parameters()},
-       {"total_steps", plan_.total_steps},
-       {"steps_per_epoch", plan_.steps_per_epoch},
-       {"global_batch", spec().batch_size() * job().workers_size()}},
+      StartDetails(job(), plan_, flat_->layout.num_parameters(), on_gpu_),
       options_.tensorboard);
   if (!metrics.ok()) return metrics.status();
   metrics_ = *std::move(metrics);
@@ -315,7 +285,7 @@ absl::Status WorkerRun::OpenGpu() {
       updates_there ? optimizer->num_slots() : 0, StepDeadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
-  if (options_.affinity == "auto") StayNear(gpu_->device().info());
+  if (options_.affinity == "auto") gpu_->StayNear();
   SetGpuModes(options_.precision, options_.deterministic);
   return CheckPrecision(options_.precision,
                         gpu_->device().info().compute_capability);
@@ -440,7 +410,8 @@ absl::Status WorkerRun::Train() {
           flat_->layout.num_parameters(), spec().data(),
           std::max<int64_t>(plan_.total_steps - spec().first_step(), 0));
   const absl::Status status = trainer.Run();
-  WriteEnd(trainer);
+  metrics_->Write(EndLine(trainer, exchange_->traffic(), *flat_, gpu_.get(),
+                          spec().first_step()));
   return status;
 }
 
@@ -449,39 +420,6 @@ void WorkerRun::LogSizeChange() {
   const std::string change =
       SizeChange(resume_.progress, spec(), plan_, job().workers_size());
   if (!change.empty()) LogInfo("$0", change);
-}
-
-// libtorch's, and the model's parameters, gradients and optimizer's state.
-nlohmann::json WorkerRun::GpuMemoryJson() {
-  if (gpu_ == nullptr) return nullptr;
-  const DeviceModel& model = gpu_->model();
-  const auto num_buffers = static_cast<int64_t>(2 + model.slots.size());
-  nlohmann::json bytes = {
-      {"model", num_buffers * model.parameters.size_bytes()}};
-  const auto memory = GpuMemoryOf(gpu_->memory().device);
-  if (!memory.has_value()) return bytes;
-  bytes["allocated"] = memory->allocated;
-  bytes["reserved"] = memory->reserved;
-  bytes["peak_allocated"] = memory->peak_allocated;
-  bytes["peak_reserved"] = memory->peak_reserved;
-  return bytes;
-}
-
-void WorkerRun::WriteEnd(const Trainer& trainer) {
-  const Traffic traffic = exchange_->traffic();
-  const int64_t shared =
-      flat_->arena == nullptr ? 0 : flat_->arena->address().size_bytes();
-  metrics_->Write(
-      {{"event", "end"},
-       {"step", trainer.step()},
-       {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
-       {"bytes_sent", traffic.sent},
-       {"bytes_received", traffic.received},
-       {"gradient_bytes_sent", traffic.gradients_sent},
-       {"peak_memory_bytes", PeakMemoryBytes(shared)},
-       {"gpu_memory_bytes", GpuMemoryJson()},
-       {"step_seconds", MeanSeconds(trainer.step_times(),
-                                    trainer.step() - spec().first_step())}});
 }
 
 // After success the others may need as long as two slow steps.

@@ -9,7 +9,9 @@
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/host_of.h"
+#include "common/host_cores.h"
 #include "common/log.h"
+#include "gpu/near_cores.h"
 #include "worker/torch/tensors.h"
 
 namespace psring {
@@ -79,6 +81,14 @@ FlatMemory WorkerGpu::memory() {
   return {c10::Device(c10::kCUDA,
                       static_cast<c10::DeviceIndex>(device_->info().index)),
           model_->parameters.data(), model_->gradients.data()};
+}
+
+void WorkerGpu::StayNear() const {
+  const int before = HostCores();
+  const int left = KeepTo(CoresNear(device_->info().bus_id));
+  if (left == 0 || left == before) return;
+  LogInfo("keeps to $0 of $1 cores, which are near GPU $2 (--affinity)", left,
+          before, device_->info().index);
 }
 
 void WorkerGpu::Download(FlatModel& host) {

@@ -38,6 +38,10 @@ class WorkerGpu {
   DeviceModel& model() { return *model_; }
   FlatMemory memory();
 
+  // Keeps this process to the cores near the GPU (--affinity). On a host of one
+  // NUMA node all are near.
+  void StayNear() const;
+
   // Moves parameters between the host's model and the GPU's. Block.
   void Download(FlatModel& host);
   void Upload(FlatModel& host);
