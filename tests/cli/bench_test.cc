@@ -139,10 +139,10 @@ TEST_F(BenchTest, WithoutItsProgramsNothingStarts) {
 }
 
 TEST_F(BenchTest, TrainsEveryModelInEveryWayAndPrecision) {
-  const Ran ran = Bench({"train", "--models=mlp:784-32-10,mlp:784-10",
+  const Ran ran = Bench({"train", "--models=mlp:784-128-10,mlp:784-64-10",
                          "--modes=ps-bsp,ring", "--precision=fp32,bf16",
-                         "--workers=1", "--steps=4000", "--repetitions=1",
-                         "--batch-size=8", "--peers=none", "--device=cpu"});
+                         "--workers=1", "--steps=3000", "--repetitions=1",
+                         "--batch-size=32", "--peers=none", "--device=cpu"});
   ASSERT_EQ(ran.code, 0) << ran.output;
   std::vector<std::string> trained;
   const json report = Report();
@@ -157,10 +157,10 @@ TEST_F(BenchTest, TrainsEveryModelInEveryWayAndPrecision) {
   }
   EXPECT_THAT(trained,
               testing::ElementsAre(
-                  "mlp:784-32-10 fp32 ps-bsp", "mlp:784-32-10 fp32 ring",
-                  "mlp:784-32-10 bf16 ps-bsp", "mlp:784-32-10 bf16 ring",
-                  "mlp:784-10 fp32 ps-bsp", "mlp:784-10 fp32 ring",
-                  "mlp:784-10 bf16 ps-bsp", "mlp:784-10 bf16 ring"));
+                  "mlp:784-128-10 fp32 ps-bsp", "mlp:784-128-10 fp32 ring",
+                  "mlp:784-128-10 bf16 ps-bsp", "mlp:784-128-10 bf16 ring",
+                  "mlp:784-64-10 fp32 ps-bsp", "mlp:784-64-10 fp32 ring",
+                  "mlp:784-64-10 bf16 ps-bsp", "mlp:784-64-10 bf16 ring"));
 }
 
 TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
