@@ -1,5 +1,6 @@
 #include "tests/fuzz/collective_plan.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "collectives/dtype.h"
@@ -133,7 +134,8 @@ CollectivePlan SomePlan(Bytes& input) {
       for (int from = 0; from < kRanks; ++from) {
         std::vector<int64_t>& brought = plan.bytes.emplace_back();
         for (int to = 0; to < (to_each ? kRanks : 1); ++to) {
-          brought.push_back(SomeSize(input));
+          const int64_t most = to_each ? kMostBytes / kRanks : kMostBytes;
+          brought.push_back(std::min(SomeSize(input), most));
         }
       }
       break;
