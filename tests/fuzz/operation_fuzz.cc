@@ -2,7 +2,6 @@
 // in any order that sockets allow. All get what was asked for, with nothing
 // left on its way; or one of them says anything, and the others survive it.
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -10,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/call.h"
 #include "collectives/early_calls.h"
@@ -172,14 +170,11 @@ class Job {
   }
 
   void StartAll() {
-    for (const auto& rank : ranks_) {
-      if (!rank->started()) rank->Start();
-    }
+    for (int rank = 0; rank < kRanks; ++rank) Start(rank);
   }
   void Start(int rank) {
-    if (!ranks_[static_cast<size_t>(rank)]->started()) {
-      ranks_[static_cast<size_t>(rank)]->Start();
-    }
+    Rank& who = *ranks_[static_cast<size_t>(rank)];
+    if (!who.started()) who.Start();
   }
 
   // The next message from one to the other, if there is any.

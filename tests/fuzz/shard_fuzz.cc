@@ -1,17 +1,13 @@
 // ps/shard_requests.h: anything from two workers, in any order, while a third
 // trains. Its messages are never held against it, whatever the others say.
-#include <cmath>
-#include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/model/layout.h"

@@ -3,6 +3,7 @@
 A test that has the real library sets PSRING_LIBRARY; then the ranks use it.
 """
 
+import contextlib
 import faulthandler
 import importlib.util
 import multiprocessing
@@ -22,13 +23,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.abspath(os.path.join(HERE, "..", "..", "python"))
 
 
-def free_port():
-    """Below those that the system gives to connections: none takes it before the coordinator does."""
+def free_port(count=1):
+    """The first of so many neighbours (torchrun's, then the coordinator's), below those that the system
+    gives to connections: none takes them before they are listened on."""
     while True:
         port = random.randrange(20000, 32000)
-        with socket.socket() as s:
+        with contextlib.ExitStack() as sockets:
             try:
-                s.bind(("127.0.0.1", port))
+                for neighbour in range(count):
+                    sockets.enter_context(socket.socket()).bind(("127.0.0.1", port + neighbour))
             except OSError:
                 continue
         return port

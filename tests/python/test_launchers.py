@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ranks import PACKAGE
+from ranks import PACKAGE, free_port
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in knows no launchers"
@@ -29,19 +29,6 @@ LAUNCHERS = {
 }
 
 
-def two_free_ports():
-    """The first of two neighbours, for torchrun and for the coordinator, below those that the system gives to connections."""
-    for port in range(20000 + os.getpid() % 5000 * 2, 32000, 2):
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no two neighbours are free")
-
-
 @pytest.mark.parametrize("mode", ["", "ps"])
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
@@ -54,7 +41,7 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     if mode:
         env["PSRING_MODE"] = mode
-    command = [part.replace("PORT", str(two_free_ports())) for part in LAUNCHERS[launcher]]
+    command = [part.replace("PORT", str(free_port(2))) for part in LAUNCHERS[launcher]]
     ran = subprocess.run([*command, str(script), str(tmp_path)], env=env, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     for rank in range(2):
@@ -69,7 +56,7 @@ def under_torchrun(port, script, *args):
 
 
 def test_torchrun_needs_no_port_but_its_own(tmp_path):
-    port = two_free_ports()
+    port = free_port(2)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     with socket.socket() as other:
@@ -83,7 +70,7 @@ def test_torchrun_needs_no_port_but_its_own(tmp_path):
 def test_under_torchrun_all_learn_why_rank_0_hosts_no_coordinator(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import os, psring\npsring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n")
-    ran = under_torchrun(two_free_ports(), script)
+    ran = under_torchrun(free_port(2), script)
     assert ran.returncode != 0
     assert "worker 0 could not start the job: InvalidArgumentError: " in ran.stderr, ran.stderr
 
