@@ -11,6 +11,7 @@
 namespace psring {
 namespace {
 
+constexpr int kConnectMs = 1500;
 constexpr int kHandshakeMs = 5000;
 // What encryption adds to a frame at most.
 constexpr int64_t kCurveBytes = 64;
@@ -49,6 +50,8 @@ void FindBrokenConnections(zmq::socket_t& socket, bool router) {
   socket.set(zmq::sockopt::reconnect_ivl_max, 250);
   socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   if (!router) {
+    // The kernel asks again after 1, 3, 7, 15 ... seconds, ZeroMQ at once.
+    socket.set(zmq::sockopt::connect_timeout, kConnectMs);
     socket.set(zmq::sockopt::heartbeat_ivl, 1000);
     socket.set(zmq::sockopt::heartbeat_timeout, 3000);
     socket.set(zmq::sockopt::heartbeat_ttl, 3000);
