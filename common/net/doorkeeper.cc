@@ -17,6 +17,8 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/net/keys.h"
+#include "common/net/peer_network.h"
+#include "common/net/socket_cookie.h"
 #include "common/net/socket_events.h"
 
 namespace psring {
@@ -34,8 +36,8 @@ constexpr int kKnownBytes = 1 << 20;
 
 constexpr int kEventsAtOnce = 64;
 
-// Between two lines about files that have run out.
-constexpr absl::Duration kTellOfFiles = absl::Seconds(60);
+// Between two lines about the same trouble.
+constexpr absl::Duration kTellAgain = absl::Seconds(60);
 
 // A question's frames.
 enum Question {
@@ -121,7 +123,8 @@ Doorkeeper::Doorkeeper(zmq::context_t& context, Locks locks)
     : context_(context),
       locks_(std::move(locks)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      visitors_({}) {
+      visitors_({}),
+      limiter_({}) {
   ++num_doorkeepers;
 }
 
@@ -172,8 +175,9 @@ void Doorkeeper::AllowWorkers(const std::vector<std::string>& keys) {
 std::shared_ptr<RefusedHandshakes> Doorkeeper::Watch(zmq::socket_t& listener,
                                                      bool keyed) {
   Listener watched = {
-      .events = SocketEvents(context_, listener,
-                             ZMQ_EVENT_ACCEPTED | kHandshakeFailures),
+      .events = SocketEvents(
+          context_, listener,
+          ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | kHandshakeFailures),
       .keyed = keyed,
       .refused = nullptr};
   if (keyed) {
@@ -192,7 +196,7 @@ std::shared_ptr<RefusedHandshakes> Doorkeeper::Watch(zmq::socket_t& listener,
 }
 
 void Doorkeeper::Vouch(int fd) {
-  const auto cookie = Visitors::CookieOf(fd);
+  const auto cookie = SocketCookie(fd);
   if (!cookie.has_value()) return;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kKnownBytes, sizeof(kKnownBytes));
   {
@@ -251,15 +255,24 @@ bool Doorkeeper::OnEvents(Listener& listener) {
     const auto event = listener.events.Next();
     if (!event.has_value()) break;
     if (event->kind == ZMQ_EVENT_MONITOR_STOPPED) return false;
-    if (event->kind == ZMQ_EVENT_ACCEPTED) {
-      visitors_.Arrive(static_cast<int>(event->value), listener.proof_bytes,
-                       Now());
-      TellOfFiles(static_cast<int>(event->value));
+    if (event->kind == ZMQ_EVENT_LISTENING) {
+      limiter_.Watch(static_cast<int>(event->value));
+    } else if (event->kind == ZMQ_EVENT_ACCEPTED) {
+      OnArrival(static_cast<int>(event->value), listener.proof_bytes);
     } else {
       Count(event->kind, event->value, listener.keyed, *listener.refused);
     }
   }
   return true;
+}
+
+void Doorkeeper::OnArrival(int fd, int64_t proof_bytes) {
+  TellOfFiles(fd);
+  // Nothing: it has gone already.
+  const auto from = NetworkOf(fd);
+  if (!from.has_value()) return;
+  limiter_.TakeToken(*from, Now());
+  visitors_.Arrive(fd, *from, proof_bytes, Now());
 }
 
 void Doorkeeper::Run(zmq::socket_t& questions) {
@@ -274,11 +287,12 @@ void Doorkeeper::Run(zmq::socket_t& questions) {
       for (Listener& listener : listeners) {
         items.push_back({listener.events.handle(), 0, ZMQ_POLLIN, 0});
       }
-      const absl::Duration left =
-          visitors_.Deadline() - Now() + absl::Milliseconds(1);
-      zmq::poll(items, visitors_.empty() ? std::chrono::milliseconds(-1)
-                                         : absl::ToChronoMilliseconds(std::max(
-                                               left, absl::ZeroDuration())));
+      const Time deadline = std::min(visitors_.Deadline(), limiter_.Deadline());
+      const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
+      zmq::poll(items, deadline == Time::InfiniteFuture()
+                           ? std::chrono::milliseconds(-1)
+                           : absl::ToChronoMilliseconds(
+                                 std::max(left, absl::ZeroDuration())));
       visitors_.AllowConnections(MaxVisitors());
       TakeOrders(listeners);
       AnswerQuestion(questions);
@@ -287,7 +301,12 @@ void Doorkeeper::Run(zmq::socket_t& questions) {
                          [this](Listener& l) { return !OnEvents(l); });
       listeners.erase(gone, listeners.end());
       visitors_.Look(Now());
+      for (const PeerNetwork& network : visitors_.TakeShown()) {
+        limiter_.GiveBack(network, Now());
+      }
+      limiter_.Look(Now());
       TellOfVisitors();
+      TellOfFlood();
     } catch (const zmq::error_t& error) {
       // ZeroMQ takes a question without an answer for a refusal.
       if (error.num() == ETERM) return;
@@ -303,11 +322,35 @@ void Doorkeeper::TellOfFiles(int newest) {
       static_cast<rlim_t>(newest) + 1 < files.rlim_cur) {
     return;
   }
-  tell_of_files_ = Now() + kTellOfFiles;
+  tell_of_files_ = Now() + kTellAgain;
   LogWarning(
       "this process has as many files open as it may, $0: what is connected "
       "stays, and other connections wait. Raise the limit (ulimit -n)",
       files.rlim_cur);
+}
+
+void Doorkeeper::TellOfFlood() {
+  const auto& dropped = limiter_.dropped();
+  if (dropped.empty() || Now() < tell_of_flood_) return;
+  tell_of_flood_ = Now() + kTellAgain;
+  const std::string who =
+      dropped.size() == 1
+          ? Text(*dropped.begin())
+          : absl::StrCat(Text(*dropped.begin()), " and ", dropped.size() - 1,
+                         " other addresses");
+  if (limiter_.error() != 0) {
+    return LogWarning(
+        "strangers at $0 open too many connections to this process's ports, "
+        "and the kernel refuses to drop their requests (SO_ATTACH_FILTER: $1). "
+        "A firewall keeps strangers away",
+        who, std::strerror(limiter_.error()));
+  }
+  LogWarning(
+      "strangers at $0 open too many connections to this process's ports. It "
+      "accepts $1 per second from each address, so processes of this job may "
+      "need several tries to connect from there. A firewall keeps strangers "
+      "away",
+      who, AcceptLimiter::Limits().per_second);
 }
 
 // At the 1st, the 10th, the 100th ...

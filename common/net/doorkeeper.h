@@ -1,6 +1,7 @@
 // Who may connect to this process. Answers what ZeroMQ asks (RFC 27, ZAP) about
 // every connection that has come so far in its handshake as to show a key or a
-// token, and looks after those that have not (visitors.h). On a thread of its
+// token, looks after those that have not (visitors.h), and accepts only so many
+// of them in a second (accept_limiter.h). On a thread of its
 // own, which runs before anything listens and until nothing does: where nobody
 // answers, ZeroMQ lets in everybody.
 #ifndef PSRING_COMMON_NET_DOORKEEPER_H_
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
+#include "common/net/accept_limiter.h"
 #include "common/net/visitors.h"
 #include "zmq.hpp"
 
@@ -75,9 +77,13 @@ class Doorkeeper {
   std::string UserOf(const std::vector<std::string>& question);
   // False: it listens no more.
   bool OnEvents(Listener& listener);
+  // A listener has accepted the connection `fd`.
+  void OnArrival(int fd, int64_t proof_bytes);
   void TellOfVisitors();
   // Where no more connections can be accepted.
   void TellOfFiles(int newest);
+  // Where somebody opens more than are accepted.
+  void TellOfFlood();
 
   zmq::context_t& context_;
   const Locks locks_;
@@ -87,9 +93,12 @@ class Doorkeeper {
   std::map<std::string, int, std::less<>> workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<Listener> new_listeners_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> vouched_ ABSL_GUARDED_BY(mutex_);
-  Visitors visitors_;                          // its thread's
-  int64_t told_at_ = 1;                        // the same
-  Time tell_of_files_ = Time::InfinitePast();  // the same
+  // Its thread's.
+  Visitors visitors_;
+  AcceptLimiter limiter_;
+  int64_t told_at_ = 1;
+  Time tell_of_files_ = Time::InfinitePast();
+  Time tell_of_flood_ = Time::InfinitePast();
   std::thread thread_;
 };
 

@@ -8,6 +8,9 @@
 
 #include <cstddef>
 #include <iterator>
+#include <optional>
+
+#include "common/net/socket_cookie.h"
 
 namespace psring {
 namespace {
@@ -40,23 +43,21 @@ void Reset(int fd) {
 
 }  // namespace
 
-std::optional<uint64_t> Visitors::CookieOf(int fd) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof(cookie);
-  if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) {
-    return std::nullopt;
-  }
-  return cookie;
-}
-
 Visitors::Visitors(const Limits& limits)
     : limits_(limits), epoll_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 Visitors::~Visitors() { close(epoll_fd_); }
 
-void Visitors::Arrive(int fd, int64_t proof_bytes, Time now) {
-  const auto cookie = CookieOf(fd);
-  if (!cookie.has_value() || expected_.erase(*cookie) > 0) return;
+void Visitors::Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes,
+                      Time now) {
+  const auto cookie = SocketCookie(fd);
+  if (!cookie.has_value()) return;
+  // Told of before, in place of one that had the same descriptor and has gone.
+  if (std::exchange(newest_[fd], *cookie) == *cookie) return;
+  if (expected_.erase(*cookie) > 0) {
+    shown_.push_back(from);
+    return;
+  }
   // What has come already counts as news.
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
@@ -65,7 +66,7 @@ void Visitors::Arrive(int fd, int64_t proof_bytes, Time now) {
     ++counts_.crowd;  // nobody would see what it says
     return Reset(fd);
   }
-  visitors_[*cookie] = {fd, proof_bytes, now};
+  visitors_[*cookie] = {fd, from, proof_bytes, now};
   queue_.push_back(*cookie);
   while (visitors_.size() > limits_.connections) {
     const uint64_t oldest = Oldest();
@@ -75,26 +76,25 @@ void Visitors::Arrive(int fd, int64_t proof_bytes, Time now) {
 
 void Visitors::Vouch(uint64_t cookie) {
   if (visitors_.contains(cookie)) {
-    Forget(cookie);
+    ShowIn(cookie);
   } else {
     expected_.insert(cookie);
   }
 }
 
 // ZeroMQ may have closed the descriptor and got the same for another
-// connection: after the question, too. That one is then looked after no longer,
-// or cut for nothing, and connects anew.
+// connection.
 bool Visitors::LookAt(uint64_t cookie, Time now) {
   const auto found = visitors_.find(cookie);
   if (found == visitors_.end()) return false;
   const Visitor& visitor = found->second;
   const auto traffic = TrafficOf(visitor.fd);
-  if (!traffic.has_value() || CookieOf(visitor.fd) != cookie) {
+  if (!traffic.has_value() || SocketCookie(visitor.fd) != cookie) {
     visitors_.erase(found);
     return false;
   }
   if (visitor.proof_bytes > 0 && traffic->acknowledged > visitor.proof_bytes) {
-    Forget(cookie);
+    ShowIn(cookie);
     return false;
   }
   const bool much = traffic->received > limits_.bytes;
@@ -103,14 +103,17 @@ bool Visitors::LookAt(uint64_t cookie, Time now) {
   return false;
 }
 
-void Visitors::Forget(uint64_t cookie) {
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, visitors_.at(cookie).fd, nullptr);
+void Visitors::ShowIn(uint64_t cookie) {
+  const Visitor& visitor = visitors_.at(cookie);
+  shown_.push_back(visitor.from);
+  if (SocketCookie(visitor.fd) == cookie) {
+    epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, visitor.fd, nullptr);
+  }
   visitors_.erase(cookie);
 }
 
 void Visitors::CutOff(uint64_t cookie, int64_t& count) {
-  ++count;
-  Reset(visitors_.at(cookie).fd);
+  count += OnSocket(visitors_.at(cookie).fd, cookie, Reset);
   visitors_.erase(cookie);
 }
 

@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/peer_network.h"
 
 namespace psring {
 
@@ -55,14 +57,14 @@ class Visitors {
 
   // A connection has been accepted. `proof_bytes`: once its peer has got more
   // than so many bytes from this process, it has shown who it is (RFC 23: a
-  // listener says READY only to whom it lets in); 0: Vouch tells.
-  void Arrive(int fd, int64_t proof_bytes, Time now);
+  // listener says READY only to whom it lets in); 0: Vouch tells. `from`:
+  // TakeShown tells it again.
+  void Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes, Time now);
 
-  // What names the connection `fd` for as long as this machine runs; nothing
-  // where it is none. Any thread.
-  static std::optional<uint64_t> CookieOf(int fd);
   // Its peer is known. It may be told before the connection arrives.
   void Vouch(uint64_t cookie);
+  // Where those are who have shown who they are since the last call.
+  std::vector<PeerNetwork> TakeShown() { return std::exchange(shown_, {}); }
 
   // Readable where a visitor has said more. -1: no file could be opened for it.
   int fd() const { return epoll_fd_; }
@@ -78,6 +80,7 @@ class Visitors {
  private:
   struct Visitor {
     int fd = -1;
+    PeerNetwork from;
     int64_t proof_bytes = 0;
     Time since;
   };
@@ -85,7 +88,7 @@ class Visitors {
   // Forgets one that has gone or shown who it is, and cuts off one that is
   // over its limits. True: it stays.
   bool LookAt(uint64_t cookie, Time now);
-  void Forget(uint64_t cookie);
+  void ShowIn(uint64_t cookie);
   void CutOff(uint64_t cookie, int64_t& count);
   // The one that has been here for longest, after those that have been
   // forgotten have been taken out of the queue; not for none.
@@ -96,6 +99,8 @@ class Visitors {
   std::map<uint64_t, Visitor> visitors_;  // by cookie
   std::deque<uint64_t> queue_;            // all visitors, the oldest first
   std::set<uint64_t> expected_;           // vouched for, not arrived
+  std::map<int, uint64_t> newest_;        // that has arrived, by descriptor
+  std::vector<PeerNetwork> shown_;
   Counts counts_;
 };
 

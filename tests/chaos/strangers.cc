@@ -16,6 +16,11 @@ namespace psring {
 namespace {
 
 constexpr absl::Duration kComeAgain = absl::Milliseconds(1);
+// Some at a time: a queue of connections is short.
+constexpr int64_t kAtOnce = 64;
+// Whose request for a connection is not answered soon makes another: the kernel
+// would only ask again after a second.
+constexpr absl::Duration kPatience = absl::Milliseconds(50);
 // What their own kernel holds for each of them. Left to itself, it would hold
 // megabytes, and on this machine it is the job's core that frees them when the
 // connection is reset: elsewhere, that would be the strangers' own.
@@ -48,6 +53,8 @@ void LeaveCoreToStrangers() {
 
 struct Strangers::Stranger {
   int fd = -1;
+  Time since;
+  bool connected = false;
   std::string opening;
   size_t said = 0;  // of the opening
   size_t sung = 0;  // of the refrain
@@ -76,12 +83,37 @@ bool Strangers::Speak(Stranger& stranger) {
   const size_t size = slow ? 1 : text.size() - done;
   const ssize_t sent =
       send(stranger.fd, text.data() + done, size, MSG_NOSIGNAL);
-  if (sent < 0) return errno == EAGAIN || errno == ENOTCONN;
+  if (sent < 0) return errno == EAGAIN;
   bytes_ += sent;
   done += sent;
   if (!opening) done %= text.size();
   if (slow) stranger.next = Now() + speech_.pause;
   return true;
+}
+
+short Strangers::Awaited(const Stranger& stranger) const {
+  if (!stranger.connected) return POLLIN | POLLOUT;
+  const bool silent =
+      stranger.said == stranger.opening.size() &&
+      (speech_.refrain.empty() || stranger.heard < speech_.awaits);
+  return silent || speech_.pause > absl::ZeroDuration() ? POLLIN
+                                                        : POLLIN | POLLOUT;
+}
+
+bool Strangers::Attend(Stranger& stranger, short events) {
+  if ((events & (POLLERR | POLLHUP)) != 0) return false;
+  if (!stranger.connected) {
+    if (events == 0) return Now() < stranger.since + kPatience;
+    stranger.connected = true;
+    ++connections_;
+  }
+  if ((events & POLLIN) != 0) {
+    char unread[1 << 12];
+    const ssize_t heard = recv(stranger.fd, unread, sizeof(unread), 0);
+    if (heard <= 0) return false;
+    stranger.heard += static_cast<size_t>(heard);
+  }
+  return Speak(stranger);
 }
 
 void Strangers::Run() {
@@ -91,43 +123,31 @@ void Strangers::Run() {
   KeepTo(first);
   std::vector<Stranger> strangers;
   std::vector<pollfd> items;
-  std::vector<char> unread(1 << 16);
-  const Time begin = Now();
+  int64_t may_come = static_cast<int64_t>(crowd_);
+  Time last = Now();
   while (!stop_) {
-    const auto may_have_come =
-        crowd_ + static_cast<size_t>((Now() - begin) / kComeAgain);
-    // Some at a time: a queue of connections is short.
-    for (int i = 0;
-         i < 64 && strangers.size() < crowd_ && connections_ < may_have_come;
-         ++i) {
+    // Who stays does not make others come more often later.
+    const int64_t more = (Now() - last) / kComeAgain;
+    last += more * kComeAgain;
+    may_come = std::max(may_come, std::min(may_come + more, kAtOnce));
+    for (int64_t i = 0;
+         i < kAtOnce && may_come > 0 && strangers.size() < crowd_; ++i) {
+      --may_come;
       Stranger stranger;
       stranger.fd = Connect(port_);
       if (stranger.fd < 0) break;
+      stranger.since = Now();
       stranger.opening = speech_.opening();
-      ++connections_;
+      ++requests_;
       strangers.push_back(std::move(stranger));
     }
     items.clear();
     for (const Stranger& stranger : strangers) {
-      const bool silent =
-          stranger.said == stranger.opening.size() &&
-          (speech_.refrain.empty() || stranger.heard < speech_.awaits);
-      const short events = silent || speech_.pause > absl::ZeroDuration()
-                               ? POLLIN
-                               : POLLIN | POLLOUT;
-      items.push_back({stranger.fd, events, 0});
+      items.push_back({stranger.fd, Awaited(stranger), 0});
     }
     poll(items.data(), items.size(), /*timeout ms=*/5);
     for (size_t i = 0; i < items.size(); ++i) {
-      bool stays = (items[i].revents & (POLLERR | POLLHUP)) == 0;
-      if (stays && (items[i].revents & POLLIN) != 0) {
-        const ssize_t heard =
-            recv(items[i].fd, unread.data(), unread.size(), 0);
-        stays = heard > 0;
-        strangers[i].heard += static_cast<size_t>(std::max<ssize_t>(heard, 0));
-      }
-      if (stays) stays = Speak(strangers[i]);
-      if (stays) continue;
+      if (Attend(strangers[i], items[i].revents)) continue;
       close(strangers[i].fd);
       strangers[i].fd = -1;
     }

@@ -1,8 +1,8 @@
 // Crowds of strangers at a port: connections of the test's own that say what
-// they like, as fast as they can, and come again when they are shown out: all
-// of them together a thousand times a second. They keep to this host's first
-// core, which they are to have for themselves: strangers have machines of their
-// own.
+// they like, as fast as they can, and come again when they are shown out or not
+// let in soon: all of them together a thousand times a second. They keep to
+// this host's first core, which they are to have for themselves: strangers have
+// machines of their own.
 #ifndef PSRING_TESTS_CHAOS_STRANGERS_H_
 #define PSRING_TESTS_CHAOS_STRANGERS_H_
 
@@ -41,6 +41,7 @@ class Strangers {
   Strangers& operator=(const Strangers&) = delete;
 
   // So far. Any thread.
+  size_t requests() const { return requests_; }
   size_t connections() const { return connections_; }
   int64_t bytes() const { return bytes_; }
 
@@ -48,13 +49,17 @@ class Strangers {
   struct Stranger;
 
   void Run();
-  // False: it has been shown out.
+  // What poll has to tell of it.
+  short Awaited(const Stranger& stranger) const;
+  // False: it has been shown out, or not let in.
+  bool Attend(Stranger& stranger, short events);
   bool Speak(Stranger& stranger);
 
   const int port_;
   const size_t crowd_;
   const Speech speech_;
   std::atomic<bool> stop_ = false;
+  std::atomic<size_t> requests_ = 0;  // for a connection
   std::atomic<size_t> connections_ = 0;
   std::atomic<int64_t> bytes_ = 0;
   std::thread thread_;

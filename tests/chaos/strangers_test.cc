@@ -216,10 +216,10 @@ class StrangersTest
     }
     const Time deadline = Soon();
     for (const Strangers& crowd : strangers) {
-      while (crowd.connections() < attack.crowd && Now() < deadline) {
+      while (crowd.requests() < attack.crowd && Now() < deadline) {
         EXPECT_EQ(job_["worker 0"].Wait(Now() + absl::Milliseconds(5)), -1);
       }
-      EXPECT_GE(crowd.connections(), attack.crowd);
+      EXPECT_GE(crowd.requests(), attack.crowd);
     }
     const double meanwhile = EpochTime(kAttack);
     int64_t growth = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -20,15 +21,16 @@
 namespace psring {
 namespace {
 
-int SilentConnection(const Socket& to) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+int ConnectTo(const Socket& to, int flags) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port =
       htons(static_cast<uint16_t>(ParseEndpoint(to.endpoint())->port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-            0);
+  const int connected =
+      connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  EXPECT_TRUE(connected == 0 || errno == EINPROGRESS);
   return fd;
 }
 
@@ -53,7 +55,7 @@ TEST(Doorkeeper, ContextsShareTheFilesOfTheProcess) {
     std::vector<pollfd> strangers;
     for (size_t i = 0; i < kEach; ++i) {
       for (const auto& router : routers) {
-        strangers.push_back({SilentConnection(*router), POLLRDHUP, 0});
+        strangers.push_back({ConnectTo(*router, /*flags=*/0), POLLRDHUP, 0});
       }
     }
     const auto staying = [&] {
@@ -70,6 +72,48 @@ TEST(Doorkeeper, ContextsShareTheFilesOfTheProcess) {
     for (const pollfd& stranger : strangers) close(stranger.fd);
   }
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// They open connections, each when the one before it has been greeted, until
+// one has to wait.
+TEST(Doorkeeper, TakesInOnlySoManyStrangersASecond) {
+  Context job, peers;
+  ASSERT_EQ(job.UseTokens(), absl::OkStatus());
+  ASSERT_EQ(peers.UseTokens(), absl::OkStatus());
+  const SocketOptions options = {.plane = SocketOptions::Plane::kControl};
+  auto router = Socket::Bind(job, "127.0.0.1", 0, options);
+  ASSERT_TRUE(router.ok()) << router.status();
+  const auto is_heard = [&](const std::unique_ptr<Socket>& peer) {
+    Frames message;
+    message.push_back(Frame::Copy("here"));
+    EXPECT_EQ(peer->Send(std::move(message)), absl::OkStatus());
+    const Time deadline = Soon();
+    while (Now() < deadline) {
+      Wait({peer.get(), router->get()}, std::vector<int>{}, deadline)
+          .IgnoreError();
+      EXPECT_TRUE(peer->TryReceive().ok());
+      const auto heard = (*router)->TryReceive();
+      if (heard.ok() && heard->has_value()) return true;
+    }
+    return false;
+  };
+  auto early = Socket::Connect(peers, (*router)->endpoint(), options);
+  ASSERT_TRUE(early.ok()) << early.status();
+  EXPECT_TRUE(is_heard(*early));
+
+  bool waits = false;
+  const Time deadline = Soon();
+  while (!waits && Now() < deadline) {
+    const int stranger = ConnectTo(**router, SOCK_NONBLOCK);
+    pollfd item = {stranger, POLLIN, 0};
+    waits = poll(&item, 1, /*timeout ms=*/500) == 0;
+    close(stranger);
+  }
+  EXPECT_TRUE(waits);
+  EXPECT_TRUE(is_heard(*early));
+  auto late = Socket::Connect(peers, (*router)->endpoint(), options);
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_TRUE(is_heard(*late));
 }
 
 }  // namespace

@@ -7,17 +7,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/net/socket_cookie.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
 
 constexpr Time kStart = Time::FromNanos(1'000'000'000);
+constexpr PeerNetwork kThere = {.v4 = true, .bits = 7};
 
 class File {
  public:
@@ -94,8 +97,8 @@ class VisitorsTest : public ::testing::Test {
 
 TEST_F(VisitorsTest, WhoSaysTooMuchIsCutOff) {
   Connection quiet = Connect(), loud = Connect();
-  visitors_.Arrive(quiet.ours.fd(), /*proof_bytes=*/0, kStart);
-  visitors_.Arrive(loud.ours.fd(), /*proof_bytes=*/0, kStart);
+  visitors_.Arrive(quiet.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Arrive(loud.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
   quiet.Send(1000);
   loud.Send(1001);
   visitors_.Look(kStart);
@@ -107,7 +110,7 @@ TEST_F(VisitorsTest, WhoSaysTooMuchIsCutOff) {
 
 TEST_F(VisitorsTest, WhoTakesTooLongIsCutOff) {
   Connection slow = Connect();
-  visitors_.Arrive(slow.ours.fd(), /*proof_bytes=*/100, kStart);
+  visitors_.Arrive(slow.ours.fd(), kThere, /*proof_bytes=*/100, kStart);
   slow.Send(1);
   visitors_.Look(kStart + absl::Seconds(10));
   EXPECT_FALSE(slow.IsCutOff());
@@ -121,7 +124,8 @@ TEST_F(VisitorsTest, TheOldestMakesRoom) {
   std::vector<Connection> crowd;
   for (int i = 0; i < 3; ++i) {
     crowd.push_back(Connect());
-    visitors_.Arrive(crowd.back().ours.fd(), /*proof_bytes=*/100, kStart);
+    visitors_.Arrive(crowd.back().ours.fd(), kThere, /*proof_bytes=*/100,
+                     kStart);
   }
   EXPECT_TRUE(crowd[0].IsCutOff());
   EXPECT_FALSE(crowd[1].IsCutOff());
@@ -132,7 +136,7 @@ TEST_F(VisitorsTest, TheOldestMakesRoom) {
 // It has been let in: what it says from now on is the job's.
 TEST_F(VisitorsTest, WhoHasGotAProofMayStay) {
   Connection peer = Connect();
-  visitors_.Arrive(peer.ours.fd(), /*proof_bytes=*/100, kStart);
+  visitors_.Arrive(peer.ours.fd(), kThere, /*proof_bytes=*/100, kStart);
   peer.Get(101);
   peer.Send(5000);
   // The stranger's kernel has acknowledged what it has got a moment later.
@@ -143,30 +147,34 @@ TEST_F(VisitorsTest, WhoHasGotAProofMayStay) {
   visitors_.Look(kStart + absl::Hours(1));
   EXPECT_FALSE(peer.IsCutOff());
   EXPECT_EQ(visitors_.counts().all(), 0);
+  EXPECT_EQ(visitors_.TakeShown(), std::vector{kThere});
 }
 
 TEST_F(VisitorsTest, WhoWasRefusedMayNotStay) {
   Connection stranger = Connect();
-  visitors_.Arrive(stranger.ours.fd(), /*proof_bytes=*/100, kStart);
+  visitors_.Arrive(stranger.ours.fd(), kThere, /*proof_bytes=*/100, kStart);
   stranger.Get(100);
   stranger.Send(1001);
   visitors_.Look(kStart);
   EXPECT_TRUE(stranger.IsCutOff());
+  EXPECT_EQ(visitors_.TakeShown(), std::vector<PeerNetwork>());
 }
 
 // The socket's thread may know it before the connection is told of.
 TEST_F(VisitorsTest, WhoIsVouchedForMayStay) {
   Connection later = Connect(), before = Connect();
-  visitors_.Vouch(*Visitors::CookieOf(before.ours.fd()));
-  visitors_.Arrive(before.ours.fd(), /*proof_bytes=*/0, kStart);
-  visitors_.Arrive(later.ours.fd(), /*proof_bytes=*/0, kStart);
-  visitors_.Vouch(*Visitors::CookieOf(later.ours.fd()));
+  visitors_.Vouch(*SocketCookie(before.ours.fd()));
+  visitors_.Arrive(before.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Arrive(later.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Vouch(*SocketCookie(later.ours.fd()));
   before.Send(5000);
   later.Send(5000);
   visitors_.Look(kStart + absl::Hours(1));
   EXPECT_FALSE(before.IsCutOff());
   EXPECT_FALSE(later.IsCutOff());
   EXPECT_TRUE(visitors_.empty());
+  EXPECT_EQ(visitors_.TakeShown(), std::vector({kThere, kThere}));
+  EXPECT_EQ(visitors_.TakeShown(), std::vector<PeerNetwork>());
 }
 
 // ZeroMQ closes descriptors, and gets the same ones again.
@@ -174,13 +182,44 @@ TEST_F(VisitorsTest, WhatHasGoneIsForgotten) {
   Connection next = Connect();
   {
     Connection gone = Connect();
-    visitors_.Arrive(gone.ours.fd(), /*proof_bytes=*/0, kStart);
+    visitors_.Arrive(gone.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
     ASSERT_EQ(dup2(next.ours.fd(), gone.ours.fd()), gone.ours.fd());
     visitors_.Look(kStart + absl::Hours(1));
   }
   EXPECT_FALSE(next.IsCutOff());
   EXPECT_TRUE(visitors_.empty());
   EXPECT_EQ(visitors_.counts().all(), 0);
+}
+
+// It is told of one that has gone when the next has its descriptor already, and
+// then of that one.
+TEST_F(VisitorsTest, WhoIsToldOfTwiceMayStay) {
+  Connection peer = Connect();
+  visitors_.Arrive(peer.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Arrive(peer.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  EXPECT_FALSE(peer.IsCutOff());
+  visitors_.Vouch(*SocketCookie(peer.ours.fd()));
+  visitors_.Arrive(peer.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  Connection early = Connect();
+  visitors_.Vouch(*SocketCookie(early.ours.fd()));
+  visitors_.Arrive(early.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Arrive(early.ours.fd(), kThere, /*proof_bytes=*/0, kStart);
+  visitors_.Look(kStart + absl::Hours(1));
+  EXPECT_FALSE(peer.IsCutOff());
+  EXPECT_FALSE(early.IsCutOff());
+  EXPECT_EQ(visitors_.counts().all(), 0);
+}
+
+// ZeroMQ closes a descriptor, and gets it again, at any moment.
+TEST_F(VisitorsTest, WhatIsDoneToASocketIsDoneToNoOther) {
+  Connection mine = Connect(), next = Connect();
+  const uint64_t cookie = *SocketCookie(mine.ours.fd());
+  EXPECT_TRUE(OnSocket(mine.ours.fd(), cookie, [&](int fd) {
+    ASSERT_EQ(dup2(next.ours.fd(), mine.ours.fd()), mine.ours.fd());
+    EXPECT_EQ(SocketCookie(fd), cookie);
+  }));
+  EXPECT_FALSE(OnSocket(mine.ours.fd(), cookie, [](int) { ADD_FAILURE(); }));
+  EXPECT_FALSE(OnSocket(-1, cookie, [](int) { ADD_FAILURE(); }));
 }
 
 }  // namespace
