@@ -11,12 +11,14 @@
 namespace psring {
 namespace {
 
-// It resumes with the tokens of so long, so that it need not stop at once.
+// It accepts again when the bucket holds the tokens of so long: with fewer, it
+// would soon stop again.
 constexpr double kResumeSeconds = 0.1;
 
-// Of more addresses than that at a time, nobody's requests are accepted: the
-// kernel goes through the list for every request.
-constexpr size_t kMaxListed = 64;
+// The kernel compares every request with the list, and bounds its memory
+// (optmem_max). Requests from further addresses are not dropped; so many at
+// once would need tens of thousands of connections per second.
+constexpr size_t kMaxListed = 32;
 
 // A filter runs over a packet from its TCP header (RFC 9293) on, and reaches
 // the IP header before it (RFC 791, RFC 8200) at SKF_NET_OFF.
@@ -35,7 +37,7 @@ sock_filter LoadByte(uint32_t at) {
 sock_filter LoadWord(uint32_t at) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at);
 }
-// Goes on with the next instruction where it is `value`.
+// Continues with the next instruction if the loaded value is `value`.
 sock_filter UnlessSkip(uint32_t value, uint8_t instructions) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, instructions);
 }
@@ -44,12 +46,10 @@ sock_filter UnlessSkip(uint32_t value, uint8_t instructions) {
 Program FilterOf(const std::set<PeerNetwork>& dropped) {
   Program program = {LoadByte(kFlags),
                      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kSyn, 1, 0), Pass()};
-  if (dropped.size() > kMaxListed) {
-    program.push_back(Drop());
-    return program;
-  }
   Program v4 = {LoadWord(kSource4)}, v6;
+  size_t listed = 0;
   for (const PeerNetwork& network : dropped) {
+    if (++listed > kMaxListed) break;
     const auto low = static_cast<uint32_t>(network.bits);
     if (network.v4) {
       v4.insert(v4.end(), {UnlessSkip(low, 1), Drop()});
@@ -69,9 +69,9 @@ Program FilterOf(const std::set<PeerNetwork>& dropped) {
   return program;
 }
 
-// Makes the listening socket `fd` drop requests from them; an errno, or 0. An
-// accepted connection inherits the filter, which does not matter to it: its
-// peer requests no second one.
+// Makes the listening socket `fd` drop requests from them; an errno, or 0. A
+// connection that is accepted meanwhile inherits the filter and keeps it: that
+// costs some instructions for each of its packets, and drops none.
 int Filter(int fd, const std::set<PeerNetwork>& dropped) {
   if (dropped.empty()) {
     const int none = 0;
@@ -98,22 +98,27 @@ void AcceptLimiter::Watch(int fd) {
   const auto cookie = SocketCookie(fd);
   if (!cookie.has_value()) return;
   listeners_.push_back({fd, *cookie});
-  if (!dropped_.empty()) SetFilter(listeners_.back());
+  filters_are_set_ &= dropped_.empty();
+}
+
+void AcceptLimiter::ShareAmong(size_t limiters) {
+  sharers_ = static_cast<double>(std::max<size_t>(limiters, 1));
 }
 
 double AcceptLimiter::TokensIn(const Bucket& bucket, Time now) const {
   const double back =
-      absl::ToDoubleSeconds(now - bucket.filled_at) * limits_.per_second;
-  return std::min(bucket.tokens + back, limits_.at_once);
+      absl::ToDoubleSeconds(now - bucket.filled_at) * PerSecond();
+  return std::min(bucket.tokens + back, AtOnce());
 }
 
+// A debt ends: some may have come that no filter could keep away.
 void AcceptLimiter::Add(double tokens, Bucket& bucket, Time now) {
-  bucket = {TokensIn(bucket, now) + tokens, now};
+  bucket = {std::max(TokensIn(bucket, now) + tokens, -AtOnce()), now};
 }
 
 void AcceptLimiter::ForgetFullBuckets(Time now) {
   std::erase_if(buckets_, [this, now](const auto& entry) {
-    return TokensIn(entry.second, now) >= limits_.at_once &&
+    return TokensIn(entry.second, now) >= AtOnce() &&
            !dropped_.contains(entry.first);
   });
   forget_at_ = std::max<size_t>(64, 2 * buckets_.size());
@@ -122,9 +127,9 @@ void AcceptLimiter::ForgetFullBuckets(Time now) {
 void AcceptLimiter::TakeToken(const PeerNetwork& from, Time now) {
   if (buckets_.size() >= forget_at_) ForgetFullBuckets(now);
   Bucket& bucket =
-      buckets_.try_emplace(from, Bucket{limits_.at_once, now}).first->second;
+      buckets_.try_emplace(from, Bucket{AtOnce(), now}).first->second;
   Add(-1, bucket, now);
-  if (bucket.tokens < 1) changed_ |= dropped_.insert(from).second;
+  if (bucket.tokens < 1) filters_are_set_ &= !dropped_.insert(from).second;
 }
 
 void AcceptLimiter::GiveBack(const PeerNetwork& to, Time now) {
@@ -134,31 +139,34 @@ void AcceptLimiter::GiveBack(const PeerNetwork& to, Time now) {
 }
 
 void AcceptLimiter::Look(Time now) {
-  changed_ |= std::erase_if(dropped_, [this, now](const PeerNetwork& network) {
-                return TokensIn(buckets_.at(network), now) >=
-                       kResumeSeconds * limits_.per_second;
-              }) > 0;
-  if (!changed_) return;
-  changed_ = false;
-  for (const Listener& listener : listeners_) SetFilter(listener);
+  const size_t resumed =
+      std::erase_if(dropped_, [this, now](const PeerNetwork& network) {
+        return TokensIn(buckets_.at(network), now) >=
+               kResumeSeconds * PerSecond();
+      });
+  if (resumed > 0 || !filters_are_set_) SetFilters();
 }
 
 Time AcceptLimiter::Deadline() const {
   Time deadline = Time::InfiniteFuture();
   for (const PeerNetwork& network : dropped_) {
     const Bucket& bucket = buckets_.at(network);
-    const double seconds = kResumeSeconds - bucket.tokens / limits_.per_second;
+    const double seconds = kResumeSeconds - bucket.tokens / PerSecond();
     deadline = std::min(
         deadline, bucket.filled_at + absl::Seconds(std::max(seconds, 0.0)));
   }
   return deadline;
 }
 
-void AcceptLimiter::SetFilter(const Listener& listener) {
-  // ZeroMQ closes a listener before it is forgotten here.
-  OnSocket(listener.fd, listener.cookie, [this](int fd) {
-    if (const int error = Filter(fd, dropped_); error != 0) error_ = error;
-  });
+void AcceptLimiter::SetFilters() {
+  error_ = 0;
+  for (const Listener& listener : listeners_) {
+    // ZeroMQ closes a listener before it is forgotten here.
+    OnSocket(listener.fd, listener.cookie, [this](int fd) {
+      if (const int error = Filter(fd, dropped_); error != 0) error_ = error;
+    });
+  }
+  filters_are_set_ = error_ == 0;
 }
 
 }  // namespace psring

@@ -4,12 +4,12 @@
 //
 // A token bucket for each address (Turner, "New directions in communications",
 // 1986): accepting takes a token, and a peer that shows who it is gives it
-// back, so that the peers of a job, however many, wait for nothing but each
-// other's handshakes. While an address has no tokens, a filter on the listening
-// sockets (McCanne and Jacobson, "The BSD packet filter", 1993) makes the
-// kernel drop its requests for a connection. Who has asked asks again a second
-// later, without an error: peers of the job at that address, too, get in after
-// some tries. What is connected stays so, and other addresses notice nothing.
+// back, so that only unfinished handshakes count. While an address has no
+// tokens, a filter on the listening sockets (McCanne and Jacobson, "The BSD
+// packet filter", 1993) makes the kernel drop its requests for a connection.
+// The peer's kernel repeats the request a second later: peers of the job at
+// that address get in after some tries. Connections that exist continue, and
+// other addresses are not affected.
 #ifndef PSRING_COMMON_NET_ACCEPT_LIMITER_H_
 #define PSRING_COMMON_NET_ACCEPT_LIMITER_H_
 
@@ -37,13 +37,15 @@ class AcceptLimiter {
 
   // Covers `fd` as well, a TCP socket that listens, until it is closed.
   void Watch(int fd);
+  // So many limiters, in one process, share the limits.
+  void ShareAmong(size_t limiters);
 
   // A connection has been accepted from there.
   void TakeToken(const PeerNetwork& from, Time now);
   // A peer there has shown who it is.
   void GiveBack(const PeerNetwork& to, Time now);
 
-  // Stops or resumes accepting from each, as the tokens tell.
+  // Stops accepting from addresses that have no tokens, and resumes.
   void Look(Time now);
   // When to look again, whatever happens; InfiniteFuture while it accepts from
   // everybody.
@@ -51,8 +53,8 @@ class AcceptLimiter {
 
   // From whom it does not accept.
   const std::set<PeerNetwork>& dropped() const { return dropped_; }
-  // Of the last filter that the kernel has refused (errno); 0: none. Without
-  // filters, nothing is limited.
+  // Why the kernel refuses the filters (errno); 0: it does not. Look tries
+  // again. Without filters, nothing is limited.
   int error() const { return error_; }
 
  private:
@@ -67,17 +69,20 @@ class AcceptLimiter {
     Time filled_at;
   };
 
+  double AtOnce() const { return limits_.at_once / sharers_; }
+  double PerSecond() const { return limits_.per_second / sharers_; }
   double TokensIn(const Bucket& bucket, Time now) const;
   void Add(double tokens, Bucket& bucket, Time now);
   void ForgetFullBuckets(Time now);
-  void SetFilter(const Listener& listener);
+  void SetFilters();
 
   const Limits limits_;
+  double sharers_ = 1;
   std::vector<Listener> listeners_;
   std::map<PeerNetwork, Bucket> buckets_;  // the others are full
   size_t forget_at_ = 64;                  // buckets
   std::set<PeerNetwork> dropped_;
-  bool changed_ = false;  // who is dropped, since the filters were set
+  bool filters_are_set_ = true;  // as dropped_ has it
   int error_ = 0;
 };
 

@@ -115,6 +115,7 @@ size_t MaxVisitors() {
 struct Doorkeeper::Listener {
   SocketEvents events;
   bool keyed = false;
+  int port = 0;
   int64_t proof_bytes = 0;  // Visitors::Arrive
   std::shared_ptr<RefusedHandshakes> refused;
 };
@@ -256,9 +257,10 @@ bool Doorkeeper::OnEvents(Listener& listener) {
     if (!event.has_value()) break;
     if (event->kind == ZMQ_EVENT_MONITOR_STOPPED) return false;
     if (event->kind == ZMQ_EVENT_LISTENING) {
+      listener.port = LocalPort(static_cast<int>(event->value));
       limiter_.Watch(static_cast<int>(event->value));
     } else if (event->kind == ZMQ_EVENT_ACCEPTED) {
-      OnArrival(static_cast<int>(event->value), listener.proof_bytes);
+      OnArrival(static_cast<int>(event->value), listener);
     } else {
       Count(event->kind, event->value, listener.keyed, *listener.refused);
     }
@@ -266,13 +268,15 @@ bool Doorkeeper::OnEvents(Listener& listener) {
   return true;
 }
 
-void Doorkeeper::OnArrival(int fd, int64_t proof_bytes) {
+// ZeroMQ may have closed it already, and have got its descriptor for something
+// else: another listener's connection, or one of its own making.
+void Doorkeeper::OnArrival(int fd, const Listener& listener) {
   TellOfFiles(fd);
-  // Nothing: it has gone already.
   const auto from = NetworkOf(fd);
-  if (!from.has_value()) return;
-  limiter_.TakeToken(*from, Now());
-  visitors_.Arrive(fd, *from, proof_bytes, Now());
+  if (!from.has_value() || LocalPort(fd) != listener.port) return;
+  if (visitors_.Arrive(fd, *from, listener.proof_bytes, Now())) {
+    limiter_.TakeToken(*from, Now());
+  }
 }
 
 void Doorkeeper::Run(zmq::socket_t& questions) {
@@ -294,6 +298,7 @@ void Doorkeeper::Run(zmq::socket_t& questions) {
                            : absl::ToChronoMilliseconds(
                                  std::max(left, absl::ZeroDuration())));
       visitors_.AllowConnections(MaxVisitors());
+      limiter_.ShareAmong(num_doorkeepers);
       TakeOrders(listeners);
       AnswerQuestion(questions);
       const auto gone =
@@ -340,16 +345,16 @@ void Doorkeeper::TellOfFlood() {
                          " other addresses");
   if (limiter_.error() != 0) {
     return LogWarning(
-        "strangers at $0 open too many connections to this process's ports, "
-        "and the kernel refuses to drop their requests (SO_ATTACH_FILTER: $1). "
-        "A firewall keeps strangers away",
+        "too many connections come from $0 that do not show who they are, and "
+        "the kernel refuses to drop requests for more (SO_ATTACH_FILTER: $1). "
+        "If they are strangers', a firewall keeps them away",
         who, std::strerror(limiter_.error()));
   }
   LogWarning(
-      "strangers at $0 open too many connections to this process's ports. It "
-      "accepts $1 per second from each address, so processes of this job may "
-      "need several tries to connect from there. A firewall keeps strangers "
-      "away",
+      "too many connections come from $0 that do not show who they are. This "
+      "process accepts $1 per second from each address, so processes of this "
+      "job may need several tries to connect from there. If they are "
+      "strangers', a firewall keeps them away",
       who, AcceptLimiter::Limits().per_second);
 }
 

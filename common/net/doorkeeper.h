@@ -78,7 +78,7 @@ class Doorkeeper {
   // False: it listens no more.
   bool OnEvents(Listener& listener);
   // A listener has accepted the connection `fd`.
-  void OnArrival(int fd, int64_t proof_bytes);
+  void OnArrival(int fd, const Listener& listener);
   void TellOfVisitors();
   // Where no more connections can be accepted.
   void TellOfFiles(int newest);

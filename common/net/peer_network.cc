@@ -10,9 +10,12 @@
 namespace psring {
 
 std::optional<PeerNetwork> NetworkOf(int fd) {
+  // getpeername() knows no peer that has hung up. This wants no more bytes than
+  // the address has.
   sockaddr_storage address = {};
-  socklen_t size = sizeof(address);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+  socklen_t v6_size = sizeof(sockaddr_in6), v4_size = sizeof(sockaddr_in);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &address, &v6_size) != 0 &&
+      getsockopt(fd, SOL_SOCKET, SO_PEERNAME, &address, &v4_size) != 0) {
     return std::nullopt;
   }
   if (address.ss_family == AF_INET) {
@@ -30,6 +33,20 @@ std::optional<PeerNetwork> NetworkOf(int fd) {
     return PeerNetwork{true, be64toh(words[1]) & 0xffffffff};
   }
   return PeerNetwork{false, be64toh(words[0])};
+}
+
+int LocalPort(int fd) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return 0;
+  }
+  // Both kinds of address have it at the same place.
+  sockaddr_in internet;
+  std::memcpy(&internet, &address, sizeof(internet));
+  const bool is_internet =
+      address.ss_family == AF_INET || address.ss_family == AF_INET6;
+  return is_internet ? ntohs(internet.sin_port) : 0;
 }
 
 std::string Text(const PeerNetwork& network) {

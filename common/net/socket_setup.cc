@@ -50,7 +50,8 @@ void FindBrokenConnections(zmq::socket_t& socket, bool router) {
   socket.set(zmq::sockopt::reconnect_ivl_max, 250);
   socket.set(zmq::sockopt::handshake_ivl, kHandshakeMs);
   if (!router) {
-    // The kernel asks again after 1, 3, 7, 15 ... seconds, ZeroMQ at once.
+    // The kernel repeats a request that is lost after 1, 2, 4, 8 ... seconds;
+    // ZeroMQ gives it up and makes another.
     socket.set(zmq::sockopt::connect_timeout, kConnectMs);
     socket.set(zmq::sockopt::heartbeat_ivl, 1000);
     socket.set(zmq::sockopt::heartbeat_timeout, 3000);

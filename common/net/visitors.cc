@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -48,23 +49,27 @@ Visitors::Visitors(const Limits& limits)
 
 Visitors::~Visitors() { close(epoll_fd_); }
 
-void Visitors::Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes,
+bool Visitors::Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes,
                       Time now) {
   const auto cookie = SocketCookie(fd);
-  if (!cookie.has_value()) return;
-  // Told of before, in place of one that had the same descriptor and has gone.
-  if (std::exchange(newest_[fd], *cookie) == *cookie) return;
+  if (!cookie.has_value()) return false;
+  // Announced before, by the event of one that had the same descriptor and is
+  // closed.
+  if (std::exchange(newest_[fd], *cookie) == *cookie) return false;
   if (expected_.erase(*cookie) > 0) {
     shown_.push_back(from);
-    return;
+    return true;
   }
   // What has come already counts as news.
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLET;
   event.data.u64 = *cookie;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
-    ++counts_.crowd;  // nobody would see what it says
-    return Reset(fd);
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0 &&
+      (errno != EEXIST ||
+       epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) != 0)) {
+    // Nobody would see what it says.
+    counts_.crowd += OnSocket(fd, *cookie, Reset);
+    return true;
   }
   visitors_[*cookie] = {fd, from, proof_bytes, now};
   queue_.push_back(*cookie);
@@ -72,6 +77,7 @@ void Visitors::Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes,
     const uint64_t oldest = Oldest();
     if (LookAt(oldest, now)) CutOff(oldest, counts_.crowd);
   }
+  return true;
 }
 
 void Visitors::Vouch(uint64_t cookie) {

@@ -57,13 +57,13 @@ class Visitors {
 
   // A connection has been accepted. `proof_bytes`: once its peer has got more
   // than so many bytes from this process, it has shown who it is (RFC 23: a
-  // listener says READY only to whom it lets in); 0: Vouch tells. `from`:
-  // TakeShown tells it again.
-  void Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes, Time now);
+  // listener says READY only to whom it lets in); 0: Vouch tells. False: it is
+  // closed already, or was announced before.
+  bool Arrive(int fd, const PeerNetwork& from, int64_t proof_bytes, Time now);
 
   // Its peer is known. It may be told before the connection arrives.
   void Vouch(uint64_t cookie);
-  // Where those are who have shown who they are since the last call.
+  // The networks of peers that have shown who they are since the last call.
   std::vector<PeerNetwork> TakeShown() { return std::exchange(shown_, {}); }
 
   // Readable where a visitor has said more. -1: no file could be opened for it.

@@ -106,6 +106,11 @@ bool Strangers::Attend(Stranger& stranger, short events) {
     if (events == 0) return Now() < stranger.since + kPatience;
     stranger.connected = true;
     ++connections_;
+    if (speech_.leaves) {
+      const linger reset = {.l_onoff = 1, .l_linger = 0};
+      setsockopt(stranger.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+      return false;
+    }
   }
   if ((events & POLLIN) != 0) {
     char unread[1 << 12];

@@ -26,6 +26,8 @@ struct Speech {
   absl::Duration pause;
   // The refrain begins when so many bytes have come back.
   size_t awaits = 0;
+  // Resets its connection as soon as it stands.
+  bool leaves = false;
 };
 
 // What this thread starts from now on keeps to the other cores, where there are

@@ -111,6 +111,10 @@ const Attack kAttacks[] = {
      [](const std::string& greeting) {
        return Speech{Always(greeting), "", absl::Milliseconds(100)};
      }},
+    {"connections that are reset at once", 64,
+     [](const std::string&) {
+       return Speech{Always(""), "", {}, /*awaits=*/0, /*leaves=*/true};
+     }},
     {"garbage", 16,
      [](const std::string&) {
        std::string bytes;

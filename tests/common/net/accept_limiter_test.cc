@@ -139,26 +139,47 @@ TEST_F(AcceptLimiterTest, OtherAddressesNoticeNothing) {
   EXPECT_EQ(limiter_.error(), 0);
 }
 
-TEST_F(AcceptLimiterTest, OfVeryManyAddressesNobodyIsAccepted) {
-  for (uint64_t i = 1; i <= 64; ++i) TakeAll({.v4 = true, .bits = i});
-  EXPECT_TRUE(Caller(port_).IsConnected(Soon() - Now()));
-  TakeAll({.v4 = true, .bits = 65});
-  EXPECT_FALSE(Caller(port_).IsConnected(kMoment));
+// A filter has room for so many: the rest is not limited.
+TEST_F(AcceptLimiterTest, DropsRequestsFrom32AddressesAtOnce) {
+  for (uint64_t i = 1; i < 32; ++i) TakeAll({.v4 = true, .bits = i});
+  TakeAll(kHere);
+  TakeAll(kOther);
+  EXPECT_EQ(limiter_.error(), 0);
+  EXPECT_FALSE(Caller(port_, "127.0.0.1").IsConnected(kMoment));
+  EXPECT_TRUE(Caller(port_, "127.0.0.2").IsConnected(Soon() - Now()));
   limiter_.Look(kStart + absl::Seconds(1));
   EXPECT_TRUE(DropsNobody());
   EXPECT_TRUE(Caller(port_).IsConnected(Soon() - Now()));
 }
 
-// What was accepted before the limiter looked is made good by a longer wait.
-TEST_F(AcceptLimiterTest, AcceptsAtTheRateInTheMean) {
-  for (int i = 0; i < 9; ++i) limiter_.TakeToken(kHere, kStart);
+TEST_F(AcceptLimiterTest, AFilterOfAnyKindFits) {
+  for (uint64_t i = 1; i <= 100; ++i) {
+    TakeAll({.v4 = false, .bits = i << 32 | i});
+    EXPECT_EQ(limiter_.error(), 0) << i;
+  }
+}
+
+// What was accepted before the limiter looked is made good by a longer wait,
+// within limits.
+TEST_F(AcceptLimiterTest, WhoTookMoreWaitsLonger) {
   TakeAll(kHere);
-  EXPECT_GE(limiter_.Deadline(), kStart + absl::Milliseconds(999));
+  limiter_.TakeToken(kHere, kStart);
+  EXPECT_GE(limiter_.Deadline(), kStart + absl::Milliseconds(199));
+  for (int i = 0; i < 100; ++i) limiter_.TakeToken(kHere, kStart);
+  EXPECT_LE(limiter_.Deadline(), kStart + absl::Milliseconds(301));
   const Time later = kStart + absl::Hours(1);
   limiter_.Look(later);
   EXPECT_TRUE(DropsNobody());
   TakeAll(kHere, later);  // there are no more of them for having waited longer
   EXPECT_FALSE(DropsNobody());
+}
+
+TEST_F(AcceptLimiterTest, LimitersOfOneProcessShareTheLimits) {
+  limiter_.ShareAmong(2);
+  limiter_.TakeToken(kHere, kStart);
+  limiter_.Look(kStart);
+  EXPECT_FALSE(DropsNobody());
+  EXPECT_EQ(limiter_.Deadline(), kStart + absl::Milliseconds(100));
 }
 
 TEST_F(AcceptLimiterTest, WhoShowsWhoItIsCostsNothing) {
@@ -181,6 +202,7 @@ TEST_F(AcceptLimiterTest, CoversAllPortsAndThoseThatComeLater) {
   TakeAll(kHere);
   Port later;
   limiter_.Watch(later.fd());
+  limiter_.Look(kStart);
   for (Port* port : {&port_, &other, &later}) {
     EXPECT_FALSE(Caller(*port).IsConnected(kMoment));
   }
@@ -220,6 +242,26 @@ TEST(PeerNetwork, IsAnAddressOrTheFirstHalfOfOne) {
   EXPECT_EQ(Text(kOther), "127.0.0.2");
   EXPECT_EQ(Text({.v4 = false, .bits = 0x20010db8'00000001}),
             "2001:db8:0:1::/64");
+}
+
+TEST(PeerNetwork, OfAPeerThatHasHungUp) {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    Port port(host);
+    auto caller = std::make_unique<Caller>(port, host);
+    const linger reset = {1, 0};
+    setsockopt(caller->fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    const int accepted = accept(port.fd(), nullptr, nullptr);
+    const auto before = NetworkOf(accepted);
+    caller.reset();
+    pollfd item = {accepted, POLLIN, 0};
+    EXPECT_EQ(poll(&item, 1, 10'000), 1);
+    EXPECT_TRUE(before.has_value());
+    EXPECT_EQ(NetworkOf(accepted), before);
+    EXPECT_EQ(LocalPort(accepted), LocalPort(port.fd()));
+    EXPECT_GT(LocalPort(accepted), 0);
+    close(accepted);
+  }
+  EXPECT_EQ(LocalPort(-1), 0);
 }
 
 // An IPv6 socket shows IPv4 peers in an IPv6 address.
