@@ -1,9 +1,9 @@
 // Who may connect to this process. Answers what ZeroMQ asks (RFC 27, ZAP) about
 // every connection that has come so far in its handshake as to show a key or a
-// token, looks after those that have not (visitors.h), and accepts only so many
-// of them in a second (accept_limiter.h). On a thread of its
-// own, which runs before anything listens and until nothing does: where nobody
-// answers, ZeroMQ lets in everybody.
+// token, looks after those that have not (visitors.h), and bounds how many of
+// them come in a second (accept_limiter.h). On a thread of its own, which runs
+// before anything listens and until nothing does: where nobody answers, ZeroMQ
+// lets in everybody.
 #ifndef PSRING_COMMON_NET_DOORKEEPER_H_
 #define PSRING_COMMON_NET_DOORKEEPER_H_
 
