@@ -38,18 +38,20 @@ int RunCompare(const Args& args) {
     page = *std::move(started);
   }
   int exit_code = kExitFailed;
-  const auto runs = RunStudy(plan, cancellation, page.get(), &exit_code);
-  if (!runs.ok()) {
+  const auto outcome = RunStudy(plan, cancellation, page.get(), &exit_code);
+  if (!outcome.ok()) {
     const int signal = signals.received();
-    return Fail(kName, runs.status(), signal != 0 ? 128 + signal : exit_code);
+    return Fail(kName, outcome.status(),
+                signal != 0 ? 128 + signal : exit_code);
   }
   const Comparison comparison =
-      Compare(plan.values, *runs, plan.target_accuracy);
+      Compare(plan.values, outcome->finished, plan.target_accuracy,
+              outcome->failed);
   std::cout << StudyText(comparison);
   s = WriteStudyReport(plan.setup, comparison, out);
   if (!s.ok()) return Fail(kName, s);
   std::cout << "\nreport: " << ReportPath(out, kReportHtml) << std::endl;
-  return 0;
+  return outcome->exit_code;
 }
 
 }  // namespace psring

@@ -79,6 +79,7 @@ std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
           if (!a.weights_crc32 || !b.weights_crc32) return std::nullopt;
+          if (a.on_gpu || b.on_gpu) continue;
           identical =
               identical.value_or(true) && *a.weights_crc32 == *b.weights_crc32;
         }
@@ -118,13 +119,14 @@ bool Meet(const Spread& a, const Spread& b) {
 }
 
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target) {
+                   double target, std::vector<FailedRun> failed) {
   Comparison comparison;
   comparison.values = std::move(values);
   comparison.variants = GroupBySeed(comparison.values, runs);
   comparison.target_accuracy =
       target > 0 ? target : CommonTarget(comparison.variants);
   comparison.identical_weights = IdenticalWeights(comparison.variants);
+  comparison.failed = std::move(failed);
   return comparison;
 }
 

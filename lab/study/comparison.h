@@ -37,15 +37,17 @@ struct Comparison {
   std::vector<Variant> variants;  // as the axes are given, the way fastest
   double target_accuracy = 0;
   // Whether synchronous servers always ended with the weights (their CRC-32) of
-  // the ring of the same seed; nothing unless there are such pairs.
+  // the ring of the same seed; nothing unless there are such pairs. Those with
+  // a run on GPUs do not count: NCCL has an order of its own.
   std::optional<bool> identical_weights;
+  std::vector<FailedRun> failed;  // not among the variants' runs
 };
 
 // Groups the runs. `target`: the accuracy that times count to; 0: what the
 // variants reach with every seed, leaving out those which end far (a tenth)
 // below the best, rounded down to a thousandth.
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target);
+                   double target, std::vector<FailedRun> failed = {});
 
 // Whether rates are steps, of scripts that do not say how many images a step
 // has; and their unit, "steps/s" or "images/s".

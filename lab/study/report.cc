@@ -70,6 +70,15 @@ std::string FaultsHtml(const Comparison& comparison) {
       EscapeHtml(absl::StrJoin(faults, " ")), "</code>.</div>");
 }
 
+std::string FailuresHtml(const Comparison& comparison) {
+  const std::vector<std::string> failures = Failures(comparison);
+  if (failures.empty()) return "";
+  return absl::StrCat(
+      "<div class=\"fault\" role=\"note\"><strong>These runs failed, and "
+      "nothing below counts them.</strong>",
+      HtmlList(failures), "</div>");
+}
+
 std::string HeadlinesHtml(const Comparison& comparison) {
   std::string html;
   for (const std::string& headline : Headlines(comparison)) {
@@ -244,7 +253,8 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{QUESTIONS}}",
            EscapeHtml(absl::StrJoin(Questions(comparison), " "))},
           {"{{INTRODUCTION}}", EscapeHtml(Introduction(setup, comparison))},
-          {"{{FAULTS}}", FaultsHtml(comparison)},
+          {"{{FAULTS}}",
+           absl::StrCat(FaultsHtml(comparison), FailuresHtml(comparison))},
           {"{{HEADLINES}}", HeadlinesHtml(comparison)},
           {"{{FINDINGS}}", FindingsHtml(comparison)},
           {"{{SUMMARY}}", HtmlTable(SummaryCells(comparison))},

@@ -79,6 +79,7 @@ json ToJson(const StudySetup& setup, const Comparison& comparison) {
       {"questions", Questions(comparison)},
       {"verdicts", Verdicts(comparison)},
       {"faults", Faults(comparison)},
+      {"failed_runs", Failures(comparison)},
       {"target_accuracy", comparison.target_accuracy},
       {"identical_weights", identical ? json(*identical) : json()},
       {"variants", std::move(variants)},

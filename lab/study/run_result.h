@@ -33,7 +33,7 @@ struct RunResult {
   int64_t worker_peak_bytes = 0;
   int64_t server_peak_bytes = 0;
   int64_t worker_peak_gpu_bytes = 0;  // 0: not on a GPU, or it does not tell
-  bool on_gpu = false;                // not in a report
+  bool on_gpu = false;                // a script does not tell
   // In updates by other workers that a gradient missed; a ring's is 0.
   double staleness_mean = 0;
   int64_t staleness_max = 0;
@@ -44,6 +44,12 @@ struct RunResult {
   double wall_seconds = 0;  // from the first process's start to the last's end
   std::vector<StepSample> steps;    // of worker 0
   std::vector<EpochSample> epochs;  // of worker 0
+};
+
+// A run whose job had formed and then failed, so that other runs may not.
+struct FailedRun {
+  Point point;
+  std::string why;
 };
 
 // FAILED_PRECONDITION names the process whose metrics lack something.

@@ -104,6 +104,7 @@ RunResult Take(const json& value) {
   run.wall_seconds = ToNumber(value.at("wall_seconds"));
   run.images_per_second = ToNumber(value.at("images_per_second"));
   run.counts_steps = value.value("counts_steps", false);
+  run.on_gpu = value.value("on_gpu", false);
   run.test_accuracy = ToNumber(value.at("test_accuracy"));
   run.test_loss = ToNumber(value.at("test_loss"));
   run.worker_bytes_per_step = ToNumber(value.at("worker_bytes_sent_per_step"));
@@ -141,6 +142,7 @@ json ToJson(const RunResult& run) {
       {"wall_seconds", Number(run.wall_seconds)},
       {"images_per_second", Number(run.images_per_second)},
       {"counts_steps", run.counts_steps},
+      {"on_gpu", run.on_gpu},
       {"test_accuracy", Number(run.test_accuracy)},
       {"test_loss", Number(run.test_loss)},
       {"worker_bytes_sent_per_step", Number(run.worker_bytes_per_step)},

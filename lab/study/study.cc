@@ -30,14 +30,15 @@ class Study {
         page_(page),
         runs_(plan.runs.size()) {}
 
-  absl::StatusOr<std::vector<RunResult>> Run(int* exit_code) {
+  absl::StatusOr<StudyOutcome> Run(int* exit_code) {
     *exit_code = 1;
     absl::Status s = OpenFolder();
     if (s.ok() && NumFinished(runs_) < runs_.size()) s = RunRest(exit_code);
     if (!s.ok()) return s;
-    std::vector<RunResult> finished;
-    for (auto& run : runs_) finished.push_back(*std::move(run));
-    return finished;
+    for (auto& run : runs_) {
+      if (run) outcome_.finished.push_back(*std::move(run));
+    }
+    return std::move(outcome_);
   }
 
  private:
@@ -73,17 +74,21 @@ class Study {
       }
       const auto scratch = EmptyScratch(*temporary);
       if (!scratch.ok()) return scratch.status();
+      RunFailure failure;
       auto run = RunOnce(plan_.runs[i], plan_.job, *scratch, cancellation_,
-                         page_, exit_code);
+                         page_, &failure);
       if (folder_ != nullptr) folder_->RemoveScratch();
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
             "interrupted; all processes have ended", WhatIsKept()));
       }
       if (!run.ok()) {
-        return absl::AbortedError(absl::StrCat(RunLabel(plan_.runs[i]), ": ",
-                                               run.status().message(),
-                                               WhatIsKept()));
+        if (auto s = TakeFailure(plan_.runs[i], run.status(), failure);
+            !s.ok()) {
+          *exit_code = failure.exit_code;
+          return s;
+        }
+        continue;
       }
       if (plan_.job.script.empty()) {
         run->predicted_step_s = predictor->StepSeconds(*run);
@@ -94,6 +99,23 @@ class Study {
       runs_[i] = *std::move(run);
       KeepOnPage(*runs_[i]);
     }
+    if (NumFinished(runs_) > 0) return absl::OkStatus();
+    *exit_code = outcome_.exit_code;
+    return absl::AbortedError("every run has failed; see above");
+  }
+
+  // An error ends the study.
+  absl::Status TakeFailure(const Point& point, const absl::Status& status,
+                           const RunFailure& failure) {
+    const std::string why(status.message());
+    if (!failure.formed) {
+      return absl::AbortedError(
+          absl::StrCat(RunLabel(point), ": ", why, WhatIsKept()));
+    }
+    std::cerr << "psring compare: " << RunLabel(point) << ": " << why
+              << "\nThe other runs go on" << std::endl;
+    if (outcome_.failed.empty()) outcome_.exit_code = failure.exit_code;
+    outcome_.failed.push_back({point, why});
     return absl::OkStatus();
   }
 
@@ -136,13 +158,14 @@ class Study {
   JobPage* const page_;                         // null: there is none
   std::unique_ptr<StudyFolder> folder_;         // null: none is kept
   std::vector<std::optional<RunResult>> runs_;  // by the plan's order
+  StudyOutcome outcome_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<RunResult>> RunStudy(
-    const StudyPlan& plan, const Cancellation& cancellation, JobPage* page,
-    int* exit_code) {
+absl::StatusOr<StudyOutcome> RunStudy(const StudyPlan& plan,
+                                      const Cancellation& cancellation,
+                                      JobPage* page, int* exit_code) {
   return Study(plan, cancellation, page).Run(exit_code);
 }
 

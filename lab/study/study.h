@@ -29,14 +29,21 @@ struct StudyPlan {
   std::string page_token_file = {};
 };
 
+struct StudyOutcome {
+  std::vector<RunResult> finished;  // in the order of running; at least one
+  std::vector<FailedRun> failed;    // the others
+  int exit_code = 0;                // what this program should end with
+};
+
 // Makes the runs that the study's folder lacks, with progress on stdout and on
-// `page`, which may be null, and returns all of them in the order of
-// `plan.runs`. Blocks until every process has ended. An error names the run and
-// says how many are kept; `exit_code` is then what this program should end
-// with, unless it was interrupted.
-absl::StatusOr<std::vector<RunResult>> RunStudy(
-    const StudyPlan& plan, const Cancellation& cancellation, JobPage* page,
-    int* exit_code);
+// `page`, which may be null. A run that fails after its job has formed is told
+// of on stderr, and the others go on; one that fails earlier ends the study,
+// since they would fail as well. Blocks until every process has ended. An error
+// names the run and says how many are kept; `exit_code` is then what this
+// program should end with, unless it was interrupted.
+absl::StatusOr<StudyOutcome> RunStudy(const StudyPlan& plan,
+                                      const Cancellation& cancellation,
+                                      JobPage* page, int* exit_code);
 
 }  // namespace psring
 

@@ -17,6 +17,9 @@ std::string StudyText(const Comparison& comparison) {
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&text, "* ", headline, "\n");
   }
+  for (const std::string& failure : Failures(comparison)) {
+    absl::StrAppend(&text, "* FAILED, and not in the table: ", failure, "\n");
+  }
   const std::vector<std::string> findings = Findings(comparison);
   if (findings.size() > kMaxFindings) {
     absl::StrAppend(&text,

@@ -60,7 +60,7 @@ class RunningJob {
 absl::Status Train(
     const std::string& name, const Job& job, const Cancellation& cancellation,
     std::function<void(const std::string&, absl::string_view)> on_line,
-    JobPage* page, int* exit_code) {
+    JobPage* page, RunFailure* failure) {
   MetricsReader worker0(absl::StrCat(job.metrics_dir, "/worker-0.jsonl"));
   Progress progress(stdout, name);
   std::unique_ptr<JobWatch> watch;
@@ -93,9 +93,10 @@ absl::Status Train(
   supervisor.Wait();
   watch.reset();
   show();
+  failure->formed = !worker0.metrics().role.empty();
   if (!cancellation.status().ok()) return cancellation.status();
   if (supervisor.first_failure()) {
-    *exit_code = supervisor.first_failure()->ending.shell_code();
+    failure->exit_code = supervisor.first_failure()->ending.shell_code();
     return absl::AbortedError(ToString(*supervisor.first_failure()));
   }
   return started.ok() ? read : started;
@@ -168,8 +169,8 @@ Job JobOf(const Point& point, Job job) {
 absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
                                   const std::string& directory,
                                   const Cancellation& cancellation,
-                                  JobPage* page, int* exit_code) {
-  *exit_code = 1;
+                                  JobPage* page, RunFailure* failure) {
+  *failure = RunFailure();
   Job job = JobOf(point, base);
   const bool script = !job.script.empty();
   job.metrics_dir = absl::StrCat(directory, "/metrics");
@@ -194,7 +195,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
       [&printed](const std::string& name, absl::string_view line) {
         if (name == "worker 0") printed.Take(line);
       },
-      page, exit_code);
+      page, failure);
   if (!s.ok()) return s;
   auto all = ReadAllMetrics(job.metrics_dir);
   if (!all.ok()) return all.status();

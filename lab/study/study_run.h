@@ -17,16 +17,21 @@ namespace psring {
 // The job of `point`: `job` with what the point's values say.
 Job JobOf(const Point& point, Job job);
 
+// What a run that failed came to.
+struct RunFailure {
+  int exit_code = 1;    // what this program should end with
+  bool formed = false;  // the job had: its flags and its data were right
+};
+
 // `job` holds everything but what the point says and where things go: to
 // `directory`, which exists. Shows progress on stdout and, unless it is null,
 // on `page` what the job's processes tell; of jobs on hosts of their own, which
 // are not reached from here, nothing. Blocks until every
-// process has ended. After an error `exit_code` is what this program should end
-// with.
+// process has ended. After an error `failure` says more.
 absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& job,
                                   const std::string& directory,
                                   const Cancellation& cancellation,
-                                  JobPage* page, int* exit_code);
+                                  JobPage* page, RunFailure* failure);
 
 }  // namespace psring
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "lab/page/format.h"
 #include "lab/study/contrast.h"
+#include "lab/study/study_progress.h"
 #include "lab/study/way_spec.h"
 
 namespace psring {
@@ -195,8 +196,9 @@ void AddIdentical(const Comparison& comparison, Strings* findings) {
       *comparison.identical_weights
           ? " ended with identical weights (the same CRC-32) for every seed: "
             "here the topology changes the speed and nothing else."
-          : " ended with DIFFERENT weights. They should not: both sum in the "
-            "same order."));
+          : " ended with DIFFERENT weights. They should not, unless a script "
+            "does not seed itself from PSRING_SEED or computes on GPUs: both "
+            "sum in the same order."));
 }
 
 void AddTraffic(const Comparison& comparison, Strings* findings) {
@@ -313,6 +315,16 @@ Strings Faults(const Comparison& comparison) {
     }
   }
   return faults;
+}
+
+Strings Failures(const Comparison& comparison) {
+  Strings failures;
+  for (const FailedRun& run : comparison.failed) {
+    std::string why = run.why;
+    absl::RemoveExtraAsciiWhitespace(&why);  // in one line
+    failures.push_back(absl::StrCat(RunLabel(run.point), ": ", why));
+  }
+  return failures;
 }
 
 }  // namespace psring

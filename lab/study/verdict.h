@@ -29,6 +29,9 @@ std::vector<std::string> Verdicts(const Comparison& comparison);
 // The faults of speed that were injected on purpose, as flags; empty: none.
 std::vector<std::string> Faults(const Comparison& comparison);
 
+// The runs that failed, and why; empty: none.
+std::vector<std::string> Failures(const Comparison& comparison);
+
 }  // namespace psring
 
 #endif  // PSRING_LAB_STUDY_VERDICT_H_

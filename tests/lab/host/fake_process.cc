@@ -23,6 +23,7 @@ struct Flags {
   std::string seed = "0";
   std::string log;      // that worker 0 adds its mode and seed to
   std::string hang_on;  // a file with the mode and seed that worker 0 hangs in
+  std::string fail_on;  // the mode and seed that worker 0 fails in as it trains
 };
 
 Flags Parse(int argc, char** argv) {
@@ -43,6 +44,7 @@ Flags Parse(int argc, char** argv) {
   app.add_option("--seed", flags.seed);
   app.add_option("--fake-log", flags.log);
   app.add_option("--fake-hang-on", flags.hang_on);
+  app.add_option("--fake-fail-on", flags.fail_on);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -95,5 +97,9 @@ int main(int argc, char** argv) {
     return flags.fail_code;
   }
   psring::WriteWorkerMetrics(flags.training);
+  if (flags.training.rank == 0 && flags.fail_on == RunName(flags)) {
+    std::cout << "training has diverged" << std::endl;
+    return 9;
+  }
   return 0;
 }

@@ -122,6 +122,36 @@ TEST_F(StudyTest, AFinishedStudyRunsNothingAndReportsAgain) {
   EXPECT_TRUE(std::filesystem::exists(out_ + "/report.html"));
 }
 
+TEST_F(StudyTest, ARunThatFailsAsItTrainsStopsNoOther) {
+  auto args = Args();
+  args.push_back("--fake-fail-on=async 1");
+  const Ran ran = RunPsring(args);
+  EXPECT_EQ(ran.code, 9) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("psring compare: ps-async, 2 workers, 1 "
+                                    "server, seed 1: worker 0 (pid "));
+  EXPECT_THAT(ran.output, HasSubstr("* FAILED, and not in the table: ps-async, "
+                                    "2 workers, 1 server, seed 1: worker 0"));
+  EXPECT_THAT(Started(), SizeIs(12));
+  const json report = json::parse(Text(out_ + "/report.json"));
+  EXPECT_THAT(report["runs"], SizeIs(11));
+  EXPECT_EQ(report["variants"][2]["seeds"], json({"0", "2"}));
+  ASSERT_THAT(report["failed_runs"], SizeIs(1));
+  EXPECT_THAT(std::string(report["failed_runs"][0]),
+              HasSubstr("training has diverged"));
+  EXPECT_THAT(Text(out_ + "/report.html"), HasSubstr("These runs failed"));
+  // The same command tries again what failed, and only that.
+  EXPECT_EQ(RunPsring(args).code, 9);
+  EXPECT_THAT(Started(), SizeIs(13));
+}
+
+TEST_F(StudyTest, WhereEveryRunFailsThereIsNoReport) {
+  const Ran ran = RunPsring({"compare", "--out=" + out_, "--modes=ring", "--",
+                             "--fake-fail-on=ring 0"});
+  EXPECT_EQ(ran.code, 9) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("every run has failed"));
+  EXPECT_FALSE(std::filesystem::exists(out_ + "/report.html"));
+}
+
 TEST_F(StudyTest, OtherFlagsOnTheSameFolderAreRefused) {
   ASSERT_EQ(RunPsring(Args()).code, 0);
   const Ran other = RunPsring(Args("5"));

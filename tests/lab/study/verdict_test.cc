@@ -130,6 +130,24 @@ TEST(Findings, SayWhetherTheTwoSynchronousWaysAgree) {
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
 }
 
+TEST(Findings, NothingIsSaidOfWeightsThatGpusSummed) {
+  RunResult on_gpu = RunOf({{"mode", "ring"}}, 4, 1.0);
+  on_gpu.on_gpu = true;
+  on_gpu.weights_crc32 = 0xdef;
+  const Comparison comparison = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                                        {RunOf({}, 4, 1.0), on_gpu}, 0);
+  EXPECT_FALSE(comparison.identical_weights.has_value());
+}
+
+TEST(Failures, NameTheRunAndSayWhyInOneLine) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}), {RunOf({}, 4, 1.0)}, 0,
+              {{At({{"mode", "ps-async"}}), "worker 0 ended:\n  it diverged"}});
+  EXPECT_THAT(Failures(comparison),
+              ElementsAre("ps-async, 2 workers, 1 server, seed 0: worker 0 "
+                          "ended: it diverged"));
+}
+
 TEST(Findings, TellHowFarThePredictorIsOff) {
   Comparison comparison = ThreeWays();
   EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("psring predict"))));
