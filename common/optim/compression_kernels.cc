@@ -70,6 +70,12 @@ PSRING_ELEMENT float RoundToBf16(float value) {
   return FloatOf((bits < kInfinity ? finite : kNan) | sign);
 }
 
+// What is left of a value that is not finite: all later gradients would be NaN
+// with it.
+PSRING_ELEMENT float FiniteOrZero(float value) {
+  return (BitsOf(value) & kInfinity) != kInfinity ? value : 0.0f;
+}
+
 // |value| below 2^22: to the nearest integer, ties to even.
 PSRING_ELEMENT float RoundToInteger(float value) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
@@ -169,7 +175,7 @@ void QuantiseOneBitLoop(OneBitMeans means, float* gradients, float* residual,
     const bool low = (BitsOf(residual[i]) & kSign) != 0;
     const float mean = low ? means.low : means.high;
     gradients[i] = mean;
-    residual[i] -= mean;
+    residual[i] = FiniteOrZero(residual[i] - mean);
   }
 }
 
@@ -239,7 +245,7 @@ void QuantiseFp16(float* gradients, float* residual, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = gradients[i] + residual[i];
     gradients[i] = RoundToFp16(value);
-    residual[i] = value - RoundToFp16(value);
+    residual[i] = FiniteOrZero(value - RoundToFp16(value));
   }
 }
 
@@ -261,7 +267,7 @@ void QuantiseBf16(float* gradients, float* residual, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = gradients[i] + residual[i];
     gradients[i] = RoundToBf16(value);
-    residual[i] = value - RoundToBf16(value);
+    residual[i] = FiniteOrZero(value - RoundToBf16(value));
   }
 }
 
@@ -286,6 +292,7 @@ void QuantiseInt8(float* gradients, float* residual, int64_t n) {
   const int scale = ScaleOf(LargestMagnitude(residual, n));
   if (scale == kNotFinite) {
     std::fill_n(gradients, n, FloatOf(kNan));
+    std::fill_n(residual, n, 0.0f);
   } else {
     QuantiseInt8Loop(gradients, residual, scale, n);
   }
@@ -343,7 +350,7 @@ void QuantiseTopK(float* gradients, float* residual, int64_t n, int64_t k) {
         (magnitude == threshold.magnitude && threshold.num_equal-- > 0);
     // +0, not -0: that is what the others hold where nothing is sent.
     gradients[i] = taken && magnitude != 0 ? residual[i] : 0.0f;
-    if (taken) residual[i] = 0.0f;
+    residual[i] = taken ? 0.0f : FiniteOrZero(residual[i]);
   }
 }
 

@@ -204,6 +204,23 @@ TEST_P(CompressionTest, WhatIsNotFiniteStaysSo) {
   }
 }
 
+// As where a loss scale is too large: that step is skipped, the next is not.
+TEST_P(CompressionTest, WhatIsNotFiniteIsGoneInTheNextStep) {
+  const Layout layout = LayoutOfTensors();
+  const GradientCodec codec = CodecOf(GetParam(), layout);
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float wrong : {infinity, -infinity, std::nanf(""), -std::nanf("")}) {
+    Floats residual(layout.num_elements(), 0.0f);
+    Floats all_wrong(layout.num_elements(), wrong);
+    QuantiseAll(codec, layout, all_wrong, residual);
+    Floats gradients = GradientsOf(layout, 4);
+    QuantiseAll(codec, layout, gradients, residual);
+    EXPECT_TRUE(std::all_of(gradients.begin(), gradients.end(), is_finite));
+    EXPECT_TRUE(std::all_of(residual.begin(), residual.end(), is_finite));
+  }
+}
+
 TEST_P(CompressionTest, BytesOfAnyOtherSizeAreRefused) {
   const Layout layout = LayoutOfTensors();
   const GradientCodec codec = CodecOf(GetParam(), layout);
