@@ -1,11 +1,19 @@
 #include "ring/message_ring.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/clock.h"
 #include "ring/routes.h"
 
 namespace psring {
+namespace {
+
+// Whoever only sends in a Move is through at once: so far ahead of the others,
+// at most, which SegmentInbox bounds, and so does what is queued.
+constexpr int kMovesAtOnce = 16;
+
+}  // namespace
 
 MessageRing::MessageRing(std::unique_ptr<HostRanks> hosts, RankModel model,
                          std::optional<GradientCodec> codec,
@@ -41,26 +49,35 @@ absl::Status MessageRing::JoinRanks(std::vector<FlatBuffer> slots,
     return s;
   }
   const auto handed = model_.Broadcast(c, deadline);
-  if (!handed.ok() || !*handed) return handed.status();
-  if (absl::Status s = MoveSlots(Direction::kToOwners); !s.ok()) return s;
-  model_.ReleaseOthersSlots();
-  return absl::OkStatus();
+  if (!handed.ok()) return handed.status();
+  if (*handed) {
+    if (absl::Status s = MoveSlots(Direction::kToOwners, deadline); !s.ok()) {
+      return s;
+    }
+    model_.ReleaseOthersSlots();
+  }
+  // Whoever has only sent is through, while the others still receive: their
+  // time for the first step would pass meanwhile.
+  return c.Barrier(std::max(deadline, Now() + options_.step_timeout));
 }
 
-absl::Status MessageRing::MoveSlots(Direction direction) {
+absl::Status MessageRing::MoveSlots(Direction direction, Time deadline) {
   TcpCommunicator& c = listener_->communicator();
   const bool to_owners = direction == Direction::kToOwners;
+  int num_moved = 0;
   for (const auto& [range, owner] : model_.owned()) {
     for (int i = 0; i < model_.num_slots(); ++i) {
       const absl::Span<float> state =
           model_.slot(i).span().subspan(range.begin, range.size());
-      const Time deadline = Now() + options_.step_timeout;
+      const Time latest = std::max(deadline, Now() + options_.step_timeout);
       absl::Status status;
+      if (num_moved++ % kMovesAtOnce == 0) status = c.Barrier(latest);
+      if (!status.ok()) return status;
       if (owner > 0) {
-        status = c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0,
-                        deadline);
+        status =
+            c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0, latest);
       } else if (owner == OwnedSlice::kEveryRank && to_owners) {
-        status = c.Broadcast(state, 0, deadline);
+        status = c.Broadcast(state, 0, latest);
       }
       if (!status.ok()) return status;
     }
@@ -107,7 +124,7 @@ absl::Status MessageRing::Synchronise(Before next, Time deadline) {
   return listener_->runner().Run([&] {
     const absl::Status met = listener_->communicator().Barrier(deadline);
     if (!met.ok() || next == Before::kEvaluation) return met;
-    return MoveSlots(Direction::kToRank0);
+    return MoveSlots(Direction::kToRank0, deadline);
   });
 }
 

@@ -59,8 +59,9 @@ class MessageRing : public RingExchange {
   // Sums and updates a bucket.
   absl::Status Reduce(int bucket, int64_t step);
   // The state of all slices goes from rank 0 to their owners, or the other way.
+  // A wait ends at the deadline or, if that is later, after the step's timeout.
   enum class Direction { kToOwners, kToRank0 };
-  absl::Status MoveSlots(Direction direction);
+  absl::Status MoveSlots(Direction direction, Time deadline);
 
   // Fixed after construction.
   const std::unique_ptr<HostRanks> hosts_;

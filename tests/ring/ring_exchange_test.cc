@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
@@ -150,6 +151,31 @@ TEST_P(RingExchangeTest, ResumesFromHandedInState) {
       return absl::InternalError(absl::StrCat("another parameter ", i));
     }
     return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// Rank 0 only sends, and could be through while the others still wait.
+TEST_P(RingExchangeTest, StateOfManyBucketsWaitsForARankThatComesLate) {
+  LocalJobOptions options = RingOf(3, GetParam());
+  for (int i = 0; i < 100; ++i) {
+    proto::TensorShape& tensor = *options.spec.add_tensors();
+    tensor.set_name(absl::StrCat("many", i));
+    tensor.add_shape(1000);  // a bucket
+  }
+  const auto body = [](LocalWorker& worker) -> absl::Status {
+    std::vector<FlatBuffer> slots;
+    if (worker.rank == 0) {
+      slots.push_back(*FlatBuffer::Create(worker.model.parameters.size()));
+    }
+    if (worker.rank == 1) absl::SleepFor(absl::Milliseconds(200));
+    if (absl::Status s = worker.exchange->Join(std::move(slots), Soon());
+        !s.ok()) {
+      return s;
+    }
+    return worker.exchange->Synchronise(Before::kSaveState, Soon());
   };
   for (const absl::Status& s : RunLocalJob(options, body)) {
     EXPECT_TRUE(s.ok()) << s;
