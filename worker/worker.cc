@@ -25,12 +25,14 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
+#include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
 #include "worker/checkpoint_directory.h"
 #include "worker/collective_statistics.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
 #include "worker/models/model.h"
+#include "worker/patient_exchange.h"
 #include "worker/resume.h"
 #include "worker/torch/precision.h"
 #include "worker/torch/torch_device.h"
@@ -320,6 +322,10 @@ absl::Status WorkerRun::ConnectExchange() {
                                    gpu.has_value() ? &*gpu : nullptr);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
+  if (!PolicyOf(spec()).barrier) {
+    exchange_ =
+        std::make_unique<PatientExchange>(std::move(exchange_), member());
+  }
   return absl::OkStatus();
 }
 
