@@ -307,6 +307,64 @@ def halves():
     return out
 
 
+def convolutions():
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 2, (3, 1)))
+    return net.to(memory_format=torch.channels_last)
+
+
+def images(step, rank):
+    g = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randn(2, 3, 6, 6, generator=g).contiguous(memory_format=torch.channels_last)
+
+
+def in_one_pass(net):
+    """torch's own fused Adam, which walks the memory of parameters, gradients and state alike."""
+    try:
+        return torch.optim.Adam(net.parameters(), lr=0.01, fused=True)
+    except RuntimeError:  # on CPUs since torch 2.4
+        return torch.optim.Adam(net.parameters(), lr=0.01)
+
+
+def strides(tensors):
+    return [tensor.stride() for tensor in tensors]
+
+
+@scenario
+def gradients_lie_as_their_parameters():
+    expected = convolutions()
+    plain = in_one_pass(expected)
+    for step in range(STEPS):
+        plain.zero_grad()
+        sum(expected(images(step, r)).square().mean() for r in range(2)).div(2).backward()
+        plain.step()
+    out = []
+    for dtype in (torch.float32, torch.bfloat16):
+        net = convolutions().to(dtype)
+        opt = ps.DistributedOptimizer(in_one_pass(net), model=net, bucket_mb=0.0001)
+        for step in range(STEPS):
+            opt.zero_grad()
+            net(images(step, ps.rank()).to(dtype)).square().mean().backward()
+            out.append(strides(p.grad for p in net.parameters()) == strides(net.parameters()))
+            opt.step()
+        out.append(dtype != torch.float32 or same(net, weights(expected)))
+    # Ranks without state get the root's, laid out alike.
+    net = convolutions()
+    opt = in_one_pass(net)
+    if ps.rank() == 0:
+        net(images(0, 0)).sum().backward()
+        opt.step()
+    ps.broadcast_parameters(net.state_dict())
+    ps.broadcast_optimizer_state(opt)
+    out.append(strides(opt.state[p]["exp_avg"] for p in net.parameters()) == strides(net.parameters()))
+    # Ranks exchange memory as it lies, so it must lie alike.
+    other = convolutions() if ps.rank() else convolutions().to(memory_format=torch.contiguous_format)
+    said = message(lambda: ps.DistributedOptimizer(sgd(other)))
+    out.append("group0.parameter0 float32[4, 3, 3, 3] with strides [27, 1, 9, 3] on rank 1" in said)
+    out.append("with strides" not in message(lambda: ps.DistributedOptimizer(sgd(other), update="fused")))
+    return out
+
+
 @scenario
 def checkpoints_of_activations():
     from torch.utils.checkpoint import checkpoint

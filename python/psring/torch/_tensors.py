@@ -64,6 +64,15 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_neg().contiguous()
 
 
+def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
+    """The strides that autograd gives a parameter's gradient: the tensor's own where it fills its
+    memory without gaps, as in channels_last; else those of a contiguous tensor."""
+    own = tuple(tensor.stride())
+    if tuple(torch.empty_like(tensor, device="meta").stride()) == own:
+        return own
+    return tuple(torch.empty(tensor.shape, device="meta").stride())
+
+
 def num_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
@@ -86,17 +95,18 @@ def copy_all(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
     _foreach_copy_ copies between dtypes, and one strided pair would make all of them slow.
 
     Args:
-        pairs: the places are contiguous, of one dtype and on one device.
+        pairs: the places have no gaps, one dtype and one device.
     """
     places: List[torch.Tensor] = []
     values: List[torch.Tensor] = []
     for place, value in pairs:
         alike = place.dtype == value.dtype and place.device == value.device and place.shape == value.shape
-        if _foreach_copy is None or not alike or not value.is_contiguous():
+        if alike and place.is_contiguous() and value.is_contiguous():
+            # Their strides differ only in dimensions of size 1, as channels_last has them.
+            value = value.as_strided(place.shape, place.stride())
+        if _foreach_copy is None or not alike or place.stride() != value.stride():
             place.copy_(value)
             continue
-        if place.stride() != value.stride():  # of dimensions of size 1, as channels_last has them
-            value = value.as_strided(place.shape, place.stride())
         places.append(place)
         values.append(value)
     if places:
@@ -123,3 +133,12 @@ def _over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torc
 
 def describe(tensor: Any) -> str:
     return f"{str(tensor.dtype).replace('torch.', '')}{list(tensor.shape)}"
+
+
+def describe_layout(tensor: torch.Tensor) -> str:
+    """As describe(), and the strides of a gradient whose elements do not lie in logical order."""
+    strides = dense_strides(tensor)
+    if torch.empty_strided(tensor.shape, strides, device="meta").is_contiguous():
+        return describe(tensor)
+    # Any stride goes with a dimension of size 1.
+    return f"{describe(tensor)} with strides {[s if n > 1 else 1 for n, s in zip(tensor.shape, strides)]}"

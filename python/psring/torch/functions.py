@@ -10,7 +10,7 @@ import torch
 from .. import _job
 from ..collectives import agree, auto_name, broadcast_bytes, broadcast_object
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, num_bytes
+from ._tensors import check_dtype, dense_strides, describe, num_bytes
 from .collectives import broadcast_
 
 # One transfer carries at most so much, so that a copy of the model is never whole.
@@ -84,7 +84,11 @@ class _Place:
     """Where a tensor was in a structure that is sent without its tensors."""
 
     def __init__(self, tensor: torch.Tensor):
-        self.shape, self.dtype = list(tensor.shape), tensor.dtype
+        self.shape, self.strides, self.dtype = list(tensor.shape), list(dense_strides(tensor)), tensor.dtype
+
+    def empty(self) -> torch.Tensor:
+        # as_strided, unlike empty_strided, stays within the memory of the shape.
+        return torch.empty(self.shape, dtype=self.dtype).as_strided(self.shape, self.strides)
 
 
 class _NumpyNumber:
@@ -141,7 +145,7 @@ def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
 
 def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
     if isinstance(value, _Place):
-        tensors.append(torch.empty(value.shape, dtype=value.dtype))
+        tensors.append(value.empty())
         return tensors[-1]
     if isinstance(value, _NumpyNumber):
         return value.value()

@@ -15,7 +15,7 @@ import torch
 
 from .. import _job
 from .._models import Model
-from ._tensors import over_memory
+from ._tensors import dense_strides, over_memory
 from .gpu import StreamOrder
 
 
@@ -44,6 +44,14 @@ class Entry:
             and grad.layout == torch.strided
             and grad.data_ptr() == self.result.data_ptr()
         )
+
+
+def _part(
+    flat: torch.Tensor, begin: int, end: int, param: torch.Tensor, strides: Optional[Sequence[int]]
+) -> torch.Tensor:
+    """flat[begin:end] in the shape of a parameter. strides: None for logical order."""
+    part = flat[begin:end]
+    return part.view(param.shape) if strides is None else part.as_strided(param.shape, strides)
 
 
 # Of this process, until shutdown: parameters and gradients may lie in their memory
@@ -98,8 +106,11 @@ class ModelExchange(Model):
         for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
-            entry.gradient = self.gradients[begin:end].view(entry.param.shape)
-            entry.result = self.results[begin:end].view(entry.param.shape)
+            # With "fused" the library has parameters and their slots in logical order. Otherwise
+            # gradients lie as their parameters do, which optimizers that walk raw memory need.
+            strides = None if options.get("update") == "fused" else dense_strides(entry.param)
+            entry.gradient = _part(self.gradients, begin, end, entry.param, strides)
+            entry.result = _part(self.results, begin, end, entry.param, strides)
             entry.bucket = place["bucket"]
         self._params = [weakref.ref(e.param) for e in entries]
         _open.append(self)
@@ -196,10 +207,10 @@ class BucketExchange:
         self._ranges: List[Tuple[int, int]] = []
         begin = end = 0
         for position, entry in enumerate(entries):
-            entry.gradient = self.gradients[end : end + entry.param.numel()].view(entry.param.shape)
+            first, end = end, end + entry.param.numel()
+            entry.gradient = _part(self.gradients, first, end, entry.param, dense_strides(entry.param))
             entry.result = entry.gradient
             entry.bucket = len(self._ranges)
-            end += entry.param.numel()
             if end - begin >= limit or position + 1 == len(entries):
                 self._ranges.append((begin, end))
                 begin = end

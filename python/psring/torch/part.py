@@ -14,7 +14,7 @@ from .._models import next_name
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
-from ._tensors import NO_DATA, describe, warn_of_copies
+from ._tensors import NO_DATA, describe, describe_layout, warn_of_copies
 from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
@@ -70,9 +70,11 @@ class Part:
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:
             fused.all_options(self.kind, self.optimizer.param_groups)
+        # With "local" ranks exchange bytes in the order in which they lie.
+        described = describe if settings.fused else describe_layout
         agree(
             [settings.agreed(self.kind)]
-            + [f"tensor {i}, {n} {describe(p)}" for i, (n, p) in enumerate(named)]
+            + [f"tensor {i}, {n} {described(p)}" for i, (n, p) in enumerate(named)]
             + (self._buffers.described() if self._buffers else []),
             self.name + ".names",
             settings.process_set,
