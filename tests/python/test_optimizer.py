@@ -679,10 +679,10 @@ def mistakes():
         torch.nn.utils.clip_grad_norm_(other.parameters(), 1e-3)
         opt.step()
 
-    def thawed():
+    def thawed(update):
         other = model()
         other[0].weight.requires_grad_(False)
-        opt = ps.DistributedOptimizer(sgd(other))
+        opt = ps.DistributedOptimizer(sgd(other), update=update)
         other[0].weight.requires_grad_(True)
         loss_of(other, 0, 0).backward()
         opt.step()
@@ -709,7 +709,8 @@ def mistakes():
         message(lambda: ps.DistributedOptimizer(sgd(net), named_parameters=net[0].named_parameters())),
         message(twice),
         message(clipped),
-        message(thawed),
+        message(lambda: thawed("local")),
+        message(lambda: thawed("fused")),
         message(changed),
     ]
 
@@ -744,7 +745,7 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
         "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", "ssp", "number of steps", "Adasum",
         "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
-        "named_parameters", "before step()", "clip and scale", "unfreeze", "momentum changed",
+        "named_parameters", "before step()", "clip and scale", "unfreeze", "unfreeze", "momentum changed",
     ]  # fmt: skip
     for out in results:
         for word, text in zip(words, out["mistakes"]):

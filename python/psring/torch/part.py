@@ -208,14 +208,18 @@ class Part:
 
     # ---- Steps ---------------------------------------------------------------
 
-    def inner_step(self, *arguments: Any) -> Any:
-        """The step of the optimizer's own class, as a scheduler may have patched it."""
+    def _check_unfrozen(self) -> None:
+        """Raises where a parameter needs a gradient that the exchange does not know."""
         for name, param in self._named():
             if param.requires_grad and id(param) not in self._known:
                 raise RuntimeError(
                     f"{name} did not need a gradient when DistributedOptimizer was made, and now does: "
                     "unfreeze parameters before that"
                 )
+
+    def inner_step(self, *arguments: Any) -> Any:
+        """The step of the optimizer's own class, as a scheduler may have patched it."""
+        self._check_unfrozen()
         if self._patched_step is not None:
             return self._patched_step(*arguments)
         return self.kind.step(self.optimizer, *arguments)  # type: ignore[attr-defined]
@@ -223,6 +227,7 @@ class Part:
     def fused_step(self, closure: Any) -> None:
         if closure is not None:
             raise ValueError('step(closure) is not supported with update="fused": use update="local"')
+        self._check_unfrozen()
         if self.settings.scaler is not None:
             if self._overflow():
                 if self.reducer.exchange is not None:
