@@ -200,6 +200,48 @@ def sums():
     return [same(net, weights(expected), 1e-5), same(net2, reference(sgd))]
 
 
+def loss_in(dtype, net, step, rank):
+    x, y = batch(step, rank)
+    return F.cross_entropy(net(x.to(dtype)), y)
+
+
+@scenario
+def sums_after_steps_that_are_skipped():
+    """By a GradScaler, or by the script; and the sums that stay are not summed again."""
+    out = []
+    for dtype in (torch.float32, torch.bfloat16):
+        for how in ("scaler", "opt", "opt in place", "model"):
+            if dtype != torch.float32 and how in ("scaler", "model"):
+                continue
+            net = model().to(dtype)
+            opt = ps.DistributedOptimizer(sgd(net), model=net, op=ps.Sum)
+            scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+            for step in (-1, 0, 1):
+                loss = loss_in(dtype, net, max(step, 0), ps.rank())
+                if how == "scaler":
+                    scaler.scale(loss * (float("nan") if step < 0 else 1.0)).backward()
+                    scaler.step(opt)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    if step >= 0:
+                        opt.step()
+                if how == "model":
+                    net.zero_grad()
+                else:
+                    opt.zero_grad(set_to_none=how != "opt in place")
+            expected = model().to(dtype)
+            plain = sgd(expected)
+            for step in range(2):
+                plain.zero_grad()
+                sum(loss_in(dtype, expected, step, r) for r in range(2)).backward()
+                plain.step()
+            out.append(same(net, weights(expected), 1e-5 if dtype == torch.float32 else 0.02))
+        loss_in(dtype, net, 0, 0).backward()
+        out.append("sum what is already a sum" in message(lambda: loss_in(dtype, net, 0, 0).backward()))
+    return out
+
+
 class Branches(torch.nn.Module):
     def __init__(self):
         super().__init__()

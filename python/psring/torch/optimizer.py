@@ -44,6 +44,11 @@ class _Distributed:
     # torch would wrap this step in its profiler and hooks; the inner one has them.
     step.hooked = True  # type: ignore[attr-defined]
 
+    def zero_grad(self, *arguments: Any, **more: Any) -> None:
+        """As the optimizer's own."""
+        super().zero_grad(*arguments, **more)  # type: ignore[misc]
+        self._psring.reducer.gradients_cleared()
+
     def synchronize(self) -> None:
         """Returns when p.grad holds the mean. A backward that reduces has done so
         by itself, so after one this does nothing. Horovod's scripts call it."""

@@ -84,6 +84,7 @@ class Reducer:
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
         self.no_sync_depth = 0
         self.touched = False  # since the last step, by a backward
+        self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
         self._pass = 0
         self._queued = False
@@ -146,14 +147,22 @@ class Reducer:
                 'backward_passes_per_step, or use update="local". A network that another '
                 "one's loss passes through needs requires_grad_(False) meanwhile"
             )
-        if not self._average:
+        if self._sums_remain and any(map(self._may_hold_sum, self.entries)):
             raise RuntimeError(
                 "backward() ran again before step() and would sum what is already a sum over all "
-                "ranks: accumulate under opt.no_sync(), set backward_passes_per_step, or use op=Average"
+                "ranks: accumulate under opt.no_sync(), set backward_passes_per_step, or use op=Average. "
+                "Call opt.zero_grad() where a step is skipped"
             )
-        # p.grad is a mean, equal on all ranks, to which this backward adds: its
-        # mean over the ranks is the right sum.
+        # p.grad is new, or a mean, equal on all ranks, to which this backward adds: its mean
+        # over the ranks is the right sum.
         self.state = IDLE
+
+    @staticmethod
+    def _may_hold_sum(entry: Entry) -> bool:
+        """Whether p.grad may still be a sum over all ranks. Of a copy nobody can tell."""
+        param, result = entry.param, entry.result
+        copied = result is None or param.device != result.device or param.dtype != torch.float32
+        return param.grad is not None and (copied or entry.holds_result())
 
     def _on_backward_end(self) -> None:
         with self._lock:
@@ -301,6 +310,7 @@ class Reducer:
         self._after_finish()
         if self._postscale != 1.0:
             self.exchange.results.mul_(self._postscale)
+        self._sums_remain = not self._average
         for entry in self.entries:
             if not entry.sparse_dim:
                 self._take_result(entry)
@@ -335,6 +345,10 @@ class Reducer:
                     f"the gradient of {entry.name} was changed after backward(), but with "
                     'update="fused" it had left during backward(): clip and scale with update="local"'
                 )
+
+    def gradients_cleared(self) -> None:
+        """zero_grad() of the optimizer has been called, perhaps in place of a step."""
+        self._sums_remain = False
 
     def step_done(self) -> None:
         self.state, self.touched, self._pass = IDLE, False, 0
