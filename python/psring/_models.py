@@ -13,16 +13,12 @@ import tempfile
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _job, _lib, _settings, collectives
+from .process_sets import ProcessSet, global_process_set
 
-_count = 0
 
-
-def next_name() -> str:
-    """A name for this process's next model: "model0", "model1" ..."""
-    global _count
-    name = f"model{_count}"
-    _count += 1
-    return name
+def next_name(process_set: ProcessSet = global_process_set) -> str:
+    """A name for the next model of a set: ranks outside of the set do not count it."""
+    return collectives.auto_name("model", process_set)
 
 
 # ---- Settings ----------------------------------------------------------------

@@ -118,7 +118,7 @@ ADD = 'opt.add_param_group({"params": extra.parameters()})'
     ("ring", "local", ADD, "all ranks add the same group before the same step"),
     ("ps", "local", ADD, "all ranks add the same group before the same step"),
     ("ps", "local", "ps.sum(1)", "all ranks must call the same operations"),
-    ("ps", "fused", "opt.state_dict()", "barrier 'state of model0'"),
+    ("ps", "fused", "opt.state_dict()", "barrier 'state of model.noname.0'"),
 ])
 def test_what_one_rank_calls_where_another_makes_a_step_is_named(tmp_path, mode, update, call, remedy):
     script = write(tmp_path, f"""
@@ -141,7 +141,7 @@ for step in range(4):
     ranks = run_script(script, 2, mode=mode)
     assert all(code != 0 for code, _, _ in ranks)
     said = ranks[0][2]
-    assert "rank 1 waits for step 2 of 'model0'" in said and remedy in said, said
+    assert "rank 1 waits for step 2 of 'model.noname.0'" in said and remedy in said, said
     assert "rank 0 calls add_param_group()" in said or "add_param" not in call, said
     assert float(ranks[0][1].split()[-1]) < 5
 
@@ -350,7 +350,7 @@ REMEDY = (
      ["ranks 0 and 1 differ: tensor 2, 1.weight float32[2, 2] on rank 0, tensor 2, 1.weight float32[3, 2] on rank 1",
       "All ranks must have the same model"]),
     # Rank 0 finds out after half of the timeout, and tells rank 1, which waits for the end of the job.
-    ("ring", "skips", TRAIN, ["worker 1 (host ", "has left the job, but step 3 of 'model0' needs it",
+    ("ring", "skips", TRAIN, ["worker 1 (host ", "has left the job, but step 3 of 'model.noname.0' needs it",
                               "all workers make the same number of steps, or call psring.torch.join()"]),
     ("ps", "skips", TRAIN, ["step 3", "worker 1 (host ", REMEDY]),
 ])  # fmt: skip

@@ -509,6 +509,15 @@ def process_sets():
 
 
 @scenario
+def a_set_of_some_ranks_and_then_all():
+    some = ps.DistributedOptimizer(sgd(model()), process_set=ps.ProcessSet([0]))
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    train(net, opt)
+    return [isinstance(some, torch.optim.SGD), same(net, reference(sgd))]
+
+
+@scenario
 def batch_norm():
     torch.manual_seed(3)
     x = torch.randn(6, 4, 2)

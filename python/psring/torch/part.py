@@ -65,7 +65,7 @@ class Part:
 
     def _make_reducer(self) -> Reducer:
         settings = self.settings
-        self.name = next_name()
+        self.name = next_name(settings.process_set)
         named = _trainable(self._named())
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:
