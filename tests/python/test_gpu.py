@@ -354,3 +354,30 @@ def test_ranks_that_share_a_gpu_sum_on_the_hosts():
     expected, _ = trained("cpu", size, "ring")
     weights, backend = trained("cuda", size, "ring")
     assert backend == "host" and weights == pytest.approx(expected, abs=1e-4)
+
+
+def train_sparse():
+    """An embedding whose rows go by themselves; rank 1 has none in the second step."""
+    ps.init()
+    device = torch.device(os.environ["TEST_DEVICE"])
+    torch.manual_seed(0)
+    net = torch.nn.ModuleList([torch.nn.Embedding(6, 3, sparse=True), torch.nn.Linear(3, 2)]).to(device)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    for step in range(3):
+        opt.zero_grad()
+        rows = torch.tensor([step, 2 * ps.rank()], device=device)
+        given = torch.ones(2, 3, device=device) if step == 1 and ps.rank() == 1 else net[0](rows)
+        net[1](given).square().sum().backward()
+        opt.step()
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()]).tolist()
+
+
+def sparsely_trained(device):
+    first, second = run(train_sparse, timeout=300, env={"TEST_DEVICE": device})
+    assert first == second
+    return first
+
+
+@needs_gpu
+def test_sparse_gradients_on_a_gpu_are_those_on_the_cpu():
+    assert sparsely_trained("cuda") == pytest.approx(sparsely_trained("cpu"), abs=1e-5)

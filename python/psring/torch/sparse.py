@@ -31,7 +31,7 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     total = parts.wait()
     if average:
         total = total / process_set.size()
-    all_rows = rows.wait()
+    all_rows = rows.wait().to("cpu")  # rows of a gradient on a GPU come back there
     # torch does not look, and would write there.
     ends = torch.tensor(param.shape[: entry.sparse_dim])
     if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
