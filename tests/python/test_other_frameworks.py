@@ -370,6 +370,28 @@ def test_keras(backend):
         assert all(out), out
 
 
+def without_input():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    keras.utils.set_random_seed(ps.rank())
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.Adam(0.1)), loss="mse")
+    x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
+    model.fit(x, x[:, :2], batch_size=8, epochs=2, verbose=0, callbacks=[ps.BroadcastCallback()])
+    return [np.asarray(keras.ops.convert_to_numpy(w)).tolist() for w in model.weights]
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_keras_models_that_the_first_batch_builds_get_the_roots_weights(backend):
+    needs("keras", backend)
+    first, second = run(without_input, env={"KERAS_BACKEND": backend}, timeout=200)
+    assert first == second
+
+
 def weights_of_many_types():
     import pickle
     import types

@@ -25,13 +25,23 @@ def broadcast_weights(model: Any, root_rank: int = 0) -> None:
 
 
 class BroadcastCallback(keras.callbacks.Callback):
-    """When training begins, everybody's weights become the root's."""
+    """When training begins, everybody's weights become the root's.
+
+    A model without an Input has no weights yet where Keras's trainer (TensorFlow's) builds it in the
+    first batch: then they become the root's after that batch.
+    """
 
     def __init__(self, root_rank: int = 0):
         super().__init__()
         self._root_rank, self._done = root_rank, False
 
     def on_train_begin(self, logs: Any = None) -> None:
+        self._broadcast_once()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._broadcast_once()
+
+    def _broadcast_once(self) -> None:
         if not self._done and self.model.built:
             broadcast_weights(self.model, self._root_rank)
             self._done = True
