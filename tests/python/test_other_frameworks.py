@@ -392,6 +392,39 @@ def test_keras_models_that_the_first_batch_builds_get_the_roots_weights(backend)
     assert first == second
 
 
+def with_scaled_loss():
+    """Rank 1's gradients of one batch are not finite: all ranks skip it."""
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    keras.utils.set_random_seed(ps.rank())
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        ps.DistributedOptimizer(keras.optimizers.SGD(0.1))
+        said = ""
+    except ValueError as error:
+        said = str(error)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    optimizer = ps.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
+    model.compile(optimizer=optimizer, loss="mse")
+    x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
+    x[8:16] *= 1e30 if ps.rank() else 1
+    model.fit(x, x[:, :2], batch_size=8, verbose=0, shuffle=False, callbacks=[ps.BroadcastCallback()])
+    weights = [np.asarray(keras.ops.convert_to_numpy(w)) for w in model.weights]
+    return said, all(np.isfinite(w).all() for w in weights), [w.tolist() for w in weights]
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_keras_skips_a_step_by_everybodys_gradients(backend):
+    needs("keras", backend)
+    first, second = run(with_scaled_loss, env={"KERAS_BACKEND": backend}, timeout=200)
+    assert "mixed_bfloat16, or DistributedOptimizer(keras.optimizers.LossScaleOptimizer(" in first[0]
+    assert first[1] and first[1:] == second[1:]
+
+
 def weights_of_many_types():
     import pickle
     import types

@@ -127,8 +127,6 @@ class Fused:
     def __init__(self, optimizer: Any, options: Dict[str, Any], together: bool):
         self._options, self._together = options, together
         self._formula = formula_of(optimizer, together)
-        if keras.config.dtype_policy().name == "mixed_float16":
-            refuse("the dtype policy mixed_float16, with which each rank scales its loss,", together)
         self.name = _models.next_name()
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None

@@ -149,6 +149,25 @@ def _chosen(
     return True, _models.model_options(update, sync, staleness, compress, _models.choose_bucket_mb(job, bucket_mb))
 
 
+def _refuse_scales_of_one_rank(job: _job.Job, optimizer: Any, fused: bool) -> None:
+    """Keras wraps an optimizer into a LossScaleOptimizer for mixed_float16, which calls its apply()
+    only where this rank's gradients are finite. A LossScaleOptimizer that is itself given to
+    DistributedOptimizer looks at everybody's gradients; on JAX it does not call apply()."""
+    on_jax = keras.backend.backend() == "jax"
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        if not on_jax or fused:  # a fused update refuses it by name
+            return
+        what = "a LossScaleOptimizer on JAX exchanges no gradients"
+    elif keras.config.dtype_policy().name == "mixed_float16":
+        what = "with the dtype policy mixed_float16 each rank scales its loss and skips steps by itself"
+    else:
+        return
+    remedy = "use the policy mixed_bfloat16"
+    if not on_jax and not fused:
+        remedy += ", or DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
+    raise ValueError(f"rank {job.rank}: psring.keras.DistributedOptimizer: {what}: {remedy}")
+
+
 def DistributedOptimizer(
     optimizer: Any,
     op: ReduceOp = Average,
@@ -198,6 +217,7 @@ def DistributedOptimizer(
             "DistributedOptimizer(keras.optimizers.Adam(1e-3))"
         )
     fused, options = _chosen(job, op, process_set, update, sync, staleness, compress, bucket_mb)
+    _refuse_scales_of_one_rank(job, optimizer, fused)
     kind = type(optimizer)
     together = _settings.takes_steps_together(options.get("sync"))
     optimizer._psring = Fused(optimizer, options, together) if fused else Local(op, process_set)
