@@ -4,8 +4,6 @@
 #include <map>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/bench_plan.h"
 #include "cli/command.h"
@@ -38,7 +36,7 @@ std::map<std::string, std::string> AllFlags(const CommandLine& line) {
 
 BenchResults Describe(const CommandLine& line, const Args& args) {
   BenchResults results;
-  results.command = absl::StrCat("psring bench ", absl::StrJoin(args, " "));
+  results.command = CommandText("psring bench", args);
   results.created = DateAndTime();
   results.commit = BuiltCommit();
   results.flags = AllFlags(line);

@@ -6,7 +6,11 @@
 #include <cstring>
 #include <iostream>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/process/page_flags.h"
@@ -68,6 +72,21 @@ absl::Status CheckProgram(const std::string& program) {
       " (remedy: ./psring build, in a clone: the wheel has no built-in trainer "
       "and no benchmarks; psring run and psring compare train a script given "
       "after --)"));
+}
+
+std::string CommandText(const std::string& command, const Args& args) {
+  std::string text = command;
+  for (const std::string& arg : args) {
+    const bool plain = !arg.empty() && absl::c_all_of(arg, [](unsigned char c) {
+      return absl::ascii_isalnum(c) || absl::StrContains("-_=+,.:/@%", c);
+    });
+    absl::StrAppend(
+        &text, " ",
+        plain ? arg
+              : absl::StrCat("'", absl::StrReplaceAll(arg, {{"'", "'\\''"}}),
+                             "'"));
+  }
+  return text;
 }
 
 std::string DateAndTime() {

@@ -1,12 +1,16 @@
 #include "cli/compare_plan.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/version.h"
@@ -14,11 +18,14 @@
 #include "common/cluster/security.h"
 #include "common/host_cores.h"
 #include "common/net/zmq_info.h"
+#include "common/slowdown.h"
 #include "lab/host/gpu_info.h"
+#include "lab/host/hosts.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
 #include "lab/study/printed_metric.h"
 #include "lab/study/way_spec.h"
+#include "lab/study/weights.h"
 
 namespace psring {
 namespace {
@@ -47,12 +54,20 @@ constexpr char kOutFlag[] = "--out";
 constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
                                           "--page-token-file"};
 
+// Of a file of a script; of larger ones, such as data, the size has to do.
+constexpr uint64_t kMostScriptBytes = 64 << 20;
+// Those of docs/python.md that change a training and that no axis sets.
+constexpr const char* kScriptsVariables[] = {
+    "PSRING_UPDATE", "PSRING_BUCKET_MB", "PSRING_GPU",
+    "PSRING_SERVERS_PER_NODE", "PSRING_OWN_SERVERS"};
+
 // Flags as the user gives them.
 struct Flags {
   std::vector<std::vector<std::string>> axes;  // by the table's order
   std::string model = "lenet";
   std::string data = "digits";
   int epochs = 10;
+  int64_t steps = 0;
   int batch_size = 64;
   double lr = 0.02;
   double momentum = 0.5;
@@ -91,6 +106,9 @@ void AddFlags(CommandLine& line, Flags& flags) {
   line.Add("--epochs", flags.epochs,
            "Passes over the training data in each run")
       .Range(1, 1000000);
+  line.Add("--steps", flags.steps,
+           "Steps of each run, in place of --epochs; 0: --epochs counts")
+      .Range(int64_t{0}, int64_t{1} << 40);
   line.Add("--batch-size", flags.batch_size, "Samples of each worker in a step")
       .Range(1, 1000000);
   line.Add("--lr", flags.lr, "Learning rate").Range(0.0, 1e6);
@@ -125,7 +143,8 @@ std::vector<std::string> WorkerFlags(const Flags& flags,
   std::vector<std::string> all = {
       absl::StrCat("--model=", flags.model),
       absl::StrCat("--data=", flags.data),
-      absl::StrCat("--epochs=", flags.epochs),
+      flags.steps > 0 ? absl::StrCat("--steps=", flags.steps)
+                      : absl::StrCat("--epochs=", flags.epochs),
       absl::StrCat("--batch-size=", flags.batch_size),
       absl::StrCat("--lr=", flags.lr),
       absl::StrCat("--momentum=", flags.momentum),
@@ -146,8 +165,8 @@ int MostWorkers(const AxisValues& values) {
 
 // The flags of a study that only the built-in trainer can follow.
 constexpr const char* kTrainersFlags[] = {
-    "--model", "--data",     "--epochs",    "--batch-size", "--lr",
-    "--slow",  "--momentum", "--optimizer", "--link"};
+    "--model", "--data",     "--epochs",    "--steps", "--batch-size",
+    "--lr",    "--momentum", "--optimizer", "--slow",  "--link"};
 
 // What follows `--` is a program, not flags.
 bool IsScript(const Args& passed_on) {
@@ -216,7 +235,7 @@ Job SharedJob(const Flags& flags, const AxisValues& values,
 StudySetup Setup(const Args& args, const Flags& flags) {
   const auto torch = LibtorchVersion(flags.binaries.worker);
   StudySetup setup;
-  setup.command = absl::StrCat("psring compare ", absl::StrJoin(args, " "));
+  setup.command = CommandText("psring compare", args);
   setup.created = DateAndTime();
   setup.commit = BuiltCommit();
   setup.libtorch = torch.ok() ? *torch : "unknown";
@@ -238,9 +257,19 @@ absl::Status CheckNoAxis(const Args& flags) {
   return CheckFlags(flags);
 }
 
-// What follows `--` and what the ways carry.
-absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
+// What follows `--` and what the ways carry, which may be another value of a
+// flag of the study's.
+absl::Status CheckWorkerFlags(const CommandLine& line, const AxisValues& values,
+                              const Args& passed_on) {
+  if (line.Has("--epochs") && line.Has("--steps")) {
+    return absl::InvalidArgumentError("--epochs excludes --steps: give one");
+  }
   if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
+  for (const char* flag : kTrainersFlags) {
+    if (!HasFlag(passed_on, flag)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " is a flag of the study: give it before `--`"));
+  }
   const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
   if (!specs.ok()) return specs.status();
   for (const WaySpec& spec : *specs) {
@@ -280,14 +309,44 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
   return metric.ok() ? metric : OfFlag("--metric", metric);
 }
 
-absl::Status CheckLinks(const std::vector<Point>& runs) {
+// What a run would find out only when its turn comes.
+absl::Status CheckFaults(const std::vector<Point>& runs) {
   for (const Point& run : runs) {
+    const int workers = std::stoi(ValueOf(run, "workers"));
+    if (const std::string& slow = ValueOf(run, "slow"); slow != kNone) {
+      const auto slowdown = Slowdown::Create({slow}, /*seed=*/0);
+      if (!slowdown.ok()) return slowdown.status();
+      if (auto s = slowdown->CheckWorkers(workers); !s.ok()) return s;
+    }
     const std::string& link = ValueOf(run, "link");
     if (link == kNone) continue;
-    const auto spec = ParseLink(link, std::stoi(ValueOf(run, "workers")));
+    const auto spec = ParseLink(link, workers);
     if (!spec.ok()) return spec.status();
+    if (auto s = Hosts::CheckMachine(); !s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+// What a script's runs depend on, beside the flags: the files that its command
+// names, and the variables that psring reads for it.
+std::map<std::string, std::string> DescribeScript(const Args& script) {
+  std::map<std::string, std::string> described;
+  for (const std::string& word : script) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(word, error);
+    if (error || !std::filesystem::is_regular_file(word, error)) continue;
+    std::string& text = described[absl::StrCat("the file ", word)];
+    const auto crc = size <= kMostScriptBytes ? Crc32OfFile(word)
+                                              : absl::UnknownError("too long");
+    text = crc.ok() ? absl::StrFormat("one with the CRC-32 %08x", *crc)
+                    : absl::StrCat("one of ", size, " bytes");
+  }
+  const Variables variables = ReadVariables();
+  for (const char* name : kScriptsVariables) {
+    const auto found = variables.find(name);
+    if (found != variables.end()) described[name] = found->second;
+  }
+  return described;
 }
 
 }  // namespace
@@ -303,8 +362,10 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
   if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
-  if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
-  if (s.ok()) s = CheckLinks(AllRuns(*values));
+  if (s.ok() && !IsScript(passed_on)) {
+    s = CheckWorkerFlags(line, *values, passed_on);
+  }
+  if (s.ok()) s = CheckFaults(AllRuns(*values));
   if (!s.ok()) return line.UsageError(std::string(s.message()));
   auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
   if (!security.ok()) {
@@ -316,6 +377,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   plan.setup = Setup(args, flags);
   plan.setup.threads_per_worker = plan.job.threads_per_worker;
   plan.setup.flags = AllFlags(line, *values, passed_on);
+  if (IsScript(passed_on)) plan.setup.script = DescribeScript(passed_on);
   plan.runs = AllRuns(*values);
   plan.values = *std::move(values);
   if (flags.target != "auto") plan.target_accuracy = std::stod(flags.target);

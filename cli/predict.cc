@@ -3,8 +3,6 @@
 #include <iostream>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/predict_plan.h"
 #include "cli/version.h"
@@ -44,7 +42,7 @@ absl::Status PredictAndReport(const PredictFlags& flags,
   }
   auto study = RunPrediction(options, cancellation);
   if (!study.ok()) return study.status();
-  study->command = absl::StrCat("psring predict ", absl::StrJoin(args, " "));
+  study->command = CommandText("psring predict", args);
   study->created = DateAndTime();
   study->commit = BuiltCommit();
   return Report(*study, flags);

@@ -51,8 +51,8 @@ absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
     if (flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, " needs --check"));
   }
-  for (const char* flag :
-       {"--link", "--from", "--model", "--compute", "--parameters", "--json"}) {
+  for (const char* flag : {"--link", "--from", "--model", "--data", "--compute",
+                           "--parameters", "--json"}) {
     if (!flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " has no effect with --check"));
@@ -144,6 +144,9 @@ void AddPredictFlags(CommandLine& line, PredictFlags& flags) {
            "times) or bench.json of psring bench --hosts (link)");
   line.Add("--model", flags.options.measurement.model,
            "Model to measure; see psring worker --help");
+  line.Add("--data", flags.options.measurement.data,
+           "Data to measure it on, whose images decide how long a step of a "
+           "ResNet computes, such as synthetic:3x224x224,classes=1000");
   line.Add("--batch-size", flags.options.measurement.batch_size,
            "Samples a step, per worker")
       .Range(1, 1 << 20);

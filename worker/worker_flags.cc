@@ -8,9 +8,9 @@
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
+#include "common/slowdown.h"
 #include "worker/data/image_folder.h"
 #include "worker/models/model.h"
-#include "worker/slowdown.h"
 #include "worker/torch/precision.h"
 
 namespace psring {

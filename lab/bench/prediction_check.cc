@@ -181,6 +181,7 @@ class Checking {
            absl::StrCat(row.measured.topology.workers),
            FormatSize(row.measured.bytes), FormatTime(row.measured.seconds),
            FormatTime(row.predicted), Percent(row.error())});
+      if (row.calibrates()) continue;  // no prediction
       ++all;
       close += std::abs(row.error()) <= kClose ? 1 : 0;
       worst = std::max(worst, std::abs(row.error()));
@@ -189,8 +190,8 @@ class Checking {
               << TextTable(cells) << "\n* " << close << " of " << all
               << " within " << absl::StrFormat("%.0f%%", kClose * 100)
               << ", the worst " << absl::StrFormat("%.1f%%", worst * 100)
-              << " off; the runs on " << kCalibrationHosts
-              << " hosts calibrated the machine's figures.\n"
+              << " off, without the runs on " << kCalibrationHosts
+              << " hosts, which calibrated the machine's figures.\n"
               << "* Measured: medians. All hosts share this machine's "
               << HostCores()
               << " cores: what else it does slows them, most of all on fast "

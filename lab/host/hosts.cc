@@ -64,23 +64,23 @@ absl::StatusOr<std::unique_ptr<Child>> StartHolder(const std::string& name) {
   return holder;
 }
 
-absl::Status CheckMachine() {
+}  // namespace
+
+absl::Status Hosts::CheckMachine() {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
-        "--hosts makes network namespaces, which needs root. Remedy: run it "
-        "with sudo, or without --hosts");
+        "--hosts and --link make network namespaces, which needs root. Remedy: "
+        "run it with sudo, or without them");
   }
   for (const char* program : {"ip", "tc", "nsenter", "env"}) {
     if (FindProgram(program)) continue;
     return absl::UnavailableError(
-        absl::StrCat("--hosts: no ", program,
+        absl::StrCat("--hosts, --link: no ", program,
                      " on this machine. Remedy: apt-get install iproute2 "
                      "util-linux coreutils"));
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Hosts>> Hosts::Create(int count,
                                                      double bits_per_s) {

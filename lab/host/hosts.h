@@ -30,6 +30,9 @@ class Hosts {
   static absl::StatusOr<std::unique_ptr<Hosts>> Create(
       const std::vector<double>& bits_per_s);
 
+  // The same errors, before there is anything to create.
+  static absl::Status CheckMachine();
+
   int count() const { return static_cast<int>(holders_.size()); }
 
   // The part of a link's rate that a TCP stream's bytes get: 1448 in a frame of

@@ -74,7 +74,8 @@ class Predicting {
       if (!measured.ok()) return measured.status();
       measured->link_bits_per_s = source.link_bits_per_s;
       source = *std::move(measured);
-      origin = "measured here, one worker by itself";
+      origin = absl::StrCat("measured here, one worker by itself on ",
+                            options_.measurement.data);
       SubtractUpdate(study->hardware, &source);
     } else if (!source.compute_s.empty() && options_.compute_s.empty()) {
       origin = absl::StrCat(options_.from, ", the fastest way",

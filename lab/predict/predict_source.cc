@@ -190,7 +190,7 @@ Job JobOf(const WorkerMeasurement& wanted, const std::string& directory) {
   job.worker_binary = wanted.worker_binary;
   job.metrics_dir = directory;
   job.worker_flags = {absl::StrCat("--model=", wanted.model),
-                      "--data=digits:train=8192,test=64",
+                      absl::StrCat("--data=", wanted.data),
                       absl::StrCat("--batch-size=", wanted.batch_size),
                       "--steps=1000000",
                       "--lr=0.001",

@@ -49,12 +49,14 @@ std::string Introduction(const StudySetup& setup,
         "PSRING_SEED. All processes ran on one machine: ",
         MachineText(setup.machine), ".");
   }
+  const std::string& steps = setup.Flag("--steps");
   return absl::StrCat(
       setup.Flag("--model"), " (",
       FormatCount(static_cast<double>(NumParameters(comparison))),
       " parameters) is trained on ", setup.Flag("--data"), " for ",
-      setup.Flag("--epochs"),
-      " epochs, from the same first weights and over the same batches each "
+      steps == "0" ? absl::StrCat(setup.Flag("--epochs"), " epochs")
+                   : absl::StrCat(steps, " steps"),
+      ", from the same first weights and over the same batches each "
       "time; what differs is said beside each line. All processes ran on one "
       "machine: ",
       MachineText(setup.machine), ".");

@@ -10,6 +10,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/optim/compression.h"
+#include "common/slowdown.h"
 #include "lab/study/way_spec.h"
 
 namespace psring {
@@ -82,14 +84,24 @@ absl::StatusOr<Strings> Seeds(const Axis& axis, Strings parts,
   return parts;
 }
 
+// A worker would find it out only in the run that has it.
+absl::Status CheckPart(const Axis& axis, const std::string& part) {
+  if (part.empty()) return Wrong(axis, part, "is empty");
+  if (part == kNone) return absl::OkStatus();
+  if (axis.kind == AxisKind::kCounts) {
+    return CheckNumber(axis, part, 1, kMaxCount);
+  }
+  const absl::string_view name = axis.name;
+  if (name == "compress") return ParseCompression(part).status();
+  if (name == "slow") return Slowdown::Create({part}, 0).status();
+  return absl::OkStatus();
+}
+
 absl::Status CheckParts(const Axis& axis, const Strings& parts) {
   std::set<std::string> seen;
   for (const std::string& part : parts) {
-    if (part.empty()) return Wrong(axis, part, "is empty");
+    if (absl::Status s = CheckPart(axis, part); !s.ok()) return s;
     if (!seen.insert(part).second) return Wrong(axis, part, "comes twice");
-    if (axis.kind != AxisKind::kCounts) continue;
-    absl::Status s = CheckNumber(axis, part, 1, kMaxCount);
-    if (!s.ok()) return s;
   }
   if (axis.kind != AxisKind::kWays) return absl::OkStatus();
   return ParseWays(absl::StrJoin(parts, ",")).status();

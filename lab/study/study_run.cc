@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -93,10 +94,10 @@ absl::Status Train(
   supervisor.Wait();
   watch.reset();
   show();
-  failure->formed = !worker0.metrics().role.empty();
   if (!cancellation.status().ok()) return cancellation.status();
   if (supervisor.first_failure()) {
     failure->exit_code = supervisor.first_failure()->ending.shell_code();
+    failure->formed = !worker0.metrics().role.empty();
     return absl::AbortedError(ToString(*supervisor.first_failure()));
   }
   return started.ok() ? read : started;
@@ -135,6 +136,19 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 
 }  // namespace
 
+namespace {
+
+// A way's flag, "--lr=0.1", in place of all ways'.
+void Replace(std::string flag, std::vector<std::string>& flags) {
+  const std::string name = flag.substr(0, flag.find('='));
+  std::erase_if(flags, [&](const std::string& other) {
+    return absl::StartsWith(other, name + "=");
+  });
+  flags.push_back(std::move(flag));
+}
+
+}  // namespace
+
 // What a script reads of the point from its environment.
 void SetVariables(const Point& point, Job& job) {
   const WaySpec way = WayOf(point);
@@ -142,8 +156,8 @@ void SetVariables(const Point& point, Job& job) {
   if (way.ddp) variables["PSRING_MODE"] = "ddp";
   if (way.has_servers()) variables["PSRING_SYNC"] = way.sync();
   variables["PSRING_SEED"] = ValueOf(point, "seed");
-  const std::string& compress = ValueOf(point, "compress");
-  if (compress != kNone) variables["PSRING_COMPRESS"] = compress;
+  // "none", too: this program's environment may have another.
+  variables["PSRING_COMPRESS"] = ValueOf(point, "compress");
 }
 
 Job JobOf(const Point& point, Job job) {
@@ -157,7 +171,7 @@ Job JobOf(const Point& point, Job job) {
     return job;
   }
   std::vector<std::string>& flags = job.worker_flags;
-  for (std::string& flag : way.Flags()) flags.push_back(std::move(flag));
+  for (std::string& flag : way.Flags()) Replace(std::move(flag), flags);
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;
     if (flag == nullptr || point[i] == kNone) continue;

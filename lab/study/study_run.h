@@ -19,8 +19,9 @@ Job JobOf(const Point& point, Job job);
 
 // What a run that failed came to.
 struct RunFailure {
-  int exit_code = 1;    // what this program should end with
-  bool formed = false;  // the job had: its flags and its data were right
+  int exit_code = 1;  // what this program should end with
+  // A process of a job that had formed failed: flags and data were right.
+  bool formed = false;
 };
 
 // `job` holds everything but what the point says and where things go: to

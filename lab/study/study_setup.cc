@@ -14,6 +14,9 @@ using nlohmann::json;
 
 constexpr char kSchema[] = "psring-study-1";
 
+// What the runs do not depend on.
+constexpr char kOfTheReport[] = "--target-accuracy";
+
 std::string Text(const json& object, const std::string& key) {
   const auto found = object.find(key);
   if (found == object.end()) return "(nothing)";
@@ -72,6 +75,9 @@ json ManifestJson(const StudySetup& setup) {
         {"the processor", setup.machine.cpu},
         {"the number of cores", absl::StrCat(setup.machine.cores)}}},
   };
+  for (const auto& [what, value] : setup.script) {
+    manifest["made_with"][what] = value;
+  }
   // As a file gives it back: bytes that are not text are replaced.
   return json::parse(DumpJson(manifest, -1));
 }
@@ -85,7 +91,10 @@ absl::Status CheckManifest(const json& manifest, const StudySetup& setup) {
   const json now = ManifestJson(setup);
   std::vector<std::string> differences;
   for (const char* part : {"flags", "made_with"}) {
-    AddDifferences(manifest.at(part), now.at(part), &differences);
+    json before = manifest.at(part);
+    json is = now.at(part);
+    for (json* flags : {&before, &is}) flags->erase(kOfTheReport);
+    AddDifferences(before, is, &differences);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(differences, "; "));

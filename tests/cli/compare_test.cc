@@ -103,6 +103,9 @@ TEST_F(CompareTest, AWrongFlagGetsOneLineWithItsValueAndRange) {
       {"--target-accuracy=2", {"--target-accuracy", "2", "at most 1"}},
       {"--modes=ps-bsp+rank=1", {"--rank", "launcher's"}},
       {"--modes=ps-bsp+slow=x", {"--slow", "before `--`"}},
+      {"--compress=none,fp17", {"--compress", "fp17"}},
+      {"--slow=worker:0:3", {"--slow", "worker:0:3", "xFACTOR"}},
+      {"--slow=worker:2:x3", {"--slow=worker:2:x3", "no worker 2"}},
       {"--batch-size=-1", {"--batch-size", "-1", "1 to"}},
       {"--momentum=2", {"--momentum", "2", "0 to 1"}},
       {"--lr=fast", {"--lr", "fast"}},
@@ -120,6 +123,33 @@ TEST_F(CompareTest, AWrongFlagGetsOneLineWithItsValueAndRange) {
   }
 }
 
+TEST_F(CompareTest, AFlagOfTheStudyIsRefusedBehindTheDashesAndSaysWhere) {
+  const Ran ran = Compare({"--modes=ring", "--", "--data=mnist:/x"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.output,
+              HasSubstr("--data is a flag of the study: give it before `--`"));
+  EXPECT_EQ(Compare({"--epochs=2", "--steps=3"}).code, 2);
+}
+
+// Another learning rate in one way alone, and steps in place of epochs.
+TEST_F(CompareTest, AWaysFlagTakesThePlaceOfTheStudys) {
+  const Ran ran = Compare({"--modes=ring,ring+epochs=2", "--epochs=3"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const json report = json::parse(Report("report.json"));
+  EXPECT_EQ(report["runs"][0]["num_steps"], 60);
+  EXPECT_EQ(report["runs"][1]["num_steps"], 40);
+  std::filesystem::remove_all(out_);
+  ASSERT_EQ(Compare({"--modes=ring", "--steps=200"}).code, 0);
+  EXPECT_THAT(Report("report.html"), HasSubstr(" for 200 steps, "));
+}
+
+TEST_F(CompareTest, TheReportsCommandCanBePasted) {
+  ASSERT_EQ(Compare({"--modes=ring", "--data=it's (one)"}).code, 0);
+  const std::string command =
+      json::parse(Report("report.json"))["setup"]["command"];
+  EXPECT_THAT(command, HasSubstr(" --modes=ring '--data=it'\\''s (one)'"));
+}
+
 TEST_F(CompareTest, HelpHasAnExample) {
   const Ran ran = Compare({"--help"});
   EXPECT_EQ(ran.code, 0);
@@ -135,7 +165,8 @@ f=$PSRING_METRICS_DIR/worker-$PSRING_RANK.jsonl
 echo '{"event":"start","role":"worker","rank":'$PSRING_RANK',"host":"h","pid":1,"time":0}' > $f
 echo '{"event":"model","num_parameters":10,"global_batch":2}' >> $f
 case "$PSRING_MODE-$PSRING_SYNC-$PSRING_COMPRESS" in
-  ring--) accuracy=0.9 ;; ps-bsp-) accuracy=0.9 ;; ps-ssp:2-) accuracy=0.8 ;; ddp--) accuracy=0.85 ;;
+  ring--none) accuracy=0.9 ;; ps-bsp-none) accuracy=0.9 ;;
+  ps-ssp:2-none) accuracy=0.8 ;; ddp--none) accuracy=0.85 ;;
   *) echo "unexpected $PSRING_MODE $PSRING_SYNC"; exit 3 ;;
 esac
 [ "$1" = quiet ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
@@ -171,6 +202,20 @@ TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {
   const json report = json::parse(Report("report.json"));
   EXPECT_EQ(report["runs"][0]["test_accuracy"], 0.9);
   EXPECT_EQ(report["runs"][1]["test_accuracy"], 0.85);
+}
+
+// A script that has been changed would mix two trainings in one study.
+TEST_F(CompareScriptTest, AStudyResumesOnlyWithTheSameScript) {
+  const std::vector<std::string> args = {"--modes=ring", "--", "/bin/sh",
+                                         script_};
+  ASSERT_EQ(Compare(args).code, 0);
+  std::vector<std::string> target = args;
+  target.insert(target.begin(), "--target-accuracy=0.5");
+  EXPECT_EQ(Compare(target).code, 0);
+  std::ofstream(script_, std::ios::app) << "# more\n";
+  const Ran other = Compare(args);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.output, HasSubstr("the file " + script_ + " was one"));
 }
 
 TEST_F(CompareScriptTest, NamesWhatDoesNotBelongToAScript) {

@@ -12,12 +12,12 @@
 #include "common/net/key_file.h"
 #include "common/net/keys.h"
 #include "common/optim/compression.h"
+#include "common/slowdown.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/units.h"
 #include "lab/study/study_axes.h"
 #include "lab/study/way_spec.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/slowdown.h"
 
 namespace psring::fuzz {
 namespace {

@@ -40,6 +40,7 @@ class ReportTest : public testing::Test {
     setup_.flags = {{"--model", "lenet"},
                     {"--data", "</script><script>alert(1)</script>"},
                     {"--epochs", "1"},
+                    {"--steps", "0"},
                     {"--target-accuracy", "auto"},
                     {"--", "--threads=1"}};
     setup_.machine.cpu = "A & B";
@@ -138,13 +139,13 @@ TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
 TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
   EXPECT_THAT(RenderHtml(setup_, comparison_),
               Not(HasSubstr("Faults of speed")));
-  comparison_ = Compare(ValuesOf({{"slow", "worker:1:<x3>"}}),
-                        {RunOf({{"slow", "worker:1:<x3>"}})}, 0);
+  comparison_ = Compare(ValuesOf({{"link", "worker:1:<x3>"}}),
+                        {RunOf({{"link", "worker:1:<x3>"}})}, 0);
   const std::string html = RenderHtml(setup_, comparison_);
   const size_t fault = html.find("Faults of speed were injected on purpose");
   ASSERT_NE(fault, std::string::npos);
   EXPECT_LT(fault, html.find("What came out"));
-  EXPECT_THAT(html, HasSubstr("--slow=worker:1:&lt;x3&gt;"));
+  EXPECT_THAT(html, HasSubstr("--link=worker:1:&lt;x3&gt;"));
 }
 
 TEST_F(ReportTest, HtmlNeedsNoNetworkAndLeavesNoPlaceholder) {

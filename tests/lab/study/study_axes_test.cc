@@ -43,12 +43,11 @@ TEST(ParseAxes, ANumberOfSeedsCountsFromTheFirst) {
               ElementsAre("9", "2"));
 }
 
-TEST(ParseAxes, ASlowWorkersCommasAreItsOwn) {
+TEST(ParseAxes, ALinksCommasAreItsOwn) {
   const auto values =
-      ParseAxes(Given({{"slow", "none"}, {"slow", "random:p=0.1,x5"}}), 0);
+      ParseAxes(Given({{"link", "none"}, {"link", "1gbit,2gbit"}}), 0);
   ASSERT_TRUE(values.ok());
-  EXPECT_THAT((*values)[AxisIndex("slow")],
-              ElementsAre("none", "random:p=0.1,x5"));
+  EXPECT_THAT((*values)[AxisIndex("link")], ElementsAre("none", "1gbit,2gbit"));
 }
 
 TEST(ParseAxes, NamesTheFlagAndThePartThatIsWrong) {

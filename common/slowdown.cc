@@ -1,4 +1,4 @@
-#include "worker/slowdown.h"
+#include "common/slowdown.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

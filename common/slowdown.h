@@ -5,8 +5,8 @@
 //
 // Several may be given, and then multiply. Which steps are slow is a function
 // of (seed, worker, step): the same in every topology and in every run.
-#ifndef PSRING_WORKER_SLOWDOWN_H_
-#define PSRING_WORKER_SLOWDOWN_H_
+#ifndef PSRING_COMMON_SLOWDOWN_H_
+#define PSRING_COMMON_SLOWDOWN_H_
 
 #include <cstdint>
 #include <string>
@@ -44,4 +44,4 @@ class Slowdown {
 
 }  // namespace psring
 
-#endif  // PSRING_WORKER_SLOWDOWN_H_
+#endif  // PSRING_COMMON_SLOWDOWN_H_

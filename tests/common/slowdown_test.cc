@@ -1,4 +1,4 @@
-#include "worker/slowdown.h"
+#include "common/slowdown.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
