@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "lab/page/format.h"
 #include "lab/study/contrast.h"
 #include "lab/study/study_progress.h"
@@ -320,9 +322,16 @@ Strings Faults(const Comparison& comparison) {
 Strings Failures(const Comparison& comparison) {
   Strings failures;
   for (const FailedRun& run : comparison.failed) {
-    std::string why = run.why;
-    absl::RemoveExtraAsciiWhitespace(&why);  // in one line
-    failures.push_back(absl::StrCat(RunLabel(run.point), ": ", why));
+    // How the process ended, and what it said last: why, unless it was killed.
+    const std::vector<absl::string_view> lines =
+        absl::StrSplit(run.why, '\n', absl::SkipWhitespace());
+    std::string failure = absl::StrCat(
+        RunLabel(run.point), ": ",
+        lines.empty() ? "" : absl::StripSuffix(lines[0], "; its last lines:"));
+    if (lines.size() > 1) {
+      absl::StrAppend(&failure, "; ", absl::StripAsciiWhitespace(lines.back()));
+    }
+    failures.push_back(std::move(failure));
   }
   return failures;
 }

@@ -129,8 +129,9 @@ TEST_F(StudyTest, ARunThatFailsAsItTrainsStopsNoOther) {
   EXPECT_EQ(ran.code, 9) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("psring compare: ps-async, 2 workers, 1 "
                                     "server, seed 1: worker 0 (pid "));
-  EXPECT_THAT(ran.output, HasSubstr("* FAILED, and not in the table: ps-async, "
-                                    "2 workers, 1 server, seed 1: worker 0"));
+  EXPECT_THAT(ran.output,
+              HasSubstr("* FAILED, and not in the table: ps-async, 2 workers, "
+                        "1 server, seed 1: worker 0 (pid "));
   EXPECT_THAT(Started(), SizeIs(12));
   const json report = json::parse(Text(out_ + "/report.json"));
   EXPECT_THAT(report["runs"], SizeIs(11));

@@ -142,10 +142,11 @@ TEST(Findings, NothingIsSaidOfWeightsThatGpusSummed) {
 TEST(Failures, NameTheRunAndSayWhyInOneLine) {
   const Comparison comparison =
       Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}), {RunOf({}, 4, 1.0)}, 0,
-              {{At({{"mode", "ps-async"}}), "worker 0 ended:\n  it diverged"}});
+              {{At({{"mode", "ps-async"}}),
+                "worker 0 ended; its last lines:\n  a\n  it diverged\n"}});
   EXPECT_THAT(Failures(comparison),
               ElementsAre("ps-async, 2 workers, 1 server, seed 0: worker 0 "
-                          "ended: it diverged"));
+                          "ended; it diverged"));
 }
 
 TEST(Findings, TellHowFarThePredictorIsOff) {
