@@ -119,9 +119,7 @@ int PsExchange::ShareWith(int server, int first, int end) {
 }
 
 absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
-  for (ShardPeer& shard : shards_) {
-    if (absl::Status s = shard.Pull(); !s.ok()) return s;
-  }
+  for (ShardPeer& shard : shards_) shard.Pull();
   return Await(-1, what, deadline);
 }
 
@@ -149,7 +147,7 @@ absl::Status PsExchange::Submit(int bucket) {
   }
   for (ShardPeer* shard : shards_of_[bucket]) {
     shard->Push(bucket, step_);
-    if (absl::Status s = shard->SendPushes(kWindowPieces); !s.ok()) return s;
+    if (absl::Status s = shard->SendReady(kWindowPieces); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -159,7 +157,7 @@ absl::Status PsExchange::SendEarlierPushes() {
   const bool computing = now - std::exchange(last_submit_, now) > kPatience;
   for (ShardPeer& shard : shards_) {
     if (!computing) break;
-    if (absl::Status s = shard.SendPushes(ShardPeer::kNoWindow); !s.ok()) {
+    if (absl::Status s = shard.SendReady(ShardPeer::kNoWindow); !s.ok()) {
       return s;
     }
   }
@@ -208,7 +206,7 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
 absl::StatusOr<int64_t> PsExchange::TakeFrom(ShardPeer& shard) {
   if (listens_ || shard.awaits_message()) {
     if (absl::Status s = shard.Receive(); !s.ok()) return s;
-    if (absl::Status s = shard.SendPushes(kWindowPieces); !s.ok()) return s;
+    if (absl::Status s = shard.SendReady(kWindowPieces); !s.ok()) return s;
   }
   const int64_t due = shard.due();
   if (due >= 0) return due;

@@ -69,19 +69,9 @@ absl::Status ShardPeer::SendInit(int slot, const FlatBuffer& values) {
   return absl::OkStatus();
 }
 
-absl::Status ShardPeer::Pull() {
-  for (int i = 0; i < pieces_.size(); ++i) {
-    DataMessage message;
-    message.header = HeaderOf(WireHeader::PULL, pieces_[i]);
-    message.header.set_num_elements(0);
-    if (absl::Status s = SendData(*socket_, std::move(message)); !s.ok()) {
-      return s;
-    }
-  }
-  std::fill(awaited_.begin(), awaited_.end(), true);
-  num_awaited_ = pieces_.size();
+void ShardPeer::Pull() {
   awaited_step_ = -1;
-  return absl::OkStatus();
+  for (int i = 0; i < pieces_.size(); ++i) unsent_.push_back(i);
 }
 
 absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
@@ -105,19 +95,28 @@ void ShardPeer::Push(int bucket, int64_t step) {
   }
 }
 
-absl::Status ShardPeer::SendPushes(int window) {
+absl::Status ShardPeer::SendReady(int window) {
   if (unsent_.empty() || num_awaited_ >= window) return absl::OkStatus();
   TimelineSpan span(worker_.track, "send", Args());
   while (!unsent_.empty() && num_awaited_ < window) {
     const int piece = unsent_.front();
     unsent_.pop_front();
     const int64_t before = gradient_bytes_;
-    if (absl::Status s = SendPush(pieces_[piece]); !s.ok()) return s;
+    const absl::Status s =
+        awaited_step_ < 0 ? SendPull(pieces_[piece]) : SendPush(pieces_[piece]);
+    if (!s.ok()) return s;
     span.args().bytes += gradient_bytes_ - before;
     awaited_[piece] = true;
     ++num_awaited_;
   }
   return absl::OkStatus();
+}
+
+absl::Status ShardPeer::SendPull(const Piece& piece) {
+  DataMessage message;
+  message.header = HeaderOf(WireHeader::PULL, piece);
+  message.header.set_num_elements(0);
+  return SendData(*socket_, std::move(message));
 }
 
 absl::Status ShardPeer::SendPush(const Piece& piece) {

@@ -6,6 +6,8 @@
 // By message a worker is at most a few pieces ahead of its answers: left alone,
 // TCP would let one worker's pushes overtake another's, all answers would wait
 // for the last, and the link would be idle in one direction, then in the other.
+// And a server would hold, for each worker, all answers that its link has not
+// carried yet.
 //
 // Answers are counted by the piece that they name: one that comes twice counts
 // once, and hides none that is missing.
@@ -60,17 +62,18 @@ class ShardPeer {
 
   // The first values of the parameters (slot 0) or the optimizer's state.
   absl::Status SendInit(int slot, const FlatBuffer& values);
-  // Asks for the parameters as they are.
-  absl::Status Pull();
+  // All parameters, as they are, shall be asked for. By message, and they wait
+  // for SendReady.
+  void Pull();
   // Asks what is answered by SAVED or DONE; see reply().
   absl::Status Ask(proto::WireHeader::Kind kind, const std::string& text);
 
   // The gradients of `bucket`, of which the shard has a part, are ready, and
-  // its arena says so. By message they wait for SendPushes.
+  // its arena says so. By message they wait for SendReady.
   void Push(int bucket, int64_t step);
-  // Sends gradients that are ready, from where they lie or encoded, until
-  // `window` answers are due.
-  absl::Status SendPushes(int window);
+  // Sends gradients that are ready, from where they lie or encoded, or asks for
+  // parameters, until `window` answers are due.
+  absl::Status SendReady(int window);
 
   // Takes what has come, or a part of it where that is much. Errors name the
   // server.
@@ -97,6 +100,7 @@ class ShardPeer {
   SpanArgs Args() const;
   proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
                              const Piece& piece) const;
+  absl::Status SendPull(const Piece& piece);
   absl::Status SendPush(const Piece& piece);
   absl::Status OnMessage(const DataMessage& message);
   absl::Status OnParameters(const DataMessage& message);
@@ -112,7 +116,7 @@ class ShardPeer {
   int num_awaited_ = 0;        // of them
   int64_t awaited_step_ = -1;  // whose answers they are; -1: of pulls
   int64_t last_step_ = -1;     // that was pushed
-  std::deque<int> unsent_;     // pieces that are ready
+  std::deque<int> unsent_;     // pieces that are ready, or to be pulled
   bool reply_awaited_ = false;
   absl::StatusOr<proto::SavedState> reply_ = proto::SavedState();
   int64_t next_step_ = 0;

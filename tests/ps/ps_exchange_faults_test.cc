@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <future>
@@ -226,6 +227,8 @@ class AnsweringServer {
 
   const std::string& endpoint() const { return endpoint_; }
   int num_pieces() const { return pieces_.size(); }
+  // Of the step that not all pieces have come of.
+  int num_asked() const { return num_asked_; }
 
  private:
   void Serve() {
@@ -242,6 +245,7 @@ class AnsweringServer {
             *pieces_.Find(message.header, proto::WireHeader::FLOAT32);
         asked[piece] = std::move(message);
       }
+      num_asked_ = static_cast<int>(asked.size());
       if (static_cast<int>(asked.size()) < pieces_.size()) continue;
       AnswerAll(*socket, asked);
       asked.clear();
@@ -272,6 +276,7 @@ class AnsweringServer {
   const PieceTable pieces_;
   const Answers answers_;
   Cancellation stop_;
+  std::atomic<int> num_asked_ = 0;
   std::promise<std::string> bound_;
   std::string endpoint_;
   std::thread thread_;
@@ -287,6 +292,42 @@ proto::JobSpec SpecOfThreePieces() {
     tensor->add_shape(1000);
   }
   return spec;
+}
+
+// Otherwise a server would hold the whole model for each worker that has asked.
+TEST(PsExchange, AsksForAFewPiecesAtATime) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1);
+  options.spec = SpecOfThreePieces();
+  for (int i = 0; i < 20; ++i) {
+    proto::TensorShape* tensor = options.spec.add_tensors();
+    tensor->set_name(absl::StrCat("more", i));
+    tensor->add_shape(1000);
+  }
+  options.same_host = SameHost::kOff;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    // It answers when all pieces have been asked for, which never comes.
+    AnsweringServer server(
+        worker.model.layout,
+        [](int64_t step, std::vector<int> pieces) { return pieces; });
+    EXPECT_GT(server.num_pieces(), kWindowPieces);
+    proto::Welcome job = worker.client->job();
+    job.mutable_servers(0)->set_endpoints(0, server.endpoint());
+    auto exchange = PsExchange::Create(worker.context, worker.cancellation,
+                                       *worker.member, job, worker.model);
+    if (!exchange.ok()) return exchange.status();
+    const absl::Status late =
+        (*exchange)->Join({}, Now() + absl::Milliseconds(300));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+    const Time deadline = Soon();
+    while (server.num_asked() < kWindowPieces && Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    EXPECT_EQ(server.num_asked(), kWindowPieces);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
 }
 
 TEST(PsExchange, AnAnswerThatComesTwiceHidesNoneThatIsMissing) {
