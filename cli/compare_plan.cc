@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -54,8 +55,6 @@ constexpr char kOutFlag[] = "--out";
 constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
                                           "--page-token-file"};
 
-// Of a file of a script; of larger ones, such as data, the size has to do.
-constexpr uint64_t kMostScriptBytes = 64 << 20;
 // Those of docs/python.md that change a training and that no axis sets.
 constexpr const char* kScriptsVariables[] = {
     "PSRING_UPDATE", "PSRING_BUCKET_MB", "PSRING_GPU",
@@ -246,6 +245,11 @@ StudySetup Setup(const Args& args, const Flags& flags) {
 
 // An axis's flag belongs before `--`, where the report takes notice of it.
 absl::Status CheckNoAxis(const Args& flags) {
+  for (const char* flag : {"--sync", "--staleness"}) {
+    if (!HasFlag(flags, flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " belongs to the way: --modes names it, such as ps-ssp:3"));
+  }
   for (const std::string& flag : flags) {
     for (const Axis& axis : Axes()) {
       const char* taken = axis.worker_flag;
@@ -327,19 +331,27 @@ absl::Status CheckFaults(const std::vector<Point>& runs) {
   return absl::OkStatus();
 }
 
-// What a script's runs depend on, beside the flags: the files that its command
-// names, and the variables that psring reads for it.
-std::map<std::string, std::string> DescribeScript(const Args& script) {
+// A file, but no program such as an interpreter.
+bool IsScriptFile(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  char start[4] = {};
+  std::ifstream(path, std::ios::binary).read(start, sizeof(start));
+  return absl::string_view(start, sizeof(start)) !=
+         "\x7f"
+         "ELF";
+}
+
+// What a script's runs depend on, beside the flags: the first file that its
+// command names (others may be what it writes), and the variables that psring
+// reads for it.
+std::map<std::string, std::string> DescribeScript(const Args& command) {
   std::map<std::string, std::string> described;
-  for (const std::string& word : script) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(word, error);
-    if (error || !std::filesystem::is_regular_file(word, error)) continue;
-    std::string& text = described[absl::StrCat("the file ", word)];
-    const auto crc = size <= kMostScriptBytes ? Crc32OfFile(word)
-                                              : absl::UnknownError("too long");
-    text = crc.ok() ? absl::StrFormat("one with the CRC-32 %08x", *crc)
-                    : absl::StrCat("one of ", size, " bytes");
+  const auto script = absl::c_find_if(command, IsScriptFile);
+  const std::string& file = script == command.end() ? command[0] : *script;
+  if (const auto crc = Crc32OfFile(file); crc.ok()) {
+    described[absl::StrCat("the file ", file)] =
+        absl::StrFormat("CRC-32 %08x", *crc);
   }
   const Variables variables = ReadVariables();
   for (const char* name : kScriptsVariables) {

@@ -9,8 +9,9 @@
 namespace psring {
 namespace {
 
-// Whoever only sends in a Move is through at once: so far ahead of the others,
-// at most, which SegmentInbox bounds, and so does what is queued.
+// A rank that only sends in a Move returns at once. It gets at most so many
+// Moves ahead of the others, which drop what is more collectives ahead than
+// SegmentInbox allows, and queues no more than these send.
 constexpr int kMovesAtOnce = 16;
 
 }  // namespace

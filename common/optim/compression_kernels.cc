@@ -70,8 +70,8 @@ PSRING_ELEMENT float RoundToBf16(float value) {
   return FloatOf((bits < kInfinity ? finite : kNan) | sign);
 }
 
-// What is left of a value that is not finite: all later gradients would be NaN
-// with it.
+// The residual of a value that is not finite is 0: kept, it would make all
+// later gradients NaN.
 PSRING_ELEMENT float FiniteOrZero(float value) {
   return (BitsOf(value) & kInfinity) != kInfinity ? value : 0.0f;
 }

@@ -102,18 +102,22 @@ std::string FindingsHtml(const Comparison& comparison) {
 
 std::string SeedsText(const Comparison& comparison) {
   const size_t seeds = comparison.values[AxisIndex("seed")].size();
-  return seeds == 1
-             ? "One seed: how far other seeds would scatter is not known."
-             : absl::StrCat("Means over ", seeds,
-                            " seeds, and below the lowest and the highest.");
+  if (seeds == 1)
+    return "One seed: how far other seeds would scatter is not known.";
+  return absl::StrCat(
+      "Means over ", seeds, " seeds",
+      comparison.failed.empty() ? "" : ", but for runs that failed",
+      ", and below the lowest and the highest.");
 }
 
 std::string TargetText(const StudySetup& setup, const Comparison& comparison) {
   const std::string target = FormatPercent(comparison.target_accuracy);
   return setup.Flag("--target-accuracy") == "auto"
-             ? absl::StrCat("That accuracy, ", target,
-                            ", is what all ways reach with every seed, but for "
-                            "those that end a tenth below the best.")
+             ? absl::StrCat(
+                   "That accuracy, ", target,
+                   ", is what all ways reach with every seed",
+                   comparison.failed.empty() ? "" : " that did not fail",
+                   ", but for those that end a tenth below the best.")
              : absl::StrCat("That accuracy was given: ", target, ".");
 }
 

@@ -87,10 +87,10 @@ absl::StatusOr<Strings> Seeds(const Axis& axis, Strings parts,
 // A worker would find it out only in the run that has it.
 absl::Status CheckPart(const Axis& axis, const std::string& part) {
   if (part.empty()) return Wrong(axis, part, "is empty");
-  if (part == kNone) return absl::OkStatus();
   if (axis.kind == AxisKind::kCounts) {
     return CheckNumber(axis, part, 1, kMaxCount);
   }
+  if (part == kNone) return absl::OkStatus();
   const absl::string_view name = axis.name;
   if (name == "compress") return ParseCompression(part).status();
   if (name == "slow") return Slowdown::Create({part}, 0).status();

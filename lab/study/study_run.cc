@@ -134,17 +134,17 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
   return hosts;
 }
 
-}  // namespace
-
-namespace {
-
-// A way's flag, "--lr=0.1", in place of all ways'.
-void Replace(std::string flag, std::vector<std::string>& flags) {
-  const std::string name = flag.substr(0, flag.find('='));
+// A way's flag, "--lr=0.1", in place of all ways'. --steps and --epochs exclude
+// each other.
+void Replace(const std::string& flag, std::vector<std::string>& flags) {
+  const std::string name = flag.substr(0, flag.find('=')) + "=";
+  const bool length = name == "--steps=" || name == "--epochs=";
   std::erase_if(flags, [&](const std::string& other) {
-    return absl::StartsWith(other, name + "=");
+    return absl::StartsWith(other, name) ||
+           (length && (absl::StartsWith(other, "--steps=") ||
+                       absl::StartsWith(other, "--epochs=")));
   });
-  flags.push_back(std::move(flag));
+  flags.push_back(flag);
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ Job JobOf(const Point& point, Job job) {
     return job;
   }
   std::vector<std::string>& flags = job.worker_flags;
-  for (std::string& flag : way.Flags()) Replace(std::move(flag), flags);
+  for (const std::string& flag : way.Flags()) Replace(flag, flags);
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;
     if (flag == nullptr || point[i] == kNone) continue;

@@ -20,7 +20,8 @@ Job JobOf(const Point& point, Job job);
 // What a run that failed came to.
 struct RunFailure {
   int exit_code = 1;  // what this program should end with
-  // A process of a job that had formed failed: flags and data were right.
+  // A process failed of a job that had formed: its flags were right, and
+  // another run need not fail, too.
   bool formed = false;
 };
 

@@ -18,8 +18,8 @@ struct StudySetup {
   std::string command;  // that makes the same report again
   // Every flag with its value, given or not; under "--" what every worker got.
   std::vector<std::pair<std::string, std::string>> flags;
-  // Of a script: its files and the variables that it reads, with what tells
-  // them from others: {"the file train.py", "CRC-32 0badcafe"}.
+  // Of a script: its file, and the variables that psring reads for it:
+  // {"the file train.py", "CRC-32 0badcafe"}.
   std::map<std::string, std::string> script;
   int threads_per_worker = 1;
   std::string created;  // date and time

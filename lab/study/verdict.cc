@@ -196,8 +196,11 @@ void AddIdentical(const Comparison& comparison, Strings* findings) {
   findings->push_back(absl::StrCat(
       Listing(SynchronousWays(comparison)),
       *comparison.identical_weights
-          ? " ended with identical weights (the same CRC-32) for every seed: "
-            "here the topology changes the speed and nothing else."
+          ? absl::StrCat(
+                " ended with identical weights (the same CRC-32) for every "
+                "seed",
+                comparison.failed.empty() ? "" : " that did not fail",
+                ": here the topology changes the speed and nothing else.")
           : " ended with DIFFERENT weights. They should not, unless a script "
             "does not seed itself from PSRING_SEED or computes on GPUs: both "
             "sum in the same order."));

@@ -61,6 +61,7 @@ absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
   const Strings parts = absl::StrSplit(text, '+');
   auto spec = ParseBareWay(parts[0]);
   if (!spec.ok()) return spec;
+  std::set<std::string> names;
   for (size_t i = 1; i < parts.size(); ++i) {
     if (parts[i].empty() || parts[i][0] == '-') {
       return absl::InvalidArgumentError(
@@ -68,7 +69,13 @@ absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
                        "\" the + is not followed by a flag of its "
                        "workers, without dashes"));
     }
-    spec->worker_flags.push_back(absl::StrCat("--", parts[i]));
+    const std::string flag = absl::StrCat("--", parts[i]);
+    const std::string name = flag.substr(0, flag.find('='));
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--modes: \"", text, "\" has ", name, " twice"));
+    }
+    spec->worker_flags.push_back(flag);
   }
   spec->name = std::string(text);
   return spec;

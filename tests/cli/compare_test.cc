@@ -103,7 +103,11 @@ TEST_F(CompareTest, AWrongFlagGetsOneLineWithItsValueAndRange) {
       {"--target-accuracy=2", {"--target-accuracy", "2", "at most 1"}},
       {"--modes=ps-bsp+rank=1", {"--rank", "launcher's"}},
       {"--modes=ps-bsp+slow=x", {"--slow", "before `--`"}},
+      {"--workers=none", {"--workers", "none"}},
+      {"--servers=none", {"--servers", "none"}},
       {"--compress=none,fp17", {"--compress", "fp17"}},
+      {"--modes=ps-bsp+sync=async", {"--sync", "--modes"}},
+      {"--modes=ring+lr=1+lr=2", {"--lr", "twice"}},
       {"--slow=worker:0:3", {"--slow", "worker:0:3", "xFACTOR"}},
       {"--slow=worker:2:x3", {"--slow=worker:2:x3", "no worker 2"}},
       {"--batch-size=-1", {"--batch-size", "-1", "1 to"}},
@@ -131,13 +135,18 @@ TEST_F(CompareTest, AFlagOfTheStudyIsRefusedBehindTheDashesAndSaysWhere) {
   EXPECT_EQ(Compare({"--epochs=2", "--steps=3"}).code, 2);
 }
 
-// Another learning rate in one way alone, and steps in place of epochs.
 TEST_F(CompareTest, AWaysFlagTakesThePlaceOfTheStudys) {
-  const Ran ran = Compare({"--modes=ring,ring+epochs=2", "--epochs=3"});
+  // The stand-in takes no --steps: it trains for the 3 epochs that it knows.
+  const Ran ran =
+      Compare({"--modes=ring,ring+epochs=2,ring+steps=9", "--epochs=4"});
   ASSERT_EQ(ran.code, 0) << ran.output;
   const json report = json::parse(Report("report.json"));
-  EXPECT_EQ(report["runs"][0]["num_steps"], 60);
+  EXPECT_EQ(report["runs"][0]["num_steps"], 80);
   EXPECT_EQ(report["runs"][1]["num_steps"], 40);
+  EXPECT_EQ(report["runs"][2]["num_steps"], 60);
+}
+
+TEST_F(CompareTest, StepsTakeThePlaceOfEpochs) {
   std::filesystem::remove_all(out_);
   ASSERT_EQ(Compare({"--modes=ring", "--steps=200"}).code, 0);
   EXPECT_THAT(Report("report.html"), HasSubstr(" for 200 steps, "));
@@ -206,16 +215,19 @@ TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {
 
 // A script that has been changed would mix two trainings in one study.
 TEST_F(CompareScriptTest, AStudyResumesOnlyWithTheSameScript) {
+  const std::string log = testing::TempDir() + "log";  // that it writes
+  std::filesystem::remove(log);
   const std::vector<std::string> args = {"--modes=ring", "--", "/bin/sh",
-                                         script_};
+                                         script_, log};
   ASSERT_EQ(Compare(args).code, 0);
   std::vector<std::string> target = args;
   target.insert(target.begin(), "--target-accuracy=0.5");
+  std::ofstream(log) << "a line";
   EXPECT_EQ(Compare(target).code, 0);
   std::ofstream(script_, std::ios::app) << "# more\n";
   const Ran other = Compare(args);
   EXPECT_EQ(other.code, 1);
-  EXPECT_THAT(other.output, HasSubstr("the file " + script_ + " was one"));
+  EXPECT_THAT(other.output, HasSubstr("the file " + script_ + " was "));
 }
 
 TEST_F(CompareScriptTest, NamesWhatDoesNotBelongToAScript) {

@@ -47,10 +47,13 @@ class IntruderTest : public ::testing::TestWithParam<std::string> {
 TEST_P(IntruderTest, DisturbsNothing) {
   job_.StartAll();
   job_.TrainFor(absl::ZeroDuration());
-  Intruder intruder;
+  std::map<std::string, std::vector<int>> all_ports;
   for (const auto& [name, num_ports] : ExpectedPorts()) {
-    const std::vector<int> ports = ListeningPorts(job_[name].pid());
-    EXPECT_EQ(ports.size(), num_ports) << name;
+    all_ports[name] = ListeningPorts(job_[name].pid());
+    EXPECT_EQ(all_ports[name].size(), num_ports) << name;
+  }
+  Intruder intruder;
+  for (const auto& [name, ports] : all_ports) {
     for (int port : ports) {
       intruder.VisitWithRawBytes(port);
       if (port != job_.port()) {

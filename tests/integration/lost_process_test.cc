@@ -104,17 +104,6 @@ pid_t ChildWith(pid_t parent, const std::string& program,
   return 0;
 }
 
-// In async nothing bounds how far a worker falls behind. The others, which meet
-// it for an evaluation, wait for as long as it trains.
-TEST(WorkerThatIsSlow, IsNotTakenForOneThatHangs) {
-  Flags flags = SmallTraining();
-  flags.back() = "--steps=16";
-  flags.insert(flags.end(), {"--sync=async", "--slow=worker:1:x500"});
-  HandJob job({.worker_flags = flags, .cluster_flags = {"--step-timeout=2"}});
-  job.StartAll();
-  job.ExpectAllEndWell();
-}
-
 // How long workers take before they join.
 class LostProcessOfLaunch : public ::testing::TestWithParam<const char*> {};
 

@@ -163,7 +163,7 @@ TEST_P(RingExchangeTest, StateOfManyBucketsWaitsForARankThatComesLate) {
   for (int i = 0; i < 100; ++i) {
     proto::TensorShape& tensor = *options.spec.add_tensors();
     tensor.set_name(absl::StrCat("many", i));
-    tensor.add_shape(1000);  // a bucket
+    tensor.add_shape(20000);  // a bucket, whose slices have owners
   }
   const auto body = [](LocalWorker& worker) -> absl::Status {
     std::vector<FlatBuffer> slots;
