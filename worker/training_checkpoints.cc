@@ -38,10 +38,10 @@ absl::Status TrainingCheckpoints::Begin() {
   return all.status();
 }
 
-absl::Status TrainingCheckpoints::Meet(Before next) {
+absl::Status TrainingCheckpoints::Meet() {
   const WaitingForOthers waiting(parts_.member.activities().own(),
                                  "a meeting of all workers");
-  return parts_.exchange.Synchronise(next, Deadline());
+  return parts_.exchange.Synchronise(Before::kSaveState, Deadline());
 }
 
 bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
@@ -52,7 +52,7 @@ bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
 
 absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   if (!IsDue(before, step)) return absl::OkStatus();
-  if (absl::Status s = Meet(Before::kSaveState); !s.ok()) return s;
+  if (absl::Status s = Meet(); !s.ok()) return s;
   if (const absl::Status s = Write(step); EndsTraining(s)) {
     return s;
   } else if (!s.ok()) {
@@ -69,9 +69,8 @@ absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
 }
 
 absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
-  // Whoever is ahead of others in ssp and async waits here for them, too.
-  if (!rank_0_writes_) return Meet(Before::kEvaluation);
-  if (absl::Status s = Meet(Before::kSaveState); !s.ok()) return s;
+  if (!rank_0_writes_) return absl::OkStatus();
+  if (absl::Status s = Meet(); !s.ok()) return s;
   return Write(step);
 }
 

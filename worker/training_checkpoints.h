@@ -53,12 +53,11 @@ class TrainingCheckpoints {
   // ends the job is an error.
   absl::Status AfterSteps(int64_t before, int64_t step);
 
-  // The training is over for all: a checkpoint, if rank 0 writes any; one that
-  // cannot be written is an error.
+  // The training is over: one that cannot be written is an error.
   absl::Status AtEnd(int64_t step);
 
  private:
-  absl::Status Meet(Before next);
+  absl::Status Meet();
   // Rank 0 only.
   absl::Status Write(int64_t step);
   Time Deadline() const { return Now() + 2 * step_timeout_; }
