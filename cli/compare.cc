@@ -50,7 +50,7 @@ int RunCompare(const Args& args) {
   s = WriteStudyReport(plan.setup, comparison, out);
   if (!s.ok()) return Fail(kName, s);
   std::cout << "\nreport: " << ReportPath(out, kReportHtml) << std::endl;
-  return outcome->exit_code;
+  return outcome->failed.empty() ? 0 : outcome->failed.front().exit_code;
 }
 
 }  // namespace psring

@@ -107,7 +107,8 @@ void AddFlags(CommandLine& line, Flags& flags) {
       .Range(1, 1000000);
   line.Add("--steps", flags.steps,
            "Steps of each run, in place of --epochs; 0: --epochs counts")
-      .Range(int64_t{0}, int64_t{1} << 40);
+      .Range(int64_t{0}, int64_t{1} << 40)
+      .Excludes("--epochs");
   line.Add("--batch-size", flags.batch_size, "Samples of each worker in a step")
       .Range(1, 1000000);
   line.Add("--lr", flags.lr, "Learning rate").Range(0.0, 1e6);
@@ -243,7 +244,8 @@ StudySetup Setup(const Args& args, const Flags& flags) {
   return setup;
 }
 
-// An axis's flag belongs before `--`, where the report takes notice of it.
+// An axis's flag belongs before `--`, where the report takes notice of it, and
+// a way's into --modes.
 absl::Status CheckNoAxis(const Args& flags) {
   for (const char* flag : {"--sync", "--staleness"}) {
     if (!HasFlag(flags, flag)) continue;
@@ -263,11 +265,7 @@ absl::Status CheckNoAxis(const Args& flags) {
 
 // What follows `--` and what the ways carry, which may be another value of a
 // flag of the study's.
-absl::Status CheckWorkerFlags(const CommandLine& line, const AxisValues& values,
-                              const Args& passed_on) {
-  if (line.Has("--epochs") && line.Has("--steps")) {
-    return absl::InvalidArgumentError("--epochs excludes --steps: give one");
-  }
+absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
   if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
   for (const char* flag : kTrainersFlags) {
     if (!HasFlag(passed_on, flag)) continue;
@@ -374,9 +372,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
   if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
-  if (s.ok() && !IsScript(passed_on)) {
-    s = CheckWorkerFlags(line, *values, passed_on);
-  }
+  if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
   if (s.ok()) s = CheckFaults(AllRuns(*values));
   if (!s.ok()) return line.UsageError(std::string(s.message()));
   auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());

@@ -71,9 +71,10 @@ absl::Status MessageRing::MoveSlots(Direction direction, Time deadline) {
       const absl::Span<float> state =
           model_.slot(i).span().subspan(range.begin, range.size());
       const Time latest = std::max(deadline, Now() + options_.step_timeout);
+      if (num_moved++ % kMovesAtOnce == 0) {
+        if (absl::Status s = c.Barrier(latest); !s.ok()) return s;
+      }
       absl::Status status;
-      if (num_moved++ % kMovesAtOnce == 0) status = c.Barrier(latest);
-      if (!status.ok()) return status;
       if (owner > 0) {
         status =
             c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0, latest);

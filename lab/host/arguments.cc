@@ -27,6 +27,10 @@ bool HasFlag(const Args& args, absl::string_view name) {
                      [&](const std::string& arg) { return IsFlag(arg, name); });
 }
 
+std::string FlagName(const std::string& arg) {
+  return arg.substr(0, arg.find('='));
+}
+
 Binaries::Binaries()
     : ps(BinaryRoot() / "ps" / "ps"),
       worker(BinaryRoot() / "worker" / "worker"),

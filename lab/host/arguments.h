@@ -18,6 +18,9 @@ bool IsFlag(absl::string_view arg, absl::string_view name);
 // Whether any of them does.
 bool HasFlag(const Args& args, absl::string_view name);
 
+// "--seed" of "--seed=3" and of itself.
+std::string FlagName(const std::string& arg);
+
 // Where the processes' programs are: beside the one that runs.
 struct Binaries {
   Binaries();

@@ -102,8 +102,9 @@ std::string FindingsHtml(const Comparison& comparison) {
 
 std::string SeedsText(const Comparison& comparison) {
   const size_t seeds = comparison.values[AxisIndex("seed")].size();
-  if (seeds == 1)
+  if (seeds == 1) {
     return "One seed: how far other seeds would scatter is not known.";
+  }
   return absl::StrCat(
       "Means over ", seeds, " seeds",
       comparison.failed.empty() ? "" : ", but for runs that failed",

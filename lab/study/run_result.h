@@ -50,6 +50,7 @@ struct RunResult {
 struct FailedRun {
   Point point;
   std::string why;
+  int exit_code = 1;  // what this program should end with
 };
 
 // FAILED_PRECONDITION names the process whose metrics lack something.

@@ -100,7 +100,7 @@ class Study {
       KeepOnPage(*runs_[i]);
     }
     if (NumFinished(runs_) > 0) return absl::OkStatus();
-    *exit_code = outcome_.exit_code;
+    *exit_code = outcome_.failed.front().exit_code;
     return absl::AbortedError("every run has failed; see above");
   }
 
@@ -114,8 +114,7 @@ class Study {
     }
     std::cerr << "psring compare: " << RunLabel(point) << ": " << why
               << "\nThe other runs go on" << std::endl;
-    if (outcome_.failed.empty()) outcome_.exit_code = failure.exit_code;
-    outcome_.failed.push_back({point, why});
+    outcome_.failed.push_back({point, why, failure.exit_code});
     return absl::OkStatus();
   }
 

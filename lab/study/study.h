@@ -31,8 +31,7 @@ struct StudyPlan {
 
 struct StudyOutcome {
   std::vector<RunResult> finished;  // in the order of running; at least one
-  std::vector<FailedRun> failed;    // the others
-  int exit_code = 0;                // what this program should end with
+  std::vector<FailedRun> failed;    // the others, in the same order
 };
 
 // Makes the runs that the study's folder lacks, with progress on stdout and on

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -14,6 +13,7 @@
 #include "common/optim/sync_policy.h"
 #include "common/page/job_state.h"
 #include "common/trace/metrics_reader.h"
+#include "lab/host/arguments.h"
 #include "lab/host/hosts.h"
 #include "lab/host/job_watch.h"
 #include "lab/host/link_spec.h"
@@ -137,12 +137,14 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
 // A way's flag, "--lr=0.1", in place of all ways'. --steps and --epochs exclude
 // each other.
 void Replace(const std::string& flag, std::vector<std::string>& flags) {
-  const std::string name = flag.substr(0, flag.find('=')) + "=";
-  const bool length = name == "--steps=" || name == "--epochs=";
+  const auto is_length = [](const std::string& name) {
+    return name == "--steps" || name == "--epochs";
+  };
+  const std::string name = FlagName(flag);
   std::erase_if(flags, [&](const std::string& other) {
-    return absl::StartsWith(other, name) ||
-           (length && (absl::StartsWith(other, "--steps=") ||
-                       absl::StartsWith(other, "--epochs=")));
+    const std::string others = FlagName(other);
+    if (others == other) return false;  // its value, if any, comes next
+    return others == name || (is_length(others) && is_length(name));
   });
   flags.push_back(flag);
 }

@@ -23,12 +23,13 @@ std::string Text(const json& object, const std::string& key) {
   return found->is_string() ? found->get<std::string>() : DumpJson(*found, -1);
 }
 
-// What both say under any key, where they differ.
+// What both say under any key of the runs', where they differ.
 void AddDifferences(const json& before, const json& now,
                     std::vector<std::string>* differences) {
   json keys = before;
   keys.update(now);
   for (const auto& [key, value] : keys.items()) {
+    if (key == kOfTheReport) continue;
     const std::string was = Text(before, key);
     const std::string is = Text(now, key);
     if (was == is) continue;
@@ -91,10 +92,7 @@ absl::Status CheckManifest(const json& manifest, const StudySetup& setup) {
   const json now = ManifestJson(setup);
   std::vector<std::string> differences;
   for (const char* part : {"flags", "made_with"}) {
-    json before = manifest.at(part);
-    json is = now.at(part);
-    for (json* flags : {&before, &is}) flags->erase(kOfTheReport);
-    AddDifferences(before, is, &differences);
+    AddDifferences(manifest.at(part), now.at(part), &differences);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(differences, "; "));

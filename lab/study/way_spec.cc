@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/optim/sync_policy.h"
+#include "lab/host/arguments.h"
 
 namespace psring {
 namespace {
@@ -70,7 +71,7 @@ absl::StatusOr<WaySpec> ParseWay(absl::string_view text) {
                        "workers, without dashes"));
     }
     const std::string flag = absl::StrCat("--", parts[i]);
-    const std::string name = flag.substr(0, flag.find('='));
+    const std::string name = FlagName(flag);
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("--modes: \"", text, "\" has ", name, " twice"));

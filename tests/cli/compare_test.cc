@@ -147,7 +147,6 @@ TEST_F(CompareTest, AWaysFlagTakesThePlaceOfTheStudys) {
 }
 
 TEST_F(CompareTest, StepsTakeThePlaceOfEpochs) {
-  std::filesystem::remove_all(out_);
   ASSERT_EQ(Compare({"--modes=ring", "--steps=200"}).code, 0);
   EXPECT_THAT(Report("report.html"), HasSubstr(" for 200 steps, "));
 }

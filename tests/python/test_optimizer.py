@@ -66,6 +66,14 @@ def adam(net):
     return torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=0.1)
 
 
+def train_alone(opt, loss, steps=STEPS):
+    """Without psring. loss(step): of all ranks together."""
+    for step in range(steps):
+        opt.zero_grad()
+        loss(step).backward()
+        opt.step()
+
+
 def train(net, opt, steps=STEPS, **zero):
     for step in range(steps):
         opt.zero_grad(**zero)
@@ -186,11 +194,7 @@ def accumulation():
 @scenario
 def sums():
     expected = model()
-    plain = sgd(expected)
-    for step in range(STEPS):
-        plain.zero_grad()
-        sum(loss_of(expected, step, r) for r in range(2)).backward()
-        plain.step()
+    train_alone(sgd(expected), lambda step: sum(loss_of(expected, step, r) for r in range(2)))
     net = model()
     opt = ps.DistributedOptimizer(sgd(net), model=net, op=ps.Sum)
     train(net, opt)
@@ -231,11 +235,7 @@ def sums_after_steps_that_are_skipped():
                 else:
                     opt.zero_grad(set_to_none=how != "opt in place")
             expected = model().to(dtype)
-            plain = sgd(expected)
-            for step in range(2):
-                plain.zero_grad()
-                sum(loss_in(dtype, expected, step, r) for r in range(2)).backward()
-                plain.step()
+            train_alone(sgd(expected), lambda step: sum(loss_in(dtype, expected, step, r) for r in range(2)), steps=2)
             out.append(same(net, weights(expected), 1e-5 if dtype == torch.float32 else 0.02))
         loss_in(dtype, net, 0, 0).backward()
         out.append("sum what is already a sum" in message(lambda: loss_in(dtype, net, 0, 0).backward()))
@@ -308,10 +308,7 @@ def sparse():
 
     expected = make()
     plain = torch.optim.SGD(expected.parameters(), lr=0.1)
-    for step in range(3):
-        plain.zero_grad()
-        (sum(forward(expected, step, r) for r in range(2)) / 2).backward()
-        plain.step()
+    train_alone(plain, lambda step: sum(forward(expected, step, r) for r in range(2)) / 2, steps=3)
     out = []
     for dense in (False, True):
         net = make()
@@ -375,11 +372,9 @@ def strides(tensors):
 @scenario
 def gradients_lie_as_their_parameters():
     expected = convolutions()
-    plain = in_one_pass(expected)
-    for step in range(STEPS):
-        plain.zero_grad()
-        sum(expected(images(step, r)).square().mean() for r in range(2)).div(2).backward()
-        plain.step()
+    train_alone(
+        in_one_pass(expected), lambda step: sum(expected(images(step, r)).square().mean() for r in range(2)).div(2)
+    )
     out = []
     for dtype in (torch.float32, torch.bfloat16):
         net = convolutions().to(dtype)
@@ -500,11 +495,7 @@ def process_sets():
         opt2.synchronize()
     train(net, opt)
     alone = model()
-    plain = sgd(alone)
-    for step in range(STEPS):
-        plain.zero_grad()
-        loss_of(alone, step, ps.rank()).backward()
-        plain.step()
+    train(alone, sgd(alone))
     return [same(net, weights(alone))]
 
 

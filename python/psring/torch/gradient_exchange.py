@@ -35,6 +35,10 @@ class Entry:
         # Of the gradient that was handed over.
         self.version = -1
 
+    def shares_result(self) -> bool:
+        """Whether p.grad can be the result itself; else it is a copy."""
+        return self.result is not None and self.param.device == self.result.device and self.param.dtype == torch.float32
+
     def holds_result(self) -> bool:
         """Whether p.grad lies in the exchange's memory."""
         grad = self.param.grad

@@ -160,9 +160,7 @@ class Reducer:
     @staticmethod
     def _may_hold_sum(entry: Entry) -> bool:
         """Whether p.grad may still be a sum over all ranks. Of a copy nobody can tell."""
-        param, result = entry.param, entry.result
-        copied = result is None or param.device != result.device or param.dtype != torch.float32
-        return param.grad is not None and (copied or entry.holds_result())
+        return entry.param.grad is not None and (not entry.shares_result() or entry.holds_result())
 
     def _on_backward_end(self) -> None:
         with self._lock:
@@ -327,7 +325,7 @@ class Reducer:
     def _take_result(self, entry: Entry) -> None:
         param, result = entry.param, entry.result
         assert result is not None
-        if param.device == result.device and param.dtype == torch.float32:
+        if entry.shares_result():
             param.grad = result
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
