@@ -45,9 +45,14 @@ class JobClient {
   bool requires_encryption() const { return requires_encryption_; }
   Cancellation& cancellation() { return cancellation_; }
 
+  // For whoever has done its part while others still work, perhaps for long:
+  // the coordinator ends the job of one that dies or hangs.
+  static constexpr absl::Duration kAsLongAsTheyWork = absl::Hours(24 * 7);
+
   // Ends this worker's part of the job: see Member::Leave. After success it
   // waits for the others, at most for `patience`.
-  absl::Status Leave(const absl::Status& result, absl::Duration patience);
+  absl::Status Leave(const absl::Status& result,
+                     absl::Duration patience = kAsLongAsTheyWork);
 
  private:
   JobClient(const ClusterOptions& options, Cancellation& cancellation)

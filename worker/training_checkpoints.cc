@@ -64,7 +64,8 @@ absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   const WaitingForOthers waiting(parts_.member.activities().own(),
                                  "a checkpoint");
   return parts_.member
-      .Gather(absl::StrCat("checkpoint ", num_met_++), "", Deadline())
+      .Gather(absl::StrCat("checkpoint ", num_met_++), "",
+              Time::InfiniteFuture())
       .status();
 }
 
@@ -93,7 +94,7 @@ absl::Status TrainingCheckpoints::Write(int64_t step) {
     if (parts_.member.job().servers_size() > 0) {
       servers_write.emplace(activity, "the servers' part of a checkpoint");
     }
-    return parts_.exchange.SaveState(directory, Deadline());
+    return parts_.exchange.SaveState(directory, Time::InfiniteFuture());
   };
   if (absl::Status s =
           WriteCheckpoint(options_.directory, contents, save_state);

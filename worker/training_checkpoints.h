@@ -25,7 +25,9 @@ struct CheckpointOptions {
 };
 
 // One thread's own, the exchange's. All workers make the same calls after the
-// same steps; all block, at most for twice the step timeout.
+// same steps; all block. Meeting takes at most twice the step timeout. Writing
+// may take longer: whoever writes works, so the coordinator ends the job of one
+// that hangs (--progress-timeout) or dies.
 class TrainingCheckpoints {
  public:
   // What is saved, and who takes part; all of it outlives this.

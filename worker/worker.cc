@@ -428,10 +428,9 @@ void WorkerRun::LogSizeChange() {
   if (!change.empty()) LogInfo("$0", change);
 }
 
-// After success the others may need as long as two slow steps.
 absl::Status WorkerRun::Leave(const absl::Status& result) {
   member().activities().own().Wait();
-  return job_->Leave(result, 2 * options_.step_timeout);
+  return job_->Leave(result);
 }
 
 absl::Status WorkerRun::TrainAndLeave() {

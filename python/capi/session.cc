@@ -17,13 +17,6 @@
 #include "python/capi/json_options.h"
 
 namespace psring {
-namespace {
-
-// Others may still work for long when this process has done its part; that
-// they live is the heartbeats' to watch.
-constexpr absl::Duration kPatience = absl::Hours(24 * 7);
-
-}  // namespace
 
 absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   auto options = JsonOptions::Parse("psring.init", text);
@@ -240,7 +233,7 @@ absl::Status Session::Leave(const absl::Status& result) {
   if (!joined_) return result;
   WriteEnd();
   const WaitingForOthers waiting(*activity_, "the end of the job");
-  return job_->Leave(result, kPatience);
+  return job_->Leave(result);
 }
 
 absl::Status Session::Finish(ScriptModel& model) {
