@@ -469,8 +469,17 @@ def callbacks():
             rates.append(float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
 
     x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
+    data = x, x[:, :2]
+    if os.environ["STEPS"] == "unknown":
+        import torch
+
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(zip(x, x[:, :2]))
+
+        data = torch.utils.data.DataLoader(Stream(), batch_size=8), None
     history = model.fit(
-        x, x[:, :2], batch_size=8, epochs=3, verbose=0,
+        *data, batch_size=8, epochs=3, verbose=0,
         callbacks=[ps.BroadcastCallback(), ps.LearningRateWarmupCallback(0.4, 2.0), ps.MetricAverageCallback(), Watch()],
     )  # fmt: skip
     return rates, history.history["loss"]
@@ -478,10 +487,17 @@ def callbacks():
 
 def test_keras_callbacks():
     needs("keras", "jax")
-    (rates, losses), (_, others) = run(callbacks, env={"KERAS_BACKEND": "jax"}, timeout=200)
+    env = {"KERAS_BACKEND": "jax", "STEPS": "known"}
+    (rates, losses), (_, others) = run(callbacks, env=env, timeout=200)
     assert rates[0] == pytest.approx(0.2) and rates[4] == pytest.approx(0.3)
     assert rates[8:] == pytest.approx([0.4] * 4) and rates == sorted(rates)
     assert losses == others  # the mean of both, though their data differ
+
+
+def test_keras_warm_up_where_an_epochs_steps_are_unknown():
+    needs("keras", "jax", "torch")
+    (rates, _), _ = run(callbacks, env={"KERAS_BACKEND": "jax", "STEPS": "unknown"}, timeout=200)
+    assert rates == pytest.approx([0.2] * 4 + [0.3, 0.325, 0.35, 0.375] + [0.4] * 4)
 
 
 @pytest.mark.parametrize(

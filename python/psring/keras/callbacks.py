@@ -63,21 +63,30 @@ class MetricAverageCallback(keras.callbacks.Callback):
 class LearningRateWarmupCallback(keras.callbacks.Callback):
     """The rate climbs linearly from `initial_lr` / size() to `initial_lr`, which is
     meant to be the rate for all ranks together, over `warmup_epochs` (Goyal et al.
-    2017)."""
+    2017). Where Keras does not know how many steps an epoch has, as with a
+    generator, the rate stays as it is during the first epoch, which counts them."""
 
     def __init__(self, initial_lr: float, warmup_epochs: float = 5.0):
         super().__init__()
         self._target, self._epochs = initial_lr, warmup_epochs
         self._epoch = 0
+        self._batches = 0  # of this epoch so far
+        self._steps = 0  # of the last epoch; 0: there was none
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        steps = self.params.get("steps") or 1
-        done = self._epoch + batch / steps
-        if self._epochs <= 0 or done > self._epochs + 1.0 / steps:
+        steps = self.params.get("steps") or self._steps
+        done = self._epoch + (min(batch / steps, 1.0) if steps else 0.0)
+        if self._epochs <= 0 or done > self._epochs + (1.0 / steps if steps else 0.0):
             return
         part = min(done / self._epochs, 1.0)
         first = self._target / _job.size()
         self.model.optimizer.learning_rate = first + (self._target - first) * part
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._batches = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._steps = self._batches
