@@ -18,7 +18,15 @@ namespace psring {
 namespace {
 
 constexpr int64_t kMostSamples = 256;
-constexpr int64_t kMostPixels = int64_t{1} << 26;  // 256 MiB of float32
+constexpr int64_t kMostPixels = int64_t{1} << 26;   // 256 MiB of float32
+constexpr int64_t kSmallPixels = int64_t{1} << 22;  // whatever a step takes
+
+int64_t BatchSize(int64_t pixels_per_image, int64_t training_batch_size) {
+  const int64_t pixels = std::max<int64_t>(pixels_per_image, 1);
+  const int64_t most = std::max(training_batch_size, kSmallPixels / pixels);
+  return std::clamp<int64_t>(std::min(most, kMostPixels / pixels), 1,
+                             kMostSamples);
+}
 
 // `size` samples of `mine` from `begin` on, or what is left of them.
 Samples BatchAt(const std::vector<int64_t>& mine, size_t begin, size_t size) {
@@ -30,16 +38,16 @@ Samples BatchAt(const std::vector<int64_t>& mine, size_t begin, size_t size) {
 }  // namespace
 
 Evaluator::Evaluator(const Parts& parts, const LoaderOptions& loader,
-                     Precision precision, absl::Duration step_timeout)
+                     Precision precision, int64_t training_batch_size,
+                     absl::Duration step_timeout)
     : parts_(parts),
       precision_(precision),
       step_timeout_(step_timeout),
-      batch_size_(std::clamp<int64_t>(
-          kMostPixels / std::max<int64_t>(parts.test.pixels_per_image(), 1), 1,
-          kMostSamples)),
+      batch_size_(
+          BatchSize(parts.test.pixels_per_image(), training_batch_size)),
       loader_(parts.test, loader) {}
 
-absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
+absl::StatusOr<std::optional<Evaluation>> Evaluator::Evaluate(int64_t step) {
   TimelineSpan span(parts_.track, "evaluate", {.step = step});
   Activity& activity = parts_.member.activities().own();
   activity.Work("evaluating");
@@ -50,9 +58,14 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
       EvaluationIndices(parts_.test.size(), job.workers_size(), job.rank());
   c10::NoGradGuard no_grad;
   parts_.model.set_training(false);
-  std::vector<double> sums(3, 0.0);  // loss, correct, samples
+  // Loss, correct, samples; workers that ended it early.
+  std::vector<double> sums(4, 0.0);
   for (size_t begin = 0; begin < mine.size(); begin += batch_size_) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
+    if (parts_.stop != nullptr && parts_.stop->wished()) {
+      sums[3] = 1;
+      break;
+    }
     activity.Work("evaluating");
     const auto batch = loader_.Load(BatchAt(mine, begin, batch_size_));
     if (!batch.ok()) return batch.status();
@@ -63,15 +76,17 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate(int64_t step) {
     sums[1] += output.argmax(1).eq(batch->labels).sum().item<double>();
     sums[2] += static_cast<double>(batch->labels.numel());
   }
+  // Others may have more to do: they work, which --progress-timeout bounds.
   const WaitingForOthers waiting(activity, "a sum over all workers");
   if (absl::Status s = SumOverWorkers(
           parts_.member, absl::StrCat("evaluation ", evaluations_++),
-          absl::MakeSpan(sums), Now() + 2 * step_timeout_);
+          absl::MakeSpan(sums), Time::InfiniteFuture());
       !s.ok()) {
     return s;
   }
+  if (sums[3] > 0) return std::nullopt;
   const double samples = std::max(sums[2], 1.0);
-  return Evaluation{sums[0] / samples, sums[1] / samples};
+  return std::optional<Evaluation>({sums[0] / samples, sums[1] / samples});
 }
 
 absl::Status Evaluator::Meet() {

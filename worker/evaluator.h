@@ -3,11 +3,13 @@
 #define PSRING_WORKER_EVALUATOR_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/cluster/member.h"
+#include "common/cluster/stop_agreement.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
@@ -35,19 +37,25 @@ class Evaluator {
     GradientExchange& exchange;
     Member& member;
     const Cancellation& cancellation;
-    Track* track = nullptr;  // null: no timeline
+    Track* track = nullptr;         // null: no timeline
+    StopAgreement* stop = nullptr;  // null: nobody ends the training early
   };
 
-  // `loader` is how samples are loaded.
+  // `loader` is how samples are loaded, `training_batch_size` what a step takes
+  // of them.
   Evaluator(const Parts& parts, const LoaderOptions& loader,
-            Precision precision, absl::Duration step_timeout);
+            Precision precision, int64_t training_batch_size,
+            absl::Duration step_timeout);
 
   // All workers call it after the same `step`: with the parameters of that step
-  // and rank 0's running statistics, which all have from then on. Blocks, each
-  // wait at most for twice the step timeout. Throws what libtorch throws.
-  absl::StatusOr<Evaluation> Evaluate(int64_t step);
+  // and rank 0's running statistics, which all have from then on. Nothing where
+  // somebody wishes that the training ended (SIGTERM), which must not wait for
+  // it. Blocks, to meet at most for twice the step timeout, then as long as any
+  // worker evaluates. Throws what libtorch throws.
+  absl::StatusOr<std::optional<Evaluation>> Evaluate(int64_t step);
 
-  // Samples at once: fewer of large images.
+  // Samples at once, for which a device with room for a step of training has
+  // room: more than the step takes only of small images.
   int64_t batch_size() const { return batch_size_; }
 
  private:

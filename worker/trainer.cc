@@ -48,9 +48,10 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
                   .exchange = parts.exchange,
                   .member = parts.member,
                   .cancellation = parts.cancellation,
-                  .track = parts.track},
+                  .track = parts.track,
+                  .stop = parts.stop},
                  ForEvaluation(options.loader), options.precision,
-                 options.step_timeout),
+                 options.batch_size, options.step_timeout),
       checkpoints_({.model = parts.model,
                     .layout = parts.flat.layout,
                     .exchange = parts.exchange,
@@ -104,6 +105,7 @@ absl::Status Trainer::Train() {
     clock_ = *std::move(clock);
   }
   if (absl::Status s = checkpoints_.Begin(); !s.ok()) return s;
+  if (finished()) return checkpoints_.AtEnd(step_);
   while (!finished()) {
     const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
@@ -135,9 +137,15 @@ absl::Status Trainer::Train() {
       if (absl::Status s = EndSteps(); !s.ok()) return s;
       return checkpoints_.AtEnd(step_);
     }
-    if (absl::Status s = EndEpoch(); !s.ok()) return s;
+    if (absl::Status s = EndSteps(); !s.ok()) return s;
+    // Saved before an evaluation that takes long, or fails.
+    const absl::Status saved =
+        finished() ? checkpoints_.AtEnd(step_) : absl::OkStatus();
+    absl::Status s = EndEpoch();
+    if (!saved.ok()) return saved;
+    if (!s.ok()) return s;
   }
-  return checkpoints_.AtEnd(step_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Trainer::StopsHere() {
@@ -391,11 +399,14 @@ TrainingReport::State Trainer::State() const {
 }
 
 absl::Status Trainer::EndEpoch() {
-  if (absl::Status s = EndSteps(); !s.ok()) return s;
   evaluating_ = true;
   const auto evaluation = evaluator_.Evaluate(step_);
   if (!evaluation.ok()) return evaluation.status();
   evaluating_ = false;
+  if (!evaluation->has_value()) {
+    LogInfo("SIGTERM: the model of step $0 is not evaluated", step_);
+    return absl::OkStatus();
+  }
   const EpochStats stats = std::exchange(epoch_stats_, EpochStats());
   std::vector<double> sums = {stats.loss_sum,
                               static_cast<double>(stats.num_steps),
@@ -410,7 +421,7 @@ absl::Status Trainer::EndEpoch() {
   if (rank_ != 0) return absl::OkStatus();
   report_.TellEpoch(State(), {.number = epoch(),
                               .train_loss = sums[0] / std::max(sums[1], 1.0),
-                              .evaluation = *evaluation,
+                              .evaluation = **evaluation,
                               .images_per_second = sums[2]});
   return absl::OkStatus();
 }

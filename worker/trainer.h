@@ -75,8 +75,8 @@ class Trainer {
   Trainer(const TrainerParts& parts, const TrainerOptions& options);
 
   // Trains to the end, evaluating after every epoch and after the last step, or
-  // to the step after which the workers have agreed to stop; a checkpoint of
-  // the last step follows.
+  // to the step after which the workers have agreed to stop. A checkpoint of
+  // the last step is written before it is evaluated.
   // The exchange has been joined. Errors: the exchange's, the last checkpoint
   // if it cannot be written, a cancelled process, a loss that is no number,
   // libtorch's.

@@ -61,18 +61,25 @@ absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
         "checkpoint is tried: see to the room and the permissions of $2",
         step, s.message(), options_.directory);
   }
+  return AwaitWriter();
+}
+
+absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
+  if (!rank_0_writes_) return absl::OkStatus();
+  if (absl::Status s = Meet(); !s.ok()) return s;
+  absl::Status written = Write(step);
+  if (EndsTraining(written)) return written;
+  if (absl::Status s = AwaitWriter(); !s.ok()) return s;
+  return written;
+}
+
+absl::Status TrainingCheckpoints::AwaitWriter() {
   const WaitingForOthers waiting(parts_.member.activities().own(),
                                  "a checkpoint");
   return parts_.member
       .Gather(absl::StrCat("checkpoint ", num_met_++), "",
               Time::InfiniteFuture())
       .status();
-}
-
-absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
-  if (!rank_0_writes_) return absl::OkStatus();
-  if (absl::Status s = Meet(); !s.ok()) return s;
-  return Write(step);
 }
 
 absl::Status TrainingCheckpoints::Write(int64_t step) {

@@ -55,11 +55,14 @@ class TrainingCheckpoints {
   // ends the job is an error.
   absl::Status AfterSteps(int64_t before, int64_t step);
 
-  // The training is over: one that cannot be written is an error.
+  // The steps are over: one that cannot be written is an error, of rank 0 alone
+  // where only the disk is at fault.
   absl::Status AtEnd(int64_t step);
 
  private:
   absl::Status Meet();
+  // Nobody goes on before rank 0 has written.
+  absl::Status AwaitWriter();
   // Rank 0 only.
   absl::Status Write(int64_t step);
   Time Deadline() const { return Now() + 2 * step_timeout_; }

@@ -30,6 +30,11 @@ StopAgreement::~StopAgreement() {
   thread_.join();
 }
 
+bool StopAgreement::wished() {
+  MutexLock lock(&mutex_);
+  return promise_.has_value();
+}
+
 absl::StatusOr<bool> StopAgreement::StopsAfter(int64_t step, Time deadline) {
   MutexLock lock(&mutex_);
   step_ = step;

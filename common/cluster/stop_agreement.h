@@ -35,6 +35,10 @@ class StopAgreement {
   // Any thread; never blocks.
   void Wish() { member_.Announce(proto::WORKER, kStopWish, ""); }
 
+  // Any thread; never blocks: whether this worker knows of a wish. Others may
+  // not yet.
+  bool wished();
+
   // The trainer's thread, whenever it has made a step: whether it was the last
   // one. Blocks only where others have not answered a wish yet.
   absl::StatusOr<bool> StopsAfter(int64_t step, Time deadline);

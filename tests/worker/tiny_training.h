@@ -36,6 +36,7 @@ class TinyModel : public Classifier {
       trained_on.push_back(std::lround(x.select(0, i).item<float>()));
     }
     if (training() && on_forward) on_forward();
+    if (!training() && on_evaluation) on_evaluation();
     if (training()) chances.push_back(at::rand({1}).item<float>());
     TORCH_CHECK_WITH(OutOfMemoryError, !training() || !no_room_in_training,
                      "CUDA out of memory. 13.94 MiB is free");
@@ -57,7 +58,7 @@ class TinyModel : public Classifier {
 
   bool no_room_in_training = false, no_room_in_evaluation = false;
   double overflow_above = -1;  // of gradients of the scores; negative: never
-  std::function<void()> on_forward;
+  std::function<void()> on_forward, on_evaluation;  // in training, or else
   bool blind = false;  // whatever it sees, class 0 has e times the probability
   std::vector<int> trained_on;
   std::vector<float> chances;

@@ -139,6 +139,17 @@ TEST_F(TrainerTest, EndsWithAnErrorWhereMemoryRunsOut) {
                     HasSubstr("13.94 MiB is free")));
 }
 
+// Or a step of training has room, and an evaluation has not.
+TEST_F(TrainerTest, EvaluatesFewLargeImagesAtOnce) {
+  model_.no_room_in_evaluation = true;
+  data_.test = Numbers(1);
+  data_.test.shape = {3, 224, 224, 2};
+  data_.test.pixels.resize(3 * 224 * 224);
+  data_.test.mean = data_.test.stddev = {1, 1, 1};
+  EXPECT_THAT(std::string(Train().message()),
+              HasSubstr("evaluation after step 4, 27 samples"));
+}
+
 TEST_F(TrainerTest, LeavesOutTheStepsThatTheExchangeLeavesOut) {
   exchange_.on_finish = [this] {
     if (exchange_.step() == 2) exchange_.set_step(3);
@@ -196,7 +207,7 @@ TEST_F(TrainerTest, WritesACheckpointEverySoManyStepsAndOneAtTheEnd) {
   EXPECT_THAT(
       exchange_.CallsBetweenSteps(),
       ElementsAre("finish 0", "finish 1", "meet to save", "save", "finish 2",
-                  "finish 3", "meet to evaluate", "meet to save", "save"));
+                  "finish 3", "meet to save", "save", "meet to evaluate"));
   EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000002"));
   EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
 }
@@ -222,6 +233,14 @@ TEST_F(TrainerTest, ACheckpointThatFailsDoesNotEndTraining) {
   ASSERT_TRUE(Train().ok());
   EXPECT_EQ(end_, 6);
   EXPECT_FALSE(fs::exists(options_.checkpoints.directory + "/step-00000002"));
+  EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
+}
+
+// Training may have taken days.
+TEST_F(TrainerTest, AnEvaluationThatFailsAfterTheLastStepLosesNothing) {
+  options_.checkpoints.directory = testing::TestDirectory();
+  model_.no_room_in_evaluation = true;
+  EXPECT_TRUE(absl::IsResourceExhausted(Train()));
   EXPECT_TRUE(fs::exists(options_.checkpoints.directory + "/step-00000004"));
 }
 
@@ -254,7 +273,7 @@ TEST_F(TrainerTest, KeepsTheNewestCheckpoints) {
 TEST_F(TrainerTest, WritesOnlyTheLastCheckpointUnlessToldOtherwise) {
   options_.checkpoints.directory = testing::TestDirectory();
   ASSERT_TRUE(Train().ok());
-  EXPECT_EQ(exchange_.calls.back(), "save");
+  EXPECT_EQ(*std::prev(exchange_.calls.end(), 2), "save");
   EXPECT_EQ(std::count(exchange_.calls.begin(), exchange_.calls.end(), "save"),
             1);
 }
