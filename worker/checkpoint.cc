@@ -158,7 +158,10 @@ absl::Status WriteCheckpoint(const std::string& directory,
   const std::string path = PathIn(directory, name);
   std::error_code error;
   const bool exists = fs::exists(fs::symlink_status(path, error));
-  if (exists && VerifyCheckpoint(path).ok()) return absl::OkStatus();
+  if (exists) {
+    const absl::Status verified = VerifyCheckpoint(path).status();
+    if (verified.ok() || !IsDamage(verified)) return verified;
+  }
   const auto temporary = MakeTemporary(directory, name);
   if (!temporary.ok()) return temporary.status();
   absl::Status status = Fill(*temporary, contents, save_state);
@@ -171,6 +174,10 @@ absl::Status WriteCheckpoint(const std::string& directory,
   }
   fs::remove_all(*temporary, error);
   return status;
+}
+
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
 
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint) {

@@ -36,8 +36,8 @@ struct CheckpointContents {
 // Writes DIR/step-N. `save_state` fills the files that were laid out in the
 // directory it is given (GradientExchange::SaveState) and says what it wrote:
 // checksums are of what was in memory, and the files are read again to see that
-// they have it. One of this step that
-// verifies stays as it is; one that does not is renamed to step-N.damaged.
+// they have it. One of this step that verifies stays as it is; one that is
+// damaged is renamed to step-N.damaged; one that cannot be read is an error.
 // Where it fails, with `save_state`'s error or a file's, nothing is left.
 absl::Status WriteCheckpoint(
     const std::string& directory, const CheckpointContents& contents,
@@ -47,6 +47,10 @@ absl::Status WriteCheckpoint(
 // Reads the manifest and verifies every file's size and checksum. Errors name
 // the file: ReadManifest's and File's; DATA_LOSS where it is damaged.
 absl::StatusOr<Progress> VerifyCheckpoint(const std::string& checkpoint);
+
+// Whether an error of VerifyCheckpoint says that files are damaged or missing.
+// Others say that they cannot be read here and now: they may be whole.
+bool IsDamage(const absl::Status& status);
 
 }  // namespace psring
 

@@ -86,6 +86,13 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
     auto progress = VerifyCheckpoint(path);
     if (progress.ok()) return PointAt(path, *std::move(progress), spec);
     if (absl::IsFailedPrecondition(progress.status())) return progress.status();
+    if (!IsDamage(progress.status())) {
+      return absl::Status(
+          progress.status().code(),
+          absl::StrCat("--resume: ", progress.status().message(),
+                       ". Only what is damaged is passed over: make it "
+                       "readable, or move the checkpoint away"));
+    }
     LogWarning("refuses $0: $1", path, progress.status().message());
     absl::StrAppend(&refused, refused.empty() ? "" : "; ",
                     progress.status().message());
@@ -139,6 +146,14 @@ absl::StatusOr<std::vector<FlatBuffer>> LoadState(const std::string& checkpoint,
         "--compress=$0: what was lost before is not in a checkpoint, so this "
         "run differs from one that had not stopped",
         spec.compress());
+  }
+  if (spec.local_steps() > 1 && optimizer->num_slots() > 0) {
+    LogWarning(
+        "--local-steps=$0: of the optimizer's states, one a worker, only "
+        "worker "
+        "0's is in a checkpoint, so this run differs from one that had not "
+        "stopped",
+        spec.local_steps());
   }
   if (absl::Status s = SetBuffers(model, extras); !s.ok()) return s;
   return slots;

@@ -371,6 +371,12 @@ absl::Status WorkerRun::JoinExchange() {
   if (!slots.ok()) return slots.status();
   if (gpu_ != nullptr) gpu_->Upload(*flat_);
   member().activities().own().Wait();
+  if (spec().first_step() > 0) {
+    // Whoever reads works, which --progress-timeout bounds; the others wait.
+    const auto all_have_read =
+        member().Gather("state read", "", Time::InfiniteFuture());
+    if (!all_have_read.ok()) return all_have_read.status();
+  }
   return exchange_->Join(*std::move(slots), StepDeadline());
 }
 

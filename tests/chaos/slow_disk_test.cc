@@ -25,11 +25,13 @@ class SlowDiskTest : public ::testing::TestWithParam<std::string> {
             .cluster_flags = cluster_flags};
   }
 
-  // To a process whose writes to the disk each take so much longer.
+  // To a process whose writes to the disk each take so much longer, or with
+  // PSRING_SLOW_READS its reads.
   static std::vector<std::pair<std::string, std::string>> SlowBy(
-      const std::string& milliseconds) {
+      const std::string& milliseconds,
+      const std::string& variable = "PSRING_SLOW_DISK") {
     return {{"LD_PRELOAD", "tests/chaos/libslow_disk.so"},
-            {"PSRING_SLOW_DISK", milliseconds}};
+            {variable, milliseconds}};
   }
 
   // Of whoever writes the optimizer's state.
@@ -53,6 +55,28 @@ TEST_P(SlowDiskTest, OthersWaitForACheckpointAsLongAsSomebodyWritesIt) {
   // Two files at least, at two checkpoints.
   EXPECT_THAT(job[Writer()].Output(),
               ContainsRegex("the disk was slow ([4-9]|1[0-9]) times"));
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(dir_, kSteps),
+                                 UndisturbedCheckpoint(kSteps)),
+            "");
+}
+
+TEST_P(SlowDiskTest, OthersWaitForACheckpointAsLongAsSomebodyReadsIt) {
+  Flags flags = SmallTraining(20, dir_);
+  {
+    HandJob first(Options(flags, {}));
+    first.StartAll();
+    first.ExpectAllEndWell();
+  }
+  flags = SmallTraining(kSteps, dir_);
+  flags.push_back("--resume");
+  HandJobOptions options = Options(flags, {"--step-timeout=2"});
+  options.env["worker 0"] = SlowBy("1200", "PSRING_SLOW_READS");
+  HandJob job(options);
+  job.StartAll();
+  job.ExpectAllEndWell();
+  // Two files to verify, then each of four parameters.
+  EXPECT_THAT(job["worker 0"].Output(),
+              ContainsRegex("the disk was slow ([6-9]|[1-9][0-9]) times"));
   EXPECT_EQ(CheckpointDifference(CheckpointAt(dir_, kSteps),
                                  UndisturbedCheckpoint(kSteps)),
             "");

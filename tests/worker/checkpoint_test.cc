@@ -100,6 +100,17 @@ TEST_F(CheckpointTest, ADamagedOneOfTheSameStepGivesWay) {
   EXPECT_EQ(fs::file_size(checkpoint + ".damaged/model.safetensors"), 200);
 }
 
+// It may be whole. A link to itself cannot be opened, by root either.
+TEST_F(CheckpointTest, OneOfTheSameStepThatCannotBeReadStays) {
+  ASSERT_TRUE(Write(9).ok());
+  const std::string manifest = Latest() + "/manifest.json";
+  fs::remove(manifest);
+  fs::create_symlink(manifest, manifest);
+  EXPECT_THAT(std::string(Write(9).message()),
+              HasSubstr("manifest.json: Too many levels"));
+  EXPECT_TRUE(fs::exists(Latest() + "/model.safetensors"));
+}
+
 // What reads this process's memory at address 0 gets EIO.
 TEST_F(CheckpointTest, AReadErrorIsNotTheEndOfTheFile) {
   ASSERT_TRUE(Write(1).ok());

@@ -108,6 +108,19 @@ TEST_F(ResumeTest, FallsBackToTheNewestThatIsWhole) {
   EXPECT_EQ(found->checkpoint, directory_ + "/step-00000005");
 }
 
+// It may be whole: nobody shall go on from an older one, or begin anew.
+TEST_F(ResumeTest, EndsWhereTheNewestCannotBeRead) {
+  Stop(6);
+  Stop();
+  const std::string manifest = directory_ + "/step-00000007/manifest.json";
+  fs::remove(manifest);
+  fs::create_symlink(manifest, manifest);
+  const absl::Status status = FindResumePoint(directory_, spec_).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("step-00000007/manifest.json"),
+                    HasSubstr("make it readable")));
+}
+
 TEST_F(ResumeTest, SaysWhatIsWrongWithEveryOneWhereNoneIsWhole) {
   Stop(6);
   Stop();
