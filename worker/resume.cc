@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/log.h"
@@ -39,6 +40,15 @@ proto::SampleCursor CursorIn(int64_t dataset_size, const Progress& then) {
   return cursor;
 }
 
+// Older manifests say of files only what they were: "mnist".
+bool MayBeSameData(const Progress& then, const proto::JobSpec& now) {
+  if (then.dataset_size > 0 && then.dataset_size != now.dataset_size()) {
+    return false;
+  }
+  return then.data == now.data() ||
+         absl::StartsWith(now.data(), absl::StrCat(then.data, ",crc32="));
+}
+
 absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
                                     Progress progress,
                                     const proto::JobSpec& spec) {
@@ -53,7 +63,7 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
   status.Update(
       check("--optimizer", progress.optimizer, spec.optimizer().name()));
   if (!status.ok()) return status;
-  if (progress.data != spec.data() || progress.seed != spec.seed()) {
+  if (!MayBeSameData(progress, spec) || progress.seed != spec.seed()) {
     LogWarning(
         "$0 was made with data $1, seed $2: this run continues with others, "
         "and differs from one that had not stopped",

@@ -131,8 +131,8 @@ absl::Status WorkerRun::Load() {
   data_ = *std::move(data);
   wish_.set_dataset_size(data_.train.size());
   // Workers that read files have all the same, and a resumed job, too.
-  if (!data_.listing.empty()) {
-    wish_.set_data(absl::StrCat(wish_.data(), ",listing=", data_.listing));
+  if (!data_.identity.empty()) {
+    wish_.set_data(absl::StrCat(wish_.data(), ",", data_.identity));
   }
   auto model = CreateModel(wish_.model(), data_.train.shape,
                            static_cast<uint64_t>(wish_.seed()));

@@ -12,6 +12,8 @@
 #include "common/cluster/membership.h"
 #include "tests/integration/control_peer.h"
 #include "tests/integration/hand_job.h"
+#include "tests/testing/test_directory.h"
+#include "tests/worker/data/data_files.h"
 
 namespace psring {
 namespace {
@@ -70,6 +72,26 @@ TEST(Mismatch, EndsTheJobAtOnceAndNamesTheOneWhoDisagrees) {
     AwaitFirstRingWorker(job.port());
     ExpectDisagreement(first, job.Start("worker 1", With(flag)), said);
   }
+}
+
+// In one pixel of data sets that are alike else.
+TEST(Mismatch, OfTheContentsOfFilesEndsTheJob) {
+  const std::string ours = testing::TestDirectory("-ours");
+  const std::string theirs = testing::TestDirectory("-theirs");
+  testing::WriteTinyMnist(ours);
+  testing::WriteTinyMnist(theirs);
+  const std::string images = "/train-images-idx3-ubyte";
+  std::string bytes = testing::ReadFile(theirs + images);
+  ++bytes.back();
+  testing::WriteFile(theirs + images, bytes);
+  HandJob job({.mode = "ring"});
+  Flags flags = {"--model=mlp:6-10", "--batch-size=1", "--steps=4",
+                 "--data=mnist:" + ours};
+  Process& first = job.Start("worker 0", flags);
+  AwaitFirstRingWorker(job.port());
+  flags.back() = "--data=mnist:" + theirs;
+  ExpectDisagreement(first, job.Start("worker 1", flags),
+                     "data: \"mnist,crc32=");
 }
 
 TEST(Mismatch, OfModeIsRefusedAtTheWorkerOfTheOtherMode) {

@@ -50,8 +50,10 @@ struct Dataset {
 
 struct DatasetPair {
   Dataset train, test;
-  // Of a source: a hash of the names of its files; else empty.
-  std::string listing = {};
+  // What tells files from others: "listing=" and a hash of their names, where
+  // training reads them, or "crc32=" and the checksum of what was read; empty:
+  // there are no files.
+  std::string identity = {};
 };
 
 std::vector<uint8_t> PixelsFromBytes(absl::string_view bytes);

@@ -262,7 +262,7 @@ absl::StatusOr<DatasetPair> LoadImageFolder(const ImageFolderOptions& options) {
   return DatasetPair{
       DatasetOf(*std::move(train), options.side, options.augment),
       DatasetOf(*std::move(test), options.side, /*augment=*/false),
-      absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
+      absl::StrCat("listing=", absl::Hex(hash, absl::kZeroPad16))};
 }
 
 }  // namespace psring

@@ -1,10 +1,14 @@
 #include "worker/data/load_dataset.h"
 
+#include <zlib.h>
+
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "worker/data/cifar10_dataset.h"
 #include "worker/data/digits_dataset.h"
@@ -19,6 +23,23 @@ constexpr char kKnown[] =
     "mnist:DIR, cifar10:DIR, images:DIR[,size=PIXELS][,augment=no], "
     "digits[:train=N,test=M,seed=S], "
     "synthetic:CxHxW[,classes=K,train=N,test=M]";
+
+template <typename T>
+uLong Crc32Of(uLong before, const std::vector<T>& values) {
+  return crc32_z(before, reinterpret_cast<const Bytef*>(values.data()),
+                 values.size() * sizeof(T));
+}
+
+// Files of the same names and sizes may hold other data.
+absl::StatusOr<DatasetPair> Identified(absl::StatusOr<DatasetPair> loaded) {
+  if (!loaded.ok()) return loaded;
+  uLong crc = crc32_z(0, nullptr, 0);
+  for (const Dataset* part : {&loaded->train, &loaded->test}) {
+    crc = Crc32Of(Crc32Of(crc, part->pixels), part->labels);
+  }
+  loaded->identity = absl::StrFormat("crc32=%08x", crc);
+  return loaded;
+}
 
 absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
                                        absl::string_view rest) {
@@ -46,7 +67,7 @@ absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
         absl::StrCat("names no folder. Write ", name, ":DIR"));
   }
   const std::string folder(rest);
-  return mnist ? LoadIdx(folder) : LoadCifar10(folder);
+  return Identified(mnist ? LoadIdx(folder) : LoadCifar10(folder));
 }
 
 }  // namespace

@@ -105,11 +105,11 @@ TEST(ImageFolder, ShowsAnotherPartOfATrainingPictureWithEachDraw) {
 
 TEST(ImageFolder, IsKnownByTheNamesOfItsFiles) {
   const std::string folder = TinyFolder();
-  const std::string listing = Load(folder)->listing;
-  EXPECT_EQ(listing.size(), 16u);
-  EXPECT_EQ(Load(folder)->listing, listing);
+  const std::string listing = Load(folder)->identity;
+  EXPECT_EQ(listing.size(), strlen("listing=") + 16);
+  EXPECT_EQ(Load(folder)->identity, listing);
   std::filesystem::rename(folder + "/val/cat/1.jpg", folder + "/val/cat/2.jpg");
-  EXPECT_NE(Load(folder)->listing, listing);
+  EXPECT_NE(Load(folder)->identity, listing);
 }
 
 TEST(ImageFolder, SaysThatALinkLeadsNowhere) {
