@@ -92,7 +92,7 @@ absl::Status Trainer::Run() {
       [this] {
         return absl::StrCat(
             evaluating_ ? "evaluation after step " : "training, step ", step_,
-            ", ", evaluating_ ? evaluator_.batch_size() : options_.batch_size,
+            ", ", evaluating_ ? evaluator_.batch_size() : batch_size_,
             " samples at once");
       });
 }
@@ -243,6 +243,7 @@ absl::Status Trainer::SubmitHeldBack() {
 
 absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
   const SpanArgs args = {.step = step_};
+  batch_size_ = static_cast<int64_t>(samples.now.indices.size());
   SeedDropout();
   parts_.model.set_training(true);
   TimelineSpan data(parts_.track, "data", args);

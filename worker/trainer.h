@@ -173,6 +173,7 @@ class Trainer {
   StepTimes times_;
   double last_loss_ = 0;
   bool evaluating_ = false;
+  int64_t batch_size_ = 0;  // of the step that is computed
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t num_epochs_ = 0;
 };

@@ -95,10 +95,11 @@ at::Tensor BatchNorm2d::operator()(const at::Tensor& x, bool training) const {
   }
   if (training) {
     // libtorch's operator itself would divide by zero.
-    TORCH_CHECK(
-        x.numel() != x.size(1),
-        "Expected more than 1 value per channel when training, got input size ",
-        x.sizes());
+    TORCH_CHECK(x.numel() != x.size(1),
+                "batch norm has only one value a channel, of input size ",
+                x.sizes(),
+                ": an epoch's last batch has a single image. Choose another "
+                "--batch-size, or with several workers --sync-batch-norm");
     num_batches_.add_(1);
   }
   return at::batch_norm(x, weight_, bias_, mean_, variance_, training,

@@ -7,6 +7,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -228,6 +229,18 @@ TEST(SyncBatchNorm, PassesOnWhatGatherThrows) {
   EXPECT_THROW(SyncBatchNorm(at::randn({2, kChannels, 1, 1}), layer.tensors,
                              kMomentum, kEpsilon, broken),
                std::runtime_error);
+}
+
+TEST(BatchNorm2d, NamesTheFlagsWhereABatchHasOneValueAChannel) {
+  const BatchNorm2d norm(kChannels);
+  try {
+    norm(at::randn({1, kChannels, 1, 1}), /*training=*/true);
+    FAIL();
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(),
+                ::testing::AllOf(::testing::HasSubstr("--batch-size"),
+                                 ::testing::HasSubstr("--sync-batch-norm")));
+  }
 }
 
 TEST(BatchNorm2d, IsSynchronisedInTrainingAlone) {
