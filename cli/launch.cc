@@ -21,7 +21,7 @@ constexpr char kDescription[] =
     "after its process's name. What follows `--` goes to the workers.";
 
 constexpr char kExample[] =
-    "Example: two servers, four workers, ten epochs of the embedded digits\n"
+    "Example: two servers, four workers, ten epochs of drawn digits\n"
     "  psring launch --mode=ps --servers=2 --workers=4 --log-dir=logs -- \\\n"
     "      --model=lenet --data=digits --sync=bsp --epochs=10\n"
     "All flags of a worker: psring worker --help";

@@ -88,7 +88,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
     return absl::NotFoundError(absl::StrCat(
         "--resume: no checkpoint in '", directory,
         "'. It must be a directory that this host sees and that holds "
-        "step-..."));
+        "step-...; leave --resume out for the first run"));
   }
   std::string refused;
   for (; !present->empty(); present->pop_back()) {

@@ -182,7 +182,8 @@ void WorkerFlags::AddConsistencyFlags(CommandLine& line) {
 void WorkerFlags::AddTrainingFlags(CommandLine& line) {
   line.Add("--model", model, absl::StrCat("Model: ", kKnownModels));
   line.Add("--data", data,
-           "Training data: digits (embedded), mnist:DIR, cifar10:DIR, "
+           "Training data: digits[:train=8000,test=2000,seed=0] (psring draws "
+           "them), mnist:DIR, cifar10:DIR, "
            "images:DIR[,size=PIXELS][,augment=no] (JPEG and PNG files in "
            "DIR/train/CLASS/ and DIR/val/CLASS/, shown as squares of 224 "
            "pixels; training shows random parts of them unless augment=no), "

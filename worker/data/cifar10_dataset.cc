@@ -70,6 +70,12 @@ absl::StatusOr<DatasetPair> LoadCifar10(const std::string& folder) {
     batches.push_back(absl::StrCat("data_batch_", i, ".bin"));
   }
   auto train = ReadFiles(folder, batches);
+  if (absl::IsNotFound(train.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(train.status().message(),
+                     ". psring reads CIFAR-10's binary version "
+                     "(cifar-10-binary.tar.gz)"));
+  }
   if (!train.ok()) return train.status();
   auto test = ReadFiles(folder, {"test_batch.bin"});
   if (!test.ok()) return test.status();

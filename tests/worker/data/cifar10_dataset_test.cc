@@ -51,6 +51,14 @@ TEST_F(Cifar10DatasetTest, ReadsTheFiveBatchesInOrderAndTheTest) {
   EXPECT_EQ(loaded->test.Image(1).back(), 6);
 }
 
+// Of the Python version, for one.
+TEST_F(Cifar10DatasetTest, NamesTheVersionThatItReadsWhereAFileIsMissing) {
+  std::filesystem::remove(batch_);
+  ExpectError(absl::StatusCode::kNotFound,
+              AllOf(HasSubstr("data_batch_3.bin"),
+                    HasSubstr("cifar-10-binary.tar.gz")));
+}
+
 TEST_F(Cifar10DatasetTest, LooksInTheFolderOfTheOriginalArchiveToo) {
   const std::string inner = folder_ + "/cifar-10-batches-bin";
   std::filesystem::create_directory(inner);
