@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
+#include "common/log.h"
+#include "common/trace/earlier_file.h"
 
 namespace psring {
 
@@ -36,13 +40,15 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(
       absl::StrCat(directory, "/", role, "-", process.rank(), ".jsonl");
   std::error_code error;
   std::filesystem::create_directories(directory, error);
+  KeepEarlierFile(path);
   metrics.file_.open(path, std::ios::trunc);
+  if (metrics.file_) metrics.file_ << details.dump() << std::endl;
   if (!metrics.file_) {
+    const std::string why = error ? error.message() : strerror(errno);
     return absl::PermissionDeniedError(
-        absl::StrCat("--metrics-dir: cannot write ", path,
-                     error ? absl::StrCat(" (", error.message(), ")") : ""));
+        absl::StrCat("--metrics-dir: cannot write ", path, " (", why, ")"));
   }
-  metrics.file_ << details.dump() << std::endl;
+  metrics.path_ = path;
   return metrics;
 }
 
@@ -69,6 +75,12 @@ void MetricsFile::Write(const nlohmann::json& line) {
   events_.WriteLine(line);
   if (!file_.is_open()) return;
   file_ << line.dump() << std::endl;
+  if (file_) return;
+  LogWarning(
+      "--metrics-dir: cannot write $0 ($1). Training continues; the file gets "
+      "nothing more of it",
+      path_, strerror(errno));
+  file_.close();
 }
 
 int64_t PeakMemoryBytes(int64_t shared_bytes) {

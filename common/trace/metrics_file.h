@@ -33,14 +33,16 @@ namespace psring {
 
 class MetricsFile {
  public:
-  // Writes DIRECTORY/worker-RANK.jsonl (or ps-RANK.jsonl), made anew, with a
-  // start line that carries `details` too. An empty directory: writes nothing.
+  // Writes DIRECTORY/worker-RANK.jsonl (or ps-RANK.jsonl), made anew (see
+  // earlier_file.h), with a start line that carries `details` too. An empty
+  // directory: writes nothing.
   // Worker 0's and servers' lines go to TensorBoard's folder too, unless that
   // is empty.
   static absl::StatusOr<MetricsFile> Create(
       const std::string& directory, const proto::Process& process,
       nlohmann::json details, const std::string& tensorboard = "");
 
+  // Never fails; where the file cannot be written, says so once and ends it.
   void Write(const nlohmann::json& line);
   // For TensorBoard alone.
   void WriteTable(const std::string& tag, const TextTableRows& rows) {
@@ -51,6 +53,7 @@ class MetricsFile {
   void OpenEvents(const std::string& tensorboard,
                   const nlohmann::json& details);
 
+  std::string path_;
   std::ofstream file_;
   EventFile events_;
 };

@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/trace/earlier_file.h"
 
 namespace psring {
 
 absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
     const std::string& path, int64_t max_bytes) {
+  KeepEarlierFile(path);
   const int fd =
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) {

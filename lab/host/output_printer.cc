@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/trace/earlier_file.h"
 
 namespace psring {
 namespace {
@@ -51,11 +54,20 @@ std::string OutputPrinter::Prefix(const std::string& name) {
 
 void OutputPrinter::Log(const std::string& name, absl::string_view line) {
   auto [it, is_new] = logs_.try_emplace(name);
+  const std::string path = absl::StrCat(
+      log_dir_, "/", absl::StrReplaceAll(name, {{" ", "-"}}), ".log");
   if (is_new) {
-    it->second.open(absl::StrCat(
-        log_dir_, "/", absl::StrReplaceAll(name, {{" ", "-"}}), ".log"));
+    KeepEarlierFile(path);
+    it->second.open(path);
+  } else if (!it->second.is_open()) {
+    return;  // that was said
   }
-  it->second << line << std::endl;
+  if (it->second) it->second << line << std::endl;
+  if (it->second) return;
+  it->second.close();
+  block_.Print(absl::StrCat(
+      "[job] --log-dir: cannot write ", path, " (", strerror(errno),
+      "). The job continues; its output is shown here\n"));
 }
 
 }  // namespace psring

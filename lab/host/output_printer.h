@@ -19,7 +19,8 @@ class OutputPrinter {
  public:
   // Colours the names where `out` takes colours. `log_dir` empty: no files;
   // else it is made where it is missing, and "worker 0" goes to worker-0.log
-  // there.
+  // there, made anew (see earlier_file.h). One that cannot be written is said
+  // once.
   static absl::StatusOr<OutputPrinter> Create(FILE* out, std::string log_dir);
 
   void Print(const std::string& name, absl::string_view line);
