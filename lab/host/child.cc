@@ -203,6 +203,10 @@ void Child::Signal(int signal) {
   if (!ending_) kill(-pid_, signal);
 }
 
+void Child::SignalAlone(int signal) {
+  if (!ending_) kill(pid_, signal);
+}
+
 bool Child::SignalIfHandled(int signal) {
   if (ending_ || !Handles(pid_, signal)) return false;
   return kill(pid_, signal) == 0;

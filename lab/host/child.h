@@ -69,7 +69,9 @@ class Child {
 
   // To the whole group; nothing once the process has ended.
   void Signal(int signal);
-  // To the process alone, unless it would die of it; whether it was sent.
+  // To the process alone: what it has started, it may need to end well.
+  void SignalAlone(int signal);
+  // The same, unless it would die of it; whether it was sent.
   bool SignalIfHandled(int signal);
 
  private:

@@ -126,7 +126,7 @@ void Supervisor::OnCancelled() {
   if (options_.stops_softly && options_.stops_softly()) {
     for (Member& member : members_) {
       if (absl::StartsWith(member.child->name(), "worker ")) {
-        member.child->Signal(SIGTERM);
+        member.child->SignalAlone(SIGTERM);
       }
     }
     plan_ = {{now + options_.soft_grace, SIGKILL}};

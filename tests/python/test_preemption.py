@@ -34,13 +34,20 @@ def test_every_counts_from_one():
         psring.Preemption(every=0)
 
 
+# With a process of its own, as those that load data, which SIGTERM would end.
 SCRIPT = """
-import sys, psring
+import os, signal, sys, time, psring
+helper = os.fork()
+if helper == 0:
+    time.sleep(600)
 psring.init()
 preemption = psring.Preemption()
 print("ready", flush=True)
 while not preemption.requested():
     pass
+time.sleep(0.5)
+assert os.waitpid(helper, os.WNOHANG) == (0, 0)
+os.kill(helper, signal.SIGKILL)
 open(f"{sys.argv[1]}/{psring.rank()}", "w").close()
 psring.shutdown()
 """
