@@ -134,6 +134,7 @@ absl::Status ServerRun::Serve() {
   absl::Status status = metrics.status();
   if (status.ok()) status = ServeRequests();
   for (auto& model : models_) served_.Add(model->Stop());
+  timeline_.reset();  // which asks the session's member for the clock
   if (metrics.ok()) metrics->Write(End());
   if (status.ok()) {
     LogInfo("ps $0: the job has ended", job.rank());
