@@ -70,6 +70,7 @@ int RunBench(const Args& args) {
     return Fail(kName, s);
   }
   BenchResults results = Describe(line, args);
+  IgnoreBrokenPipes();
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   absl::Status status = RunBenchmarks(*options, cancellation, &results);

@@ -29,6 +29,7 @@ int RunCompare(const Args& args) {
     s = CheckProgram(plan.job.worker_binary);
   }
   if (!s.ok()) return Fail(kName, s);
+  IgnoreBrokenPipes();
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   std::unique_ptr<JobPage> page;

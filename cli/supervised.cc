@@ -88,6 +88,7 @@ int RunSupervised(
     const std::string& command, const SupervisedFlags& flags,
     const Security& security,
     const std::function<absl::StatusOr<HostPort>(Supervisor&)>& start) {
+  IgnoreBrokenPipes();
   Cancellation cancellation;
   std::atomic<bool> asked = false;  // by SIGUSR1
   SignalWatcher signals(cancellation,
@@ -96,7 +97,10 @@ int RunSupervised(
   if (!printer.ok()) return Fail(command, printer.status());
   ShownProgress progress(*printer);
   SupervisorOptions options;
-  options.stops_softly = [&] { return signals.received() == SIGTERM; };
+  options.stops_softly = [&] {
+    const int signal = signals.received();
+    return signal != 0 ? AsksSoftly(signal) : printer->block().closed();
+  };
   options.soft_grace = absl::Seconds(flags.grace_period_s);
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
@@ -105,6 +109,9 @@ int RunSupervised(
   bool hopeless = false;
   options.on_tick = [&] {
     progress.Show();
+    if (printer->block().closed()) {
+      cancellation.Cancel(absl::CancelledError("nobody reads the output"));
+    }
     if (asked.exchange(false)) AskForStacks(*processes, *printer);
     const std::optional<Failure>& failure = processes->first_failure();
     // The others would wait for the one that has failed until they may not.
@@ -127,14 +134,16 @@ int RunSupervised(
   supervisor.Wait();
   progress.End();
   if (started.ok()) failure = supervisor.first_failure();
-  const int signal = signals.received();
+  const int signal = signals.received() == 0 && printer->block().closed()
+                         ? SIGPIPE
+                         : signals.received();
   if (signal == 0 && failure) {
     return Fail(command, absl::AbortedError(ToString(*failure)),
                 failure->ending.shell_code());
   }
-  if (signal == SIGTERM && started.ok() && !failure) {
-    std::fprintf(stderr, "%s: all processes have ended well after SIGTERM\n",
-                 command.c_str());
+  if (AsksSoftly(signal) && started.ok() && !failure) {
+    std::fprintf(stderr, "%s: all processes have ended well after SIG%s\n",
+                 command.c_str(), sigabbrev_np(signal));
     return 0;
   }
   return ExitCode(command, started, signal);

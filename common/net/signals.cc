@@ -12,6 +12,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace psring {
+namespace {
+
+bool IsIgnored(int signal) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 void SoftStop::Set(std::function<void()> ask) {
   MutexLock lock(&mutex_);
@@ -32,6 +41,7 @@ SignalWatcher::SignalWatcher(Cancellation& cancellation, SignalActions actions)
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  if (!IsIgnored(SIGHUP)) sigaddset(&set, SIGHUP);
   if (actions_.on_user_signal) sigaddset(&set, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
@@ -59,7 +69,9 @@ void SignalWatcher::Watch() {
       continue;
     }
     SoftStop* const soft_stop = actions_.soft_stop;
-    if (signal == SIGTERM && soft_stop != nullptr && soft_stop->Ask()) continue;
+    if (AsksSoftly(signal) && soft_stop != nullptr && soft_stop->Ask()) {
+      continue;
+    }
     if (received_.exchange(signal) != 0) _exit(128 + signal);
     cancellation_.Cancel(absl::CancelledError(absl::StrCat(
         "interrupted by ", strsignal(signal), " (signal ", signal, ")")));

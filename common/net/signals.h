@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as a Cancellation.
+// Ctrl-C, SIGTERM and SIGHUP as a Cancellation.
 #ifndef PSRING_COMMON_NET_SIGNALS_H_
 #define PSRING_COMMON_NET_SIGNALS_H_
 
@@ -14,12 +14,12 @@
 
 namespace psring {
 
-// What SIGTERM asks of a process that would rather end at a good moment. Any
-// thread.
+// What SIGTERM and SIGHUP ask of a process that would rather end at a good
+// moment. Any thread.
 class SoftStop {
  public:
-  // From now on SIGTERM calls `ask`, on the watcher's thread, each time; null:
-  // it cancels again. `ask` must not block.
+  // From now on they call `ask`, on the watcher's thread, each time; null:
+  // they cancel again. `ask` must not block.
   void Set(std::function<void()> ask);
   // False: there is nobody to ask.
   bool Ask();
@@ -29,17 +29,28 @@ class SoftStop {
   std::function<void()> ask_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Whether a signal asks for a good end, at a good moment.
+inline bool AsksSoftly(int signal) {
+  return signal == SIGTERM || signal == SIGHUP;
+}
+
+// Writing to a pipe that nobody reads is an error of the write from now on, not
+// the process's end: the same signal may have ended `tee`, and there is a
+// checkpoint to be written.
+inline void IgnoreBrokenPipes() { signal(SIGPIPE, SIG_IGN); }
+
 struct SignalActions {
-  SoftStop* soft_stop = nullptr;  // null: SIGTERM cancels
+  SoftStop* soft_stop = nullptr;  // null: SIGTERM and SIGHUP cancel
   // What SIGUSR1 does, on the watcher's thread. Empty: it ends the process, as
   // by default.
   std::function<void()> on_user_signal = nullptr;
 };
 
 // Create it first thing in main, before any other thread exists: threads
-// inherit the mask that keeps the signals for this one. The first SIGINT or
-// SIGTERM cancels; a second one ends the process at once with 128 + its number.
-// A SIGTERM that is asked of a SoftStop does neither.
+// inherit the mask that keeps the signals for this one. The first SIGINT,
+// SIGTERM or SIGHUP (a terminal that closes; not under nohup) cancels; a second
+// one ends the process at once with 128 + its number. A SIGTERM or SIGHUP that
+// is asked of a SoftStop does neither.
 class SignalWatcher {
  public:
   // What the actions refer to outlives it.

@@ -185,6 +185,7 @@ int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
   }
   // A limit of file sizes is an error of ftruncate, not the process's end.
   std::signal(SIGXFSZ, SIG_IGN);
+  IgnoreBrokenPipes();
   AllowAllFiles();
   SetUpLog(flags.log_level);
   absl::Status status;

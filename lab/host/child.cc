@@ -54,6 +54,7 @@ bool Handles(pid_t pid, int signal) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);  // exec would keep that it is ignored
   const int null = open("/dev/null", O_RDONLY);
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);

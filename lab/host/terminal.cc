@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -63,9 +64,11 @@ std::string LiveBlock::Drawn() const {
 
 // One write, so that lines of others never fall into it.
 void LiveBlock::Write(absl::string_view text) {
-  if (text.empty()) return;
-  fwrite(text.data(), 1, text.size(), out_);
-  fflush(out_);
+  if (text.empty() || closed_) return;
+  errno = 0;
+  const bool written = fwrite(text.data(), 1, text.size(), out_) == text.size();
+  if (fflush(out_) == 0 && written) return;
+  closed_ = errno == EPIPE || errno == EIO;
 }
 
 }  // namespace psring

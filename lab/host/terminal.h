@@ -29,6 +29,9 @@ class LiveBlock {
   LiveBlock(FILE* out, int columns) : out_(out), columns_(columns) {}
 
   bool live() const { return columns_ > 0; }
+  // Whether `out` leads nowhere any more: a pipe that nobody reads, or a
+  // terminal that has gone (where SIGPIPE is ignored). Nothing is written then.
+  bool closed() const { return closed_; }
 
   // Writes `text`, whole lines, above the block, at once.
   void Print(absl::string_view text);
@@ -44,6 +47,7 @@ class LiveBlock {
   FILE* const out_;
   const int columns_;
   std::vector<std::string> lines_;
+  bool closed_ = false;
 };
 
 }  // namespace psring

@@ -44,7 +44,9 @@ psring.init()
 preemption = psring.Preemption()
 print("ready", flush=True)
 while not preemption.requested():
-    pass
+    print("steps", flush=True)
+    time.sleep(0.02)
+print("saves", flush=True)
 time.sleep(0.5)
 assert os.waitpid(helper, os.WNOHANG) == (0, 0)
 os.kill(helper, signal.SIGKILL)
@@ -53,19 +55,47 @@ psring.shutdown()
 """
 
 
-@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: psring run wants the real one")
-def test_psring_run_passes_sigterm_on_and_lets_workers_save(tmp_path):
+needs_the_library = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: psring run wants the real one"
+)
+
+
+def start(tmp_path):
     program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     run = subprocess.Popen(
         [program, "run", "-n", "2", "--", sys.executable, str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert "ready" in run.stdout.readline()
-    assert "ready" in run.stdout.readline()
+    ready = 0
+    while ready < 2:
+        ready += "ready" in run.stdout.readline()
+    return run
+
+
+def saved(tmp_path):
+    return (tmp_path / "0").exists() and (tmp_path / "1").exists()
+
+
+@needs_the_library
+def test_psring_run_passes_sigterm_on_and_lets_workers_save(tmp_path):
+    run = start(tmp_path)
     run.send_signal(signal.SIGTERM)
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 0, said
-    assert "all processes have ended well after SIGTERM" in said
-    assert (tmp_path / "0").exists() and (tmp_path / "1").exists()
+    said, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, said + errors
+    assert "all processes have ended well after SIGTERM" in errors
+    assert saved(tmp_path)
+
+
+@needs_the_library
+@pytest.mark.parametrize("sent, code", [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (None, 141)])
+def test_workers_save_where_nobody_reads_their_output_any_more(tmp_path, sent, code):
+    """As tee, which the same signal has ended, or head, which has seen enough."""
+    run = start(tmp_path)
+    run.stdout.close()
+    if sent is not None:
+        run.send_signal(sent)
+    errors = run.stderr.read()
+    assert run.wait(timeout=60) == code, errors
+    assert saved(tmp_path)
