@@ -27,6 +27,21 @@ bool HasFlag(const Args& args, absl::string_view name) {
                      [&](const std::string& arg) { return IsFlag(arg, name); });
 }
 
+Args ArgsOf(const Args& args, absl::string_view name) {
+  const auto found =
+      std::find_if(args.begin(), args.end(),
+                   [&](const std::string& arg) { return IsFlag(arg, name); });
+  if (found == args.end()) return {};
+  if (*found != name || found + 1 == args.end()) return {*found};
+  return {*found, *(found + 1)};
+}
+
+std::string ValueOf(const Args& args_of_flag) {
+  if (args_of_flag.empty()) return "";
+  const std::string& last = args_of_flag.back();
+  return args_of_flag.size() == 2 ? last : last.substr(last.find('=') + 1);
+}
+
 std::string FlagName(const std::string& arg) {
   return arg.substr(0, arg.find('='));
 }

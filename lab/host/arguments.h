@@ -18,6 +18,11 @@ bool IsFlag(absl::string_view arg, absl::string_view name);
 // Whether any of them does.
 bool HasFlag(const Args& args, absl::string_view name);
 
+// What gives the flag `name` there, once: "--seed=3", or "--seed" and "3".
+Args ArgsOf(const Args& args, absl::string_view name);
+// Its value in what ArgsOf returns; empty: there is none.
+std::string ValueOf(const Args& args_of_flag);
+
 // "--seed" of "--seed=3" and of itself.
 std::string FlagName(const std::string& arg);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -52,10 +53,31 @@ void AppendCommonFlags(const Job& job, int rank, int coordinator_port,
   }
 }
 
+// Of the whole job, so that servers have them from the workers' flags.
+constexpr const char* kTimeouts[] = {"--join-timeout", "--step-timeout",
+                                     "--progress-timeout"};
+
+// For worker 0 of a ring to load what it trains, before it joins.
+constexpr absl::Duration kJoinTimeout = absl::Seconds(60);  // its default
+
+absl::Duration JoinTimeout(const Job& job) {
+  double seconds = 0;
+  return absl::SimpleAtod(ValueOf(ArgsOf(job.worker_flags, "--join-timeout")),
+                          &seconds)
+             ? absl::Seconds(seconds)
+             : kJoinTimeout;
+}
+
 Command ServerCommand(const Job& job, int rank, int coordinator_port) {
   Command command = StartOf(absl::StrCat("ps ", rank), job.ps_binary,
                             job.server_prefixes, rank);
   AppendCommonFlags(job, rank, coordinator_port, &command.argv);
+  for (const char* timeout : kTimeouts) {
+    if (HasFlag(job.server_flags, timeout)) continue;
+    for (std::string& arg : ArgsOf(job.worker_flags, timeout)) {
+      command.argv.push_back(std::move(arg));
+    }
+  }
   command.argv.insert(command.argv.end(), job.server_flags.begin(),
                       job.server_flags.end());
   return command;
@@ -130,6 +152,7 @@ absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
                                   absl::Duration timeout) {
   auto dir = TempDir::Create();
   if (!dir.ok()) return dir.status();
+  if (job.mode == "ring") timeout = std::max(timeout, JoinTimeout(job));
   const std::string port_file = absl::StrCat(dir->path(), "/port");
   const auto key = JobKey::Create(job.security);
   if (!key.ok()) return key.status();
@@ -143,7 +166,10 @@ absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
   if (absl::IsDeadlineExceeded(s)) {
     return absl::DeadlineExceededError(absl::StrCat(
         host.name, " has not opened the coordinator's port within ",
-        absl::FormatDuration(timeout), ": ", host.argv[0]));
+        absl::FormatDuration(timeout), ": ", host.argv[0],
+        job.mode == "ring" ? ". If it loads for longer, allow more: -- "
+                             "--join-timeout=SECONDS"
+                           : ""));
   }
   if (!s.ok()) return s;
   for (Command& command : OtherCommands(job, *port)) {

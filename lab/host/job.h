@@ -60,7 +60,8 @@ Command HostCommand(const Job& job, const std::string& port_file);
 // All the others.
 std::vector<Command> OtherCommands(const Job& job, int coordinator_port);
 
-// Starts the host, waits for its port, starts the others. Returns where the
+// Starts the host, waits for its port, in a ring at least for the workers'
+// --join-timeout (60 s), and starts the others. Returns where the
 // coordinator listens. After an error what has been started still runs:
 // the caller stops or awaits it.
 absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,

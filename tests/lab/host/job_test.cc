@@ -43,6 +43,20 @@ TEST(Job, ServerZeroHostsTheCoordinatorOnAPortOfTheSystems) {
                                      "--coordinator-port-file=/tmp/port"));
 }
 
+// They would end a job that its workers give more time.
+TEST(Job, ServersHaveTheWorkersTimeouts) {
+  Job job = SmallJob("ps");
+  job.worker_flags = {"--join-timeout=600", "--step-timeout", "700",
+                      "--progress-timeout=0"};
+  job.server_flags = {"--progress-timeout=9"};
+  EXPECT_THAT(
+      HostCommand(job, "/tmp/port").argv,
+      ElementsAre("/bin/ps", "--coordinator=127.0.0.1:0", "--rank=0",
+                  "--workers=3", "--servers=2", "--join-timeout=600",
+                  "--step-timeout", "700", "--progress-timeout=9",
+                  "--host-coordinator", "--coordinator-port-file=/tmp/port"));
+}
+
 TEST(Job, WorkerZeroHostsARingsCoordinator) {
   const Command host = HostCommand(SmallJob("ring"), "/tmp/port");
   EXPECT_EQ(host.name, "worker 0");
