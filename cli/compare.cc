@@ -45,8 +45,9 @@ int RunCompare(const Args& args) {
     return Fail(kName, outcome.status(),
                 signal != 0 ? 128 + signal : exit_code);
   }
-  const Comparison comparison = Compare(plan.values, outcome->finished,
-                                        plan.target_accuracy, outcome->failed);
+  const Comparison comparison = Compare(
+      plan.values, outcome->finished, plan.target_accuracy, outcome->failed,
+      !HasFlag(plan.job.worker_flags, "--local-steps"));
   std::cout << StudyText(comparison);
   s = WriteStudyReport(plan.setup, comparison, out);
   if (!s.ok()) return Fail(kName, s);

@@ -64,15 +64,25 @@ class Field {
 
   absl::StatusOr<double> Positive() const {
     if (!ok()) return status();
-    if (value_->is_number() && value_->get<double>() > 0 &&
+    const auto value = NotNegative();
+    return value.ok() && *value > 0 ? value : IsNot("a positive number");
+  }
+
+  absl::StatusOr<double> NotNegative() const {
+    if (!ok()) return status();
+    if (value_->is_number() && value_->get<double>() >= 0 &&
         value_->get<double>() <= kLargest) {
       return value_->get<double>();
     }
-    return absl::DataLossError(absl::StrCat("--from: ", place_, " of ", where_,
-                                            " is not a positive number"));
+    return IsNot("a number from 0 on");
   }
 
  private:
+  absl::Status IsNot(const char* what) const {
+    return absl::DataLossError(
+        absl::StrCat("--from: ", place_, " of ", where_, " is not ", what));
+  }
+
   Field(const std::string& where, std::string place, const json& value)
       : where_(where), place_(std::move(place)), value_(&value) {}
 
@@ -112,9 +122,9 @@ absl::StatusOr<RunSteps> ReadRun(const Field& run) {
   const Field steps = run["steps"];
   if (!steps.ok()) return steps.status();
   for (size_t i = 0; i < steps.size(); ++i) {
-    const auto step = steps[i]["step"].Positive();
+    const auto step = steps[i]["step"].NotNegative();
     if (!step.ok()) return step.status();
-    const auto at = steps[i]["seconds"].Positive();
+    const auto at = steps[i]["seconds"].NotNegative();
     if (!at.ok()) return at.status();
     read.steps.push_back({static_cast<int64_t>(*step), *at, 0, 0});
   }

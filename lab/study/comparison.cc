@@ -101,6 +101,27 @@ std::optional<Spread> OfFirstAt(
   });
 }
 
+// A ring stands in the group of every number of servers, and founds none that
+// others can: it comes last.
+std::vector<const Variant*> Founders(const Comparison& comparison,
+                                     absl::string_view axis) {
+  const size_t own = AxisIndex(axis);
+  std::vector<const Variant*> founders;
+  for (const Variant& variant : comparison.variants) {
+    founders.push_back(&variant);
+  }
+  std::stable_partition(founders.begin(), founders.end(),
+                        [&](const Variant* variant) {
+                          for (size_t i = 0; i < variant->point.size(); ++i) {
+                            if (i != own && variant->point[i] == kAny) {
+                              return false;
+                            }
+                          }
+                          return true;
+                        });
+  return founders;
+}
+
 }  // namespace
 
 Spread SpreadOf(const Variant& variant, const Measure& measure) {
@@ -119,10 +140,14 @@ bool Meet(const Spread& a, const Spread& b) {
 }
 
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target, std::vector<FailedRun> failed) {
+                   double target, std::vector<FailedRun> failed,
+                   bool every_step) {
   Comparison comparison;
   comparison.values = std::move(values);
   comparison.variants = GroupBySeed(comparison.values, runs);
+  for (Variant& variant : comparison.variants) {
+    variant.every_step = every_step;
+  }
   comparison.target_accuracy =
       target > 0 ? target : CommonTarget(comparison.variants);
   comparison.identical_weights = IdenticalWeights(comparison.variants);
@@ -152,6 +177,14 @@ std::optional<Spread> StepsToTarget(const Comparison& comparison,
   });
 }
 
+std::optional<Spread> StepSecondsToTarget(const Comparison& comparison,
+                                          const Variant& variant) {
+  return OfFirstAt(comparison, variant, [](const EpochSample& epoch) {
+    return epoch.seconds /
+           static_cast<double>(std::max<int64_t>(1, epoch.step));
+  });
+}
+
 int NumReached(const Comparison& comparison, const Variant& variant) {
   return static_cast<int>(std::count_if(
       variant.runs.begin(), variant.runs.end(), [&](const RunResult& run) {
@@ -163,9 +196,8 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis) {
   std::vector<Group> groups;
   std::vector<Point> done;
-  for (const Variant& first : comparison.variants) {
-    // A ring stands in the group of every number of servers, and founds none
-    // that others have founded.
+  for (const Variant* founder : Founders(comparison, axis)) {
+    const Variant& first = *founder;
     const auto in_group = [&](const Point& p) {
       return SameBut(p, first.point, axis);
     };
@@ -183,7 +215,9 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
 std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
   const WaySpec way = WayOf(variant.point);
   const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
-  if (!compression.ok() || !way.plain()) return std::nullopt;
+  if (!compression.ok() || !way.plain() || !variant.every_step) {
+    return std::nullopt;
+  }
   const auto values = static_cast<double>(variant.runs[0].num_parameters);
   const double gradients = values * BytesPerValue(*compression);
   const double bytes = values * sizeof(float);

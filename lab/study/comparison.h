@@ -24,6 +24,7 @@ struct Variant {
   Point point;        // with the first run's seed
   std::string label;  // "ring, 4 workers": what tells it from the others
   std::vector<RunResult> runs;
+  bool every_step = true;  // exchanges gradients, whatever its way says
 };
 
 using Measure = std::function<double(const RunResult&)>;
@@ -45,9 +46,11 @@ struct Comparison {
 
 // Groups the runs. `target`: the accuracy that times count to; 0: what the
 // variants reach with every seed, leaving out those which end far (a tenth)
-// below the best, rounded down to a thousandth.
+// below the best, rounded down to a thousandth. `every_step`: no flag that all
+// workers got lets them exchange more rarely.
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target, std::vector<FailedRun> failed = {});
+                   double target, std::vector<FailedRun> failed = {},
+                   bool every_step = true);
 
 // Whether rates are steps, of scripts that do not say how many images a step
 // has; and their unit, "steps/s" or "images/s".
@@ -59,6 +62,9 @@ std::optional<Spread> SecondsToTarget(const Comparison& comparison,
                                       const Variant& variant);
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
                                     const Variant& variant);
+// Of a mean step on the way there: their quotient.
+std::optional<Spread> StepSecondsToTarget(const Comparison& comparison,
+                                          const Variant& variant);
 
 // The number of its seeds with which the variant reached the target.
 int NumReached(const Comparison& comparison, const Variant& variant);

@@ -15,10 +15,6 @@ bool HaveOneSeed(const Variant& a, const Variant& b) {
   return a.runs.size() == 1 && b.runs.size() == 1;
 }
 
-Spread SecondsPerStep(const Variant& variant) {
-  return SpreadOf(variant, StepSeconds);
-}
-
 }  // namespace
 
 bool Tied(const Rated& a, const Rated& b) {
@@ -70,20 +66,20 @@ std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
   std::vector<StepContrast> contrasts;
   const Variant& base = *group.variants[0];
   const auto base_steps = StepsToTarget(comparison, base);
-  const Spread base_time = SecondsPerStep(base);
-  if (!base_steps || base_time.mean <= 0) return contrasts;
+  const auto base_time = StepSecondsToTarget(comparison, base);
+  if (!base_steps || base_time->mean <= 0) return contrasts;
   for (size_t i = 1; i < group.variants.size(); ++i) {
     const Variant& other = *group.variants[i];
     const auto steps = StepsToTarget(comparison, other);
-    const Spread time = SecondsPerStep(other);
-    if (!steps || time.mean <= 0) continue;
+    const auto time = StepSecondsToTarget(comparison, other);
+    if (!steps || time->mean <= 0) continue;
     const bool as_many = HaveOneSeed(base, other)
                              ? base_steps->mean == steps->mean
                              : Meet(*base_steps, *steps);
-    contrasts.push_back(
-        {&other,
-         {base_time.mean / time.mean, Tied({&base, base_time}, {&other, time})},
-         {steps->mean / base_steps->mean, as_many}});
+    contrasts.push_back({&other,
+                         {base_time->mean / time->mean,
+                          Tied({&base, *base_time}, {&other, *time})},
+                         {steps->mean / base_steps->mean, as_many}});
   }
   return contrasts;
 }

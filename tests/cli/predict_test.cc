@@ -102,7 +102,8 @@ TEST_F(PredictTest, TakesTheModelFromAComparison) {
     "setup": {"flags": {"--model": "lenet"}},
     "runs": [
       {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
-       "steps": [{"step": 10, "seconds": 0.2}, {"step": 50, "seconds": 1.0},
+       "steps": [{"step": 0, "seconds": 0}, {"step": 10, "seconds": 0.2},
+                 {"step": 50, "seconds": 1.0},
                  {"step": 100, "seconds": 2.0}]},
       {"num_parameters": 61706, "num_steps": 100, "seconds": 1.0,
        "steps": [{"step": 10, "seconds": 0.1}, {"step": 60, "seconds": 0.6},

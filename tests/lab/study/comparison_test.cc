@@ -128,6 +128,26 @@ TEST(GroupsAlong, ARingStandsBesideEveryNumberOfServers) {
   EXPECT_EQ(by_servers[0].label, "ps-bsp");
 }
 
+TEST(GroupsAlong, ARingThatComesFirstFoundsNoGroupOfAllNumbersOfServers) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ring,ps-bsp"}, {"servers", "1,2"}}),
+              {RunOf({{"mode", "ring"}, {"servers", kAny}}, 1, 0.9),
+               RunOf({}, 1, 0.9), RunOf({{"servers", "2"}}, 1, 0.9)},
+              0);
+  const auto by_way = GroupsAlong(comparison, "mode");
+  ASSERT_THAT(by_way, SizeIs(2));
+  EXPECT_EQ(by_way[0].label, "1 server");
+  EXPECT_THAT(by_way[0].variants, SizeIs(2));
+  EXPECT_EQ(by_way[1].label, "2 servers");
+  EXPECT_THAT(by_way[1].variants, SizeIs(2));
+}
+
+TEST(FormulaOf, IsOfAnExchangeInEveryStep) {
+  const auto rarely =
+      Compare(ValuesOf({}), {RunOf({}, 1, 0.9)}, 0, {}, /*every_step=*/false);
+  EXPECT_FALSE(FormulaOf(rarely.variants[0]));
+}
+
 TEST(FormulaOf, IsTheCostModels) {
   const auto of = [](const AxisTexts& at) {
     return FormulaOf({At(at), "", {RunOf(at, 1, 0.9)}});

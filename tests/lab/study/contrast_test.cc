@@ -96,6 +96,17 @@ TEST_F(ContrastTest, StepsAreHeldAgainstTheFirstVariantOfTheGroup) {
   EXPECT_THAT(ContrastSteps(comparison_, groups[1]), IsEmpty());
 }
 
+// Of worker 0, as its seconds to the target, so that they multiply to it. In
+// async another worker may take much longer.
+TEST(ContrastSteps, AreOfTheWayToTheTarget) {
+  RunResult async = RunOf({{"mode", "ps-async"}}, 10);
+  async.epochs = {{1, 100, 2, 0, 0, 0.9, 0}};
+  const Comparison comparison = Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}),
+                                        {RunOf({}, 10), async}, 0.5);
+  const auto groups = GroupsAlong(comparison, kWayAxis);
+  EXPECT_EQ(ContrastSteps(comparison, groups[0])[0].speed.times, 5);
+}
+
 TEST_F(ContrastTest, RanksByFinalAccuracyTheHighestFirst) {
   const auto groups = GroupsAlong(comparison_, kWayAxis);
   const std::vector<Rated> rated = RankByAccuracy(groups[1]);
