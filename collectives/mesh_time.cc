@@ -98,7 +98,7 @@ absl::Status Mesh::TooLate(const Operation& operation) const {
 
 void Mesh::AskAboutStalls(Operation& operation, Time now) {
   if (operation.agreed() || operation.handle() == 0 ||
-      tickets_.AwaitedFor(operation.handle(), now) < kAskAfter) {
+      tickets_.MainAwaitedFor(operation.handle(), now) < kAskAfter) {
     return;
   }
   for (const int32_t rank : operation.Awaited()) {
@@ -118,7 +118,7 @@ void Mesh::OnQuestion(const Header& question, Time now) {
   for (const auto& [key, operation] : operations_) {
     if (answer.waits_size() == kMaxWaits) break;
     if (operation->handle() == 0 || !operation->Misses(asker) ||
-        tickets_.AwaitedFor(operation->handle(), now) < kSayAfter) {
+        tickets_.MainAwaitedFor(operation->handle(), now) < kSayAfter) {
       continue;
     }
     proto::CollectiveWait& wait = *answer.add_waits();
@@ -140,7 +140,7 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
   const int rank = static_cast<int>(answer.sender());
   Operation* const mine = Find(KeyOf(answer.key()));
   if (mine == nullptr || !mine->Misses(rank) ||
-      tickets_.AwaitedFor(mine->handle(), now) < kAskAfter) {
+      tickets_.MainAwaitedFor(mine->handle(), now) < kAskAfter) {
     return;
   }
   std::optional<CallKey> theirs;

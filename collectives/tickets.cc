@@ -33,6 +33,7 @@ void Tickets::Wake() {
 
 void Tickets::Connect(CollectiveJob job) {
   MutexLock lock(&mutex_);
+  main_ = std::this_thread::get_id();
   work_.job = std::move(job);
   Wake();
 }
@@ -62,6 +63,7 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
       ticket.waiting_since = now;
     }
     ticket.last_looked = now;
+    ticket.main_waits |= std::this_thread::get_id() == main_;
   }
   if (!ticket.done && timeout > absl::ZeroDuration()) {
     ++ticket.waiters;
@@ -159,8 +161,19 @@ void Tickets::Finish(int64_t handle, absl::Status status, Gathered gathered) {
 absl::Duration Tickets::AwaitedFor(int64_t handle, Time now) {
   MutexLock lock(&mutex_);
   const auto found = tickets_.find(handle);
-  if (found == tickets_.end()) return absl::ZeroDuration();
-  const Ticket& ticket = found->second;
+  return found == tickets_.end() ? absl::ZeroDuration()
+                                 : Awaited(found->second, now);
+}
+
+absl::Duration Tickets::MainAwaitedFor(int64_t handle, Time now) {
+  MutexLock lock(&mutex_);
+  const auto found = tickets_.find(handle);
+  return found == tickets_.end() || !found->second.main_waits
+             ? absl::ZeroDuration()
+             : Awaited(found->second, now);
+}
+
+absl::Duration Tickets::Awaited(const Ticket& ticket, Time now) const {
   if (ticket.waiters == 0 && now - ticket.last_looked > kPollGap) {
     return absl::ZeroDuration();
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -47,7 +48,7 @@ class Tickets {
   Tickets(const Tickets&) = delete;
   Tickets& operator=(const Tickets&) = delete;
 
-  // Once, before any Post.
+  // Once, before any Post. The thread that calls it is the main one.
   void Connect(CollectiveJob job);
 
   // A handle above 0; never blocks. No call: this rank has no more data.
@@ -91,6 +92,9 @@ class Tickets {
   // For how long a caller has been waiting for `handle` without a break; zero
   // where none is.
   absl::Duration AwaitedFor(int64_t handle, Time now);
+  // The same, if the main thread is among the callers. Another one may wait for
+  // what another rank's main thread calls only later.
+  absl::Duration MainAwaitedFor(int64_t handle, Time now);
 
  private:
   struct Ticket {
@@ -98,17 +102,20 @@ class Tickets {
     absl::Status status;
     Gathered gathered;
     int waiters = 0;
+    bool main_waits = false;  // or has waited
     Time waiting_since;
     Time last_looked = Time::InfinitePast();
   };
 
   void Wake();
+  absl::Duration Awaited(const Ticket& ticket, Time now) const;
   absl::StatusOr<Ticket*> Done(int64_t handle)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;
 
   Mutex mutex_;
+  std::thread::id main_ ABSL_GUARDED_BY(mutex_);
   Work work_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, Ticket> tickets_ ABSL_GUARDED_BY(mutex_);
   int64_t last_handle_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -135,8 +136,23 @@ TEST(CollectiveMismatchTest, IsNoticedWithoutTheFirstRank) {
             expected);
 }
 
+// Each rank's other thread waits for what the other's main thread calls once it
+// has done something else.
+TEST(CollectiveStallTest, IsNotTwoThreadsARankThatWaitForEachOthers) {
+  TestMesh mesh(2, {}, /*own_threads=*/true);
+  mesh.Run([](int rank, Collectives& c) {
+    std::thread writes([&] {
+      if (rank == 1) absl::SleepFor(absl::Seconds(5));
+      EXPECT_EQ(Await(c, c.Barrier("written")), absl::OkStatus());
+    });
+    if (rank == 0) absl::SleepFor(absl::Seconds(5));
+    EXPECT_EQ(Await(c, c.Barrier("evaluated")), absl::OkStatus());
+    writes.join();
+  });
+}
+
 TEST(CollectiveStallTest, IsFoundBetweenRanksThatWaitForEachOther) {
-  TestMesh mesh(3);
+  TestMesh mesh(3, {}, /*own_threads=*/true);
   const Time start = Now();
   mesh.Run([](int rank, Collectives& c) {
     float value = 0;

@@ -11,27 +11,35 @@
 
 namespace psring {
 
-TestMesh::TestMesh(int size, const CollectivesOptions& options) {
-  CollectiveJob job;
-  job.epoch = kTestJob;
+TestMesh::TestMesh(int size, const CollectivesOptions& options,
+                   bool own_threads)
+    : own_threads_(own_threads) {
+  job_.epoch = kTestJob;
   for (int rank = 0; rank < size; ++rank) {
     cancellations_.push_back(std::make_unique<Cancellation>());
     auto made = Collectives::Create(context_, *cancellations_[rank],
                                     "127.0.0.1", options);
     EXPECT_TRUE(made.ok()) << made.status();
     ranks_.push_back(*std::move(made));
-    job.endpoints.push_back(ranks_[rank]->endpoint());
-    job.descriptions.push_back(absl::StrCat("worker ", rank, " (test)"));
+    job_.endpoints.push_back(ranks_[rank]->endpoint());
+    job_.descriptions.push_back(absl::StrCat("worker ", rank, " (test)"));
   }
-  for (job.rank = 0; job.rank < size; ++job.rank) {
-    EXPECT_EQ(ranks_[job.rank]->Connect(job), absl::OkStatus());
-  }
+  for (int rank = 0; !own_threads && rank < size; ++rank) Connect(rank);
+}
+
+void TestMesh::Connect(int rank) {
+  CollectiveJob job = job_;
+  job.rank = rank;
+  EXPECT_EQ(ranks_[rank]->Connect(job), absl::OkStatus());
 }
 
 void TestMesh::Run(const std::function<void(int rank, Collectives&)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size(); ++rank) {
-    threads.emplace_back([&, rank] { body(rank, at(rank)); });
+    threads.emplace_back([&, rank] {
+      if (own_threads_) Connect(rank);
+      body(rank, at(rank));
+    });
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -22,7 +22,10 @@ inline constexpr uint64_t kTestJob = 4711;
 
 class TestMesh {
  public:
-  explicit TestMesh(int size, const CollectivesOptions& options = {});
+  // The main thread of every rank is the one that makes this, or with
+  // `own_threads` the one on which Run, once, runs its body.
+  explicit TestMesh(int size, const CollectivesOptions& options = {},
+                    bool own_threads = false);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   Collectives& at(int rank) { return *ranks_[rank]; }
@@ -33,7 +36,11 @@ class TestMesh {
   void Run(const std::function<void(int rank, Collectives&)>& body);
 
  private:
+  void Connect(int rank);
+
   std::vector<std::unique_ptr<Cancellation>> cancellations_;
+  CollectiveJob job_;
+  const bool own_threads_;
   Context context_;
   std::vector<std::unique_ptr<Collectives>> ranks_;
 };
