@@ -34,24 +34,25 @@ def arm(leave: Callable[..., None], rank: int) -> None:
     if _armed:
         return
     _armed = True
-    if sys.excepthook is not _on_exception:
+    # One that others have chained since an earlier job still gets its calls.
+    if _previous is None:
         _previous, sys.excepthook = sys.excepthook, _on_exception
-    if threading.excepthook is not _on_thread_exception:
+    if _previous_thread is None:
         _previous_thread, threading.excepthook = threading.excepthook, _on_thread_exception
-    if sys.exit is not _exit:
+    if _previous_exit is None:
         _previous_exit, sys.exit = sys.exit, _exit
 
 
 def disarm() -> None:
     """The hooks stay (others may have chained theirs), and do nothing more."""
-    global _armed, _exit_code
+    global _armed, _exit_code, _previous, _previous_thread, _previous_exit
     _armed, _exit_code = False, 0
     if sys.excepthook is _on_exception:
-        sys.excepthook = _previous
+        sys.excepthook, _previous = _previous, None
     if threading.excepthook is _on_thread_exception:
-        threading.excepthook = _previous_thread
+        threading.excepthook, _previous_thread = _previous_thread, None
     if sys.exit is _exit:
-        sys.exit = _previous_exit
+        sys.exit, _previous_exit = _previous_exit, None
 
 
 def told() -> bool:

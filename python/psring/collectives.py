@@ -8,7 +8,9 @@ on anything with Python's buffer interface: numpy's arrays, array.array.
 import builtins
 import ctypes
 import json
+import numbers
 import pickle
+import zlib
 from collections import Counter
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -36,6 +38,9 @@ _FORMATS = {
     "q": _lib.INT64, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64, "?": _lib.BOOL,
 }  # fmt: skip
 
+# The library remembers every name, and tells uses of one name apart.
+_MOST_NAMES = 4096
+
 _counters: "Counter[Tuple[str, ProcessSet]]" = Counter()
 
 
@@ -45,9 +50,11 @@ def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
     So ranks must make their unnamed calls of one kind in the same order.
     """
     key = (kind, process_set)
-    number = _counters[key]
+    number = _counters[key] % _MOST_NAMES
     _counters[key] += 1
     among = "" if process_set is global_process_set else str(process_set.ranks)
+    if len(among) > 64:
+        among = f"[{process_set.size()} ranks, {zlib.crc32(among.encode()):08x}]"
     return f"{kind}{among}.noname.{number}"
 
 
@@ -181,7 +188,7 @@ def allgather_bytes(
     memory = _buffer(data)
     name = name or auto_name("allgather_bytes", process_set)
     operation = start_allgather(
-        name, ctypes.addressof(memory), len(data), "bytes", process_set, memory
+        name, ctypes.addressof(memory), memoryview(data).nbytes, "bytes", process_set, memory
     )
     operation.wait()
     sizes = operation.sizes(process_set.size())
@@ -203,7 +210,7 @@ def broadcast_bytes(
     """The root's bytes; the others need not know how many."""
     if root_rank not in process_set.ranks:
         raise ValueError(f"root_rank={root_rank} is not among the ranks {process_set.ranks}")
-    mine = (data or b"") if _job.rank() == root_rank else b""
+    mine = data if data is not None and _job.rank() == root_rank else b""
     name = name or auto_name("broadcast_bytes", process_set)
     return allgather_bytes(mine, name, process_set)[process_set.ranks.index(root_rank)]
 
@@ -323,6 +330,8 @@ def broadcast_(
 ) -> Any:  # fmt: skip
     """Makes a writable buffer's contents those of the root's, and returns it."""
     view = memoryview(array)
+    if view.readonly or not view.c_contiguous:
+        raise ValueError("broadcast in place needs a writable, contiguous buffer: pass a copy")
     memory = _buffer(array)
     start_broadcast(
         name or auto_name("broadcast_buffer", process_set), ctypes.addressof(memory),
@@ -332,8 +341,8 @@ def broadcast_(
 
 
 def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
-    whole = isinstance(value, int) and op is not Average
-    memory = (ctypes.c_int64 if whole else ctypes.c_double)(value)
+    whole = isinstance(value, numbers.Integral) and op is not Average
+    memory = ctypes.c_int64(int(value)) if whole else ctypes.c_double(float(value))
     address = ctypes.addressof(memory)
     start_allreduce(
         auto_name("number", process_set), address, address, 1,
@@ -344,13 +353,13 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
 
 def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     """The sum over all ranks of a number, or of a buffer's elements in a copy."""
-    if isinstance(value, (int, float)):
+    if isinstance(value, numbers.Real):
         return _reduce_number(value, Sum, process_set)
     return allreduce_(value.copy(), Sum, process_set=process_set)
 
 
 def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     """The mean over all ranks of a number, or of a buffer's elements in a copy."""
-    if isinstance(value, (int, float)):
+    if isinstance(value, numbers.Real):
         return _reduce_number(value, Average, process_set)
     return allreduce_(value.copy(), Average, process_set=process_set)

@@ -1,9 +1,13 @@
 """Collectives in both modes; each job of two ranks runs all functions of TOGETHER."""
 
+import os
+
 import pytest
 import torch
 
+import psring
 import psring.torch as ps
+from psring.collectives import auto_name
 from ranks import run
 
 TOGETHER = {}
@@ -52,6 +56,43 @@ def test_allreduce_takes_every_dtype_and_layout(results):
                 assert total == [[3, 3]] * 3 and most == [[2, 2]] * 3, dtype
         assert out["scalar"] == 0.5 and out["scaled"] == 4.0
         assert out["strided"] and out["in place"] and out["fp16"]
+
+
+@together
+def whole_buffers():
+    import array
+
+    me = ps.rank()
+    floats = array.array("f", [1.0 + me, 2.0, 3.0])
+    out = {"gathered": [array.array("f", part).tolist() for part in psring.allgather_bytes(floats)]}
+    out["broadcast"] = array.array("f", psring.broadcast_bytes(floats, 1)).tolist()
+    for name, call in {
+        "read-only": lambda: psring.broadcast_(bytes(4)),
+        "complex": lambda: ps.mean(torch.tensor([1 + 2j])),
+    }.items():
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            out[name] = str(error)
+    return out
+
+
+def test_buffers_are_taken_whole_or_refused(results):
+    for out in results["whole_buffers"]:
+        assert out["gathered"] == [[1.0, 2.0, 3.0], [2.0, 2.0, 3.0]]
+        assert out["broadcast"] == [2.0, 2.0, 3.0]
+        assert "writable" in out["read-only"] and "view_as_real" in out["complex"]
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: nobody else checks names")
+def test_automatic_names_do_not_grow():
+    """The library remembers each for ever, and takes 256 bytes of one."""
+    psring.init()
+    names = {auto_name("sum") for _ in range(20_000)}
+    large = auto_name("model", psring.ProcessSet(range(1000)))
+    psring.shutdown()
+    assert len(names) < 5000
+    assert len(large + ".names.text") < 200
 
 
 def others():

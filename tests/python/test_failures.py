@@ -146,6 +146,25 @@ for step in range(4):
     assert float(ranks[0][1].split()[-1]) < 5
 
 
+@needs_library
+@pytest.mark.parametrize("end, code", [("sys.exit(3)", 3), ("raise ValueError('the real error')", 1)])
+def test_hooks_that_others_have_chained_are_not_chained_again(tmp_path, end, code):
+    """As a library does that wants to know how the process ends."""
+    script = write(tmp_path, f"""
+import psring, sys
+psring.init()
+hook, leave = sys.excepthook, sys.exit
+sys.excepthook, sys.exit = lambda *error: hook(*error), lambda code=None: leave(code)
+psring.shutdown()
+psring.init()
+{end}
+""")
+    for exit_code, _, err in run_script(script, 1):
+        assert exit_code == code, err
+        assert "RecursionError" not in err
+        assert err.count("ValueError: the real error") == (code == 1), err
+
+
 def test_a_script_needs_no_shutdown(tmp_path):
     script = write(tmp_path, """
 import psring, sys

@@ -453,6 +453,42 @@ def test_keras_weights_of_many_types_become_the_roots():
     assert [kind for kind, _ in ranks[0]] == ["bfloat16", "uint8", "float32", "int64", "float16"]
 
 
+def layers_by_data():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = (
+                keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros") for _ in range(2)
+            )
+
+        def build(self, shape):
+            self.one.build((None, 1))
+            self.other.build((None, 1))
+            self.built = True
+
+        def call(self, x):
+            return self.one(x) if float(x.sum()) > 0 else self.other(x)
+
+    model = Model()
+    model.build(None)
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(1.0)), loss=lambda y, out: -out)
+    x = np.full((8, 1), 1.0 if ps.rank() == 0 else -3.0, "float32")
+    model.fit(x, x, batch_size=8, epochs=1, verbose=0)
+    return [float(weights.item()) for weights in model.get_weights()]
+
+
+def test_keras_ranks_may_use_different_layers_on_torch():
+    needs("keras", "torch")
+    assert run(layers_by_data, env={"KERAS_BACKEND": "torch"}, timeout=200) == [[0.5, -1.5]] * 2
+
+
 def callbacks():
     import keras
     import numpy as np

@@ -79,11 +79,14 @@ class Local:
         self._told = False
 
     def reduce(self, optimizer: Any, grads: List[Any], variables: Optional[List[Any]]) -> List[Any]:
+        known = list(optimizer._trainable_variables if variables is None else variables)
         if not self._told:
             self._told = True
-            known = list(optimizer._trainable_variables if variables is None else variables)
             size = sum(int(np.prod(variable.shape)) for variable in known)
             _metrics.tell_model(size, functools.partial(_crc, known), optimizer)
+        if keras.backend.backend() == "torch":
+            # Other ranks may have used other layers; under a compiler all have the same program.
+            grads = [keras.ops.zeros_like(of) if grad is None else grad for grad, of in zip(grads, known)]
         return _reduce(grads, self._op, self._name, self._process_set)
 
 

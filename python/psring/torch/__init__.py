@@ -91,7 +91,7 @@ def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     if not isinstance(value, _torch.Tensor):
         return _memory.mean(value, process_set)
     value = value.detach()
-    if not value.is_floating_point():
+    if not value.is_floating_point() and not value.is_complex():
         value = value.to(_torch.get_default_dtype())
     return allreduce(value, op=Average, name=_memory.auto_name("mean", process_set), process_set=process_set)
 

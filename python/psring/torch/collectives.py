@@ -59,7 +59,7 @@ def _op(op: Optional[ReduceOp], average: Optional[bool], tensor: torch.Tensor) -
     if op is None:
         op = Average
     memory.op_code(op)
-    if op is Average and not tensor.is_floating_point():
+    if op is Average and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ValueError(
             f"op=Average of {tensor.dtype} has no exact result: "
             "use op=psring.torch.Sum, or convert the tensor to floats"

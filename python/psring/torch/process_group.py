@@ -97,7 +97,7 @@ class PsringProcessGroup(dist.ProcessGroup):
             self._works.get().complete()
 
     def _next(self, kind: str) -> str:
-        self._count += 1
+        self._count = (self._count + 1) % 4096  # the library remembers every name
         return f"{self._name}.{kind}.{self._count}"
 
     def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> _PsringWork:
