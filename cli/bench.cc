@@ -11,6 +11,7 @@
 #include "common/model/stream_copy.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
+#include "common/process/open_files.h"
 #include "lab/bench/bench_report.h"
 #include "lab/bench/bench_run.h"
 #include "lab/host/machine.h"
@@ -71,6 +72,7 @@ int RunBench(const Args& args) {
   }
   BenchResults results = Describe(line, args);
   IgnoreBrokenPipes();
+  AllowAllFiles();
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   absl::Status status = RunBenchmarks(*options, cancellation, &results);

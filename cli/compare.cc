@@ -11,6 +11,7 @@
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
 #include "common/page/job_page.h"
+#include "common/process/open_files.h"
 #include "lab/page/report_files.h"
 #include "lab/study/comparison.h"
 #include "lab/study/study.h"
@@ -30,6 +31,7 @@ int RunCompare(const Args& args) {
   }
   if (!s.ok()) return Fail(kName, s);
   IgnoreBrokenPipes();
+  AllowAllFiles();
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   std::unique_ptr<JobPage> page;

@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
+#include "common/process/open_files.h"
 #include "lab/host/job_watch.h"
 #include "lab/host/output_printer.h"
 #include "lab/page/job_lines.h"
@@ -89,6 +90,7 @@ int RunSupervised(
     const Security& security,
     const std::function<absl::StatusOr<HostPort>(Supervisor&)>& start) {
   IgnoreBrokenPipes();
+  AllowAllFiles();
   Cancellation cancellation;
   std::atomic<bool> asked = false;  // by SIGUSR1
   SignalWatcher signals(cancellation,

@@ -42,6 +42,8 @@ void FigureBoard::Update(const std::function<void(proto::Figures&)>& change) {
 void FigureBoard::AddStep(int64_t step, Time arrived, Time went_on) {
   MutexLock lock(&mutex_);
   if (step % stride_ != 0) return;
+  // Models that are closed after a step each all have the step 0.
+  std::erase_if(records_, [=](const Record& r) { return r.step == step; });
   records_.push_back({step, arrived, went_on});
   while (records_.size() > kMaxRecords) {
     stride_ *= 2;

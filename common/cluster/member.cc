@@ -355,7 +355,8 @@ std::string Member::CoordinatorName() {
 }
 
 void Member::CheckCoordinator(Time now) {
-  last_heard_ += pauses_.Look(now);
+  // Never beyond: what was heard in a pause was heard then.
+  last_heard_ = std::min(now, last_heard_ + pauses_.Look(now));
   const absl::Duration silent = now - last_heard_;
   {
     MutexLock lock(&mutex_);

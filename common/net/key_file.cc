@@ -55,19 +55,20 @@ absl::Status WriteText(int fd, const Secret& secret) {
   return absl::ErrnoToStatus(errno, "cannot write the key");
 }
 
-// Each folder that is missing, for its owner only.
-absl::Status MakeFolders(const std::filesystem::path& folder) {
+}  // namespace
+
+absl::Status MakePrivateFolders(const std::filesystem::path& folder) {
   if (folder.empty() || access(folder.c_str(), F_OK) == 0) {
     return absl::OkStatus();
   }
-  if (absl::Status s = MakeFolders(folder.parent_path()); !s.ok()) return s;
+  if (absl::Status s = MakePrivateFolders(folder.parent_path()); !s.ok()) {
+    return s;
+  }
   if (mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) {
     return absl::OkStatus();
   }
   return Failed("make", folder);
 }
-
-}  // namespace
 
 absl::StatusOr<Secret> ReadKeyFile(const std::string& path) {
   // A pipe would block; its size and mode say nothing.
@@ -103,7 +104,7 @@ absl::Status WriteKeyFile(const std::string& path, const Secret& secret,
                           bool overwrite) {
   const std::filesystem::path folder =
       std::filesystem::path(path).parent_path();
-  if (absl::Status s = MakeFolders(folder); !s.ok()) return s;
+  if (absl::Status s = MakePrivateFolders(folder); !s.ok()) return s;
   const std::string temporary = absl::StrCat(path, ".", getpid());
   {
     const File file(open(temporary.c_str(),

@@ -4,6 +4,7 @@
 #ifndef PSRING_COMMON_NET_KEY_FILE_H_
 #define PSRING_COMMON_NET_KEY_FILE_H_
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,10 @@ absl::StatusOr<Secret> ReadKeyFile(const std::string& path);
 // ALREADY_EXISTS where there is such a file and not `overwrite`.
 absl::Status WriteKeyFile(const std::string& path, const Secret& secret,
                           bool overwrite);
+
+// Makes each folder that is missing, for its owner only. Errors name the one
+// that cannot be made.
+absl::Status MakePrivateFolders(const std::filesystem::path& folder);
 
 // Sealed memory with a secret, for children that inherit its descriptor. In
 // this process it is closed on exec.

@@ -138,7 +138,7 @@ void AppendJob(const JobState& state, std::string* text) {
                   view.state() == proto::JobView::RUNNING ? 1 : 0, "\n");
   AppendHead("psring_job_seconds", "gauge",
              "Time since all processes had joined.", text);
-  absl::StrAppend(text, "psring_job_seconds ", state.seconds(), "\n");
+  absl::StrAppendFormat(text, "psring_job_seconds %.15g\n", state.seconds());
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ std::string ToJson(const JobState& state, const JobSeries& series, Seen& seen) {
               {"sync", state.sync()},
               {"servers", view.num_servers()},
               {"workers", view.num_workers()},
-              {"seconds", Short(state.seconds())},
+              {"seconds", std::round(state.seconds() * 1000) / 1000},
               {"total_steps", state.total_steps()},
               {"now", state.now().has_value() ? ToJson(*state.now()) : json()},
               {"curves", PointsOf(state, seen)},

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/net/key_file.h"
 #include "common/net/keys.h"
 #include "common/page/web_query.h"
 
@@ -74,6 +76,10 @@ absl::StatusOr<std::string> PageToken(const std::string& file) {
     return token;
   }
   if (errno != ENOENT) return Error(file, strerror(errno));
+  const auto folder = std::filesystem::path(file).parent_path();
+  if (absl::Status s = MakePrivateFolders(folder); !s.ok()) {
+    return Error(file, s.message());
+  }
   fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   const std::string line = fresh + "\n";
   const bool written = fd >= 0 && write(fd, line.data(), line.size()) ==

@@ -8,6 +8,10 @@ namespace psring {
 // shells give, 1,024, is for programs that use select().
 void AllowAllFiles();
 
+// What it was before the first AllowAllFiles, for a program that may use
+// select(). Async-signal-safe: between fork and exec.
+void RestoreFileLimit();
+
 }  // namespace psring
 
 #endif  // PSRING_COMMON_PROCESS_OPEN_FILES_H_

@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/cluster/environment.h"
+#include "common/process/open_files.h"
 
 namespace psring {
 namespace {
@@ -54,6 +55,7 @@ bool Handles(pid_t pid, int signal) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  RestoreFileLimit();
   signal(SIGPIPE, SIG_DFL);  // exec would keep that it is ignored
   const int null = open("/dev/null", O_RDONLY);
   dup2(null, STDIN_FILENO);

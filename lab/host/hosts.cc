@@ -41,7 +41,7 @@ absl::Status AwaitUp(Child& holder) {
   }
   if (up) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "--hosts: cannot make the namespaces of ", holder.name(), ": ",
+      "--hosts, --link: cannot make the namespaces of ", holder.name(), ": ",
       said.empty() ? "unshare says nothing" : said,
       ". They need root on Linux with namespaces, and a container that has "
       "CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged)"));
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Child>> StartHolder(const std::string& name) {
   const auto unshare = FindProgram("unshare");
   if (!unshare) {
     return absl::UnavailableError(
-        "--hosts: no unshare on this machine. Remedy: apt-get install "
+        "--hosts, --link: no unshare on this machine. Remedy: apt-get install "
         "util-linux");
   }
   auto holder = Child::Start(
@@ -161,7 +161,7 @@ absl::Status Hosts::RunIn(const Child& holder,
   const auto lines = Capture(argv);
   if (lines.ok()) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("--hosts: ", command, " on ", holder.name(), ": ",
+      absl::StrCat("--hosts, --link: ", command, " on ", holder.name(), ": ",
                    std::string(lines.status().message())));
 }
 

@@ -1,6 +1,7 @@
 #include "python/capi/session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -346,9 +347,13 @@ absl::StatusOr<int64_t> Session::OpenModel(const std::string& options) {
   auto model = ScriptModel::Open(*job_, *parsed, options_.same_host,
                                  options_.step_timeout);
   if (!model.ok()) return model.status();
+  // Of the process, not of this job: what is left of an earlier one must not
+  // take another model for its own.
+  static std::atomic<int64_t> last_model = 0;
+  const int64_t number = ++last_model;
   MutexLock lock(&mutex_);
-  models_[++last_model_] = *std::move(model);
-  return last_model_;
+  models_[number] = *std::move(model);
+  return number;
 }
 
 ScriptModel* Session::model(int64_t number) {

@@ -129,7 +129,6 @@ class Session {
 
   Mutex mutex_;
   std::string coordinator_ ABSL_GUARDED_BY(mutex_);
-  int64_t last_model_ ABSL_GUARDED_BY(mutex_) = 0;
   // Models' memory outlives the job's context, which sends from there.
   std::map<int64_t, std::unique_ptr<ScriptModel>> models_
       ABSL_GUARDED_BY(mutex_);

@@ -42,6 +42,16 @@ TEST(FigureBoard, TellsWhatWasSaidAndRecordsOnceByTheCoordinatorsClock) {
   EXPECT_EQ(again.records_size(), 0);
 }
 
+// As many models make, each of which is closed after one or two.
+TEST(FigureBoard, TakesTheSameStepsAnyNumberOfTimes) {
+  FigureBoard board;
+  for (int i = 0; i < 100; ++i) {
+    board.AddStep(0, At(i), At(i));
+    board.AddStep(64, At(i), At(i));
+  }
+  EXPECT_THAT(StepsOf(board.Take(kSameClock)), testing::Contains(0));
+}
+
 // Two workers whose heartbeats come at other times still tell of the same.
 TEST(FigureBoard, OfManyStepsItKeepsSomeTheSameOnAllWorkers) {
   FigureBoard a, b;

@@ -243,9 +243,12 @@ TEST(JobPage, TheProcessKeepsItsSignals) {
 }
 
 TEST(JobPage, ATokenFileIsMadeOnceAndThenKept) {
-  const std::string file = absl::StrCat(testing::TestDirectory(), "/token");
+  const std::string folder = absl::StrCat(testing::TestDirectory(), "/a/b");
+  const std::string file = absl::StrCat(folder, "/token");
   const Page first(file);
   struct stat about = {};
+  ASSERT_EQ(stat(folder.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0700u);
   ASSERT_EQ(stat(file.c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0600u);
   const Page second(file);

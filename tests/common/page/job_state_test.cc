@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/page/metrics_text.h"
 #include "common/page/page_json.h"
 #include "nlohmann/json.hpp"
 
@@ -278,6 +279,17 @@ struct Reader {
     return job;
   }
 };
+
+TEST(PageJson, AJobOfManyDaysTellsItsSeconds) {
+  FakeJob job(1);
+  JobState state;
+  state.Take(At(0), job.view());
+  state.Take(At(1000003), job.view());
+  Seen seen;
+  EXPECT_EQ(nlohmann::json::parse(ToJson(state, {}, seen))["seconds"], 1000003);
+  EXPECT_TRUE(
+      absl::StrContains(MetricsText(state), "psring_job_seconds 1000003\n"));
+}
 
 TEST(PageJson, AReaderGetsEveryPointOnceAndAllAfterTheyAreThinned) {
   FakeJob job(1);
