@@ -12,7 +12,8 @@
 namespace psring {
 
 // Measures the links from each rank to the next and from the last to the first,
-// one after the other, at least `windows` windows each; see lab/bench/link.h.
+// one after the other, at least `windows` windows each, but 200 at most; see
+// lab/bench/link.h.
 absl::StatusOr<std::vector<LinkStream>> RunLinks(const Stage& stage, int ranks,
                                                  int64_t windows);
 

@@ -122,6 +122,14 @@ TEST_F(BenchTest, MeasuresLinks) {
   EXPECT_GE(report["links"][0]["seconds"].size(), 20u);
 }
 
+TEST_F(BenchTest, MeasuresLinksInAFewSecondsHoweverManyIterations) {
+  const Ran ran = Bench({"links", "--ranks=2", "--iterations=3000"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  const json report = Report();
+  ASSERT_EQ(report["links"].size(), 2u);
+  EXPECT_EQ(report["links"][0]["seconds"].size(), 200u);
+}
+
 TEST_F(BenchTest, AFailedRankNamesItselfAndTheSize) {
   const Ran ran = Bench(
       {"allreduce", "--sizes=1KB", "--peers=none", "--rank-binary=/bin/false"});
