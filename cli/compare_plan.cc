@@ -112,7 +112,9 @@ void AddFlags(CommandLine& line, Flags& flags) {
   line.Add("--batch-size", flags.batch_size, "Samples of each worker in a step")
       .Range(1, 1000000);
   line.Add("--lr", flags.lr, "Learning rate").Range(0.0, 1e6);
-  line.Add("--momentum", flags.momentum, "Momentum of the optimizer")
+  line.Add("--momentum", flags.momentum,
+           "Momentum of the optimizer; with --optimizer=sgd, a value above 0 "
+           "selects momentum: give --momentum=0 for plain SGD")
       .Range(0.0, 1.0);
   line.Add("--optimizer", flags.optimizer,
            "Optimizer; see psring worker --help");
@@ -120,8 +122,8 @@ void AddFlags(CommandLine& line, Flags& flags) {
       .Range(int64_t{0}, int64_t{1} << 40);
   line.Add("--target-accuracy", flags.target,
            "Accuracy to which times are measured, such as 0.93; auto: the "
-           "highest "
-           "that every way reaches")
+           "highest that all ways reach with every seed, leaving out ways "
+           "that end more than a tenth below the best")
       .Check(CheckTarget);
   line.Add("--metric", flags.metric,
            "For a script that does not call psring.log: a regular expression "
