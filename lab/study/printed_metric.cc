@@ -54,6 +54,12 @@ void PrintedMetric::Take(absl::string_view line) {
   }
 }
 
+std::optional<bool> PrintedMetric::percent() const {
+  if (!active_) return std::nullopt;
+  return std::any_of(samples_.begin(), samples_.end(),
+                     [](const Sample& sample) { return sample.value > 1; });
+}
+
 void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   for (ProcessMetrics& process : all) {
@@ -61,9 +67,6 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
     process.epochs.clear();
     const Time start =
         process.started_s > 0 ? AtWall(process.started_s) : start_;
-    const bool percent =
-        std::any_of(samples_.begin(), samples_.end(),
-                    [](const Sample& sample) { return sample.value > 1; });
     for (const Sample& sample : samples_) {
       EpochSample& epoch = process.epochs.emplace_back();
       epoch.epoch = static_cast<int64_t>(process.epochs.size());
@@ -73,7 +76,7 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
       epoch.seconds = absl::ToDoubleSeconds(sample.when - start);
       epoch.train_loss = kUnknown;
       epoch.test_loss = kUnknown;
-      epoch.test_accuracy = percent ? sample.value / 100 : sample.value;
+      epoch.test_accuracy = *percent() ? sample.value / 100 : sample.value;
       epoch.images_per_second = kUnknown;
     }
   }

@@ -3,6 +3,7 @@
 #ifndef PSRING_LAB_STUDY_PRINTED_METRIC_H_
 #define PSRING_LAB_STUDY_PRINTED_METRIC_H_
 
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -26,8 +27,12 @@ class PrintedMetric {
   // A line of worker 0's output, as it comes.
   void Take(absl::string_view line);
 
+  // Whether one of the numbers is above 1, so that all are percent; nothing
+  // without a pattern.
+  std::optional<bool> percent() const;
+
   // Every number that was taken becomes one of worker 0's epochs, as its test
-  // accuracy; where one is above 1, all are percent. Their seconds count from
+  // accuracy, a hundredth where they are percent. Their seconds count from
   // the start that its metrics tell, as those do that a script logs.
   void AddTo(std::vector<ProcessMetrics>& all) const;
 

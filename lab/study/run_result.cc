@@ -98,6 +98,18 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   return result;
 }
 
+void UseOneUnit(std::vector<RunResult>& runs) {
+  const bool percent = std::any_of(
+      runs.begin(), runs.end(),
+      [](const RunResult& run) { return run.printed_percent.value_or(false); });
+  for (RunResult& run : runs) {
+    if (!percent || run.printed_percent.value_or(true)) continue;
+    run.printed_percent = true;
+    run.test_accuracy /= 100;
+    for (EpochSample& epoch : run.epochs) epoch.test_accuracy /= 100;
+  }
+}
+
 double StepSeconds(const RunResult& run) {
   return run.seconds / static_cast<double>(std::max<int64_t>(1, run.num_steps));
 }

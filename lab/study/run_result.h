@@ -26,6 +26,9 @@ struct RunResult {
   bool counts_steps = false;
   double test_accuracy = 0;  // after the last epoch
   double test_loss = 0;
+  // Whether the numbers that --metric found were percent, as those above 1 are;
+  // nothing: none was looked for.
+  std::optional<bool> printed_percent;
   // Those of the process of that role which sent or held most; 0: no such
   // process.
   double worker_bytes_per_step = 0;
@@ -57,7 +60,11 @@ struct FailedRun {
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all);
 
-// Worker 0's mean step.
+// A script prints in one unit: where a run's numbers are percent, those of all
+// are, also of one that never came above 1%.
+void UseOneUnit(std::vector<RunResult>& runs);
+
+// The slowest worker's time of training over worker 0's steps.
 double StepSeconds(const RunResult& run);
 
 // When the first evaluation at `target` or better was; null if none was.

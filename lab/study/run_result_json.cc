@@ -107,6 +107,8 @@ RunResult Take(const json& value) {
   run.on_gpu = value.value("on_gpu", false);
   run.test_accuracy = ToNumber(value.at("test_accuracy"));
   run.test_loss = ToNumber(value.at("test_loss"));
+  const json percent = value.value("printed_percent", json());
+  if (!percent.is_null()) run.printed_percent = percent.get<bool>();
   run.worker_bytes_per_step = ToNumber(value.at("worker_bytes_sent_per_step"));
   run.server_bytes_per_step = ToNumber(value.at("server_bytes_sent_per_step"));
   run.worker_peak_bytes = WholeOf(value.at("worker_peak_bytes"));
@@ -145,6 +147,8 @@ json ToJson(const RunResult& run) {
       {"on_gpu", run.on_gpu},
       {"test_accuracy", Number(run.test_accuracy)},
       {"test_loss", Number(run.test_loss)},
+      {"printed_percent",
+       run.printed_percent ? json(*run.printed_percent) : json()},
       {"worker_bytes_sent_per_step", Number(run.worker_bytes_per_step)},
       {"server_bytes_sent_per_step", Number(run.server_bytes_per_step)},
       {"worker_peak_bytes", run.worker_peak_bytes},

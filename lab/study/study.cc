@@ -38,6 +38,7 @@ class Study {
     for (auto& run : runs_) {
       if (run) outcome_.finished.push_back(*std::move(run));
     }
+    UseOneUnit(outcome_.finished);
     return std::move(outcome_);
   }
 

@@ -218,6 +218,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   printed.AddTo(*all);
   auto result = Collect(point, *std::move(all), checkpoints);
   if (result.ok()) {
+    result->printed_percent = printed.percent();
     result->wall_seconds = absl::ToDoubleSeconds(Now() - start);
   }
   return result;

@@ -35,6 +35,16 @@ TEST(PrintedMetric, WithoutAPatternNothingChanges) {
   all[0].epochs.resize(1);
   metric.AddTo(all);
   EXPECT_EQ(all[0].epochs.size(), 1u);
+  EXPECT_EQ(metric.percent(), std::nullopt);
+}
+
+TEST(PrintedMetric, NumbersAboveOneArePercent) {
+  PrintedMetric percent("accuracy ([0-9.]+)"), unclear("accuracy ([0-9.]+)");
+  percent.Take("accuracy 1.00");
+  percent.Take("accuracy 60");
+  unclear.Take("accuracy 1.00");
+  EXPECT_EQ(percent.percent(), true);
+  EXPECT_EQ(unclear.percent(), false);
 }
 
 TEST(PrintedMetric, RefusesWhatCannotFindANumber) {

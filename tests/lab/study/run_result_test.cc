@@ -99,6 +99,30 @@ TEST(FirstAt, IsTheFirstEvaluationAtTheTargetOrAbove) {
   EXPECT_EQ(FirstAt(*Ran(), 0.91), nullptr);
 }
 
+TEST(UseOneUnit, ARunThatStayedBelowOnePercentIsPercentAsTheOthersAre) {
+  std::vector<RunResult> runs(3, *Ran());
+  runs[0].printed_percent = true;  // 80% and 90%
+  runs[1].printed_percent = false;
+  runs[1].epochs.resize(1);
+  runs[1].epochs[0].test_accuracy = runs[1].test_accuracy = 1;
+  UseOneUnit(runs);
+  EXPECT_EQ(BestAccuracy(runs[0]), 0.9);
+  EXPECT_EQ(BestAccuracy(runs[1]), 0.01);
+  EXPECT_EQ(runs[1].test_accuracy, 0.01);
+  EXPECT_EQ(BestAccuracy(runs[2]), 0.9);  // nothing was looked for
+  const std::vector<RunResult> once = runs;
+  UseOneUnit(runs);
+  EXPECT_EQ(ToJson(runs[1]), ToJson(once[1]));
+}
+
+TEST(UseOneUnit, FractionsStay) {
+  std::vector<RunResult> runs(2, *Ran());
+  runs[0].printed_percent = runs[1].printed_percent = false;
+  UseOneUnit(runs);
+  EXPECT_EQ(BestAccuracy(runs[0]), 0.9);
+  EXPECT_EQ(RunFromJson(ToJson(runs[0]))->printed_percent, false);
+}
+
 TEST(RunFromJson, GivesBackWhatToJsonWrote) {
   RunResult run = *Ran();
   run.weights_crc32 = 0xabc;
