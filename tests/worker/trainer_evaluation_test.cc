@@ -21,7 +21,7 @@ namespace {
 using ::testing::Each;
 using ::testing::SizeIs;
 
-constexpr int kWorkers = 2;
+constexpr int kWorkers = 2;  // each evaluates three batches
 
 struct Training {
   std::vector<absl::Status> results;
@@ -34,7 +34,7 @@ struct Training {
 // a batch of test samples.
 Training Train(const std::function<void(int rank, StopAgreement&)>& evaluates) {
   std::vector<TinyModel> models(kWorkers);
-  const DatasetPair data = {Numbers(16), Numbers(3)};
+  const DatasetPair data = {Numbers(16), Numbers(kWorkers * 600)};
   const std::string metrics_dir = testing::TestDirectory();
   LocalJobOptions job;
   job.spec = SmallSpec(proto::RING, proto::BSP);
@@ -73,7 +73,7 @@ Training Train(const std::function<void(int rank, StopAgreement&)>& evaluates) {
 // Whose wait has twice the step timeout has given up by then.
 TEST(TrainerEvaluation, OthersWaitForAWorkerAsLongAsItEvaluates) {
   const Training run = Train([](int rank, StopAgreement&) {
-    if (rank == 1) absl::SleepFor(absl::Seconds(3));
+    if (rank == 1) absl::SleepFor(absl::Seconds(1));
   });
   EXPECT_THAT(run.results, Each(absl::OkStatus()));
   EXPECT_EQ(run.evaluations, 2u);
