@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<Collectives>> ConnectCollectives(
   CollectiveJob others;
   others.epoch = job.job().job_epoch();
   others.rank = job.job().rank();
+  others.main_thread = options.main_thread;
   others.endpoints = *std::move(endpoints);
   for (const proto::Process& worker : job.job().workers()) {
     others.descriptions.push_back(Describe(worker));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -29,6 +30,9 @@ struct CollectivesOptions {
   std::function<std::vector<ModelStep>(absl::Duration)> steps_awaited = nullptr;
   // Whether the step still needs gradients of this rank:
   std::function<bool(const ModelStep&)> owes_step = nullptr;
+  // The one whose waits are held against other ranks' (see stall_check.h): the
+  // thread that makes these options, where nothing else is said.
+  std::thread::id main_thread = std::this_thread::get_id();
 };
 
 }  // namespace psring

@@ -33,7 +33,7 @@ void Tickets::Wake() {
 
 void Tickets::Connect(CollectiveJob job) {
   MutexLock lock(&mutex_);
-  main_ = std::this_thread::get_id();
+  main_ = job.main_thread;
   work_.job = std::move(job);
   Wake();
 }

@@ -33,6 +33,7 @@ struct CollectiveJob {
   std::vector<std::string> endpoints;
   std::vector<std::string> public_keys;   // none in a job without a key
   std::vector<std::string> descriptions;  // "worker 3 (host b, pid 4711)"
+  std::thread::id main_thread;            // of this rank
 
   int size() const { return static_cast<int>(endpoints.size()); }
   std::string KeyOf(int rank) const {
@@ -48,7 +49,7 @@ class Tickets {
   Tickets(const Tickets&) = delete;
   Tickets& operator=(const Tickets&) = delete;
 
-  // Once, before any Post. The thread that calls it is the main one.
+  // Once, before any Post.
   void Connect(CollectiveJob job);
 
   // A handle above 0; never blocks. No call: this rank has no more data.

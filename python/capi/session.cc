@@ -163,7 +163,8 @@ absl::Status Session::ConnectCollectives() {
       {.step_timeout = options_.step_timeout,
        .ranks_left = [this] { return job_->member().workers_left(); },
        .steps_awaited = [this](absl::Duration d) { return StepsAwaited(d); },
-       .owes_step = [this](const ModelStep& step) { return Owes(step); }});
+       .owes_step = [this](const ModelStep& step) { return Owes(step); },
+       .main_thread = main_thread_});
   if (!collectives.ok()) return collectives.status();
   collectives_ = *std::move(collectives);
   return absl::OkStatus();

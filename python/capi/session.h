@@ -56,7 +56,8 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text);
 // Any thread may call; calls for one model come one at a time.
 class Session {
  public:
-  // Finds this process's place. `cancellation` outlives the session.
+  // Finds this process's place. `cancellation` outlives the session. The thread
+  // that calls it is the program's main one.
   static absl::StatusOr<std::unique_ptr<Session>> Create(
       SessionOptions options, Cancellation& cancellation);
   ~Session();
@@ -124,6 +125,8 @@ class Session {
   const std::vector<int> own_servers_;  // that live in this process
   const Security security_;
   Cancellation& cancellation_;
+  // Join runs on another.
+  const std::thread::id main_thread_ = std::this_thread::get_id();
   Time start_;
   std::atomic<bool> joined_ = false;
 

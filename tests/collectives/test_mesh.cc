@@ -30,6 +30,7 @@ TestMesh::TestMesh(int size, const CollectivesOptions& options,
 void TestMesh::Connect(int rank) {
   CollectiveJob job = job_;
   job.rank = rank;
+  job.main_thread = std::this_thread::get_id();
   EXPECT_EQ(ranks_[rank]->Connect(job), absl::OkStatus());
 }
 
