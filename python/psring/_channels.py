@@ -74,16 +74,26 @@ class RayTrain(Rendezvous):
 
 
 class TorchrunStore(Rendezvous):
-    """torchrun's agents keep a store on MASTER_PORT, which outlives restarts of the workers."""
+    """torchrun's agents keep a store on MASTER_PORT, which outlives restarts of the workers.
+
+    No variable says which of the workers' starts this one is: TORCHELASTIC_RESTART_COUNT counts
+    what failed on this host alone. So every rank draws a number that the store has given to nobody
+    before, and rank 0 answers each number while its job forms; what an earlier rank 0 has answered
+    is read by none.
+    """
 
     name = "torchrun's store"
+    _POLL_SECONDS = 0.05
     _jobs = 0
 
-    def __init__(self, rank: int, host: str, address: str, port: int, key: str):
+    def __init__(self, rank: int, host: str, address: str, port: int):
         from torch.distributed import TCPStore
 
-        self.rank, self.host, self._key = rank, host, key
+        TorchrunStore._jobs += 1
+        self.rank, self.host, self._job = rank, host, f"psring/{TorchrunStore._jobs}"
         self._store = TCPStore(address, port, is_master=False)
+        self._closed = threading.Event()
+        self._answering: Optional[threading.Thread] = None
 
     @staticmethod
     def of_environment() -> Optional["TorchrunStore"]:
@@ -91,23 +101,41 @@ class TorchrunStore(Rendezvous):
         needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not all(env.get(name) for name in needed):
             return None
-        TorchrunStore._jobs += 1
-        key = f"psring/{env.get('TORCHELASTIC_RESTART_COUNT', '0')}/{TorchrunStore._jobs}"
         address = env["MASTER_ADDR"]
         host = "127.0.0.1" if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else address
-        return TorchrunStore(int(env["RANK"]), host, address, int(env["MASTER_PORT"]), key)
+        return TorchrunStore(int(env["RANK"]), host, address, int(env["MASTER_PORT"]))
 
     def tell(self, text: str) -> None:
-        self._store.set(self._key, text)
+        self._answering = threading.Thread(target=self._answer, args=(text,))
+        self._answering.start()
+
+    def _answer(self, text: str) -> None:
+        answered = 0
+        try:
+            while True:
+                asked = self._store.add(self._job + "/asked", 0)
+                for number in range(answered + 1, asked + 1):
+                    self._store.set(f"{self._job}/answer/{number}", text)
+                answered = asked
+                if self._closed.wait(self._POLL_SECONDS):
+                    return
+        except Exception as error:  # of torch's own kind, by version
+            print(f"psring: {self.name} failed while the job formed: {error}", file=sys.stderr)
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._answering is not None:
+            self._answering.join()
 
     def ask(self, seconds: float) -> str:
         from datetime import timedelta
 
+        key = f"{self._job}/answer/{self._store.add(self._job + '/asked', 1)}"
         try:
-            self._store.wait([self._key], timedelta(seconds=seconds))
+            self._store.wait([key], timedelta(seconds=seconds))
         except Exception as error:  # of torch's own kind, by version
             raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s: {error}") from None
-        return self._store.get(self._key).decode(errors="backslashreplace")
+        return self._store.get(key).decode(errors="backslashreplace")
 
 
 class Pmix(Rendezvous):

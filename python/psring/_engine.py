@@ -66,20 +66,26 @@ class _Folder(_rendezvous.Rendezvous):
     carries_key = True
 
     def __init__(self, rank: int, folder: str):
-        self.rank, self._path = rank, os.path.join(folder, "coordinator")
+        self.rank, self._folder, self._jobs = rank, folder, 0
+
+    def _next(self) -> str:
+        """The file of the next job: f may call init() again after shutdown()."""
+        self._jobs += 1
+        return os.path.join(self._folder, f"coordinator-{self._jobs}")
 
     def tell(self, text: str) -> None:
-        with open(self._path + ".new", "w") as file:
+        path = self._next()
+        with open(path + ".new", "w") as file:
             file.write(text)
-        os.replace(self._path + ".new", self._path)
+        os.replace(path + ".new", path)
 
     def ask(self, seconds: float) -> str:
-        end = time.monotonic() + seconds
-        while not os.path.exists(self._path):
+        path, end = self._next(), time.monotonic() + seconds
+        while not os.path.exists(path):
             if time.monotonic() > end:
                 raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
             time.sleep(0.02)
-        with open(self._path) as file:
+        with open(path) as file:
             return file.read()
 
 

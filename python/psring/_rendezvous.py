@@ -32,6 +32,9 @@ class Rendezvous:
         """Rank 0, once for each init()."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Rank 0, after tell(), when all others have joined or init() has failed."""
+
     def ask(self, seconds: float) -> str:
         """What rank 0 has told, by all others. TimeoutError after so long."""
         raise NotImplementedError

@@ -67,6 +67,20 @@ def test_without_spark_the_runner_starts_processes_here(environment, expected, t
     assert result["servers"] == 2
 
 
+def sums_of_two_jobs():
+    sums = []
+    for _ in range(2):
+        psring.init()
+        sums.append(psring.sum(1))
+        psring.shutdown()
+    return sums
+
+
+def test_without_spark_a_function_may_have_two_jobs(environment, monkeypatch):
+    monkeypatch.setenv("PSRING_LIBRARY", environment["PSRING_LIBRARY"])
+    assert psring.spark.HorovodRunner(np=-2).run(sums_of_two_jobs) == [2, 2]
+
+
 def test_the_page_of_a_running_job_shows_all_workers(spark, expected, tmp_path):
     address = page.free_address()
 

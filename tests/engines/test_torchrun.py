@@ -62,3 +62,9 @@ def test_a_restart_resumes_from_the_checkpoint(two, python, environment, key, ex
     result = result_in(tmp_path)
     assert result["resumed_at"] >= 19
     assert_same_training(result, expected(4))
+
+
+def test_a_restart_that_only_one_host_counts(two, python, environment, key, expected, tmp_path):
+    """The others wait in init() when rank 3 is killed: the first host's torchrun sees none of its own fail."""
+    torchrun(two, python, environment, ["--rdzv-id=killed", "--max-restarts=1"], tmp_path, "--kill-first-start-of=3")
+    assert_same_training(result_in(tmp_path), expected(4))

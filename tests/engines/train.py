@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import json
 import os
+import signal
 import time
 
 import numpy as np
@@ -107,7 +108,11 @@ if __name__ == "__main__":
     parser.add_argument("--meet-at", type=int, default=0)
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--stop-on-sigterm", action="store_true")
+    parser.add_argument("--kill-first-start-of", metavar="RANK", help="torchrun's first process of this rank is killed before init()")
     arguments = parser.parse_args()
+    start = os.environ.get("RANK"), os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    if start == (arguments.kill_first_start_of, "0"):
+        os.kill(os.getpid(), signal.SIGKILL)
     psring.init()
     preemption = psring.Preemption() if arguments.stop_on_sigterm else None
     train(arguments.folder, arguments.meet_at, arguments.fail_at, preemption)
