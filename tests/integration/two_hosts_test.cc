@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,6 +39,10 @@ class TwoHostsTest : public ::testing::Test {
 
   Process Start(int host, Flags argv) {
     argv.push_back(Coordinator());
+    return Run(host, argv);
+  }
+
+  Process Run(int host, const Flags& argv) {
     Flags prefixed = hosts_->PrefixOf(host);
     prefixed.insert(prefixed.end(), argv.begin(), argv.end());
     auto process = Process::Start(
@@ -84,6 +89,34 @@ TEST_F(TwoHostsTest, TrainInARing) {
   Process second = Start(1, Worker({"--mode=ring", "--workers=2"}));
   ExpectTrained(first, Hosts::AddressOf(0));
   ExpectTrained(second, Hosts::AddressOf(1));
+}
+
+// As Debian does it for the host's own name, at that host.
+TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
+  const std::string hosts = testing::TestDirectory() + "/hosts";
+  std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 first.test\n";
+  const auto start_first = [&](const std::string& flag) {
+    Flags argv = {"unshare", "--mount", "sh", "-c",
+                  absl::StrCat("mount --bind ", hosts,
+                               " /etc/hosts && exec \"$0\" \"$@\"")};
+    const Flags worker =
+        Worker({"--mode=ring", "--workers=2", "--rank=0",
+                "--coordinator=first.test:7000", "--join-timeout=20", flag});
+    argv.insert(argv.end(), worker.begin(), worker.end());
+    return Run(0, argv);
+  };
+  Process first =
+      start_first(absl::StrCat("--advertise=", Hosts::AddressOf(0)));
+  Process second = Start(1, Worker({"--mode=ring", "--workers=2"}));
+  EXPECT_EQ(first.Wait(Soon()), 0) << first.Output();
+  ExpectTrained(second, Hosts::AddressOf(1));
+
+  Process warns = start_first("--seed=1");
+  EXPECT_TRUE(warns.WaitForOutput(
+      "the coordinator's host, first.test, is 127.0.1.1 on this host", Soon()))
+      << warns.Output();
+  kill(-warns.pid(), SIGINT);
+  EXPECT_EQ(warns.Wait(Soon()), 128 + SIGINT) << warns.Output();
 }
 
 // Two workers and a server on each host: some of the payload crosses the link,
