@@ -59,25 +59,34 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
   Member* self = member.get();
   member->thread_ = std::thread([self, &context] { self->Run(context); });
 
-  MutexLock lock(&member->mutex_);
-  const auto settled = [self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
-    return self->news_.arrived().has_value() || !self->failure_.ok();
-  };
-  // The coordinator's own deadline comes first and says who is missing.
-  const bool in_time = member->mutex_.AwaitUntil(
-      settled, Now() + options.join_timeout + absl::Seconds(5));
-  if (!in_time || !member->failure_.ok()) member->left_ = true;
-  if (!in_time) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the coordinator at ", options.coordinator,
-                     " has not completed the job within ",
-                     absl::FormatDuration(options.join_timeout)));
+  if (absl::Status s = member->AwaitWelcome(); !s.ok()) {
+    member->left_ = true;
+    member->PostLeave(s);  // sent before its thread ends
+    return s;
   }
-  if (!member->failure_.ok()) return member->failure_;
-  member->welcome_ = *member->news_.arrived();
   // Before anybody learns where this process listens.
   context.AllowWorkers(KeysOfWorkers(member->welcome_));
   return member;
+}
+
+absl::Status Member::AwaitWelcome() {
+  // The coordinator's own deadline comes first and says who is missing; its
+  // time may have begun later than this process's.
+  const absl::Duration patience = options_.join_timeout + absl::Seconds(5);
+  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return news_.arrived().has_value() || !failure_.ok();
+  };
+  MutexLock lock(&mutex_);
+  const bool early = mutex_.AwaitUntil(settled, Now() + patience);
+  if (!early && !mutex_.AwaitUntil(settled, first_heard_ + patience)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the coordinator at ", options_.coordinator,
+                     " has not completed the job within ",
+                     absl::FormatDuration(options_.join_timeout)));
+  }
+  if (!failure_.ok()) return failure_;
+  welcome_ = *news_.arrived();
+  return absl::OkStatus();
 }
 
 Member::~Member() {
@@ -200,11 +209,7 @@ absl::StatusOr<std::optional<proto::Announce>> Member::NextAnnouncement() {
 
 absl::Status Member::Leave(const absl::Status& result, Time deadline) {
   left_ = true;
-  ControlMessage message;
-  message.mutable_leave()->set_error(Printable(result.message()));
-  message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
-  message.mutable_leave()->set_step(step_.load());
-  Post(std::move(message));
+  PostLeave(result);
   MutexLock lock(&mutex_);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return news_.ended() || !failure_.ok();
@@ -219,6 +224,14 @@ absl::Status Member::Leave(const absl::Status& result, Time deadline) {
         "this worker has finished, but the others have not in time");
   }
   return absl::OkStatus();
+}
+
+void Member::PostLeave(const absl::Status& result) {
+  ControlMessage message;
+  message.mutable_leave()->set_error(Printable(result.message()));
+  message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
+  message.mutable_leave()->set_step(step_.load());
+  Post(std::move(message));
 }
 
 void Member::Post(ControlMessage message) {
@@ -317,13 +330,13 @@ void Member::Receive(Socket& socket) {
                        " is not a psring coordinator of this version")));
     }
     last_heard_ = Now();
-    ever_heard_ = true;
     if (message.has_heartbeat_ack()) {
       TellWait(message.heartbeat_ack().held_up_by());
     }
     absl::Status failure;
     {
       MutexLock lock(&mutex_);
+      if (first_heard_ == Time::InfinitePast()) first_heard_ = last_heard_;
       if (failure_.ok()) failure = news_.Take(message, last_heard_);
     }
     if (!failure.ok()) Fail(std::move(failure));
@@ -358,11 +371,13 @@ void Member::CheckCoordinator(Time now) {
   // Never beyond: what was heard in a pause was heard then.
   last_heard_ = std::min(now, last_heard_ + pauses_.Look(now));
   const absl::Duration silent = now - last_heard_;
+  bool ever_heard = false;
   {
     MutexLock lock(&mutex_);
     if (news_.ended() || !failure_.ok()) return;
+    ever_heard = first_heard_ != Time::InfinitePast();
   }
-  if (!ever_heard_) {
+  if (!ever_heard) {
     if (silent <= options_.join_timeout) return;
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",

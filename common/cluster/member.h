@@ -105,6 +105,7 @@ class Member {
  private:
   Member(Cancellation& cancellation, const MemberOptions& options);
 
+  absl::Status AwaitWelcome();
   void Run(Context& context);
   void Receive(Socket& socket);
   proto::ControlMessage Beat(Time now);
@@ -114,6 +115,7 @@ class Member {
   void SendOutbox(Socket& socket);
   void CheckCoordinator(Time now);
   void Post(proto::ControlMessage message);
+  void PostLeave(const absl::Status& result);
   // The error of a gather that was not complete in time.
   absl::Status LateGather(const proto::Gathered& answer) const;
   void Fail(absl::Status why);
@@ -127,7 +129,6 @@ class Member {
   // The thread's own.
   Time last_heard_ = Time::InfinitePast();
   PauseWatch pauses_{Now()};
-  bool ever_heard_ = false;
   ActivityBoard::Report activity_;  // of the last heartbeat
   absl::Duration next_told_wait_ = kLongWait;
 
@@ -140,6 +141,8 @@ class Member {
   Mutex mutex_;
   std::deque<proto::ControlMessage> outbox_ ABSL_GUARDED_BY(mutex_);
   MemberNews news_ ABSL_GUARDED_BY(mutex_);
+  // The coordinator's first word; InfinitePast: none yet.
+  Time first_heard_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<bool> left_ = false;

@@ -305,7 +305,7 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
   const std::string error = Printable(leave.error());
   member.left = true;
   member.step = std::max(member.step, leave.step());
-  const std::string who = Describe(member.process);
+  const std::string who = Named(member);
   if (leave.timed_out()) {
     if (const Participant* hung = MostStill(members_, now, kSuspicious)) {
       return End(
@@ -315,8 +315,11 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
     }
   }
   if (!error.empty()) {
-    return End(absl::AbortedError(
-        absl::StrCat(who, " failed at step ", member.step, ": ", error)));
+    const std::string when = state_ == State::kForming
+                                 ? "before the job was complete"
+                                 : absl::StrCat("at step ", member.step);
+    return End(
+        absl::AbortedError(absl::StrCat(who, " failed ", when, ": ", error)));
   }
   if (state_ == State::kForming || member.process.role() == proto::PS) {
     return End(absl::AbortedError(
@@ -354,6 +357,12 @@ std::string Membership::MissingRanks(proto::Role role) const {
                       absl::StrJoin(missing, ", "));
 }
 
+std::string Membership::Named(const Participant& member) const {
+  proto::Process process = member.process;
+  if (state_ == State::kForming) process.set_rank(member.wanted_rank);
+  return Describe(process);
+}
+
 std::string Membership::Missing() const {
   std::vector<std::string> parts;
   for (proto::Role role : {proto::PS, proto::WORKER}) {
@@ -365,10 +374,7 @@ std::string Membership::Missing() const {
   }
   std::vector<std::string> joined;
   for (const std::string& peer : join_order_) {
-    const Participant& member = members_.at(peer);
-    proto::Process process = member.process;
-    process.set_rank(member.wanted_rank);
-    joined.push_back(Describe(process));
+    joined.push_back(Named(members_.at(peer)));
   }
   return absl::StrCat("missing ", absl::StrJoin(parts, " and "), "; joined: ",
                       joined.empty() ? "nobody" : absl::StrJoin(joined, ", "));
@@ -390,9 +396,9 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;
     if (member.left || silent <= options_.dead_after) continue;
-    return End(absl::UnavailableError(absl::StrCat(
-        "lost ", Describe(member.process), " at step ", member.step,
-        ": last heard from ", DescribeSeconds(silent), " ago")));
+    return End(absl::UnavailableError(
+        absl::StrCat("lost ", Named(member), " at step ", member.step,
+                     ": last heard from ", DescribeSeconds(silent), " ago")));
   }
   for (const auto& [peer, member] : members_) {
     const bool judged = member.progress_timeout > absl::ZeroDuration() &&

@@ -140,6 +140,8 @@ class Membership {
 
   int Promised(proto::Role role) const;
   int Joined(proto::Role role) const;
+  // The process, with the rank that it has or, while the job forms, wants.
+  std::string Named(const Participant& member) const;
   std::string Missing() const;
   std::string MissingRanks(proto::Role role) const;
   void AssignRanks(proto::Role role);

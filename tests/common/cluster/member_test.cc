@@ -226,12 +226,20 @@ TEST(Member, ACancelledProcessStopsWaitingToJoin) {
   MembershipOptions options;
   options.num_workers = 2;
   auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0}, options);
-  Peer peer;
-  std::thread interrupt(
-      [&] { peer.cancellation.Cancel(absl::CancelledError("interrupted")); });
+  Peer peer, other;
+  std::thread interrupt([&] {
+    absl::SleepFor(absl::Milliseconds(200));
+    peer.cancellation.Cancel(absl::CancelledError("interrupted"));
+  });
+  std::thread waits([&] { other.Join(**coordinator, proto::WORKER); });
   peer.Join(**coordinator, proto::WORKER);
   EXPECT_EQ(peer.member.status().message(), "interrupted");
   interrupt.join();
+  // Who waits with it learns it before the silence tells.
+  peer.member = absl::UnknownError("gone");
+  waits.join();
+  EXPECT_THAT(std::string(other.member.status().message()),
+              HasSubstr("failed before the job was complete: interrupted"));
 }
 
 TEST(Member, LearnsTheCoordinatorsClock) {

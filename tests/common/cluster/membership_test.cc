@@ -380,6 +380,21 @@ TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
   EXPECT_TRUE(m.everybody_knows());
 }
 
+TEST(Membership, AProcessThatGivesUpWhileTheJobFormsIsNamedByTheRankItWants) {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  EXPECT_EQ(EndOf(m.OnMessage(kStart, "a", LeaveOf("interrupted"))),
+            "worker 1 (host hostA, pid 4711) failed before the job was "
+            "complete: interrupted");
+
+  Membership silent(Options(1, 2), kStart);
+  silent.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
+  Tick(silent, kStart, kStart + kDeadAfter);
+  EXPECT_THAT(EndOf(silent.OnTick(kStart + kDeadAfter + absl::Seconds(1))),
+              HasSubstr("lost worker 1 (host hostA, pid 4711) at step 0"));
+}
+
 TEST(Membership, AFailedProcessEndsTheJobForAll) {
   Membership m = Running();
   const auto out = m.OnMessage(kStart, "a", LeaveOf("disk full"));
