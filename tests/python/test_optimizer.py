@@ -694,6 +694,46 @@ def after_shutdown_tensors_stay():
     return [net[0].weight.data_ptr() != inside, same(net, reference(sgd))]
 
 
+class _Fails(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise ValueError("no gradient")
+
+
+@scenario
+def a_backward_that_failed_may_be_repeated():
+    out = []
+    for update in ("local", "fused"):
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), model=net, update=update, bucket_mb=25)
+        for step in range(STEPS):
+            opt.zero_grad()
+            said = message(_Fails.apply(net[2](net[1](net[0](batch(step, 0)[0])).detach())).sum().backward)
+            failed_late = message((net[2](_Fails.apply(net[1](net[0](batch(step, 0)[0]))))).sum().backward)
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            out += ["no gradient" in said, "no gradient" in failed_late]
+            if update == "local":
+                out.append(opt._psring.reducer.state == "done")  # by backward(), not by step()
+            opt.step()
+        out.append(same(net, reference(sgd)))
+    return out
+
+
+def two_jobs_with_the_same_parameters():
+    net, kept = model(), []
+    for _ in range(2):
+        ps.init()
+        kept.append(ps.DistributedOptimizer(sgd(net), model=net))
+        train(net, kept[-1], 2)
+        ps.shutdown()
+    return weights(net).tolist()
+
+
 def message(call):
     try:
         call()
@@ -719,6 +759,13 @@ def mistakes():
         opt = ps.DistributedOptimizer(sgd(other), update="fused")
         loss_of(other, 0, 0).backward()
         torch.nn.utils.clip_grad_norm_(other.parameters(), 1e-3)
+        opt.step()
+
+    def replaced():
+        other = model()
+        opt = ps.DistributedOptimizer(sgd(other), update="fused")
+        loss_of(other, 0, 0).backward()
+        other[0].weight.grad = other[0].weight.grad / 2
         opt.step()
 
     def thawed(update):
@@ -751,6 +798,7 @@ def mistakes():
         message(lambda: ps.DistributedOptimizer(sgd(net), named_parameters=net[0].named_parameters())),
         message(twice),
         message(clipped),
+        message(replaced),
         message(lambda: thawed("local")),
         message(lambda: thawed("fused")),
         message(changed),
@@ -775,6 +823,11 @@ def test_scenario(results, name):
         assert all(out[name]), (rank, out[name])
 
 
+def test_parameters_may_have_an_optimizer_in_each_job():
+    first, second = run(two_jobs_with_the_same_parameters)
+    assert first == second
+
+
 def test_unused_parameters_contribute_zeros(results):
     for out in results:
         steps, one, nobody = out["unused_parameters"]
@@ -787,7 +840,7 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
         "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", "ssp", "number of steps", "Adasum",
         "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
-        "named_parameters", "before step()", "clip and scale", "unfreeze", "unfreeze", "momentum changed",
+        "named_parameters", "before step()", "clip and scale", "clip and scale", "unfreeze", "unfreeze", "momentum changed",
     ]  # fmt: skip
     for out in results:
         for word, text in zip(words, out["mistakes"]):

@@ -22,7 +22,7 @@ from .gpu import StreamOrder
 class Entry:
     """One parameter of an optimizer, in the exchange and in the current step."""
 
-    __slots__ = ("name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version")
+    __slots__ = ("name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address")
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
         self.name, self.param, self.index = name, param, index
@@ -32,8 +32,23 @@ class Entry:
         self.ready = False
         # Above 0: its gradients are sparse and travel by themselves.
         self.sparse_dim = 0
-        # Of the gradient that was handed over.
+        # Of the gradient that was handed over; -1: there was none.
         self.version = -1
+        self.address = 0
+
+    def remember(self, grad: torch.Tensor) -> None:
+        """It has been handed over."""
+        self.version = grad._version
+        self.address = grad.data_ptr() if grad.layout == torch.strided else 0
+
+    def has_changed(self) -> bool:
+        """Whether p.grad is no longer what was handed over. A change through p.grad.data is not seen."""
+        grad = self.param.grad
+        if self.version < 0:
+            return False
+        if grad is None or grad._version != self.version:
+            return True
+        return grad.layout == torch.strided and grad.data_ptr() != self.address
 
     def shares_result(self) -> bool:
         """Whether p.grad can be the result itself; else it is a copy."""

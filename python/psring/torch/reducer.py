@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
+from .. import _job
 from .. import collectives as memory
 from ..collectives import Max
 from ..process_sets import ProcessSet
@@ -26,6 +27,17 @@ from .gradient_exchange import Entry
 from .sparse import reduce_sparse
 
 IDLE, COLLECTING, DONE = "idle", "collecting", "done"
+
+_all: "weakref.WeakSet[Reducer]" = weakref.WeakSet()
+
+
+def _remove_all_hooks() -> None:
+    """Parameters may have an optimizer of the next job."""
+    for reducer in list(_all):
+        reducer.remove_hooks()
+
+
+_job.at_shutdown(_remove_all_hooks)
 
 
 def _in_nested_backward() -> bool:
@@ -98,6 +110,7 @@ class Reducer:
         self._alone = alone
         for entry in self.entries if not alone else ():
             self._register(entry)
+        _all.add(self)
 
     # ---- Hooks ---------------------------------------------------------------
 
@@ -220,7 +233,7 @@ class Reducer:
             place.zero_()
         elif self.exchange.on_gpu and grad.layout == torch.strided:
             self._waiting[entry.bucket].append((place, grad.detach()))
-            entry.version = grad._version
+            entry.remember(grad)
         else:
             if grad.layout != torch.strided:
                 if not self._sparse_as_dense:
@@ -228,11 +241,11 @@ class Reducer:
                         f"the gradient of {entry.name} is sparse, and was not in the first backward(): "
                         "psring makes it dense"
                     )
-                grad = grad.to_dense()
-            place.copy_(grad.detach())
+            dense = grad if grad.layout == torch.strided else grad.to_dense()
+            place.copy_(dense.detach())
             if self._prescale != 1.0:
                 place.mul_(self._prescale)
-            entry.version = grad._version
+            entry.remember(grad)
         self._left[entry.bucket] -= 1
         if self._left[entry.bucket] == 0:
             self._copy_waiting(entry.bucket)
@@ -337,8 +350,7 @@ class Reducer:
     def check_untouched(self) -> None:
         """Fused: an error where gradients changed after they had left."""
         for entry in self.entries:
-            grad = entry.param.grad
-            if grad is not None and entry.version >= 0 and grad._version != entry.version:
+            if entry.has_changed():
                 raise RuntimeError(
                     f"the gradient of {entry.name} was changed after backward(), but with "
                     'update="fused" it had left during backward(): clip and scale with update="local"'
@@ -347,9 +359,23 @@ class Reducer:
     def gradients_cleared(self) -> None:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
+        with self._lock:
+            if self._queued:
+                self._give_up_backward()
+
+    def _give_up_backward(self) -> None:
+        """The last backward has raised an error, so it never came to its end."""
+        if self.state == COLLECTING and self._next_bucket > 0:
+            raise RuntimeError(
+                "backward() failed after some of its gradients had left, and the other ranks wait for the "
+                "rest of this step: let the error end the script, and resume the job from a checkpoint"
+            )
+        self._queued = False
+        if self.state == COLLECTING:
+            self.state = IDLE
 
     def step_done(self) -> None:
-        self.state, self.touched, self._pass = IDLE, False, 0
+        self.state, self.touched, self._pass, self._queued = IDLE, False, 0, False
         for entry in self.entries:
             entry.version = -1
 
