@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import tempfile
+import warnings
 import zlib
 
 import pytest
@@ -368,6 +370,44 @@ def test_keras(backend):
     needs("keras", backend)
     for out in run(under_keras, env={"KERAS_BACKEND": backend}, timeout=200):
         assert all(out), out
+
+
+def loaded():
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    keras.utils.set_random_seed(0)
+    x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
+
+    def fit(model):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            model.fit(x, x[:, :2], batch_size=8, verbose=0, shuffle=False, callbacks=[ps.BroadcastCallback()])
+        return [str(w.message) for w in seen if "DistributedOptimizer" in str(w.message)]
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
+    said = [fit(model)]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder + "/saved.keras")
+        again, plain = (keras.saving.load_model(folder + "/saved.keras") for _ in range(2))
+    said.append(fit(plain))
+    again.optimizer = ps.DistributedOptimizer(again.optimizer)
+    said += [fit(again), fit(model)]
+    weights = [[np.asarray(keras.ops.convert_to_numpy(w)).tolist() for w in m.weights] for m in (model, again, plain)]
+    return said, weights
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_keras_says_where_a_loaded_model_exchanges_nothing(backend):
+    needs("keras", backend)
+    (said, first), (_, second) = run(loaded, env={"KERAS_BACKEND": backend}, timeout=200)
+    assert [len(warnings_of) for warnings_of in said] == [0, 1, 0, 0], said
+    assert "model.optimizer = psring.keras.DistributedOptimizer(model.optimizer)" in said[1][0]
+    assert first[:2] == second[:2] and first[0] == first[1] and first[2] != second[2]
 
 
 def without_input():

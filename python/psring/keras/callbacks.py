@@ -1,5 +1,6 @@
 """Callbacks for model.fit, and weights that become rank 0's."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ import numpy as np
 from .. import _job
 from ..collectives import Average, agree, auto_name, broadcast_bytes
 from ..process_sets import global_process_set
-from .optimizer import reduce_numpy
+from .optimizer import is_distributed, reduce_numpy
 
 
 def broadcast_weights(model: Any, root_rank: int = 0) -> None:
@@ -36,6 +37,14 @@ class BroadcastCallback(keras.callbacks.Callback):
         self._root_rank, self._done = root_rank, False
 
     def on_train_begin(self, logs: Any = None) -> None:
+        optimizer = getattr(self.model, "optimizer", None)
+        if _job.size() > 1 and optimizer is not None and not is_distributed(optimizer):
+            warnings.warn(
+                f"rank {_job.rank()}: the model's optimizer, {type(optimizer).__name__}, is not DistributedOptimizer's, "
+                "so each rank trains by itself. Models of keras.saving.load_model() have a plain one: "
+                "model.optimizer = psring.keras.DistributedOptimizer(model.optimizer)",
+                stacklevel=2,
+            )
         self._broadcast_once()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -101,6 +101,11 @@ class _Distributed:
         """
 
 
+def is_distributed(optimizer: Any) -> bool:
+    """Whether DistributedOptimizer has returned it, or what it scales the loss for."""
+    return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed) or isinstance(optimizer, _Distributed)
+
+
 class _Local(_Distributed):
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         variables = None if trainable_variables is None else list(trainable_variables)
