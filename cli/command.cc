@@ -42,6 +42,12 @@ void AddPageFlags(CommandLine& line, std::string& page,
   line.Add("--page-token-file", token_file, kPageTokenHelp);
 }
 
+absl::Status CheckPageFlags(const CommandLine& line, const std::string& page) {
+  if (!line.Has("--page-token-file") || !page.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--page-token-file is for a page: give --page, too");
+}
+
 absl::Status OfFlag(const std::string& flag, const absl::Status& status) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", status.message()));
 }

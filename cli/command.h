@@ -27,6 +27,9 @@ void AddSecurityFlags(CommandLine& line, SecurityWish& wish);
 void AddPageFlags(CommandLine& line, std::string& page,
                   std::string& token_file);
 
+// INVALID_ARGUMENT: a token is given for a page (`page`) that there is not.
+absl::Status CheckPageFlags(const CommandLine& line, const std::string& page);
+
 // INVALID_ARGUMENT with the flag's name before what is wrong with its value.
 absl::Status OfFlag(const std::string& flag, const absl::Status& status);
 

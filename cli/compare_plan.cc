@@ -262,7 +262,16 @@ absl::Status CheckNoAxis(const Args& flags) {
           flag, " is an axis of the study: give ", axis.flag, " before `--`"));
     }
   }
-  return CheckFlags(flags);
+  if (HasFlag(flags, "--mode")) {
+    return absl::InvalidArgumentError(
+        "--mode belongs to the way: --modes names it, such as ring");
+  }
+  if (HasFlag(flags, "--checkpoint-dir")) {
+    return absl::InvalidArgumentError(
+        "--checkpoint-dir: every run has one of its own; leave it out");
+  }
+  return CheckFlags(flags,
+                    {"--workers", "--servers", "--page", "--page-token-file"});
 }
 
 // What follows `--` and what the ways carry, which may be another value of a
@@ -367,15 +376,18 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   CommandLine line(kDescription, "psring compare");
   Flags flags;
   AddFlags(line, flags);
-  const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = line.Parse(Args(args.begin(), separator))) return *code;
   Args passed_on;
-  if (separator != args.end()) passed_on.assign(separator + 1, args.end());
+  if (auto code = line.ParseBeforeDashes(
+          args, "the workers' flags, or your program and its arguments",
+          passed_on)) {
+    return *code;
+  }
   auto values = ParseAxes(flags.axes, flags.seed);
   absl::Status s = values.status();
   if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
   if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
   if (s.ok()) s = CheckFaults(AllRuns(*values));
+  if (s.ok()) s = CheckPageFlags(line, flags.page);
   if (!s.ok()) return line.UsageError(std::string(s.message()));
   auto security = NewSecurity({.insecure = flags.insecure}, ReadVariables());
   if (!security.ok()) {

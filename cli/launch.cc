@@ -1,9 +1,9 @@
 #include "cli/launch.h"
 
-#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/supervised.h"
 #include "common/cluster/environment.h"
@@ -69,19 +69,26 @@ int Launch(const Args& args) {
   CommandLine line(kDescription, kName);
   LaunchFlags flags;
   AddFlags(line, flags);
-  const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = line.Parse(Args(args.begin(), separator))) return *code;
-  if (separator != args.end()) {
-    flags.job.worker_flags.assign(separator + 1, args.end());
+  if (auto code = line.ParseBeforeDashes(args, "the workers' flags",
+                                         flags.job.worker_flags)) {
+    return *code;
   }
-  if (flags.job.mode == "ring" && line.Has("--servers")) {
-    return line.UsageError("--servers: --mode=ring has no servers");
+  for (const char* flag : {"--servers", "--server-flag"}) {
+    if (flags.job.mode == "ring" && line.Has(flag)) {
+      return line.UsageError(
+          absl::StrCat(flag, ": --mode=ring has no servers"));
+    }
+  }
+  if (absl::Status s = CheckPageFlags(line, flags.job.page); !s.ok()) {
+    return line.UsageError(std::string(s.message()));
   }
   for (const Args* passed :
        {&flags.job.worker_flags, &flags.job.server_flags}) {
-    if (absl::Status s = CheckFlags(*passed); !s.ok()) {
-      return line.UsageError(std::string(s.message()));
-    }
+    absl::Status s =
+        CheckFlags(*passed, {"--mode", "--servers", "--workers",
+                             "--metrics-dir", "--timeline", "--tensorboard",
+                             "--page", "--page-token-file"});
+    if (!s.ok()) return line.UsageError(std::string(s.message()));
   }
   if (absl::Status s = CheckProgram(flags.binaries.worker); !s.ok()) {
     return Fail(kName, s);

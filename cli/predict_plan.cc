@@ -45,6 +45,14 @@ absl::StatusOr<std::vector<double>> ParseTimes(const char* flag,
   return times;
 }
 
+absl::StatusOr<double> ParseTime(const char* flag, const std::string& text) {
+  const auto times = ParseTimes(flag, text);
+  if (!times.ok()) return times.status();
+  if (times->size() == 1) return times->front();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": \"", text, "\": give one time"));
+}
+
 // Flags that mean something only with, or only without, another.
 absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
   for (const char* flag : {"--links", "--sizes", "--iterations"}) {
@@ -71,12 +79,12 @@ absl::Status PlanHardware(const CommandLine& line, const PredictFlags& flags,
   if (!rate.ok()) return OfFlag("--link", rate.status());
   options->hardware.link_bytes_per_s = *rate / 8;
   options->link_given = line.Has("--link");
-  const auto latency = ParseTimes("--latency", flags.latency);
+  const auto latency = ParseTime("--latency", flags.latency);
   if (!latency.ok()) return latency.status();
-  options->hardware.latency_s = latency->front();
-  const auto message = ParseTimes("--message", flags.message);
+  options->hardware.latency_s = *latency;
+  const auto message = ParseTime("--message", flags.message);
   if (!message.ok()) return message.status();
-  options->hardware.message_s = message->front();
+  options->hardware.message_s = *message;
   if (!flags.update.empty()) {
     const auto update = ParseSize(flags.update);
     if (!update.ok()) return OfFlag("--update", update.status());
@@ -209,9 +217,9 @@ absl::StatusOr<PredictPlan> PlanPredict(const CommandLine& line,
     if (!times.ok()) return times.status();
     options.compute_s = *std::move(times);
   }
-  const auto measure = ParseTimes("--measure", flags.measure);
+  const auto measure = ParseTime("--measure", flags.measure);
   if (!measure.ok()) return measure.status();
-  options.measurement.budget = absl::Seconds(measure->front());
+  options.measurement.budget = absl::Seconds(*measure);
   options.measurement.worker_binary = flags.binaries.worker;
   options.bucket_bytes = flags.bucket_mb * (1 << 20);
   if (absl::Status s = PlanHardware(line, flags, &options); !s.ok()) return s;

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <map>
@@ -263,12 +262,14 @@ int RunScript(const Args& args) {
   CommandLine line(kDescription, kName);
   RunFlags flags;
   AddFlags(line, flags);
-  const auto separator = std::find(args.begin(), args.end(), "--");
-  if (auto code = line.Parse(Args(args.begin(), separator))) return *code;
-  if (separator != args.end()) {
-    flags.job.command.assign(separator + 1, args.end());
+  if (auto code = line.ParseBeforeDashes(args, "your program and its arguments",
+                                         flags.job.command)) {
+    return *code;
   }
   if (absl::Status s = TakeVariables(line, flags); !s.ok()) {
+    return line.UsageError(std::string(s.message()));
+  }
+  if (absl::Status s = CheckPageFlags(line, flags.job.page); !s.ok()) {
     return line.UsageError(std::string(s.message()));
   }
   if (line.Has("--servers") && line.Has("--servers-per-node")) {

@@ -72,6 +72,12 @@ std::string StateText(const proto::ProcessView& process) {
   return text;
 }
 
+// "worker 3"; while the job forms a process may have no rank yet: "worker".
+std::string NameAndRank(const proto::Process& process) {
+  const std::string name = NameOf(process.role());
+  return process.rank() < 0 ? name : absl::StrCat(name, " ", process.rank());
+}
+
 std::string Table(const JobState& state) {
   std::vector<std::vector<std::string>> cells = {
       {"process", "host", "pid", "state", "step", "samples/s", "compute",
@@ -84,8 +90,8 @@ std::string Table(const JobState& state) {
       return n > 0 ? FormatBytes(static_cast<double>(n)) : "";
     };
     cells.push_back(
-        {absl::StrCat(NameOf(p.process().role()), " ", p.process().rank()),
-         p.process().host(), absl::StrCat(p.process().pid()), StateText(p),
+        {NameAndRank(p.process()), p.process().host(),
+         absl::StrCat(p.process().pid()), StateText(p),
          FormatCount(static_cast<double>(p.step())),
          pace.samples_per_second > 0 ? FormatCount(pace.samples_per_second)
                                      : "",
@@ -100,8 +106,7 @@ std::string Table(const JobState& state) {
 std::string Words(const JobState& state) {
   std::string text;
   for (const proto::ProcessView& p : state.view().processes()) {
-    const std::string who =
-        absl::StrCat(NameOf(p.process().role()), " ", p.process().rank());
+    const std::string who = NameAndRank(p.process());
     if (!p.held_up_by().empty()) {
       absl::StrAppend(&text, who, " waits at ", p.waits_at(), " for ",
                       p.held_up_by(), "\n");

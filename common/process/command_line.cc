@@ -166,6 +166,21 @@ CommandLine& CommandLine::AddSubcommand(const std::string& name,
 bool CommandLine::chosen() const { return app_.parsed(); }
 
 std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
+  return ParseAll(args, "");
+}
+
+std::optional<int> CommandLine::ParseBeforeDashes(
+    const std::vector<std::string>& args, const std::string& takes,
+    std::vector<std::string>& rest) {
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  const bool none = dashes == args.end();
+  rest.assign(none ? dashes : dashes + 1, args.end());
+  return ParseAll({args.begin(), dashes},
+                  none ? absl::StrCat("; ", takes, " go after `--`") : "");
+}
+
+std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
+                                         const std::string& hint) {
   // CLI11 takes the last one first.
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   try {
@@ -173,6 +188,8 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
     return std::nullopt;
   } catch (const CLI::Success& help) {
     return app_.exit(help);
+  } catch (const CLI::ExtrasError& error) {
+    return UsageError(absl::StrCat(error.what(), hint));
   } catch (const CLI::Error& error) {
     return UsageError(error.what());
   }

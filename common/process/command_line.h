@@ -100,6 +100,11 @@ class CommandLine {
   // to end with at once, after --help was printed or one line on stderr said
   // which flag is wrong, with its value and what is allowed.
   std::optional<int> Parse(const std::vector<std::string>& args);
+  // The same of what stands before the first `--`; `rest` becomes what follows
+  // it, and `takes` says whose that is: "the workers' flags".
+  std::optional<int> ParseBeforeDashes(const std::vector<std::string>& args,
+                                       const std::string& takes,
+                                       std::vector<std::string>& rest);
 
   // Prints the line that Parse prints, for errors that it cannot see. Returns
   // kExitUsage.
@@ -116,6 +121,10 @@ class CommandLine {
   std::vector<FlagValue> All() const;
 
  private:
+  // `hint` goes after the error of an argument that is none.
+  std::optional<int> ParseAll(const std::vector<std::string>& args,
+                              const std::string& hint);
+
   explicit CommandLine(CLI::App* subcommand);
 
   const std::unique_ptr<CLI::App> owned_;  // null in a subcommand

@@ -110,13 +110,15 @@ std::optional<int> ReadPort(const std::string& path) {
 
 }  // namespace
 
-absl::Status CheckFlags(const std::vector<std::string>& flags) {
+absl::Status CheckFlags(const std::vector<std::string>& flags,
+                        const std::vector<std::string>& own) {
   for (const char* flag : kLaunchersFlags) {
     if (!HasFlag(flags, flag)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag,
-                     " is the launcher's to give, not a flag after `--`; "
-                     "--mode, --servers and --workers go before it"));
+    const bool owns = std::find(own.begin(), own.end(), flag) != own.end();
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, owns ? " is a flag of the whole job: give it before `--`"
+                   : " is what this command gives to every process: leave it "
+                     "out"));
   }
   return absl::OkStatus();
 }

@@ -49,9 +49,10 @@ struct Job {
   Security security = {};  // what the processes are handed
 };
 
-// INVALID_ARGUMENT when a flag after `--` is one that the launcher itself
-// gives.
-absl::Status CheckFlags(const std::vector<std::string>& flags);
+// INVALID_ARGUMENT when a flag for processes is one that the launcher gives to
+// them. `own`: the launcher's own flags, which users give to it.
+absl::Status CheckFlags(const std::vector<std::string>& flags,
+                        const std::vector<std::string>& own);
 
 // The process that hosts the coordinator, on a port that the system chooses and
 // that it writes to `port_file`: server 0, or worker 0 of a ring.

@@ -106,7 +106,12 @@ TEST(Launch, AWrongFlagGetsOneLineWithItsValueAndRange) {
       {{"--workers=two"}, {"--workers", "two"}},
       {{"--mode=star"}, {"--mode", "star", "{ps,ring}"}},
       {{"--mode=ring", "--servers=1"}, {"--servers", "ring"}},
-      {{"--", "--rank=3"}, {"--rank"}},
+      {{"--mode=ring", "--server-flag=--shard-threads=2"},
+       {"--server-flag", "ring"}},
+      {{"--page-token-file=x"}, {"--page-token-file", "give --page"}},
+      {{"--steps=10"}, {"--steps=10", "the workers' flags go after `--`"}},
+      {{"--", "--rank=3"}, {"--rank", "leave it out"}},
+      {{"--", "--workers=3"}, {"--workers", "before `--`"}},
   };
   for (const WrongFlag& wrong : kWrong) {
     std::vector<std::string> args = {"launch"};

@@ -185,6 +185,7 @@ TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"--link=fast"}, {"--link", "\"fast\""}},
           {{"--servers=0"}, {"--servers", "\"0\""}},
           {{"--latency=30"}, {"--latency", "\"30\"", "30us"}},
+          {{"--latency=30us,1ms"}, {"--latency", "30us,1ms", "one time"}},
           {{"--compute=1ms"}, {"--compute", "--parameters"}},
           {{"--compute=-1ms", "--parameters=5"}, {"--compute", "\"-1ms\""}},
           {{"--update=x"}, {"--update", "\"x\""}},

@@ -97,12 +97,14 @@ TEST(Job, AWorkersOwnThreadsFlagWins) {
 }
 
 TEST(Job, FlagsThatTheLauncherGivesAreRefused) {
-  EXPECT_TRUE(CheckFlags({"--model=lenet", "--workers-are-fine=1"}).ok());
+  EXPECT_TRUE(CheckFlags({"--model=lenet", "--workers-are-fine=1"}, {}).ok());
   for (const char* flag : {"--rank=1", "--mode", "--coordinator=h:1"}) {
-    const absl::Status s = CheckFlags({"--epochs=1", flag});
+    const absl::Status s = CheckFlags({"--epochs=1", flag}, {"--mode"});
     const std::string name = std::string(flag).substr(0, 6);
     EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << flag;
     EXPECT_THAT(std::string(s.message()), HasSubstr(name));
+    EXPECT_THAT(std::string(s.message()),
+                HasSubstr(name == "--mode" ? "before `--`" : "leave it out"));
   }
 }
 
