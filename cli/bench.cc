@@ -76,7 +76,13 @@ int RunBench(const Args& args) {
   Cancellation cancellation;
   SignalWatcher signals(cancellation);
   absl::Status status = RunBenchmarks(*options, cancellation, &results);
-  if (status.ok()) status = Report(results, flags.out);
+  if (status.ok()) {
+    status = Report(results, flags.out);
+  } else if (!results.links.empty() || !results.points.empty() ||
+             !results.trainings.empty()) {
+    results.cut_short = std::string(status.message());
+    if (absl::Status s = Report(results, flags.out); !s.ok()) Fail(kName, s);
+  }
   return ExitCode(kName, status, signals.received());
 }
 

@@ -104,6 +104,10 @@ Cells TrainCells(const BenchResults& results) {
 
 std::vector<std::string> Notes(const BenchResults& results) {
   std::vector<std::string> notes;
+  if (!results.cut_short.empty()) {
+    notes.push_back(absl::StrCat("Cut short: what was to follow is missing. ",
+                                 results.cut_short));
+  }
   if (!results.points.empty()) {
     notes.push_back(
         results.hot

@@ -108,6 +108,7 @@ json ToJson(const BenchResults& results) {
       {"links", ListJson(results.links, LinkJson)},
       {"points", ListJson(results.points, PointJson)},
       {"trainings", ListJson(results.trainings, TrainingJson)},
+      {"cut_short", results.cut_short},
   };
 }
 

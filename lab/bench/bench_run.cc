@@ -1,7 +1,6 @@
 #include "lab/bench/bench_run.h"
 
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -171,14 +170,12 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   };
   options.on_point = [&](const SweepPoint& point) {
     progress_.OnDone(Describe(point));
+    results->points.push_back(point);
   };
   for (const auto& peer : peers_[operation]) {
     options.peers.push_back(peer.get());
   }
-  auto points = RunSweep(stage_, options);
-  if (!points.ok()) return points.status();
-  absl::c_move(*points, std::back_inserter(results->points));
-  return absl::OkStatus();
+  return RunSweep(stage_, options).status();
 }
 
 TrainOptions BenchRun::TrainingOptions() {
@@ -204,10 +201,7 @@ TrainOptions BenchRun::TrainingOptions() {
 }
 
 absl::Status BenchRun::Train(BenchResults* results) {
-  auto trainings = RunTrain(stage_, TrainingOptions());
-  if (!trainings.ok()) return trainings.status();
-  results->trainings = *std::move(trainings);
-  return absl::OkStatus();
+  return RunTrain(stage_, TrainingOptions(), &results->trainings);
 }
 
 }  // namespace

@@ -71,6 +71,8 @@ struct BenchResults {
   std::vector<LinkStream> links;
   std::vector<SweepPoint> points;
   std::vector<Training> trainings;
+  // Why it measured less than was asked for; empty: it did not.
+  std::string cut_short;
 };
 
 // Derived from a measurement, as nccl-tests defines them: algbw is size / time;

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -238,22 +240,26 @@ int NumTrainings(const TrainOptions& options) {
   return static_cast<int>(num_trainings) * options.repetitions;
 }
 
-absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
-                                               const TrainOptions& options) {
+absl::Status RunTrain(const Stage& stage, const TrainOptions& options,
+                      std::vector<Training>* all) {
   TrainBench bench(stage, options);
-  std::vector<Training> all;
   for (const std::string& model : options.models) {
     std::vector<Training> trainings = Plan(options, model);
-    for (int i = 0; i < options.repetitions; ++i) {
+    absl::Status status;
+    for (int i = 0; status.ok() && i < options.repetitions; ++i) {
       for (Training& training : trainings) {
         if (options.on_start) options.on_start(training);
-        if (absl::Status s = bench.Run(&training); !s.ok()) return s;
+        status = bench.Run(&training);
+        if (!status.ok()) break;
         if (options.on_training) options.on_training(training);
       }
     }
-    all.insert(all.end(), trainings.begin(), trainings.end());
+    absl::c_copy_if(trainings, std::back_inserter(*all), [](const Training& t) {
+      return !t.images_per_second.empty();
+    });
+    if (!status.ok()) return status;
   }
-  return all;
+  return absl::OkStatus();
 }
 
 }  // namespace psring

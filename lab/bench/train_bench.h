@@ -37,9 +37,9 @@ struct TrainOptions {
 int NumTrainings(const TrainOptions& options);
 
 // Every contender trains with one compute thread a worker, repetition by
-// repetition in turn.
-absl::StatusOr<std::vector<Training>> RunTrain(const Stage& stage,
-                                               const TrainOptions& options);
+// repetition in turn. Adds to `all` what it has measured, after an error, too.
+absl::Status RunTrain(const Stage& stage, const TrainOptions& options,
+                      std::vector<Training>* all);
 
 }  // namespace psring
 

@@ -2,6 +2,7 @@
 // takes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -137,6 +138,23 @@ TEST_F(BenchTest, AFailedRankNamesItselfAndTheSize) {
   EXPECT_THAT(ran.output, HasSubstr("allreduce of 1 KB on 2 ranks"));
   EXPECT_THAT(ran.output, HasSubstr("worker 0 (pid "));
   EXPECT_FALSE(std::filesystem::exists(out_ + "/bench.html"));
+}
+
+TEST_F(BenchTest, AnInterruptLeavesAReportOfWhatWasMeasured) {
+  auto bench =
+      Process::Start({PsringBinary(), "bench", "--out=" + out_, "allreduce",
+                      "--sizes=1KB,256MB", "--iterations=200", "--peers=none"},
+                     ProcessOptions{});
+  ASSERT_TRUE(bench.ok()) << bench.status();
+  ASSERT_TRUE(bench->WaitForOutput("1 KB: psring", Now() + absl::Minutes(1)))
+      << bench->Output();
+  kill(bench->pid(), SIGINT);
+  EXPECT_EQ(bench->Wait(Now() + absl::Minutes(1)), 128 + SIGINT);
+  EXPECT_THAT(bench->Output(), HasSubstr("Cut short"));
+  const json report = Report();
+  ASSERT_EQ(report["points"].size(), 1u);
+  ExpectMeasured(report["points"][0]);
+  EXPECT_NE(report["cut_short"], "");
 }
 
 TEST_F(BenchTest, WithoutItsProgramsNothingStarts) {
