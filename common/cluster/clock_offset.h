@@ -1,7 +1,8 @@
 // How far another process's clock is ahead of this one's, as NTP finds out
 // (Mills, RFC 5905): from a question and its answer, each sent and received at
 // a time of its own sender's and receiver's. The shortest round trip knows
-// best, as what the offset can be wrong by is half of it. Pure.
+// best, as what the offset can be wrong by is half of it, and more with every
+// second since, as clocks run apart. Pure.
 #ifndef PSRING_COMMON_CLUSTER_CLOCK_OFFSET_H_
 #define PSRING_COMMON_CLUSTER_CLOCK_OFFSET_H_
 
@@ -15,6 +16,7 @@ namespace psring {
 struct ClockOffset {
   absl::Duration ahead;       // of this process's clock
   absl::Duration round_trip;  // without the time until the answer was sent
+  Time at = Time();           // by this process's clock
 
   friend bool operator==(const ClockOffset& a, const ClockOffset& b) = default;
 };
@@ -23,7 +25,8 @@ struct ClockOffset {
 // replied by the other's.
 ClockOffset OffsetOf(Time sent, Time heard, Time replied, Time answered);
 
-// The better one.
+// The one that is less wrong when `found` is new: clocks run apart by 15
+// millionths, as RFC 5905 has it.
 ClockOffset Better(const std::optional<ClockOffset>& known,
                    const ClockOffset& found);
 

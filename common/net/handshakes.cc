@@ -15,6 +15,8 @@ namespace {
 // A ZeroMQ peer that hangs up on so many handshakes in a row, which takes a
 // second, asks for something else: whoever finds out first hangs up.
 constexpr int kHungUp = 6;
+// And again after it has said so, as a port forward may just have come to life.
+constexpr int kHungUpAgain = 2;
 // Within which such a peer says what.
 constexpr absl::Duration kGreeting = absl::Milliseconds(300);
 constexpr char kKeyRemedy[] =
@@ -40,6 +42,7 @@ bool Handshakes::Read() {
   while (const auto event = events_.Next()) {
     if (event->kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
       hung_up_ = 0;
+      greets_ = false;
       anew |= ++connections_ > 1;
     } else {
       OnRefused(event->kind, event->value);
@@ -81,6 +84,11 @@ void Handshakes::OnRefused(uint16_t event, uint32_t reason) {
     mismatch = (*mechanism == "CURVE") != keyed_;
     // It may have hung up for another reason.
     if (!mismatch && !keyed_) return;
+    if (!mismatch && !greets_) {
+      greets_ = true;
+      hung_up_ = kHungUp - kHungUpAgain;
+      return;
+    }
   }
   // The peer has been there before, so it has the key.
   if (other_protocol && connections_ > 0) {

@@ -43,6 +43,7 @@ class Handshakes {
   SocketEvents events_;
   int connections_ = 0;  // so far
   int hung_up_ = 0;      // on handshakes, one after the other
+  bool greets_ = false;  // the peer, which has hung up on all, as it should
   absl::Status refused_;
 };
 

@@ -39,5 +39,15 @@ TEST(ClockOffset, TheShortestRoundTripWins) {
   EXPECT_EQ(Better(fast, slow), fast);
 }
 
+TEST(ClockOffset, AShortRoundTripOfLongAgoKnowsLess) {
+  const ClockOffset fast = {absl::Microseconds(7), absl::Microseconds(20),
+                            At(0)};
+  ClockOffset slow = {absl::Microseconds(5), absl::Microseconds(90), At(0)};
+  slow.at = At(0) + absl::Seconds(2);
+  EXPECT_EQ(Better(fast, slow), fast);
+  slow.at = At(0) + absl::Seconds(3);
+  EXPECT_EQ(Better(fast, slow), slow);
+}
+
 }  // namespace
 }  // namespace psring

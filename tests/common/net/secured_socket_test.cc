@@ -58,7 +58,9 @@ absl::StatusOr<std::optional<Frames>> Await(Socket& from, Socket& other,
 // Where nobody listens there it hangs up.
 class Forward {
  public:
-  explicit Forward(int to) : to_(to), thread_([this] { Run(); }) {}
+  // Nothing is behind it for the first connections.
+  explicit Forward(int to, int first_ones = 0)
+      : to_(to), first_ones_(first_ones), thread_([this] { Run(); }) {}
   ~Forward() {
     Stop();
     close(listener_);
@@ -109,7 +111,8 @@ class Forward {
       const int near = accept(listener_, nullptr, nullptr);
       const int far = socket(AF_INET, SOCK_STREAM, 0);
       const sockaddr_in address = Port(to_);
-      if (connect(far, reinterpret_cast<const sockaddr*>(&address),
+      if (hung_up_ >= first_ones_ &&
+          connect(far, reinterpret_cast<const sockaddr*>(&address),
                   sizeof(address)) == 0) {
         while (!stop_ && Pass(near, far)) {
         }
@@ -134,6 +137,7 @@ class Forward {
   }
 
   const int to_;
+  const int first_ones_;
   const int listener_ = Listen();
   std::atomic<bool> stop_ = false, damage_ = false;
   std::atomic<int> hung_up_ = 0;
@@ -303,6 +307,27 @@ TEST_F(SecuredSocketTest, AForwardMayHaveNothingBehindItYet) {
   const auto heard = Await(**late, **dealer, absl::Seconds(20));
   ASSERT_TRUE(heard.ok() && heard->has_value()) << heard.status();
   EXPECT_EQ((**heard)[1].view(), "hello");
+}
+
+// Its first answer comes to the question what it speaks, which the peer asks
+// after six connections.
+TEST_F(SecuredSocketTest, AForwardThatComesToLifeIsNoOtherKey) {
+  auto router = Bind(here_, kControl);
+  Forward forward(ParseEndpoint(router->endpoint())->port, /*first_ones=*/6);
+  auto dealer =
+      Socket::Connect(there_, forward.endpoint(), {.plane = kControl});
+  ASSERT_TRUE(dealer.ok()) << dealer.status();
+  ASSERT_EQ((*dealer)->Send(OneFrame("hello")), absl::OkStatus());
+  const Time deadline = Soon();
+  std::optional<Frames> heard;
+  while (!heard.has_value() && Now() < deadline) {
+    const auto answer = (*dealer)->TryReceive();
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    auto news = Await(*router, **dealer, absl::Milliseconds(20));
+    ASSERT_TRUE(news.ok()) << news.status();
+    heard = *std::move(news);
+  }
+  EXPECT_TRUE(heard.has_value());
 }
 
 TEST_F(SecuredSocketTest, WhatADisturbedConnectionLostComesAgain) {
