@@ -44,24 +44,40 @@ absl::StatusOr<std::vector<proto::ModelPart>> GatherParts(
       member.is_worker() ? member.job().workers() : member.job().servers());
 }
 
-// Only where workers differ are all their settings sent around.
+// The first few workers whose settings differ from those of all before them:
+// a model's settings may take megabytes, and a message has room for 16.
+std::vector<int> WhoDiffer(const std::vector<proto::ModelPart>& parts) {
+  constexpr size_t kMost = 4;
+  std::vector<int> first;
+  for (size_t i = 0; i < parts.size() && first.size() < kMost; ++i) {
+    const bool known =
+        std::any_of(first.begin(), first.end(), [&](const int worker) {
+          return parts[worker].spec_digest() == parts[i].spec_digest();
+        });
+    if (!known) first.push_back(static_cast<int>(i));
+  }
+  return first;
+}
+
+// Only where workers differ are settings sent around.
 absl::Status CheckSpecs(Member& member, const std::string& id,
                         const std::vector<proto::ModelPart>& parts,
                         const proto::JobSpec& mine, Time deadline) {
-  const bool equal =
-      std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
-        return part.spec_digest() == parts[0].spec_digest();
-      });
-  if (equal) return absl::OkStatus();
+  const std::vector<int> differ = WhoDiffer(parts);
+  if (differ.size() == 1) return absl::OkStatus();
   proto::ModelPart whole;
-  *whole.mutable_spec() = mine;
+  const int me = member.job().rank();
+  if (std::find(differ.begin(), differ.end(), me) != differ.end()) {
+    *whole.mutable_spec() = mine;
+  }
   const auto all = GatherParts(member, kDiffer + id, whole, deadline);
   if (!all.ok()) return all.status();
-  for (size_t i = 1; i < all->size(); ++i) {
-    const auto difference = SpecDifference((*all)[i].spec(), (*all)[0].spec());
+  for (const int worker : differ) {
+    const auto difference =
+        SpecDifference((*all)[worker].spec(), (*all)[0].spec());
     if (!difference) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat(Describe(member.job().workers(static_cast<int>(i))),
+        absl::StrCat(Describe(member.job().workers(worker)),
                      " does not agree with worker 0: ", *difference));
   }
   return absl::OkStatus();  // in nothing that matters

@@ -32,7 +32,6 @@ std::string EndpointOf(absl::string_view role, int rank) {
 class ModelOpeningTest : public ::testing::Test {
  protected:
   static constexpr int kServers = 2;
-  static constexpr int kWorkers = 2;
   static constexpr int64_t kPid = 4711;
 
   using Body = std::function<absl::Status(Member&)>;
@@ -54,13 +53,13 @@ class ModelOpeningTest : public ::testing::Test {
     Context context;
     MembershipOptions options;
     options.num_servers = kServers;
-    options.num_workers = kWorkers;
+    options.num_workers = workers_;
     options.job_epoch = 7;
     auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0}, options);
     EXPECT_TRUE(coordinator.ok()) << coordinator.status();
-    std::vector<absl::Status> results(kServers + kWorkers);
+    std::vector<absl::Status> results(kServers + workers_);
     std::vector<std::thread> threads;
-    for (int i = 0; i < kServers + kWorkers; ++i) {
+    for (int i = 0; i < kServers + workers_; ++i) {
       threads.emplace_back([&, i] {
         const bool is_server = i < kServers;
         results[i] = RunOne((*coordinator)->endpoint(),
@@ -71,6 +70,8 @@ class ModelOpeningTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
     return results;
   }
+
+  int workers_ = 2;
 
  private:
   static absl::Status RunOne(const std::string& coordinator, proto::Role role,
@@ -157,6 +158,28 @@ TEST_F(ModelOpeningTest, NamesTheWorkerThatDisagreesAndTheField) {
   for (const absl::Status& status : results) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("worker 1 (host h"),
+                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
+  }
+}
+
+// All of them at once have no room in a message of 16 MiB.
+TEST_F(ModelOpeningTest, NamesTheFieldOfLargeSettings) {
+  workers_ = 6;
+  std::vector<std::string> closed;
+  const auto results =
+      Run([&](Member& member) { return Serve(member, &closed, nullptr); },
+          [](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            proto::TensorShape* tensor = part.mutable_spec()->add_tensors();
+            tensor->set_name(std::string(3 << 20, 'x'));
+            if (member.job().rank() == 4) {
+              part.mutable_spec()->mutable_optimizer()->set_lr(0.1);
+            }
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("worker 4 (host h"),
                       HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
   }
 }
