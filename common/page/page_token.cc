@@ -56,6 +56,24 @@ absl::StatusOr<std::string> Read(const std::string& file, int fd) {
   return token;
 }
 
+// The file appears whole, and takes nobody's place: false if there is one now.
+absl::StatusOr<bool> Make(const std::string& file, const std::string& line) {
+  const std::string temporary = absl::StrCat(file, ".", RandomToken());
+  const int fd =
+      open(temporary.c_str(),
+           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  errno = fd < 0 ? errno : ENOSPC;  // of a write that ends early
+  const bool written = fd >= 0 && write(fd, line.data(), line.size()) ==
+                                      static_cast<ssize_t>(line.size());
+  const bool made = written && link(temporary.c_str(), file.c_str()) == 0;
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  unlink(temporary.c_str());
+  if (made) return true;
+  if (written && why == EEXIST) return false;
+  return Error(file, absl::StrCat("cannot be made: ", strerror(why)));
+}
+
 }  // namespace
 
 std::string ShownToken(absl::string_view authorization,
@@ -69,7 +87,7 @@ std::string ShownToken(absl::string_view authorization,
 absl::StatusOr<std::string> PageToken(const std::string& file) {
   const std::string fresh = RandomToken();
   if (file.empty()) return fresh;
-  int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0) {
     auto token = Read(file, fd);
     close(fd);
@@ -80,15 +98,9 @@ absl::StatusOr<std::string> PageToken(const std::string& file) {
   if (absl::Status s = MakePrivateFolders(folder); !s.ok()) {
     return Error(file, s.message());
   }
-  fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  const std::string line = fresh + "\n";
-  const bool written = fd >= 0 && write(fd, line.data(), line.size()) ==
-                                      static_cast<ssize_t>(line.size());
-  const int why = errno;
-  if (fd >= 0) close(fd);
-  if (!written)
-    return Error(file, absl::StrCat("cannot be made: ", strerror(why)));
-  return fresh;
+  const auto made = Make(file, fresh + "\n");
+  if (!made.ok()) return made.status();
+  return *made ? fresh : PageToken(file);  // that of a job that began with it
 }
 
 }  // namespace psring

@@ -1,0 +1,39 @@
+#include "common/page/page_token.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/test_directory.h"
+
+namespace psring {
+namespace {
+
+TEST(PageToken, OfJobsThatBeginTogetherIsOneOfTheFirst) {
+  const std::string folder = testing::TestDirectory();
+  for (int round = 0; round < 50; ++round) {
+    const std::string file = absl::StrCat(folder, "/", round, "/token");
+    std::vector<std::string> tokens(4);
+    std::vector<std::thread> jobs;
+    for (std::string& token : tokens) {
+      jobs.emplace_back([&file, &token] {
+        const auto made = PageToken(file);
+        ASSERT_TRUE(made.ok()) << made.status();
+        token = *made;
+      });
+    }
+    for (std::thread& job : jobs) job.join();
+    for (const std::string& token : tokens) EXPECT_EQ(token, tokens[0]);
+    // And nothing lies beside it.
+    const auto beside = std::filesystem::path(file).parent_path();
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(beside), {}),
+              1);
+  }
+}
+
+}  // namespace
+}  // namespace psring
