@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <fstream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/process/open_files.h"
 
 namespace psring {
 namespace {
@@ -71,6 +73,20 @@ TEST_F(SupervisorTest, HandsOnTheLinesOfBothStreamsUnderTheirName) {
   EXPECT_THAT(output_["p0"], ElementsAre("one", "two", "three"));
   EXPECT_THAT(output_["p1"], ElementsAre("other"));
   EXPECT_FALSE(supervisor().first_failure());
+}
+
+// Programs that use select() rely on the limit that their shell gives them.
+TEST_F(SupervisorTest, ItsOwnManyFilesAreNotItsProcesses) {
+  rlimit files = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = 200;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  AllowAllFiles();
+  Run({"ulimit -n"});
+  EXPECT_THAT(output_["p0"], ElementsAre("200"));
+  rlimit now = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, files.rlim_max);
 }
 
 TEST_F(SupervisorTest, LosesNoLineOfLongOutput) {
