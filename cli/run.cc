@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
@@ -210,6 +211,18 @@ absl::Status TakeServersPerNode(int servers_per_node, ScriptJob& job) {
   return absl::OkStatus();
 }
 
+// Other hosts would wait in vain for a coordinator that listens there.
+void WarnOfLoopback(const ScriptJob& job) {
+  const auto address = ParseHostPort(job.coordinator);
+  const bool for_others = job.first_rank == 0 && job.job_size() > job.workers;
+  if (!for_others || !address.ok() || !IsLoopbackName(address->host)) return;
+  std::cerr << kName << ": --coordinator: " << address->host
+            << " is a loopback address on this host (see /etc/hosts), which "
+               "other hosts cannot reach: name this host by an address that "
+               "they reach"
+            << std::endl;
+}
+
 // This process becomes the worker that its launcher has started. Returns the
 // exit code only if it cannot.
 int BecomeWorker(const CommandLine& line, const RunFlags& flags,
@@ -269,9 +282,6 @@ int RunScript(const Args& args) {
   if (absl::Status s = TakeVariables(line, flags); !s.ok()) {
     return line.UsageError(std::string(s.message()));
   }
-  if (absl::Status s = CheckPageFlags(line, flags.job.page); !s.ok()) {
-    return line.UsageError(std::string(s.message()));
-  }
   if (line.Has("--servers") && line.Has("--servers-per-node")) {
     return line.UsageError("--servers and --servers-per-node: give one");
   }
@@ -289,6 +299,10 @@ int RunScript(const Args& args) {
   }
   const bool becomes_worker =
       launched && !line.Has("--workers") && env->workers_wanted < 2;
+  // A worker's script may say page= itself.
+  absl::Status page =
+      becomes_worker ? absl::OkStatus() : CheckPageFlags(line, flags.job.page);
+  if (!page.ok()) return line.UsageError(std::string(page.message()));
   if (launched && !becomes_worker) TakeRanks(*env, flags.job);
   flags.job.extra["PSRING_SERVERS_PER_NODE"] = "0";  // in place of the user's
   if (flags.servers_per_node > 0 && !becomes_worker) {
@@ -318,6 +332,7 @@ int RunScript(const Args& args) {
     return line.UsageError(std::string(s.message()));
   }
   if (becomes_worker) return BecomeWorker(line, flags, env->source);
+  WarnOfLoopback(flags.job);
   // Its coordinator lives as long as the processes.
   std::unique_ptr<RunningScript> running;
   return RunSupervised(kName, flags.supervised, flags.job.security,

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/fnv.h"
 #include "common/host_hardware.h"
@@ -38,24 +37,6 @@ absl::Status WritePortFile(const std::string& path,
         absl::StrCat("--coordinator-port-file: cannot write ", path));
   }
   return absl::OkStatus();
-}
-
-// Where the coordinator listens. Debian and others make a host's own name
-// 127.0.1.1 in its /etc/hosts, and no other host reaches that.
-HostPort ListeningAddress(const HostPort& told, const std::string& advertised) {
-  const auto numeric = Resolve(told.host);
-  if (!numeric.ok() || !IsLoopback(*numeric) || IsNumericAddress(told.host) ||
-      absl::StrContains(told.host, "localhost")) {
-    return told;
-  }
-  if (!IsLoopback(advertised)) return {advertised, told.port};
-  LogWarning(
-      "the coordinator's host, $0, is $1 on this host (see /etc/hosts): "
-      "processes on other hosts cannot reach it. For them, give this process "
-      "--advertise=ADDRESS (advertise= in Python), or name the host by an "
-      "address that others reach",
-      told.host, *numeric);
-  return told;
 }
 
 }  // namespace
@@ -111,9 +92,21 @@ absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   membership.num_servers = placement.num_servers;
   membership.num_workers = placement.num_workers;
   membership.join_timeout = options_.join_timeout;
-  auto coordinator = Coordinator::Start(
-      context_, ListeningAddress(placement.coordinator, address()), membership,
-      std::move(watch));
+  HostPort at = placement.coordinator;
+  std::string also;
+  if (IsLoopbackName(at.host) && IsLoopback(address())) {
+    LogWarning(
+        "the coordinator's host, $0, is a loopback address on this host (see "
+        "/etc/hosts), which processes on other hosts cannot reach. For them, "
+        "give this process --advertise=ADDRESS (advertise= in Python), or name "
+        "the host by an address that others reach",
+        at.host);
+  } else if (IsLoopbackName(at.host)) {
+    also = *Resolve(at.host);  // for those on this host
+    at.host = address();
+  }
+  auto coordinator =
+      Coordinator::Start(context_, at, membership, std::move(watch), also);
   if (!coordinator.ok()) return coordinator.status();
   coordinator_ = *std::move(coordinator);
   coordinator_endpoint_ = coordinator_->endpoint();

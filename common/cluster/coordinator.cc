@@ -155,7 +155,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     Context& context, const HostPort& address, MembershipOptions options,
-    CoordinatorWatch watch) {
+    CoordinatorWatch watch, const std::string& also) {
   if (options.job_epoch == 0) options.job_epoch = RandomEpoch();
   options.public_keys = !context.public_key().empty();
   auto host = Resolve(address.host);
@@ -166,10 +166,14 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   Coordinator* self = coordinator.get();
   coordinator->thread_ =
       std::thread([self, &context, host = *host, port = address.port, options,
-                   watch = std::move(watch), &bound] {
+                   watch = std::move(watch), also, &bound] {
         auto socket = Socket::Bind(context, host, port, ControlOptions());
-        if (!socket.ok()) {
-          bound.set_value(socket.status());
+        absl::Status status = socket.status();
+        if (status.ok() && !also.empty()) {
+          status = (*socket)->BindAlso(also);
+        }
+        if (!status.ok()) {
+          bound.set_value(status);
           return;
         }
         bound.set_value((*socket)->endpoint());

@@ -26,11 +26,12 @@ class Coordinator {
  public:
   // Listens on `address` (its host must be one of this machine's; port 0: the
   // system chooses) and begins to form the job, which it gives a random epoch
-  // where the options have none. `watch` may be null, else outlives this. Does
-  // not block.
+  // where the options have none. `also`: a numeric address at which it
+  // listens, too, on the same port. `watch` may be null, else outlives this.
+  // Does not block.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
       Context& context, const HostPort& address, MembershipOptions options,
-      CoordinatorWatch watch = nullptr);
+      CoordinatorWatch watch = nullptr, const std::string& also = "");
 
   // Stops once the job is over; if it is not, every process is told that its
   // coordinator has gone. Joins the thread.

@@ -170,6 +170,14 @@ bool IsLoopback(absl::string_view numeric_address) {
   return absl::StartsWith(numeric_address, "127.") || numeric_address == "::1";
 }
 
+bool IsLoopbackName(const std::string& host) {
+  if (IsNumericAddress(host) || absl::StrContains(host, "localhost")) {
+    return false;
+  }
+  const auto numeric = Resolve(host);
+  return numeric.ok() && IsLoopback(*numeric);
+}
+
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
   absl::StatusOr<std::string> address;
   std::string reason;

@@ -27,6 +27,11 @@ absl::StatusOr<std::string> Resolve(const std::string& host);
 
 bool IsLoopback(absl::string_view numeric_address);
 
+// Whether `host` is a name, other than localhost, that is a loopback address
+// here. Debian makes a host's own name 127.0.1.1 in its /etc/hosts; no other
+// host reaches that.
+bool IsLoopbackName(const std::string& host);
+
 // "10.0.0.1", "::1", "fe80::1%eth0".
 bool IsNumericAddress(absl::string_view text);
 

@@ -80,7 +80,10 @@ void Handshakes::OnRefused(uint16_t event, uint32_t reason) {
     if (connections_ > 0 || ++hung_up_ < kHungUp) return;
     hung_up_ = 0;
     const auto mechanism = MechanismAt(endpoint_, kGreeting);
-    if (!mechanism.has_value()) return WarnOfSilence();
+    if (!mechanism.has_value()) {
+      greets_ = false;
+      return WarnOfSilence();
+    }
     mismatch = (*mechanism == "CURVE") != keyed_;
     // It may have hung up for another reason.
     if (!mismatch && !keyed_) return;

@@ -98,6 +98,9 @@ class Socket {
   static absl::StatusOr<std::unique_ptr<Socket>> Bind(
       Context& context, absl::string_view host, int port,
       const SocketOptions& options = {});
+  // Of a ROUTER: it listens at `host` (a numeric address), too, on the same
+  // port. Errors: as Bind's.
+  absl::Status BindAlso(absl::string_view host);
   // A DEALER connected to "tcp://host:port"; reconnects by itself. Where the
   // peer has another key, or one of them has none, TryReceive says so soon
   // (PERMISSION_DENIED).

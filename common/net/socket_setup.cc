@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/net/address.h"
 #include "common/net/socket.h"
 #include "common/net/zmq_error.h"
 
@@ -166,6 +167,16 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Bind(
     return ErrorOf(error, absl::StrCat("cannot listen on ", endpoint));
   }
   return socket;
+}
+
+absl::Status Socket::BindAlso(absl::string_view host) {
+  const std::string endpoint = Endpoint(host, ParseEndpoint(endpoint_)->port);
+  try {
+    socket_.bind(endpoint);
+    return absl::OkStatus();
+  } catch (const zmq::error_t& error) {
+    return ErrorOf(error, absl::StrCat("cannot listen on ", endpoint));
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Socket>> Socket::Connect(

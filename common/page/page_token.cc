@@ -87,7 +87,7 @@ std::string ShownToken(absl::string_view authorization,
 absl::StatusOr<std::string> PageToken(const std::string& file) {
   const std::string fresh = RandomToken();
   if (file.empty()) return fresh;
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0) {
     auto token = Read(file, fd);
     close(fd);
@@ -100,7 +100,12 @@ absl::StatusOr<std::string> PageToken(const std::string& file) {
   }
   const auto made = Make(file, fresh + "\n");
   if (!made.ok()) return made.status();
-  return *made ? fresh : PageToken(file);  // that of a job that began with it
+  if (*made) return fresh;
+  fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Error(file, strerror(errno));
+  auto token = Read(file, fd);  // that of a job that began with this one
+  close(fd);
+  return token;
 }
 
 }  // namespace psring

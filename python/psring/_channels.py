@@ -106,8 +106,9 @@ class TorchrunStore(Rendezvous):
         return TorchrunStore(int(env["RANK"]), host, address, int(env["MASTER_PORT"]))
 
     def tell(self, text: str) -> None:
-        self._answering = threading.Thread(target=self._answer, args=(text,))
+        self._answering = threading.Thread(target=self._answer, args=(text,), daemon=True)
         self._answering.start()
+        atexit.register(self.close)
 
     def _answer(self, text: str) -> None:
         answered = 0
@@ -126,6 +127,7 @@ class TorchrunStore(Rendezvous):
         self._closed.set()
         if self._answering is not None:
             self._answering.join()
+        atexit.unregister(self.close)
 
     def ask(self, seconds: float) -> str:
         from datetime import timedelta

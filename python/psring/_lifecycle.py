@@ -65,10 +65,9 @@ def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> 
             raise
     except BaseException as error:
         meeting.tell(_lib.encoded(f"{type(error).__name__}: {error}").decode())
-        meeting.close()
         raise
-    meeting.tell(f"at {address} {key}".strip())
     try:
+        meeting.tell(f"at {address} {key}".strip())
         _finish(operation)
     finally:
         meeting.close()

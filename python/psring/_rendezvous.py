@@ -33,7 +33,7 @@ class Rendezvous:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Rank 0, after tell(), when all others have joined or init() has failed."""
+        """Rank 0, when all others have joined, or cannot any more."""
 
     def ask(self, seconds: float) -> str:
         """What rank 0 has told, by all others. TimeoutError after so long."""

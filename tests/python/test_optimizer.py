@@ -721,6 +721,17 @@ def a_backward_that_failed_may_be_repeated():
                 out.append(opt._psring.reducer.state == "done")  # by backward(), not by step()
             opt.step()
         out.append(same(net, reference(sgd)))
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, backward_passes_per_step=2)
+    for _ in range(2):
+        loss_of(net, 0, ps.rank()).backward()
+        message(_Fails.apply(net[0](batch(0, 0)[0])).sum().backward)
+        opt.zero_grad()
+        for state in ("idle", "done"):
+            loss_of(net, 0, ps.rank()).backward()
+            out.append(opt._psring.reducer.state == state)
+        opt.step()
+        opt.zero_grad()
     return out
 
 

@@ -93,9 +93,9 @@ def test_psring_run_passes_sigterm_on_and_lets_workers_save(tmp_path):
 def test_workers_save_where_nobody_reads_their_output_any_more(tmp_path, sent, code):
     """As tee, which the same signal has ended, or head, which has seen enough."""
     run = start(tmp_path)
-    run.stdout.close()
     if sent is not None:
         run.send_signal(sent)
+    run.stdout.close()
     errors = run.stderr.read()
     assert run.wait(timeout=60) == code, errors
     assert saved(tmp_path)

@@ -1,6 +1,7 @@
 """What ranks take from the channel on which rank 0 tells where its coordinator listens."""
 
 import os
+import time
 
 import pytest
 
@@ -80,9 +81,26 @@ def test_a_stranger_cannot_hand_down_a_key_through_torchruns_store(joining, text
     }  # fmt: skip
     for name, value in place.items():
         joining.setenv(name, value)
-    store.set(f"psring/0/{_channels.TorchrunStore._jobs + 1}", text)
+    store.set(f"psring/{_channels.TorchrunStore._jobs + 1}/answer/1", text)
     with pytest.raises(psring.PsringError, match=says):
         psring.init()
+
+
+def test_a_rank_that_comes_late_learns_through_torchruns_store_why_rank_0_has_failed(monkeypatch):
+    distributed = pytest.importorskip("torch.distributed")
+    port = free_port()
+    store = distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    ranks = []
+    for rank in range(2):
+        monkeypatch.setattr(_channels.TorchrunStore, "_jobs", 0)  # each in a process of its own
+        ranks.append(_channels.TorchrunStore(rank, "127.0.0.1", "127.0.0.1", port))
+    ranks[0].tell("ValueError: no")
+    time.sleep(0.3)
+    assert ranks[1].ask(10) == "ValueError: no"
+    ranks[0].close()
+    with pytest.raises(TimeoutError):
+        ranks[1].ask(0.3)
+    del store
 
 
 def test_the_others_learn_of_a_failure_that_names_an_odd_file(joining):

@@ -362,6 +362,8 @@ class Reducer:
         with self._lock:
             if self._queued:
                 self._give_up_backward()
+            if self.state != DONE:
+                self._pass, self.touched = 0, False
 
     def _give_up_backward(self) -> None:
         """The last backward has raised an error, so it never came to its end."""

@@ -35,5 +35,12 @@ TEST(PageToken, OfJobsThatBeginTogetherIsOneOfTheFirst) {
   }
 }
 
+TEST(PageToken, ALinkToNowhereIsAnError) {
+  const std::string link = testing::TestDirectory() + "/link";
+  std::filesystem::create_symlink("/nosuch/token", link);
+  EXPECT_EQ(PageToken(link).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace psring
