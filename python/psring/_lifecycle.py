@@ -54,8 +54,10 @@ def _finish(operation: _lib.Operation) -> None:
 def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> None:
     """Rank 0's part: the others learn where its coordinator listens, or why it does not."""
     key = _rendezvous.new_key(meeting)
+    chosen = request.get("advertise") or request.get("interface")
+    host = meeting.host if chosen else _rendezvous.address_for_others(meeting.host)
     try:
-        operation = _start_join({**request, "coordinator": f"{meeting.host}:0"}, key)
+        operation = _start_join({**request, "coordinator": f"{host}:0"}, key)
         try:
             while not (address := _lib.text(_lib.library().psring_coordinator())):
                 if operation.poll(milliseconds=10):

@@ -7,8 +7,10 @@ read a channel, rank 0 makes a key for the job and tells that, too. _channels.py
 
 import contextlib
 import fcntl
+import ipaddress
 import os
 import re
+import socket
 from typing import Dict, Iterator, Tuple
 
 from . import _lib
@@ -38,6 +40,25 @@ class Rendezvous:
     def ask(self, seconds: float) -> str:
         """What rank 0 has told, by all others. TimeoutError after so long."""
         raise NotImplementedError
+
+
+def address_for_others(host: str) -> str:
+    """`host`; where that is the name of a loopback address here, as Debian makes a host's own name in
+    /etc/hosts, this host's address on the way to others."""
+    try:
+        ipaddress.ip_address(host)
+        return host
+    except ValueError:
+        pass
+    try:
+        addresses = {found[4][0] for found in socket.getaddrinfo(host, None, socket.AF_INET)}
+        if "localhost" in host or not all(ipaddress.ip_address(address).is_loopback for address in addresses):
+            return host
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+            asks.connect(("192.0.2.1", 9))  # sends nothing, to an address of nobody (RFC 5737)
+            return str(asks.getsockname()[0])
+    except OSError:
+        return host  # the library says what is wrong with it
 
 
 def new_key(channel: Rendezvous) -> str:

@@ -64,6 +64,21 @@ def test_a_restart_resumes_from_the_checkpoint(two, python, environment, key, ex
     assert_same_training(result, expected(4))
 
 
+def test_the_first_hosts_own_name_may_be_loopback_there(python, environment, key, expected, tmp_path):
+    """As Debian's /etc/hosts has it. The other host finds it by that name."""
+    two = hosts.Hosts(str(tmp_path), "n1", "n2")
+    try:
+        table = tmp_path / "of-n1"
+        table.write_text("127.0.0.1 localhost\n127.0.1.1 n1\n10.213.0.2 n2\n")
+        two["n1"].run("mount", "--bind", str(table), "/etc/hosts")
+        two["n1"].run("ip", "route", "add", "default", "dev", "eth0")
+        (tmp_path / "trained").mkdir()
+        torchrun(two, python, environment, ["--rdzv-id=debian"], tmp_path / "trained")
+        assert_same_training(result_in(tmp_path / "trained"), expected(4))
+    finally:
+        two.close()
+
+
 def test_a_restart_that_only_one_host_counts(two, python, environment, key, expected, tmp_path):
     """The others wait in init() when rank 3 is killed: the first host's torchrun sees none of its own fail."""
     torchrun(two, python, environment, ["--rdzv-id=killed", "--max-restarts=1"], tmp_path, "--kill-first-start-of=3")
