@@ -67,6 +67,8 @@ def start(tmp_path):
     run = subprocess.Popen(
         [program, "run", "-n", "2", "--", sys.executable, str(script), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Tests may run under nohup, which psring run would heed.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )  # fmt: skip
     ready = 0
     while ready < 2:
