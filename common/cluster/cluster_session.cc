@@ -94,14 +94,15 @@ absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   membership.join_timeout = options_.join_timeout;
   HostPort at = placement.coordinator;
   std::string also;
-  if (IsLoopbackName(at.host) && IsLoopback(address())) {
+  const bool loopback = IsLoopbackName(at.host);
+  if (loopback && IsLoopback(address())) {
     LogWarning(
         "the coordinator's host, $0, is a loopback address on this host (see "
         "/etc/hosts), which processes on other hosts cannot reach. For them, "
         "give this process --advertise=ADDRESS (advertise= in Python), or name "
         "the host by an address that others reach",
         at.host);
-  } else if (IsLoopbackName(at.host)) {
+  } else if (loopback) {
     also = *Resolve(at.host);  // for those on this host
     at.host = address();
   }

@@ -27,7 +27,7 @@ absl::Status Error(const std::string& file, absl::string_view what) {
       absl::StrCat("--page-token-file: ", file, " ", what));
 }
 
-absl::StatusOr<std::string> Read(const std::string& file, int fd) {
+absl::StatusOr<std::string> ReadOpen(const std::string& file, int fd) {
   struct stat about = {};
   if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
     return Error(file, "is no file");
@@ -53,6 +53,18 @@ absl::StatusOr<std::string> Read(const std::string& file, int fd) {
                                     " letters and digits. Remove it, and a "
                                     "new one is made"));
   }
+  return token;
+}
+
+// NOT_FOUND: there is no such file.
+absl::StatusOr<std::string> Read(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    if (errno == ENOENT) return absl::NotFoundError(file);
+    return Error(file, strerror(errno));
+  }
+  auto token = ReadOpen(file, fd);
+  close(fd);
   return token;
 }
 
@@ -87,13 +99,8 @@ std::string ShownToken(absl::string_view authorization,
 absl::StatusOr<std::string> PageToken(const std::string& file) {
   const std::string fresh = RandomToken();
   if (file.empty()) return fresh;
-  int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd >= 0) {
-    auto token = Read(file, fd);
-    close(fd);
-    return token;
-  }
-  if (errno != ENOENT) return Error(file, strerror(errno));
+  auto token = Read(file);
+  if (!absl::IsNotFound(token.status())) return token;
   const auto folder = std::filesystem::path(file).parent_path();
   if (absl::Status s = MakePrivateFolders(folder); !s.ok()) {
     return Error(file, s.message());
@@ -101,10 +108,8 @@ absl::StatusOr<std::string> PageToken(const std::string& file) {
   const auto made = Make(file, fresh + "\n");
   if (!made.ok()) return made.status();
   if (*made) return fresh;
-  fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error(file, strerror(errno));
-  auto token = Read(file, fd);  // that of a job that began with this one
-  close(fd);
+  token = Read(file);  // that of a job that began with this one
+  if (absl::IsNotFound(token.status())) return Error(file, strerror(ENOENT));
   return token;
 }
 

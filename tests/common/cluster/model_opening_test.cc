@@ -71,6 +71,10 @@ class ModelOpeningTest : public ::testing::Test {
     return results;
   }
 
+  // All say that this worker has another rate. Settings have a tensor with a
+  // name of so many bytes; 0: none.
+  void ExpectNamed(int disagrees, int name_bytes);
+
   int workers_ = 2;
 
  private:
@@ -117,6 +121,28 @@ absl::Status Serve(Member& member, std::vector<std::string>* closed,
   }
 }
 
+void ModelOpeningTest::ExpectNamed(int disagrees, int name_bytes) {
+  std::vector<std::string> closed;
+  const auto results =
+      Run([&](Member& member) { return Serve(member, &closed, nullptr); },
+          [&](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            if (name_bytes > 0) {
+              part.mutable_spec()->add_tensors()->set_name(
+                  std::string(name_bytes, 'x'));
+            }
+            if (member.job().rank() == disagrees) {
+              part.mutable_spec()->mutable_optimizer()->set_lr(0.1);
+            }
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(absl::StrCat("worker ", disagrees, " (host h")),
+                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
+  }
+}
+
 TEST_F(ModelOpeningTest, EverybodyLearnsTheSpecAndAllEndpoints) {
   std::vector<std::string> closed;
   const auto results = Run(
@@ -145,43 +171,13 @@ TEST_F(ModelOpeningTest, EverybodyLearnsTheSpecAndAllEndpoints) {
 }
 
 TEST_F(ModelOpeningTest, NamesTheWorkerThatDisagreesAndTheField) {
-  std::vector<std::string> closed;
-  const auto results =
-      Run([&](Member& member) { return Serve(member, &closed, nullptr); },
-          [](Member& member) {
-            proto::ModelPart part = WorkerPart(member);
-            if (member.job().rank() == 1) {
-              part.mutable_spec()->mutable_optimizer()->set_lr(0.1);
-            }
-            return OpenModel(member, "model", part, Soon()).status();
-          });
-  for (const absl::Status& status : results) {
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("worker 1 (host h"),
-                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
-  }
+  ExpectNamed(/*disagrees=*/1, /*name_bytes=*/0);
 }
 
 // All of them at once have no room in a message of 16 MiB.
 TEST_F(ModelOpeningTest, NamesTheFieldOfLargeSettings) {
   workers_ = 6;
-  std::vector<std::string> closed;
-  const auto results =
-      Run([&](Member& member) { return Serve(member, &closed, nullptr); },
-          [](Member& member) {
-            proto::ModelPart part = WorkerPart(member);
-            proto::TensorShape* tensor = part.mutable_spec()->add_tensors();
-            tensor->set_name(std::string(3 << 20, 'x'));
-            if (member.job().rank() == 4) {
-              part.mutable_spec()->mutable_optimizer()->set_lr(0.1);
-            }
-            return OpenModel(member, "model", part, Soon()).status();
-          });
-  for (const absl::Status& status : results) {
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("worker 4 (host h"),
-                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
-  }
+  ExpectNamed(/*disagrees=*/4, /*name_bytes=*/3 << 20);
 }
 
 // Its part of the model would go unserved.
