@@ -72,12 +72,6 @@ std::string StateText(const proto::ProcessView& process) {
   return text;
 }
 
-// "worker 3"; while the job forms a process may have no rank yet: "worker".
-std::string NameAndRank(const proto::Process& process) {
-  const std::string name = NameOf(process.role());
-  return process.rank() < 0 ? name : absl::StrCat(name, " ", process.rank());
-}
-
 std::string Table(const JobState& state) {
   std::vector<std::vector<std::string>> cells = {
       {"process", "host", "pid", "state", "step", "samples/s", "compute",

@@ -84,11 +84,14 @@ const char* NameOf(proto::Role role) {
   return role == proto::PS ? "ps" : "worker";
 }
 
+std::string NameAndRank(const proto::Process& process) {
+  const std::string name = NameOf(process.role());
+  return process.rank() < 0 ? name : absl::StrCat(name, " ", process.rank());
+}
+
 std::string Describe(const proto::Process& process) {
-  const std::string rank =
-      process.rank() < 0 ? "" : absl::StrCat(" ", process.rank());
-  return absl::StrCat(NameOf(process.role()), rank, " (host ", process.host(),
-                      ", pid ", process.pid(), ")");
+  return absl::StrCat(NameAndRank(process), " (host ", process.host(), ", pid ",
+                      process.pid(), ")");
 }
 
 std::string DescribeSeconds(absl::Duration d) {

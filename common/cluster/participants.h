@@ -58,6 +58,9 @@ proto::ProcessView ViewOf(const Participant& participant, Time now);
 // "ps" or "worker".
 const char* NameOf(proto::Role role);
 
+// "worker 3"; "worker" while it has no rank yet.
+std::string NameAndRank(const proto::Process& process);
+
 // "worker 3 (host b, pid 4711)".
 std::string Describe(const proto::Process& process);
 
