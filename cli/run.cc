@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/supervised.h"
 #include "common/cluster/environment.h"
@@ -59,13 +58,6 @@ struct RunFlags {
   SecurityWish security = {};
 };
 
-std::string KnownPolicies() {
-  return absl::StrJoin(SyncPolicies(), ", ",
-                       [](std::string* out, const SyncPolicy& policy) {
-                         out->append(NameWithBound(policy, "K"));
-                       });
-}
-
 void AddFlags(CommandLine& line, RunFlags& flags) {
   ScriptJob& job = flags.job;
   line.Add("-n,--workers", job.workers, "Number of workers on this host")
@@ -85,9 +77,12 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
       .Range(1, 64)
       .Default("");
   line.Add("--sync", flags.sync,
-           absl::StrCat("Consistency (--mode=ps): ", KnownPolicies(),
+           absl::StrCat("Consistency (--mode=ps): ", SyncForms(),
                         "; K: how many steps a worker may be ahead of the "
-                        "slowest"));
+                        "slowest"))
+      .Check([](const std::string& value) {
+        return std::string(ParseSync(value).status().message());
+      });
   line.Add("--update", flags.update,
            "Where the optimizer runs: local (in the script, on the mean "
            "gradient) or fused (at the servers, or each rank for its part of "
@@ -216,6 +211,10 @@ void WarnOfLoopback(const ScriptJob& job) {
   const auto address = ParseHostPort(job.coordinator);
   const bool for_others = job.first_rank == 0 && job.job_size() > job.workers;
   if (!for_others || !address.ok() || !IsLoopbackName(address->host)) return;
+  const auto advertised =
+      ChooseAdvertised({.coordinator_host = address->host,
+                        .reachable = job.security.secret.has_value()});
+  if (advertised.ok() && !IsLoopback(advertised->address)) return;
   std::cerr << kName << ": --coordinator: " << address->host
             << " is a loopback address on this host (see /etc/hosts), which "
                "other hosts cannot reach: name this host by an address that "

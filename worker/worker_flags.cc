@@ -16,23 +16,41 @@
 namespace psring {
 namespace {
 
-std::vector<std::string> SyncNames() {
-  std::vector<std::string> names;
-  for (const SyncPolicy& policy : SyncPolicies()) names.push_back(policy.name);
-  return names;
-}
-
-// "bsp (every worker, each step), ssp (...)".
+// "bsp (every worker, each step), ssp:K (...)".
 std::string SyncHelp() {
   std::vector<std::string> parts;
   for (const SyncPolicy& policy : SyncPolicies()) {
-    parts.push_back(absl::StrCat(policy.name, " (", policy.help, ")"));
+    parts.push_back(
+        absl::StrCat(NameWithBound(policy, "K"), " (", policy.help, ")"));
   }
   return absl::StrJoin(parts, ", ");
 }
 
-bool TakesStaleness(const SyncPolicy& policy) {
-  return policy.lead == SyncPolicy::Lead::kStaleness;
+// The bound that --sync or --staleness (-1: not given) says.
+absl::StatusOr<SyncChoice> TakeBound(const std::string& sync,
+                                     int64_t staleness) {
+  auto choice = ParseSync(sync);
+  if (!choice.ok()) return choice.status();
+  const bool bounded = TakesBound(*choice->policy);
+  if (staleness >= 0 && !bounded) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--staleness is for --sync=", NamesOf(TakesBound), ", not for ", sync));
+  }
+  if (staleness >= 0 && choice->staleness >= 0 &&
+      staleness != choice->staleness) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sync=", sync, " and --staleness=", staleness,
+                     " differ: give one of them"));
+  }
+  choice->staleness = std::max(choice->staleness, staleness);
+  if (bounded && choice->staleness < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sync=", sync,
+                     " needs the steps that a worker may be "
+                     "ahead of the slowest: --sync=",
+                     sync, ":K"));
+  }
+  return choice;
 }
 
 // "mnist:/data/mnist" is "mnist" to the others: folders differ between hosts.
@@ -131,11 +149,14 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
 void WorkerFlags::AddConsistencyFlags(CommandLine& line) {
   const std::string stale = NamesOf(IsStale);
   line.Add("--sync", sync, absl::StrCat("ps mode's consistency: ", SyncHelp()))
-      .OneOf(SyncNames());
+      .Check([](const std::string& value) {
+        return std::string(ParseSync(value).status().message());
+      });
   line.Add("--staleness", staleness,
-           absl::StrCat(NamesOf(TakesStaleness),
-                        ": steps that a worker may be ahead of the slowest"))
-      .Range(int64_t{0}, int64_t{1000000})
+           absl::StrCat(NamesOf(TakesBound),
+                        ": K, the steps that a worker may be ahead of the "
+                        "slowest"))
+      .Range(int64_t{0}, kMaxStaleness)
       .Default("");
   line.Add("--backup-workers", backup_workers,
            "bsp: a step closes without this many gradients, the last of "
@@ -247,17 +268,9 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
 }
 
 absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
-  const SyncPolicy& policy = *FindSyncPolicy(sync);  // the flag is checked
-  if (TakesStaleness(policy) && staleness < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--sync=", sync,
-        " needs --staleness=K, the steps that a worker may be ahead"));
-  }
-  if (!TakesStaleness(policy) && staleness >= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--staleness is for --sync=", NamesOf(TakesStaleness),
-                     ", not for ", sync));
-  }
+  const auto choice = TakeBound(sync, staleness);
+  if (!choice.ok()) return choice.status();
+  const SyncPolicy& policy = *choice->policy;
   if (process.mode == "ring" && !policy.barrier) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
@@ -287,7 +300,7 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
   for (const std::string& fault : slow) spec.add_slow(fault);
   spec.set_sync(policy.sync);
-  spec.set_staleness(TakesStaleness(policy) ? staleness : 0);
+  spec.set_staleness(std::max(choice->staleness, int64_t{0}));
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);

@@ -3,8 +3,10 @@
 #include <limits>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace psring {
 namespace {
@@ -23,7 +25,7 @@ constexpr SyncPolicy kPolicies[] = {
      "every worker's gradient, sum them, update once and answer with the new "
      "parameters. Nobody is ever behind; everybody waits for the slowest."},
     {proto::SSP, "ssp", Lead::kStaleness, /*barrier=*/false,
-     "at most --staleness steps ahead of the slowest",
+     "at most K steps ahead of the slowest",
      "Stale synchronous. " PSRING_EVERY_GRADIENT
      "A worker may run at most $LEAD ahead of the slowest one: short delays "
      "cost nothing, and a gradient may be computed on parameters that are a "
@@ -73,6 +75,32 @@ bool TakesBound(const SyncPolicy& policy) {
 std::string NameWithBound(const SyncPolicy& policy, absl::string_view bound) {
   return TakesBound(policy) ? absl::StrCat(policy.name, ":", bound)
                             : policy.name;
+}
+
+std::string SyncForms() {
+  return absl::StrJoin(kPolicies, ", ",
+                       [](std::string* out, const SyncPolicy& policy) {
+                         out->append(NameWithBound(policy, "K"));
+                       });
+}
+
+absl::StatusOr<SyncChoice> ParseSync(absl::string_view text) {
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  SyncChoice choice = {FindSyncPolicy(parts[0]), -1};
+  const bool bounded = parts.size() > 1;
+  if (choice.policy == nullptr || (bounded && !TakesBound(*choice.policy))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is not one of ", SyncForms()));
+  }
+  if (bounded &&
+      !(absl::SimpleAtoi(parts[1], &choice.staleness) &&
+        choice.staleness >= 0 && choice.staleness <= kMaxStaleness)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\": K in ", NameWithBound(*choice.policy, "K"),
+        " is a number of steps from 0 to ", kMaxStaleness));
+  }
+  return choice;
 }
 
 bool IsStale(const SyncPolicy& policy) { return !policy.barrier; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "protos/cluster.pb.h"
@@ -51,6 +52,20 @@ bool TakesBound(const SyncPolicy& policy);
 
 // "ssp:3" for `bound` "3"; just the name where the policy takes none.
 std::string NameWithBound(const SyncPolicy& policy, absl::string_view bound);
+
+// A policy as the user writes it: "bsp", "ssp:3", or "ssp", whose bound is said
+// elsewhere.
+struct SyncChoice {
+  const SyncPolicy* policy = nullptr;
+  int64_t staleness = -1;  // -1: not said
+};
+inline constexpr int64_t kMaxStaleness = 1000000;
+
+// INVALID_ARGUMENT names what can be written.
+absl::StatusOr<SyncChoice> ParseSync(absl::string_view text);
+
+// All that can be written: "bsp, ssp:K, async".
+std::string SyncForms();
 
 // Whether gradients may be computed on parameters that others have changed
 // since.

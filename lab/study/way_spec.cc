@@ -1,8 +1,8 @@
 #include "lab/study/way_spec.h"
 
+#include <algorithm>
 #include <set>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -17,18 +17,13 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
+constexpr char kPs[] = "ps-";
 constexpr char kRing[] = "ring";
 constexpr char kDdp[] = "ddp";
-constexpr int64_t kMaxStaleness = 1000000;
 constexpr int64_t kUsualStaleness = 3;
 
 std::string WayOf(const SyncPolicy& policy, absl::string_view bound) {
-  return absl::StrCat("ps-", NameWithBound(policy, bound));
-}
-
-bool ParseBound(absl::string_view text, int64_t* bound) {
-  return absl::SimpleAtoi(text, bound) && *bound >= 0 &&
-         *bound <= kMaxStaleness;
+  return absl::StrCat(kPs, NameWithBound(policy, bound));
 }
 
 absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
@@ -37,15 +32,17 @@ absl::StatusOr<WaySpec> ParseBareWay(absl::string_view text) {
   if (text == kRing) return spec;
   spec.ddp = text == kDdp;
   if (spec.ddp) return spec;
+  absl::string_view sync = text;
+  const auto choice = absl::ConsumePrefix(&sync, kPs)
+                          ? ParseSync(sync)
+                          : absl::InvalidArgumentError("");
+  if (choice.ok() && TakesBound(*choice->policy) == (choice->staleness >= 0)) {
+    spec.policy = choice->policy;
+    spec.staleness = std::max(choice->staleness, int64_t{0});
+    return spec;
+  }
   Strings known;
   for (const SyncPolicy& policy : SyncPolicies()) {
-    absl::string_view rest = text;
-    const bool named = absl::ConsumePrefix(&rest, WayOf(policy, ""));
-    if (named && (TakesBound(policy) ? ParseBound(rest, &spec.staleness)
-                                     : rest.empty())) {
-      spec.policy = &policy;
-      return spec;
-    }
     known.push_back(WayOf(policy, "K"));
     if (TakesBound(policy)) {
       absl::StrAppend(&known.back(), " (K from 0 to ", kMaxStaleness, ")");
@@ -151,8 +148,7 @@ std::string WaysHelp() {
     absl::StrAppendFormat(&text, "  %-9s  %s\n", way, what);
   };
   for (const SyncPolicy& policy : SyncPolicies()) {
-    add(WayOf(policy, "K"),
-        absl::StrReplaceAll(policy.help, {{"--staleness", "K"}}));
+    add(WayOf(policy, "K"), policy.help);
   }
   add(kRing, "every worker, each step; there are no servers");
   add(kDdp, "the same, over torch.distributed; for scripts");

@@ -93,7 +93,15 @@ TEST(WrongFlag, OfWorkerIsNamedWithItsRange) {
 
 TEST(WrongFlag, ThatContradictsAnotherIsNamedWithIt) {
   const WrongUse kWrong[] = {
-      {{"worker", "--sync=ssp"}, {"--sync=ssp needs --staleness"}},
+      {{"worker", "--sync=ssp"},
+       {"--sync=ssp needs the steps", "--sync=ssp:K"}},
+      {{"worker", "--sync=ssp:x"}, {"\"ssp:x\": K in ssp:K is a number"}},
+      {{"worker", "--sync=bsp:2"},
+       {"\"bsp:2\" is not one of bsp, ssp:K, async"}},
+      {{"run", "--mode=ps", "--sync=asp", "--", "true"},
+       {"\"asp\" is not one of bsp, ssp:K, async"}},
+      {{"worker", "--sync=ssp:3", "--staleness=2"},
+       {"--sync=ssp:3 and --staleness=2 differ"}},
       {{"worker", "--sync=bsp", "--staleness=2"},
        {"--staleness is for --sync=ssp, not for bsp"}},
       {{"worker", "--staleness=2"},
