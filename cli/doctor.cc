@@ -13,6 +13,8 @@
 #include "cli/command.h"
 #include "cli/findings.h"
 #include "cli/version.h"
+#include "common/cluster/environment.h"
+#include "common/cluster/security.h"
 #include "common/net/address.h"
 #include "common/net/zmq_info.h"
 #include "gpu/device.h"
@@ -112,6 +114,8 @@ Finding Address(const DoctorFlags& flags) {
               "--coordinator=HOST:PORT"};
     }
     wish.coordinator_host = coordinator->host;
+    const auto security = FindSecurity({}, ReadVariables());
+    wish.reachable = security.ok() && security->secret.has_value();
   }
   const auto address = ChooseAdvertised(wish);
   if (!address.ok()) {

@@ -50,7 +50,9 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   auto address =
       ChooseAdvertised({.advertise = options.advertise,
                         .interface = options.interface,
-                        .coordinator_host = placement.coordinator.host});
+                        .coordinator_host = placement.coordinator.host,
+                        // Without a key, no stranger may reach it.
+                        .reachable = options.security.secret.has_value()});
   if (!address.ok()) return address.status();
   session->address_ = *address;
   for (const std::string& warning : placement.warnings) {
@@ -92,22 +94,19 @@ absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   membership.num_servers = placement.num_servers;
   membership.num_workers = placement.num_workers;
   membership.join_timeout = options_.join_timeout;
-  HostPort at = placement.coordinator;
-  std::string also;
-  const bool loopback = IsLoopbackName(at.host);
-  if (loopback && IsLoopback(address())) {
+  const std::string& name = placement.coordinator.host;
+  if (IsLoopbackName(name) && IsLoopback(address())) {
     LogWarning(
         "the coordinator's host, $0, is a loopback address on this host (see "
         "/etc/hosts), which processes on other hosts cannot reach. For them, "
         "give this process --advertise=ADDRESS (advertise= in Python), or name "
         "the host by an address that others reach",
-        at.host);
-  } else if (loopback) {
-    also = *Resolve(at.host);  // for those on this host
-    at.host = address();
+        name);
   }
-  auto coordinator =
-      Coordinator::Start(context_, at, membership, std::move(watch), also);
+  const auto where = WhereToListen(placement.coordinator, address());
+  if (!where.ok()) return where.status();
+  auto coordinator = Coordinator::Start(context_, where->at, membership,
+                                        std::move(watch), where->also);
   if (!coordinator.ok()) return coordinator.status();
   coordinator_ = *std::move(coordinator);
   coordinator_endpoint_ = coordinator_->endpoint();

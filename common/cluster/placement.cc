@@ -70,6 +70,13 @@ void SetNumWorkers(const ClusterFlags& flags, const LaunchEnvironment& env,
 
 absl::Status PlaceByLauncher(const ClusterFlags& flags,
                              const LaunchEnvironment& env, Placement* p) {
+  if (env.hosts_coordinator && !flags.ring_mode) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(env.source,
+                     " starts scripts, whose servers live in the workers' "
+                     "processes: `psring launch` starts the programs of "
+                     "--mode=ps"));
+  }
   const Share share = ShareOf(flags, env);
   const std::string started =
       absl::StrCat(env.source, " started ", env.size,
@@ -88,7 +95,7 @@ absl::Status PlaceByLauncher(const ClusterFlags& flags,
   p->rank = share.rank;
   p->local_rank = env.local_rank;
   p->num_servers = share.num_servers;
-  p->hosts_coordinator = env.rank == 0;
+  p->hosts_coordinator = env.rank == 0 && !env.hosts_coordinator;
   SetNumWorkers(flags, env, share.num_workers, p);
   if (flags.host_coordinator && !p->hosts_coordinator) {
     p->warnings.push_back(absl::StrCat("--host-coordinator is ignored on ",

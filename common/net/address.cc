@@ -63,18 +63,35 @@ const addrinfo* Preferred(const addrinfo* list) {
   return list;
 }
 
-absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
+struct Interface {
+  std::string name;
+  std::string address;  // numeric, IPv4
+};
+
+// Those that have an IPv4 address; one for each address.
+absl::StatusOr<std::vector<Interface>> Interfaces() {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) {
     return absl::InternalError(
         absl::StrCat("cannot list the interfaces: ", strerror(errno)));
   }
   std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
-  std::vector<std::string> known;
+  std::vector<Interface> interfaces;
   for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
-    if (i->ifa_name == name) return Numeric(i->ifa_addr, sizeof(sockaddr_in));
-    known.push_back(i->ifa_name);
+    interfaces.push_back(
+        {i->ifa_name, Numeric(i->ifa_addr, sizeof(sockaddr_in))});
+  }
+  return interfaces;
+}
+
+absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
+  const auto interfaces = Interfaces();
+  if (!interfaces.ok()) return interfaces.status();
+  std::vector<std::string> known;
+  for (const Interface& interface : *interfaces) {
+    if (interface.name == name) return interface.address;
+    known.push_back(interface.name);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--interface=", name,
@@ -101,6 +118,22 @@ absl::StatusOr<std::string> LocalEndOfRoute(const std::string& host) {
         absl::StrCat("no route to host '", host, "': ", strerror(error)));
   }
   return Numeric(reinterpret_cast<sockaddr*>(&local), size);
+}
+
+// This host's address on the way to others; empty: it has none, or several of
+// which none is on a default route.
+std::string AddressForOthers() {
+  const auto on_route = LocalEndOfRoute("192.0.2.1");  // of nobody (RFC 5737)
+  if (on_route.ok()) return *on_route;
+  std::string only;
+  const auto interfaces = Interfaces();
+  if (!interfaces.ok()) return "";
+  for (const Interface& interface : *interfaces) {
+    if (IsLoopback(interface.address)) continue;
+    if (!only.empty()) return "";
+    only = interface.address;
+  }
+  return only;
 }
 
 }  // namespace
@@ -179,6 +212,7 @@ bool IsLoopbackName(const std::string& host) {
 }
 
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
+  const std::string& coordinator = wish.coordinator_host;
   absl::StatusOr<std::string> address;
   std::string reason;
   if (!wish.advertise.empty()) {
@@ -187,15 +221,33 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
   } else if (!wish.interface.empty()) {
     address = AddressOfInterface(wish.interface);
     reason = absl::StrCat("the address of ", wish.interface);
-  } else if (!wish.coordinator_host.empty()) {
-    address = LocalEndOfRoute(wish.coordinator_host);
-    reason = absl::StrCat("the route to ", wish.coordinator_host);
+  } else if (!coordinator.empty()) {
+    address = LocalEndOfRoute(coordinator);
+    reason = absl::StrCat("the route to ", coordinator);
   } else {
     address = "127.0.0.1";
     reason = "no coordinator on another host is named";
   }
   if (!address.ok()) return address.status();
+  const bool chosen = !wish.advertise.empty() || !wish.interface.empty();
+  if (!chosen && wish.reachable && IsLoopbackName(coordinator)) {
+    if (std::string others = AddressForOthers(); !others.empty()) {
+      address = std::move(others);
+      reason = absl::StrCat("for other hosts; ", coordinator,
+                            " is a loopback address on this host");
+    }
+  }
   return AdvertisedAddress{*address, reason};
+}
+
+absl::StatusOr<ListeningAddresses> WhereToListen(
+    const HostPort& named, const std::string& advertised) {
+  auto host = Resolve(named.host);
+  if (!host.ok()) return host.status();
+  if (IsLoopbackName(named.host) && !IsLoopback(advertised)) {
+    return ListeningAddresses{{advertised, named.port}, *std::move(host)};
+  }
+  return ListeningAddresses{{*std::move(host), named.port}, ""};
 }
 
 std::string InterfaceOf(absl::string_view address) {

@@ -36,9 +36,12 @@ bool IsLoopbackName(const std::string& host);
 bool IsNumericAddress(absl::string_view text);
 
 struct AddressWish {
-  std::string advertise;         // an address or name to use as it is
-  std::string interface;         // e.g. "eth0"
-  std::string coordinator_host;  // the default: the route to it
+  std::string advertise = {};         // an address or name to use as it is
+  std::string interface = {};         // e.g. "eth0"
+  std::string coordinator_host = {};  // the default: the route to it
+  // Where coordinator_host IsLoopbackName: this host's address on the way to
+  // others, if it has just one, in place of a loopback address.
+  bool reachable = false;
 };
 
 struct AdvertisedAddress {
@@ -47,8 +50,17 @@ struct AdvertisedAddress {
 };
 
 // --advertise if given, else the interface's address, else the local end of the
-// route to the coordinator, else (no coordinator) loopback.
+// route to the coordinator (see AddressWish), else (no coordinator) loopback.
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
+
+// Where a coordinator listens that has this name, in a process that advertises
+// `advertised`.
+struct ListeningAddresses {
+  HostPort at;       // numeric
+  std::string also;  // where this host knows the name as loopback; may be empty
+};
+absl::StatusOr<ListeningAddresses> WhereToListen(const HostPort& named,
+                                                 const std::string& advertised);
 
 // The interface that has this address (numeric); empty: none has.
 std::string InterfaceOf(absl::string_view address);

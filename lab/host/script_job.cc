@@ -100,9 +100,13 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
     }
     address = *given;
   }
-  const auto host = Resolve(address.host);
-  if (!host.ok()) return host.status();
-  absl::Status status = CheckListening(job.security, *host);
+  const auto advertised =
+      ChooseAdvertised({.coordinator_host = address.host,
+                        .reachable = job.security.secret.has_value()});
+  if (!advertised.ok()) return advertised.status();
+  const auto where = WhereToListen(address, advertised->address);
+  if (!where.ok()) return where.status();
+  absl::Status status = CheckListening(job.security, where->at.host);
   if (!status.ok()) return status;
   const auto key = JobKey::Create(job.security);
   if (!key.ok()) return key.status();
@@ -115,8 +119,9 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
       if (!page.ok()) return page.status();
       watch = *std::move(page);
     }
-    auto coordinator = Coordinator::Start(running->context_, address,
-                                          MembershipOf(job), std::move(watch));
+    auto coordinator =
+        Coordinator::Start(running->context_, where->at, MembershipOf(job),
+                           std::move(watch), where->also);
     if (!coordinator.ok()) return coordinator.status();
     running->coordinator_ = *std::move(coordinator);
     address.port = ParseEndpoint(running->coordinator_->endpoint())->port;

@@ -95,25 +95,51 @@ TEST_F(TwoHostsTest, TrainInARing) {
 TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
   const std::string hosts = testing::TestDirectory() + "/hosts";
   std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 first.test\n";
-  const auto start_first = [&](const Flags& more) {
+  const auto on_first = [&](const Flags& command) {
     Flags argv = {"unshare", "--mount", "sh", "-c",
                   absl::StrCat("mount --bind ", hosts,
                                " /etc/hosts && exec \"$0\" \"$@\"")};
-    Flags worker = Worker({"--mode=ring", "--workers=3", "--join-timeout=20",
-                           "--coordinator=first.test:7000"});
-    argv.insert(argv.end(), worker.begin(), worker.end());
-    argv.insert(argv.end(), more.begin(), more.end());
+    argv.insert(argv.end(), command.begin(), command.end());
     return Run(0, argv);
   };
+  const auto start_first = [&](const Flags& more) {
+    Flags worker = Worker({"--mode=ring", "--workers=3", "--join-timeout=20",
+                           "--coordinator=first.test:7000"});
+    worker.insert(worker.end(), more.begin(), more.end());
+    return on_first(worker);
+  };
   const std::string address = absl::StrCat("--advertise=", Hosts::AddressOf(0));
-  Process first = start_first({"--rank=0", address});
-  Process beside = start_first({"--rank=1", address});
-  Process second = Start(1, Worker({"--mode=ring", "--workers=3"}));
-  EXPECT_EQ(first.Wait(Soon()), 0) << first.Output();
-  EXPECT_EQ(beside.Wait(Soon()), 0) << beside.Output();
-  ExpectTrained(second, Hosts::AddressOf(1));
+  for (const Flags& chosen : {Flags{address}, Flags{}}) {
+    Flags zero = chosen, one = chosen;
+    zero.push_back("--rank=0");
+    one.push_back("--rank=1");
+    Process first = start_first(zero);
+    Process beside = start_first(one);
+    Process second = Start(1, Worker({"--mode=ring", "--workers=3"}));
+    EXPECT_EQ(first.Wait(Soon()), 0) << first.Output();
+    EXPECT_EQ(beside.Wait(Soon()), 0) << beside.Output();
+    ExpectTrained(second, Hosts::AddressOf(1));
+  }
 
-  Process warns = start_first({"--rank=0"});
+  const auto with_run = [&](int first_rank, const std::string& coordinator) {
+    Flags argv = {PsringBinary(),
+                  "run",
+                  "-n1",
+                  "--size=2",
+                  absl::StrCat("--first-rank=", first_rank),
+                  absl::StrCat("--coordinator=", coordinator, ":7001"),
+                  "--"};
+    const Flags worker = Worker({"--mode=ring"});
+    argv.insert(argv.end(), worker.begin(), worker.end());
+    return argv;
+  };
+  Process first = on_first(with_run(0, "first.test"));
+  Process second = Run(1, with_run(1, Hosts::AddressOf(0)));
+  EXPECT_EQ(first.Wait(Soon()), 0) << first.Output();
+  EXPECT_EQ(second.Wait(Soon()), 0) << second.Output();
+
+  // Without a key, strangers could reach it otherwise.
+  Process warns = start_first({"--rank=0", "--insecure"});
   EXPECT_TRUE(warns.WaitForOutput(
       "the coordinator's host, first.test, is a loopback address", Soon()))
       << warns.Output();

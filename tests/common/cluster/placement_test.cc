@@ -138,6 +138,13 @@ TEST(PlaceUnderALauncher, OnlyRankZeroHostsTheCoordinator) {
   EXPECT_THAT(WarningsOf(Hosting(Ring()), Launched(0, 3)), IsEmpty());
 }
 
+TEST(PlaceUnderALauncher, NobodyHostsWhatTheLauncherHosts) {
+  LaunchEnvironment run = Launched(0, 2);
+  run.hosts_coordinator = true;
+  EXPECT_EQ(Placed(Ring(), run), "worker 0, S=0 W=2, joins n1:20042");
+  EXPECT_THAT(ErrorOf(Place({}, run)), HasSubstr("`psring launch`"));
+}
+
 TEST(PlaceUnderALauncher, ARankFlagPlacesByHand) {
   const ClusterFlags same = Set(Ring(), "", 1, -1, -1);
   EXPECT_EQ(Placed(same, Launched(1, 3)), "worker 1, S=0 W=3, joins n1:20042");
