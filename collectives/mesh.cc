@@ -219,6 +219,7 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
       Operation* const operation = Find(KeyOf(header.key()));
       if (operation == nullptr) return absl::OkStatus();  // it has failed
       const absl::Status status = operation->OnAck(*links_, header);
+      if (status.ok()) operation->MoveDeadline(now + step_timeout_);
       Settle(*operation, now);
       return status;
     }
@@ -263,8 +264,12 @@ absl::Status Mesh::OnChunk(CollectiveMessage message) {
   const CallKey key = KeyOf(header.key());
   Operation* const operation = Find(key);
   if (operation != nullptr) {
+    const Time now = Now();
     const absl::Status status = operation->OnChunk(*links_, std::move(message));
-    Settle(*operation, Now());
+    if (status.ok() && operation->agreed()) {
+      operation->MoveDeadline(now + step_timeout_);
+    }
+    Settle(*operation, now);
     return status;
   }
   if (!IsPast(key)) {

@@ -88,8 +88,9 @@ absl::Status Mesh::TooLate(const Operation& operation) const {
   const std::string after = absl::FormatDuration(step_timeout_);
   return absl::DeadlineExceededError(
       operation.agreed()
-          ? absl::StrCat(Describe(operation.call()), ": not done after ", after,
-                         ": bytes to or from ", names, " are missing")
+          ? absl::StrCat(Describe(operation.call()), ": for ", after,
+                         " no bytes have come from ", names,
+                         ", or arrived there")
           : absl::StrCat(Describe(operation.call()), ": not called within ",
                          after, " by ", names));
 }

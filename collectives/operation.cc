@@ -24,8 +24,8 @@ Operation::Operation(CallKey key, Call call, int64_t handle, Time deadline,
     : key_(std::move(key)),
       call_(std::move(call)),
       handle_(handle),
-      deadline_(deadline),
       scratch_(std::move(scratch)),
+      deadline_(deadline),
       callers_(call_.set.size()),
       sum_(PlanSum(call_)) {
   callers_[call_.index].called = true;

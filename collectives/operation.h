@@ -43,7 +43,10 @@ class Operation {
   const CallKey& key() const { return key_; }
   const Call& call() const { return call_; }
   int64_t handle() const { return handle_; }
+  // For ranks that have not called; then, after each piece of data, for the
+  // next.
   Time deadline() const { return deadline_; }
+  void MoveDeadline(Time deadline) { deadline_ = deadline; }
 
   // `join_round`: goes with the CALLs.
   void Start(Outbox& outbox, uint64_t join_round);
@@ -111,8 +114,9 @@ class Operation {
   const CallKey key_;
   const Call call_;
   const int64_t handle_;
-  const Time deadline_;
   const std::unique_ptr<char, void (*)(void*)> scratch_;
+
+  Time deadline_;
 
   std::vector<Caller> callers_;  // by rank of the set
   int num_called_ = 1;           // this rank too

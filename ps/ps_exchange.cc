@@ -1,6 +1,7 @@
 #include "ps/ps_exchange.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,22 +63,46 @@ void PsExchange::AddShard(const ShardPlace& place,
 absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived arrived, Time deadline) {
   arrived_ = std::move(arrived);
-  const bool first = job_.rank() == 0;
-  for (ShardPeer& shard : shards_) {
-    for (size_t slot = 0; first && slot <= slots.size(); ++slot) {
-      const FlatBuffer& values =
-          slot == 0 ? model_.parameters : slots[slot - 1];
-      if (absl::Status s = shard.SendInit(static_cast<int>(slot), values);
-          !s.ok()) {
-        return s;
-      }
-    }
+  if (job_.rank() == 0) {
+    const absl::Duration patience = deadline - Now();
+    if (absl::Status s = HandIn(slots, deadline); !s.ok()) return s;
+    deadline = Now() + patience;
   }
   if (absl::Status s = PullAll("the first parameters", deadline); !s.ok()) {
     return s;
   }
   FindHostShards();
   return absl::OkStatus();
+}
+
+absl::Status PsExchange::HandIn(const std::vector<FlatBuffer>& slots,
+                                Time deadline) {
+  std::vector<const FlatBuffer*> state = {&model_.parameters};
+  for (const FlatBuffer& slot : slots) state.push_back(&slot);
+  const absl::Duration patience = deadline - Now();
+  while (true) {
+    const ShardPeer* slowest = nullptr;
+    bool sent = false;
+    for (ShardPeer& shard : shards_) {
+      const int left = shard.first_values_left();
+      if (left == 0) continue;
+      if (absl::Status s = shard.Receive(); !s.ok()) return s;
+      if (absl::Status s = shard.SendInit(state); !s.ok()) return s;
+      sent |= shard.first_values_left() < left;
+      if (shard.first_values_left() > 0) slowest = &shard;
+    }
+    if (slowest == nullptr) return absl::OkStatus();
+    if (sent) deadline = Now() + patience;
+    if (Now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(Describe(job_.servers(slowest->place().server)),
+                       " has not taken the first parameters in time (",
+                       slowest->first_values_left(), " pieces are left)"));
+    }
+    if (absl::Status s = Wait(sockets_, cancellation_, deadline); !s.ok()) {
+      return s;
+    }
+  }
 }
 
 // A shard that has answered has attached before, where it could. Both sides
@@ -120,7 +145,7 @@ int PsExchange::ShareWith(int server, int first, int end) {
 
 absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
   for (ShardPeer& shard : shards_) shard.Pull();
-  return Await(-1, what, deadline);
+  return Await(-1, what, deadline, /*patience=*/deadline - Now());
 }
 
 // Nobody is in a step between the two gathers, so all pull the same.
@@ -177,9 +202,10 @@ absl::Status PsExchange::Finish(Time deadline) {
 }
 
 absl::Status PsExchange::Await(int64_t step, const std::string& what,
-                               Time deadline) {
+                               Time deadline, absl::Duration patience) {
   std::vector<bool> told(shards_.size(), arrived_ == nullptr);
   TimelineSpan span(track_, "await", {.step = step, .peer_role = "ps"});
+  int64_t earlier = std::numeric_limits<int64_t>::max();
   while (true) {
     if (model_.arena != nullptr) {
       answers_seen_ = model_.arena->answers().count();
@@ -198,6 +224,9 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
       if (*shard_due > 0) span.args().peer = shard.place().server;
     }
     if (due == 0) return absl::OkStatus();
+    if (std::exchange(earlier, due) > due) {
+      deadline = std::max(deadline, Now() + patience);
+    }
     if (Now() > deadline) return Late(what);
     if (absl::Status s = Sleep(deadline); !s.ok()) return s;
   }

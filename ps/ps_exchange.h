@@ -72,14 +72,19 @@ class PsExchange : public GradientExchange {
   void FindHostShards();
   // With the shards [first, end), which are that server's; with how many.
   int ShareWith(int server, int first, int end);
+  // Hands worker 0's first values to the shards. The deadline moves on as they
+  // arrive; so does PullAll's.
+  absl::Status HandIn(const std::vector<FlatBuffer>& slots, Time deadline);
   absl::Status PullAll(const std::string& what, Time deadline);
   // What the window has held back, where there was computing meanwhile.
   absl::Status SendEarlierPushes();
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
                       Time deadline);
   // Receives until no answer is due: of `step`, or what is no step's (-1).
-  // `what` is for the deadline's error.
-  absl::Status Await(int64_t step, const std::string& what, Time deadline);
+  // `what` is for the deadline's error. Where `patience` is above 0, each
+  // answer moves the deadline on to so much later.
+  absl::Status Await(int64_t step, const std::string& what, Time deadline,
+                     absl::Duration patience = absl::ZeroDuration());
   // Takes what has come from that shard; how many of its answers are missing.
   absl::StatusOr<int64_t> TakeFrom(ShardPeer& shard);
   // Blocks until there may be something to take.

@@ -10,6 +10,8 @@ namespace psring {
 namespace {
 
 constexpr int kMessagesAtOnce = 64;
+// Of at most kPieceElements each: more than a fast link has under way.
+constexpr int kFirstValuesAtOnce = 64;
 
 }  // namespace
 
@@ -53,17 +55,20 @@ WireHeader ShardPeer::HeaderOf(WireHeader::Kind kind,
   return header;
 }
 
-absl::Status ShardPeer::SendInit(int slot, const FlatBuffer& values) {
-  for (int i = 0; i < pieces_.size(); ++i) {
-    const Range range = pieces_[i].range;
-    DataMessage message;
-    message.header = HeaderOf(WireHeader::INIT, pieces_[i]);
-    message.header.set_slot(static_cast<uint32_t>(slot));
-    message.payload =
-        Frame::Copy({reinterpret_cast<const char*>(values.data() + range.begin),
-                     range.size() * sizeof(float)});
-    if (absl::Status s = SendData(*socket_, std::move(message)); !s.ok()) {
-      return s;
+absl::Status ShardPeer::SendInit(absl::Span<const FlatBuffer* const> state) {
+  while (next_init_ < pieces_.size() &&
+         socket_->undelivered() < kFirstValuesAtOnce) {
+    const Piece& piece = pieces_[next_init_++];
+    for (size_t slot = 0; slot < state.size(); ++slot) {
+      const float* const values = state[slot]->data() + piece.range.begin;
+      DataMessage message;
+      message.header = HeaderOf(WireHeader::INIT, piece);
+      message.header.set_slot(static_cast<uint32_t>(slot));
+      message.payload = Frame::Copy({reinterpret_cast<const char*>(values),
+                                     piece.range.size() * sizeof(float)});
+      if (absl::Status s = SendData(*socket_, std::move(message)); !s.ok()) {
+        return s;
+      }
     }
   }
   return absl::OkStatus();
@@ -79,6 +84,7 @@ absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
   message.header = HeaderOf(kind, Piece());
   message.header.set_dtype(WireHeader::BYTES);
   message.header.set_num_elements(text.size());
+  message.header.set_sequence(++num_questions_);
   message.payload = Frame::Copy(text);
   reply_awaited_ = true;
   return SendData(*socket_, std::move(message));
@@ -201,7 +207,10 @@ absl::Status ShardPeer::OnParameters(const DataMessage& message) {
 
 absl::Status ShardPeer::OnReply(const DataMessage& message) {
   const absl::string_view text = message.payload.view();
-  if (!reply_awaited_) return absl::OkStatus();
+  // One to a question that nobody waits for any more has come late.
+  if (!reply_awaited_ || message.header.sequence() != num_questions_) {
+    return absl::OkStatus();
+  }
   reply_awaited_ = false;
   proto::SavedState saved;
   if (message.header.kind() == WireHeader::DONE && !text.empty()) {

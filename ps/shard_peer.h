@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/model/flat_model.h"
 #include "common/net/doorbell.h"
 #include "common/net/frame.h"
@@ -60,8 +61,12 @@ class ShardPeer {
   void UseArena(ShardSignals& signals, WakeCount& pushes,
                 std::unique_ptr<DoorbellButton> button);
 
-  // The first values of the parameters (slot 0) or the optimizer's state.
-  absl::Status SendInit(int slot, const FlatBuffer& values);
+  // Sends the first values of the parameters (slot 0) and the optimizer's
+  // state, of the next pieces, until many messages have not arrived: they are
+  // copies. `state` is the same in every call.
+  absl::Status SendInit(absl::Span<const FlatBuffer* const> state);
+  // Pieces whose first values have not been sent.
+  int first_values_left() const { return pieces_.size() - next_init_; }
   // All parameters, as they are, shall be asked for. By message, and they wait
   // for SendReady.
   void Pull();
@@ -112,12 +117,14 @@ class ShardPeer {
   const PieceTable pieces_;
 
   // By message.
+  int next_init_ = 0;          // the piece whose first values go next
   std::vector<bool> awaited_;  // by piece: sent and not answered
   int num_awaited_ = 0;        // of them
   int64_t awaited_step_ = -1;  // whose answers they are; -1: of pulls
   int64_t last_step_ = -1;     // that was pushed
   std::deque<int> unsent_;     // pieces that are ready, or to be pulled
-  bool reply_awaited_ = false;
+  uint64_t num_questions_ = 0;
+  bool reply_awaited_ = false;  // to the last one
   absl::StatusOr<proto::SavedState> reply_ = proto::SavedState();
   int64_t next_step_ = 0;
   int64_t gradient_bytes_ = 0;

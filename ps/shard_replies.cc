@@ -30,17 +30,20 @@ void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
   send_(std::move(reply));
 }
 
-void ShardReplies::Done(const std::string& peer, const absl::Status& result) {
+void ShardReplies::Done(const std::string& peer, uint64_t question,
+                        const absl::Status& result) {
   DataMessage reply = To(peer, WireHeader::DONE, WireHeader::BYTES);
+  reply.header.set_sequence(question);
   reply.header.set_num_elements(result.message().size());
   reply.payload = Frame::Copy(result.message());
   send_(std::move(reply));
 }
 
-void ShardReplies::Saved(const std::string& peer,
+void ShardReplies::Saved(const std::string& peer, uint64_t question,
                          const proto::SavedState& saved) {
   const std::string bytes = saved.SerializeAsString();
   DataMessage reply = To(peer, WireHeader::SAVED, WireHeader::BYTES);
+  reply.header.set_sequence(question);
   reply.header.set_num_elements(bytes.size());
   reply.payload = Frame::Copy(bytes);
   send_(std::move(reply));

@@ -27,8 +27,11 @@ class ShardReplies {
   // (-1); the worker goes on with `next_step`.
   void Parameters(const std::string& peer, const Piece& piece, int64_t step,
                   int64_t next_step, Frame parameters);
-  void Done(const std::string& peer, const absl::Status& result);
-  void Saved(const std::string& peer, const proto::SavedState& saved);
+  // Answers to the peer's question of that number.
+  void Done(const std::string& peer, uint64_t question,
+            const absl::Status& result);
+  void Saved(const std::string& peer, uint64_t question,
+             const proto::SavedState& saved);
 
  private:
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,

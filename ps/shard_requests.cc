@@ -45,7 +45,7 @@ ShardRequests::ShardRequests(const ShardStepsParts& parts,
   const int last_slot = resumes ? parts.shard.num_slots() : 0;
   for (int i = 0; i < parts.pieces.size(); ++i) {
     for (int slot = 0; slot <= last_slot; ++slot) {
-      missing_init_.insert({slot, i});
+      missing_init_.insert({i, slot});
     }
   }
 }
@@ -111,6 +111,11 @@ absl::Status ShardRequests::Handle(DataMessage message) {
   }
 }
 
+bool ShardRequests::initialised(int piece) const {
+  const auto next = missing_init_.lower_bound({piece, 0});
+  return next == missing_init_.end() || next->first != piece;
+}
+
 absl::Status ShardRequests::OnInit(const DataMessage& message) {
   const WireHeader& header = message.header;
   const auto piece = parts_.pieces.Find(header, WireHeader::FLOAT32);
@@ -120,15 +125,19 @@ absl::Status ShardRequests::OnInit(const DataMessage& message) {
     return absl::InvalidArgumentError(absl::StrCat(
         "first state of slot ", slot, " from worker ", header.sender()));
   }
-  if (missing_init_.erase({slot, *piece}) == 0) return absl::OkStatus();
+  if (missing_init_.erase({*piece, slot}) == 0) return absl::OkStatus();
   parts_.shard.Set(slot, parts_.pieces[*piece].range, message.payload.data());
-  if (!initialised()) return absl::OkStatus();
-  for (const auto& [pulled, peer] : std::exchange(parked_pulls_, {})) {
-    const auto& [of, worker] = pulled;
-    if (absl::Status s = steps_.OnPull(of, worker, peer); !s.ok()) {
+  if (!initialised(*piece)) return absl::OkStatus();
+  const auto first = parked_pulls_.lower_bound({*piece, 0});
+  auto pulled = first;
+  for (; pulled != parked_pulls_.end() && pulled->first.first == *piece;
+       ++pulled) {
+    const auto& [of, peer] = *pulled;
+    if (absl::Status s = steps_.OnPull(*piece, of.second, peer); !s.ok()) {
       peers_.Drop(peer, s);
     }
   }
+  parked_pulls_.erase(first, pulled);
   return absl::OkStatus();
 }
 
@@ -136,7 +145,7 @@ absl::Status ShardRequests::OnPull(const DataMessage& message) {
   const auto piece = parts_.pieces.Find(message.header, WireHeader::FLOAT32);
   if (!piece.ok()) return piece.status();
   const int worker = static_cast<int>(message.header.sender());
-  if (initialised()) return steps_.OnPull(*piece, worker, message.peer);
+  if (initialised(*piece)) return steps_.OnPull(*piece, worker, message.peer);
   parked_pulls_[{*piece, worker}] = message.peer;
   return absl::OkStatus();
 }
@@ -185,7 +194,7 @@ absl::Status ShardRequests::CheckRates(absl::Span<const double> rates) const {
 
 absl::Status ShardRequests::OnProbeDirectory(const DataMessage& message) {
   if (absl::Status s = CheckNamesDirectory(message.header); !s.ok()) return s;
-  parts_.replies.Done(message.peer,
+  parts_.replies.Done(message.peer, message.header.sequence(),
                       ProbeDirectory(std::string(message.payload.view())));
   return absl::OkStatus();
 }
@@ -196,9 +205,10 @@ absl::Status ShardRequests::OnSave(const DataMessage& message) {
   const auto saved =
       parts_.shard.Save(std::string(message.payload.view()), parts_.layout);
   if (saved.ok()) {
-    parts_.replies.Saved(message.peer, *saved);
+    parts_.replies.Saved(message.peer, message.header.sequence(), *saved);
   } else {
-    parts_.replies.Done(message.peer, saved.status());
+    parts_.replies.Done(message.peer, message.header.sequence(),
+                        saved.status());
   }
   return absl::OkStatus();
 }

@@ -62,13 +62,14 @@ class ShardRequests {
   absl::Status CheckRates(absl::Span<const double> rates) const;
 
   bool initialised() const { return missing_init_.empty(); }
+  bool initialised(int piece) const;
 
   const ShardStepsParts parts_;
   const GradientCodec* const codec_;
   const int num_rates_;  // that every push brings
 
   ShardSteps steps_;
-  // (slot, piece) that worker 0 has yet to send before anyone can pull.
+  // (piece, slot) that worker 0 has yet to send before anyone can pull it.
   std::set<std::pair<int, int>> missing_init_;
   // Until then: (piece, worker) that has been pulled, and whom to answer.
   std::map<std::pair<int, int>, std::string> parked_pulls_;

@@ -126,8 +126,18 @@ absl::Status MessageRing::Synchronise(Before next, Time deadline) {
   return listener_->runner().Run([&] {
     const absl::Status met = listener_->communicator().Barrier(deadline);
     if (!met.ok() || next == Before::kEvaluation) return met;
-    return MoveSlots(Direction::kToRank0, deadline);
+    return CollectSlots(deadline);
   });
+}
+
+// Where rank 0 has no memory for them nothing moves, and SaveState says so.
+absl::Status MessageRing::CollectSlots(Time deadline) {
+  TcpCommunicator& c = listener_->communicator();
+  collected_ = c.rank() == 0 ? model_.ReserveSlots() : absl::OkStatus();
+  float room = collected_.ok() ? 1 : 0;
+  if (absl::Status s = c.Broadcast({&room, 1}, 0, deadline); !s.ok()) return s;
+  return room == 0 ? absl::OkStatus()
+                   : MoveSlots(Direction::kToRank0, deadline);
 }
 
 absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
@@ -139,7 +149,7 @@ absl::Status MessageRing::AllReduce(absl::Span<float> data, float scale,
 
 absl::StatusOr<proto::SavedState> MessageRing::SaveState(
     const std::string& directory, Time deadline) {
-  auto saved = model_.Save(directory);
+  auto saved = collected_.ok() ? model_.Save(directory) : collected_;
   model_.ReleaseOthersSlots();
   return saved;
 }

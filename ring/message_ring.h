@@ -62,6 +62,7 @@ class MessageRing : public RingExchange {
   // A wait ends at the deadline or, if that is later, after the step's timeout.
   enum class Direction { kToOwners, kToRank0 };
   absl::Status MoveSlots(Direction direction, Time deadline);
+  absl::Status CollectSlots(Time deadline);
 
   // Fixed after construction.
   const std::unique_ptr<HostRanks> hosts_;
@@ -74,6 +75,8 @@ class MessageRing : public RingExchange {
 
   // The listener's tasks' own while one is under way.
   RankModel model_;
+  // Rank 0: whether the last meeting before a save has brought it the state.
+  absl::Status collected_;
 
   const std::unique_ptr<RingListener> listener_;  // ends first: its tasks use
                                                   // all of the above

@@ -7,6 +7,12 @@
 #include "common/state/state_files.h"
 
 namespace psring {
+namespace {
+
+// Elements that a rank which only sends has queued at most, 64 MiB.
+constexpr size_t kBroadcastAtOnce = 16 << 20;
+
+}  // namespace
 
 absl::StatusOr<RankModel> RankModel::Create(const proto::Welcome& job,
                                             FlatModel& flat) {
@@ -89,10 +95,19 @@ void RankModel::ReleaseOthersSlots() {
 }
 
 absl::StatusOr<bool> RankModel::Broadcast(Communicator& c, Time deadline) {
-  if (absl::Status s = c.Broadcast(flat_.parameters.span(), 0, deadline);
-      !s.ok()) {
-    return s;
+  const absl::Duration patience = deadline - Now();
+  const absl::Span<float> parameters = flat_.parameters.span();
+  for (size_t begin = 0; begin < parameters.size(); begin += kBroadcastAtOnce) {
+    if (begin > 0) {
+      if (absl::Status s = c.Barrier(Now() + patience); !s.ok()) return s;
+    }
+    if (absl::Status s = c.Broadcast(
+            parameters.subspan(begin, kBroadcastAtOnce), 0, Now() + patience);
+        !s.ok()) {
+      return s;
+    }
   }
+  deadline = Now() + patience;
   float handed = handed_state_ ? 1 : 0;
   if (absl::Status s = c.Broadcast({&handed, 1}, 0, deadline); !s.ok()) {
     return s;

@@ -51,8 +51,9 @@ class RankModel {
   absl::Status TakeSlots(std::vector<FlatBuffer> slots,
                          std::vector<OwnedSlice> owned);
 
-  // All ranks call it: everybody's parameters become rank 0's. True: rank 0 was
-  // handed state, and the owners have to get theirs from it.
+  // All ranks call it: everybody's parameters become rank 0's, a part at a
+  // time, each of which moves the deadline on. True: rank 0 was handed state,
+  // and the owners have to get theirs from it.
   absl::StatusOr<bool> Broadcast(Communicator& c, Time deadline);
 
   const std::vector<OwnedSlice>& owned() const { return owned_; }

@@ -4,21 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/exchange/save_state.h"
 #include "common/log.h"
 #include "common/optim/optimizer.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint_directory.h"
 
 namespace psring {
-namespace {
-
-// Whether a checkpoint has failed because of the job, and not of the disk.
-bool EndsTraining(const absl::Status& status) {
-  return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsUnavailable(status) || absl::IsAborted(status);
-}
-
-}  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
                                          CheckpointOptions options,
@@ -53,7 +45,7 @@ bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
 absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   if (!IsDue(before, step)) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
-  if (const absl::Status s = Write(step); EndsTraining(s)) {
+  if (const absl::Status s = Write(step); EndsJob(s)) {
     return s;
   } else if (!s.ok()) {
     LogWarning(
@@ -68,7 +60,7 @@ absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
   if (!rank_0_writes_) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
   absl::Status written = Write(step);
-  if (EndsTraining(written)) return written;
+  if (EndsJob(written)) return written;
   if (absl::Status s = AwaitWriter(); !s.ok()) return s;
   return written;
 }

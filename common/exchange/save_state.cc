@@ -4,6 +4,11 @@
 
 namespace psring {
 
+bool EndsJob(const absl::Status& status) {
+  return absl::IsCancelled(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsUnavailable(status) || absl::IsAborted(status);
+}
+
 absl::StatusOr<proto::SavedState> SaveStateFiles(
     GradientExchange& exchange, const std::string& directory,
     const Layout& layout, absl::Span<const std::string> slot_names,

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
@@ -12,6 +13,9 @@
 #include "protos/cluster.pb.h"
 
 namespace psring {
+
+// Whether a save has failed because of the job, and not of the disk.
+bool EndsJob(const absl::Status& status);
 
 // Rank 0 only, between steps: lays the files out in `directory`, has everybody
 // who holds state write it, and writes what they leave. What was written by

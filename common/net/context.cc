@@ -7,6 +7,10 @@
 namespace psring {
 namespace {
 
+// As many as ZeroMQ allows. A connection takes three, so that its default of
+// 1,023 ends a job of a few hundred processes; the limit of open files remains.
+constexpr int kMaxSockets = 65535;
+
 // ZeroMQ allocates every frame that comes. The allocator would give the memory
 // of large ones back to the system and ask for it again, whose price is a page
 // fault for every 4 KiB: a quarter of the time of a 25 MB exchange over TCP.
@@ -18,7 +22,9 @@ void KeepFreedMemory() {
 
 }  // namespace
 
-Context::Context(int io_threads) : context_(io_threads) { KeepFreedMemory(); }
+Context::Context(int io_threads) : context_(io_threads, kMaxSockets) {
+  KeepFreedMemory();
+}
 
 Context::~Context() {
   doorkeeper_.reset();

@@ -126,6 +126,8 @@ class Socket {
   void Acknowledge();
   // Whether all that was sent is known to have arrived.
   bool delivered() const;
+  // Of a DEALER: how many messages are not.
+  int undelivered() const { return static_cast<int>(peer_.kept.size()); }
 
   // A control ROUTER's peer is one of the job's, and is not forgotten. Without
   // that it is when many others have come, or much is kept for such peers; and

@@ -394,6 +394,7 @@ absl::Status ScriptModel::Save(const std::string& directory) {
     saved = SaveStateFiles(*exchange_, directory, flat_.layout,
                            optimizer->slot_names(), Deadline())
                 .status();
+    if (EndsJob(saved)) return saved;
   }
   const auto all =
       job_.member().Gather(absl::StrCat("saved ", id_, " ", num_saves_++),
@@ -412,6 +413,10 @@ void ScriptModel::Disconnect() {
 
 absl::Status ScriptModel::Close() {
   if (absl::Status s = Synchronise(); !s.ok()) return s;
+  // What another one waits for there may have to be sent again.
+  const auto all =
+      job_.member().Gather(absl::StrCat("leaves ", id_), "", Deadline());
+  if (!all.ok()) return all.status();
   last_traffic_ = traffic();
   exchange_.reset();
   return client_->Close(Deadline());

@@ -195,6 +195,9 @@ TEST(PsExchange, ASaveThatFailsDisturbsNoStep) {
       if (absl::Status s = exchange.Finish(Soon()); !s.ok()) return s;
     }
     const std::vector<std::string> slots = {"momentum_buffer"};
+    // Its answer comes late, and is not taken for the next one's.
+    const absl::Status late = exchange.CheckSaveDirectory(folder, Time());
+    EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
     const auto state =
         SaveStateFiles(exchange, folder, worker.model.layout, slots, Soon());
     EXPECT_EQ(state->runs_size(), 6);  // of three servers, in two files
@@ -292,6 +295,82 @@ proto::JobSpec SpecOfThreePieces() {
     tensor->add_shape(1000);
   }
   return spec;
+}
+
+// Takes 16 messages, which it then acknowledges, `every` so long.
+void TakeSlowly(Socket& socket, const Cancellation& stop,
+                absl::Duration every) {
+  while (stop.status().ok()) {
+    for (int taken = 0; taken < 16;) {
+      const auto frames = socket.TryReceive();
+      if (!frames.ok() || !stop.status().ok()) return;
+      if (frames->has_value()) {
+        ++taken;
+      } else {
+        Wait({&socket}, stop, Soon()).IgnoreError();
+      }
+    }
+    absl::SleepFor(every);
+  }
+}
+
+// They are copies: a large model would lie in memory twice. Whoever takes them,
+// however slowly, is not late.
+TEST(PsExchange, HandsTheFirstParametersInAsTheServerTakesThem) {
+  constexpr int kPieces = 300;
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1);
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  options.spec.clear_tensors();
+  for (int i = 0; i < kPieces; ++i) {
+    proto::TensorShape* tensor = options.spec.add_tensors();
+    tensor->set_name(absl::StrCat("piece", i));
+    tensor->add_shape(1000);
+  }
+  options.spec.set_bucket_bytes(4000);
+  options.same_host = SameHost::kOff;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    const auto join = [&](bool takes, absl::Duration patience,
+                          Traffic* traffic) -> absl::Status {
+      Context context;
+      Cancellation stop;
+      std::promise<std::string> bound;
+      std::thread server([&] {
+        const auto socket =
+            *Socket::Bind(context, "127.0.0.1", 0, DataSocketOptions());
+        bound.set_value(socket->endpoint());
+        if (takes) {
+          TakeSlowly(*socket, stop, absl::Milliseconds(300));
+        } else {
+          Wait(absl::Span<Socket* const>(), stop, Soon()).IgnoreError();
+        }
+      });
+      proto::Welcome job = worker.client->job();
+      job.mutable_servers(0)->set_endpoints(0, bound.get_future().get());
+      auto exchange = PsExchange::Create(worker.context, worker.cancellation,
+                                         *worker.member, job, worker.model);
+      if (!exchange.ok()) return exchange.status();
+      const absl::Status joined = (*exchange)->Join({}, Now() + patience);
+      *traffic = (*exchange)->traffic();
+      stop.Cancel(absl::CancelledError("the test is over"));
+      server.join();
+      return joined;
+    };
+    Traffic none, all;
+    const absl::Status late = join(false, absl::Milliseconds(300), &none);
+    EXPECT_THAT(std::string(late.message()),
+                AllOf(HasSubstr("ps 0 (host "),
+                      HasSubstr("has not taken the first parameters in time")));
+    // Pulls come last, and are not answered.
+    const absl::Status unanswered = join(true, absl::Seconds(2), &all);
+    EXPECT_THAT(std::string(unanswered.message()),
+                HasSubstr("no answer in time for the first parameters"));
+    EXPECT_GE(all.sent, kPieces * 4000);
+    EXPECT_LT(none.sent, all.sent / 3);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
 }
 
 // Otherwise a server would hold the whole model for each worker that has asked.

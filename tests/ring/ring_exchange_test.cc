@@ -157,6 +157,31 @@ TEST_P(RingExchangeTest, ResumesFromHandedInState) {
   }
 }
 
+// It comes in parts: rank 0 would have queued all of it.
+TEST_P(RingExchangeTest, EveryRankBeginsWithRankZerosLargeModel) {
+  LocalJobOptions options = RingOf(2, GetParam());
+  proto::TensorShape& tensor = *options.spec.add_tensors();
+  tensor.set_name("larger");
+  tensor.add_shape(17'000'000);
+  const auto body = [](LocalWorker& worker) -> absl::Status {
+    const absl::Span<float> parameters = worker.model.parameters.span();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i] = worker.rank == 0 ? static_cast<float>(i) : -1.0f;
+    }
+    if (absl::Status s = worker.exchange->Join({}, Soon()); !s.ok()) return s;
+    size_t same = 0;
+    while (same < parameters.size() &&
+           parameters[same] == static_cast<float>(same)) {
+      ++same;
+    }
+    EXPECT_EQ(same, parameters.size());
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
 // Rank 0 only sends, and could be through while the others still wait.
 TEST_P(RingExchangeTest, StateOfManyBucketsWaitsForARankThatComesLate) {
   LocalJobOptions options = RingOf(3, GetParam());

@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -149,6 +153,26 @@ TEST(Socket, KeepsWhatItsPeerDoesNotKnowToHaveArrived) {
     EXPECT_FALSE((*dealer)->TryReceive()->has_value());
   }
   EXPECT_TRUE((*dealer)->delivered());
+}
+
+// A process of a large job has one to every other process; ZeroMQ's default
+// ends at 341.
+TEST(Socket, AProcessMayHaveManyConnections) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  ASSERT_TRUE(router.ok()) << router.status();
+  rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  std::vector<std::unique_ptr<Socket>> dealers;
+  for (int i = 0; i < 400; ++i) {
+    auto dealer = Socket::Connect(context, (*router)->endpoint());
+    ASSERT_TRUE(dealer.ok()) << i << ": " << dealer.status();
+    dealers.push_back(*std::move(dealer));
+  }
+  ASSERT_TRUE(dealers.back()->Send(OneFrame("hello")).ok());
+  EXPECT_EQ(Receive(**router)[1].view(), "hello");
 }
 
 TEST(Socket, NamesThePortInUse) {
