@@ -159,7 +159,11 @@ class CudaDevice : public Device {
     Use();
     const cudaError_t error = cudaEventQuery(Of(event));
     if (error == cudaSuccess) return true;
-    if (error == cudaErrorNotReady) return false;
+    if (error == cudaErrorNotReady) {
+      cudaGetLastError();  // else the next kernel's launch would be said to
+                           // fail
+      return false;
+    }
     return Failed(error, "work of this GPU");
   }
 

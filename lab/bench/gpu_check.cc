@@ -140,6 +140,12 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // What is left of the whole check's time.
+  int64_t StepTimeoutS() const {
+    const double left = absl::ToDoubleSeconds(deadline_ - Now());
+    return static_cast<int64_t>(std::clamp(left, 60.0, 86400.0));
+  }
+
   // The loss on the test data after the last step.
   absl::StatusOr<double> TrainLoss(const std::string& mode, int workers,
                                    const std::string& device) {
@@ -157,7 +163,9 @@ class Checker {
                         absl::StrCat("--batch-size=", kGpuCheckBatch),
                         absl::StrCat("--lr=", kGpuCheckRate),
                         "--device=" + device,
-                        "--log-level=warn"};
+                        "--log-level=warn",
+                        // Under compute-sanitizer all is slow.
+                        absl::StrCat("--step-timeout=", StepTimeoutS())};
     if (device == "cuda" && workers > num_gpus_) {
       job.worker_flags.push_back("--allow-shared-gpu");
     }

@@ -4,6 +4,9 @@ PyTorch and a library with CUDA, trainings beside the CPU's. Not run on a GPU ye
 
     ./psring build && PSRING_LIBRARY=$PWD/bazel-bin/python/capi/libpsring.so \\
         python3 -m pytest -rs tests/python/test_gpu.py
+
+On a host that cannot build it, PSRING_LIBRARY names psring/lib/libpsring.so of a wheel that was unpacked
+there (./psring wheel --cuda), and PyTorch has NumPy.
 """
 
 import contextlib

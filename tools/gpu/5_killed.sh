@@ -5,12 +5,21 @@
 name=5_killed on_cpu="all of it, over the host's ring"
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-# The workers that a launch has started, by rank.
+# The processes that a launch has started.
+children_of() { cat /proc/"$1"/task/*/children 2> /dev/null; }
+
+# Its worker of that rank.
 pid_of() {
   local pid
-  for pid in $(pgrep -P "$1"); do
+  for pid in $(children_of "$1"); do
     tr '\0' ' ' < "/proc/$pid/cmdline" | grep -q -- "--rank=$2 " && echo "$pid"
   done
+}
+
+# on_gpu PIDS: whether the GPU lists one of them.
+on_gpu() {
+  [ $device = cuda ] || return 1
+  nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -qxF "$(xargs -n 1 <<< "$1")"
 }
 
 # lose SIGNAL: rank 1 gets it in the middle of a training.
@@ -23,13 +32,16 @@ lose() {
     [ "$(grep -c '"event":"step"' "$out/$1/worker-0.jsonl" 2> /dev/null || true)" -ge 2 ] 2> /dev/null && break
     sleep 0.1
   done
-  pids=$(pgrep -P $launch || true)
+  pids=$(children_of $launch || true)
   victim=$(pid_of $launch 1 || true)
   if [ -z "$victim" ]; then
     bad "$1: the training has not begun: $(tail -n 1 "$log")"
     kill $launch 2> /dev/null || true
+    wait $launch || true
     return
   fi
+  local listed=no
+  ! on_gpu "$pids" || listed=yes
   begin=$(date +%s)
   kill "-$1" "$victim"
   for _ in $(seq 200); do
@@ -47,9 +59,14 @@ lose() {
   local left=
   for pid in $pids; do [ ! -d "/proc/$pid" ] || left="$left $pid"; done
   [ -z "$left" ] && good "$1: no process is left" || bad "$1: left:$left"
-  if [ $device = cuda ] && nvidia-smi --query-compute-apps=pid --format=csv,noheader |
-    grep -qxF "$(tr ' ' '\n' <<< "$pids")"; then
+  if [ $device = cpu ]; then
+    :
+  elif [ $listed = no ]; then
+    echo "        $1: nvidia-smi lists no process of the job here, so whether it frees the GPU was not looked at"
+  elif on_gpu "$pids"; then
     bad "$1: the GPU still lists one of them"
+  else
+    good "$1: the GPU lists none of them any more"
   fi
 }
 

@@ -75,6 +75,10 @@ if [ $device = cuda ] && ! has_gpu; then
   echo "$name: no GPU here (no /dev/nvidia0, and nvidia-smi lists none). --device=cpu tries the script itself: ${on_cpu:-nothing of it runs on a CPU}" >&2
   exit 3
 fi
+if [ $device = cuda ] && "${psring[@]}" --version | grep -qx "CUDA none"; then
+  echo "$name: psring was built without CUDA: build it where nvcc and nccl.h are (docs/gpus.md)" >&2
+  exit 2
+fi
 if [ $device = cpu ] && [ -z "$on_cpu" ]; then
   echo "$name: nothing of it runs on a CPU"
   exit
@@ -82,6 +86,7 @@ fi
 rm -rf "$out"
 mkdir -p "$out"
 exec > >(tee "$out/output.txt") 2>&1
+tee=$!
 echo "# $name, $(date -u '+%Y-%m-%d %H:%M') UTC, on $device: $("${psring[@]}" --version | head -n 1)"
 [ $device = cpu ] || nvidia-smi -L || true
 
@@ -91,6 +96,8 @@ good() { echo "ok      $*"; }
 bad() { echo "WRONG   $*"; failed=1; }
 finish() {
   [ $failed = 0 ] && echo "$name: all is well" || echo "$name: something is wrong, see above"
+  exec >&- 2>&-
+  wait $tee || true  # until output.txt has the last line
   exit $failed
 }
 

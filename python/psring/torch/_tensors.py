@@ -122,7 +122,14 @@ class _GpuMemory:
 
 
 def _over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch.Tensor:
-    tensor = torch.as_tensor(_GpuMemory(address, num_elements), device=gpu)
+    try:
+        tensor = torch.as_tensor(_GpuMemory(address, num_elements), device=gpu)
+    except RuntimeError as error:
+        if "numpy" not in str(error).lower():
+            raise
+        raise _lib.PsringError(
+            "PyTorch needs NumPy to use psring's memory on a GPU: pip install numpy, or set PSRING_GPU=off"
+        ) from error
     if tensor.data_ptr() != address:
         raise _lib.PsringError(
             f"this PyTorch copies psring's memory on {gpu} in place of using it: set PSRING_GPU=off, "
