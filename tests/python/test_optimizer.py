@@ -271,6 +271,33 @@ def unused_parameters():
 
 
 @scenario
+def frozen_on_the_way():
+    """As with torch alone, neither momentum nor weight decay moves it."""
+    out = []
+    for kind in (sgd, lambda net: torch.optim.AdamW(net.parameters(), lr=0.1)):
+        net = model()
+        opt = ps.DistributedOptimizer(kind(net), model=net)
+        for step in range(STEPS):
+            if step == 1:
+                frozen = next(net.parameters()).requires_grad_(False)
+                before = frozen.clone()
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            opt.step()
+        out += [torch.equal(frozen, before), frozen.grad is None]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")
+        for step in range(2):
+            loss_of(net, step, ps.rank()).backward()
+            opt.step()
+            next(net.parameters()).requires_grad_(False)
+    out.append(any("has been frozen" in str(warning.message) for warning in caught))
+    return out
+
+
+@scenario
 def grad_scaler():
     out = []
     for update in ("local", "fused"):

@@ -279,8 +279,20 @@ class Reducer:
                 self._hand_over(entry)
                 entry.ready = True
             self._pass = 0
-            if not self._fused:
+            frozen = [e for e in pending if not e.param.requires_grad]
+            if self._fused:
+                if frozen:
+                    warn_once(
+                        f'{frozen[0].name} has been frozen, but with update="fused" momentum and weight decay '
+                        "still move it: freeze parameters before DistributedOptimizer, or make a new one"
+                    )
+            else:
                 self._finish(used)
+                for entry in frozen:
+                    # As torch's optimizers know it; their momentum would move it where p.grad is zeros.
+                    grad = entry.param.grad
+                    if grad is not None and grad.layout == torch.strided and not grad.any():
+                        entry.param.grad = None
             self.state = DONE
 
     def _open(self) -> None:
