@@ -58,6 +58,19 @@ struct RunFlags {
   SecurityWish security = {};
 };
 
+// What is wrong with --sync; empty: nothing.
+std::string CheckSync(const std::string& value) {
+  const auto sync = ParseSync(value);
+  if (!sync.ok()) return std::string(sync.status().message());
+  const bool lacks_bound = TakesBound(*sync->policy) && sync->staleness < 0 &&
+                           getenv("PSRING_STALENESS") == nullptr;
+  return lacks_bound
+             ? absl::StrCat("\"", value,
+                            "\" needs the steps that a worker may be ahead: ",
+                            value, ":K")
+             : "";
+}
+
 void AddFlags(CommandLine& line, RunFlags& flags) {
   ScriptJob& job = flags.job;
   line.Add("-n,--workers", job.workers, "Number of workers on this host")
@@ -80,9 +93,7 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
            absl::StrCat("Consistency (--mode=ps): ", SyncForms(),
                         "; K: how many steps a worker may be ahead of the "
                         "slowest"))
-      .Check([](const std::string& value) {
-        return std::string(ParseSync(value).status().message());
-      });
+      .Check(CheckSync);
   line.Add("--update", flags.update,
            "Where the optimizer runs: local (in the script, on the mean "
            "gradient) or fused (at the servers, or each rank for its part of "
@@ -334,14 +345,21 @@ int RunScript(const Args& args) {
   WarnOfLoopback(flags.job);
   // Its coordinator lives as long as the processes.
   std::unique_ptr<RunningScript> running;
-  return RunSupervised(kName, flags.supervised, flags.job.security,
-                       [&](Supervisor& supervisor) -> absl::StatusOr<HostPort> {
-                         auto started =
-                             RunningScript::Start(flags.job, supervisor);
-                         if (!started.ok()) return started.status();
-                         running = *std::move(started);
-                         return running->coordinator();
-                       });
+  const int code = RunSupervised(
+      kName, flags.supervised, flags.job.security,
+      [&](Supervisor& supervisor) -> absl::StatusOr<HostPort> {
+        auto started = RunningScript::Start(flags.job, supervisor);
+        if (!started.ok()) return started.status();
+        running = *std::move(started);
+        return running->coordinator();
+      });
+  if (code == 0 && flags.job.mode != "ddp" && !running->anyone_joined()) {
+    std::cerr << kName
+              << ": no process has joined the job, so each has worked "
+                 "by itself: does the program call psring's init()?"
+              << std::endl;
+  }
+  return code;
 }
 
 }  // namespace psring

@@ -63,12 +63,15 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
   status.Update(
       check("--optimizer", progress.optimizer, spec.optimizer().name()));
   if (!status.ok()) return status;
-  if (!MayBeSameData(progress, spec) || progress.seed != spec.seed()) {
+  const auto warn = [&](const char* flag, const auto& then, const auto& now) {
     LogWarning(
-        "$0 was made with data $1, seed $2: this run continues with others, "
-        "and differs from one that had not stopped",
-        checkpoint, progress.data, progress.seed);
-  }
+        "$0 was made with $1=$2: this run continues with $3, and differs from "
+        "one that had not stopped",
+        checkpoint, flag, then, now);
+  };
+  if (!MayBeSameData(progress, spec))
+    warn("--data", progress.data, spec.data());
+  if (progress.seed != spec.seed()) warn("--seed", progress.seed, spec.seed());
   progress.cursor = CursorIn(spec.dataset_size(), progress);
   if (!progress.updates.has_value()) {  // of a run of the same policy
     progress.updates =

@@ -117,7 +117,7 @@ class Looks {
 // Hands messages that are there to the membership: some, so that nobody keeps
 // it from the clock.
 void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
-           Looks& looks) {
+           Looks& looks, std::atomic<bool>& anyone_joined) {
   const auto drop = [&](const std::string& peer, const absl::Status& why) {
     peers.Drop(peer, why);
     socket.Ignore(peer);
@@ -141,6 +141,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
     if (message.has_join()) {
       if (membership.Knows(peer)) {
         socket.Vouch(peer);
+        anyone_joined = true;
       } else if (!answers.empty()) {  // and is told so once
         drop(peer,
              absl::PermissionDeniedError(absl::StrCat(
@@ -204,7 +205,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   };
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    Serve(socket, membership, peers, looks);
+    Serve(socket, membership, peers, looks, anyone_joined_);
     refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
@@ -216,7 +217,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   const auto serve_until = [&](const auto& done, Time end) {
     while (!done() && Now() < end) {
       Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-      Serve(socket, membership, peers, looks);
+      Serve(socket, membership, peers, looks, anyone_joined_);
     }
   };
   serve_until([&] { return membership.over(); }, Now() + kLastWord);

@@ -3,6 +3,7 @@
 #ifndef PSRING_COMMON_CLUSTER_COORDINATOR_H_
 #define PSRING_COMMON_CLUSTER_COORDINATOR_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ class Coordinator {
 
   // "tcp://10.0.0.1:7000", with the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
+  // Whether any process has joined so far. From any thread.
+  bool anyone_joined() const { return anyone_joined_; }
 
  private:
   Coordinator() = default;
@@ -46,6 +49,7 @@ class Coordinator {
            const CoordinatorWatch& watch);
 
   std::string endpoint_;
+  std::atomic<bool> anyone_joined_ = false;
   Cancellation stop_;
   std::thread thread_;
 };

@@ -270,6 +270,11 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
   if (state_ != State::kRunning || !member.WaitsLong()) return "";
   const Participant* culprit = culprit_.value_or(nullptr);
   if (culprit == nullptr || culprit == &member) {
+    for (const auto& [peer, other] : members_) {
+      if (member.left || !other.left) continue;
+      return absl::StrCat(Describe(other.process),
+                          ", which has ended well before the others");
+    }
     return "others, none of whom works: all wait for each other";
   }
   return DescribeCulprit(*culprit, now);

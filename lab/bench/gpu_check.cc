@@ -157,13 +157,11 @@ class Checker {
     job.ps_binary = stage_.ps_binary;
     job.worker_binary = stage_.worker_binary;
     job.metrics_dir = dir->path();
-    job.worker_flags = {"--model=" + options_.model,
-                        "--data=" + options_.data,
+    job.worker_flags = {"--model=" + options_.model, "--data=" + options_.data,
                         absl::StrCat("--steps=", kGpuCheckSteps),
                         absl::StrCat("--batch-size=", kGpuCheckBatch),
                         absl::StrCat("--lr=", kGpuCheckRate),
-                        "--device=" + device,
-                        "--log-level=warn",
+                        "--device=" + device, "--log-level=warn",
                         // Under compute-sanitizer all is slow.
                         absl::StrCat("--step-timeout=", StepTimeoutS())};
     if (device == "cuda" && workers > num_gpus_) {

@@ -56,7 +56,10 @@ bool Handles(pid_t pid, int signal) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   RestoreFileLimit();
-  signal(SIGPIPE, SIG_DFL);  // exec would keep that it is ignored
+  // Exec would keep that they are ignored, as SIGINT is in what a shell's
+  // script has started by `&`.
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
   const int null = open("/dev/null", O_RDONLY);
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);

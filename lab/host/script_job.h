@@ -58,6 +58,10 @@ class RunningScript {
 
   // Where the job's coordinator listens, here or elsewhere.
   const HostPort& coordinator() const { return address_; }
+  // Whether a process has called init(); true where rank 0 is on another host.
+  bool anyone_joined() const {
+    return coordinator_ == nullptr || coordinator_->anyone_joined();
+  }
 
  private:
   RunningScript() = default;

@@ -105,8 +105,17 @@ void Supervisor::OnLine(Member& member, absl::string_view line) {
   if (options_.on_line) options_.on_line(member.child->name(), line);
 }
 
+// Whoever hears of another's failure may end before that one has.
+bool Supervisor::IsBlamed(const Member& member) const {
+  const std::string pid = absl::StrCat(", pid ", member.child->pid(), ")");
+  return std::any_of(
+      failure_->last_lines.begin(), failure_->last_lines.end(),
+      [&](const std::string& line) { return absl::StrContains(line, pid); });
+}
+
 void Supervisor::OnFailure(const Member& member) {
-  if (failure_) return;
+  const bool first = !failure_.has_value();
+  if (!first && (signals_sent_ || !IsBlamed(member))) return;
   failure_ = Failure{
       member.child->name(),
       member.child->pid(),
@@ -114,7 +123,7 @@ void Supervisor::OnFailure(const Member& member) {
       {member.last_lines.begin(), member.last_lines.end()},
       Now(),
   };
-  if (!plan_.empty()) return;  // all are being ended already
+  if (!first || !plan_.empty()) return;  // all are being ended already
   const Time term = Now() + options_.settle;
   plan_ = {{term, SIGTERM}, {term + options_.terminate_grace, SIGKILL}};
 }
@@ -138,6 +147,7 @@ void Supervisor::OnCancelled() {
 void Supervisor::SendPlannedSignals() {
   while (!plan_.empty() && plan_.front().when <= Now()) {
     SignalAll(plan_.front().signal);
+    signals_sent_ = true;
     plan_.pop_front();
   }
 }

@@ -81,6 +81,8 @@ class Supervisor {
   bool AllEnded() const;
   // The id of the process of that name; 0 without such a process.
   pid_t PidOf(const std::string& name) const;
+  // Of the process that failed first, or of one whose failure that one has told
+  // of in its last lines, by its pid.
   const std::optional<Failure>& first_failure() const { return failure_; }
 
  private:
@@ -97,6 +99,7 @@ class Supervisor {
   void PollMembers(Time deadline);
   void CheckEnds();
   void OnLine(Member& member, absl::string_view line);
+  bool IsBlamed(const Member& member) const;
   void OnFailure(const Member& member);
   void OnCancelled();
   void SendPlannedSignals();
@@ -107,6 +110,7 @@ class Supervisor {
   std::optional<Failure> failure_;
   bool cancelled_ = false;
   std::deque<PlannedSignal> plan_;  // by time
+  bool signals_sent_ = false;       // of them, any
 };
 
 }  // namespace psring

@@ -121,6 +121,13 @@ absl::Status Session::Join() {
   }
   StartServers();
   if (absl::Status s = job_->Join(); !s.ok()) return s;
+  absl::Status begun = Begin();
+  // Otherwise the others hear that this process has ended early.
+  if (!begun.ok()) job_->Leave(begun).IgnoreError();
+  return begun;
+}
+
+absl::Status Session::Begin() {
   if (absl::Status s = ConnectCollectives(); !s.ok()) return s;
   start_ = Now();
   auto metrics = MetricsFile::Create(

@@ -107,6 +107,8 @@ class Session {
           std::vector<int> own_servers, Security security,
           Cancellation& cancellation);
   void StartServers();
+  // What Join does once the job is complete.
+  absl::Status Begin();
   absl::Status ConnectCollectives();
   void WriteEnd();
   // For the collectives' thread.

@@ -152,6 +152,9 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
     numbers = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
+    accuracy = numbers.get("accuracy", 0)
+    if not 0 <= accuracy <= 1 and abs(accuracy) < float("inf"):
+        raise ValueError(f"log(accuracy={accuracy}): it is a part of 1, such as 0.93; divide percent by 100")
     with _lock:
         line["step"] = _steps if step is None else int(step)
         if "accuracy" in figures:

@@ -98,6 +98,8 @@ TEST(WrongFlag, ThatContradictsAnotherIsNamedWithIt) {
       {{"worker", "--sync=ssp:x"}, {"\"ssp:x\": K in ssp:K is a number"}},
       {{"worker", "--sync=bsp:2"},
        {"\"bsp:2\" is not one of bsp, ssp:K, async"}},
+      {{"run", "--mode=ps", "--sync=ssp", "--", "true"},
+       {"\"ssp\" needs the steps", "ssp:K"}},
       {{"run", "--mode=ps", "--sync=asp", "--", "true"},
        {"\"asp\" is not one of bsp, ssp:K, async"}},
       {{"worker", "--sync=ssp:3", "--staleness=2"},

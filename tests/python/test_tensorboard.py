@@ -86,6 +86,8 @@ def log_a_little():
     for step in range(3):
         psring.log(step=step, loss=step / 2, words=7)
     psring.log(step=3, accuracy=0.25)
+    with pytest.raises(ValueError, match="accuracy=73.0.*divide percent by 100"):
+        psring.log(step=4, accuracy=73.0)
     return psring.rank()
 
 

@@ -586,6 +586,15 @@ TEST(Membership, WhoWaitsLongIsToldForWhom) {
             "worker 1 (host hostA, pid 4711), last heard from 3 s ago");
 }
 
+TEST(Membership, WhoWaitsForAWorkerThatHasLeftIsToldSo) {
+  Membership m = Running();
+  m.OnMessage(kStart, "b", LeaveOf(""));
+  const auto out = m.OnMessage(kStart, "a", WaitOf(7, absl::Seconds(6)));
+  EXPECT_EQ(out[0].message->heartbeat_ack().held_up_by(),
+            "worker 1 (host hostA, pid 4711), which has ended well before the "
+            "others");
+}
+
 TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
   Membership m = Running();
   ControlMessage beat = BeatOf(12, "computing", absl::Seconds(2));

@@ -108,6 +108,36 @@ TEST_F(SupervisorTest, TheFirstFailureInTimeIsNamedWithItsLastLines) {
   EXPECT_THAT(supervisor().first_failure()->last_lines, ElementsAre("broken"));
 }
 
+// As the first to end may be one that was told of another's failure.
+TEST_F(SupervisorTest, AFailureIsThatOfTheProcessThatTheFirstOneNames) {
+  const std::string folder = testing::TempDir() + "blamed";
+  ASSERT_TRUE(supervisor()
+                  .Start(Shell("p0", "echo $$ > " + folder +
+                                         "; sleep 0.1; echo mine; exit 4"))
+                  .ok());
+  ASSERT_TRUE(
+      supervisor()
+          .Start(
+              Shell("p1", "while ! [ -s " + folder +
+                              " ]; do :; done; echo \"p0 (host a, pid $(cat " +
+                              folder + ")) failed\"; exit 3"))
+          .ok());
+  supervisor().Wait();
+  ASSERT_TRUE(supervisor().first_failure().has_value());
+  EXPECT_EQ(supervisor().first_failure()->name, "p0");
+  EXPECT_EQ(supervisor().first_failure()->ending.exit_code, 4);
+  EXPECT_THAT(supervisor().first_failure()->last_lines, ElementsAre("mine"));
+}
+
+TEST_F(SupervisorTest, AnIgnoredInterruptIsNotIgnoredByItsProcesses) {
+  const auto before = signal(SIGINT, SIG_IGN);
+  on_line_ = [this] { cancellation_.Cancel(absl::CancelledError("enough")); };
+  Run({"trap 'echo interrupted; exit 0' INT; echo ready;" +
+       std::string(kForEver)});
+  signal(SIGINT, before);
+  EXPECT_THAT(output_["p0"], Contains("interrupted"));
+}
+
 TEST_F(SupervisorTest, AFailureSaysNameExitCodeAndLastLines) {
   options_.tail_lines = 2;
   Run({"sleep 60", "echo a; echo b; echo c; exit 3"});

@@ -1,0 +1,63 @@
+"""What psring run says at the end of its processes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import ranks
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: psring run wants the real one"
+)
+
+JOINS = "import psring; psring.init(); psring.shutdown()"
+# Python takes its time to end worker 1, of whose failure worker 0 hears at once.
+FAILS = """
+import atexit, sys, time
+atexit.register(time.sleep, 1.0)
+import psring.torch as ps
+import torch
+ps.init()
+net = torch.nn.Linear(2, 2)
+opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+if ps.rank() == 0:
+    atexit.unregister(time.sleep)
+for step in range(1000):
+    if ps.rank() == 1 and step == 3:
+        sys.exit(7)
+    opt.zero_grad()
+    net(torch.ones(1, 2)).sum().backward()
+    opt.step()
+"""
+
+
+def psring_run(tmp_path, text, *flags):
+    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    return subprocess.run(
+        [program, "run", "-n", "2", *flags, "--", sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text, says", [("print('alone')", True), (JOINS, False)])
+def test_it_says_where_no_process_has_joined(tmp_path, text, says):
+    ran = psring_run(tmp_path, text)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ("does the program call psring's init()?" in ran.stderr) == says, ran.stderr
+
+
+@pytest.mark.parametrize("flags", [("--mode=ring",), ("--mode=ps", "--sync=async")])
+def test_the_culprit_is_named_with_its_exit_code(tmp_path, flags):
+    ran = psring_run(tmp_path, FAILS, *flags)
+    assert ran.returncode == 7, ran.stdout + ran.stderr
+    assert "psring run: worker 1 (pid " in ran.stderr, ran.stderr
+
+
+def test_a_metrics_folder_that_cannot_be_written_is_named(tmp_path):
+    ran = psring_run(tmp_path, JOINS, "--metrics-dir=/proc/none")
+    assert ran.returncode != 0
+    assert "cannot write /proc/none/worker-" in ran.stderr, ran.stderr
