@@ -32,17 +32,17 @@ void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
 
 void ShardReplies::Done(const std::string& peer, uint64_t question,
                         const absl::Status& result) {
-  DataMessage reply = To(peer, WireHeader::DONE, WireHeader::BYTES);
-  reply.header.set_sequence(question);
-  reply.header.set_num_elements(result.message().size());
-  reply.payload = Frame::Copy(result.message());
-  send_(std::move(reply));
+  Answer(peer, question, WireHeader::DONE, result.message());
 }
 
 void ShardReplies::Saved(const std::string& peer, uint64_t question,
                          const proto::SavedState& saved) {
-  const std::string bytes = saved.SerializeAsString();
-  DataMessage reply = To(peer, WireHeader::SAVED, WireHeader::BYTES);
+  Answer(peer, question, WireHeader::SAVED, saved.SerializeAsString());
+}
+
+void ShardReplies::Answer(const std::string& peer, uint64_t question,
+                          WireHeader::Kind kind, absl::string_view bytes) {
+  DataMessage reply = To(peer, kind, WireHeader::BYTES);
   reply.header.set_sequence(question);
   reply.header.set_num_elements(bytes.size());
   reply.payload = Frame::Copy(bytes);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "common/model/layout.h"
 #include "common/net/frame.h"
 #include "protos/cluster.pb.h"
@@ -34,6 +35,8 @@ class ShardReplies {
              const proto::SavedState& saved);
 
  private:
+  void Answer(const std::string& peer, uint64_t question,
+              proto::WireHeader::Kind kind, absl::string_view bytes);
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,
                  proto::WireHeader::DType dtype) const;
 

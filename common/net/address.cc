@@ -222,21 +222,21 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
     address = AddressOfInterface(wish.interface);
     reason = absl::StrCat("the address of ", wish.interface);
   } else if (!coordinator.empty()) {
-    address = LocalEndOfRoute(coordinator);
-    reason = absl::StrCat("the route to ", coordinator);
+    const bool passes_loopback = wish.reachable && IsLoopbackName(coordinator);
+    std::string others = passes_loopback ? AddressForOthers() : "";
+    if (others.empty()) {
+      address = LocalEndOfRoute(coordinator);
+      reason = absl::StrCat("the route to ", coordinator);
+    } else {
+      address = std::move(others);
+      reason = absl::StrCat("for other hosts; ", coordinator,
+                            " is a loopback address on this host");
+    }
   } else {
     address = "127.0.0.1";
     reason = "no coordinator on another host is named";
   }
   if (!address.ok()) return address.status();
-  const bool chosen = !wish.advertise.empty() || !wish.interface.empty();
-  if (!chosen && wish.reachable && IsLoopbackName(coordinator)) {
-    if (std::string others = AddressForOthers(); !others.empty()) {
-      address = std::move(others);
-      reason = absl::StrCat("for other hosts; ", coordinator,
-                            " is a loopback address on this host");
-    }
-  }
   return AdvertisedAddress{*address, reason};
 }
 
