@@ -65,10 +65,11 @@ const addrinfo* Preferred(const addrinfo* list) {
 
 struct Interface {
   std::string name;
-  std::string address;  // numeric, IPv4
+  std::string address;  // numeric
+  bool v4 = false;
 };
 
-// Those that have an IPv4 address; one for each address.
+// One for each address of each interface.
 absl::StatusOr<std::vector<Interface>> Interfaces() {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) {
@@ -78,9 +79,14 @@ absl::StatusOr<std::vector<Interface>> Interfaces() {
   std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
   std::vector<Interface> interfaces;
   for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+    if (i->ifa_addr == nullptr) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const bool v4 = family == AF_INET;
     interfaces.push_back(
-        {i->ifa_name, Numeric(i->ifa_addr, sizeof(sockaddr_in))});
+        {i->ifa_name,
+         Numeric(i->ifa_addr, v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)),
+         v4});
   }
   return interfaces;
 }
@@ -90,6 +96,7 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
   if (!interfaces.ok()) return interfaces.status();
   std::vector<std::string> known;
   for (const Interface& interface : *interfaces) {
+    if (!interface.v4) continue;
     if (interface.name == name) return interface.address;
     known.push_back(interface.name);
   }
@@ -129,7 +136,7 @@ std::string AddressForOthers() {
   const auto interfaces = Interfaces();
   if (!interfaces.ok()) return "";
   for (const Interface& interface : *interfaces) {
-    if (IsLoopback(interface.address)) continue;
+    if (!interface.v4 || IsLoopback(interface.address)) continue;
     if (!only.empty()) return "";
     only = interface.address;
   }
@@ -251,16 +258,10 @@ absl::StatusOr<ListeningAddresses> WhereToListen(
 }
 
 std::string InterfaceOf(absl::string_view address) {
-  ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return "";
-  std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
-  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    const socklen_t size =
-        family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (Numeric(i->ifa_addr, size) == address) return i->ifa_name;
+  const auto interfaces = Interfaces();
+  if (!interfaces.ok()) return "";
+  for (const Interface& interface : *interfaces) {
+    if (interface.address == address) return interface.name;
   }
   return "";
 }
