@@ -234,13 +234,14 @@ class Served {
   void OnReply(const DataMessage& reply) {
     const WireHeader& header = reply.header;
     Require(header.kind() == WireHeader::PARAMS, "parameters were asked for");
-    Require(unsent_ == 0, "there are none before the first");
     Require(header.job_epoch() == kEpoch, "the answer is of this job");
     const auto piece = pieces_.Find(header, WireHeader::FLOAT32);
     Require(piece.ok() && reply.payload.size() ==
                               static_cast<size_t>(pieces_[*piece].range.size() *
                                                   sizeof(float)),
             "it has a piece");
+    // Worker 0 sends the pieces of each slot from the last to the first.
+    Require(unsent_ <= *piece, "a piece has none before its first");
     Require(asked_.contains({reply.peer, header.offset(), header.step()}),
             "who has asked is answered");
     Require(--due_[reply.peer] >= 0, "at most once a question");
