@@ -13,6 +13,9 @@
 
 namespace psring {
 
+// What two clocks may run apart by, a second's share (RFC 5905's PHI).
+inline constexpr double kClocksApart = 15e-6;
+
 struct ClockOffset {
   absl::Duration ahead;       // of this process's clock
   absl::Duration round_trip;  // without the time until the answer was sent
@@ -25,8 +28,7 @@ struct ClockOffset {
 // replied by the other's.
 ClockOffset OffsetOf(Time sent, Time heard, Time replied, Time answered);
 
-// The one that is less wrong when `found` is new: clocks run apart by 15
-// millionths, as RFC 5905 has it.
+// The one that is less wrong when `found` is new.
 ClockOffset Better(const std::optional<ClockOffset>& known,
                    const ClockOffset& found);
 

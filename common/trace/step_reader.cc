@@ -82,12 +82,12 @@ absl::StatusOr<JobSteps> ReadSteps(const std::string& directory) {
   JobSteps job;
   for (size_t i = 0; i < infos->size(); ++i) {
     if ((*infos)[i].role != "worker") continue;
-    const int64_t shift = (*infos)[i].CommonNs(0);
     WorkerSteps steps = StepsOf(std::move(by_process[i]));
     for (auto& [number, step] : steps) {
       if (step.went_on == 0) continue;
-      step.arrived += shift;
-      step.went_on += shift;
+      for (int64_t* moment : {&step.arrived, &step.went_on}) {
+        *moment = (*infos)[i].CommonNs(static_cast<double>(*moment) / 1000);
+      }
     }
     job.workers.push_back(std::move(steps));
   }

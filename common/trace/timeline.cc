@@ -192,7 +192,7 @@ void Timeline::WriteClock() {
       absl::StrCat(
           "\"args\":{\"ahead_ns\":", absl::ToInt64Nanoseconds(clock->ahead),
           ",\"round_trip_ns\":", absl::ToInt64Nanoseconds(clock->round_trip),
-          "}"));
+          ",\"at_ns\":", clock->at.nanos(), "}"));
 }
 
 void Timeline::WriteNote(const std::string& name, const char* ph, int tid,

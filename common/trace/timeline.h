@@ -10,7 +10,7 @@
 // The file's lines, one event each (times in microseconds since its origin):
 //   psring        what the others need to know of the process; the origin by
 //                 its host's monotonic clock, and as a date
-//   psring_clock  how far the coordinator's clock is ahead; the last one counts
+//   psring_clock  how far the coordinator's clock was ahead at a moment
 //   X             a span: step, bucket, peer and bytes where they are known
 //   i             the timeline's own: it has lost events, or it is full
 #ifndef PSRING_COMMON_TRACE_TIMELINE_H_

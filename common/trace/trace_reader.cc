@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/trace/whole_number.h"
@@ -41,12 +42,16 @@ bool HasTimes(const json& event) {
 }
 
 bool Counts(const TraceInfo& info) {
-  const int64_t ahead = info.ahead_ns.value_or(0);
-  return info.workers >= 1 && info.workers <= kMostProcesses &&
+  const bool clock_counts = std::all_of(
+      info.clock.begin(), info.clock.end(), [](const ClockReading& reading) {
+        return reading.at_ns >= 0 && reading.at_ns <= kMostNs &&
+               reading.ahead_ns >= -kMostNs && reading.ahead_ns <= kMostNs &&
+               reading.round_trip_ns <= kMostNs;
+      });
+  return clock_counts && info.workers >= 1 && info.workers <= kMostProcesses &&
          info.servers >= 0 && info.servers <= kMostProcesses &&
          info.staleness >= 0 && info.staleness <= kMostNs &&
-         info.origin_ns >= 0 && info.origin_ns <= kMostNs &&
-         info.date_ns >= 0 && ahead >= -kMostNs && ahead <= kMostNs;
+         info.origin_ns >= 0 && info.origin_ns <= kMostNs && info.date_ns >= 0;
 }
 
 void TakeInfo(const json& event, TraceInfo& info) {
@@ -66,8 +71,10 @@ void TakeInfo(const json& event, TraceInfo& info) {
     info.origin_ns = WholeOf(args.at("origin_ns"));
     info.date_ns = WholeOf(args.at("date_ns"));
   } else if (name == "psring_clock") {
-    info.ahead_ns = WholeOf(event.at("args").at("ahead_ns"));
-    info.round_trip_ns = WholeOf(event.at("args").at("round_trip_ns"));
+    const json& args = event.at("args");
+    info.clock.push_back({WholeOf(args.at("at_ns")),
+                          WholeOf(args.at("ahead_ns")),
+                          WholeOf(args.at("round_trip_ns"))});
   } else if (ph == "i") {
     info.notes.push_back(name);
   }
@@ -111,6 +118,7 @@ absl::StatusOr<TraceInfo> ReadTrace(
   } catch (const json::exception& error) {
     return Damaged(path, error.what());
   }
+  info.clock = BestReadings(std::move(info.clock));
   return info;
 }
 
@@ -138,7 +146,7 @@ absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {
 void GuessClocks(std::vector<TraceInfo>& infos) {
   const auto known =
       std::find_if(infos.begin(), infos.end(),
-                   [](const TraceInfo& i) { return i.ahead_ns.has_value(); });
+                   [](const TraceInfo& i) { return !i.clock.empty(); });
   const TraceInfo& other = known == infos.end() ? infos.front() : *known;
   for (TraceInfo& info : infos) {
     info.guessed_ahead_ns =
@@ -150,8 +158,8 @@ void GuessClocks(std::vector<TraceInfo>& infos) {
 }  // namespace
 
 int64_t TraceInfo::CommonNs(double ts) const {
-  return origin_ns + ahead_ns.value_or(guessed_ahead_ns) +
-         std::llround(ts * 1000);
+  const int64_t ns = origin_ns + std::llround(ts * 1000);
+  return ns + (clock.empty() ? guessed_ahead_ns : AheadAt(clock, ns));
 }
 
 absl::StatusOr<std::vector<TraceInfo>> ReadTraces(

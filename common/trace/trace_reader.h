@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/trace/clock_readings.h"
 
 namespace psring {
 
@@ -28,9 +28,8 @@ struct TraceInfo {
   int backup_workers = 0;
   int64_t origin_ns = 0;            // by its host's monotonic clock
   int64_t date_ns = 0;              // the same moment as a date
-  std::optional<int64_t> ahead_ns;  // the coordinator's clock
-  int64_t guessed_ahead_ns = 0;     // from dates, where that is not known
-  int64_t round_trip_ns = 0;        // the offset is off by half of it at most
+  std::vector<ClockReading> clock;  // BestReadings; empty: none is known
+  int64_t guessed_ahead_ns = 0;     // from dates, for that case
   std::vector<std::string> notes;   // events were lost, the file is full
 
   // An event's time by the coordinator's clock.

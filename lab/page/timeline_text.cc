@@ -92,11 +92,13 @@ std::string DoubtsText(const std::vector<TraceInfo>& processes) {
   std::string text;
   int64_t worst = 0;
   for (const TraceInfo& process : processes) {
-    worst = std::max(worst, process.round_trip_ns);
+    for (const ClockReading& reading : process.clock) {
+      worst = std::max(worst, reading.round_trip_ns);
+    }
     for (const std::string& note : process.notes) {
       absl::StrAppend(&text, process.path, ": ", note, "\n");
     }
-    if (!process.ahead_ns.has_value()) {
+    if (process.clock.empty()) {
       absl::StrAppend(
           &text, process.path,
           ": its clock is not aligned, the process ended too early\n");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/trace/step_reader.h"
@@ -63,9 +64,13 @@ std::string FileOf(int rank, int workers, bool clock, uint64_t ns,
   std::string file = absl::StrCat("[", testing::ProcessEvent(head).dump());
   if (clock) {
     const auto ahead_ns = static_cast<int64_t>(ns >> 3 & kMostNs);
-    absl::StrAppend(
-        &file, ",",
-        testing::ClockEvent(ns % 2 == 0 ? ahead_ns : -ahead_ns, 900).dump());
+    for (const auto& [sign, at_ns] :
+         {std::pair{1, int64_t{0}}, std::pair{-1, head.origin_ns}}) {
+      absl::StrAppend(&file, ",",
+                      testing::ClockEvent(
+                          ns % 2 == 0 ? sign * ahead_ns : ahead_ns, 900, at_ns)
+                          .dump());
+    }
   }
   return absl::StrCat(file, ",", events, "]");
 }

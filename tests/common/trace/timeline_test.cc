@@ -78,7 +78,8 @@ TEST(Timeline, SaysWhoDidWhatWhen) {
   const std::string directory = TestDirectory() + "/new";
   {
     const auto timeline = Start({.directory = directory}, [] {
-      return ClockOffset{absl::Nanoseconds(-1500), absl::Microseconds(80)};
+      return ClockOffset{absl::Nanoseconds(-1500), absl::Microseconds(80),
+                         Time::FromNanos(7)};
     });
     Track* track = AddTrack(timeline.get(), "trainer");
     TimelineSpan outer(track, "step", {.step = 7});
@@ -94,7 +95,9 @@ TEST(Timeline, SaysWhoDidWhatWhen) {
   EXPECT_EQ(about["role"], "worker");
   EXPECT_EQ(about["rank"], 1);
   EXPECT_EQ(about["host"], "host \"b\"");
-  EXPECT_EQ(Named(events, "psring_clock")[0]["args"]["ahead_ns"], -1500);
+  EXPECT_EQ(
+      Named(events, "psring_clock")[0]["args"],
+      json({{"ahead_ns", -1500}, {"round_trip_ns", 80'000}, {"at_ns", 7}}));
   EXPECT_EQ(Named(events, "thread_name")[0]["args"]["name"], "trainer");
   EXPECT_EQ(Named(events, "receive").size(), 0u);
   const json send = Named(events, "send")[0];

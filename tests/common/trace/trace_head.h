@@ -36,10 +36,14 @@ inline nlohmann::json ProcessEvent(const TraceHead& head) {
             {"date_ns", head.date_ns}}}};
 }
 
-inline nlohmann::json ClockEvent(int64_t ahead_ns, int64_t round_trip_ns) {
+inline nlohmann::json ClockEvent(int64_t ahead_ns, int64_t round_trip_ns,
+                                 int64_t at_ns = 0) {
   return {{"name", "psring_clock"},
           {"ph", "M"},
-          {"args", {{"ahead_ns", ahead_ns}, {"round_trip_ns", round_trip_ns}}}};
+          {"args",
+           {{"ahead_ns", ahead_ns},
+            {"round_trip_ns", round_trip_ns},
+            {"at_ns", at_ns}}}};
 }
 
 }  // namespace psring::testing

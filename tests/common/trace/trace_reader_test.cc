@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -65,14 +66,34 @@ class TraceReader : public ::testing::Test {
   const std::string folder_ = TestDirectory();
 };
 
-TEST_F(TraceReader, TellsTheProcessesAndTheirLastKnownClocks) {
+TEST_F(TraceReader, TellsTheProcessesAndTheirClocks) {
   const auto infos = Read();
   ASSERT_TRUE(infos.ok()) << infos.status();
   ASSERT_EQ(infos->size(), 2u);
   EXPECT_EQ((*infos)[1].rank, 1);
-  EXPECT_EQ((*infos)[1].round_trip_ns, 400);
+  ASSERT_EQ((*infos)[1].clock.size(), 1u);
+  EXPECT_EQ((*infos)[1].clock[0].round_trip_ns, 400);
   EXPECT_EQ((*infos)[0].CommonNs(1.5), 6500);
   EXPECT_EQ((*infos)[1].CommonNs(1.5), 5500);
+}
+
+// The clocks of two hosts, an hour of which are 3,600.05 s of the other.
+TEST_F(TraceReader, AClockThatRunsAwayIsFollowed) {
+  constexpr int64_t kHour = 3'600'000'000'000;
+  json trace = TraceOf(1, 1000, 3000);
+  trace.push_back(ClockEvent(3000 + 50'000'000, 400, kHour));
+  Write(1, trace.dump());
+  const auto infos = Read();
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  const double origin_us = 1;
+  for (const auto& [at, ahead] : std::vector<std::pair<int64_t, int64_t>>{
+           {1000, 3000},
+           {kHour / 2, 3000 + 25'000'000},
+           {kHour, 3000 + 50'000'000},
+           {2 * kHour, 3000 + 50'000'000}}) {
+    const double ts = static_cast<double>(at) / 1000 - origin_us;
+    EXPECT_EQ((*infos)[1].CommonNs(ts), at + ahead) << at;
+  }
 }
 
 TEST_F(TraceReader, PlacesAProcessWithoutAnAlignedClockByItsDate) {
@@ -81,7 +102,7 @@ TEST_F(TraceReader, PlacesAProcessWithoutAnAlignedClockByItsDate) {
   Write(1, trace.dump());
   const auto infos = Read();
   ASSERT_TRUE(infos.ok()) << infos.status();
-  EXPECT_EQ((*infos)[1].ahead_ns, std::nullopt);
+  EXPECT_TRUE((*infos)[1].clock.empty());
   EXPECT_EQ((*infos)[1].CommonNs(0), (*infos)[0].CommonNs(0) + 10);
 }
 
@@ -117,6 +138,10 @@ TEST_F(TraceReader, TimesThatNobodyCanAddAreDamage) {
   Write(1, trace.dump());
   EXPECT_THAT(Error(), HasSubstr("a number is out of its bounds"));
   Write(1, TraceOf(1, INT64_MAX, 3000).dump());
+  EXPECT_THAT(Error(), HasSubstr("a number is out of its bounds"));
+  trace = TraceOf(1, 1000, 3000);
+  trace.push_back(ClockEvent(0, 0, -1));
+  Write(1, trace.dump());
   EXPECT_THAT(Error(), HasSubstr("a number is out of its bounds"));
   trace = TraceOf(1, 1000, 3000);
   trace[0]["args"]["date_ns"] = 1e300;
