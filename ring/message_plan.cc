@@ -1,6 +1,5 @@
 #include "ring/message_plan.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace psring {
@@ -10,6 +9,14 @@ AllReduceWay WayAmong(const RingRanks& ranks, int64_t num_elements) {
   return WayOf(static_cast<int>(ranks.nodes.size()), ranks.n, num_elements,
                ranks.limits);
 }
+
+bool GoesToEverybody(const RingRanks& ranks, CollectiveKind kind,
+                     int64_t num_elements) {
+  return kind == CollectiveKind::kAllReduce &&
+         WayAmong(ranks, num_elements) == AllReduceWay::kEverybody;
+}
+
+}  // namespace
 
 std::vector<Route> RoutesOf(const RingRanks& ranks,
                             const CollectiveShape& shape) {
@@ -41,14 +48,6 @@ std::vector<Route> RoutesOf(const RingRanks& ranks,
   return {};
 }
 
-bool GoesToEverybody(const RingRanks& ranks, CollectiveKind kind,
-                     int64_t num_elements) {
-  return kind == CollectiveKind::kAllReduce &&
-         WayAmong(ranks, num_elements) == AllReduceWay::kEverybody;
-}
-
-}  // namespace
-
 std::vector<OwnedSlice> OwnersOf(const RingRanks& ranks, CollectiveKind kind,
                                  int64_t num_elements) {
   const Range whole{0, num_elements};
@@ -64,12 +63,10 @@ std::vector<OwnedSlice> OwnersOf(const RingRanks& ranks, CollectiveKind kind,
     }
     return owned;
   }
-  for (const Route& route :
-       AllReduceRoutes(ranks.nodes, ranks.n, num_elements)) {
-    const auto summed =
-        std::find_if(route.visits.begin(), route.visits.end(),
-                     [](const Visit& visit) { return visit.complete; });
-    owned.push_back({route.range, summed->agent});
+  for (int slice = 0; slice < ranks.n; ++slice) {
+    const Node& last = ranks.nodes[NodeOfRank(ranks.nodes, ranks.n, slice)];
+    owned.push_back(
+        {NearEqualPart(whole, ranks.n, slice), AgentOf(last, ranks.n, slice)});
   }
   return owned;
 }
@@ -77,8 +74,8 @@ std::vector<OwnedSlice> OwnersOf(const RingRanks& ranks, CollectiveKind kind,
 MessagePlan PlanOf(const RingRanks& ranks, const CollectiveShape& shape,
                    int rank) {
   MessagePlan plan{RankSchedule(RoutesOf(ranks, shape), rank), {}, {}};
-  const std::vector<Route>& made = plan.schedule.routes();
-  if (made.empty() || !made.front().apart) return plan;
+  const std::vector<RankVisit>& visits = plan.schedule.visits();
+  if (visits.empty() || !visits.front().apart) return plan;
   if (GoesToEverybody(ranks, shape.kind, shape.num_elements)) {
     plan.whole.emplace(shape.num_elements, ranks.n, rank);
   } else {

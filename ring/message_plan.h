@@ -41,6 +41,10 @@ struct RingRanks {
   DirectLimits limits;
 };
 
+// The routes of all ranks. Every rank computes the same.
+std::vector<Route> RoutesOf(const RingRanks& ranks,
+                            const CollectiveShape& shape);
+
 // Whose sums an allreduce of so many elements takes: every element's once, in
 // order of the elements. Every rank computes the same.
 std::vector<OwnedSlice> OwnersOf(const RingRanks& ranks, CollectiveKind kind,

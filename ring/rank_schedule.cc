@@ -5,16 +5,27 @@
 
 namespace psring {
 
-RankSchedule::RankSchedule(std::vector<Route> routes, int rank)
-    : routes_(std::move(routes)) {
-  for (int r = 0; r < static_cast<int>(routes_.size()); ++r) {
-    const std::vector<Visit>& visits = routes_[r].visits;
-    if (visits[0].agent == rank) {
-      (routes_[r].waits ? waiting_ : starts_).push_back(r);
-    }
-    for (int v = 1; v < static_cast<int>(visits.size()); ++v) {
-      if (visits[v].agent != rank) continue;
-      inflows_.push_back({.route = r, .visit = v, .from = visits[v - 1].agent});
+RankSchedule::RankSchedule(const std::vector<Route>& routes, int rank) {
+  for (int r = 0; r < static_cast<int>(routes.size()); ++r) {
+    const Route& route = routes[r];
+    const auto agent = [&](int v) {
+      const bool there = v >= 0 && v < static_cast<int>(route.visits.size());
+      return there ? route.visits[v].agent : -1;
+    };
+    for (int v = 0; agent(v) >= 0; ++v) {
+      if (agent(v) != rank) continue;
+      if (v == 0) {
+        (route.waits ? waiting_ : starts_)
+            .push_back(static_cast<int>(visits_.size()));
+      }
+      visits_.push_back({.route = r,
+                         .visit = v,
+                         .range = route.range,
+                         .apart = route.apart,
+                         .waits = route.waits,
+                         .from = agent(v - 1),
+                         .to = agent(v + 1),
+                         .here = route.visits[v]});
     }
   }
   Reset();
@@ -22,34 +33,33 @@ RankSchedule::RankSchedule(std::vector<Route> routes, int rank)
 
 void RankSchedule::Reset() {
   num_missing_ = 0;
-  for (Inflow& inflow : inflows_) {
-    const Range range = routes_[inflow.route].range;
-    inflow.next = range.begin;
-    num_missing_ += range.size();
+  for (RankVisit& visit : visits_) {
+    // Nothing comes to where a route starts.
+    visit.next = visit.visit == 0 ? visit.range.end : visit.range.begin;
+    num_missing_ += visit.range.end - visit.next;
   }
 }
 
-RankSchedule::Inflow* RankSchedule::Due(int route, int visit, int from,
-                                        Range segment) {
-  const auto found = std::lower_bound(
-      inflows_.begin(), inflows_.end(), std::pair(route, visit),
-      [](const Inflow& inflow, std::pair<int, int> place) {
-        return std::pair(inflow.route, inflow.visit) < place;
-      });
-  if (found == inflows_.end() || found->route != route ||
+RankVisit* RankSchedule::Due(int route, int visit, int from, Range segment) {
+  const auto found =
+      std::lower_bound(visits_.begin(), visits_.end(), std::pair(route, visit),
+                       [](const RankVisit& v, std::pair<int, int> place) {
+                         return std::pair(v.route, v.visit) < place;
+                       });
+  if (found == visits_.end() || found->route != route ||
       found->visit != visit || found->from != from) {
     return nullptr;
   }
-  const Range range = routes_[route].range;
-  if (found->next >= range.end || !(segment == SegmentAt(range, found->next))) {
+  if (found->next >= found->range.end ||
+      !(segment == SegmentAt(found->range, found->next))) {
     return nullptr;
   }
   return &*found;
 }
 
 int RankSchedule::awaited() const {
-  for (const Inflow& inflow : inflows_) {
-    if (inflow.next < routes_[inflow.route].range.end) return inflow.from;
+  for (const RankVisit& visit : visits_) {
+    if (visit.next < visit.range.end) return visit.from;
   }
   return -1;
 }

@@ -12,32 +12,39 @@
 
 namespace psring {
 
+// A visit of a route to the rank. Of the others nothing is kept: with 1,000
+// ranks those of all routes are 2 million.
+struct RankVisit {
+  int route = 0;  // among all routes of the collective
+  int visit = 0;  // on the route; 0: it starts here
+  Range range;    // of the route, as the next two
+  bool apart = false;
+  bool waits = false;
+  int from = -1;  // the rank that sends here; -1: it starts here
+  int to = -1;    // the rank that is sent to; -1: it ends here
+  Visit here;
+  int64_t next = 0;  // the first element that has not come
+};
+
 class RankSchedule {
  public:
-  // The segments of one route that come to the rank at one visit.
-  struct Inflow {
-    int route = 0;
-    int visit = 0;
-    int from = 0;      // the rank that sends them
-    int64_t next = 0;  // the first element that has not come
-  };
+  RankSchedule(const std::vector<Route>& routes, int rank);
 
-  RankSchedule(std::vector<Route> routes, int rank);
-
-  const std::vector<Route>& routes() const { return routes_; }
-  // Those that start at the rank, without waiting; by index.
+  // By route and visit.
+  const std::vector<RankVisit>& visits() const { return visits_; }
+  // Those with which a route starts, without waiting; by index.
   const std::vector<int>& starts() const { return starts_; }
-  // Those that start at the rank once it has a sum.
+  // Those with which a route starts once the rank has a sum.
   const std::vector<int>& waiting() const { return waiting_; }
 
   // Nothing has come yet.
   void Reset();
-  // The inflow of which this segment is the next; null: it is not due. All
+  // The visit of which this segment is the next; null: it is not due. All
   // arguments may come from a stranger.
-  Inflow* Due(int route, int visit, int from, Range segment);
+  RankVisit* Due(int route, int visit, int from, Range segment);
   // The segment that was due has come.
-  void Take(Inflow& inflow, Range segment) {
-    inflow.next = segment.end;
+  void Take(RankVisit& visit, Range segment) {
+    visit.next = segment.end;
     num_missing_ -= segment.size();
   }
   // All has come.
@@ -46,11 +53,10 @@ class RankSchedule {
   int awaited() const;
 
  private:
-  std::vector<Route> routes_;
+  std::vector<RankVisit> visits_;
   std::vector<int> starts_;
   std::vector<int> waiting_;
-  std::vector<Inflow> inflows_;  // by route and visit
-  int64_t num_missing_ = 0;      // elements
+  int64_t num_missing_ = 0;  // elements
 };
 
 }  // namespace psring

@@ -16,9 +16,10 @@ bool Has(const Node& node, int n, int rank) {
 // From rank c+1 round to rank c, node by node.
 void AddReduceVisits(absl::Span<const Node> nodes, int n, int slice,
                      std::vector<Visit>& visits) {
-  for (int done = 0; done < n;) {
+  const int num_nodes = static_cast<int>(nodes.size());
+  int node = NodeOfRank(nodes, n, (slice + 1) % n);
+  for (int done = 0; done < n; node = (node + 1) % num_nodes) {
     const int rank = (slice + 1 + done) % n;
-    const int node = NodeOfRank(nodes, n, rank);
     const int before = (rank - nodes[node].first + n) % n;
     const int count = std::min(nodes[node].size - before, n - done);
     done += count;
@@ -133,7 +134,10 @@ int NodeOfRank(absl::Span<const Node> nodes, int n, int rank) {
   return static_cast<int>(found - nodes.begin());
 }
 
-// A node's members take turns as agents.
+int AgentOf(const Node& node, int n, int slice) {
+  return (node.first + slice % node.size) % n;
+}
+
 std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
                                    int64_t num_elements) {
   const int num_nodes = static_cast<int>(nodes.size());
@@ -142,7 +146,7 @@ std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
     Route& route = routes[slice];
     route.range = NearEqualPart({0, num_elements}, n, slice);
     AddReduceVisits(nodes, n, slice, route.visits);
-    const int last = NodeOfRank(nodes, n, slice);
+    const int last = route.visits.back().node;
     for (int hop = 1; hop < num_nodes; ++hop) {
       route.visits.push_back({.node = (last + hop) % num_nodes,
                               .agent = 0,
@@ -151,8 +155,7 @@ std::vector<Route> AllReduceRoutes(absl::Span<const Node> nodes, int n,
                               .complete = true});
     }
     for (Visit& visit : route.visits) {
-      const Node& node = nodes[visit.node];
-      visit.agent = (node.first + slice % node.size) % n;
+      visit.agent = AgentOf(nodes[visit.node], n, slice);
     }
   }
   return routes;

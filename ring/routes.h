@@ -54,6 +54,9 @@ std::vector<Node> NodesOf(int n, absl::Span<const float> reach);
 // The node of `rank`.
 int NodeOfRank(absl::Span<const Node> nodes, int n, int rank);
 
+// Whose turn it is, in a node, to receive what is of `slice`.
+int AgentOf(const Node& node, int n, int slice);
+
 // One station of a route.
 struct Visit {
   int node = 0;

@@ -125,14 +125,9 @@ absl::Status TcpCommunicator::Move(absl::Span<float> data, int from, int to,
 absl::StatusOr<MessagePlan*> TcpCommunicator::MakePlan(
     const CollectiveShape& shape) {
   MessagePlan plan = PlanOf(ranks_, shape, rank());
-  for (const Route& route : plan.schedule.routes()) {
-    for (size_t v = 1; v < route.visits.size(); ++v) {
-      if (route.visits[v - 1].agent != rank()) continue;
-      if (absl::Status s = sockets_->ConnectTo(route.visits[v].agent);
-          !s.ok()) {
-        return s;
-      }
-    }
+  for (const RankVisit& visit : plan.schedule.visits()) {
+    if (visit.to < 0) continue;
+    if (absl::Status s = sockets_->ConnectTo(visit.to); !s.ok()) return s;
   }
   return &plans_.emplace(shape, std::move(plan)).first->second;
 }
@@ -155,8 +150,10 @@ absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
     }
   }
   if (c.plan->whole.has_value()) c.plan->whole->Begin(c.data.data());
-  for (const int route : schedule.starts()) {
-    if (absl::Status s = SendFirst(c, route); !s.ok()) return s;
+  for (const int start : schedule.starts()) {
+    if (absl::Status s = SendFirst(c, schedule.visits()[start]); !s.ok()) {
+      return s;
+    }
   }
   while (!schedule.complete()) {
     if (absl::Status s = Receive(c); !s.ok()) return s;
@@ -164,36 +161,36 @@ absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::SendFirst(const Collective& c, int route) {
-  if (c.plan->whole.has_value()) return SendKnown(c, route);
-  const bool apart = c.plan->schedule.routes()[route].apart;
-  return apart && c.codec != nullptr ? SendEncoded(c, route)
-                                     : SendPlain(c, route);
+absl::Status TcpCommunicator::SendFirst(const Collective& c,
+                                        const RankVisit& start) {
+  if (c.plan->whole.has_value()) return SendKnown(c, start);
+  return start.apart && c.codec != nullptr ? SendEncoded(c, start)
+                                           : SendPlain(c, start);
 }
 
 // In an allreduce this rank's values can be sent from where they lie: all that
 // is made of them comes back, after they have gone. Nothing comes back in the
 // others, whose caller may free its data at once.
-absl::Status TcpCommunicator::SendPlain(const Collective& c, int route) {
-  const Route& way = c.plan->schedule.routes()[route];
-  const Visit& start = way.visits[0];
-  if (way.visits.size() == 1) {  // one rank alone
-    Scale(c.data.data(), c.scale, way.range.size());
-    Update(c, way.range, c.data.data());
+absl::Status TcpCommunicator::SendPlain(const Collective& c,
+                                        const RankVisit& start) {
+  if (start.to < 0) {  // one rank alone
+    Scale(c.data.data(), c.scale, start.range.size());
+    Update(c, start.range, c.data.data());
     return absl::OkStatus();
   }
-  const int first = start.num_ranks == 0 ? rank() : start.first_rank;
-  const bool borrow = c.comes_back && start.num_ranks == 1 && first == rank();
-  for (int64_t at = way.range.begin; at < way.range.end;) {
-    const Range range = SegmentAt(way.range, at);
+  const Visit& here = start.here;
+  const int first = here.num_ranks == 0 ? rank() : here.first_rank;
+  const bool borrow = c.comes_back && here.num_ranks == 1 && first == rank();
+  for (int64_t at = start.range.begin; at < start.range.end;) {
+    const Range range = SegmentAt(start.range, at);
     const absl::string_view bytes = BytesOf(DataOf(c, first), range);
     Frame payload =
         borrow ? Frame::Borrow(bytes.data(), bytes.size()) : Frame::Copy(bytes);
-    for (int i = 1; i < start.num_ranks; ++i) {
+    for (int i = 1; i < here.num_ranks; ++i) {
       AddInto(payload.data(), DataOf(c, (first + i) % size()) + range.begin,
               range.size());
     }
-    if (absl::Status s = SendSegment(c, route, 1, range, std::move(payload));
+    if (absl::Status s = SendSegment(c, start, range, std::move(payload));
         !s.ok()) {
       return s;
     }
@@ -202,15 +199,15 @@ absl::Status TcpCommunicator::SendPlain(const Collective& c, int route) {
   return absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::SendEncoded(const Collective& c, int route) {
-  const Range whole = c.plan->schedule.routes()[route].range;
-  for (int64_t at = whole.begin; at < whole.end;) {
-    const Range range = SegmentAt(whole, at);
+absl::Status TcpCommunicator::SendEncoded(const Collective& c,
+                                          const RankVisit& start) {
+  for (int64_t at = start.range.begin; at < start.range.end;) {
+    const Range range = SegmentAt(start.range, at);
     const Range flat{c.begin + range.begin, c.begin + range.end};
     const float* values = c.data.data() + range.begin;
     Frame payload = Frame::OfSize(c.codec->EncodedBytes(flat, values));
     c.codec->Encode(flat, values, payload.data());
-    if (absl::Status s = SendSegment(c, route, 1, range, std::move(payload));
+    if (absl::Status s = SendSegment(c, start, range, std::move(payload));
         !s.ok()) {
       return s;
     }
@@ -219,27 +216,26 @@ absl::Status TcpCommunicator::SendEncoded(const Collective& c, int route) {
   return absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::SendSegment(const Collective& c, int route,
-                                          int visit, Range range,
+absl::Status TcpCommunicator::SendSegment(const Collective& c,
+                                          const RankVisit& visit, Range range,
                                           Frame payload) {
-  const Route& way = c.plan->schedule.routes()[route];
   DataMessage message;
   message.header.set_kind(WireHeader::SEGMENT);
   message.header.set_job_epoch(job_.job_epoch());
   message.header.set_sender(static_cast<uint32_t>(rank()));
   message.header.set_sequence(sequence_);
-  message.header.set_bucket(static_cast<uint32_t>(route));
-  message.header.set_hop(static_cast<uint32_t>(visit));
+  message.header.set_bucket(static_cast<uint32_t>(visit.route));
+  message.header.set_hop(static_cast<uint32_t>(visit.visit + 1));
   message.header.set_offset(static_cast<uint64_t>(range.begin));
   message.header.set_num_elements(static_cast<uint64_t>(range.size()));
-  message.header.set_dtype(way.apart && c.codec != nullptr
+  message.header.set_dtype(visit.apart && c.codec != nullptr
                                ? WireHeader::ENCODED
                                : WireHeader::FLOAT32);
-  if (!way.visits[visit - 1].complete) {
+  if (!visit.here.complete) {
     gradient_bytes_sent_ += static_cast<int64_t>(payload.size());
   }
   message.payload = std::move(payload);
-  return sockets_->SendTo(way.visits[visit].agent, std::move(message));
+  return sockets_->SendTo(visit.to, std::move(message));
 }
 
 absl::Status TcpCommunicator::Receive(const Collective& c) {
@@ -259,9 +255,9 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   const int sender = static_cast<int>(header.sender());
   const int route = static_cast<int>(header.bucket());
   const int visit = static_cast<int>(header.hop());
-  RankSchedule::Inflow* const at = schedule.Due(route, visit, sender, range);
+  RankVisit* const at = schedule.Due(route, visit, sender, range);
   const bool encoded = header.dtype() == WireHeader::ENCODED;
-  const bool apart = at != nullptr && schedule.routes()[route].apart;
+  const bool apart = at != nullptr && at->apart;
   if (at == nullptr || encoded != (apart && c.codec != nullptr)) {
     sockets_->Drop(
         message.peer,
@@ -276,9 +272,8 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   return OnSegment(c, *at, range, std::move(message.payload));
 }
 
-absl::Status TcpCommunicator::OnApart(const Collective& c,
-                                      RankSchedule::Inflow& at, Range range,
-                                      DataMessage message) {
+absl::Status TcpCommunicator::OnApart(const Collective& c, RankVisit& at,
+                                      Range range, DataMessage message) {
   Frame values = std::move(message.payload);
   if (c.codec != nullptr) {
     const Frame encoded =
@@ -310,7 +305,8 @@ absl::Status TcpCommunicator::OnApart(const Collective& c,
   UpdateOnTheWay(c, range, *sum);
   std::memcpy(ResultOf(c, rank()) + range.begin, sum->data(), sum->size());
   for (const int way_back : schedule.waiting()) {
-    if (absl::Status s = SendSegment(c, way_back, 1, range, sum->Share());
+    if (absl::Status s =
+            SendSegment(c, schedule.visits()[way_back], range, sum->Share());
         !s.ok()) {
       return s;
     }
@@ -326,7 +322,7 @@ absl::Status TcpCommunicator::OnRound(const Collective& c, int route,
   sum.Add(route / size(), values);
   const int num_waiting = static_cast<int>(schedule.waiting().size());
   for (; round < std::min(sum.rounds(), num_waiting); ++round) {
-    const int next = schedule.waiting()[round];
+    const RankVisit& next = schedule.visits()[schedule.waiting()[round]];
     if (absl::Status s = SendKnown(c, next); !s.ok()) return s;
   }
   if (!sum.complete()) return absl::OkStatus();
@@ -339,18 +335,18 @@ absl::Status TcpCommunicator::OnRound(const Collective& c, int route,
   return absl::OkStatus();
 }
 
-absl::Status TcpCommunicator::SendKnown(const Collective& c, int route) {
-  const Range range = c.plan->schedule.routes()[route].range;
+absl::Status TcpCommunicator::SendKnown(const Collective& c,
+                                        const RankVisit& start) {
+  const Range range = start.range;
   if (range.size() == 0) return absl::OkStatus();
-  return SendSegment(c, route, 1, range,
+  return SendSegment(c, start, range,
                      Frame::Copy(c.plan->whole->Known(range.size())));
 }
 
 absl::Status TcpCommunicator::OnSegment(const Collective& c,
-                                        const RankSchedule::Inflow& at,
-                                        Range range, Frame payload) {
-  const std::vector<Visit>& visits = c.plan->schedule.routes()[at.route].visits;
-  const Visit& here = visits[at.visit];
+                                        const RankVisit& at, Range range,
+                                        Frame payload) {
+  const Visit& here = at.here;
   TimelineSpan span(track_, here.num_ranks > 0 ? "sum" : "copy",
                     {.bytes = static_cast<int64_t>(payload.size()),
                      .peer = at.from,
@@ -369,8 +365,8 @@ absl::Status TcpCommunicator::OnSegment(const Collective& c,
     std::memcpy(ResultOf(c, (first_member_ + i) % size()) + range.begin,
                 payload.data(), payload.size());
   }
-  if (at.visit + 1 == static_cast<int>(visits.size())) return absl::OkStatus();
-  return SendSegment(c, at.route, at.visit + 1, range, std::move(payload));
+  if (at.to < 0) return absl::OkStatus();
+  return SendSegment(c, at, range, std::move(payload));
 }
 
 void TcpCommunicator::Update(const Collective& c, Range range,

@@ -132,23 +132,24 @@ class TcpCommunicator : public Communicator {
   absl::Status CheckShared(absl::Span<const float> data) const;
   absl::Status Run(const CollectiveShape& shape, Collective c);
   // This rank's or its node's values on a route that starts here.
-  absl::Status SendFirst(const Collective& c, int route);
-  absl::Status SendPlain(const Collective& c, int route);
-  absl::Status SendEncoded(const Collective& c, int route);
-  absl::Status SendSegment(const Collective& c, int route, int visit,
+  absl::Status SendFirst(const Collective& c, const RankVisit& start);
+  absl::Status SendPlain(const Collective& c, const RankVisit& start);
+  absl::Status SendEncoded(const Collective& c, const RankVisit& start);
+  // To the rank after `visit`.
+  absl::Status SendSegment(const Collective& c, const RankVisit& visit,
                            Range range, Frame payload);
   // Waits for a message of this collective. Does what its visit wants done, if
   // it is the segment that is due there.
   absl::Status Receive(const Collective& c);
-  absl::Status OnSegment(const Collective& c, const RankSchedule::Inflow& at,
-                         Range range, Frame payload);
+  absl::Status OnSegment(const Collective& c, const RankVisit& at, Range range,
+                         Frame payload);
   // Values that are summed when the last have come, of this rank's slice or of
   // all. A slice's mean sets out to the others.
-  absl::Status OnApart(const Collective& c, RankSchedule::Inflow& at,
-                       Range range, DataMessage message);
+  absl::Status OnApart(const Collective& c, RankVisit& at, Range range,
+                       DataMessage message);
   // Of EverybodyRoutes: the rounds that have waited for this one set out.
   absl::Status OnRound(const Collective& c, int route, const Frame& values);
-  absl::Status SendKnown(const Collective& c, int route);
+  absl::Status SendKnown(const Collective& c, const RankVisit& start);
   // The mean of a range is there, and this rank updates it, if the collective
   // updates. On the way to others it becomes what they get.
   void Update(const Collective& c, Range range, const void* mean) const;

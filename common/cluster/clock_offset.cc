@@ -14,7 +14,7 @@ ClockOffset Better(const std::optional<ClockOffset>& known,
   if (!known.has_value()) return found;
   const absl::Duration age = found.at - known->at;
   return known->round_trip + 2 * kClocksApart * age <= found.round_trip ? *known
-                                                                  : found;
+                                                                        : found;
 }
 
 }  // namespace psring

@@ -41,12 +41,13 @@ class Collective {
     shape_.from = input.Below(ranks_.n);
     shape_.to = (shape_.from + 1) % ranks_.n;
     if (ranks_.n == 1) shape_.kind = CollectiveKind::kAllReduce;
+    routes_ = RoutesOf(ranks_, shape_);
     plan_.emplace(PlanOf(ranks_, shape_, rank_));
     own_.assign(static_cast<size_t>(shape_.num_elements),
                 ValueOf(rank_, ranks_.n));
     if (plan_->whole.has_value()) plan_->whole->Begin(own_.data());
-    for (int r = 0; r < static_cast<int>(routes().size()); ++r) {
-      const Route& route = routes()[static_cast<size_t>(r)];
+    for (int r = 0; r < static_cast<int>(routes_.size()); ++r) {
+      const Route& route = routes_[static_cast<size_t>(r)];
       for (int v = 1; v < static_cast<int>(route.visits.size()); ++v) {
         if (route.visits[static_cast<size_t>(v)].agent != rank_) continue;
         next_[{r, v}] = route.range.begin;
@@ -56,14 +57,13 @@ class Collective {
 
   // Somebody says that this is the next.
   void Say(int route, int visit, int from, Range segment) {
-    RankSchedule::Inflow* const due =
-        plan_->schedule.Due(route, visit, from, segment);
+    RankVisit* const due = plan_->schedule.Due(route, visit, from, segment);
     Require((due != nullptr) == IsNext(route, visit, from, segment),
             "what is next is due, and nothing else");
     if (due == nullptr) return;
     plan_->schedule.Take(*due, segment);
     next_.at({route, visit}) = segment.end;
-    const bool apart = routes()[static_cast<size_t>(route)].apart;
+    const bool apart = routes_[static_cast<size_t>(route)].apart;
     if (apart && plan_->whole.has_value()) return AddRound(route, from);
     if (apart) AddSegment(from, segment);
   }
@@ -74,7 +74,7 @@ class Collective {
     auto place = next_.begin();
     std::advance(place, input.Byte() % next_.size());
     auto [route, visit] = place->first;
-    const Route& way = routes()[static_cast<size_t>(route)];
+    const Route& way = routes_[static_cast<size_t>(route)];
     if (place->second >= way.range.end) return;
     int from = way.visits[static_cast<size_t>(visit) - 1].agent;
     Range segment = SegmentAt(way.range, place->second);
@@ -102,7 +102,7 @@ class Collective {
 
   void End() {
     for (const auto& [place, next] : next_) {
-      const Route& way = routes()[static_cast<size_t>(place.first)];
+      const Route& way = routes_[static_cast<size_t>(place.first)];
       while (next < way.range.end) {
         Require(!plan_->schedule.complete(), "something is missing");
         Require(plan_->schedule.awaited() >= 0, "it is awaited from somebody");
@@ -123,8 +123,6 @@ class Collective {
   }
 
  private:
-  const std::vector<Route>& routes() const { return plan_->schedule.routes(); }
-
   Range MySlice() const {
     return NearEqualPart({0, shape_.num_elements}, ranks_.n, rank_);
   }
@@ -132,7 +130,7 @@ class Collective {
   bool IsNext(int route, int visit, int from, Range segment) const {
     const auto found = next_.find({route, visit});
     if (found == next_.end()) return false;
-    const Route& way = routes()[static_cast<size_t>(route)];
+    const Route& way = routes_[static_cast<size_t>(route)];
     return from == way.visits[static_cast<size_t>(visit) - 1].agent &&
            found->second < way.range.end &&
            segment == SegmentAt(way.range, found->second);
@@ -165,7 +163,7 @@ class Collective {
 
   // The values of the sender and of ranks behind it.
   void AddRound(int route, int from) {
-    const Range range = routes()[static_cast<size_t>(route)].range;
+    const Range range = routes_[static_cast<size_t>(route)].range;
     std::vector<float> values;
     for (int64_t i = 0; i < range.size(); ++i) {
       const auto behind = static_cast<int>(i / shape_.num_elements);
@@ -177,6 +175,7 @@ class Collective {
   RingRanks ranks_;
   int rank_ = 0;
   CollectiveShape shape_;
+  std::vector<Route> routes_;
   std::optional<MessagePlan> plan_;
   std::vector<float> own_;
   std::map<std::pair<int, int>, int64_t> next_;  // by route and visit

@@ -19,20 +19,19 @@ constexpr int64_t kSegment = kSegmentElements;
 class RankScheduleTest : public ::testing::Test {
  protected:
   RankScheduleTest()
-      : schedule_(AllReduceRoutes(SingleNodes(3), 3, 3 * kSegment + 3 * 16),
-                  1) {}
+      : routes_(AllReduceRoutes(SingleNodes(3), 3, 3 * kSegment + 3 * 16)),
+        schedule_(routes_, 1) {}
 
   // Takes a segment if it is due.
   bool Take(int route, int visit, int from, Range segment) {
-    RankSchedule::Inflow* const inflow =
-        schedule_.Due(route, visit, from, segment);
-    if (inflow != nullptr) schedule_.Take(*inflow, segment);
-    return inflow != nullptr;
+    RankVisit* const due = schedule_.Due(route, visit, from, segment);
+    if (due != nullptr) schedule_.Take(*due, segment);
+    return due != nullptr;
   }
 
   // All segments of a route that come to rank 1 at `visit`.
   void TakeAll(int route, int visit, int from) {
-    const Range range = schedule_.routes()[route].range;
+    const Range range = routes_[route].range;
     for (int64_t at = range.begin; at < range.end;) {
       const Range segment = SegmentAt(range, at);
       EXPECT_TRUE(Take(route, visit, from, segment)) << route << " " << visit;
@@ -40,6 +39,7 @@ class RankScheduleTest : public ::testing::Test {
     }
   }
 
+  const std::vector<Route> routes_;
   RankSchedule schedule_;
 };
 
@@ -60,7 +60,7 @@ TEST_F(RankScheduleTest, IsCompleteWhenEveryVisitHasItsSegments) {
 }
 
 TEST_F(RankScheduleTest, SegmentsAreDueInTheirOrderOnce) {
-  const Range slice = schedule_.routes()[1].range;
+  const Range slice = routes_[1].range;
   const Range first = SegmentAt(slice, slice.begin);
   const Range second = SegmentAt(slice, first.end);
   EXPECT_FALSE(Take(1, 2, 0, second));
@@ -71,11 +71,13 @@ TEST_F(RankScheduleTest, SegmentsAreDueInTheirOrderOnce) {
 }
 
 TEST_F(RankScheduleTest, WhatIsNobodysTurnIsNotDue) {
-  const Range slice = schedule_.routes()[1].range;
+  const Range slice = routes_[1].range;
   const Range first = SegmentAt(slice, slice.begin);
   EXPECT_FALSE(Take(1, 2, 2, first));   // of another rank
   EXPECT_FALSE(Take(1, 1, 0, first));   // a visit elsewhere
   EXPECT_FALSE(Take(1, 99, 0, first));  // no visit
+  // Where slice 0 starts, from no rank.
+  EXPECT_FALSE(Take(0, 0, -1, SegmentAt(routes_[0].range, 0)));
   EXPECT_FALSE(Take(99, 2, 0, first));  // no route
   EXPECT_FALSE(Take(-1, -1, 0, first));
   EXPECT_FALSE(Take(1, 2, 0, {first.begin, first.end - 1}));
@@ -98,10 +100,23 @@ TEST(RankSchedule, ARouteThatWaitsDoesNotStart) {
   const RankSchedule schedule(DirectRoutes(3, 3000, WayBack::kRound), 0);
   // Rank 0's values of slices 2 and 1, but not yet the sum of slice 0.
   ASSERT_EQ(schedule.starts().size(), 2u);
-  for (const int route : schedule.starts()) {
-    EXPECT_TRUE(schedule.routes()[route].apart);
+  for (const int start : schedule.starts()) {
+    EXPECT_TRUE(schedule.visits()[start].apart);
   }
-  EXPECT_EQ(schedule.waiting(), std::vector<int>{3 * 2 + 0});
+  ASSERT_EQ(schedule.waiting().size(), 1u);
+  EXPECT_EQ(schedule.visits()[schedule.waiting()[0]].route, 3 * 2 + 0);
+}
+
+// Each slice comes by twice, but to where it starts and where it ends.
+TEST(RankSchedule, KeepsWhatConcernsTheRankAlone) {
+  const RankSchedule schedule(AllReduceRoutes(SingleNodes(500), 500, 5000), 7);
+  EXPECT_EQ(schedule.visits().size(), 2u * 500 - 1);
+  for (const RankVisit& visit : schedule.visits()) {
+    EXPECT_EQ(visit.here.agent, 7);
+    EXPECT_EQ(visit.from, visit.visit == 0 ? -1 : 6);
+    const bool last = visit.visit == 2 * 500 - 2;
+    EXPECT_EQ(visit.to, last ? -1 : 8);
+  }
 }
 
 TEST(RankSchedule, WithoutElementsNothingIsMissing) {
