@@ -19,8 +19,7 @@ namespace psring {
 class JobClient {
  public:
   // Chooses an address and, where this process hosts it, starts the
-  // coordinator. `cancellation` outlives the client, as does all memory that
-  // its models' exchanges send from.
+  // coordinator. `cancellation` outlives the client.
   static absl::StatusOr<std::unique_ptr<JobClient>> Start(
       const ClusterOptions& options, Cancellation& cancellation);
   // "tcp://10.0.0.1:7000".

@@ -64,9 +64,9 @@ struct GpuModel {
 // The trainer's thread's own.
 class ModelClient {
  public:
-  // Blocks until all workers and servers have opened the model. `job` outlives
-  // the client; `flat` outlives `job`, as gradients are sent from where they
-  // lie. Errors are OpenModel's, and those of opening a socket.
+  // Blocks until all workers and servers have opened the model. `job` and
+  // `flat` outlive the client. Errors are OpenModel's, and those of opening a
+  // socket.
   static absl::StatusOr<std::unique_ptr<ModelClient>> Open(JobClient& job,
                                                            ModelOptions options,
                                                            FlatModel& flat);

@@ -36,8 +36,7 @@ std::string MeetingName(const proto::Welcome& job, int64_t n);
 class PsExchange : public GradientExchange {
  public:
   // Connects to every shard of `job`, which is the model's. All references
-  // outlive the exchange; `model` outlives `context` too, as gradients are sent
-  // from where they lie. `track`: this thread's, or null.
+  // outlive the exchange. `track`: this thread's, or null.
   static absl::StatusOr<std::unique_ptr<PsExchange>> Create(
       Context& context, const Cancellation& cancellation, Member& member,
       const proto::Welcome& job, FlatModel& model, Track* track = nullptr);

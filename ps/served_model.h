@@ -30,8 +30,7 @@ struct ServedModelOptions {
   absl::Duration step_timeout = absl::Seconds(60);
 };
 
-// One thread's own. Its memory must outlive the context: what shards send lies
-// there until it has been flushed.
+// One thread's own.
 class ServedModel {
  public:
   // Listens and answers the workers' request; blocks until all servers have.

@@ -79,7 +79,6 @@ absl::Status ServerRun::Open(const proto::Welcome& request) {
   return absl::OkStatus();
 }
 
-// All workers have their last answers: nothing of it is on its way.
 void ServerRun::Close(const std::string& id) {
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     if ((*model)->job().model_id() != id) continue;

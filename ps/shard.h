@@ -4,6 +4,7 @@
 #define PSRING_PS_SHARD_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ class Shard {
   }
   float* parameters(int64_t begin) {
     return parameters_.data() + (begin - range_.begin);
+  }
+  // FlatBuffer::memory of the parameters.
+  const std::shared_ptr<const void>& memory() const {
+    return parameters_.memory();
   }
   absl::InlinedVector<float*, 16> SlotsAt(int64_t begin);
 

@@ -137,7 +137,8 @@ absl::Status ShardPeer::SendPush(const Piece& piece) {
         Frame::OfSize(worker_.codec->EncodedBytes(piece.range, values));
     worker_.codec->Encode(piece.range, values, message.payload.data());
   } else {
-    message.payload = Frame::Borrow(values, piece.range.size() * sizeof(float));
+    message.payload = Frame::Borrow(values, piece.range.size() * sizeof(float),
+                                    worker_.model.gradients.memory());
   }
   gradient_bytes_ += static_cast<int64_t>(message.payload.size());
   return SendData(*socket_, std::move(message));

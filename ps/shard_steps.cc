@@ -215,7 +215,7 @@ void ShardSteps::Answer(PieceState& state, int worker, const Push& push,
   parts_.replies.Parameters(
       push.peer, state.piece, step, next_step,
       barrier_ && spec_.backup_workers() == 0
-          ? Frame::Borrow(data, bytes)
+          ? Frame::Borrow(data, bytes, parts_.shard.memory())
           : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
 }
 

@@ -66,7 +66,6 @@ absl::Status ShardThread::ServeOn(Socket& socket,
       assignment.range, *std::move(optimizer),
       job.spec().delay_compensation() > 0 ? job.workers_size() : 0);
   if (!shard.ok()) return shard.status();
-  shard_ = std::make_unique<Shard>(*std::move(shard));
   ShardServerOptions options = assignment.options;
   const auto header = UpdateLogHeaderOf(job, options.shard);
   std::optional<Replay> replay;
@@ -86,7 +85,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
     if (!writer.ok()) return writer.status();
     options.steps.record = &record.emplace(*std::move(writer));
   }
-  ShardServer server(socket, *doorbell_, options, assignment.layout, *shard_);
+  ShardServer server(socket, *doorbell_, options, assignment.layout, *shard);
   absl::Status status = server.Run(stop_);
   if (status.ok() && record.has_value()) status = record->Finish();
   stats_.staleness = server.staleness();

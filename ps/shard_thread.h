@@ -58,8 +58,7 @@ class ShardThread {
   Cancellation stop_;
   std::promise<std::unique_ptr<Assignment>> assignment_;
   bool assigned_ = false;
-  std::unique_ptr<Shard> shard_;  // the thread's own; outlives what it sends
-  ServingStats stats_;            // the thread's own until joined
+  ServingStats stats_;  // the thread's own until joined
   std::thread thread_;
 };
 

@@ -23,9 +23,8 @@ struct RingOptions {
 
 // All ranks call it. Blocks until all know who shares memory with whom, at most
 // for `step_timeout`: how long one collective may take, also later. `flat`, and
-// what the listener was made of, outlive the exchange; `flat` outlives the
-// listener's context too. `track`: of whichever thread runs collectives, or
-// null.
+// what the listener was made of, outlive the exchange. `track`: of whichever
+// thread runs collectives, or null.
 absl::StatusOr<std::unique_ptr<RingExchange>> ConnectRing(
     std::unique_ptr<RingListener> listener, const proto::Welcome& job,
     FlatModel& flat, const RingOptions& options, absl::Duration step_timeout,

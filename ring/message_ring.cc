@@ -36,6 +36,7 @@ absl::Status MessageRing::Join(std::vector<FlatBuffer> slots,
 absl::Status MessageRing::JoinRanks(std::vector<FlatBuffer> slots,
                                     Time deadline) {
   TcpCommunicator& c = listener_->communicator();
+  c.KeepMemory(model_.gradient_memory());
   std::vector<OwnedSlice> owned;
   for (int b = 0; b < model_.layout().num_buckets(); ++b) {
     const Range bucket = model_.layout().bucket(b);

@@ -6,6 +6,7 @@
 #define PSRING_RING_RANK_MODEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,10 @@ class RankModel {
     std::vector<float*> slots;
   };
   const Bucket& bucket(int b) const { return buckets_[b]; }
+  // FlatBuffer::memory of all gradients.
+  const std::shared_ptr<const void>& gradient_memory() const {
+    return flat_.gradients.memory();
+  }
   // The whole model's.
   FlatBuffer& slot(int i) { return slots_[i]; }
   int num_slots() const { return static_cast<int>(slots_.size()); }

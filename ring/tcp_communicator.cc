@@ -184,8 +184,8 @@ absl::Status TcpCommunicator::SendPlain(const Collective& c,
   for (int64_t at = start.range.begin; at < start.range.end;) {
     const Range range = SegmentAt(start.range, at);
     const absl::string_view bytes = BytesOf(DataOf(c, first), range);
-    Frame payload =
-        borrow ? Frame::Borrow(bytes.data(), bytes.size()) : Frame::Copy(bytes);
+    Frame payload = borrow ? Frame::Borrow(bytes.data(), bytes.size(), memory_)
+                           : Frame::Copy(bytes);
     for (int i = 1; i < here.num_ranks; ++i) {
       AddInto(payload.data(), DataOf(c, (first + i) % size()) + range.begin,
               range.size());

@@ -65,6 +65,12 @@ class TcpCommunicator : public Communicator {
   // Data of an allreduce then has to lie in the group's arenas.
   void UseNodes(std::vector<Node> nodes, std::unique_ptr<LocalGroup> group);
 
+  // Keeps where the data of allreduces lies, for as long as it is being sent;
+  // otherwise that has to outlive the sockets' Context.
+  void KeepMemory(std::shared_ptr<const void> memory) {
+    memory_ = std::move(memory);
+  }
+
   int rank() const override { return job_.rank(); }
   int size() const override { return job_.workers_size(); }
   absl::Status AllReduce(absl::Span<float> data, float scale,
@@ -169,6 +175,7 @@ class TcpCommunicator : public Communicator {
   RingRanks ranks_;
   int first_member_ = 0;  // of this node
   std::unique_ptr<LocalGroup> group_;
+  std::shared_ptr<const void> memory_;
   std::map<CollectiveShape, MessagePlan> plans_;
   uint64_t sequence_ = 0;                         // of the collective under way
   std::atomic<int64_t> gradient_bytes_sent_ = 0;  // read by any thread

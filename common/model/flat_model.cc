@@ -38,13 +38,19 @@ absl::StatusOr<FlatBuffer> FlatBuffer::Create(int64_t num_elements) {
   buffer.data_ = static_cast<float*>(memory);
   buffer.size_ = num_elements;
   buffer.owned_ = true;
+  buffer.memory_ = std::shared_ptr<const void>(
+      memory, [bytes = num_elements * sizeof(float)](void* mapped) {
+        munmap(mapped, bytes);
+      });
   return buffer;
 }
 
-FlatBuffer FlatBuffer::Borrow(float* data, int64_t num_elements) {
+FlatBuffer FlatBuffer::Borrow(float* data, int64_t num_elements,
+                              std::shared_ptr<const void> memory) {
   FlatBuffer buffer;
   buffer.data_ = data;
   buffer.size_ = num_elements;
+  buffer.memory_ = std::move(memory);
   return buffer;
 }
 
@@ -52,11 +58,8 @@ FlatBuffer& FlatBuffer::operator=(FlatBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(owned_, other.owned_);
+  std::swap(memory_, other.memory_);
   return *this;
-}
-
-FlatBuffer::~FlatBuffer() {
-  if (owned_) munmap(data_, size_ * sizeof(float));
 }
 
 void FlatBuffer::Release(Range range) {
@@ -73,13 +76,13 @@ void FlatBuffer::Release(Range range) {
 absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host,
                                             int num_slots) {
   if (same_host == SameHost::kAuto) {
-    auto arena = WorkerArena::Create(layout, num_slots);
-    if (!arena.ok()) return arena.status();
+    auto created = WorkerArena::Create(layout, num_slots);
+    if (!created.ok()) return created.status();
+    const std::shared_ptr<WorkerArena> arena = *std::move(created);
     const int64_t n = layout.num_elements();
-    FlatBuffer parameters = FlatBuffer::Borrow((*arena)->parameters(), n);
-    FlatBuffer gradients = FlatBuffer::Borrow((*arena)->gradients(), n);
-    return FlatModel{std::move(layout), *std::move(arena),
-                     std::move(parameters), std::move(gradients)};
+    return FlatModel{std::move(layout), arena,
+                     FlatBuffer::Borrow(arena->parameters(), n, arena),
+                     FlatBuffer::Borrow(arena->gradients(), n, arena)};
   }
   absl::StatusOr<FlatBuffer> parameters =
       FlatBuffer::Create(layout.num_elements());

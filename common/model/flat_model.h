@@ -21,18 +21,22 @@ class FlatBuffer {
  public:
   // RESOURCE_EXHAUSTED, with the size, when there is no memory.
   static absl::StatusOr<FlatBuffer> Create(int64_t num_elements);
-  // Memory of somebody else, who outlives the buffer.
-  static FlatBuffer Borrow(float* data, int64_t num_elements);
+  // Memory of somebody else: `memory` keeps it, or they outlive the buffer.
+  static FlatBuffer Borrow(float* data, int64_t num_elements,
+                           std::shared_ptr<const void> memory = nullptr);
 
   FlatBuffer() = default;
   FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
   FlatBuffer& operator=(FlatBuffer&& other) noexcept;
-  ~FlatBuffer();
 
   float* data() { return data_; }
   const float* data() const { return data_; }
   int64_t size() const { return size_; }
   absl::Span<float> span() { return {data_, static_cast<size_t>(size_)}; }
+
+  // Keeps it where it is for whoever reads it once the buffer is gone, as
+  // ZeroMQ may; null: somebody else does.
+  const std::shared_ptr<const void>& memory() const { return memory_; }
 
   // Gives whole pages of `range` back to the system. They are zeros from then
   // on, also for those who share them.
@@ -42,6 +46,7 @@ class FlatBuffer {
   float* data_ = nullptr;
   int64_t size_ = 0;
   bool owned_ = false;
+  std::shared_ptr<const void> memory_;
 };
 
 // Where a worker's model lies: in memory of its own, or in an arena that the
@@ -57,7 +62,7 @@ struct FlatModel {
                                           int num_slots = 0);
 
   Layout layout;
-  std::unique_ptr<WorkerArena> arena;  // of both; null with kOff
+  std::shared_ptr<WorkerArena> arena;  // of both; null with kOff
   FlatBuffer parameters;
   FlatBuffer gradients;
   // Where the job takes rates from its workers: the learning rate of each group

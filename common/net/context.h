@@ -22,8 +22,7 @@ namespace psring {
 // with few cores needs them for training.
 inline int IoThreads(int cores) { return std::clamp(cores / 4, 1, 4); }
 
-// Outlives its sockets and is outlived by every buffer that a Frame borrows
-// (socket.h).
+// Outlives its sockets.
 //
 // Once secured, all sockets speak CURVE (RFC 26): encrypted, and with nobody
 // who has not proven a key.

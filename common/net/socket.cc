@@ -64,11 +64,16 @@ Frame Frame::OfSize(size_t size_bytes) {
   return frame;
 }
 
-Frame Frame::Borrow(const void* data, size_t size_bytes) {
+Frame Frame::Borrow(const void* data, size_t size_bytes,
+                    std::shared_ptr<const void> memory) {
+  using Keeper = std::shared_ptr<const void>;
   Frame frame;
-  // ZeroMQ only reads what it sends.
+  // ZeroMQ only reads what it sends, and may do so long after its socket is
+  // gone.
   frame.message_.rebuild(
-      const_cast<void*>(data), size_bytes, [](void*, void*) {}, nullptr);
+      const_cast<void*>(data), size_bytes,
+      [](void*, void* keeper) { delete static_cast<Keeper*>(keeper); },
+      memory == nullptr ? nullptr : new Keeper(std::move(memory)));
   return frame;
 }
 

@@ -47,9 +47,10 @@ class Frame {
   // Not initialised: to be filled.
   static Frame OfSize(size_t size_bytes);
   // Sends from where the bytes lie, perhaps again on a new connection: they
-  // must not change until something shows that the peer has them, and must
-  // outlive the Context.
-  static Frame Borrow(const void* data, size_t size_bytes);
+  // must not change until something shows that the peer has them. `memory`
+  // keeps them where they are; null: they outlive the Context.
+  static Frame Borrow(const void* data, size_t size_bytes,
+                      std::shared_ptr<const void> memory);
 
   void* data() { return message_.data(); }
   const void* data() const { return message_.data(); }

@@ -387,14 +387,12 @@ absl::Status Session::CloseModel(int64_t number) {
   model->Disconnect();
   MutexLock lock(&mutex_);
   closed_traffic_ += model->traffic();
-  // What could not be closed may still be on its way from there.
-  if (!closed.ok()) closed_.push_back(std::move(model));
   return closed;
 }
 
 std::vector<std::unique_ptr<ScriptModel>> Session::TakeModels() {
   MutexLock lock(&mutex_);
-  std::vector<std::unique_ptr<ScriptModel>> all = std::move(closed_);
+  std::vector<std::unique_ptr<ScriptModel>> all;
   for (auto& [number, model] : models_) {
     model->Disconnect();
     all.push_back(std::move(model));

@@ -134,11 +134,8 @@ class Session {
 
   Mutex mutex_;
   std::string coordinator_ ABSL_GUARDED_BY(mutex_);
-  // Models' memory outlives the job's context, which sends from there.
   std::map<int64_t, std::unique_ptr<ScriptModel>> models_
       ABSL_GUARDED_BY(mutex_);
-  // Could not be closed by all.
-  std::vector<std::unique_ptr<ScriptModel>> closed_ ABSL_GUARDED_BY(mutex_);
   Traffic closed_traffic_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<JobClient> job_;
   std::unique_ptr<Collectives> collectives_;

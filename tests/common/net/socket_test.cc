@@ -118,7 +118,7 @@ TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {
   Context context;
   auto router = Socket::Bind(context, "127.0.0.1", 0);
   auto dealer = Socket::Connect(context, (*router)->endpoint());
-  Frame frame = Frame::Borrow(payload.data(), payload.size());
+  Frame frame = Frame::Borrow(payload.data(), payload.size(), nullptr);
   EXPECT_EQ(frame.data(), payload.data());
   Frames frames;
   frames.push_back(std::move(frame));
@@ -126,6 +126,31 @@ TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {
   Frames received = Receive(**router);
   ASSERT_EQ(received.size(), 2u);
   EXPECT_TRUE(received[1].view() == payload);
+}
+
+// ZeroMQ reads them after the socket's end, as where a connection breaks then.
+TEST(Socket, BorrowedBytesStayUntilTheyAreSentOrGivenUp) {
+  auto context = std::make_unique<Context>();
+  auto router = Socket::Bind(*context, "127.0.0.1", 0);
+  SocketOptions options;
+  options.linger = absl::Seconds(60);
+  auto dealer = Socket::Connect(*context, (*router)->endpoint(), options);
+  std::weak_ptr<const std::string> kept;
+  for (int i = 0; i < 64; ++i) {
+    const auto payload = std::make_shared<const std::string>(1 << 20, 'x');
+    kept = payload;
+    Frames frames;
+    frames.push_back(Frame::Borrow(payload->data(), payload->size(), payload));
+    ASSERT_TRUE((*dealer)->Send(std::move(frames)).ok());
+  }
+  dealer->reset();
+  EXPECT_FALSE(kept.expired());
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(Receive(**router)[1].view(), std::string(1 << 20, 'x'));
+  }
+  router->reset();
+  context.reset();
+  EXPECT_TRUE(kept.expired());
 }
 
 TEST(Socket, WhatWasSentLastArrivesAfterItsEnd) {
