@@ -6,6 +6,8 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace psring {
@@ -25,6 +27,15 @@ class NumberRange : public CLI::Validator {
     };
   }
 };
+
+// "-n=4" as "-n4": CLI11 would take "=4" for the value.
+std::string WithoutShortEquals(std::string arg) {
+  if (arg.size() > 2 && arg[0] == '-' && absl::ascii_isalpha(arg[1]) &&
+      arg[2] == '=') {
+    arg.erase(2, 1);
+  }
+  return arg;
+}
 
 template <typename T>
 Flag AddWithDefault(CLI::App& app, const std::string& name, T& value,
@@ -181,18 +192,36 @@ std::optional<int> CommandLine::ParseBeforeDashes(
 
 std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
                                          const std::string& hint) {
+  std::vector<std::string> plain;
+  for (const std::string& arg : args) plain.push_back(WithoutShortEquals(arg));
   // CLI11 takes the last one first.
-  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  std::reverse(plain.begin(), plain.end());
   try {
-    app_.parse(std::move(reversed));
+    app_.parse(std::move(plain));
     return std::nullopt;
   } catch (const CLI::Success& help) {
     return app_.exit(help);
   } catch (const CLI::ExtrasError& error) {
     return UsageError(absl::StrCat(error.what(), hint));
+  } catch (const CLI::RequiredError& error) {
+    return UsageError(WhatIsRequired(error.what()));
   } catch (const CLI::Error& error) {
     return UsageError(error.what());
   }
+}
+
+// CLI11 does not say what was given where a subcommand is missing.
+std::string CommandLine::WhatIsRequired(const std::string& what) const {
+  if (subcommands_.empty() || !app_.get_subcommands().empty()) return what;
+  const std::vector<std::string> given = app_.remaining();
+  std::vector<std::string> known;
+  for (const auto& subcommand : subcommands_) {
+    known.push_back(subcommand->name());
+  }
+  return absl::StrCat(
+      given.empty() ? "a subcommand is missing"
+                    : absl::StrCat("there is no subcommand '", given[0], "'"),
+      ": give ", absl::StrJoin(known, " or "));
 }
 
 int CommandLine::UsageError(const std::string& what) const {

@@ -124,6 +124,7 @@ class CommandLine {
   // `hint` goes after the error of an argument that is none.
   std::optional<int> ParseAll(const std::vector<std::string>& args,
                               const std::string& hint);
+  std::string WhatIsRequired(const std::string& what) const;
 
   explicit CommandLine(CLI::App* subcommand);
 

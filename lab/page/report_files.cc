@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/state/file.h"
 
 namespace psring {
@@ -34,6 +35,13 @@ absl::Status WriteWhole(const fs::path& path, absl::string_view text) {
 absl::Status CheckReportPath(const std::string& directory,
                              const std::vector<std::string>& names) {
   std::error_code error;
+  const std::string extension = fs::path(directory).extension().string();
+  if ((extension == ".html" || extension == ".json") &&
+      !fs::exists(directory, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--out=", directory, " names a file: give the folder for ",
+                     absl::StrJoin(names, " and ")));
+  }
   fs::create_directories(directory, error);
   if (error) return CannotWrite(directory, error.message());
   for (const std::string& name : names) {

@@ -14,7 +14,8 @@ inline constexpr char kReportHtml[] = "report.html";
 inline constexpr char kReportJson[] = "report.json";
 
 // Makes `directory` where it is missing and tries whether the report's files,
-// of these names, can be written there. PERMISSION_DENIED says why not.
+// of these names, can be written there. PERMISSION_DENIED says why not,
+// INVALID_ARGUMENT that `directory` names a report rather than its folder.
 absl::Status CheckReportPath(const std::string& directory,
                              const std::vector<std::string>& names = {
                                  kReportHtml, kReportJson});

@@ -78,6 +78,18 @@ TEST(CommandLine, RefusesAValueInOneLineWithFlagValueAndWhatIsAllowed) {
   EXPECT_FALSE(line.Parse({"--ranks=64", "--rate=2", "--kind=b"}));
 }
 
+TEST(CommandLine, AShortFlagTakesItsValueAfterAnEqualsSignToo) {
+  CommandLine line("Tests.", "psring x");
+  int number = 0;
+  std::string text;
+  line.Add("-n,--number", number, "");
+  line.Add("--text", text, "");
+  EXPECT_FALSE(line.Parse({"-n=4", "--text", "-=x"}));
+  EXPECT_EQ(number, 4);
+  EXPECT_FALSE(line.Parse({"-n5"}));
+  EXPECT_EQ(number, 5);
+}
+
 TEST(CommandLine, HelpShowsDefaultsAndNoHiddenFlag) {
   CommandLine line("Tests much.", "psring x");
   int ranks = 12, threads = 34;
@@ -158,7 +170,10 @@ TEST(CommandLine, ASubcommandIsRequiredAndKnown) {
   CommandLine& merge = line.AddSubcommand("merge", "Merges");
   CommandLine& explain = line.AddSubcommand("explain", "Explains");
   explain.Add("DIR", folder, "Folder").Required();
-  EXPECT_THAT(Refused(line, {}), HasSubstr("subcommand"));
+  EXPECT_THAT(Refused(line, {}),
+              HasSubstr("a subcommand is missing: give merge or explain"));
+  EXPECT_THAT(Refused(line, {"explan", "there"}),
+              HasSubstr("no subcommand 'explan': give merge or explain"));
   EXPECT_THAT(Refused(line, {"explain"}), HasSubstr("DIR"));
   ASSERT_FALSE(line.Parse({"explain", "there"}));
   EXPECT_TRUE(explain.chosen());

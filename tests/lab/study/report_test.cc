@@ -173,6 +173,9 @@ TEST(ReportFiles, AFolderInTheReportsPlaceIsFound) {
   std::filesystem::create_directories(dir + "/report.html");
   EXPECT_THAT(std::string(CheckReportPath(dir).message()),
               HasSubstr("report.html: it is a folder"));
+  EXPECT_THAT(std::string(CheckReportPath(dir + "/new.html").message()),
+              HasSubstr("names a file: give the folder for report.html"));
+  EXPECT_FALSE(std::filesystem::exists(dir + "/new.html"));
 }
 
 TEST(ReportFiles, CheckingMakesTheFolderAndLeavesNothingInIt) {
