@@ -26,7 +26,7 @@ void SupervisedFlags::AddTo(CommandLine& line) {
   line.Add("--log-dir", log_dir, "Folder that keeps every process's output");
   line.Add("--grace-period", grace_period_s,
            "After SIGTERM, which the workers get too: seconds for them to save "
-           "and end before they are killed")
+           "and end before they are killed. Ctrl-C kills them at once")
       .Range(0.1, 86400.0);
 }
 
@@ -93,8 +93,8 @@ int RunSupervised(
   AllowAllFiles();
   Cancellation cancellation;
   std::atomic<bool> asked = false;  // by SIGUSR1
-  SignalWatcher signals(cancellation,
-                        {.on_user_signal = [&] { asked = true; }});
+  SignalWatcher signals(
+      cancellation, {.patient = true, .on_user_signal = [&] { asked = true; }});
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
   ShownProgress progress(*printer);

@@ -1,4 +1,5 @@
 // psring ps: one parameter server process.
+#include "common/net/signals.h"
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
 #include "ps/server.h"
@@ -18,15 +19,19 @@ int main(int argc, char** argv) {
            "Threads that share this server's part of the model; 0: this "
            "host's cores, at most 4")
       .Range(0, 64);
-  return ProcessMain(line, flags, argc, argv, [&](Cancellation& cancellation) {
-    auto cluster = flags.Cluster(/*is_ps_process=*/true);
-    if (!cluster.ok()) return cluster.status();
-    options.cluster = *cluster;
-    options.same_host = flags.SameHostWish();
-    options.step_timeout = flags.step_timeout();
-    options.metrics_dir = flags.metrics_dir;
-    options.tensorboard = flags.tensorboard;
-    options.timeline = flags.timeline;
-    return RunServer(options, cancellation);
-  });
+  SoftStop soft_stop;
+  return ProcessMain(
+      line, flags, argc, argv,
+      [&](Cancellation& cancellation) {
+        auto cluster = flags.Cluster(/*is_ps_process=*/true);
+        if (!cluster.ok()) return cluster.status();
+        options.cluster = *cluster;
+        options.same_host = flags.SameHostWish();
+        options.step_timeout = flags.step_timeout();
+        options.metrics_dir = flags.metrics_dir;
+        options.tensorboard = flags.tensorboard;
+        options.timeline = flags.timeline;
+        return RunServer(options, cancellation, &soft_stop);
+      },
+      &soft_stop);
 }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/model_opening.h"
+#include "common/cluster/stop_wish.h"
 #include "common/host_cores.h"
 #include "common/log.h"
 #include "common/page/job_page.h"
@@ -25,8 +26,9 @@ int NumShards(int wish) { return wish > 0 ? wish : ThreadsFor(1); }
 // declared first is destroyed last.
 class ServerRun {
  public:
-  ServerRun(const ServerOptions& options, Cancellation& cancellation)
-      : options_(options), cancellation_(cancellation) {}
+  ServerRun(const ServerOptions& options, Cancellation& cancellation,
+            SoftStop* soft_stop)
+      : options_(options), cancellation_(cancellation), soft_stop_(soft_stop) {}
 
   absl::Status Join();
   // Serves until the job has ended; its result.
@@ -36,10 +38,13 @@ class ServerRun {
   absl::Status Open(const proto::Welcome& request);
   void Close(const std::string& id);
   absl::Status ServeRequests();
+  // Whether SIGTERM is handed on to the workers.
+  void HandOnStops(bool heeded);
   nlohmann::json End() const;
 
   const ServerOptions options_;
   Cancellation& cancellation_;
+  SoftStop* const soft_stop_;  // null: none
   Time start_;
   // What has been served by models that are closed.
   ServingStats served_;
@@ -93,6 +98,10 @@ absl::Status ServerRun::ServeRequests() {
     auto announced = session_->member().NextAnnouncement();
     if (!announced.ok()) return announced.status();
     if (!announced->has_value()) return absl::OkStatus();
+    if ((*announced)->name() == kHeedsStop) {
+      HandOnStops((*announced)->payload() == kHeeded);
+      continue;
+    }
     const auto request = ParseModelRequest(**announced);
     if (!request.ok()) return request.status();
     if (request->kind == ModelRequest::Kind::kClose) {
@@ -101,6 +110,18 @@ absl::Status ServerRun::ServeRequests() {
       return s;
     }
   }
+}
+
+void ServerRun::HandOnStops(bool heeded) {
+  if (soft_stop_ == nullptr) return;
+  if (!heeded) return soft_stop_->Set(nullptr);
+  soft_stop_->Set([&member = session_->member()] {
+    LogInfo(
+        "ps $0: SIGTERM: asks the workers to end early, and serves until "
+        "they have",
+        member.job().rank());
+    member.Announce(proto::WORKER, kStopWish, "");
+  });
 }
 
 nlohmann::json ServerRun::End() const {
@@ -132,6 +153,7 @@ absl::Status ServerRun::Serve() {
       options_.metrics_dir, job.servers(job.rank()), {}, options_.tensorboard);
   absl::Status status = metrics.status();
   if (status.ok()) status = ServeRequests();
+  HandOnStops(false);
   for (auto& model : models_) served_.Add(model->Stop());
   timeline_.reset();  // which asks the session's member for the clock
   if (metrics.ok()) metrics->Write(End());
@@ -144,9 +166,9 @@ absl::Status ServerRun::Serve() {
 
 }  // namespace
 
-absl::Status RunServer(const ServerOptions& options,
-                       Cancellation& cancellation) {
-  ServerRun run(options, cancellation);
+absl::Status RunServer(const ServerOptions& options, Cancellation& cancellation,
+                       SoftStop* soft_stop) {
+  ServerRun run(options, cancellation, soft_stop);
   if (absl::Status s = run.Join(); !s.ok()) return s;
   return run.Serve();
 }

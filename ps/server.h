@@ -9,6 +9,7 @@
 #include "common/cluster/cluster_session.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
+#include "common/net/signals.h"
 #include "common/trace/timeline.h"
 
 namespace psring {
@@ -26,9 +27,11 @@ struct ServerOptions {
 };
 
 // Joins the job, serves until it ends, and returns its result. Blocks. Errors
-// have been told to the coordinator; `cancellation` ends it early.
-absl::Status RunServer(const ServerOptions& options,
-                       Cancellation& cancellation);
+// have been told to the coordinator; `cancellation` ends it early. What
+// `soft_stop`, if any, asks while workers heed it (stop_wish.h) is handed on to
+// them; otherwise it cancels.
+absl::Status RunServer(const ServerOptions& options, Cancellation& cancellation,
+                       SoftStop* soft_stop = nullptr);
 
 }  // namespace psring
 

@@ -38,7 +38,7 @@ absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
                       .metrics_dir = options.metrics_dir,
                       .tensorboard = options.tensorboard,
                       .timeline = options.timeline},
-                     cancellation);
+                     cancellation, &soft_stop);
   }
   return RunWorker(options, cancellation, soft_stop);
 }

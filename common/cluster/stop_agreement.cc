@@ -20,7 +20,11 @@ StopAgreement::StopAgreement(Member& member, int64_t step, int64_t period)
     : member_(member),
       period_(std::max<int64_t>(period, 1)),
       step_(step),
-      thread_([this] { Run(); }) {}
+      thread_([this] { Run(); }) {
+  if (member.job().rank() == 0) {
+    member.Announce(proto::PS, kHeedsStop, kHeeded);
+  }
+}
 
 StopAgreement::~StopAgreement() {
   {

@@ -26,7 +26,8 @@ namespace psring {
 class StopAgreement {
  public:
   // Of a worker that is at `step`. All stop at a multiple of `period`. Every
-  // worker of the job has one, until it has left. `member` outlives it.
+  // worker of the job has one, until it has left, and servers are told that a
+  // wish is heeded. `member` outlives it.
   StopAgreement(Member& member, int64_t step, int64_t period);
   ~StopAgreement();
   StopAgreement(const StopAgreement&) = delete;

@@ -72,6 +72,8 @@ void SignalWatcher::Watch() {
     if (AsksSoftly(signal) && soft_stop != nullptr && soft_stop->Ask()) {
       continue;
     }
+    const bool again = AsksSoftly(signal) && AsksSoftly(received_.load());
+    if (again && actions_.patient) continue;
     if (received_.exchange(signal) != 0) _exit(128 + signal);
     cancellation_.Cancel(absl::CancelledError(absl::StrCat(
         "interrupted by ", strsignal(signal), " (signal ", signal, ")")));

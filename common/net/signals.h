@@ -41,6 +41,9 @@ inline void IgnoreBrokenPipes() { signal(SIGPIPE, SIG_IGN); }
 
 struct SignalActions {
   SoftStop* soft_stop = nullptr;  // null: SIGTERM and SIGHUP cancel
+  // After one of them the next do nothing, as where others have been given time
+  // to end: a closed terminal sends two, and so does Slurm.
+  bool patient = false;
   // What SIGUSR1 does, on the watcher's thread. Empty: it ends the process, as
   // by default.
   std::function<void()> on_user_signal = nullptr;
@@ -49,8 +52,8 @@ struct SignalActions {
 // Create it first thing in main, before any other thread exists: threads
 // inherit the mask that keeps the signals for this one. The first SIGINT,
 // SIGTERM or SIGHUP (a terminal that closes; not under nohup) cancels; a second
-// one ends the process at once with 128 + its number. A SIGTERM or SIGHUP that
-// is asked of a SoftStop does neither.
+// one ends the process at once with 128 + its number, where the actions do not
+// say otherwise. A SIGTERM or SIGHUP that is asked of a SoftStop does neither.
 class SignalWatcher {
  public:
   // What the actions refer to outlives it.

@@ -238,6 +238,18 @@ const char* psring_failure(void) {
   return Text(std::string(process->cancellation.status().message()));
 }
 
+int psring_heed_stop(int heeds) {
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
+  p->session->HeedStop(heeds != 0);
+  return PSRING_OK;
+}
+
+int psring_stop_asked(void) {
+  const Lease p = JoinedProcess();
+  return p && p->session->stop_asked() ? 1 : 0;
+}
+
 int psring_log(const char* line) {
   const Lease p = JoinedProcess();
   if (!p) return PSRING_INVALID;

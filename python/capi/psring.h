@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 2
+#define PSRING_ABI 3
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -103,6 +103,15 @@ int64_t psring_leave(const char* error);
 /* The first failure of the job as this process knows it, its culprit in front;
  * "" while there is none. Never blocks. */
 const char* psring_failure(void);
+
+/* Whether this program ends early when psring_stop_asked() says so; servers
+ * that have SIGTERM hand it on then, else they end the job. Counts on rank 0;
+ * all ranks say the same. */
+int psring_heed_stop(int heeds);
+
+/* 1: a server has handed SIGTERM on to this worker, once or more; else 0.
+ * Others may not know yet. Never blocks. */
+int psring_stop_asked(void);
 
 /* Adds a line to this process's metrics, in the folder of metrics_dir: a JSON
  * object with "event" (common/trace/metrics_file.h), and of rank 0 to

@@ -13,6 +13,7 @@
 #include "common/cluster/figures.h"
 #include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
+#include "common/cluster/stop_wish.h"
 #include "common/log.h"
 #include "common/net/address.h"
 #include "python/capi/json_options.h"
@@ -388,6 +389,18 @@ absl::Status Session::CloseModel(int64_t number) {
   MutexLock lock(&mutex_);
   closed_traffic_ += model->traffic();
   return closed;
+}
+
+void Session::HeedStop(bool heeds) {
+  if (job_->job().rank() != 0) return;
+  job_->member().Announce(proto::PS, kHeedsStop, heeds ? kHeeded : "");
+}
+
+bool Session::stop_asked() {
+  if (job_->member().AwaitAnnouncement(kStopWish, Now()).ok()) {
+    stop_asked_ = true;
+  }
+  return stop_asked_;
 }
 
 std::vector<std::unique_ptr<ScriptModel>> Session::TakeModels() {

@@ -76,6 +76,12 @@ class Session {
   // To this process's metrics. After Join.
   void Log(nlohmann::json line);
 
+  // Tells the servers, if it is rank 0's, whether the program does what
+  // stop_asked() asks for.
+  void HeedStop(bool heeds);
+  // Whether a server has asked the workers to end early.
+  bool stop_asked();
+
   // Blocks until the job has ended for all, or at once after an error. Models
   // are closed. Nothing else follows.
   absl::Status Leave(const absl::Status& result);
@@ -151,6 +157,7 @@ class Session {
   Time last_step_ ABSL_GUARDED_BY(mutex_);  // when it ended
   // What the figures hold of each model's traffic.
   std::map<const ScriptModel*, Traffic> told_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> stop_asked_ = false;
   Cancellation ended_;  // this session
   std::thread watcher_;
   OwnServers servers_;

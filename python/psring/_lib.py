@@ -14,7 +14,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 2
+ABI = 3
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 
@@ -52,6 +52,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_coordinator": (c_char_p, []),
     "psring_job": (c_char_p, []),
     "psring_leave": (c_int64, [c_char_p]),
+    "psring_heed_stop": (c_int, [c_int]),
+    "psring_stop_asked": (c_int, []),
     "psring_log": (c_int, [c_char_p]),
     "psring_failure": (c_char_p, []),
     "psring_forked": (None, []),

@@ -2,13 +2,13 @@
 
 import signal
 import threading
-from typing import Any
+from typing import Any, Optional
 
-from . import _job, collectives
+from . import _job, _lib, collectives
 
 
 class Preemption:
-    """From its making on, SIGTERM to any worker ends the training of all after the step.
+    """From its making on, SIGTERM to any worker or server ends the training of all after the step.
 
         preemption = psring.Preemption()
         for batch in loader:
@@ -32,19 +32,26 @@ class Preemption:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("psring.Preemption() is made in the main thread: Python takes signals there")
         self._every, self._calls, self._here = every, 0, False
+        self._told: Optional[_job.Job] = None  # whose servers know that SIGTERM is heeded
         self._previous = signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._here = True
 
     def requested(self) -> bool:
-        """Whether any worker has had SIGTERM; the same on all, which all make the same calls."""
+        """Whether any process has had SIGTERM; the same on all workers, which all make the same calls."""
+        job = _job.current()
+        if self._told is not job:
+            _lib.check(_lib.library().psring_heed_stop(1))
+            self._told = job
         self._calls += 1
         if self._calls % self._every != 0:
             return False
-        _job.current()
-        return bool(collectives.sum(1.0 if self._here else 0.0) > 0)
+        asked = self._here or _lib.library().psring_stop_asked() == 1
+        return bool(collectives.sum(1.0 if asked else 0.0) > 0)
 
     def close(self) -> None:
         """SIGTERM does again what it did before."""
         signal.signal(signal.SIGTERM, self._previous)
+        if self._told is not None and _job.is_initialized() and self._told is _job.current():
+            _lib.check(_lib.library().psring_heed_stop(0))

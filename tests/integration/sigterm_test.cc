@@ -82,6 +82,21 @@ TEST_P(Sigterm, OfOneWorkerEndsAllWell) {
   job.ExpectAllEndWell();
 }
 
+// As when a host is taken away that only a server is on. Slurm signals the
+// servers of a job, too.
+TEST(SigtermOfAServer, EndsAllWell) {
+  const std::string dir = TestDirectory();
+  Flags flags = EndlessTraining();
+  flags.push_back("--checkpoint-dir=" + dir);
+  HandJob job({.mode = "ps", .worker_flags = flags});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  job["ps 0"].Signal(SIGTERM);
+  job["ps 0"].Signal(SIGTERM);
+  job.ExpectAllEndWell();
+  OnlyCheckpoint(dir);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Sigterm, ::testing::Values("ps", "ring"),
                          [](const auto& info) { return info.param; });
 

@@ -143,7 +143,7 @@ class FakeLibrary:
         return ERROR
 
     def psring_abi(self):
-        return 2
+        return 3
 
     def psring_cuda_built(self):
         return 0
@@ -230,6 +230,12 @@ class FakeLibrary:
             self.local.error = "no job"
             return None
         return json.dumps(self.job).encode()
+
+    def psring_heed_stop(self, heeds):
+        return 0
+
+    def psring_stop_asked(self):
+        return 0
 
     def psring_log(self, line):
         folder = os.environ.get("PSRING_METRICS_DIR")

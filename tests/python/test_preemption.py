@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -60,12 +61,22 @@ needs_the_library = pytest.mark.skipif(
 )
 
 
-def start(tmp_path):
-    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def script_in(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
+    return [sys.executable, "-u", str(script), str(tmp_path)]
+
+
+def start(tmp_path):
+    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     run = subprocess.Popen(
-        [program, "run", "-n", "2", "--", sys.executable, str(script), str(tmp_path)],
+        [program, "run", "-n", "2", "--", *script_in(tmp_path)],
         env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         # Tests may run under nohup, which psring run would heed.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -87,6 +98,58 @@ def test_psring_run_passes_sigterm_on_and_lets_workers_save(tmp_path):
     said, errors = run.communicate(timeout=60)
     assert run.returncode == 0, said + errors
     assert "all processes have ended well after SIGTERM" in errors
+    assert saved(tmp_path)
+
+
+@needs_the_library
+def test_a_second_sigterm_leaves_workers_the_time_to_save(tmp_path):
+    """Slurm sends two at a job's limit of time, a terminal that closes two SIGHUP."""
+    run = start(tmp_path)
+    run.send_signal(signal.SIGTERM)
+    said = ""
+    while "saves" not in said:
+        said = run.stdout.readline()
+    run.send_signal(signal.SIGTERM)
+    run.send_signal(signal.SIGHUP)
+    said, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, said + errors
+    assert saved(tmp_path)
+
+
+@needs_the_library
+def test_a_server_hands_sigterm_on_to_the_workers(tmp_path):
+    """As where a node is drained that only a server is on."""
+    coordinator = f"127.0.0.1:{free_port()}"
+    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "ps", "ps")
+    server = subprocess.Popen(
+        [program, f"--coordinator={coordinator}", "--host-coordinator", "--servers=1", "--workers=2"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    job = {
+        "PSRING_MODE": "ps",
+        "PSRING_COORDINATOR": coordinator,
+        "PSRING_COORDINATOR_HOSTED": "1",
+        "PSRING_OWN_SERVERS": "0",
+        "PSRING_SIZE": "2",
+        "PYTHONPATH": ranks.PACKAGE,
+    }
+    workers = [
+        subprocess.Popen(
+            script_in(tmp_path), env={**os.environ, **job, "PSRING_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    for line in workers[0].stdout:
+        if "steps" in line:
+            break
+    server.send_signal(signal.SIGTERM)
+    for worker in workers:
+        said, _ = worker.communicate(timeout=60)
+        assert worker.returncode == 0, said
+    served, _ = server.communicate(timeout=60)
+    assert server.returncode == 0, served
+    assert "ps 0: SIGTERM: asks the workers to end early" in served
     assert saved(tmp_path)
 
 
