@@ -332,10 +332,22 @@ absl::Status Trainer::EndSteps() {
   if (absl::Status s = AwaitGpu(); !s.ok()) return s;
   const auto last_loss = losses_.Flush(StepDeadline());
   if (!last_loss.ok()) return last_loss.status();
+  if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
+  if (absl::Status s = CatchUp(); !s.ok()) return s;
   const absl::Duration took = Now() - begin;
   training_time_ += took;
   epoch_stats_.time += took;
-  return NoteLoss(*last_loss);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CatchUp() {
+  if (!options_.catches_up) return absl::OkStatus();
+  TimelineSpan span(parts_.track, "catch up", {.step = step_});
+  const WaitingForOthers waiting(activity_, "workers with steps to make");
+  const Time begin = Now();
+  const auto all = parts_.member.Gather("catch up", "", Time::InfiniteFuture());
+  times_.exposed += Now() - begin;
+  return all.status();
 }
 
 absl::Status Trainer::OnClock(absl::Status (StepClock::*mark)()) {

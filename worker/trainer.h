@@ -48,6 +48,10 @@ struct TrainerOptions {
   LoaderOptions loader = {};  // of the training samples
   Slowdown slowdown;          // none
   absl::Duration step_timeout = absl::Seconds(60);
+  // Where no step holds workers together: they wait for each other before they
+  // evaluate or save, as long as that takes. The coordinator ends the job of
+  // one that dies or hangs (--progress-timeout).
+  bool catches_up = false;
   CheckpointOptions checkpoints;
 };
 
@@ -83,7 +87,8 @@ class Trainer {
   absl::Status Run();
 
   int64_t step() const { return step_; }
-  // Since the first step began; evaluation and checkpoints left out.
+  // Since the first step began; evaluation and checkpoints left out, but not
+  // how long it waits for the steps of others that these need.
   absl::Duration training_time() const { return training_time_; }
   const StepTimes& step_times() const { return times_; }
 
@@ -134,7 +139,9 @@ class Trainer {
   // Waits until the GPU has done all steps.
   absl::Status AwaitGpu();
   // The last step of several, which a GPU still computes: its time and loss.
+  // Then all workers have made as many.
   absl::Status EndSteps();
+  absl::Status CatchUp();
   absl::Status OnClock(absl::Status (StepClock::*mark)());
   absl::Status Step(const StepSamples& samples);
   // `before`: the step that has been made.

@@ -32,7 +32,6 @@
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
 #include "worker/models/model.h"
-#include "worker/patient_exchange.h"
 #include "worker/resume.h"
 #include "worker/torch/precision.h"
 #include "worker/torch/torch_device.h"
@@ -322,10 +321,6 @@ absl::Status WorkerRun::ConnectExchange() {
                                    gpu.has_value() ? &*gpu : nullptr);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
-  if (!PolicyOf(spec()).barrier) {
-    exchange_ =
-        std::make_unique<PatientExchange>(std::move(exchange_), member());
-  }
   return absl::OkStatus();
 }
 
@@ -411,6 +406,7 @@ absl::Status WorkerRun::Train() {
        .loader = Loader(),
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
+       .catches_up = !PolicyOf(spec()).barrier,
        .checkpoints = {.directory = options_.checkpoint_dir,
                        .every = spec().checkpoint_every(),
                        .keep = options_.checkpoint_keep}});
