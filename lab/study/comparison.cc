@@ -53,12 +53,6 @@ double CommonTarget(const std::vector<Variant>& variants) {
   return std::floor(target * 1000 + 1e-6) / 1000;
 }
 
-bool SumsInTheCanonicalOrder(const Point& point) {
-  const std::string& compress = ValueOf(point, "compress");
-  return compress == kNone || compress == "fp16" || compress == "bf16" ||
-         compress == "int8";
-}
-
 // Servers that take every step of a ring.
 bool ServersSumAsRing(const WaySpec& way) {
   return way.has_servers() && way.synchronous() && way.plain();
@@ -71,7 +65,7 @@ std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
   std::optional<bool> identical;
   for (const Variant& bsp : variants) {
     if (!ServersSumAsRing(WayOf(bsp.point))) continue;
-    if (!SumsInTheCanonicalOrder(bsp.point)) continue;
+    if (!SumsInTheCanonicalOrder(ValueOf(bsp.point, "compress"))) continue;
     for (const Variant& ring : variants) {
       if (!IsPlainRing(WayOf(ring.point))) continue;
       if (!SameBut(bsp.point, ring.point, kWayAxis)) continue;
@@ -93,6 +87,7 @@ std::optional<Spread> OfFirstAt(
     const Comparison& comparison, const Variant& variant,
     const std::function<double(const EpochSample&)>& what) {
   const double target = comparison.target_accuracy;
+  if (NumFailed(comparison, variant) > 0) return std::nullopt;
   for (const RunResult& run : variant.runs) {
     if (FirstAt(run, target) == nullptr) return std::nullopt;
   }
@@ -190,6 +185,19 @@ int NumReached(const Comparison& comparison, const Variant& variant) {
       variant.runs.begin(), variant.runs.end(), [&](const RunResult& run) {
         return FirstAt(run, comparison.target_accuracy) != nullptr;
       }));
+}
+
+int NumFailed(const Comparison& comparison, const Variant& variant) {
+  return static_cast<int>(
+      std::count_if(comparison.failed.begin(), comparison.failed.end(),
+                    [&](const FailedRun& run) {
+                      return SameBut(run.point, variant.point, "");
+                    }));
+}
+
+bool SumsInTheCanonicalOrder(const std::string& compress) {
+  return compress == kNone || compress == "fp16" || compress == "bf16" ||
+         compress == "int8";
 }
 
 std::vector<Group> GroupsAlong(const Comparison& comparison,

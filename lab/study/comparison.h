@@ -57,7 +57,7 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
 bool CountsSteps(const Comparison& comparison);
 std::string RateUnit(const Comparison& comparison);
 
-// Nothing unless every seed reached it.
+// Nothing unless every seed reached it, as no failed run did.
 std::optional<Spread> SecondsToTarget(const Comparison& comparison,
                                       const Variant& variant);
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
@@ -68,6 +68,13 @@ std::optional<Spread> StepSecondsToTarget(const Comparison& comparison,
 
 // The number of its seeds with which the variant reached the target.
 int NumReached(const Comparison& comparison, const Variant& variant);
+
+// The number of its seeds whose run failed.
+int NumFailed(const Comparison& comparison, const Variant& variant);
+
+// Whether servers and a ring should end with the same weights where gradients
+// are compressed so.
+bool SumsInTheCanonicalOrder(const std::string& compress);
 
 // Variants that differ in one axis only.
 struct Group {

@@ -47,6 +47,7 @@ json VariantJson(const Comparison& comparison, const Variant& variant) {
       {"point", std::move(point)},
       {"seeds", std::move(seeds)},
       {"reached", NumReached(comparison, variant)},
+      {"failed", NumFailed(comparison, variant)},
       {"images_per_second", spread([](Run r) { return r.images_per_second; })},
       {"test_accuracy", spread([](Run r) { return r.test_accuracy; })},
       {"test_loss", spread([](Run r) { return r.test_loss; })},

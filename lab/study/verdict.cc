@@ -50,11 +50,21 @@ std::string Unreached(const Comparison& comparison, const Ranking& ranking,
   Strings parts;
   for (const Variant* variant : ranking.unreached) {
     const int reached = NumReached(comparison, *variant);
-    const int all = static_cast<int>(variant->runs.size());
-    std::string text =
-        absl::StrCat(NameAlong(*variant, axis), " did not reach it");
+    const int ran = static_cast<int>(variant->runs.size());
+    const int failed = NumFailed(comparison, *variant);
+    std::string text = NameAlong(*variant, axis);
+    if (failed > 0) {
+      absl::StrAppend(&text, " failed with ", failed, " of ", ran + failed,
+                      " seeds");
+    }
+    if (reached == ran) {
+      parts.push_back(std::move(text));
+      continue;
+    }
+    absl::StrAppend(&text, failed > 0 ? " and" : "", " did not reach it");
     if (reached > 0) {
-      absl::StrAppend(&text, " with ", all - reached, " of ", all, " seeds");
+      absl::StrAppend(&text, " with ", ran - reached, " of ", ran + failed,
+                      " seeds");
     } else {
       const double best = SpreadOf(*variant, BestAccuracy).max;
       absl::StrAppend(&text, " (at best ", FormatPercent(best), ")");
@@ -191,10 +201,22 @@ Strings SynchronousWays(const Comparison& comparison) {
   return with_servers;
 }
 
+// " with --compress=none" where others were not held against each other.
+std::string CompressHeld(const Comparison& comparison) {
+  const Strings& all = comparison.values[AxisIndex("compress")];
+  Strings held;
+  for (const std::string& compress : all) {
+    if (SumsInTheCanonicalOrder(compress)) held.push_back(compress);
+  }
+  return held.size() == all.size()
+             ? ""
+             : absl::StrCat(" with --compress=", absl::StrJoin(held, ","));
+}
+
 void AddIdentical(const Comparison& comparison, Strings* findings) {
   if (!comparison.identical_weights) return;
   findings->push_back(absl::StrCat(
-      Listing(SynchronousWays(comparison)),
+      Listing(SynchronousWays(comparison)), CompressHeld(comparison),
       *comparison.identical_weights
           ? absl::StrCat(
                 " ended with identical weights (the same CRC-32) for every "

@@ -75,6 +75,23 @@ TEST(Headlines, NameWhoDidNotReachTheTarget) {
               ElementsAre(HasSubstr("Nothing reached 99.00%")));
 }
 
+// Faster, in the seed that survived.
+TEST(Headlines, AWayOneOfWhoseSeedsFailedIsNotRanked) {
+  const auto compare = [](int epochs) {
+    return Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+                   {RunOf({}, 4, 2.0), RunOf({{"seed", "1"}}, 4, 2.2),
+                    RunOf({{"mode", "ring"}}, epochs, 1.0)},
+                   0.9,
+                   {{At({{"mode", "ring"}, {"seed", "1"}}), "diverged", 1}});
+  };
+  EXPECT_THAT(Headlines(compare(4)),
+              ElementsAre("90.00% accuracy is reached by ps-bsp, after 8.4 s. "
+                          "ring failed with 1 of 2 seeds."));
+  EXPECT_THAT(Headlines(compare(9)),
+              ElementsAre(HasSubstr("ring failed with 1 of 2 seeds and did not "
+                                    "reach it (at best 50.00%).")));
+}
+
 TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
   const Comparison comparison =
       Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "1,2"}}),
@@ -128,6 +145,15 @@ TEST(Findings, SayWhetherTheTwoSynchronousWaysAgree) {
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("identical weights")));
   comparison.identical_weights = false;
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
+}
+
+TEST(Findings, SayForWhichCompressionTheWeightsWereCompared) {
+  const Comparison comparison = Compare(
+      ValuesOf({{"mode", "ps-bsp,ring"}, {"compress", "none,topk:0.01,fp16"}}),
+      {RunOf({}, 4, 1.0), RunOf({{"mode", "ring"}}, 4, 1.0)}, 0);
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("ps-bsp and ring with --compress=none,fp16 "
+                                 "ended with identical weights")));
 }
 
 TEST(Findings, NothingIsSaidOfWeightsThatGpusSummed) {
