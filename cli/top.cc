@@ -107,8 +107,11 @@ absl::Status Show(const Look& look, bool once,
   for (int looks = 1;; ++looks) {
     const auto view = look();
     if (!view.ok()) {
+      if (looks == 1 || once) return view.status();
       // A page ends with its job.
-      return looks > 1 && !once ? absl::OkStatus() : view.status();
+      std::cout << "No answer any more: the job has ended, or "
+                << view.status().message() << std::endl;
+      return absl::OkStatus();
     }
     state.Take(Now(), *view);
     if (!once) std::cout << "\x1b[H\x1b[J" << Printed(state) << std::flush;

@@ -346,6 +346,11 @@ absl::Status WorkerRun::PrepareCheckpoints() {
       Now() + kLockPatience);
   if (!lock.ok()) return lock.status();
   checkpoint_lock_.emplace(*std::move(lock));
+  if (options_.resume) {
+    absl::Status s =
+        CheckNoneIsNewer(options_.checkpoint_dir, resume_.progress.step);
+    if (!s.ok()) return s;
+  }
   return exchange_->CheckSaveDirectory(options_.checkpoint_dir, StepDeadline());
 }
 
