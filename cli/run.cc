@@ -316,6 +316,12 @@ int RunScript(const Args& args) {
   if (launched && !becomes_worker) TakeRanks(*env, flags.job);
   flags.job.extra["PSRING_SERVERS_PER_NODE"] = "0";  // in place of the user's
   if (flags.servers_per_node > 0 && !becomes_worker) {
+    if (launched && env->num_nodes > 0 && env->num_nodes != env->size) {
+      return line.UsageError(absl::StrCat(
+          "--servers-per-node: ", env->source, " started this command ",
+          env->size, " times on ", env->num_nodes,
+          " hosts; with -n, start it once on each, or give --servers"));
+    }
     absl::Status s = TakeServersPerNode(flags.servers_per_node, flags.job);
     if (!s.ok()) return line.UsageError(std::string(s.message()));
   }

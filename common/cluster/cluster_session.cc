@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/cluster/pod_names.h"
 #include "common/fnv.h"
 #include "common/host_hardware.h"
 #include "common/log.h"
@@ -47,6 +48,7 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   std::unique_ptr<ClusterSession> session(
       new ClusterSession(context, cancellation, options));
   const Placement& placement = options.placement;
+  if (absl::Status s = session->AwaitNames(); !s.ok()) return s;
   auto address =
       ChooseAdvertised({.advertise = options.advertise,
                         .interface = options.interface,
@@ -71,6 +73,18 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
         "tcp://", ToString(HostPort{*host, placement.coordinator.port}));
   }
   return session;
+}
+
+absl::Status ClusterSession::AwaitNames() const {
+  const Placement& placement = options_.placement;
+  const HostPort& named = placement.coordinator;
+  if (!InPod() || named.host.empty() || IsNumericAddress(named.host)) {
+    return absl::OkStatus();
+  }
+  const Time deadline = Now() + options_.join_timeout;
+  return placement.hosts_coordinator
+             ? AwaitOwnName(named.host, deadline, cancellation_)
+             : AwaitListener(named, deadline, cancellation_);
 }
 
 absl::Status ClusterSession::Secure() {

@@ -72,6 +72,8 @@ class ClusterSession {
                  const ClusterOptions& options)
       : context_(context), cancellation_(cancellation), options_(options) {}
   // With the job's key, or none where that is allowed.
+  // In a pod of Kubernetes: until the coordinator's name has its address.
+  absl::Status AwaitNames() const;
   absl::Status Secure();
   absl::Status HostCoordinator(CoordinatorWatch watch);
   // How this process joins, and what the coordinator is told of it.

@@ -181,6 +181,9 @@ void ReadOpenMpiCoordinator(Reader& reader, LaunchEnvironment* result) {
   }
 }
 
+// The processes of hydra, which share no address that its variables tell.
+void ReadHydraCoordinator(Reader&, LaunchEnvironment*) {}
+
 // What torchrun's own flags are in a pod of Kubeflow Trainer.
 void ReadTrainerCoordinator(Reader& reader, LaunchEnvironment* result) {
   result->coordinator_host = reader.Text("PET_MASTER_ADDR");
@@ -201,6 +204,8 @@ constexpr Launcher kLaunchers[] = {
      "GROUP_WORLD_SIZE", ReadTorchrunCoordinator},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "", "", ReadOpenMpiCoordinator},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "", "",
+     ReadHydraCoordinator},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID",
      "SLURM_STEP_NUM_NODES", ReadSlurmCoordinator},
     {"Kubeflow Trainer", "PET_NODE_RANK", "PET_NNODES", "", "PET_NODE_RANK",
@@ -268,6 +273,12 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
   std::optional<LaunchEnvironment> used;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.read_coordinator == ReadSlurmCoordinator && !slurm) continue;
+    // Slurm sets these, too; what hydra starts by srun are other processes.
+    if (launcher.read_coordinator == ReadHydraCoordinator && slurm &&
+        reader.Text("PMI_RANK") == reader.Text("SLURM_PROCID") &&
+        reader.Text("PMI_SIZE") == reader.Text("SLURM_NTASKS")) {
+      continue;
+    }
     // What a pod was told, the launcher that was started there has used up.
     if (launcher.read_coordinator == ReadTrainerCoordinator && used) continue;
     auto found = ReadRank(launcher, reader, &warnings);

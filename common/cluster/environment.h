@@ -24,8 +24,8 @@ void SetVariables(const Variables& variables);
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", "torchrun", "Slurm", "Open MPI", "Kubeflow Trainer",
-  // "Kubernetes"; empty: by hand
+  // "psring run", "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
+  // "Kubeflow Trainer", "Kubernetes"; empty: by hand
   std::string source;
   int rank = -1;  // among all processes of the job
   int size = 0;
@@ -40,8 +40,8 @@ struct LaunchEnvironment {
   std::vector<std::string> warnings;
 };
 
-// The first of psring run, torchrun, Open MPI, Slurm, Kubeflow Trainer and
-// Kubernetes that gives a rank and a size, and the address in
+// The first of psring run, torchrun, Open MPI, MPICH, Slurm, Kubeflow Trainer
+// and Kubernetes that gives a rank and a size, and the address in
 // PSRING_COORDINATOR before its own; a warning if another gives different ones.
 // INVALID_ARGUMENT names a malformed variable and its value. The shell of a
 // Slurm batch script or of an interactive allocation is not a launched task. A

@@ -50,15 +50,26 @@ class RayTrain(Rendezvous):
 
     @staticmethod
     def of_process() -> Optional["RayTrain"]:
-        """None: this process is no worker of Ray Train."""
+        """None: this process is no worker of Ray Train, or its only one."""
         if "ray.train" not in sys.modules:
+            return None
+        import ray.train
+
+        try:
+            context = ray.train.get_context()
+            size = context.get_world_size()
+        except Exception:  # of Ray's own kinds, by version
             return None
         try:
             import ray.train.collective
-
-            return RayTrain(ray.train.get_context())
-        except Exception:  # of Ray's own kinds, by version
-            return None
+        except ImportError:
+            if not size or size < 2:
+                return None
+            raise _lib.PsringError(
+                f"this is one of {size} workers of Ray Train's version 1, which has no channel for psring: set "
+                "RAY_TRAIN_V2_ENABLED=1 where the training starts, or use psring.ray.RayExecutor"
+            ) from None
+        return RayTrain(context)
 
     def tell(self, text: str) -> None:
         self._broadcast(text)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,9 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _channels, _lib, _lifecycle, _rendezvous
+
+# How long processes that have not failed may take to end after one that has.
+_OTHERS_SECONDS = 10
 
 
 def settings(mode: Optional[str], servers: Optional[int], servers_per_node: Optional[int]) -> Dict[str, str]:
@@ -110,15 +114,39 @@ def run_here(
             argv = [sys.executable, "-m", "psring._engine", pickle.__name__, folder, str(rank)]
             started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
             processes.callback(started[-1].kill)
-        codes = [process.wait() for process in started]
-        failed = [rank for rank, code in enumerate(codes) if code != 0]
-        if failed:
-            raise _lib.PsringError(f"worker {failed[0]} of {size} ended with exit code {codes[failed[0]]}: see its output")
+        failed = _first_failure(started)
+        if failed is not None:
+            raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
         results = []
         for rank in range(size):
             with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
                 results.append(pickle.loads(file.read()))
         return results
+
+
+def _first_failure(started: List["subprocess.Popen[bytes]"]) -> Optional[int]:
+    """The rank of the process that failed first. Waits until all have ended; after a failure not for long:
+    psring has told those that had joined, and the others would wait for it."""
+    first, end = None, float("inf")
+    while time.monotonic() < end and any(process.poll() is None for process in started):
+        if first is None and (first := _a_failure(started)) is not None:
+            end = time.monotonic() + _OTHERS_SECONDS
+        time.sleep(0.02)
+    return _a_failure(started) if first is None else first
+
+
+def _a_failure(started: List["subprocess.Popen[bytes]"]) -> Optional[int]:
+    return next((rank for rank, process in enumerate(started) if process.poll()), None)
+
+
+def _ending(code: int, folder: str, rank: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    try:
+        with open(os.path.join(folder, f"error-{rank}")) as file:
+            return f"failed: {file.read()}"
+    except OSError:
+        return f"ended with exit code {code}: see its output"
 
 
 def _main(pickle_name: str, folder: str, rank: str) -> None:
@@ -128,7 +156,12 @@ def _main(pickle_name: str, folder: str, rank: str) -> None:
     pickle = importlib.import_module(pickle_name)
     with open(os.path.join(folder, "call"), "rb") as file:
         function, kwargs = pickle.loads(file.read())
-    result = call(function, (), kwargs, {}, _Folder(int(rank), folder))
+    try:
+        result = call(function, (), kwargs, {}, _Folder(int(rank), folder))
+    except Exception as error:
+        with open(os.path.join(folder, f"error-{rank}"), "w", errors="backslashreplace") as file:
+            file.write(f"{type(error).__name__}: {error}")
+        raise
     with open(os.path.join(folder, f"result-{rank}"), "wb") as file:
         file.write(pickle.dumps(result))
 

@@ -56,6 +56,8 @@ def _join_and_tell(request: Dict[str, Any], meeting: _rendezvous.Rendezvous) -> 
     key = _rendezvous.new_key(meeting)
     chosen = request.get("advertise") or request.get("interface")
     host = meeting.host if chosen else _rendezvous.address_for_others(meeting.host)
+    if ":" in host:  # of IPv6
+        host = f"[{host}]"
     try:
         operation = _start_join({**request, "coordinator": f"{host}:0"}, key)
         try:

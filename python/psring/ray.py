@@ -107,15 +107,23 @@ class RayExecutor:
         self._runs = 0
 
     def start(self) -> None:
-        """Returns when all workers run. TimeoutError where the cluster has no room for them."""
+        """Returns when all workers run, new ones where some ran. TimeoutError where the cluster has no
+        room for them."""
+        if not ray.is_initialized():
+            ray.init()
+        self.shutdown()
+        try:
+            self._start()
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _start(self) -> None:
         from ray.util.placement_group import placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        if not ray.is_initialized():
-            ray.init()
         self._group = placement_group([self._resources] * self._size, strategy=self._strategy)
         if not self._group.wait(self._timeout):
-            self.shutdown()
             raise TimeoutError(
                 f"Ray has no room for {self._size} workers with {self._resources} each ({self._strategy}): "
                 f"it has {ray.available_resources()}"
@@ -151,7 +159,7 @@ class RayExecutor:
         ]  # fmt: skip
         try:
             return ray.get(calls)
-        except Exception:
+        except BaseException:  # or the workers would go on after Ctrl-C
             self.shutdown()
             raise
 

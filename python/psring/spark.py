@@ -10,6 +10,8 @@ again (spark.stage.maxConsecutiveAttempts, 4): a function that loads its last ch
 on from there.
 """
 
+import queue
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _engine, _rendezvous
@@ -24,11 +26,20 @@ class _BarrierChannel(_rendezvous.Rendezvous):
     def __init__(self, context: Any, host: str):
         self._context, self.rank, self.host = context, context.partitionId(), host
 
+    def _gather(self, text: str) -> "queue.Queue[List[str]]":
+        """allGather waits for the last task for a year: a thread waits for it."""
+        texts: "queue.Queue[List[str]]" = queue.Queue()
+        threading.Thread(target=lambda: texts.put(self._context.allGather(text)), daemon=True).start()
+        return texts
+
     def tell(self, text: str) -> None:
-        self._context.allGather(text)
+        self._gather(text)  # the job's join timeout says who is missing
 
     def ask(self, seconds: float) -> str:
-        return self._context.allGather("")[0]
+        try:
+            return self._gather("").get(timeout=seconds)[0]
+        except queue.Empty:
+            raise TimeoutError(f"not all tasks of the stage have called init() within {seconds:g} s") from None
 
 
 def _task(payload: bytes, variables: Dict[str, str]) -> Callable[[Any], Any]:

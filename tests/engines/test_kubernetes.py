@@ -147,6 +147,40 @@ def test_the_commands_of_all_pods_make_a_job(name, servers, psring, environment,
 
 
 @pytest.mark.skipif(bool(hosts.why_not()), reason=hosts.why_not())
+@pytest.mark.parametrize("name", ["indexed-job.yaml", "statefulset.yaml"])
+def test_pods_look_a_name_up_again_that_dns_has_wrong(name, psring, environment, key, expected, tmp_path):
+    """As where a pod has taken the place of another: DNS has the earlier one's address for a while, or none.
+    Containers that start again wait in no init container."""
+    pods = list(pods_of(name))
+    for pod in pods:
+        pod.spec.pop("initContainers", None)
+    machines = hosts.Hosts(str(tmp_path), *(pod.hostname for pod in pods), aliases={pod.hostname: pod.dns for pod in pods})
+    table = (tmp_path / "hosts").read_text()
+    first = pods[0].dns
+
+    def set_table(text):  # in the file that all hosts have mounted
+        with open(tmp_path / "hosts", "r+") as file:
+            file.write(text)
+            file.truncate()
+
+    running = []
+    try:
+        for wrong in ("10.213.0.99 ", "# "):
+            set_table("".join(wrong + line.split(" ", 1)[1] if first in line else line for line in table.splitlines(True)))
+            with open(tmp_path / "log", "a") as log:
+                running = [start(pod, machines[pod.hostname], psring, environment, key, tmp_path, log) for pod in pods]
+            words = "which is not this host's" if wrong[0] == "1" else "cannot resolve host"
+            hosts.wait_for(lambda: words in (tmp_path / "log").read_text(), words)
+            set_table(table)
+            assert [process.wait(timeout=60) for process in running] == [0] * len(pods), (tmp_path / "log").read_text()
+    finally:
+        machines.close()
+    log = (tmp_path / "log").read_text()
+    assert "looks the name up until the join timeout" in log
+    assert_same_training(result_in(tmp_path), expected(4))
+
+
+@pytest.mark.skipif(bool(hosts.why_not()), reason=hosts.why_not())
 def test_sigterm_to_one_pod_saves_and_ends_all_of_them_well(psring, environment, key, expected, tmp_path):
     pods = list(pods_of("indexed-job.yaml"))
     machines = hosts.Hosts(str(tmp_path), *(pod.hostname for pod in pods), aliases={pod.hostname: pod.dns for pod in pods})

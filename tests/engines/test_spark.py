@@ -81,6 +81,54 @@ def test_without_spark_a_function_may_have_two_jobs(environment, monkeypatch):
     assert psring.spark.HorovodRunner(np=-2).run(sums_of_two_jobs) == [2, 2]
 
 
+def fails_in_worker_1():
+    if os.environ["PSRING_RANK"] == "1":
+        raise FileNotFoundError("no train.npz here")
+    psring.init()
+
+
+def is_killed_in_worker_1():
+    psring.init()
+    if psring.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    psring.barrier()
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (fails_in_worker_1, "worker 1 of 2 failed: FileNotFoundError: no train.npz here"),
+        (is_killed_in_worker_1, "worker 1 of 2 was ended by SIGKILL"),
+    ],
+)
+def test_without_spark_the_first_failure_is_named(environment, monkeypatch, function, words):
+    """Not that of worker 0, which waits for the other in vain."""
+    monkeypatch.setenv("PSRING_LIBRARY", environment["PSRING_LIBRARY"])
+    begin = time.monotonic()
+    with pytest.raises(psring.PsringError, match=words):
+        psring.spark.HorovodRunner(np=-2).run(function)
+    assert time.monotonic() - begin < 40  # the join timeout is 60 s
+
+
+def one_task_calls_no_init(folder):
+    rank = os.environ["PSRING_RANK"]
+    if rank == "1":
+        return time.sleep(15)  # as one that loads for ever
+    try:
+        psring.init(join_timeout_s=3)
+    except (psring.PsringError, TimeoutError) as error:
+        with open(f"{folder}/{rank}", "w") as file:
+            file.write(str(error))
+        raise
+
+
+def test_init_does_not_wait_for_ever_for_a_task_that_never_calls_it(spark, tmp_path):
+    with pytest.raises(Exception):
+        psring.spark.run(one_task_calls_no_init, (str(tmp_path),), num_proc=3, spark=spark)
+    assert "not all tasks of the stage have called init() within 3 s" in (tmp_path / "2").read_text()
+    assert "worker 1" in (tmp_path / "0").read_text()
+
+
 def test_the_page_of_a_running_job_shows_all_workers(spark, expected, tmp_path):
     address = page.free_address()
 

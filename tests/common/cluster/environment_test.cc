@@ -53,6 +53,15 @@ Variables Slurm() {
           {"SLURMD_NODENAME", "gnode25"}};
 }
 
+// As `mpirun -n 6` of MPICH and of Intel MPI sets them.
+Variables Hydra() {
+  return {{"PMI_RANK", "5"},
+          {"PMI_SIZE", "6"},
+          {"PMI_FD", "8"},
+          {"MPI_LOCALRANKID", "1"},
+          {"MPI_LOCALNRANKS", "2"}};
+}
+
 // As `mpirun -n 3` (4.1) sets them on one host.
 Variables OpenMpi() {
   return {{"OMPI_COMM_WORLD_RANK", "1"},
@@ -142,6 +151,10 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
        "Slurm: 2 of 4, local 0, n001:28985"},
       {With(Slurm(), {{"SLURM_JOB_ID", ""}}), "Slurm: 2 of 4, local 0, :0"},
       {OpenMpi(), "Open MPI: 1 of 3, local 1, 127.0.0.1:25933"},
+      {Hydra(), "MPICH: 5 of 6, local 1, :0"},
+      {With(Slurm(), Hydra()), "MPICH: 5 of 6, local 1, :0"},
+      {With(Slurm(), {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}),
+       "Slurm: 2 of 4, local 0, gnode20:28985"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
        "Open MPI: 1 of 3, local 1, :0"},
       {With(OpenMpi(), {{"PMIX_NAMESPACE", ""},
