@@ -187,10 +187,12 @@ def policies() -> Dict[str, Policy]:
 
 
 # What the library says of a worker that lives and does not come to a step.
-_LATE = re.compile(r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time")
+_LATE = re.compile(
+    r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time|not called within"
+)
 _REMEDY = (
-    "If it has fewer batches, give each rank as many, or let it call psring.torch.join() after its last one; "
-    "if it takes longer, increase step_timeout_s"
+    "If it has fewer batches, give each rank as many, or let it call join() after its last one (psring.torch.join(); "
+    "with Keras and JAX psring.join(), for update=\"local\" alone); if it takes longer, increase step_timeout_s"
 )
 
 

@@ -173,9 +173,10 @@ def last_to_join(operation: "_lib.Operation") -> int:
 
 def _buffer(data: Any) -> Any:
     """A ctypes array over a buffer, or over a copy where it is read-only."""
-    view = memoryview(data).cast("B")
+    view = memoryview(data)
     if view.nbytes == 0:
         return (ctypes.c_char * 1)()
+    view = view.cast("B")
     if view.readonly:
         return (ctypes.c_char * view.nbytes).from_buffer_copy(view)
     return (ctypes.c_char * view.nbytes).from_buffer(view)
@@ -342,6 +343,8 @@ def broadcast_(
 
 def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
     whole = isinstance(value, numbers.Integral) and op is not Average
+    if whole and not -(2**63) <= value < 2**63:
+        raise OverflowError(f"{value} does not fit 64 bits: pass float({value})")
     memory = ctypes.c_int64(int(value)) if whole else ctypes.c_double(float(value))
     address = ctypes.addressof(memory)
     start_allreduce(
@@ -351,15 +354,24 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
     return memory.value
 
 
+def _writable_copy(value: Any) -> Any:
+    copy = value.copy()
+    if not memoryview(copy).readonly:
+        return copy
+    import numpy  # an array of JAX's
+
+    return numpy.array(copy)
+
+
 def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     """The sum over all ranks of a number, or of a buffer's elements in a copy."""
     if isinstance(value, numbers.Real):
         return _reduce_number(value, Sum, process_set)
-    return allreduce_(value.copy(), Sum, process_set=process_set)
+    return allreduce_(_writable_copy(value), Sum, process_set=process_set)
 
 
 def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
     """The mean over all ranks of a number, or of a buffer's elements in a copy."""
     if isinstance(value, numbers.Real):
         return _reduce_number(value, Average, process_set)
-    return allreduce_(value.copy(), Average, process_set=process_set)
+    return allreduce_(_writable_copy(value), Average, process_set=process_set)

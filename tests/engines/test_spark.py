@@ -126,7 +126,6 @@ def test_init_does_not_wait_for_ever_for_a_task_that_never_calls_it(spark, tmp_p
     with pytest.raises(Exception):
         psring.spark.run(one_task_calls_no_init, (str(tmp_path),), num_proc=3, spark=spark)
     assert "not all tasks of the stage have called init() within 3 s" in (tmp_path / "2").read_text()
-    assert "worker 1" in (tmp_path / "0").read_text()
 
 
 def test_the_page_of_a_running_job_shows_all_workers(spark, expected, tmp_path):

@@ -354,7 +354,8 @@ for step in range(4):
     opt.step()
 """
 REMEDY = (
-    "If it has fewer batches, give each rank as many, or let it call psring.torch.join() after its last one; "
+    "If it has fewer batches, give each rank as many, or let it call join() after its last one (psring.torch.join(); "
+    "with Keras and JAX psring.join(), for update=\"local\" alone); "
     "if it takes longer, increase step_timeout_s"
 )
 
@@ -370,7 +371,7 @@ REMEDY = (
       "All ranks must have the same model"]),
     # Rank 0 finds out after half of the timeout, and tells rank 1, which waits for the end of the job.
     ("ring", "skips", TRAIN, ["worker 1 (host ", "has left the job, but step 3 of 'model.noname.0' needs it",
-                              "all workers make the same number of steps, or call psring.torch.join()"]),
+                              "all workers make the same number of steps, or call join()"]),
     ("ps", "skips", TRAIN, ["step 3", "worker 1 (host ", REMEDY]),
 ])  # fmt: skip
 def test_bad_input_is_one_clear_error_on_all_ranks(tmp_path, mode, how, script, words):

@@ -53,6 +53,31 @@ def test_jax_eager_and_jit():
         assert all(out), out
 
 
+def traced_again_on_one_rank():
+    """Means of batches of which the last one is shorter on rank 1, which then traces its step anew."""
+    import jax
+    import jax.numpy as jnp
+
+    import psring
+    import psring.jax as ps
+
+    ps.init()
+
+    @jax.jit
+    def step(x):
+        return ps.allreduce(jnp.sum(x)) + ps.broadcast(jnp.float32(1.0))
+
+    sizes = [6, 6, 5 if ps.rank() else 6, 6]
+    means = [float(step(jnp.full((size,), 1.0))) for size in sizes]
+    eager = [float(ps.allreduce(jnp.float32(ps.rank()))), float(psring.mean(jnp.arange(2.0) + ps.rank())[1])]
+    return means, eager
+
+
+def test_jax_calls_without_names_are_named_when_they_run():
+    needs("jax")
+    assert run(traced_again_on_one_rank, timeout=200) == [([7.0, 7.0, 6.5, 7.0], [0.5, 1.5])] * 2
+
+
 FUSED = [
     ("sgd", {"lr": 0.1}),
     ("sgd", {"lr": 0.1, "momentum": 0.9}),

@@ -37,6 +37,7 @@ from ..collectives import (
     allgather_object,
     barrier,
     broadcast_object,
+    join,
 )
 from ..process_sets import ProcessSet, global_process_set
 from .collectives import allreduce, broadcast
@@ -56,7 +57,7 @@ _job.before_end(_wait_for_callbacks)
 
 __all__ = [
     "Average", "FusedOptimizer", "Max", "Min", "Product", "ProcessSet", "PsringError", "Sum", "allgather_object",
-    "allreduce", "barrier", "broadcast", "broadcast_object", "global_process_set", "init", "is_initialized",
+    "allreduce", "barrier", "broadcast", "broadcast_object", "global_process_set", "init", "is_initialized", "join",
     "local_rank", "local_size", "log", "mode", "rank", "shutdown", "size",
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Collectives on pytrees."""
 
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from .. import collectives as memory
 from .._lib import BFLOAT16
 from ..collectives import Average, ReduceOp, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._arrays import call_on_host, empty, on_host
+from ._arrays import call_on_host, empty, on_host, traced
 
 
 def _dtype(array: np.ndarray) -> int:
@@ -58,6 +58,16 @@ def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: Pr
     return results
 
 
+def _namer(kind: str, name: Optional[str], leaves: List[Any], process_set: ProcessSet) -> Callable[[], str]:
+    """Names a call when it runs: one rank may trace a function again where another does not. Those
+    inside jit run in the order of the program, but at other times than those outside: they have
+    numbers of their own."""
+    if name is not None:
+        return lambda: name
+    kind = kind + ".in_jit" if traced(leaves) else kind
+    return lambda: auto_name(kind, process_set)
+
+
 def allreduce(
     tree: Any, op: ReduceOp = Average, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
@@ -66,10 +76,10 @@ def allreduce(
     Not differentiable: reduce gradients, not what they are taken of.
     """
     leaves, structure = jax.tree_util.tree_flatten(tree)
-    name = name or auto_name("jax.allreduce", process_set)
+    named = _namer("jax.allreduce", name, leaves, process_set)
     if not leaves:
         return tree
-    out = call_on_host(lambda arrays: _reduce_all(arrays, op, name, process_set), leaves)
+    out = call_on_host(lambda arrays: _reduce_all(arrays, op, named(), process_set), leaves)
     return jax.tree_util.tree_unflatten(structure, out)
 
 
@@ -78,8 +88,8 @@ def broadcast(
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
-    name = name or auto_name("jax.broadcast", process_set)
+    named = _namer("jax.broadcast", name, leaves, process_set)
     if not leaves:
         return tree
-    out = call_on_host(lambda arrays: _broadcast_all(arrays, root_rank, name, process_set), leaves)
+    out = call_on_host(lambda arrays: _broadcast_all(arrays, root_rank, named(), process_set), leaves)
     return jax.tree_util.tree_unflatten(structure, out)

@@ -1,20 +1,23 @@
 """Callbacks for model.fit, and weights that become rank 0's."""
 
 import warnings
-from typing import Any
+from typing import Any, List
 
 import keras
 import numpy as np
 
 from .. import _job
-from ..collectives import Average, agree, auto_name, broadcast_bytes
+from ..collectives import Average, Max, agree, auto_name, broadcast_bytes
 from ..process_sets import global_process_set
-from .optimizer import is_distributed, reduce_numpy
+from .optimizer import exchanged_state, is_distributed, reduce_numpy, refuse_in_a_model
 
 
 def broadcast_weights(model: Any, root_rank: int = 0) -> None:
     """Makes the weights of a model, or the variables of an optimizer, the root's."""
-    variables = model.weights if hasattr(model, "weights") else model.variables
+    _broadcast(model.weights if hasattr(model, "weights") else model.variables, root_rank)
+
+
+def _broadcast(variables: List[Any], root_rank: int) -> None:
     values = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
     name = auto_name("broadcast_weights")
     agree([f"variable {i}, {value.dtype}{list(value.shape)}" for i, value in enumerate(values)], name + ".variables")
@@ -26,7 +29,8 @@ def broadcast_weights(model: Any, root_rank: int = 0) -> None:
 
 
 class BroadcastCallback(keras.callbacks.Callback):
-    """When training begins, everybody's weights become the root's.
+    """When training begins, everybody's weights become the root's, and so does the state of the
+    optimizer (its step, momentums), as where the root alone has loaded them.
 
     A model without an Input has no weights yet where Keras's trainer (TensorFlow's) builds it in the
     first batch: then they become the root's after that batch.
@@ -45,15 +49,26 @@ class BroadcastCallback(keras.callbacks.Callback):
                 "model.optimizer = psring.keras.DistributedOptimizer(model.optimizer)",
                 stacklevel=2,
             )
+        refuse_in_a_model(self.model)
         self._broadcast_once()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._broadcast_once()
 
     def _broadcast_once(self) -> None:
-        if not self._done and self.model.built:
-            broadcast_weights(self.model, self._root_rank)
-            self._done = True
+        if self._done or not self.model.built:
+            return
+        broadcast_weights(self.model, self._root_rank)
+        self._done = True
+        optimizer = getattr(self.model, "optimizer", None)
+        if optimizer is None or not is_distributed(optimizer):
+            return
+        # One that has been loaded is built.
+        [built] = reduce_numpy([np.array([float(optimizer.built)])], Max, "keras.built", global_process_set)
+        if built[0] > 0:
+            if not optimizer.built:
+                optimizer.build(self.model.trainable_variables)
+            _broadcast(exchanged_state(optimizer), self._root_rank)
 
 
 class MetricAverageCallback(keras.callbacks.Callback):

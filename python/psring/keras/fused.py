@@ -6,7 +6,7 @@ and are made of them so:
 - With a momentum m Keras adds rates into its velocity: v = m*v - lr*g; p += v. The library's
   buffer is b = m*b + g; p -= lr*b. With gradients multiplied by lr/r and the constant rate r
   it is b = -v/r, whatever lr does. (r is the first step's rate: of a constant one the
-  gradients stay as they are.)
+  gradients stay as they are. Of a schedule, which may begin with any, r is 1.)
 - Keras's Adam adds epsilon before the bias is corrected, torch's after it: `epsilon_hat`.
 - Keras's weight_decay is p -= lr*weight_decay*p for every optimizer. Of SGD without momentum
   that is the library's g += weight_decay*p, and of Adam its "adamw"; with a momentum the
@@ -14,6 +14,7 @@ and are made of them so:
 """
 
 import threading
+import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 import keras
@@ -36,8 +37,7 @@ class Formula(NamedTuple):
     options: Dict[str, Any]
 
     def sent(self, lr: float, first: float) -> Tuple[float, float]:
-        """The rate that goes with an update, and the factor of its gradients; `first` is what
-        lr was in the first one."""
+        """The rate that goes with an update, and the factor of its gradients; `first` is r."""
         return (first, lr / first) if "momentum" in self.options else (lr, 1.0)
 
 
@@ -130,8 +130,12 @@ class Fused:
         self.name = _models.next_name()
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None
+        # Whether the rate follows from the step's number alone.
+        schedules = keras.optimizers.schedules.LearningRateSchedule
+        self._scheduled = isinstance(getattr(optimizer, "_learning_rate", None), schedules)
         # Of the first step.
         self._first_rate, self._num_groups = 1.0, 1
+        self._agreed_rate = 0.0
 
     # ---- In the backend's program
 
@@ -209,6 +213,11 @@ class Fused:
             if self._arrays is None:
                 self._open(values, lr, groups_of)
             arrays = self._alive()
+            if self._together and not self._scheduled and lr != self._agreed_rate:
+                # As after a ReduceLROnPlateau of one rank's own validation: parts of the model
+                # would take one rank's rate, others another's.
+                memory.agree([f"the learning rate {lr:g}"], self.name + ".rate")
+                self._agreed_rate = lr
             _metrics.count_step()
             rate, factor = self._formula.sent(lr, self._first_rate)
             arrays.step(gradients, [rate] * self._num_groups, factor)
@@ -222,7 +231,9 @@ class Fused:
             + [f"variable {i}, float32{list(v.shape)}, group {g}" for i, (v, g) in enumerate(zip(values, groups_of))],
             self.name + ".variables",
         )
-        self._first_rate = memory.broadcast_json(lr or 1.0, name=self.name + ".rate")
+        self._agreed_rate = lr
+        first = 1.0 if self._scheduled else lr or 1.0
+        self._first_rate = memory.broadcast_json(first, name=self.name + ".first_rate")
         groups = [{**self._formula.options, "lr": self._first_rate}]
         if any(groups_of):
             groups.append({**groups[0], "weight_decay": 0.0})
@@ -236,7 +247,10 @@ class Fused:
         _metrics.tell_model(sum(value.size for value in values), arrays.crc)
 
     def synchronize(self, optimizer: Any) -> None:
-        """All ranks' variables become the same, with every gradient in them."""
+        """All ranks' variables become the same, with every gradient in them. Where they are the same
+        already they stay as they are, also what a script has written to them since."""
+        if self._together:
+            return
         if keras.backend.backend() == "jax":
             import jax
 
@@ -246,7 +260,20 @@ class Fused:
                 return
             model = self._alive().model
             assert model is not None
+            values = [np.array(parameter) for parameter in self._alive().parameters]
+            written = [
+                getattr(variable, "path", variable.name)
+                for variable, value in zip(optimizer._trainable_variables, values)
+                if not np.array_equal(keras.ops.convert_to_numpy(variable), value, equal_nan=True)
+            ]
             model.synchronise()
+            if written:
+                warnings.warn(
+                    f"rank {_job.rank()}: synchronize_parameters() leaves the variables as they are: something has "
+                    f"written to {written[0]} since the last step (EarlyStopping(restore_best_weights=True)?)",
+                    stacklevel=3,
+                )
+                return
             values = [np.array(parameter) for parameter in self._alive().parameters]
         for variable, value in zip(optimizer._trainable_variables, values):
             variable.assign(value)

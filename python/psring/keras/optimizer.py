@@ -9,17 +9,30 @@ import numpy as np
 
 from .. import _job, _metrics, _models, _settings
 from .. import collectives as memory
+from .._lib import BFLOAT16
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import Fused
 
 
+def _dtype(array: np.ndarray) -> int:
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        return BFLOAT16
+    number = memory._FORMATS.get(array.dtype.char)
+    if number is None:
+        raise TypeError(f"psring.keras reduces no {array.dtype}")
+    return number
+
+
 def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
     results = [np.array(array, order="C", copy=True) for array in arrays]
     operations = [
-        memory.allreduce_async_(result.reshape(-1), op, f"{name}.{i}", process_set=process_set)
+        memory.start_allreduce(
+            f"{name}.{i}", result.ctypes.data, result.ctypes.data, result.size, _dtype(result), op,
+            process_set=process_set, keep=result,
+        )
         for i, result in enumerate(results)
-    ]
+    ]  # fmt: skip
     for operation in operations:
         operation.finish()
     return results
@@ -93,17 +106,46 @@ class Local:
 class _Distributed:
     """What DistributedOptimizer adds to the class of an optimizer."""
 
+    @classmethod
+    def from_config(cls, *args: Any, **kwargs: Any) -> Any:
+        """One that exchanges nothing: DistributedOptimizer() has made this class of another."""
+        return cls.__mro__[cls.__mro__.index(_Distributed) + 1].from_config(*args, **kwargs)  # type: ignore[attr-defined]
+
     def synchronize_parameters(self) -> None:
         """Makes all ranks' variables the same, with every gradient in them.
 
         All ranks call it, between steps: before an evaluation or a checkpoint with
-        sync="ssp" or "async". In other ways they are the same already.
+        sync="ssp" or "async". In other ways they are the same already. It is about what the
+        optimizer trains: moving averages of BatchNormalization stay each rank's own, until
+        broadcast_weights(model).
         """
 
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether DistributedOptimizer has returned it, or what it scales the loss for."""
     return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed) or isinstance(optimizer, _Distributed)
+
+
+def exchanged_state(optimizer: Any) -> List[Any]:
+    """The variables of DistributedOptimizer's optimizer that all ranks must have alike: with
+    update="fused" its slots do not move."""
+    return [optimizer.iterations] if isinstance(optimizer, _Fused) else list(optimizer.variables)
+
+
+def refuse_in_a_model(model: Any) -> None:
+    """What DistributedOptimizer() cannot see: how the model was compiled."""
+    optimizer = getattr(model, "optimizer", None)
+    here = f"rank {_job.rank()}: psring.keras"
+    if optimizer is None or not is_distributed(optimizer):
+        return
+    if _job.size() > 1 and not isinstance(optimizer, _Distributed):
+        raise ValueError(
+            f"{here}: the optimizer is a LossScaleOptimizer of DistributedOptimizer's, so each rank scales its loss "
+            "and skips steps by itself: DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set "
+            "the dtype policy before DistributedOptimizer()"
+        )
+    if keras.backend.backend() == "tensorflow" and model.jit_compile:
+        raise ValueError(f"{here}: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False)")
 
 
 class _Local(_Distributed):

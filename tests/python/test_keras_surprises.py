@@ -1,0 +1,170 @@
+"""What happens around a distributed optimizer of Keras's: callbacks, schedules, policies, restored weights."""
+
+import os
+
+import pytest
+
+from ranks import run
+from test_keras_fused import BACKENDS, data, network, weights
+from test_other_frameworks import needs
+
+
+def restored_weights():
+    """The model's weights before and after synchronize_parameters(), and its warnings, by sync."""
+    import warnings
+
+    import psring.keras as ps
+
+    import keras
+
+    ps.init()
+    results = []
+    for sync in ("bsp", "async"):
+        model = network(0)
+        model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update="fused", sync=sync), loss="mse")
+        model.fit(*data(0), batch_size=8, verbose=0)
+        best = [weight * 0 + 1 for weight in model.get_weights()]
+        model.set_weights(best)  # as EarlyStopping(restore_best_weights=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.optimizer.synchronize_parameters()
+        said = [str(warning.message) for warning in caught if "synchronize_parameters" in str(warning.message)]
+        results.append((bool((weights(model) == 1).all()), said))
+    return results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_synchronize_parameters_keeps_weights_that_were_restored(backend):
+    needs("keras", backend)
+    [[bsp, asynchronous]] = run(restored_weights, size=1, mode="ps", env={"KERAS_BACKEND": backend}, timeout=200)
+    assert bsp == (True, [])
+    assert asynchronous[0] and "leaves the variables as they are" in asynchronous[1][0]
+
+
+def warm_up():
+    """A variable after a warm-up from a tiny rate, by compression."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    values = []
+    for compress in ("none", "fp16"):
+        rate = keras.optimizers.schedules.PiecewiseConstantDecay([0], [1e-7, 0.1])
+        optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9), update="fused", compress=compress)
+        variable = keras.Variable([1.0])
+        for _ in range(8):
+            optimizer.apply([keras.ops.ones((1,))], [variable])
+        values.append(float(keras.ops.convert_to_numpy(variable)[0]))
+    return values
+
+
+def test_gradients_of_a_schedule_that_starts_at_a_tiny_rate_fit_fp16():
+    needs("keras", "torch")
+    for plain, rounded in run(warm_up, env={"KERAS_BACKEND": "torch"}, timeout=200):
+        assert rounded == pytest.approx(plain, rel=1e-3) and plain < 0
+
+
+def rate_of_one_rank():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init(step_timeout_s=20)
+    optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update="fused")
+    variable = keras.Variable([1.0, 2.0])
+    for rate in (0.1, 0.05, 0.01 * (1 + ps.rank())):
+        optimizer.learning_rate = rate
+        try:
+            optimizer.apply([keras.ops.ones((2,))], [variable])
+        except ps.PsringError as error:
+            return str(error), float(keras.ops.convert_to_numpy(variable)[0])
+    return "", 0.0
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_learning_rates_that_differ_between_ranks_are_an_error(mode):
+    needs("keras", "torch")
+    for said, value in run(rate_of_one_rank, mode=mode, env={"KERAS_BACKEND": "torch"}, timeout=200):
+        assert "ranks 0 and 1 differ: the learning rate 0.01 on rank 0, the learning rate 0.02 on rank 1" in said
+        assert value == pytest.approx(0.85)
+
+
+def loaded_on_rank_0():
+    """Weights and the optimizer's step after two epochs that only rank 0 continues."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    results = []
+    for update in ("local", "fused"):
+        model = network(0)
+        optimizer = keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5))
+        model.compile(optimizer=optimizer, loss="mse", jit_compile=False)
+        if ps.rank() == 0:
+            model.fit(*data(7), batch_size=8, verbose=0)
+            path = f"{os.environ['FOLDER']}/{update}.keras"
+            model.save(path)
+            model = keras.models.load_model(path)
+        model.optimizer = ps.DistributedOptimizer(model.optimizer, update=update)
+        model.fit(*data(ps.rank()), batch_size=8, verbose=0, shuffle=False, callbacks=[ps.BroadcastCallback()])
+        results.append((weights(model).tolist(), int(model.optimizer.iterations)))
+    return results
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_broadcast_callback_hands_on_the_optimizers_state(backend, tmp_path):
+    needs("keras", backend)
+    first, other = run(loaded_on_rank_0, env={"KERAS_BACKEND": backend, "FOLDER": str(tmp_path)}, timeout=200)
+    assert first == other
+    assert [steps for _, steps in first] == [12, 12]
+
+
+def compiled_wrongly():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    said = []
+    for scaled, jit in ((True, False), (False, True)):
+        model = network(0)
+        optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(0.1))
+        if scaled:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+        model.compile(optimizer=optimizer, loss="mse", jit_compile=jit)
+        try:
+            model.fit(*data(0), verbose=0, callbacks=[ps.BroadcastCallback()])
+            said.append("")
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+def test_models_that_psring_cannot_train_are_refused_when_training_begins():
+    needs("keras", "tensorflow")
+    for scaled, jit in run(compiled_wrongly, env={"KERAS_BACKEND": "tensorflow"}, timeout=200):
+        assert "DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))" in scaled
+        assert "jit_compile=False" in jit
+
+
+def bfloat16():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(1.0), update="local")
+    variable = keras.Variable([4.0], dtype="bfloat16")
+    optimizer.apply([keras.ops.cast(keras.ops.convert_to_tensor([1.0 + 2 * ps.rank()]), "bfloat16")], [variable])
+    again = type(optimizer).from_config(optimizer.get_config())
+    other = keras.Variable([4.0])
+    again.apply([keras.ops.ones((1,))], [other])
+    return [float(keras.ops.cast(v, "float32")[0]) for v in (variable, other)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bfloat16_and_an_optimizer_made_anew_from_its_config(backend):
+    needs("keras", backend)
+    assert run(bfloat16, env={"KERAS_BACKEND": backend}, timeout=200) == [[2.0, 3.0]] * 2
