@@ -342,7 +342,8 @@ void Session::WatchSteps() {
       cancellation_.Cancel(absl::FailedPreconditionError(absl::StrCat(
           psring::Describe(job_->job().workers(left.front())),
           " has left the job, but step ", waiting.step, " of '", model->id(),
-          "' needs it: all workers make the same number of steps, or call join()")));
+          "' needs it: all workers make the same number of steps, or call "
+          "join()")));
       return;
     }
   }
