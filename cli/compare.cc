@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/compare_plan.h"
 #include "common/net/cancellation.h"
@@ -42,18 +43,23 @@ int RunCompare(const Args& args) {
   }
   int exit_code = kExitFailed;
   const auto outcome = RunStudy(plan, cancellation, page.get(), &exit_code);
-  if (!outcome.ok()) {
+  const auto fail = [&](const absl::Status& why) {
     const int signal = signals.received();
-    return Fail(kName, outcome.status(),
-                signal != 0 ? 128 + signal : exit_code);
-  }
-  const Comparison comparison = Compare(
+    return Fail(kName, why, signal != 0 ? 128 + signal : exit_code);
+  };
+  if (!outcome.ok()) return fail(outcome.status());
+  Comparison comparison = Compare(
       plan.values, outcome->finished, plan.target_accuracy, outcome->failed,
       !HasFlag(plan.job.worker_flags, "--local-steps"));
+  if (!outcome->ended.ok()) {
+    comparison.cut_short = absl::StrCat(outcome->finished.size(), " of ",
+                                        plan.runs.size(), " runs");
+  }
   std::cout << StudyText(comparison);
   s = WriteStudyReport(plan.setup, comparison, out);
   if (!s.ok()) return Fail(kName, s);
   std::cout << "\nreport: " << ReportPath(out, kReportHtml) << std::endl;
+  if (!outcome->ended.ok()) return fail(outcome->ended);
   return outcome->failed.empty() ? 0 : outcome->failed.front().exit_code;
 }
 

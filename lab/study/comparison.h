@@ -42,6 +42,8 @@ struct Comparison {
   // a run on GPUs do not count: NCCL has an order of its own.
   std::optional<bool> identical_weights;
   std::vector<FailedRun> failed;  // not among the variants' runs
+  // "7 of 12 runs", of a study that ended early; empty: it did not.
+  std::string cut_short = {};
 };
 
 // Groups the runs. `target`: the accuracy that times count to; 0: what the

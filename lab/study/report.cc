@@ -83,6 +83,12 @@ std::string FailuresHtml(const Comparison& comparison) {
 
 std::string HeadlinesHtml(const Comparison& comparison) {
   std::string html;
+  if (!comparison.cut_short.empty()) {
+    html = absl::StrCat(
+        "<div class=\"fault\" role=\"note\"><strong>The comparison was cut "
+        "short.</strong> All below is of ",
+        comparison.cut_short, " alone.</div>\n");
+  }
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&html, "<p class=\"lead\">", EscapeHtml(headline),
                     "</p>\n");

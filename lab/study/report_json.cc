@@ -81,6 +81,7 @@ json ToJson(const StudySetup& setup, const Comparison& comparison) {
       {"verdicts", Verdicts(comparison)},
       {"faults", Faults(comparison)},
       {"failed_runs", Failures(comparison)},
+      {"cut_short", comparison.cut_short},
       {"target_accuracy", comparison.target_accuracy},
       {"identical_weights", identical ? json(*identical) : json()},
       {"variants", std::move(variants)},

@@ -34,7 +34,8 @@ class Study {
     *exit_code = 1;
     absl::Status s = OpenFolder();
     if (s.ok() && NumFinished(runs_) < runs_.size()) s = RunRest(exit_code);
-    if (!s.ok()) return s;
+    if (!s.ok() && NumFinished(runs_) == 0) return s;
+    outcome_.ended = s;
     for (auto& run : runs_) {
       if (run) outcome_.finished.push_back(*std::move(run));
     }

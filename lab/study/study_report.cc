@@ -14,6 +14,10 @@ namespace psring {
 std::string StudyText(const Comparison& comparison) {
   std::string text =
       absl::StrCat("\n", TextTable(ScreenCells(comparison)), "\n");
+  if (!comparison.cut_short.empty()) {
+    absl::StrAppend(&text, "* CUT SHORT: of ", comparison.cut_short,
+                    " alone.\n");
+  }
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&text, "* ", headline, "\n");
   }

@@ -17,9 +17,10 @@ class Preemption:
                 save(model)
                 break
 
-    Kubernetes sends SIGTERM to a pod that is taken away, Slurm to a job that is cancelled, preempted
-    or at its limit of time (sbatch --signal=TERM@60), and both kill what still runs after a
-    while: 30 s (terminationGracePeriodSeconds, KillWait).
+    Kubernetes sends SIGTERM to a pod that is taken away, and kills what still runs 30 s later
+    (terminationGracePeriodSeconds). Slurm sends it before a job's limit of time with
+    sbatch --signal=TERM@60, before a preemption with GraceTime, and by scancel --signal=TERM; a plain
+    scancel leaves no time.
 
     Args:
         every: ask the others only at every so many calls. Each time is a small collective, so

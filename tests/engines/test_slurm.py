@@ -113,6 +113,20 @@ def test_a_requeued_job_resumes_from_its_checkpoint(cluster, psring, expected, t
     assert (tmp_path / "job.out").read_text().count(f"the job's page: http://n1:9470/?token={token}") == 2
 
 
+def test_a_job_that_is_asked_to_end_saves(cluster, psring, expected, tmp_path):
+    """As 120 s before its limit of time, by the script's --signal: its steps get SIGTERM, srun does not."""
+    number = sbatch(cluster, psring, tmp_path, script=["--stop-on-sigterm", "--meet-at=20"])
+    come_to(tmp_path, 20, 3)
+    cluster.run("scancel", "--signal=TERM", number)
+    (tmp_path / "go").touch()
+    wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "the job's end", seconds=60)
+    assert not (tmp_path / "result.json").exists()
+    sbatch(cluster, psring, tmp_path)
+    wait_for(lambda: os.path.exists(tmp_path / "result.json"), "the end of the job that goes on", seconds=120)
+    assert result_in(tmp_path)["resumed_at"] == 21
+    assert_same_training(result_in(tmp_path), expected(3))
+
+
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster, psring, tmp_path):
     """The last test: it takes a node from the cluster."""
     sbatch(cluster, psring, tmp_path, script=["--meet-at=5"])
