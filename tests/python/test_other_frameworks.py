@@ -78,6 +78,32 @@ def test_jax_calls_without_names_are_named_when_they_run():
     assert run(traced_again_on_one_rank, timeout=200) == [([7.0, 7.0, 6.5, 7.0], [0.5, 1.5])] * 2
 
 
+def trees_that_cannot_be_reduced():
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    said = []
+    for leaf in (jnp.zeros(2, jnp.uint32), jax.random.key(0), len, "name", jnp.zeros(2, jnp.int32)):
+        for call in (ps.allreduce, ps.broadcast):
+            try:
+                call({"w": jnp.zeros(2), "other": [leaf]})
+                said.append("")
+            except TypeError as error:
+                said.append(str(error))
+    return said
+
+
+def test_jax_names_the_leaf_that_cannot_be_reduced():
+    needs("jax")
+    for rank, said in enumerate(run(trees_that_cannot_be_reduced, timeout=200)):
+        assert [bool(text) for text in said] == [True, False] + [True] * 6 + [True, False], said
+        for text, call in zip(said, 5 * ("allreduce", "broadcast")):
+            assert not text or text.startswith(f"rank {rank}: psring.jax.{call}: ['other'][0]: "), text
+
+
 FUSED = [
     ("sgd", {"lr": 0.1}),
     ("sgd", {"lr": 0.1, "momentum": 0.9}),

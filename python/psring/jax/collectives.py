@@ -5,6 +5,7 @@ from typing import Any, Callable, List, Optional
 import jax
 import numpy as np
 
+from .. import _job
 from .. import collectives as memory
 from .._lib import BFLOAT16
 from ..collectives import Average, ReduceOp, auto_name
@@ -12,25 +13,55 @@ from ..process_sets import ProcessSet, global_process_set
 from ._arrays import call_on_host, empty, on_host, traced
 
 
-def _dtype(array: np.ndarray) -> int:
+class _BadLeaf(TypeError):
+    def __init__(self, index: int, why: str):
+        super().__init__(why)
+        self.index = index
+
+
+def _array(leaf: Any, index: int) -> np.ndarray:
+    try:
+        array = on_host(leaf)
+    except TypeError as error:  # a key of jax.random.key, say
+        raise _BadLeaf(index, str(error)) from None
+    if array.dtype.kind in "OUS":
+        raise _BadLeaf(index, f"{type(leaf).__name__} is no array of numbers: leave it out of the tree")
+    return array
+
+
+def _dtype(array: np.ndarray, index: int, op: ReduceOp) -> int:
+    if op is Average and array.dtype.kind in "iub":
+        raise _BadLeaf(index, f"op=Average of {array.dtype} has no exact result: use Sum, or convert to floats")
     if array.dtype.name == "bfloat16":
         return BFLOAT16
     number = memory._FORMATS.get(array.dtype.char)
     if number is None:
-        raise TypeError(f"allreduce of {array.dtype} is not supported")
+        raise _BadLeaf(index, f"{array.dtype} is not reduced: convert it, to int64 or float64 say, or leave it out")
     return number
+
+
+def _call_on_leaves(what: str, call: Callable[[List[Any]], List[np.ndarray]], tree: Any) -> Any:
+    """call(leaves) as a tree like this one; errors name the leaf."""
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    if not leaves:
+        return tree
+    try:
+        out = call_on_host(call, leaves)
+    except _BadLeaf as error:
+        path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(tree)[error.index][0])
+        raise TypeError(f"rank {_job.rank()}: psring.jax.{what}: {path or 'the argument'}: {error}") from None
+    return jax.tree_util.tree_unflatten(structure, out)
 
 
 def _reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
     operations, results = [], []
     for index, array in enumerate(arrays):
-        source = on_host(array)
-        if op is Average and source.dtype.kind in "iub":
-            raise TypeError(f"op=Average of {source.dtype} has no exact result: use Sum, or convert to floats")
+        source = _array(array, index)
+        dtype = _dtype(source, index, op)
         result = empty(source.shape, source.dtype)
         operations.append(
             memory.start_allreduce(
-                f"{name}.{index}", source.ctypes.data, result.ctypes.data, source.size, _dtype(source), op,
+                f"{name}.{index}", source.ctypes.data, result.ctypes.data, source.size, dtype, op,
                 process_set=process_set, keep=(source, result),
             )  # fmt: skip
         )
@@ -43,7 +74,7 @@ def _reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: Process
 def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: ProcessSet) -> List[np.ndarray]:
     operations, results = [], []
     for index, array in enumerate(arrays):
-        source = on_host(array)
+        source = _array(array, index)
         result = empty(source.shape, source.dtype)
         result[...] = source
         operations.append(
@@ -58,13 +89,13 @@ def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: Pr
     return results
 
 
-def _namer(kind: str, name: Optional[str], leaves: List[Any], process_set: ProcessSet) -> Callable[[], str]:
+def _namer(kind: str, name: Optional[str], tree: Any, process_set: ProcessSet) -> Callable[[], str]:
     """Names a call when it runs: one rank may trace a function again where another does not. Those
     inside jit run in the order of the program, but at other times than those outside: they have
     numbers of their own."""
     if name is not None:
         return lambda: name
-    kind = kind + ".in_jit" if traced(leaves) else kind
+    kind = kind + ".in_jit" if traced(jax.tree_util.tree_leaves(tree)) else kind
     return lambda: auto_name(kind, process_set)
 
 
@@ -75,21 +106,13 @@ def allreduce(
 
     Not differentiable: reduce gradients, not what they are taken of.
     """
-    leaves, structure = jax.tree_util.tree_flatten(tree)
-    named = _namer("jax.allreduce", name, leaves, process_set)
-    if not leaves:
-        return tree
-    out = call_on_host(lambda arrays: _reduce_all(arrays, op, named(), process_set), leaves)
-    return jax.tree_util.tree_unflatten(structure, out)
+    named = _namer("jax.allreduce", name, tree, process_set)
+    return _call_on_leaves("allreduce", lambda arrays: _reduce_all(arrays, op, named(), process_set), tree)
 
 
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
-    leaves, structure = jax.tree_util.tree_flatten(tree)
-    named = _namer("jax.broadcast", name, leaves, process_set)
-    if not leaves:
-        return tree
-    out = call_on_host(lambda arrays: _broadcast_all(arrays, root_rank, named(), process_set), leaves)
-    return jax.tree_util.tree_unflatten(structure, out)
+    named = _namer("jax.broadcast", name, tree, process_set)
+    return _call_on_leaves("broadcast", lambda arrays: _broadcast_all(arrays, root_rank, named(), process_set), tree)
