@@ -1,6 +1,7 @@
 #include "lab/study/study_charts.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -52,22 +53,28 @@ const Axis& LineAxis(const Comparison& comparison) {
   return AxisOf(kWayAxis);
 }
 
-// A picture for each set of circumstances.
+// A picture for each set of circumstances, and for each variant that is alone
+// in its own, as where the others have failed.
 json CoursesJson(const Comparison& comparison) {
   const Axis& axis = LineAxis(comparison);
   json courses = json::array();
+  std::set<const Variant*> drawn;
   for (const Group& group : GroupsAlong(comparison, axis.name)) {
     json lines = json::array();
     for (const Variant* variant : group.variants) {
+      drawn.insert(variant);
       lines.push_back(LineJson(
           *variant, ValueLabel(axis, ValueOf(variant->point, axis.name))));
     }
     courses.push_back({{"title", group.label}, {"lines", std::move(lines)}});
   }
-  if (!courses.empty() || comparison.variants.empty()) return courses;
-  const Variant& only = comparison.variants[0];  // one variant has no group
-  return json::array(
-      {{{"title", ""}, {"lines", json::array({LineJson(only, only.label)})}}});
+  for (const Variant& variant : comparison.variants) {
+    if (drawn.contains(&variant)) continue;
+    courses.push_back(
+        {{"title", ""},
+         {"lines", json::array({LineJson(variant, variant.label)})}});
+  }
+  return courses;
 }
 
 json RatesJson(const Comparison& comparison) {

@@ -35,8 +35,12 @@ std::string RunLine(const Point& point, size_t index,
   double seconds = 0;
   for (const auto& run : runs) seconds += run ? run->wall_seconds : 0;
   const double each = seconds / static_cast<double>(finished);
-  const auto left = static_cast<double>(runs.size() - finished);
-  return absl::StrCat(line, ", about ", FormatSeconds(each * left), " left");
+  // What lacks a result before it has failed.
+  const auto left =
+      std::count_if(runs.begin() + static_cast<int64_t>(index), runs.end(),
+                    [](const auto& run) { return !run; });
+  return absl::StrCat(line, ", about ",
+                      FormatSeconds(each * static_cast<double>(left)), " left");
 }
 
 }  // namespace psring

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lab/page/report_files.h"
+#include "lab/study/study_charts.h"
 #include "tests/lab/study/points.h"
 
 namespace psring {
@@ -101,6 +102,20 @@ TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesWaysFlagsAndCharts) {
   EXPECT_THAT(html, HasSubstr("<th scope=\"row\">-- (to every worker)</th>"
                               "<td>--threads=1</td>"));
   EXPECT_THAT(html, HasSubstr("Chart.js v"));
+}
+
+// As where ring failed with 4 workers.
+TEST_F(ReportTest, AWayThatIsAloneInItsCircumstancesIsDrawn) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "2,4"}}),
+              {RunOf({{"workers", "2"}}), RunOf({{"workers", "4"}}),
+               RunOf({{"mode", "ring"}, {"workers", "2"}, {"servers", kAny}})},
+              0);
+  const json courses = ChartsJson(comparison)["courses"];
+  ASSERT_EQ(courses.size(), 2u);
+  EXPECT_EQ(courses[0]["lines"].size(), 2u);
+  ASSERT_EQ(courses[1]["lines"].size(), 1u);
+  EXPECT_EQ(courses[1]["lines"][0]["label"], "ps-bsp, 4 workers");
 }
 
 TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
