@@ -26,7 +26,7 @@ void SupervisedFlags::AddTo(CommandLine& line) {
   line.Add("--log-dir", log_dir, "Folder that keeps every process's output");
   line.Add("--grace-period", grace_period_s,
            "After SIGTERM, which the workers get too: seconds for them to save "
-           "and end before they are killed. Ctrl-C kills them at once")
+           "and end before they are killed. A Ctrl-C meanwhile kills them")
       .Range(0.1, 86400.0);
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -75,16 +76,20 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   return session;
 }
 
-absl::Status ClusterSession::AwaitNames() const {
+absl::Status ClusterSession::AwaitNames() {
   const Placement& placement = options_.placement;
   const HostPort& named = placement.coordinator;
   if (!InPod() || named.host.empty() || IsNumericAddress(named.host)) {
     return absl::OkStatus();
   }
   const Time deadline = Now() + options_.join_timeout;
-  return placement.hosts_coordinator
-             ? AwaitOwnName(named.host, deadline, cancellation_)
-             : AwaitListener(named, deadline, cancellation_);
+  const absl::Status status =
+      placement.hosts_coordinator
+          ? AwaitOwnName(named.host, deadline, cancellation_)
+          : AwaitListener(named, deadline, cancellation_);
+  // What is left of it is for joining.
+  options_.join_timeout = std::max(absl::Seconds(1), deadline - Now());
+  return status;
 }
 
 absl::Status ClusterSession::Secure() {

@@ -71,9 +71,9 @@ class ClusterSession {
   ClusterSession(Context& context, Cancellation& cancellation,
                  const ClusterOptions& options)
       : context_(context), cancellation_(cancellation), options_(options) {}
-  // With the job's key, or none where that is allowed.
   // In a pod of Kubernetes: until the coordinator's name has its address.
-  absl::Status AwaitNames() const;
+  absl::Status AwaitNames();
+  // With the job's key, or none where that is allowed.
   absl::Status Secure();
   absl::Status HostCoordinator(CoordinatorWatch watch);
   // How this process joins, and what the coordinator is told of it.
@@ -81,7 +81,7 @@ class ClusterSession {
 
   Context& context_;
   Cancellation& cancellation_;
-  const ClusterOptions options_;
+  ClusterOptions options_;
   AdvertisedAddress address_;
   std::string coordinator_endpoint_;
   std::unique_ptr<Coordinator> coordinator_;  // outlives the member

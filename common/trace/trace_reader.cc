@@ -46,6 +46,7 @@ bool Counts(const TraceInfo& info) {
       info.clock.begin(), info.clock.end(), [](const ClockReading& reading) {
         return reading.at_ns >= 0 && reading.at_ns <= kMostNs &&
                reading.ahead_ns >= -kMostNs && reading.ahead_ns <= kMostNs &&
+               reading.round_trip_ns >= -kMostNs &&
                reading.round_trip_ns <= kMostNs;
       });
   return clock_counts && info.workers >= 1 && info.workers <= kMostProcesses &&
@@ -72,9 +73,10 @@ void TakeInfo(const json& event, TraceInfo& info) {
     info.date_ns = WholeOf(args.at("date_ns"));
   } else if (name == "psring_clock") {
     const json& args = event.at("args");
-    info.clock.push_back({WholeOf(args.at("at_ns")),
-                          WholeOf(args.at("ahead_ns")),
-                          WholeOf(args.at("round_trip_ns"))});
+    // Earlier versions do not say when.
+    info.clock.push_back(
+        {args.contains("at_ns") ? WholeOf(args.at("at_ns")) : info.origin_ns,
+         WholeOf(args.at("ahead_ns")), WholeOf(args.at("round_trip_ns"))});
   } else if (ph == "i") {
     info.notes.push_back(name);
   }

@@ -60,27 +60,36 @@ bool ServersSumAsRing(const WaySpec& way) {
 
 bool IsPlainRing(const WaySpec& way) { return way.is_ring() && way.plain(); }
 
-std::optional<bool> IdenticalWeights(const std::vector<Variant>& variants) {
-  std::map<std::pair<const Variant*, std::string>, uint32_t> rings;
+bool SumsInTheCanonicalOrder(const std::string& compress) {
+  return compress == kNone || compress == "fp16" || compress == "bf16" ||
+         compress == "int8";
+}
+
+// Sets what `comparison` says of identical weights.
+void HoldWeights(Comparison& comparison) {
   std::optional<bool> identical;
-  for (const Variant& bsp : variants) {
+  for (const Variant& bsp : comparison.variants) {
     if (!ServersSumAsRing(WayOf(bsp.point))) continue;
-    if (!SumsInTheCanonicalOrder(ValueOf(bsp.point, "compress"))) continue;
-    for (const Variant& ring : variants) {
+    const std::string& compress = ValueOf(bsp.point, "compress");
+    if (!SumsInTheCanonicalOrder(compress)) continue;
+    for (const Variant& ring : comparison.variants) {
       if (!IsPlainRing(WayOf(ring.point))) continue;
       if (!SameBut(bsp.point, ring.point, kWayAxis)) continue;
       for (const RunResult& a : bsp.runs) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
-          if (!a.weights_crc32 || !b.weights_crc32) return std::nullopt;
+          if (!a.weights_crc32 || !b.weights_crc32) return;
           if (a.on_gpu || b.on_gpu) continue;
           identical =
               identical.value_or(true) && *a.weights_crc32 == *b.weights_crc32;
+          comparison.held_compress.insert(compress);
+          comparison.held_ways.insert(ValueOf(bsp.point, kWayAxis));
+          comparison.held_ways.insert(ValueOf(ring.point, kWayAxis));
         }
       }
     }
   }
-  return identical;
+  comparison.identical_weights = identical;
 }
 
 std::optional<Spread> OfFirstAt(
@@ -145,7 +154,7 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
   }
   comparison.target_accuracy =
       target > 0 ? target : CommonTarget(comparison.variants);
-  comparison.identical_weights = IdenticalWeights(comparison.variants);
+  HoldWeights(comparison);
   comparison.failed = std::move(failed);
   return comparison;
 }
@@ -193,11 +202,6 @@ int NumFailed(const Comparison& comparison, const Variant& variant) {
                     [&](const FailedRun& run) {
                       return SameBut(run.point, variant.point, "");
                     }));
-}
-
-bool SumsInTheCanonicalOrder(const std::string& compress) {
-  return compress == kNone || compress == "fp16" || compress == "bf16" ||
-         compress == "int8";
 }
 
 std::vector<Group> GroupsAlong(const Comparison& comparison,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Comparison {
   // the ring of the same seed; nothing unless there are such pairs. Those with
   // a run on GPUs do not count: NCCL has an order of its own.
   std::optional<bool> identical_weights;
+  // Of those pairs: their ways, and how gradients were compressed.
+  std::set<std::string> held_ways;
+  std::set<std::string> held_compress;
   std::vector<FailedRun> failed;  // not among the variants' runs
   // "7 of 12 runs", of a study that ended early; empty: it did not.
   std::string cut_short = {};
@@ -73,10 +77,6 @@ int NumReached(const Comparison& comparison, const Variant& variant);
 
 // The number of its seeds whose run failed.
 int NumFailed(const Comparison& comparison, const Variant& variant);
-
-// Whether servers and a ring should end with the same weights where gradients
-// are compressed so.
-bool SumsInTheCanonicalOrder(const std::string& compress);
 
 // Variants that differ in one axis only.
 struct Group {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -186,7 +187,8 @@ std::string AccuracySentence(const Group& group) {
       group, absl::StrCat("the final accuracies are ", Listing(parts), "."));
 }
 
-// The ways that should end with the same weights, those with servers first.
+// The ways that ended with the same weights or should have, those with servers
+// first.
 Strings SynchronousWays(const Comparison& comparison) {
   Strings with_servers, rings;
   for (const std::string& name : comparison.values[AxisIndex(kWayAxis)]) {
@@ -194,7 +196,7 @@ Strings SynchronousWays(const Comparison& comparison) {
     if (!way.ok() || !way->front().synchronous() || !way->front().plain()) {
       continue;
     }
-    if (way->front().ddp) continue;  // its sums have an order of their own
+    if (!comparison.held_ways.contains(name)) continue;
     (way->front().has_servers() ? with_servers : rings).push_back(name);
   }
   with_servers.insert(with_servers.end(), rings.begin(), rings.end());
@@ -203,12 +205,8 @@ Strings SynchronousWays(const Comparison& comparison) {
 
 // " with --compress=none" where others were not held against each other.
 std::string CompressHeld(const Comparison& comparison) {
-  const Strings& all = comparison.values[AxisIndex("compress")];
-  Strings held;
-  for (const std::string& compress : all) {
-    if (SumsInTheCanonicalOrder(compress)) held.push_back(compress);
-  }
-  return held.size() == all.size()
+  const std::set<std::string>& held = comparison.held_compress;
+  return held.size() == comparison.values[AxisIndex("compress")].size()
              ? ""
              : absl::StrCat(" with --compress=", absl::StrJoin(held, ","));
 }
@@ -221,7 +219,9 @@ void AddIdentical(const Comparison& comparison, Strings* findings) {
           ? absl::StrCat(
                 " ended with identical weights (the same CRC-32) for every "
                 "seed",
-                comparison.failed.empty() ? "" : " that did not fail",
+                comparison.failed.empty() && comparison.cut_short.empty()
+                    ? ""
+                    : " with which they finished",
                 ": here the topology changes the speed and nothing else.")
           : " ended with DIFFERENT weights. They should not, unless a script "
             "does not seed itself from PSRING_SEED or computes on GPUs: both "

@@ -114,7 +114,8 @@ def run_here(
             argv = [sys.executable, "-m", "psring._engine", pickle.__name__, folder, str(rank)]
             started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
             processes.callback(started[-1].kill)
-        failed = _first_failure(started)
+        _await_ends(started)
+        failed = _culprit(started, folder)
         if failed is not None:
             raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
         results = []
@@ -124,29 +125,37 @@ def run_here(
         return results
 
 
-def _first_failure(started: List["subprocess.Popen[bytes]"]) -> Optional[int]:
-    """The rank of the process that failed first. Waits until all have ended; after a failure not for long:
-    psring has told those that had joined, and the others would wait for it."""
-    first, end = None, float("inf")
+def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:
+    """After a failure not for long: psring has told those that had joined, the others would wait for the job."""
+    end = float("inf")
     while time.monotonic() < end and any(process.poll() is None for process in started):
-        if first is None and (first := _a_failure(started)) is not None:
+        if end == float("inf") and any(process.poll() for process in started):
             end = time.monotonic() + _OTHERS_SECONDS
         time.sleep(0.02)
-    return _a_failure(started) if first is None else first
 
 
-def _a_failure(started: List["subprocess.Popen[bytes]"]) -> Optional[int]:
-    return next((rank for rank, process in enumerate(started) if process.poll()), None)
+def _error(folder: str, rank: int) -> str:
+    """What its function raised; "" where it has had no time to say."""
+    try:
+        with open(os.path.join(folder, f"error-{rank}")) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _culprit(started: List["subprocess.Popen[bytes]"], folder: str) -> Optional[int]:
+    """The rank of one that failed, where there is one: by itself rather than because another did, of
+    which it may have heard before that one had ended."""
+    failed = [rank for rank, process in enumerate(started) if process.poll()]
+    of_others = _lib.JobFailedError.__name__
+    return min(failed, key=lambda rank: _error(folder, rank).startswith(of_others), default=None)
 
 
 def _ending(code: int, folder: str, rank: int) -> str:
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
-    try:
-        with open(os.path.join(folder, f"error-{rank}")) as file:
-            return f"failed: {file.read()}"
-    except OSError:
-        return f"ended with exit code {code}: see its output"
+    error = _error(folder, rank)
+    return f"failed: {error}" if error else f"ended with exit code {code}: see its output"
 
 
 def _main(pickle_name: str, folder: str, rank: str) -> None:

@@ -35,16 +35,21 @@ class Preemption:
         self._every, self._calls, self._here = every, 0, False
         self._told: Optional[_job.Job] = None  # whose servers know that SIGTERM is heeded
         self._previous = signal.signal(signal.SIGTERM, self._on_signal)
+        if _job.is_initialized():
+            self._tell_servers()
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._here = True
 
-    def requested(self) -> bool:
-        """Whether any process has had SIGTERM; the same on all workers, which all make the same calls."""
+    def _tell_servers(self) -> None:
         job = _job.current()
         if self._told is not job:
             _lib.check(_lib.library().psring_heed_stop(1))
             self._told = job
+
+    def requested(self) -> bool:
+        """Whether any process has had SIGTERM; the same on all workers, which all make the same calls."""
+        self._tell_servers()
         self._calls += 1
         if self._calls % self._every != 0:
             return False

@@ -52,10 +52,15 @@ def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
     key = (kind, process_set)
     number = _counters[key] % _MOST_NAMES
     _counters[key] += 1
+    return f"{name_among(kind, process_set)}.noname.{number}"
+
+
+def name_among(kind: str, process_set: ProcessSet) -> str:
+    """A name for calls among the set that come one after another, in the same order on all its ranks."""
     among = "" if process_set is global_process_set else str(process_set.ranks)
     if len(among) > 64:
         among = f"[{process_set.size()} ranks, {zlib.crc32(among.encode()):08x}]"
-    return f"{kind}{among}.noname.{number}"
+    return kind + among
 
 
 def _forget_names() -> None:

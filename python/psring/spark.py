@@ -10,8 +10,8 @@ again (spark.stage.maxConsecutiveAttempts, 4): a function that loads its last ch
 on from there.
 """
 
-import queue
 import threading
+from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _engine, _rendezvous
@@ -26,10 +26,17 @@ class _BarrierChannel(_rendezvous.Rendezvous):
     def __init__(self, context: Any, host: str):
         self._context, self.rank, self.host = context, context.partitionId(), host
 
-    def _gather(self, text: str) -> "queue.Queue[List[str]]":
+    def _gather(self, text: str) -> "futures.Future[List[str]]":
         """allGather waits for the last task for a year: a thread waits for it."""
-        texts: "queue.Queue[List[str]]" = queue.Queue()
-        threading.Thread(target=lambda: texts.put(self._context.allGather(text)), daemon=True).start()
+        texts: "futures.Future[List[str]]" = futures.Future()
+
+        def gather() -> None:
+            try:
+                texts.set_result(self._context.allGather(text))
+            except BaseException as error:  # of Spark's own kinds
+                texts.set_exception(error)
+
+        threading.Thread(target=gather, daemon=True).start()
         return texts
 
     def tell(self, text: str) -> None:
@@ -37,8 +44,8 @@ class _BarrierChannel(_rendezvous.Rendezvous):
 
     def ask(self, seconds: float) -> str:
         try:
-            return self._gather("").get(timeout=seconds)[0]
-        except queue.Empty:
+            return self._gather("").result(seconds)[0]
+        except futures.TimeoutError:
             raise TimeoutError(f"not all tasks of the stage have called init() within {seconds:g} s") from None
 
 

@@ -87,6 +87,13 @@ def fails_in_worker_1():
     psring.init()
 
 
+def raises_in_worker_1():
+    psring.init()
+    if psring.rank() == 1:
+        raise ValueError("not my data")
+    psring.barrier()
+
+
 def is_killed_in_worker_1():
     psring.init()
     if psring.rank() == 1:
@@ -98,6 +105,7 @@ def is_killed_in_worker_1():
     "function, words",
     [
         (fails_in_worker_1, "worker 1 of 2 failed: FileNotFoundError: no train.npz here"),
+        (raises_in_worker_1, "worker 1 of 2 failed: ValueError: not my data"),
         (is_killed_in_worker_1, "worker 1 of 2 was ended by SIGKILL"),
     ],
 )

@@ -38,7 +38,7 @@ def test_synchronize_parameters_keeps_weights_that_were_restored(backend):
     needs("keras", backend)
     [[bsp, asynchronous]] = run(restored_weights, size=1, mode="ps", env={"KERAS_BACKEND": backend}, timeout=200)
     assert bsp == (True, [])
-    assert asynchronous[0] and "leaves the variables as they are" in asynchronous[1][0]
+    assert asynchronous[0] and "makes the variables rank 0's" in asynchronous[1][0]
 
 
 def warm_up():
@@ -88,6 +88,54 @@ def test_learning_rates_that_differ_between_ranks_are_an_error(mode):
     for said, value in run(rate_of_one_rank, mode=mode, env={"KERAS_BACKEND": "torch"}, timeout=200):
         assert "ranks 0 and 1 differ: the learning rate 0.01 on rank 0, the learning rate 0.02 on rank 1" in said
         assert value == pytest.approx(0.85)
+
+
+def rate_of_rank_1_alone():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init(step_timeout_s=8)
+    optimizer = ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update="fused")
+    variable = keras.Variable([1.0, 2.0])
+    for step in range(3):
+        if step == 1 and ps.rank() == 1:
+            optimizer.learning_rate = 0.05
+        try:
+            optimizer.apply([keras.ops.ones((2,))], [variable])
+        except ps.PsringError as error:
+            return str(error)
+    return ""
+
+
+def test_a_learning_rate_that_one_rank_changed_is_named():
+    needs("keras", "torch")
+    first, other = run(rate_of_rank_1_alone, env={"KERAS_BACKEND": "torch"}, timeout=200)
+    assert "worker 1" in first
+    assert "The learning rate went from 0.1 to 0.05 on rank 1" in other, other
+
+
+def restored_on_one_rank():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    model = network(0)
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update="fused"), loss="mse")
+    model.fit(*data(0), batch_size=8, verbose=0)
+    if ps.rank() == 1:
+        model.set_weights([weight * 0 + 7 for weight in model.get_weights()])
+    mine = weights(model).tolist()
+    model.optimizer.synchronize_parameters()
+    return mine, weights(model).tolist()
+
+
+def test_after_restored_weights_on_one_rank_all_have_rank_0s():
+    needs("keras", "torch")
+    env = {"KERAS_BACKEND": "torch", "PSRING_SYNC": "async"}
+    (before, first), (_, other) = run(restored_on_one_rank, mode="ps", env=env, timeout=200)
+    assert first == other == before
 
 
 def loaded_on_rank_0():

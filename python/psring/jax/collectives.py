@@ -8,7 +8,7 @@ import numpy as np
 from .. import _job
 from .. import collectives as memory
 from .._lib import BFLOAT16
-from ..collectives import Average, ReduceOp, auto_name
+from ..collectives import Average, ReduceOp, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
 from ._arrays import call_on_host, empty, on_host, traced
 
@@ -89,14 +89,14 @@ def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: Pr
     return results
 
 
-def _namer(kind: str, name: Optional[str], tree: Any, process_set: ProcessSet) -> Callable[[], str]:
-    """Names a call when it runs: one rank may trace a function again where another does not. Those
-    inside jit run in the order of the program, but at other times than those outside: they have
-    numbers of their own."""
+def _name(kind: str, name: Optional[str], tree: Any, process_set: ProcessSet) -> str:
+    """Calls within jit run in the order of the program, one after another, and share a name: one rank
+    may trace a function again where another does not."""
     if name is not None:
-        return lambda: name
-    kind = kind + ".in_jit" if traced(jax.tree_util.tree_leaves(tree)) else kind
-    return lambda: auto_name(kind, process_set)
+        return name
+    if traced(jax.tree_util.tree_leaves(tree)):
+        return name_among(kind + ".in_jit", process_set)
+    return auto_name(kind, process_set)
 
 
 def allreduce(
@@ -106,13 +106,13 @@ def allreduce(
 
     Not differentiable: reduce gradients, not what they are taken of.
     """
-    named = _namer("jax.allreduce", name, tree, process_set)
-    return _call_on_leaves("allreduce", lambda arrays: _reduce_all(arrays, op, named(), process_set), tree)
+    name = _name("jax.allreduce", name, tree, process_set)
+    return _call_on_leaves("allreduce", lambda arrays: _reduce_all(arrays, op, name, process_set), tree)
 
 
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
-    named = _namer("jax.broadcast", name, tree, process_set)
-    return _call_on_leaves("broadcast", lambda arrays: _broadcast_all(arrays, root_rank, named(), process_set), tree)
+    name = _name("jax.broadcast", name, tree, process_set)
+    return _call_on_leaves("broadcast", lambda arrays: _broadcast_all(arrays, root_rank, name, process_set), tree)

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tu
 import keras
 import numpy as np
 
-from .. import _job, _metrics, _models
+from .. import _job, _lib, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
 
@@ -214,14 +214,23 @@ class Fused:
                 self._open(values, lr, groups_of)
             arrays = self._alive()
             if self._together and not self._scheduled and lr != self._agreed_rate:
-                # As after a ReduceLROnPlateau of one rank's own validation: parts of the model
-                # would take one rank's rate, others another's.
-                memory.agree([f"the learning rate {lr:g}"], self.name + ".rate")
-                self._agreed_rate = lr
+                self._agree_on(lr)
             _metrics.count_step()
             rate, factor = self._formula.sent(lr, self._first_rate)
             arrays.step(gradients, [rate] * self._num_groups, factor)
             return arrays.parameters
+
+    def _agree_on(self, lr: float) -> None:
+        """Parts of the model would take one rank's rate, others another's, as after a ReduceLROnPlateau
+        of a rank's own validation. A rank whose rate has not changed does not come here."""
+        try:
+            memory.agree([f"the learning rate {lr:g}"], f"the changed learning rate of {self.name}")
+        except _lib.PsringError as error:
+            raise type(error)(
+                f"{error}. The learning rate went from {self._agreed_rate:g} to {lr:g} on rank {_job.rank()}: all "
+                "ranks change it alike (MetricAverageCallback goes before ReduceLROnPlateau)"
+            ) from None
+        self._agreed_rate = lr
 
     def _open(self, values: List[np.ndarray], lr: float, groups_of: List[int]) -> None:
         """All ranks come here with their first gradients; the parameters become rank 0's."""
@@ -248,7 +257,8 @@ class Fused:
 
     def synchronize(self, optimizer: Any) -> None:
         """All ranks' variables become the same, with every gradient in them. Where they are the same
-        already they stay as they are, also what a script has written to them since."""
+        already they stay as they are, also what a script has written to them since the last step; elsewhere
+        such a write, on any rank, makes all of them rank 0's."""
         if self._together:
             return
         if keras.backend.backend() == "jax":
@@ -267,16 +277,24 @@ class Fused:
                 if not np.array_equal(keras.ops.convert_to_numpy(variable), value, equal_nan=True)
             ]
             model.synchronise()
-            if written:
-                warnings.warn(
-                    f"rank {_job.rank()}: synchronize_parameters() leaves the variables as they are: something has "
-                    f"written to {written[0]} since the last step (EarlyStopping(restore_best_weights=True)?)",
-                    stacklevel=3,
-                )
-                return
-            values = [np.array(parameter) for parameter in self._alive().parameters]
+            if memory.sum(len(written)) > 0:
+                if written:
+                    warnings.warn(
+                        f"rank {_job.rank()}: synchronize_parameters() makes the variables rank 0's: something has "
+                        f"written to {written[0]} since the last step (EarlyStopping(restore_best_weights=True)?)",
+                        stacklevel=3,
+                    )
+                values = self._of_rank_0([keras.ops.convert_to_numpy(v) for v in optimizer._trainable_variables])
+            else:
+                values = [np.array(parameter) for parameter in self._alive().parameters]
         for variable, value in zip(optimizer._trainable_variables, values):
             variable.assign(value)
+
+    def _of_rank_0(self, values: List[np.ndarray]) -> List[np.ndarray]:
+        data = memory.broadcast_bytes(b"".join(value.tobytes() for value in values), 0, self.name + ".restored")
+        floats = np.frombuffer(data, np.float32)
+        ends = np.cumsum([value.size for value in values])
+        return [floats[end - value.size : end].reshape(value.shape) for value, end in zip(values, ends)]
 
     def _alive(self) -> FusedArrays:
         assert self._arrays is not None

@@ -77,6 +77,15 @@ TEST_F(TraceReader, TellsTheProcessesAndTheirClocks) {
   EXPECT_EQ((*infos)[1].CommonNs(1.5), 5500);
 }
 
+TEST_F(TraceReader, TakesTheBestClockOfAFileThatDoesNotSayWhen) {
+  json trace = TraceOf(1, 1000, 3000);
+  for (const int clock : {1, 2}) trace[clock]["args"].erase("at_ns");
+  Write(1, trace.dump());
+  const auto infos = Read();
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  EXPECT_EQ((*infos)[1].CommonNs(1.5), 5500);
+}
+
 // The clocks of two hosts, an hour of which are 3,600.05 s of the other.
 TEST_F(TraceReader, AClockThatRunsAwayIsFollowed) {
   constexpr int64_t kHour = 3'600'000'000'000;
