@@ -152,7 +152,6 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
       {With(Slurm(), {{"SLURM_JOB_ID", ""}}), "Slurm: 2 of 4, local 0, :0"},
       {OpenMpi(), "Open MPI: 1 of 3, local 1, 127.0.0.1:25933"},
       {Hydra(), "MPICH: 5 of 6, local 1, :0"},
-      {With(Slurm(), Hydra()), "MPICH: 5 of 6, local 1, :0"},
       {With(Slurm(), {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}}),
        "Slurm: 2 of 4, local 0, gnode20:28985"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
@@ -179,6 +178,14 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
     EXPECT_EQ(Detected(row.variables), row.expected);
     EXPECT_THAT(WarningsOf(row.variables), IsEmpty()) << row.expected;
   }
+}
+
+// hydra starts its own processes by srun; theirs are not Slurm's ranks.
+TEST(DetectEnvironment, PrefersHydraToTheTaskThatItLivesIn) {
+  const Variables both = With(Slurm(), Hydra());
+  EXPECT_EQ(Detected(both), "MPICH: 5 of 6, local 1, :0");
+  EXPECT_THAT(WarningsOf(both),
+              ElementsAre(HasSubstr("MPICH gives rank 5 of 6, Slurm gives")));
 }
 
 TEST(DetectEnvironment, LaunchersTellWhichHostThisIs) {

@@ -128,27 +128,24 @@ TEST(Socket, BorrowedBytesArriveUncopiedAndWhole) {
   EXPECT_TRUE(received[1].view() == payload);
 }
 
-// ZeroMQ reads them after the socket's end, as where a connection breaks then.
+// ZeroMQ may read them after the socket's end, as where a connection breaks
+// then.
 TEST(Socket, BorrowedBytesStayUntilTheyAreSentOrGivenUp) {
   auto context = std::make_unique<Context>();
-  auto router = Socket::Bind(*context, "127.0.0.1", 0);
   SocketOptions options;
-  options.linger = absl::Seconds(60);
-  auto dealer = Socket::Connect(*context, (*router)->endpoint(), options);
-  std::weak_ptr<const std::string> kept;
-  for (int i = 0; i < 64; ++i) {
-    const auto payload = std::make_shared<const std::string>(1 << 20, 'x');
-    kept = payload;
-    Frames frames;
-    frames.push_back(Frame::Borrow(payload->data(), payload->size(), payload));
-    ASSERT_TRUE((*dealer)->Send(std::move(frames)).ok());
-  }
+  options.linger = absl::Seconds(2);
+  // Nobody is there yet.
+  const int port = FreePort();
+  auto dealer = Socket::Connect(
+      *context, absl::StrCat("tcp://127.0.0.1:", port), options);
+  auto payload = std::make_shared<const std::string>(1 << 20, 'x');
+  const std::weak_ptr<const std::string> kept = payload;
+  Frames frames;
+  frames.push_back(Frame::Borrow(payload->data(), payload->size(), payload));
+  payload.reset();
+  ASSERT_TRUE((*dealer)->Send(std::move(frames)).ok());
   dealer->reset();
   EXPECT_FALSE(kept.expired());
-  for (int i = 0; i < 64; ++i) {
-    EXPECT_EQ(Receive(**router)[1].view(), std::string(1 << 20, 'x'));
-  }
-  router->reset();
   context.reset();
   EXPECT_TRUE(kept.expired());
 }
