@@ -69,7 +69,13 @@ def test_torchrun_needs_no_port_but_its_own(tmp_path):
 
 def test_under_torchrun_all_learn_why_rank_0_hosts_no_coordinator(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import os, psring\npsring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n")
+    script.write_text(
+        "import os, time, psring\n"
+        "try:\n"
+        "    psring.init('ps', servers=0 if os.environ['RANK'] == '0' else 1)\n"
+        "finally:\n"
+        "    time.sleep(3 if os.environ['RANK'] == '0' else 0)  # torchrun ends the other with this one\n"
+    )
     ran = under_torchrun(free_port(2), script)
     assert ran.returncode != 0
     assert "worker 0 could not start the job: InvalidArgumentError: " in ran.stderr, ran.stderr
