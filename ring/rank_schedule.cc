@@ -22,7 +22,6 @@ RankSchedule::RankSchedule(const std::vector<Route>& routes, int rank) {
                          .visit = v,
                          .range = route.range,
                          .apart = route.apart,
-                         .waits = route.waits,
                          .from = agent(v - 1),
                          .to = agent(v + 1),
                          .here = route.visits[v]});

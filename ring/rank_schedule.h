@@ -17,9 +17,8 @@ namespace psring {
 struct RankVisit {
   int route = 0;  // among all routes of the collective
   int visit = 0;  // on the route; 0: it starts here
-  Range range;    // of the route, as the next two
+  Range range;    // of the route, as the next one
   bool apart = false;
-  bool waits = false;
   int from = -1;  // the rank that sends here; -1: it starts here
   int to = -1;    // the rank that is sent to; -1: it ends here
   Visit here;

@@ -59,5 +59,5 @@ class Preemption:
     def close(self) -> None:
         """SIGTERM does again what it did before."""
         signal.signal(signal.SIGTERM, self._previous)
-        if self._told is not None and _job.is_initialized() and self._told is _job.current():
+        if _job.is_initialized() and self._told is _job.current():
             _lib.check(_lib.library().psring_heed_stop(0))

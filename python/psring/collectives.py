@@ -38,6 +38,12 @@ _FORMATS = {
     "q": _lib.INT64, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64, "?": _lib.BOOL,
 }  # fmt: skip
 
+
+def number_of_dtype(dtype: Any) -> Optional[int]:
+    """The library's number of a dtype of NumPy's or of ml_dtypes (bfloat16); None: it reduces none of them."""
+    return _lib.BFLOAT16 if dtype.name == "bfloat16" else _FORMATS.get(dtype.char)
+
+
 # The library remembers every name, and tells uses of one name apart.
 _MOST_NAMES = 4096
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from .. import _job
 from .. import collectives as memory
-from .._lib import BFLOAT16
 from ..collectives import Average, ReduceOp, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
 from ._arrays import call_on_host, empty, on_host, traced
@@ -32,21 +31,22 @@ def _array(leaf: Any, index: int) -> np.ndarray:
 def _dtype(array: np.ndarray, index: int, op: ReduceOp) -> int:
     if op is Average and array.dtype.kind in "iub":
         raise _BadLeaf(index, f"op=Average of {array.dtype} has no exact result: use Sum, or convert to floats")
-    if array.dtype.name == "bfloat16":
-        return BFLOAT16
-    number = memory._FORMATS.get(array.dtype.char)
+    number = memory.number_of_dtype(array.dtype)
     if number is None:
         raise _BadLeaf(index, f"{array.dtype} is not reduced: convert it, to int64 or float64 say, or leave it out")
     return number
 
 
-def _call_on_leaves(what: str, call: Callable[[List[Any]], List[np.ndarray]], tree: Any) -> Any:
-    """call(leaves) as a tree like this one; errors name the leaf."""
+def _call_on_leaves(
+    what: str, call: Callable[[List[Any], str], List[np.ndarray]], tree: Any, name: Optional[str], process_set: ProcessSet
+) -> Any:
+    """call(leaves, the call's name) as a tree like this one; errors name the leaf."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
+    called = name or _name("jax." + what, leaves, process_set)
     if not leaves:
         return tree
     try:
-        out = call_on_host(call, leaves)
+        out = call_on_host(lambda arrays: call(arrays, called), leaves)
     except _BadLeaf as error:
         path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(tree)[error.index][0])
         raise TypeError(f"rank {_job.rank()}: psring.jax.{what}: {path or 'the argument'}: {error}") from None
@@ -89,12 +89,10 @@ def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: Pr
     return results
 
 
-def _name(kind: str, name: Optional[str], tree: Any, process_set: ProcessSet) -> str:
+def _name(kind: str, leaves: List[Any], process_set: ProcessSet) -> str:
     """Calls within jit run in the order of the program, one after another, and share a name: one rank
     may trace a function again where another does not."""
-    if name is not None:
-        return name
-    if traced(jax.tree_util.tree_leaves(tree)):
+    if traced(leaves):
         return name_among(kind + ".in_jit", process_set)
     return auto_name(kind, process_set)
 
@@ -106,13 +104,15 @@ def allreduce(
 
     Not differentiable: reduce gradients, not what they are taken of.
     """
-    name = _name("jax.allreduce", name, tree, process_set)
-    return _call_on_leaves("allreduce", lambda arrays: _reduce_all(arrays, op, name, process_set), tree)
+    return _call_on_leaves(
+        "allreduce", lambda arrays, called: _reduce_all(arrays, op, called, process_set), tree, name, process_set
+    )
 
 
 def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
-    name = _name("jax.broadcast", name, tree, process_set)
-    return _call_on_leaves("broadcast", lambda arrays: _broadcast_all(arrays, root_rank, name, process_set), tree)
+    return _call_on_leaves(
+        "broadcast", lambda arrays, called: _broadcast_all(arrays, root_rank, called, process_set), tree, name, process_set
+    )

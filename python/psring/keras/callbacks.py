@@ -7,8 +7,9 @@ import keras
 import numpy as np
 
 from .. import _job
-from ..collectives import Average, Max, agree, auto_name, broadcast_bytes
+from ..collectives import Average, Max, agree, auto_name
 from ..process_sets import global_process_set
+from .fused import broadcast_numpy
 from .optimizer import exchanged_state, is_distributed, reduce_numpy, refuse_in_a_model
 
 
@@ -21,11 +22,8 @@ def _broadcast(variables: List[Any], root_rank: int) -> None:
     values = [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
     name = auto_name("broadcast_weights")
     agree([f"variable {i}, {value.dtype}{list(value.shape)}" for i, value in enumerate(values)], name + ".variables")
-    mine = b"".join(value.tobytes() for value in values) if _job.rank() == root_rank else None
-    data, begin = broadcast_bytes(mine, root_rank, name), 0
-    for variable, value in zip(variables, values):
-        variable.assign(np.frombuffer(data, value.dtype, value.size, begin).reshape(value.shape).copy())
-        begin += value.nbytes
+    for variable, value in zip(variables, broadcast_numpy(values, root_rank, name)):
+        variable.assign(value)
 
 
 class BroadcastCallback(keras.callbacks.Callback):

@@ -117,6 +117,16 @@ def on_host(
     return results
 
 
+def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:
+    """The root's arrays; all ranks' have the same shapes and dtypes."""
+    mine = b"".join(array.tobytes() for array in arrays) if _job.rank() == root_rank else None
+    data, begin, results = memory.broadcast_bytes(mine, root_rank, name), 0, []
+    for array in arrays:
+        results.append(np.frombuffer(data, array.dtype, array.size, begin).reshape(array.shape).copy())
+        begin += array.nbytes
+    return results
+
+
 # ---- An optimizer's part -----------------------------------------------------
 
 
@@ -284,17 +294,12 @@ class Fused:
                         f"written to {written[0]} since the last step (EarlyStopping(restore_best_weights=True)?)",
                         stacklevel=3,
                     )
-                values = self._of_rank_0([keras.ops.convert_to_numpy(v) for v in optimizer._trainable_variables])
+                mine = [keras.ops.convert_to_numpy(variable) for variable in optimizer._trainable_variables]
+                values = broadcast_numpy(mine, 0, self.name + ".restored")
             else:
                 values = [np.array(parameter) for parameter in self._alive().parameters]
         for variable, value in zip(optimizer._trainable_variables, values):
             variable.assign(value)
-
-    def _of_rank_0(self, values: List[np.ndarray]) -> List[np.ndarray]:
-        data = memory.broadcast_bytes(b"".join(value.tobytes() for value in values), 0, self.name + ".restored")
-        floats = np.frombuffer(data, np.float32)
-        ends = np.cumsum([value.size for value in values])
-        return [floats[end - value.size : end].reshape(value.shape) for value, end in zip(values, ends)]
 
     def _alive(self) -> FusedArrays:
         assert self._arrays is not None

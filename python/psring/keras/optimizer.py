@@ -9,16 +9,13 @@ import numpy as np
 
 from .. import _job, _metrics, _models, _settings
 from .. import collectives as memory
-from .._lib import BFLOAT16
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import Fused
 
 
 def _dtype(array: np.ndarray) -> int:
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
-        return BFLOAT16
-    number = memory._FORMATS.get(array.dtype.char)
+    number = memory.number_of_dtype(array.dtype)
     if number is None:
         raise TypeError(f"psring.keras reduces no {array.dtype}")
     return number
