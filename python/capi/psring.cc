@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,6 +87,11 @@ int OnModel(int64_t number,
 const char* Text(std::string text) {
   last_text = std::move(text);
   return last_text.c_str();
+}
+
+int InterruptedOr(int code, const InterruptScope& interrupts) {
+  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
+                                                       : code;
 }
 
 // Of nobody, where there is no job.
@@ -297,6 +303,17 @@ int psring_wait(int64_t handle, int timeout_ms) {
   return done->has_value() ? CodeOf(**done) : PSRING_PENDING;
 }
 
+int psring_wait_interruptibly(int64_t handle) {
+  Process* p = CurrentProcess();
+  if (p == nullptr) return Error(PSRING_INVALID, NotJoined());
+  const InterruptScope interrupts(p->cancellation);
+  int code = PSRING_PENDING;
+  while (code == PSRING_PENDING) {
+    code = psring_wait(handle, std::numeric_limits<int>::max());
+  }
+  return InterruptedOr(code, interrupts);
+}
+
 int psring_release(int64_t handle) {
   if (!IsCollective(handle)) {
     Process* p = CurrentProcess();
@@ -395,8 +412,7 @@ int psring_finish(int64_t model) {
     return session.Finish(m);
   });
   if (code == PSRING_OK) timed_out = false;
-  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
-                                                       : code;
+  return InterruptedOr(code, interrupts);
 }
 
 int64_t psring_step(int64_t model) {

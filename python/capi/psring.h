@@ -8,8 +8,8 @@
  *
  * What blocks is started by one call, which gives a handle (above 0), and
  * waited for by psring_wait, a little at a time, so that the caller can look
- * after signals in between. psring_finish alone blocks by itself: it is on the
- * way of every step; SIGINT ends it.
+ * after signals in between. psring_finish and psring_wait_interruptibly block by
+ * themselves, and SIGINT ends them.
  *
  * Threads: any thread may call any function; calls for one model come one at a
  * time.
@@ -31,7 +31,7 @@ enum {
   PSRING_OK = 0,
   PSRING_PENDING = 1,
   PSRING_ERROR = -1,       /* the job or the call failed */
-  PSRING_INTERRUPTED = -2, /* SIGINT came while psring_finish was waiting */
+  PSRING_INTERRUPTED = -2, /* SIGINT came while a call was waiting */
   PSRING_INVALID = -3      /* the caller's arguments are wrong; the job lives */
 };
 
@@ -126,6 +126,10 @@ void psring_forked(void);
  * psring_release, which may come before (the operation is then given up by
  * this process alone, which others may wait for). */
 int psring_wait(int64_t handle, int timeout_ms);
+/* Waits until it is done, for a thread in which the program does not look after
+ * signals: SIGINT, whose handler is called as ever, ends the job and the wait,
+ * with PSRING_INTERRUPTED. */
+int psring_wait_interruptibly(int64_t handle);
 int psring_release(int64_t handle);
 
 /* ---- Collectives --------------------------------------------------------- */

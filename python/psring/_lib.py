@@ -5,6 +5,8 @@ call of the library releases the interpreter's lock, so other threads run on
 while one waits.
 """
 
+import contextlib
+import contextvars
 import ctypes
 import functools
 import json
@@ -12,7 +14,7 @@ import os
 import re
 import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 ABI = 3
 
@@ -58,6 +60,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_failure": (c_char_p, []),
     "psring_forked": (None, []),
     "psring_wait": (c_int, [c_int64, c_int]),
+    "psring_wait_interruptibly": (c_int, [c_int64]),
     "psring_release": (c_int, [c_int64]),
     "psring_allreduce": (
         c_int64,
@@ -243,6 +246,20 @@ def ranks_array(ranks: Optional[Sequence[int]]) -> Tuple[Any, int]:
     return (c_int32 * len(ranks))(*ranks), len(ranks)
 
 
+_ends_at_interrupts: "contextvars.ContextVar[bool]" = contextvars.ContextVar("ends_at_interrupts", default=False)
+
+
+@contextlib.contextmanager
+def ending_at_interrupts() -> Iterator[None]:
+    """What this thread waits for within it, Ctrl-C ends, and the job: for a thread of a framework's,
+    while the main thread is in the framework and cannot raise KeyboardInterrupt."""
+    token = _ends_at_interrupts.set(True)
+    try:
+        yield
+    finally:
+        _ends_at_interrupts.reset(token)
+
+
 # Operations hold on to the memory that the library reads and writes, even where
 # the caller drops them before they are done.
 _running: Dict[int, "Operation"] = {}
@@ -266,9 +283,13 @@ class Operation:
         return self._done or library().psring_wait(self._number, milliseconds) != PENDING
 
     def wait(self) -> None:
-        """Returns when the operation is done. Ctrl-C interrupts it."""
+        """Returns when the operation is done. Ctrl-C interrupts it; in a thread where Python does not
+        look after signals, within ending_at_interrupts()."""
         while not self._done:
-            code = library().psring_wait(self._number, _SLICE_MS)
+            if _ends_at_interrupts.get():
+                code = library().psring_wait_interruptibly(self._number)
+            else:
+                code = library().psring_wait(self._number, _SLICE_MS)
             if code == PENDING:
                 continue
             try:

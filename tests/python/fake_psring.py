@@ -286,6 +286,9 @@ class FakeLibrary:
                 pending.collect = None
         return OK if pending.error is None else self.error(pending.error)
 
+    def psring_wait_interruptibly(self, handle):
+        return self.psring_wait(handle, 1e6)
+
     def psring_release(self, handle):
         self.operations.pop(handle, None)
         return OK

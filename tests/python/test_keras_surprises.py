@@ -1,10 +1,12 @@
 """What happens around a distributed optimizer of Keras's: callbacks, schedules, policies, restored weights."""
 
 import os
+import signal
+import time
 
 import pytest
 
-from ranks import run
+from ranks import run, start
 from test_keras_fused import BACKENDS, data, network, weights
 from test_other_frameworks import needs
 
@@ -216,3 +218,42 @@ def bfloat16():
 def test_bfloat16_and_an_optimizer_made_anew_from_its_config(backend):
     needs("keras", backend)
     assert run(bfloat16, env={"KERAS_BACKEND": backend}, timeout=200) == [[2.0, 3.0]] * 2
+
+
+INTERRUPTED = """
+import sys, time
+import numpy as np, keras
+import psring.keras as ps
+ps.init()
+class Late(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 2 and ps.rank() == 1:
+            time.sleep(12)
+        print("batch", batch, flush=True)
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update=sys.argv[1]), loss="mse")
+model.fit(np.ones((64, 4), "float32"), np.ones((64, 2), "float32"), batch_size=8, verbose=0, callbacks=[Late()])
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_ctrl_c_ends_a_step_that_waits(tmp_path, backend, update):
+    needs("keras", backend)
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    processes = start(str(script), 2, args=[update], env={"KERAS_BACKEND": backend})
+    try:
+        first = processes[0]
+        while first.stdout.readline() not in ("batch 2\n", ""):
+            pass
+        time.sleep(0.5)
+        first.send_signal(signal.SIGINT)
+        _, err = first.communicate(timeout=60)
+        assert "KeyboardInterrupt" in err and first.returncode != 0
+        assert processes[1].poll() is None  # it has not come to the step that the first waited for
+        processes[1].communicate(timeout=60)
+        assert processes[1].returncode == 1
+    finally:
+        for process in processes:
+            process.kill()

@@ -108,7 +108,8 @@ def on_host(
     import tensorflow as tf
 
     def with_numpy(*tensors: Any) -> List[np.ndarray]:
-        return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
+        with _lib.ending_at_interrupts():
+            return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
 
     dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
     results = tf.py_function(with_numpy, dense, [value.dtype for value in like])

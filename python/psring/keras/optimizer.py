@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import keras
 import numpy as np
 
-from .. import _job, _metrics, _models, _settings
+from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
@@ -59,7 +59,8 @@ def _reduce(grads: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) 
 
         def call(*tensors: Any) -> List[np.ndarray]:
             _metrics.count_step()
-            return reduce_numpy([t.numpy() for t in tensors], op, name, process_set)
+            with _lib.ending_at_interrupts():
+                return reduce_numpy([t.numpy() for t in tensors], op, name, process_set)
 
         values = [tf.convert_to_tensor(value) for value in values]
         reduced = tf.py_function(call, values, [value.dtype for value in values])
