@@ -65,6 +65,16 @@ def exit_code() -> Any:
     return _exit_code
 
 
+def goes_on() -> None:
+    """A call of psring's begins: where sys.exit's exception has been caught, it ended nothing."""
+    global _exit_code
+    if not _exit_code or isinstance(sys.exc_info()[1], SystemExit):
+        return
+    main = threading.main_thread()
+    if threading.current_thread() is main and main.is_alive():  # which it is no more for atexit's handlers
+        _exit_code = 0
+
+
 def _exit(code: Any = None) -> None:
     # The only trace of SystemExit that is left when atexit's handlers run.
     global _exit_code

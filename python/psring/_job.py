@@ -6,7 +6,7 @@ _lifecycle.py joins and leaves.
 import os
 from typing import Any, Callable, Dict, List, Optional
 
-from . import _lib
+from . import _failure, _lib
 
 
 class Job:
@@ -81,6 +81,7 @@ def current() -> Job:
     """The job. Raises where there is none."""
     job = _job
     if job is not None:
+        _failure.goes_on()
         return job
     if _forked:
         raise _lib.PsringError(

@@ -7,7 +7,7 @@ import weakref
 import zlib
 from typing import Any, Callable, Dict, List, Optional
 
-from . import _job, _lib
+from . import _failure, _job, _lib
 
 _lock = threading.Lock()
 _steps = 0
@@ -53,6 +53,7 @@ def wanted() -> bool:
 
 def count_step() -> None:
     """An optimizer begins a step; log() counts by the one that makes most."""
+    _failure.goes_on()
     global _steps, _first_step, _last_step
     with _lock:
         _steps += 1

@@ -1,5 +1,6 @@
 """SIGTERM as a wish that all workers learn of at the same step."""
 
+import os
 import signal
 import threading
 from typing import Any, Optional
@@ -32,14 +33,18 @@ class Preemption:
             raise ValueError(f"every={every}: it is at least 1")
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("psring.Preemption() is made in the main thread: Python takes signals there")
-        self._every, self._calls, self._here = every, 0, False
+        self._every, self._calls, self._here, self._pid = every, 0, False, os.getpid()
         self._told: Optional[_job.Job] = None  # whose servers know that SIGTERM is heeded
         self._previous = signal.signal(signal.SIGTERM, self._on_signal)
         if _job.is_initialized():
             self._tell_servers()
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        self._here = True
+        if os.getpid() == self._pid:
+            self._here = True
+        else:  # a child of fork, which nobody asks whether to stop
+            signal.signal(number, self._previous or signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _tell_servers(self) -> None:
         job = _job.current()

@@ -444,3 +444,17 @@ psring.barrier()
     finally:
         for process in processes:
             process.kill()
+
+
+def test_an_exit_that_the_script_catches_is_none(tmp_path):
+    script = write(tmp_path, """
+import sys, psring
+psring.init()
+try:
+    sys.exit(3)
+except SystemExit:
+    pass
+psring.barrier()
+print("done")
+""")
+    assert run_script(script, 2) == [(0, "done\n", "")] * 2

@@ -1,5 +1,6 @@
 """DistributedOptimizer on two ranks against plain torch on both batches at once."""
 
+import copy
 import ctypes
 import warnings
 
@@ -444,6 +445,146 @@ def checkpoints_of_activations():
             F.cross_entropy(checkpoint(net[2], hidden, use_reentrant=reentrant), y).backward()
             opt.step()
         out.append(same(net, reference(sgd)))
+    return out
+
+
+@scenario
+def checkpoints_hold_every_gradient():
+    """As with adapters: what lies around the checkpoints is frozen or unused."""
+    from torch.utils.checkpoint import checkpoint
+
+    out = []
+    for passes in (1, 2):
+        for unused in (False, True):
+            layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+            spare = torch.nn.Linear(2, 2)
+            parameters = [*layers.parameters(), *(spare.parameters() if unused else ())]
+            opt = ps.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), backward_passes_per_step=passes)
+            for _ in range(3):
+                opt.zero_grad()
+                for _ in range(passes):
+                    x = torch.full((3, 4), 1.0 + ps.rank(), requires_grad=True)
+                    for layer in layers:
+                        x = checkpoint(layer, x, use_reentrant=True)
+                    x.sum().backward()
+                everybody = ps.allgather(layers[0].weight.grad.reshape(1, -1).clone())
+                torch.nn.utils.clip_grad_norm_(parameters, 1e-6)
+                clipped = [p.grad.clone() for p in parameters]
+                opt.step()
+                out.append(torch.equal(everybody[0], everybody[1]) and all(map(torch.equal, clipped, [p.grad for p in parameters])))
+            opt.close()
+    return out
+
+
+@scenario
+def other_defaults_of_torch():
+    """A script's default dtype and device are for its own tensors."""
+    out = []
+    for dtype in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+        net = torch.nn.Linear(3, 2, dtype=torch.float32)
+        opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters(), lr=0.1), model=net, update="fused")
+        for _ in range(2):
+            opt.zero_grad()
+            net(torch.ones(1, 3, dtype=torch.float32)).sum().backward()
+            opt.step()
+        before = opt.state_dict()
+        opt.load_state_dict(before)
+        opt.zero_grad()
+        net(torch.ones(1, 3, dtype=torch.float32)).sum().backward()
+        opt.step()
+        moments = opt.state_dict()["state"][0]["exp_avg"]
+        out.append(torch.allclose(moments, 0.9 * before["state"][0]["exp_avg"] + 0.1 * torch.ones(2, 3, dtype=torch.float32)))
+        opt.close()
+    torch.set_default_dtype(torch.float32)
+    with torch.device("meta"):
+        ours = torch.full((2, 2), float(ps.rank()), device="cpu")
+        out.append(ps.allgather(ours).sum().item() == 4.0)
+        out.append(ps.reducescatter(ours, op=ps.Sum).sum().item() == 2.0)
+        ps.broadcast_parameters([ours], root_rank=1)
+    out.append(ours.sum().item() == 4.0)
+    return out
+
+
+@scenario
+def closed_optimizers():
+    """close() gives back the plain optimizer, with its state, and the memory."""
+    out = []
+    for update in ("local", "fused"):
+        net = model()
+        opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters(), lr=0.1), model=net, update=update)
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 1)
+        for step in range(2):
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            opt.step()
+        out.append(len(opt.state) == (0 if update == "fused" else len(list(net.parameters()))))
+        saved = opt.state_dict()["state"]
+        out.append(update == "local" or not opt.state)  # the library's again
+        opt.close()
+        out.append(type(opt) is torch.optim.Adam and torch.equal(opt.state_dict()["state"][0]["exp_avg"], saved[0]["exp_avg"]))
+        before = weights(net)
+        loss_of(net, 3, ps.rank()).backward()
+        opt.step()  # a step of its own
+        schedule.step()
+        out.append(not torch.equal(before, weights(net)))
+    # Only one takes part now.
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    loss_of(net, 0, ps.rank()).backward()
+    opt.step()
+    out.append(ps.join() in (0, 1))
+    out.append("cannot be copied" in message(lambda: copy.deepcopy(opt)))
+    return out
+
+
+@scenario
+def fused_steps_have_hooks():
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")
+    calls = []
+    opt.register_step_pre_hook(lambda *_: calls.append("before"))
+    opt.register_step_post_hook(lambda *_: calls.append("after"))
+    loss_of(net, 0, ps.rank()).backward()
+    opt.step()
+    return [calls == ["before", "after"]]
+
+
+@scenario
+def fused_parameters_are_written_to():
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, update="fused")
+    said = []
+    for step in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            opt.zero_grad()
+            loss_of(net, step, ps.rank()).backward()
+            opt.step()
+        said.append(any("was written to after a step" in str(w.message) for w in caught))
+        if step == 1:
+            with torch.no_grad():
+                net[0].weight.clamp_(-0.01, 0.01)
+    shared = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    shared[1].weight.data = shared[0].weight.data
+    pair = torch.nn.Sequential(*shared)
+    refused = message(lambda: ps.DistributedOptimizer(sgd(pair), model=pair, update="fused"))
+    return [said == [False, False, True], "0.weight and 1.weight are two parameters in the same memory" in refused]
+
+
+@scenario
+def unusual_buffers():
+    net = model()
+    net.register_buffer("angles", torch.full((2,), 1j * (1 + ps.rank())))
+    net.register_buffer("small", torch.full((2,), 1.0 + ps.rank()).to(torch.float8_e5m2))
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    loss_of(net, 0, ps.rank()).backward()
+    out = [net.angles[0].item() == 1j, net.small.float()[0].item() == 1.0]
+    net.register_buffer("wide", torch.ones(1).expand(3))
+    out.append("wide: the tensor is expanded" in message(lambda: ps.DistributedOptimizer(sgd(net), model=net)))
+    del net.wide, net.small
+    out.append("the buffer small is gone" in message(lambda: loss_of(net, 0, ps.rank()).backward()))
+    opt.close()
     return out
 
 

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -28,6 +29,22 @@ def one_worker_gets_sigterm():
 def test_all_workers_learn_of_sigterm_at_the_same_step(mode):
     results = ranks.run(one_worker_gets_sigterm, mode=mode)
     assert results == [([False, False, False, True, False, True], True)] * 2
+
+
+def a_child_of_fork_gets_sigterm():
+    psring.init()
+    preemption = psring.Preemption()
+    child = os.fork()
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    os.kill(child, signal.SIGTERM)
+    status = os.waitpid(child, 0)[1]
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else -1, preemption.requested()
+
+
+def test_sigterm_ends_a_child_as_ever():
+    assert ranks.run(a_child_of_fork_gets_sigterm, size=1) == [(signal.SIGTERM, False)]
 
 
 def test_every_counts_from_one():

@@ -39,14 +39,25 @@ def warn_of_copies(device: torch.device) -> None:
     )
 
 
-def check_dtype(tensor: torch.Tensor, what: str) -> int:
-    """The library's number for the dtype of a dense tensor."""
+def _check_dense(tensor: torch.Tensor, what: str) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} takes a tensor, not a {type(tensor).__name__}")
     if tensor.layout != torch.strided:
         raise TypeError(f"{what} of a sparse tensor is not supported: use .to_dense()")
     if tensor.device.type == "meta":
         raise TypeError(f"{what}: the tensor is {NO_DATA}")
+
+
+def check_bytes(tensor: torch.Tensor, what: str) -> None:
+    """Raises unless the bytes of a tensor can be sent, and received in their place."""
+    _check_dense(tensor, what)
+    if any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape)):
+        raise TypeError(f"{what}: the tensor is expanded, so several elements share memory: use .clone()")
+
+
+def check_dtype(tensor: torch.Tensor, what: str) -> int:
+    """The library's number for the dtype of a dense tensor."""
+    _check_dense(tensor, what)
     dtype = DTYPES.get(tensor.dtype)
     if dtype is None:
         remedy = ": use torch.view_as_real" if tensor.is_complex() else ""

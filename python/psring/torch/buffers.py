@@ -6,8 +6,13 @@ import torch
 
 from .. import _job
 from ..process_sets import ProcessSet
-from ._tensors import NO_DATA, describe
+from ._tensors import NO_DATA, check_bytes, describe
 from .collectives import Handle, broadcast_async_
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """By their bytes, because torch does not compare every dtype."""
+    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
 
 
 class Buffers:
@@ -25,6 +30,7 @@ class Buffers:
                 name = f"{prefix}.{key}" if prefix else key
                 if buffer.device.type == "meta":
                     raise TypeError(f"the buffer {name} is {NO_DATA}")
+                check_bytes(buffer, f"the broadcast of buffer {name}")
                 self._places.append((name, module, key))
 
     def described(self) -> List[str]:
@@ -40,9 +46,13 @@ class Buffers:
         if not self.travel():
             return
         alike: Dict[Tuple[torch.dtype, torch.device], List[torch.Tensor]] = {}
-        for _, module, key in self._places:
-            buffer = module._buffers[key]
-            assert buffer is not None
+        for name_of, module, key in self._places:
+            buffer = module._buffers.get(key)
+            if buffer is None:
+                raise RuntimeError(
+                    f"the buffer {name_of} is gone: all ranks keep the buffers that the model had when "
+                    "DistributedOptimizer was made, or pass broadcast_buffers=False"
+                )
             alike.setdefault((buffer.dtype, buffer.device), []).append(buffer.detach())
         root = self._process_set.ranks[0]
         transfers: List[Tuple[List[torch.Tensor], torch.Tensor, Handle]] = []
@@ -57,7 +67,7 @@ class Buffers:
                 if _job.rank() != root:
                     for buffer, part in zip(buffers, flat.split([buffer.numel() for buffer in buffers])):
                         part = part.view(buffer.shape).to(buffer.device)
-                        if not torch.equal(buffer, part):  # else a graph that reads it may be kept
+                        if not _same(buffer, part):  # else a graph that reads it may be kept
                             buffer.copy_(part)
 
 

@@ -241,7 +241,7 @@ def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: in
         if size % row:
             raise _lib.PsringError(f"rank {rank} of the set sent {size} bytes, no whole number of rows of {row} bytes")
     rows = [size // row for size in sizes]
-    out = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype)
+    out = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype, device="cpu")
     operation.result(out.data_ptr(), sum(sizes))
     return out, rows
 

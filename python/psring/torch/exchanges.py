@@ -44,7 +44,7 @@ class _Alltoall(torch.autograd.Function):
     def forward(ctx, tensor, splits, name, process_set):  # type: ignore[no-untyped-def]
         out, rows = _start_alltoall(tensor, splits, name, process_set).wait()
         ctx.rows, ctx.name, ctx.process_set, ctx.shape = rows, name + ".grad", process_set, tensor.shape
-        counts = torch.tensor(rows, dtype=torch.int32)
+        counts = torch.tensor(rows, dtype=torch.int32, device="cpu")
         ctx.mark_non_differentiable(counts)
         return out, counts
 
@@ -62,7 +62,7 @@ def alltoall_async(
 
     def collect() -> Any:
         out, rows = inner.wait()
-        return out if splits is None else (out, torch.tensor(rows, dtype=torch.int32))
+        return out if splits is None else (out, torch.tensor(rows, dtype=torch.int32, device="cpu"))
 
     return Handle(inner._operations, collect)
 
@@ -93,7 +93,7 @@ def _start_reducescatter(
     ranks, me = process_set.size(), process_set.rank()
     rows = [source.shape[0] // ranks + (i < source.shape[0] % ranks) for i in range(ranks)]
     row = source[0].numel() if source.shape[0] else 0
-    target = torch.empty((rows[me], *source.shape[1:]), dtype=source.dtype)
+    target = torch.empty((rows[me], *source.shape[1:]), dtype=source.dtype, device="cpu")
     operation = memory.start_reducescatter(
         name or auto_name("reducescatter", process_set), source.data_ptr(), target.data_ptr(),
         [count * row for count in rows], dtype, op, prescale, postscale, process_set, (source, target),

@@ -10,7 +10,7 @@ import torch
 from .. import _job
 from ..collectives import agree, auto_name, broadcast_bytes, broadcast_object
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, dense_strides, describe, num_bytes
+from ._tensors import check_bytes, dense_strides, describe, num_bytes
 from .collectives import broadcast_
 
 # One transfer carries at most so much, so that a copy of the model is never whole.
@@ -26,7 +26,7 @@ def _broadcast_tensors(tensors: List[torch.Tensor], root_rank: int, name: str, p
         size += num_bytes(tensor)
         if size < _CHUNK_BYTES and position + 1 < len(tensors):
             continue
-        flat = torch.empty(size, dtype=torch.uint8)
+        flat = torch.empty(size, dtype=torch.uint8, device="cpu")
         _copy_chunk(chunk, flat, into_flat=True)
         broadcast_(flat, root_rank, f"{name}.{number}", process_set)
         if _job.rank() != root_rank:
@@ -72,7 +72,7 @@ def broadcast_parameters(
     tensors = []
     for name, tensor in named:
         if isinstance(tensor, torch.Tensor):
-            check_dtype(tensor, f"broadcast of {name}")
+            check_bytes(tensor, f"broadcast of {name}")
             tensors.append((name, tensor))
     name = auto_name("broadcast_parameters", process_set)
     listed = [f"tensor {i}, {n} {describe(t)}" for i, (n, t) in enumerate(tensors)]
@@ -88,7 +88,7 @@ class _Place:
 
     def empty(self) -> torch.Tensor:
         # as_strided, unlike empty_strided, stays within the memory of the shape.
-        return torch.empty(self.shape, dtype=self.dtype).as_strided(self.shape, self.strides)
+        return torch.empty(self.shape, dtype=self.dtype, device="cpu").as_strided(self.shape, self.strides)
 
 
 class _NumpyNumber:

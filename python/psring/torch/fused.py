@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence
 import torch
 
 from .. import _models
+from ._tensors import warn_once
 from .gradient_exchange import Entry, ModelExchange
 
 
@@ -87,6 +88,7 @@ def take_parameters(entries: Sequence[Entry]) -> None:
                 param.data.copy_(result)
             elif param.data_ptr() != result.data_ptr():
                 param.data = result
+            entry.taken(param)
 
 
 # ---- State -------------------------------------------------------------------
@@ -102,7 +104,7 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
         return []
     slots = []
     for slot_name in exchange.slot_names:
-        slot = torch.zeros(exchange.results.numel(), device="cpu")
+        slot = torch.zeros(exchange.results.numel(), dtype=torch.float32, device="cpu")
         for entry in entries:
             value = state.get(entry.param, {}).get(slot_name)
             if value is not None:
@@ -118,6 +120,19 @@ def first_step(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
     return max(steps, default=0)
 
 
+def warn_if_written(entries: Sequence[Entry]) -> None:
+    """Says it where a script wrote to a parameter since take_parameters()."""
+    for entry in entries:
+        if entry.was_written():
+            warn_once(
+                f'{entry.name} was written to after a step, but with update="fused" the values of the servers, or '
+                "of the ring, count: what was written is lost, or stays on this rank alone. If it changed the "
+                "values, use update=\"local\", or call opt.load_state_dict(opt.state_dict()) after it on all workers, "
+                "which starts anew from rank 0's parameters"
+            )
+            return
+
+
 def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, Dict[str, Any]]:
     """torch's state of every parameter, from the library. All ranks call it."""
     slots = [torch.frombuffer(slot, dtype=torch.float32) for slot in exchange.fetch_slots()]
@@ -130,5 +145,5 @@ def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, 
             for name, slot in zip(exchange.slot_names, slots)
         }
         if exchange.slot_names != ["momentum_buffer"]:
-            state[entry.param]["step"] = torch.tensor(float(step))
+            state[entry.param]["step"] = torch.tensor(float(step), dtype=torch.float32, device="cpu")
     return state

@@ -22,7 +22,9 @@ from .gpu import StreamOrder
 class Entry:
     """One parameter of an optimizer, in the exchange and in the current step."""
 
-    __slots__ = ("name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address")
+    __slots__ = (
+        "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
+    )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
         self.name, self.param, self.index = name, param, index
@@ -35,6 +37,16 @@ class Entry:
         # Of the gradient that was handed over; -1: there was none.
         self.version = -1
         self.address = 0
+        # To the parameter, when its values came from the library; -1: they did not.
+        self.writes = -1
+
+    def taken(self, param: torch.Tensor) -> None:
+        """The parameter's values have come from the library."""
+        self.writes = -1 if param.is_inference() else param._version
+
+    def was_written(self) -> bool:
+        """Whether a script has written to the parameter since then, but through p.data."""
+        return self.writes >= 0 and self.param._version != self.writes
 
     def remember(self, grad: torch.Tensor) -> None:
         """It has been handed over."""
@@ -131,6 +143,7 @@ class ModelExchange(Model):
             entry.gradient = _part(self.gradients, begin, end, entry.param, strides)
             entry.result = _part(self.results, begin, end, entry.param, strides)
             entry.bucket = place["bucket"]
+        self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]
         _open.append(self)
 
@@ -221,7 +234,7 @@ class BucketExchange:
         start: Callable[[torch.Tensor, int], Callable[[], Any]],
     ):
         limit = max(1, int(bucket_mb * (1 << 20)) // 4)
-        self.gradients = torch.zeros(sum(e.param.numel() for e in entries))
+        self.gradients = torch.zeros(sum(e.param.numel() for e in entries), dtype=torch.float32, device="cpu")
         self.results = self.gradients
         self._ranges: List[Tuple[int, int]] = []
         begin = end = 0

@@ -19,6 +19,12 @@ from .part import Part
 from .settings import make_settings
 
 
+# With torch's hooks of step() and its profiler around it.
+_fused_step = torch.optim.Optimizer.profile_hook_step(
+    lambda optimizer, closure=None: optimizer._psring.fused_step(closure)
+)
+
+
 class _Distributed:
     """What DistributedOptimizer adds to the class of an optimizer."""
 
@@ -28,10 +34,12 @@ class _Distributed:
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Applies everybody's gradients. Waits for what is not there yet."""
-        part = self._psring
+        part = self.__dict__.get("_psring")
+        if part is None:  # closed, but a scheduler's patch comes here
+            return type(self).step(self, closure)
         _metrics.count_step()
         if part.settings.fused:
-            return part.fused_step(closure)
+            return _fused_step(self, closure)
         if not part.skip and (closure is None or part.reducer.touched):
             part.reducer.complete()
         if closure is None:
@@ -108,7 +116,10 @@ class _Distributed:
         """As the optimizer's own. With update="fused", after the first step, all
         workers call it together: the state is fetched from the library."""
         self._psring.fetch_state()
-        return super().state_dict()  # type: ignore[misc]
+        try:
+            return super().state_dict()  # type: ignore[misc]
+        finally:
+            self._psring.drop_state()
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """As the optimizer's own. With update="fused" after the first step,
@@ -116,6 +127,16 @@ class _Distributed:
         super().load_state_dict(state_dict)  # type: ignore[misc]
         if self._psring.settings.fused and self._psring.reducer.exchange is not None:
             self._psring.restart()
+
+    def close(self) -> None:
+        """Ends psring's part: all workers call it, between steps. The optimizer is a
+        plain one again, with its state, and the library's memory for it is freed."""
+        self._psring.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a DistributedOptimizer cannot be copied or pickled: use its state_dict(), or call its close() first"
+        )
 
     def traffic(self) -> Dict[str, Any]:
         """Bytes sent and received so far, and the staleness of this process's
@@ -265,6 +286,12 @@ class _Local:
     skip_synchronize = no_sync
 
     def set_backward_passes_per_step(self, passes: int) -> None:
+        pass
+
+    def traffic(self) -> Dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
         pass
 
 

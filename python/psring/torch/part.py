@@ -70,6 +70,7 @@ class Part:
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:
             fused.all_options(self.kind, self.optimizer.param_groups)
+            _check_apart(named)
         # With "local" ranks exchange bytes in the order in which they lie.
         described = describe if settings.fused else describe_layout
         agree(
@@ -143,6 +144,7 @@ class Part:
                 fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
             )
         exchange = ModelExchange(self.name, entries, options, self._gpu)
+        exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
         if settings.fused:
             fused.place_parameters(entries)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
@@ -175,6 +177,7 @@ class Part:
         """Fused: the rates of this step, where they have changed."""
         if not self.settings.fused:
             return
+        fused.warn_if_written(self.dense())
         options = fused.all_options(self.kind, self.optimizer.param_groups)
         fused.check_unchanged(self._options, options)
         rates = [group["lr"] for group in options]
@@ -202,6 +205,7 @@ class Part:
         exchange = self.reducer.exchange
         if not self.settings.fused or not isinstance(exchange, ModelExchange):
             return
+        fused.warn_if_written(self.dense())
         exchange.synchronise()
         fused.take_parameters(self.dense())
         self._take_buffers()
@@ -256,7 +260,7 @@ class Part:
         """With a GradScaler: unscales p.grad; whether any rank must skip the step."""
         optimizer = self.optimizer
         found = getattr(optimizer, "found_inf", None)
-        mine = torch.tensor([0.0 if found is None else float(found)])
+        mine = torch.tensor([0.0 if found is None else float(found)], dtype=torch.float32, device="cpu")
         overflow = bool(allreduce_(mine, name=self.name + ".found_inf", op=Max).item())
         if overflow:
             # So that all ranks' scalers choose the same next scale.
@@ -271,11 +275,29 @@ class Part:
                     entry.param.grad.mul_(factor)
         return False
 
+    def _has_state(self) -> bool:
+        """Whether the library has the optimizer's state, and not torch."""
+        return self.settings.fused and isinstance(self.reducer.exchange, ModelExchange)
+
     def fetch_state(self) -> None:
-        if self.settings.fused and isinstance(self.reducer.exchange, ModelExchange):
-            state = fused.fetch_state(self.reducer.exchange, self.dense())
+        if self._has_state():
+            self.optimizer.state.update(fused.fetch_state(self.reducer.exchange, self.dense()))
+
+    def drop_state(self) -> None:
+        """The state that fetch_state() has fetched is the library's again."""
+        if self._has_state():
             self.optimizer.state.clear()
-            self.optimizer.state.update(state)
+
+    def close(self) -> None:
+        """The optimizer is one of its own class again, with its state."""
+        optimizer = self.optimizer
+        self.fetch_state()
+        self.reducer.close()
+        optimizer.__class__ = self.kind
+        del optimizer._psring
+        optimizer.__dict__.pop("_step_supports_amp_scaling", None)
+        if self._patched_step is not None:
+            optimizer.step = self._patched_step
 
     def keep_patch(self, patched: Callable[..., Any]) -> Callable[..., Any]:
         """A scheduler had replaced `step` of the object: its patch becomes the inner
@@ -288,6 +310,18 @@ class Part:
             return type(optimizer()).step(optimizer(), *arguments, **more)
 
         return step
+
+
+def _check_apart(named: List[Tuple[str, Any]]) -> None:
+    """Raises where two parameters have the same memory: fused, each gets memory of its own."""
+    by_address: Dict[Any, str] = {}
+    for name, param in named:
+        other = by_address.setdefault((param.device, param.data_ptr()), name)
+        if other != name:
+            raise ValueError(
+                f'{other} and {name} are two parameters in the same memory, which update="fused" would take apart: '
+                'make them one parameter, or use update="local"'
+            )
 
 
 def _trainable(named: List[Tuple[str, Any]]) -> List[Tuple[str, Any]]:

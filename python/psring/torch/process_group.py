@@ -179,7 +179,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._reduce_scatter_flat(output, input.detach().contiguous().reshape(-1), opts)
 
     def barrier(self, opts: Any = None) -> Any:
-        one = torch.zeros(1, dtype=torch.uint8)
+        one = torch.zeros(1, dtype=torch.uint8, device="cpu")
         handle = _start_allreduce(one, True, Max, self._next("barrier"), 1.0, 1.0, self._set)
         return self._work([handle], lambda: [])
 

@@ -40,11 +40,11 @@ def _remove_all_hooks() -> None:
 _job.at_shutdown(_remove_all_hooks)
 
 
-def _in_nested_backward() -> bool:
-    """In the engine's callback: whether a backward within a backward has ended
-    (a checkpoint with use_reentrant=True). Not known before torch 2.1."""
+def _outer_node() -> Any:
+    """In the engine's callback: the node of the outer backward, where a backward within a backward
+    has ended (a checkpoint with use_reentrant=True). None before torch 2.1, which does not say."""
     node = getattr(torch._C, "_current_autograd_node", None)
-    return node is not None and node() is not None
+    return node() if node is not None else None
 
 
 class Reducer:
@@ -158,7 +158,8 @@ class Reducer:
                 'backward() ran again before step(). With update="fused" the gradients of the '
                 "first one have left: accumulate under opt.no_sync(), set "
                 'backward_passes_per_step, or use update="local". A network that another '
-                "one's loss passes through needs requires_grad_(False) meanwhile"
+                "one's loss passes through needs requires_grad_(False) meanwhile. An optimizer that "
+                "another one follows ends with its close()"
             )
         if self._sums_remain and any(map(self._may_hold_sum, self.entries)):
             raise RuntimeError(
@@ -176,15 +177,26 @@ class Reducer:
         return entry.param.grad is not None and (not entry.shares_result() or entry.holds_result())
 
     def _on_backward_end(self) -> None:
+        outer = _outer_node()
+        if outer is not None:
+            self._await_end_of(outer)
+            return
         with self._lock:
             self._queued = False
-            nested = _in_nested_backward()
             if self.state == COLLECTING:
-                if nested and not all(e.ready for e in self.entries):
-                    return  # the outer backward queues another
                 self.complete()
-            elif not nested:
+            else:
                 self._pass += 1
+
+    def _await_end_of(self, node: Any) -> None:
+        """Queues _on_backward_end in the backward that `node` is part of: what is queued within the
+        node belongs to the backward that it runs."""
+
+        def after(*_: Any) -> None:
+            handle.remove()
+            torch.autograd.Variable._execution_engine.queue_callback(self._on_backward_end)
+
+        handle = node.register_hook(after)
 
     # ---- One step ------------------------------------------------------------
 
@@ -214,7 +226,8 @@ class Reducer:
         if entry.ready:
             raise RuntimeError(
                 f"the gradient of {entry.name} became ready twice in one backward(): checkpoints "
-                "that share parameters need use_reentrant=False"
+                "that share parameters need use_reentrant=False; after a backward() that failed, "
+                "call opt.zero_grad()"
             )
         entry.ready = True
         if self.exchange is not None:
@@ -341,7 +354,7 @@ class Reducer:
             if entry.sparse_dim:
                 reduce_sparse(entry, self.name, self.process_set, self._average)
         if self._find_unused:
-            bits = torch.tensor(used, dtype=torch.uint8)
+            bits = torch.tensor(used, dtype=torch.uint8, device="cpu")
             allreduce_(bits, name=self.name + ".used", op=Max, process_set=self.process_set)
             for entry, anybody in zip(self.entries, bits.tolist()):
                 if not anybody:

@@ -16,8 +16,8 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     param, grad = entry.param, entry.param.grad
     dense_shape = param.shape[entry.sparse_dim :]
     if grad is None:
-        indices = torch.zeros((0, entry.sparse_dim), dtype=torch.int64)
-        values = torch.zeros((0, *dense_shape), dtype=param.dtype)
+        indices = torch.zeros((0, entry.sparse_dim), dtype=torch.int64, device="cpu")
+        values = torch.zeros((0, *dense_shape), dtype=param.dtype, device="cpu")
     elif grad.layout == torch.strided:
         raise RuntimeError(
             f"the gradient of {entry.name} is dense, and was sparse in the first backward(): "
@@ -33,7 +33,7 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
         total = total / process_set.size()
     all_rows = rows.wait().to("cpu")  # rows of a gradient on a GPU come back there
     # torch does not look, and would write there.
-    ends = torch.tensor(param.shape[: entry.sparse_dim])
+    ends = torch.tensor(param.shape[: entry.sparse_dim], device="cpu")
     if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
         raise _lib.PsringError(f"another rank sent a gradient of {entry.name} with rows outside of {list(param.shape)}")
     all_rows = all_rows.t().to(param.device)

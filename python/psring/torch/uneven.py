@@ -1,5 +1,6 @@
 """join(): a rank that has run out of data takes part in what the others still do."""
 
+import gc
 from typing import Any
 
 from .._lib import PsringError
@@ -20,11 +21,13 @@ def join(device: Any = None) -> int:
 
     device is Horovod's, and not needed.
     """
-    models = open_models()
+    gc.collect()  # so that all ranks find the same optimizers gone
+    models = [model for model in open_models() if model.in_use()]
     if len(models) > 1 or any(not model.counts_ranks for model in models):
         raise PsringError(
             'join() takes part in the steps of one optimizer with update="local" and compress="none": '
-            "otherwise give all ranks as many batches, as DistributedSampler does"
+            "otherwise give all ranks as many batches, as DistributedSampler does; an optimizer that is no longer "
+            "used ends with its close()"
         )
     operation = start_join()
     while any([model.take_part_without_data() for model in models]):
