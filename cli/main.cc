@@ -18,6 +18,7 @@
 #include "cli/top.h"
 #include "cli/usage.h"
 #include "cli/version.h"
+#include "common/process/standard_files.h"
 
 namespace psring {
 namespace {
@@ -74,6 +75,7 @@ int Main(const Args& all) {
 }  // namespace psring
 
 int main(int argc, char** argv) {
+  psring::OpenStandardFiles();
   const psring::Args args(argv + 1, argv + argc);
   psring::HideTokens(argv + 1, argv + argc);
   return psring::Main(args);

@@ -17,6 +17,7 @@
 #include "common/process/open_files.h"
 #include "common/process/page_flags.h"
 #include "common/process/stacks.h"
+#include "common/process/standard_files.h"
 
 namespace psring {
 namespace {
@@ -33,6 +34,7 @@ class LastResort {
                           {ended_.fd(), POLLIN, 0}};
           while (poll(fds, 2, -1) < 0) {
           }
+          if (cancellation.status().ok()) return;
           if (!ended_.SleepUntil(Now() + kEndTimeout).ok()) return;
           std::fprintf(stderr, "%s: %s. This process hangs, and ends now\n",
                        name.c_str(),
@@ -180,6 +182,7 @@ int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
                 char** argv,
                 const std::function<absl::Status(Cancellation&)>& body,
                 SoftStop* soft_stop) {
+  OpenStandardFiles();
   if (const auto code = line.Parse({argv + 1, argv + argc}); code.has_value()) {
     return *code;
   }
