@@ -18,6 +18,7 @@
 #include "common/process/open_files.h"
 #include "lab/host/job_watch.h"
 #include "lab/host/output_printer.h"
+#include "lab/host/process_groups.h"
 #include "lab/page/job_lines.h"
 
 namespace psring {
@@ -93,8 +94,11 @@ int RunSupervised(
   AllowAllFiles();
   Cancellation cancellation;
   std::atomic<bool> asked = false;  // by SIGUSR1
-  SignalWatcher signals(
-      cancellation, {.patient = true, .on_user_signal = [&] { asked = true; }});
+  // The processes die with this one, but not what they have started.
+  ProcessGroups groups;
+  SignalWatcher signals(cancellation, {.patient = true,
+                                       .on_user_signal = [&] { asked = true; },
+                                       .last_act = [&] { groups.KillAll(); }});
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
   ShownProgress progress(*printer);
@@ -104,6 +108,7 @@ int RunSupervised(
     return signal != 0 ? AsksSoftly(signal) : printer->block().closed();
   };
   options.soft_grace = absl::Seconds(flags.grace_period_s);
+  options.groups = &groups;
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
   };

@@ -74,7 +74,10 @@ void SignalWatcher::Watch() {
     }
     const bool again = AsksSoftly(signal) && AsksSoftly(received_.load());
     if (again && actions_.patient) continue;
-    if (received_.exchange(signal) != 0) _exit(128 + signal);
+    if (received_.exchange(signal) != 0) {
+      if (actions_.last_act) actions_.last_act();
+      _exit(128 + signal);
+    }
     cancellation_.Cancel(absl::CancelledError(absl::StrCat(
         "interrupted by ", strsignal(signal), " (signal ", signal, ")")));
   }

@@ -47,6 +47,9 @@ struct SignalActions {
   // What SIGUSR1 does, on the watcher's thread. Empty: it ends the process, as
   // by default.
   std::function<void()> on_user_signal = nullptr;
+  // What a second signal does before it ends the process, on the watcher's
+  // thread. It must not block. Empty: nothing.
+  std::function<void()> last_act = nullptr;
 };
 
 // Create it first thing in main, before any other thread exists: threads

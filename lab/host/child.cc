@@ -122,7 +122,8 @@ std::string ToString(const Ending& ending) {
                       strsignal(ending.signal), ")");
 }
 
-absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command) {
+absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command,
+                                                    ProcessGroups* groups) {
   const std::vector<char*> argv = Pointers(command.argv);
   const std::vector<std::string> environment = EnvironmentOf(command);
   const std::vector<char*> variables = Pointers(environment);
@@ -156,17 +157,22 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command) {
     return status;
   }
   fcntl(output[0], F_SETFL, O_NONBLOCK);
+  if (groups != nullptr) groups->Add(pid);
   return std::unique_ptr<Child>(
-      new Child(std::move(command), pid, output[0], exit_fd));
+      new Child(std::move(command), pid, output[0], exit_fd, groups));
 }
 
 Child::~Child() {
-  if (!ending_) {
-    kill(-pid_, SIGKILL);
-    Reap(pid_);
-  }
+  if (!ending_) KillAndReap();
   CloseOutput();
   close(exit_fd_);
+}
+
+// Not yet reaped, the process holds its group's number.
+Ending Child::KillAndReap() {
+  kill(-pid_, SIGKILL);
+  if (groups_ != nullptr) groups_->Remove(pid_);
+  return Reap(pid_);
 }
 
 void Child::ReadOutput(absl::FunctionRef<void(absl::string_view)> on_line) {
@@ -196,9 +202,7 @@ void Child::CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line) {
       info.si_pid != pid_) {
     return;
   }
-  // Not yet reaped, the process still holds its group's number.
-  kill(-pid_, SIGKILL);
-  ending_ = Reap(pid_);
+  ending_ = KillAndReap();
   ReadOutput(on_line);
   // A process that left the group may hold the pipe open for ever.
   lines_.Finish(on_line);

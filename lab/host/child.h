@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lab/host/line_buffer.h"
+#include "lab/host/process_groups.h"
 
 namespace psring {
 
@@ -44,7 +45,9 @@ std::string ToString(const Ending& ending);
 class Child {
  public:
   // INVALID_ARGUMENT or NOT_FOUND when the program cannot be executed.
-  static absl::StatusOr<std::unique_ptr<Child>> Start(Command command);
+  // `groups`, if any, outlives it and has its group while it lives.
+  static absl::StatusOr<std::unique_ptr<Child>> Start(
+      Command command, ProcessGroups* groups = nullptr);
 
   // Kills what is left of its group.
   ~Child();
@@ -75,16 +78,21 @@ class Child {
   bool SignalIfHandled(int signal);
 
  private:
-  Child(Command command, pid_t pid, int output_fd, int exit_fd)
+  Child(Command command, pid_t pid, int output_fd, int exit_fd,
+        ProcessGroups* groups)
       : command_(std::move(command)),
         pid_(pid),
+        groups_(groups),
         output_fd_(output_fd),
         exit_fd_(exit_fd) {}
 
+  // Kills what is left of its group. Blocks until the process has ended.
+  Ending KillAndReap();
   void CloseOutput();
 
   const Command command_;
   const pid_t pid_;
+  ProcessGroups* const groups_;  // null: nobody else kills it
   int output_fd_;
   const int exit_fd_;
   LineBuffer lines_;

@@ -28,7 +28,7 @@ Supervisor::Supervisor(const Cancellation& cancellation,
     : cancellation_(cancellation), options_(std::move(options)) {}
 
 absl::Status Supervisor::Start(Command command) {
-  auto child = Child::Start(std::move(command));
+  auto child = Child::Start(std::move(command), options_.groups);
   if (!child.ok()) return child.status();
   members_.push_back({*std::move(child), {}});
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "lab/host/child.h"
+#include "lab/host/process_groups.h"
 
 namespace psring {
 
@@ -36,6 +37,9 @@ struct SupervisorOptions {
   absl::Duration soft_grace = absl::Seconds(30);
   // How many last lines of a process are kept for its failure.
   size_t tail_lines = 20;
+  // Has the processes' groups, for another thread to kill; outlives the
+  // supervisor. Null: no other thread does.
+  ProcessGroups* groups = nullptr;
   // Every line of output, without its newline. May be empty.
   std::function<void(const std::string& name, absl::string_view line)> on_line;
   // Called at least every `tick` while waiting. May be empty.

@@ -28,6 +28,12 @@ std::string FileText(const std::string& path) {
   return text.str();
 }
 
+// Whether the process has ended. (As a zombie it may wait for init.)
+bool IsGone(int pid) {
+  const std::string stat = FileText("/proc/" + std::to_string(pid) + "/stat");
+  return stat.empty() || stat.find(") Z") != std::string::npos;
+}
+
 TEST(Launch, PrefixesEveryProcessAndEndsWithZero) {
   const Ran ran = RunPsring({"launch", "--workers=2", "--servers=2"});
   EXPECT_EQ(ran.code, 0) << ran.output;
@@ -162,12 +168,7 @@ class HangingLaunch : public testing::Test {
     return options;
   }
 
-  // Whether the worker's process has ended. (As a zombie it may wait for init.)
-  bool WorkerIsGone() {
-    const std::string stat =
-        FileText("/proc/" + std::to_string(worker_) + "/stat");
-    return stat.empty() || stat.find(") Z") != std::string::npos;
-  }
+  bool WorkerIsGone() { return IsGone(worker_); }
 
   const Cancellation never_;
   Supervisor supervisor_;
@@ -190,6 +191,29 @@ TEST_F(HangingLaunch, KillingTheLauncherLeavesNoOrphan) {
   while (!WorkerIsGone() && Now() < deadline) {
   }
   EXPECT_TRUE(WorkerIsGone());
+}
+
+// The script hears the first one, and what it has started does not.
+TEST(Run, ASecondCtrlCEndsWhatTheScriptHasStartedToo) {
+  auto run =
+      Process::Start({PsringBinary(), "run", "-n", "1", "--", "/bin/sh", "-c",
+                      "trap 'echo heard' INT; (trap '' INT; exec sleep 1000) & "
+                      "echo started $! so; while :; do wait; done"});
+  ASSERT_TRUE(run.ok()) << run.status();
+  const Time deadline = Now() + absl::Seconds(30);
+  ASSERT_TRUE(run->WaitForOutput(" so", deadline)) << run->Output();
+  int started = 0;
+  for (absl::string_view word : absl::StrSplit(run->Output(), ' ')) {
+    if (absl::SimpleAtoi(word, &started)) break;
+  }
+  ASSERT_GT(started, 0) << run->Output();
+  run->Signal(SIGINT);
+  ASSERT_TRUE(run->WaitForOutput("heard", deadline)) << run->Output();
+  run->Signal(SIGINT);
+  EXPECT_EQ(run->Wait(deadline), 128 + SIGINT);
+  while (!IsGone(started) && Now() < deadline) {
+  }
+  EXPECT_TRUE(IsGone(started));
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// The process groups of children that live.
+#ifndef PSRING_LAB_HOST_PROCESS_GROUPS_H_
+#define PSRING_LAB_HOST_PROCESS_GROUPS_H_
+
+#include <sys/types.h>
+
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+
+namespace psring {
+
+// For a thread that ends the process at once, while another serves the
+// children. No function blocks: nobody waits for a child or writes output while
+// he has the mutex. Any thread.
+class ProcessGroups {
+ public:
+  void Add(pid_t leader);
+  // Before the leader is reaped: the system may then give its number anew.
+  void Remove(pid_t leader);
+  // SIGKILL to everybody in them.
+  void KillAll();
+
+ private:
+  Mutex mutex_;
+  std::set<pid_t> leaders_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace psring
+
+#endif  // PSRING_LAB_HOST_PROCESS_GROUPS_H_
