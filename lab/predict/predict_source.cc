@@ -131,15 +131,6 @@ absl::StatusOr<RunSteps> ReadRun(const Field& run) {
   return read;
 }
 
-// A run whose speed was tampered with says nothing of this machine.
-bool HasFault(const json& run) {
-  const json point = run.is_object() ? run.value("point", json()) : json();
-  const auto on = [&](const char* axis) {
-    return point.is_object() && point.contains(axis) && point[axis] != "none";
-  };
-  return on("slow") || on("link");
-}
-
 // The times of all workers; empty where the run does not tell.
 std::vector<double> BusyTimes(const json& run) {
   std::vector<double> times;
@@ -150,6 +141,16 @@ std::vector<double> BusyTimes(const json& run) {
     }
   }
   return times;
+}
+
+// A run whose speed was tampered with says nothing of this machine. How long
+// its workers were busy does not depend on its links.
+bool HasFault(const json& run) {
+  const json point = run.is_object() ? run.value("point", json()) : json();
+  const auto on = [&](const char* axis) {
+    return point.is_object() && point.contains(axis) && point[axis] != "none";
+  };
+  return on("slow") || (on("link") && BusyTimes(run).empty());
 }
 
 absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
@@ -171,7 +172,8 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
   }
   if (source.compute_s.empty()) {
     return absl::FailedPreconditionError(
-        "--from: every run of the report has a fault of speed injected");
+        "--from: no run of the report tells how long this host computes: each "
+        "had a slow worker, or links of a given rate and no busy times");
   }
   source.model = file["setup"]["flags"]["--model"].TextIfAny();
   return source;

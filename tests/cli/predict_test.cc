@@ -134,6 +134,24 @@ TEST_F(PredictTest, TakesWhatTheWorkersComputedWhereTheComparisonTells) {
               testing::ElementsAre(0.01, 0.02, 0.011, 0.019));
 }
 
+TEST_F(PredictTest, BusyTimesCountWhateverTheLinksWere) {
+  const auto predict = [&](const std::string& point, const std::string& busy) {
+    const std::string report = Write("report.json", R"({"runs": [
+      {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
+       "point": )" + point + R"(,
+       "steps": [{"step": 10, "seconds": 0.2}, {"step": 100, "seconds": 2.0}],
+       "step_seconds": {"0": {"compute": 0.015, "busy": )" +
+                                                        busy + "}}}]}");
+    return Predict({"--from=" + report, "--hosts=4", "--update=4GB",
+                    "--json=" + out_ + "/p.json"});
+  };
+  const Ran ran = predict(R"({"slow": "none", "link": "1gbit"})", "[0.01]");
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ReadJson()["compute_s"], testing::ElementsAre(0.01));
+  EXPECT_EQ(predict(R"({"link": "1gbit"})", "[]").code, 1);
+  EXPECT_EQ(predict(R"({"slow": "0:2x", "link": "none"})", "[0.01]").code, 1);
+}
+
 TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
   const std::string bench =
       Write("bench.json", R"({"links": [{"median_bits_per_s": 9.5e8},
