@@ -65,11 +65,6 @@ absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " has no effect with --check"));
   }
-  if (line.Has("--compute") && !line.Has("--parameters") &&
-      flags.options.from.empty()) {
-    return absl::InvalidArgumentError(
-        "--compute says how long a model computes; say its --parameters too");
-  }
   return absl::OkStatus();
 }
 
@@ -221,6 +216,12 @@ absl::StatusOr<PredictPlan> PlanPredict(const CommandLine& line,
   if (!measure.ok()) return measure.status();
   options.measurement.budget = absl::Seconds(*measure);
   options.measurement.worker_binary = flags.binaries.worker;
+  options.measurement.model_given = line.Has("--model");
+  // What a file says is known when it has been read.
+  if (options.from.empty()) {
+    absl::Status s = CheckGiven(options, PredictSource());
+    if (!s.ok()) return s;
+  }
   options.bucket_bytes = flags.bucket_mb * (1 << 20);
   if (absl::Status s = PlanHardware(line, flags, &options); !s.ok()) return s;
   if (!flags.check) return plan;

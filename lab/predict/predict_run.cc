@@ -30,7 +30,8 @@ class Predicting {
       if (!read.ok()) return read.status();
       source = *std::move(read);
     }
-    absl::Status s = FillUpdate(&study);
+    absl::Status s = CheckGiven(options_, source);
+    if (s.ok()) s = FillUpdate(&study);
     if (s.ok()) s = FillWorkload(std::move(source), &study);
     if (!s.ok()) return s;
     FillLink(&study);
@@ -62,10 +63,7 @@ class Predicting {
 
   absl::Status FillWorkload(PredictSource source, PredictStudy* study) {
     std::string origin = "flags";
-    const bool whole_by_flags =
-        !options_.compute_s.empty() &&
-        (options_.parameters > 0 || source.parameters > 0);
-    if (!whole_by_flags && source.compute_s.empty()) {
+    if (options_.compute_s.empty() && source.compute_s.empty()) {
       std::cerr << "measuring " << options_.measurement.model
                 << ": one worker for "
                 << absl::FormatDuration(options_.measurement.budget)
@@ -77,7 +75,7 @@ class Predicting {
       origin = absl::StrCat("measured here, one worker by itself on ",
                             options_.measurement.data);
       SubtractUpdate(study->hardware, &source);
-    } else if (!source.compute_s.empty() && options_.compute_s.empty()) {
+    } else if (options_.compute_s.empty()) {
       origin = absl::StrCat(options_.from, ", the fastest way",
                             source.with_exchange ? ", its exchange in it" : "");
     }
@@ -141,6 +139,22 @@ class Predicting {
 };
 
 }  // namespace
+
+absl::Status CheckGiven(const PredictOptions& options,
+                        const PredictSource& source) {
+  const bool compute_given = !options.compute_s.empty();
+  if (compute_given && options.parameters == 0 && source.parameters == 0) {
+    return absl::InvalidArgumentError(
+        "--compute says how long a model computes; say its --parameters too");
+  }
+  if (options.parameters > 0 && !compute_given && source.compute_s.empty() &&
+      !options.measurement.model_given) {
+    return absl::InvalidArgumentError(
+        "--parameters says how large a model is; say how long it computes, "
+        "too: --compute, or a --model to measure");
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<PredictStudy> RunPrediction(const PredictOptions& options,
                                            const Cancellation& cancellation) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
@@ -31,6 +32,11 @@ struct PredictOptions {
   double forward_share = 1.0 / 3;
   Effort effort;
 };
+
+// INVALID_ARGUMENT: compute times and parameters, of which the flags and the
+// file (`source`) give one, would be those of different models.
+absl::Status CheckGiven(const PredictOptions& options,
+                        const PredictSource& source);
 
 // Blocks, uses all cores, and says on stderr when it measures. The study lacks
 // its command, date and commit. An error names the file or the process that is

@@ -34,6 +34,7 @@ absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 struct WorkerMeasurement {
   std::string worker_binary;
   std::string model = "lenet";
+  bool model_given = false;  // by the user
   std::string data = "digits:train=8192,test=64";
   int batch_size = 64;
   int threads = 0;  // 0: all cores

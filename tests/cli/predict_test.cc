@@ -165,6 +165,19 @@ TEST_F(PredictTest, TakesTheLinkFromABenchUnlessAFlagSaysIt) {
   EXPECT_NEAR(ReadJson()["hardware"]["link_bits_per_s"], 2e9, 1);
 }
 
+TEST_F(PredictTest, AFileOfLinksGivesNeitherParametersNorComputeTimes) {
+  const std::string bench =
+      Write("bench.json", R"({"links": [{"median_bits_per_s": 9.5e8}]})");
+  for (const auto& [given, missing] :
+       {std::pair("--compute=1ms", "--parameters"),
+        std::pair("--parameters=5", "--compute")}) {
+    const Ran ran = Predict({"--from=" + bench, given, "--update=4GB"});
+    EXPECT_EQ(ran.code, 1) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr(missing));
+    EXPECT_THAT(ran.output, Not(HasSubstr("measuring")));
+  }
+}
+
 TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   const std::vector<std::pair<std::string, std::string>> kWrong = {
       {"[1]", "is not a JSON object"},
@@ -205,6 +218,7 @@ TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"--latency=30"}, {"--latency", "\"30\"", "30us"}},
           {{"--latency=30us,1ms"}, {"--latency", "30us,1ms", "one time"}},
           {{"--compute=1ms"}, {"--compute", "--parameters"}},
+          {{"--parameters=5"}, {"--parameters", "--compute", "--model"}},
           {{"--compute=-1ms", "--parameters=5"}, {"--compute", "\"-1ms\""}},
           {{"--update=x"}, {"--update", "\"x\""}},
           {{"--forward-share=2"}, {"--forward-share", "2"}},
