@@ -36,9 +36,11 @@ class Predicting {
     if (!s.ok()) return s;
     FillLink(&study);
     for (const int hosts : options_.hosts) {
-      if (s = cancellation_.status(); !s.ok()) return s;
-      study.scales.push_back(PredictScale(study.hardware, study.workload, hosts,
-                                          options_.servers, options_.effort));
+      auto scale =
+          PredictScale(study.hardware, study.workload, hosts, options_.servers,
+                       options_.effort, cancellation_);
+      if (!scale.ok()) return scale.status();
+      study.scales.push_back(*std::move(scale));
     }
     return study;
   }

@@ -157,12 +157,14 @@ class StepPredictor {
 }  // namespace
 
 Prediction PredictStep(const Hardware& hardware, const Workload& workload,
-                       const Topology& topology, const Effort& effort) {
+                       const Topology& topology, const Effort& effort,
+                       const Cancellation* cancellation) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
   const int num_steps = NumSteps(hardware, workload, topology, effort);
   std::vector<double> steps;
   for (int i = 0; i < num_steps; ++i) {
+    if (cancellation != nullptr && !cancellation->status().ok()) return {};
     steps.push_back(predictor.Step(
         DrawComputeTimes(workload, topology.workers, random), random()));
   }

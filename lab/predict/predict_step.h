@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/net/cancellation.h"
 #include "lab/predict/scenario.h"
 
 namespace psring {
@@ -30,9 +31,11 @@ struct Prediction {
 };
 
 // The same for the same arguments. `workload` has buckets and `topology`
-// workers and, for kPs, servers.
+// workers and, for kPs, servers. Once `cancellation`, if any, is cancelled, it
+// returns early, and the numbers mean nothing.
 Prediction PredictStep(const Hardware& hardware, const Workload& workload,
-                       const Topology& topology, const Effort& effort = {});
+                       const Topology& topology, const Effort& effort = {},
+                       const Cancellation* cancellation = nullptr);
 
 // What can be run on `workers` hosts: the ring; servers on `servers` hosts of
 // their own, of each of these numbers; a server on every worker's host, without

@@ -43,10 +43,10 @@ std::vector<Prediction> BestOfEachKind(const std::vector<Prediction>& all) {
 
 }  // namespace
 
-ScalePredictions PredictScale(const Hardware& hardware,
-                              const Workload& workload, int hosts,
-                              const std::vector<int>& servers,
-                              const Effort& effort) {
+absl::StatusOr<ScalePredictions> PredictScale(
+    const Hardware& hardware, const Workload& workload, int hosts,
+    const std::vector<int>& servers, const Effort& effort,
+    const Cancellation& cancellation) {
   ScalePredictions scale;
   scale.hosts = hosts;
   const std::vector<Topology> topologies =
@@ -55,7 +55,8 @@ ScalePredictions PredictScale(const Hardware& hardware,
   std::atomic<size_t> next = 0;
   const auto predict = [&] {
     for (size_t i = next++; i < topologies.size(); i = next++) {
-      scale.all[i] = PredictStep(hardware, workload, topologies[i], effort);
+      scale.all[i] =
+          PredictStep(hardware, workload, topologies[i], effort, &cancellation);
     }
   };
   {
@@ -63,6 +64,7 @@ ScalePredictions PredictScale(const Hardware& hardware,
     for (int i = 1; i < HostCores(); ++i) others.emplace_back(predict);
     predict();
   }
+  if (absl::Status s = cancellation.status(); !s.ok()) return s;
   scale.best = BestOf(scale.all);
   return scale;
 }

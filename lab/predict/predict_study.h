@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/net/cancellation.h"
 #include "lab/predict/predict_step.h"
 
 namespace psring {
@@ -34,17 +36,20 @@ struct PredictStudy {
 };
 
 // `servers` is empty: 1, 2, 4, ... up to as many as hosts. Uses all of this
-// host's cores.
-ScalePredictions PredictScale(const Hardware& hardware,
-                              const Workload& workload, int hosts,
-                              const std::vector<int>& servers,
-                              const Effort& effort);
+// host's cores. Ends within a step that it simulates once it is cancelled.
+absl::StatusOr<ScalePredictions> PredictScale(const Hardware& hardware,
+                                              const Workload& workload,
+                                              int hosts,
+                                              const std::vector<int>& servers,
+                                              const Effort& effort,
+                                              const Cancellation& cancellation);
 
-// The fewest hosts among those within 2% of the fastest.
+// The fewest hosts among those within 2% of the fastest; of as many, the
+// fastest.
 size_t BestOf(const std::vector<Prediction>& all);
 
 // The first row is a header. Of automatic numbers of servers: the best of each
-// kind.
+// kind, among them the best of all.
 std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study);
 
 // A sentence for each scale: what is best there, and by how much.
