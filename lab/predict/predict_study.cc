@@ -29,14 +29,19 @@ int KindOf(const Topology& topology) {
   return !topology.colocated ? 1 : topology.server_hosts == 0 ? 2 : 3;
 }
 
-std::vector<Prediction> BestOfEachKind(const std::vector<Prediction>& all) {
+// The best of all stands for its kind: by itself, that may have another, as its
+// fastest need not be the fastest of all.
+std::vector<Prediction> BestOfEachKind(const ScalePredictions& scale) {
   std::map<int, std::vector<Prediction>> kinds;
-  for (const Prediction& prediction : all) {
+  for (const Prediction& prediction : scale.all) {
     kinds[KindOf(prediction.topology)].push_back(prediction);
   }
+  const Prediction& best_of_all = scale.all[scale.best];
   std::vector<Prediction> best;
   for (const auto& [kind, predictions] : kinds) {
-    best.push_back(predictions[BestOf(predictions)]);
+    best.push_back(kind == KindOf(best_of_all.topology)
+                       ? best_of_all
+                       : predictions[BestOf(predictions)]);
   }
   return best;
 }
@@ -77,7 +82,8 @@ size_t BestOf(const std::vector<Prediction>& all) {
   size_t best = static_cast<size_t>(fastest - all.begin());
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].step_s > fastest->step_s * kAsGood) continue;
-    if (AllHosts(all[i]) < AllHosts(all[best])) best = i;
+    const int more = AllHosts(all[i]) - AllHosts(all[best]);
+    if (more < 0 || (more == 0 && all[i].step_s < all[best].step_s)) best = i;
   }
   return best;
 }
@@ -89,7 +95,7 @@ std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study) {
   for (const ScalePredictions& scale : study.scales) {
     const Prediction& best = scale.all[scale.best];
     const std::vector<Prediction> shown =
-        study.auto_servers ? BestOfEachKind(scale.all) : scale.all;
+        study.auto_servers ? BestOfEachKind(scale) : scale.all;
     for (const Prediction& p : shown) {
       const bool is_best = Describe(p.topology) == Describe(best.topology);
       cells.push_back({absl::StrCat(scale.hosts), Describe(p.topology),
