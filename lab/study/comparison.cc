@@ -65,9 +65,11 @@ bool SumsInTheCanonicalOrder(const std::string& compress) {
          compress == "int8";
 }
 
-// Sets what `comparison` says of identical weights.
+// Sets what `comparison` says of identical weights. A run that has not told its
+// own leaves it open whether all are, and hides no difference of others.
 void HoldWeights(Comparison& comparison) {
   std::optional<bool> identical;
+  bool all_told = true;
   for (const Variant& bsp : comparison.variants) {
     if (!ServersSumAsRing(WayOf(bsp.point))) continue;
     const std::string& compress = ValueOf(bsp.point, "compress");
@@ -78,7 +80,10 @@ void HoldWeights(Comparison& comparison) {
       for (const RunResult& a : bsp.runs) {
         for (const RunResult& b : ring.runs) {
           if (ValueOf(a.point, "seed") != ValueOf(b.point, "seed")) continue;
-          if (!a.weights_crc32 || !b.weights_crc32) return;
+          if (!a.weights_crc32 || !b.weights_crc32) {
+            all_told = false;
+            continue;
+          }
           if (a.on_gpu || b.on_gpu) continue;
           identical =
               identical.value_or(true) && *a.weights_crc32 == *b.weights_crc32;
@@ -89,7 +94,7 @@ void HoldWeights(Comparison& comparison) {
       }
     }
   }
-  comparison.identical_weights = identical;
+  if (all_told || identical == false) comparison.identical_weights = identical;
 }
 
 std::optional<Spread> OfFirstAt(

@@ -94,6 +94,22 @@ TEST(Compare, WeightsThatAScriptHasNotToldAreNotTheSame) {
             std::nullopt);
 }
 
+TEST(Compare, ARunThatHasNotToldItsWeightsHidesNoDifferenceOfOthers) {
+  const auto seed_1 = [](uint32_t weights) {
+    RunResult silent = RunOf({}, 1, 0.9);
+    silent.weights_crc32.reset();
+    RunResult other = RunOf({{"mode", "ring"}, {"seed", "1"}}, 1, 0.9);
+    other.weights_crc32 = weights;
+    return Compare(ValuesOf(kTwoWays),
+                   {silent, RunOf({{"mode", "ring"}}, 1, 0.9),
+                    RunOf({{"seed", "1"}}, 1, 0.9), other},
+                   0)
+        .identical_weights;
+  };
+  EXPECT_EQ(seed_1(0xdef), false);
+  EXPECT_EQ(seed_1(0xabc), std::nullopt) << "the other pair is unknown";
+}
+
 TEST(Compare, WeightsOfDifferentFaultsOrLossyCompressionAreNotCompared) {
   const auto values = ValuesOf({{"compress", "topk:0.1"}});
   const Comparison lossy =
