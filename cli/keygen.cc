@@ -53,7 +53,8 @@ absl::Status Print(const std::string& path) {
   }
   if (!secret.ok()) return secret.status();
   std::cout << secret->ToText() << std::endl;
-  return absl::OkStatus();
+  if (std::cout) return absl::OkStatus();
+  return absl::DataLossError("cannot write the key to standard output");
 }
 
 absl::Status Write(const KeygenFlags& flags, const std::string& path) {

@@ -74,6 +74,17 @@ TEST_F(KeygenTest, WhatIsPrintedIsTheKeyElsewhere) {
   EXPECT_EQ(copy_again().code, 1) << "over another one";
 }
 
+TEST_F(KeygenTest, AKeyThatCannotBePrintedIsAnError) {
+  ASSERT_EQ(Keygen({}).code, 0);
+  const Ran ran = RunProcess(
+      {"/bin/sh", "-c",
+       absl::StrCat(PsringBinary(), " keygen --print --key-file=", path_,
+                    " > /dev/full")},
+      Soon());
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.output, HasSubstr("cannot write the key"));
+}
+
 TEST_F(KeygenTest, TakesNothingElseForAKey) {
   const Ran ran =
       RunProcess({"/bin/sh", "-c",
