@@ -152,10 +152,17 @@ int RunTop(const Args& args) {
   auto look = absl::StartsWith(job, "http://")
                   ? LookAtPage(job)
                   : LookAtCoordinator(job, wish, context, cancellation);
-  if (!look.ok()) return line.UsageError(std::string(look.status().message()));
+  if (absl::IsInvalidArgument(look.status())) {
+    return line.UsageError(std::string(look.status().message()));
+  }
+  if (!look.ok()) return Fail(kName, look.status());
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   const absl::Status status = Show(*look, once || !terminal, cancellation);
-  return ExitCode(kName, status, status.ok() ? 0 : signals.received());
+  if (status.ok()) return 0;
+  const int signal = signals.received();
+  return signal != 0
+             ? Fail(kName, absl::CancelledError("interrupted"), 128 + signal)
+             : Fail(kName, status);
 }
 
 }  // namespace psring
