@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/command.h"
 #include "cli/findings.h"
@@ -29,8 +30,9 @@ namespace {
 using Kind = Finding::Kind;
 
 constexpr char kDescription[] =
-    "Prints what this host has: libraries, GPUs, cores, memory, and the "
-    "address that a process here would advertise. Exits with 1 when something "
+    "Prints what this host has: libraries, GPUs, cores, memory, the key, and "
+    "the address that a process here would advertise. Exits with 1 when "
+    "something "
     "that psring needs is missing.";
 
 constexpr char kExample[] =
@@ -104,6 +106,20 @@ Finding Nccl() {
   return Good("NCCL", *nccl);
 }
 
+Finding Key() {
+  const auto security = FindSecurity({}, ReadVariables());
+  if (!security.ok()) {
+    const std::vector<std::string> parts = absl::StrSplit(
+        security.status().message(), absl::MaxSplits(". Remedy: ", 1));
+    return {Kind::kFault, "key", parts[0],
+            parts.size() > 1 ? parts[1] : "psring keygen makes one"};
+  }
+  if (security->secret.has_value()) return Good("key", security->source);
+  return Absent("key", security->insecure
+                           ? "none is wanted (PSRING_INSECURE=1)"
+                           : "none: jobs on several hosts need psring keygen");
+}
+
 Finding Address(const DoctorFlags& flags) {
   AddressWish wish = flags.wish;
   if (!flags.coordinator.empty()) {
@@ -137,6 +153,7 @@ std::vector<Finding> Examine(const DoctorFlags& flags) {
       Nccl(),
       Good("cores", absl::StrCat(machine.cores, " (", machine.cpu, ")")),
       Good("memory", FormatBytes(machine.memory_bytes)),
+      Key(),
       Address(flags),
   };
 }

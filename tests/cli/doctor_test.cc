@@ -104,6 +104,30 @@ TEST(Doctor, AWrongInterfaceIsAFault) {
   EXPECT_THAT(ran.output, HasSubstr("nosuch0"));
 }
 
+TEST(Doctor, TellsOfTheKey) {
+  const std::string config = testing::TestDirectory();
+  const std::string key = config + "/psring/key";
+  const auto examine = [&] {
+    return RunProcess({PsringBinary(), "doctor"}, Soon(),
+                      ProcessOptions{.cwd = "",
+                                     .env = {{"XDG_CONFIG_HOME", config},
+                                             {"PSRING_KEY_FILE", ""},
+                                             {"PSRING_INSECURE", ""}}});
+  };
+  EXPECT_THAT(examine().output,
+              HasSubstr("-      key       none: jobs on several hosts need "
+                        "psring keygen"));
+  ASSERT_EQ(
+      RunProcess({PsringBinary(), "keygen", "--key-file=" + key}, Soon()).code,
+      0);
+  EXPECT_THAT(examine().output, HasSubstr("ok     key       the key " + key));
+  std::filesystem::permissions(key, std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  const Ran ran = examine();
+  EXPECT_THAT(ran.output, ContainsRegex("FAULT  key  .*" + key));
+  EXPECT_THAT(ran.output, HasSubstr("remedy: chmod"));
+}
+
 TEST(Version, NamesCommitAndLibraries) {
   const Ran ran = RunPsring({"--version"});
   EXPECT_EQ(ran.code, 0);
