@@ -146,6 +146,12 @@ std::vector<std::string> Notes(const BenchResults& results) {
         "and how far that is from the median. It knows of nothing that this "
         "machine's cores, which all hosts share, are short of.");
   }
+  // On one host psring shares memory, and sends nothing of size.
+  if (results.hosts > 0 && !results.points.empty() && results.encrypted) {
+    notes.push_back(
+        "psring's messages were encrypted. Those of the peers are not, and the "
+        "prediction knows of no encryption: --insecure measures without it.");
+  }
   if (!results.links.empty()) {
     notes.push_back(
         "round trip: 1 KB there and back over plain TCP, median, while nothing "

@@ -74,6 +74,7 @@ absl::Status BenchRun::Measure(BenchResults* results) {
   if (!dir.ok()) return dir.status();
   if (absl::Status s = MakeHosts(results); !s.ok()) return s;
   results->hot = options_.hot;
+  results->encrypted = options_.security.secret.has_value();
   FindPeers(dir->path(), results);
   if (absl::Status s = MeasureLinks(results); !s.ok()) return s;
   const auto points =

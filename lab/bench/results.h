@@ -67,6 +67,7 @@ struct BenchResults {
   bool hot = false;            // iterations were back to back
   int hosts = 0;               // 0: all processes shared this host
   double link_bits_per_s = 0;  // that --link asked for
+  bool encrypted = false;      // psring's messages; no peer's are
   std::vector<PeerFinding> peers;
   std::vector<LinkStream> links;
   std::vector<SweepPoint> points;

@@ -244,7 +244,9 @@ std::string PredictionHtml(const Comparison& comparison) {
       "</div>\n<p class=\"faint\">What <code>psring predict</code> makes of a "
       "synchronous step: it is told how long each worker's steps computed and "
       "the rate of the links, and works out the exchange and who waits. It "
-      "does not know that processes of one machine take each other's cores. "
+      "does not know that processes of one machine take each other's cores, "
+      "nor of the encryption of messages between hosts, which "
+      "<code>--insecure</code> leaves out. "
       "Means over seeds; ",
       NamesOf(IsNotSimulated),
       ", compression and single slow links are "

@@ -111,6 +111,17 @@ TEST(BenchNotes, SayWhichPeerIsMissing) {
   EXPECT_THAT(Notes(Sample()), Contains("openmpi: 4.1"));
 }
 
+TEST(BenchNotes, SayOfHostsWhoseMessagesWereEncrypted) {
+  const auto encrypted = HasSubstr("psring's messages were encrypted");
+  BenchResults results = Sample();
+  results.encrypted = true;
+  EXPECT_THAT(Notes(results), Not(Contains(encrypted))) << "on one host";
+  results.hosts = 4;
+  EXPECT_THAT(Notes(results), Contains(encrypted));
+  results.encrypted = false;
+  EXPECT_THAT(Notes(results), Not(Contains(encrypted)));
+}
+
 TEST(BenchJson, HoldsEveryTime) {
   const auto json = ToJson(Sample());
   const auto& ours = json["points"][0]["measurements"][0];
