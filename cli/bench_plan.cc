@@ -221,12 +221,14 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   auto modes = ParseList(flags.modes, {"ring", "ps-bsp", "ddp"});
   if (!modes.ok()) return OfFlag("--modes", modes.status());
   options.modes = *std::move(modes);
+  options.modes_named = line.Has("--modes");
   auto precisions =
       ParseList(flags.precisions, {"fp32", "tf32", "bf16", "fp16"});
   if (!precisions.ok()) return OfFlag("--precision", precisions.status());
   options.precisions = *std::move(precisions);
   options.link_bits_per_s = *rate;
   options.peers = *std::move(peers);
+  options.peers_named = flags.peers != "auto";
   options.device = TrainDevice(flags.device, options);
   for (const std::string& precision : options.precisions) {
     if (options.device == "cuda" || precision == "fp32" ||

@@ -168,6 +168,9 @@ std::vector<std::string> Notes(const BenchResults& results) {
     notes.push_back(
         peer.found ? absl::StrCat(peer.name, ": ", peer.detail)
                    : absl::StrCat(peer.name, " is missing: ", peer.detail));
+    if (peer.failure.empty()) continue;
+    notes.push_back(absl::StrCat(
+        peer.name, " failed, and is left out from there on: ", peer.failure));
   }
   return notes;
 }

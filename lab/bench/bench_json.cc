@@ -88,7 +88,10 @@ json ListJson(const std::vector<T>& values, json (*to_json)(const T&)) {
 }
 
 json PeerJson(const PeerFinding& peer) {
-  return {{"name", peer.name}, {"found", peer.found}, {"detail", peer.detail}};
+  return {{"name", peer.name},
+          {"found", peer.found},
+          {"detail", peer.detail},
+          {"failure", peer.failure}};
 }
 
 }  // namespace

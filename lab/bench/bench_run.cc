@@ -57,6 +57,8 @@ class BenchRun {
                const std::string& detail, BenchResults* results);
   absl::Status MeasureLinks(BenchResults* results);
   absl::Status Sweep(const std::string& operation, BenchResults* results);
+  static void LeaveOut(const std::string& peer, const absl::Status& why,
+                       BenchResults* results);
   TrainOptions TrainingOptions();
   absl::Status Train(BenchResults* results);
 
@@ -140,6 +142,18 @@ void BenchRun::AddPeer(const char* operation, const char* name,
   if (peer.ok()) peers_[operation].push_back(*std::move(peer));
 }
 
+// Notes why. DDP is a peer that nobody has looked for.
+void BenchRun::LeaveOut(const std::string& peer, const absl::Status& why,
+                        BenchResults* results) {
+  auto finding = absl::c_find_if(
+      results->peers, [&](const PeerFinding& f) { return f.name == peer; });
+  if (finding == results->peers.end()) {
+    finding = results->peers.insert(
+        finding, {peer, true, "torch's DistributedDataParallel"});
+  }
+  finding->failure = std::string(why.message());
+}
+
 // Limits on several hosts need them too.
 absl::Status BenchRun::MeasureLinks(BenchResults* results) {
   if (!Wants("links") && stage_.hosts == nullptr) return absl::OkStatus();
@@ -176,6 +190,10 @@ absl::Status BenchRun::Sweep(const std::string& operation,
   for (const auto& peer : peers_[operation]) {
     options.peers.push_back(peer.get());
   }
+  options.leaves_out = [&](const std::string& peer, const absl::Status& why) {
+    if (!options_.peers_named) LeaveOut(peer, why, results);
+    return !options_.peers_named;
+  };
   return RunSweep(stage_, options).status();
 }
 
@@ -202,7 +220,12 @@ TrainOptions BenchRun::TrainingOptions() {
 }
 
 absl::Status BenchRun::Train(BenchResults* results) {
-  return RunTrain(stage_, TrainingOptions(), &results->trainings);
+  TrainOptions options = TrainingOptions();
+  options.leaves_out_ddp = [&](const absl::Status& why) {
+    if (!options_.modes_named) LeaveOut("ddp", why, results);
+    return !options_.modes_named;
+  };
+  return RunTrain(stage_, options, &results->trainings);
 }
 
 }  // namespace

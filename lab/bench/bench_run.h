@@ -20,6 +20,9 @@ struct BenchOptions {
   // What to measure: any of allreduce, pushpull, train, links.
   std::vector<std::string> operations;
   std::vector<std::string> peers;  // of kOpenMpi, ...
+  // Whether the user has named them: one that fails then ends it all. Others
+  // are left out from there on.
+  bool peers_named = false;
 
   // Where: hosts of namespaces, or (0) this host alone.
   int hosts = 0;         // with a worker each
@@ -40,6 +43,7 @@ struct BenchOptions {
   // For train.
   std::vector<std::string> models;
   std::vector<std::string> modes;       // of "ring", "ps-bsp", "ddp"
+  bool modes_named = false;             // as peers_named, of "ddp"
   std::vector<std::string> precisions;  // of worker's --precision
   std::string data = "digits:train=8192,test=1024";  // worker's --data
   int batch_size = 64;                               // of each worker

@@ -22,6 +22,7 @@ struct PeerFinding {
   std::string name;
   bool found = false;
   std::string detail;
+  std::string failure = {};  // after which it was left out; empty: none
 };
 
 // A python3 whose torch has Gloo: the active one, or that of the torch which

@@ -1,6 +1,7 @@
 #include "lab/bench/sweep.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,7 @@ class Sweep {
   Sweep(const Stage& stage, const SweepOptions& options)
       : stage_(stage),
         options_(options),
+        peers_(options.peers),
         psring_(MakePsring(stage, options.operation)),
         copy_(MakePsring(stage, "copy")) {}
 
@@ -71,8 +73,21 @@ class Sweep {
     if (absl::Status s = RunContender(*psring_, shape, point); !s.ok()) {
       return s;
     }
-    for (Contender* peer : options_.peers) {
-      if (absl::Status s = RunContender(*peer, shape, point); !s.ok()) return s;
+    return RunPeers(shape, point);
+  }
+
+  absl::Status RunPeers(const Shape& shape, SweepPoint* point) {
+    for (size_t i = 0; i < peers_.size();) {
+      const absl::Status status = RunContender(*peers_[i], shape, point);
+      if (status.ok()) {
+        ++i;
+        continue;
+      }
+      const bool leaves_out = stage_.cancellation.status().ok() &&
+                              options_.leaves_out &&
+                              options_.leaves_out(peers_[i]->name(), status);
+      if (!leaves_out) return status;
+      peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return absl::OkStatus();
   }
@@ -123,6 +138,7 @@ class Sweep {
 
   const Stage& stage_;
   const SweepOptions& options_;
+  std::vector<Contender*> peers_;  // that have not failed
   const std::unique_ptr<Contender> psring_;
   const std::unique_ptr<Contender> copy_;
 };

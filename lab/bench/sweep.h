@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lab/bench/contender.h"
 #include "lab/bench/results.h"
@@ -27,6 +28,9 @@ struct SweepOptions {
   bool hot = false;            // MaxExactRuns iterations back to back
   double link_bits_per_s = 0;  // measured; on several hosts
   std::vector<Contender*> peers;
+  // Whether to continue without the peer that has failed. Empty: no.
+  std::function<bool(const std::string& name, const absl::Status& status)>
+      leaves_out;
   // What is measured next, and what was measured, for people who wait.
   std::function<void(const SweepPoint&)> on_start, on_point;
 };

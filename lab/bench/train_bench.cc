@@ -243,13 +243,22 @@ int NumTrainings(const TrainOptions& options) {
 absl::Status RunTrain(const Stage& stage, const TrainOptions& options,
                       std::vector<Training>* all) {
   TrainBench bench(stage, options);
+  bool without_ddp = false;
   for (const std::string& model : options.models) {
     std::vector<Training> trainings = Plan(options, model);
     absl::Status status;
     for (int i = 0; status.ok() && i < options.repetitions; ++i) {
       for (Training& training : trainings) {
+        const bool is_ddp = training.contender == "ddp";
+        if (is_ddp && without_ddp) continue;
         if (options.on_start) options.on_start(training);
         status = bench.Run(&training);
+        if (!status.ok() && is_ddp && stage.cancellation.status().ok() &&
+            options.leaves_out_ddp && options.leaves_out_ddp(status)) {
+          without_ddp = true;
+          status = absl::OkStatus();
+          continue;
+        }
         if (!status.ok()) break;
         if (options.on_training) options.on_training(training);
       }

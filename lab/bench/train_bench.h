@@ -29,6 +29,8 @@ struct TrainOptions {
   int batch_size = 64;               // of each worker
   std::string device = "cpu";        // of all contenders; or "cuda"
   std::optional<GlooPython> python;  // nothing: without DDP
+  // Whether to continue without DDP, which has failed. Empty: no.
+  std::function<bool(const absl::Status& status)> leaves_out_ddp;
   // What is measured next, and what was measured, for people who wait.
   std::function<void(const Training&)> on_start, on_training;
 };

@@ -114,6 +114,42 @@ TEST_F(BenchTest, SaysHowToGetPsLite) {
   EXPECT_THAT(ran.output, HasSubstr("ps-lite is missing: --ps-lite=DIR"));
 }
 
+// An Open MPI that is found, and fails.
+TEST_F(BenchTest, APeerThatFailsIsLeftOutUnlessItIsNamed) {
+  const std::string programs = testing::TempDir() + "programs";
+  std::filesystem::create_directories(programs);
+  std::ofstream(programs + "/mpicxx") << "#!/bin/sh\n";
+  std::ofstream(programs + "/mpirun")
+      << "#!/bin/sh\n[ \"$1\" = --version ] && echo Open MPI 1 && exit\n"
+         "echo no slots; exit 3\n";
+  for (const char* name : {"/mpicxx", "/mpirun"}) {
+    std::filesystem::permissions(programs + name,
+                                 std::filesystem::perms::owner_all);
+  }
+  const char* path = std::getenv("PATH");
+  const auto bench = [&](const std::string& peers) {
+    return RunProcess(
+        {PsringBinary(), "bench", "--out=" + out_, "allreduce",
+         "--sizes=1KB,2KB", "--ranks=2", "--iterations=20", peers},
+        Now() + absl::Minutes(4),
+        ProcessOptions{
+            .cwd = "",
+            .env = {{"PATH", absl::StrCat(programs, ":", path ? path : "")},
+                    {"PSRING_PEERS", programs}}});
+  };
+  const Ran ran = bench("--peers=auto");
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("openmpi failed, and is left out from "
+                                    "there on: allreduce of 1 KB"));
+  const json report = Report();
+  EXPECT_EQ(report["points"].size(), 2u);
+  EXPECT_THAT(std::string(report["peers"][0]["failure"]),
+              HasSubstr("no slots"));
+  const Ran named = bench("--peers=openmpi");
+  EXPECT_EQ(named.code, 1) << named.output;
+  EXPECT_THAT(named.output, HasSubstr("no slots"));
+}
+
 TEST_F(BenchTest, MeasuresLinks) {
   const Ran ran = Bench({"links", "--ranks=2"});
   ASSERT_EQ(ran.code, 0) << ran.output;

@@ -4,6 +4,7 @@
 // result compared. Writes OUT/rank-RANK.json.
 //
 // usage: mpi_allreduce SIZE_BYTES ITERATIONS WARMUP OUT BATCH
+#include <limits.h>
 #include <math.h>
 #include <mpi.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 
 #include "oneapi/ccl.hpp"
 
+static const int64_t kMostElements = INT64_MAX;
 static std::unique_ptr<ccl::communicator> ccl_communicator;
 
 static void Prepare(int rank, int ranks) {
@@ -42,6 +44,9 @@ static void AllReduce(float* data, int64_t size) {
 
 static void End() { ccl_communicator.reset(); }
 #else
+// MPI counts in int.
+static const int64_t kMostElements = INT_MAX;
+
 static void Prepare(int, int) {}
 
 static void AllReduce(float* data, int64_t size) {
@@ -121,6 +126,9 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
   if (argc != 6) Fail("arguments: 5, not", argc - 1);
   const int64_t size = atoll(argv[1]) / (int64_t)sizeof(float);
+  if (size > kMostElements) {
+    Fail("MPI_Allreduce takes at most 2147483647 elements, not", size);
+  }
   const int64_t iterations = atoll(argv[2]), warmup = atoll(argv[3]);
   const int64_t all = warmup + iterations, batch = atoll(argv[5]);
   int rank, ranks;
