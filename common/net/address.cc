@@ -206,6 +206,20 @@ bool IsNumericAddress(absl::string_view text) {
          (parts.size() == 1 || IsZone(parts[1]));
 }
 
+absl::Status CheckIsOneAddress(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  const bool is_any =
+      (inet_pton(AF_INET, host.c_str(), &v4) == 1 && v4.s_addr == INADDR_ANY) ||
+      (inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+       IN6_IS_ADDR_UNSPECIFIED(&v6));
+  if (!is_any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(host,
+                   " is no address that others can reach a coordinator at: "
+                   "name this host's own"));
+}
+
 bool IsLoopback(absl::string_view numeric_address) {
   return absl::StartsWith(numeric_address, "127.") || numeric_address == "::1";
 }
@@ -229,6 +243,7 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
     address = AddressOfInterface(wish.interface);
     reason = absl::StrCat("the address of ", wish.interface);
   } else if (!coordinator.empty()) {
+    if (absl::Status s = CheckIsOneAddress(coordinator); !s.ok()) return s;
     const bool passes_loopback = wish.reachable && IsLoopbackName(coordinator);
     std::string others = passes_loopback ? AddressForOthers() : "";
     if (others.empty()) {

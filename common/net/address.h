@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -32,6 +33,10 @@ bool IsLoopback(absl::string_view numeric_address);
 // host reaches that.
 bool IsLoopbackName(const std::string& host);
 
+// INVALID_ARGUMENT: `host` is 0.0.0.0 or ::, all addresses of whoever listens
+// there, and none that others can connect to.
+absl::Status CheckIsOneAddress(const std::string& host);
+
 // "10.0.0.1", "::1", "fe80::1%eth0".
 bool IsNumericAddress(absl::string_view text);
 
@@ -50,7 +55,8 @@ struct AdvertisedAddress {
 };
 
 // --advertise if given, else the interface's address, else the local end of the
-// route to the coordinator (see AddressWish), else (no coordinator) loopback.
+// route to the coordinator (see AddressWish; INVALID_ARGUMENT as of
+// CheckIsOneAddress), else (no coordinator) loopback.
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
 
 // Where a coordinator listens that has this name, in a process that advertises

@@ -54,7 +54,9 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
         " counts processes of other hosts: "
         "--coordinator=HOST:PORT is missing, the same on all of them"));
   }
-  return absl::OkStatus();
+  const auto coordinator = ParseHostPort(job.coordinator);
+  return coordinator.ok() ? CheckIsOneAddress(coordinator->host)
+                          : absl::OkStatus();
 }
 
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,

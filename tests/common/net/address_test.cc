@@ -63,6 +63,17 @@ TEST(ChooseAdvertised, NamesAnUnknownInterfaceAndTheKnownOnes) {
   EXPECT_THAT(std::string(chosen.status().message()), HasSubstr("lo"));
 }
 
+TEST(ChooseAdvertised, AllAddressesAreNoneThatOthersReach) {
+  for (const char* all : {"0.0.0.0", "::"}) {
+    const auto chosen = ChooseAdvertised({.coordinator_host = all});
+    EXPECT_TRUE(absl::IsInvalidArgument(chosen.status())) << all;
+    EXPECT_THAT(std::string(chosen.status().message()), HasSubstr(all));
+    EXPECT_TRUE(
+        ChooseAdvertised({.advertise = "127.0.0.3", .coordinator_host = all})
+            .ok());
+  }
+}
+
 TEST(IsNumericAddress, TakesNoTextBehindAnAddress) {
   for (const char* address : {"10.0.0.1", "::1", "fe80::1%eth0", "fe80::1%2"}) {
     EXPECT_TRUE(IsNumericAddress(address)) << address;

@@ -56,6 +56,13 @@ TEST(ScriptJob, NamesWhatContradictsItself) {
   EXPECT_EQ(ErrorOf(job), "");
 }
 
+TEST(ScriptJob, ItsCoordinatorHasAnAddressThatOthersReach) {
+  ScriptJob job;
+  job.command = {"/bin/true"};
+  job.coordinator = "0.0.0.0:7000";
+  EXPECT_THAT(ErrorOf(job), HasSubstr("0.0.0.0 is no address"));
+}
+
 TEST(ScriptJob, AScriptThatCannotRunByItselfNeedsItsInterpreter) {
   const std::string script = testing::TempDir() + "/train.py";
   std::ofstream(script) << "print()\n";
