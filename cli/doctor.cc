@@ -32,8 +32,7 @@ using Kind = Finding::Kind;
 constexpr char kDescription[] =
     "Prints what this host has: libraries, GPUs, cores, memory, the key, and "
     "the address that a process here would advertise. Exits with 1 when "
-    "something "
-    "that psring needs is missing.";
+    "something that psring needs is missing.";
 
 constexpr char kExample[] =
     "Example: which address would others reach this host at?\n"

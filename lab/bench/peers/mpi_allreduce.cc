@@ -21,6 +21,12 @@
 static const int64_t kMostElements = INT64_MAX;
 static std::unique_ptr<ccl::communicator> ccl_communicator;
 
+// oneCCL calls MPI in threads of its own, which locks every call.
+static void Begin(int* argc, char*** argv) {
+  int threads;
+  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &threads);
+}
+
 static void Prepare(int rank, int ranks) {
   ccl::init();
   ccl::shared_ptr_class<ccl::kvs> kvs;
@@ -46,6 +52,8 @@ static void End() { ccl_communicator.reset(); }
 #else
 // MPI counts in int.
 static const int64_t kMostElements = INT_MAX;
+
+static void Begin(int* argc, char*** argv) { MPI_Init(argc, argv); }
 
 static void Prepare(int, int) {}
 
@@ -122,8 +130,7 @@ static void WriteTimes(const char* out, int rank, const double* seconds,
 }
 
 int main(int argc, char** argv) {
-  int threads;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
+  Begin(&argc, &argv);
   if (argc != 6) Fail("arguments: 5, not", argc - 1);
   const int64_t size = atoll(argv[1]) / (int64_t)sizeof(float);
   if (size > kMostElements) {

@@ -272,17 +272,17 @@ class Worker {
               std::numeric_limits<float>::quiet_NaN());
   }
 
+  // A key's pull leaves when its push is done, while later keys travel.
   void Run() {
-    std::vector<int> requests;
+    std::vector<int> pushes, pulls;
     for (Slice& slice : slices_) {
-      requests.push_back(kv_.ZPush(slice.keys, slice.gradients, slice.lens));
+      pushes.push_back(kv_.ZPush(slice.keys, slice.gradients, slice.lens));
     }
-    for (int request : requests) kv_.Wait(request);
-    requests.clear();
-    for (Slice& slice : slices_) {
-      requests.push_back(kv_.ZPull(slice.keys, &slice.sums));
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      kv_.Wait(pushes[i]);
+      pulls.push_back(kv_.ZPull(slices_[i].keys, &slices_[i].sums));
     }
-    for (int request : requests) kv_.Wait(request);
+    for (int pull : pulls) kv_.Wait(pull);
   }
 
   void Verify(int64_t iteration) {
