@@ -8,8 +8,8 @@
  *
  * What blocks is started by one call, which gives a handle (above 0), and
  * waited for by psring_wait, a little at a time, so that the caller can look
- * after signals in between. psring_finish and psring_wait_interruptibly block by
- * themselves, and SIGINT ends them.
+ * after signals in between. psring_finish and psring_wait_interruptibly block
+ * by themselves, and SIGINT ends them.
  *
  * Threads: any thread may call any function; calls for one model come one at a
  * time.
