@@ -44,7 +44,14 @@ def under_jax():
     w = jnp.zeros(2)
     for _ in range(3):
         w = step(w, jnp.full((2,), float(me)))
-    return results + [w.tolist() == [-1.5, -1.5]]
+    results.append(w.tolist() == [-1.5, -1.5])
+
+    # A constant to the function: all ranks reduce it whenever it runs, not as one of them traces it.
+    constant = jnp.full((2,), float(me))
+    program = str(jax.make_jaxpr(lambda x: x + ps.allreduce(constant))(w))
+    results.append("io_callback" in program)
+    add = jax.jit(lambda x: x + ps.allreduce(constant))
+    return results + [add(add(w)).tolist() == [-0.5, -0.5]]
 
 
 def test_jax_eager_and_jit():

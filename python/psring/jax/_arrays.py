@@ -35,8 +35,9 @@ def to_jax(array: np.ndarray) -> jax.Array:
 
 
 def traced(values: Sequence[Any]) -> bool:
-    """Whether this is inside jit: values are not known yet."""
-    return any(isinstance(value, jax.core.Tracer) for value in values)
+    """Whether this is inside jit, or values are not known yet: what is called now, a program calls
+    each time that it runs, also with arrays that are constants to it."""
+    return any(isinstance(value, jax.core.Tracer) for value in [*values, jax.numpy.zeros(())])
 
 
 def call_on_host(
