@@ -34,10 +34,13 @@ def test_all_workers_learn_of_sigterm_at_the_same_step(mode):
 def a_child_of_fork_gets_sigterm():
     psring.init()
     preemption = psring.Preemption()
+    ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(tell, b"!")
         time.sleep(30)
         os._exit(0)
+    os.read(ready, 1)  # Python forgets signals that come to a child within fork()
     os.kill(child, signal.SIGTERM)
     status = os.waitpid(child, 0)[1]
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else -1, preemption.requested()
