@@ -37,17 +37,22 @@ def to_jax(array: np.ndarray) -> jax.Array:
 def traced(values: Sequence[Any]) -> bool:
     """Whether this is inside jit, or values are not known yet: what is called now, a program calls
     each time that it runs, also with arrays that are constants to it."""
-    return any(isinstance(value, jax.core.Tracer) for value in [*values, jax.numpy.zeros(())])
+    tracer = jax.core.Tracer
+    return any(isinstance(value, tracer) for value in values) or isinstance(jax.numpy.zeros(()), tracer)
 
 
 def call_on_host(
-    call: Callable[[List[Any]], List[np.ndarray]], arguments: List[Any], like: Optional[List[Any]] = None
+    call: Callable[[List[Any]], List[np.ndarray]],
+    arguments: List[Any],
+    like: Optional[List[Any]] = None,
+    in_jit: Optional[bool] = None,
 ) -> List[Any]:
-    """call(arguments) at once, or as an ordered callback where some are traced.
+    """call(arguments) at once, or as an ordered callback where they are traced: `in_jit`, where the
+    caller has asked already.
 
     Its results have the shapes and dtypes of `like`, by default of the arguments.
     """
-    if not traced(arguments):
+    if not (traced(arguments) if in_jit is None else in_jit):
         return [to_jax(array) for array in call(arguments)]
     like = arguments if like is None else like
     shapes = [jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in like]

@@ -42,11 +42,12 @@ def _call_on_leaves(
 ) -> Any:
     """call(leaves, the call's name) as a tree like this one; errors name the leaf."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
-    called = name or _name("jax." + what, leaves, process_set)
+    in_jit = traced(leaves)
+    called = name or _name("jax." + what, in_jit, process_set)
     if not leaves:
         return tree
     try:
-        out = call_on_host(lambda arrays: call(arrays, called), leaves)
+        out = call_on_host(lambda arrays: call(arrays, called), leaves, in_jit=in_jit)
     except _BadLeaf as error:
         path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(tree)[error.index][0])
         raise TypeError(f"rank {_job.rank()}: psring.jax.{what}: {path or 'the argument'}: {error}") from None
@@ -89,10 +90,10 @@ def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: Pr
     return results
 
 
-def _name(kind: str, leaves: List[Any], process_set: ProcessSet) -> str:
+def _name(kind: str, in_jit: bool, process_set: ProcessSet) -> str:
     """Calls within jit run in the order of the program, one after another, and share a name: one rank
     may trace a function again where another does not."""
-    if traced(leaves):
+    if in_jit:
         return name_among(kind + ".in_jit", process_set)
     return auto_name(kind, process_set)
 

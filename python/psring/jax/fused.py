@@ -140,14 +140,15 @@ class FusedOptimizer:
         """
         self._alive()
         leaves = self._check_gradients(grads)
-        if traced([*leaves, lr]):
+        in_jit = traced([*leaves, lr])
+        if in_jit:
             self._in_jit = True
         else:
             self._wait_for_jit()
         if isinstance(lr, jax.core.Tracer):
-            out = call_on_host(lambda arrays: self._step(arrays[:-1], arrays[-1]), [*leaves, lr], leaves)
+            out = call_on_host(lambda arrays: self._step(arrays[:-1], arrays[-1]), [*leaves, lr], leaves, in_jit)
         else:
-            out = call_on_host(lambda arrays: self._step(arrays, lr), leaves)
+            out = call_on_host(lambda arrays: self._step(arrays, lr), leaves, in_jit=in_jit)
         return jax.tree_util.tree_unflatten(self._structure, out)
 
     def _step(self, arrays: List[Any], lr: Any) -> List[np.ndarray]:
