@@ -206,14 +206,17 @@ bool IsNumericAddress(absl::string_view text) {
          (parts.size() == 1 || IsZone(parts[1]));
 }
 
-absl::Status CheckIsOneAddress(const std::string& host) {
+bool IsAnyAddress(const std::string& host) {
   in_addr v4;
   in6_addr v6;
-  const bool is_any =
-      (inet_pton(AF_INET, host.c_str(), &v4) == 1 && v4.s_addr == INADDR_ANY) ||
-      (inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
-       IN6_IS_ADDR_UNSPECIFIED(&v6));
-  if (!is_any) return absl::OkStatus();
+  return (inet_pton(AF_INET, host.c_str(), &v4) == 1 &&
+          v4.s_addr == INADDR_ANY) ||
+         (inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+          IN6_IS_ADDR_UNSPECIFIED(&v6));
+}
+
+absl::Status CheckIsOneAddress(const std::string& host) {
+  if (!IsAnyAddress(host)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(host,
                    " is no address that others can reach a coordinator at: "

@@ -33,8 +33,11 @@ bool IsLoopback(absl::string_view numeric_address);
 // host reaches that.
 bool IsLoopbackName(const std::string& host);
 
-// INVALID_ARGUMENT: `host` is 0.0.0.0 or ::, all addresses of whoever listens
-// there, and none that others can connect to.
+// Whether `host` is 0.0.0.0 or ::, all addresses of whoever listens there, and
+// none that others can connect to.
+bool IsAnyAddress(const std::string& host);
+
+// INVALID_ARGUMENT: IsAnyAddress(host).
 absl::Status CheckIsOneAddress(const std::string& host);
 
 // "10.0.0.1", "::1", "fe80::1%eth0".

@@ -25,8 +25,8 @@ constexpr absl::Duration kLastWord = absl::Seconds(1);
 
 // Where a reader of this host finds what listens everywhere.
 std::string ReachedAt(const HostPort& address) {
-  const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
-  return ToString({everywhere ? HostName() : address.host, address.port});
+  return ToString(
+      {IsAnyAddress(address.host) ? HostName() : address.host, address.port});
 }
 
 }  // namespace
