@@ -84,9 +84,10 @@ absl::Status PsExchange::HandIn(const std::vector<FlatBuffer>& slots,
     const ShardPeer* slowest = nullptr;
     bool sent = false;
     for (ShardPeer& shard : shards_) {
+      // Also from one that needs no more: Wait returns while there is any.
+      if (absl::Status s = shard.Receive(); !s.ok()) return s;
       const int left = shard.first_values_left();
       if (left == 0) continue;
-      if (absl::Status s = shard.Receive(); !s.ok()) return s;
       if (absl::Status s = shard.SendInit(state); !s.ok()) return s;
       sent |= shard.first_values_left() < left;
       if (shard.first_values_left() > 0) slowest = &shard;
@@ -182,7 +183,9 @@ absl::Status PsExchange::SendEarlierPushes() {
   const bool computing = now - std::exchange(last_submit_, now) > kPatience;
   for (ShardPeer& shard : shards_) {
     if (!computing) break;
-    if (absl::Status s = shard.SendReady(ShardPeer::kNoWindow); !s.ok()) {
+    if (!shard.awaits_message()) continue;
+    if (absl::Status s = shard.Receive(); !s.ok()) return s;
+    if (absl::Status s = shard.SendReady(kEarlyWindowPieces); !s.ok()) {
       return s;
     }
   }

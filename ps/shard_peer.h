@@ -45,8 +45,6 @@ class ShardPeer {
     Track* track;                // may be null
   };
 
-  static constexpr int kNoWindow = 1 << 30;
-
   ShardPeer(const Worker& worker, const ShardPlace& place,
             std::unique_ptr<Socket> socket);
 

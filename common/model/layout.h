@@ -106,6 +106,11 @@ inline constexpr int64_t kPieceElements = 32 * 1024;
 // the link idle where a push and its answer take long.
 inline constexpr int kWindowPieces = 4;
 
+// While backward runs, a worker looks at answers only when a bucket comes. What
+// it pushes meanwhile, at most 16 MiB to a shard, keeps the link busy until
+// then. It bounds what a server holds for a worker that is ahead of the others.
+inline constexpr int kEarlyWindowPieces = 128;
+
 // The most elements of a ring's segment (256 KiB): large enough that a
 // message's cost vanishes, small enough that all hops of a 25 MB bucket are
 // busy at once.

@@ -16,7 +16,6 @@ namespace {
 
 // As in ps/ps_exchange: buckets that come closer together wait for the window.
 constexpr double kPatienceSeconds = 2e-3;
-constexpr int kNoWindow = std::numeric_limits<int>::max();
 
 // The part of the model that each of `servers` holds, with a worker on its host
 // or without.
@@ -52,7 +51,8 @@ class PsSimulator : public Network::Owner {
         // At least two, so that one is under way while another is answered.
         window_(pieces_at_once == 1
                     ? kWindowPieces
-                    : std::max(2, kWindowPieces / pieces_at_once)) {
+                    : std::max(2, kWindowPieces / pieces_at_once)),
+        early_window_(std::max(2, kEarlyWindowPieces / pieces_at_once)) {
     MakeShards();
     MakeWorkers();
     std::vector<int> counts;
@@ -225,7 +225,7 @@ class PsSimulator : public Network::Owner {
     worker.last_submit = network_->now();
     for (int s = 0; s < static_cast<int>(shards_.size()); ++s) {
       Link& link = worker.links[s];
-      if (computing) SendPushes(w, s, kNoWindow);
+      if (computing) SendPushes(w, s, early_window_);
       const std::vector<Piece>& pieces = shards_[s].pieces;
       while (link.submitted < static_cast<int>(pieces.size()) &&
              pieces[link.submitted].bucket == bucket) {
@@ -315,6 +315,7 @@ class PsSimulator : public Network::Owner {
   const std::vector<HostClass>& classes_;
   const int64_t piece_elements_;
   const int window_;
+  const int early_window_;
   std::vector<Shard> shards_;
   std::vector<Worker> workers_;  // classes of them
   std::unique_ptr<Network> network_;

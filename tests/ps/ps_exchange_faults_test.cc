@@ -211,15 +211,18 @@ TEST(PsExchange, ASaveThatFailsDisturbsNoStep) {
 
 // The only shard of a model, as the test answers for it: `answers` of a step
 // gets the pieces that have been pushed, when all have, and says for which of
-// them the parameters come back, in which order.
+// them the parameters come back, in which order. Pulls are treated alike, or
+// each is answered at once, as a server does.
 class AnsweringServer {
  public:
   using Answers =
       std::function<std::vector<int>(int64_t step, std::vector<int> pieces)>;
 
-  AnsweringServer(const Layout& layout, Answers answers)
+  AnsweringServer(const Layout& layout, Answers answers,
+                  bool pulls_at_once = false)
       : pieces_(layout, {0, layout.num_elements()}),
         answers_(std::move(answers)),
+        pulls_at_once_(pulls_at_once),
         thread_([this] { Serve(); }) {
     endpoint_ = bound_.get_future().get();
   }
@@ -246,6 +249,11 @@ class AnsweringServer {
         if (message.header.kind() == proto::WireHeader::INIT) continue;
         const int piece =
             *pieces_.Find(message.header, proto::WireHeader::FLOAT32);
+        if (pulls_at_once_ &&
+            message.header.kind() == proto::WireHeader::PULL) {
+          Answer(*socket, piece, message, /*step=*/-1);
+          continue;
+        }
         asked[piece] = std::move(message);
       }
       num_asked_ = static_cast<int>(asked.size());
@@ -262,22 +270,28 @@ class AnsweringServer {
     const bool pull = asked.at(0).header.kind() == proto::WireHeader::PULL;
     const int64_t step = pull ? -1 : asked.at(0).header.step();
     for (int piece : answers_(step, pieces)) {
-      DataMessage reply;
-      reply.peer = asked.at(piece).peer;
-      reply.header = asked.at(piece).header;
-      reply.header.set_kind(proto::WireHeader::PARAMS);
-      reply.header.set_step(step);
-      const int64_t size = pieces_[piece].range.size();
-      reply.header.set_num_elements(static_cast<uint64_t>(size));
-      const std::vector<float> values(size, static_cast<float>(step));
-      reply.payload = Frame::Copy({reinterpret_cast<const char*>(values.data()),
-                                   values.size() * sizeof(float)});
-      EXPECT_TRUE(SendData(socket, std::move(reply)).ok());
+      Answer(socket, piece, asked.at(piece), step);
     }
+  }
+
+  void Answer(Socket& socket, int piece, const DataMessage& asked,
+              int64_t step) {
+    DataMessage reply;
+    reply.peer = asked.peer;
+    reply.header = asked.header;
+    reply.header.set_kind(proto::WireHeader::PARAMS);
+    reply.header.set_step(step);
+    const int64_t size = pieces_[piece].range.size();
+    reply.header.set_num_elements(static_cast<uint64_t>(size));
+    const std::vector<float> values(size, static_cast<float>(step));
+    reply.payload = Frame::Copy({reinterpret_cast<const char*>(values.data()),
+                                 values.size() * sizeof(float)});
+    EXPECT_TRUE(SendData(socket, std::move(reply)).ok());
   }
 
   const PieceTable pieces_;
   const Answers answers_;
+  const bool pulls_at_once_;
   Cancellation stop_;
   std::atomic<int> num_asked_ = 0;
   std::promise<std::string> bound_;
@@ -402,6 +416,42 @@ TEST(PsExchange, AsksForAFewPiecesAtATime) {
       absl::SleepFor(absl::Milliseconds(5));
     }
     EXPECT_EQ(server.num_asked(), kWindowPieces);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// A server holds what a worker pushes until the others have pushed it too.
+TEST(PsExchange, AWorkerThatIsAheadPushesSoManyPieces) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1);
+  options.spec = SpecOfThreePieces();
+  options.spec.set_bucket_bytes(4000);
+  for (int i = 0; i < 2 * kEarlyWindowPieces; ++i) {
+    proto::TensorShape* tensor = options.spec.add_tensors();
+    tensor->set_name(absl::StrCat("more", i));
+    tensor->add_shape(1000);
+  }
+  options.same_host = SameHost::kOff;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    AnsweringServer server(
+        worker.model.layout,
+        [](int64_t step, std::vector<int> pieces) { return pieces; },
+        /*pulls_at_once=*/true);
+    proto::Welcome job = worker.client->job();
+    job.mutable_servers(0)->set_endpoints(0, server.endpoint());
+    auto exchange = *PsExchange::Create(worker.context, worker.cancellation,
+                                        *worker.member, job, worker.model);
+    if (absl::Status s = exchange->Join({}, Soon()); !s.ok()) return s;
+    EXPECT_GT(worker.model.layout.num_buckets(), kEarlyWindowPieces);
+    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+      if (absl::Status s = exchange->Submit(b); !s.ok()) return s;
+      absl::SleepFor(absl::Milliseconds(3));  // as backward does
+    }
+    EXPECT_TRUE(absl::IsDeadlineExceeded(
+        exchange->Finish(Now() + absl::Milliseconds(300))));
+    EXPECT_EQ(server.num_asked(), kEarlyWindowPieces);
     return absl::OkStatus();
   };
   for (const absl::Status& s : RunLocalJob(options, body)) {
