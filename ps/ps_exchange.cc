@@ -193,7 +193,8 @@ absl::Status PsExchange::SendEarlierPushes() {
 }
 
 absl::Status PsExchange::Finish(Time deadline) {
-  if (absl::Status s = Await(step_, absl::StrCat("step ", step_), deadline);
+  if (absl::Status s = Await(step_, absl::StrCat("step ", step_), deadline,
+                             /*patience=*/deadline - Now());
       !s.ok()) {
     return s;
   }

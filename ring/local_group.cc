@@ -106,7 +106,9 @@ absl::Status LocalGroup::AwaitAll(SharedCounter& (WorkerArena::*counter)(),
     while (!theirs.Reached(calls_)) {
       if (theirs.Await(calls_, policy_, kSlice)) break;
       if (absl::Status s = cancellation_.status(); !s.ok()) return s;
-      if (while_waiting_) while_waiting_();
+      if (while_waiting_) {
+        if (absl::Status s = while_waiting_(); !s.ok()) return s;
+      }
       if (Now() < deadline) continue;
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(job_.workers(ranks_[i])),

@@ -40,8 +40,9 @@ class LocalGroup {
   // This process's place in the group.
   int self() const { return self_; }
 
-  // From now on called about every 50 ms while this process waits for a member.
-  void WhileWaiting(std::function<void()> call) {
+  // From now on called about every 50 ms while this process waits for a member;
+  // its error ends the wait.
+  void WhileWaiting(std::function<absl::Status()> call) {
     while_waiting_ = std::move(call);
   }
 
@@ -82,7 +83,7 @@ class LocalGroup {
   const std::vector<int> ranks_;
   const std::vector<WorkerArena*> arenas_;
   Track* const track_;
-  std::function<void()> while_waiting_;  // may be empty
+  std::function<absl::Status()> while_waiting_;  // may be empty
   int self_ = 0;
   SpinPolicy policy_;
   uint32_t calls_ = 0;

@@ -11,7 +11,7 @@ namespace {
 
 // A rank that only sends in a Move returns at once. It gets at most so many
 // Moves ahead of the others, which drop what is more collectives ahead than
-// SegmentInbox allows, and queues no more than these send.
+// SegmentInbox allows.
 constexpr int kMovesAtOnce = 16;
 
 }  // namespace
@@ -66,23 +66,31 @@ absl::Status MessageRing::JoinRanks(std::vector<FlatBuffer> slots,
 absl::Status MessageRing::MoveSlots(Direction direction, Time deadline) {
   TcpCommunicator& c = listener_->communicator();
   const bool to_owners = direction == Direction::kToOwners;
-  int num_moved = 0;
+  int moves = 0;
+  int64_t elements = 0;
+  const auto move = [&](int owner, absl::Span<float> state) {
+    const Time latest = std::max(deadline, Now() + options_.step_timeout);
+    elements += static_cast<int64_t>(state.size());
+    if (moves++ % kMovesAtOnce == 0 || elements > kMostQueued) {
+      moves = 1;
+      elements = static_cast<int64_t>(state.size());
+      if (absl::Status s = c.Barrier(latest); !s.ok()) return s;
+    }
+    if (owner > 0) {
+      return c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0,
+                    latest);
+    }
+    const bool to_all = owner == OwnedSlice::kEveryRank && to_owners;
+    return to_all ? c.Broadcast(state, 0, latest) : absl::OkStatus();
+  };
   for (const auto& [range, owner] : model_.owned()) {
     for (int i = 0; i < model_.num_slots(); ++i) {
-      const absl::Span<float> state =
-          model_.slot(i).span().subspan(range.begin, range.size());
-      const Time latest = std::max(deadline, Now() + options_.step_timeout);
-      if (num_moved++ % kMovesAtOnce == 0) {
-        if (absl::Status s = c.Barrier(latest); !s.ok()) return s;
+      for (int64_t at = range.begin; at < range.end; at += kMostQueued) {
+        const int64_t size = std::min<int64_t>(kMostQueued, range.end - at);
+        const absl::Status s =
+            move(owner, model_.slot(i).span().subspan(at, size));
+        if (!s.ok()) return s;
       }
-      absl::Status status;
-      if (owner > 0) {
-        status =
-            c.Move(state, to_owners ? 0 : owner, to_owners ? owner : 0, latest);
-      } else if (owner == OwnedSlice::kEveryRank && to_owners) {
-        status = c.Broadcast(state, 0, latest);
-      }
-      if (!status.ok()) return status;
     }
   }
   return absl::OkStatus();

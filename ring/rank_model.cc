@@ -7,13 +7,6 @@
 #include "common/state/state_files.h"
 
 namespace psring {
-namespace {
-
-// Elements that a rank which only sends has queued at most, 64 MiB.
-constexpr size_t kBroadcastAtOnce = 16 << 20;
-
-}  // namespace
-
 absl::StatusOr<RankModel> RankModel::Create(const proto::Welcome& job,
                                             FlatModel& flat) {
   JobPlan plan = PlanOf(job.spec(), job.workers_size());
@@ -97,12 +90,12 @@ void RankModel::ReleaseOthersSlots() {
 absl::StatusOr<bool> RankModel::Broadcast(Communicator& c, Time deadline) {
   const absl::Duration patience = deadline - Now();
   const absl::Span<float> parameters = flat_.parameters.span();
-  for (size_t begin = 0; begin < parameters.size(); begin += kBroadcastAtOnce) {
+  for (size_t begin = 0; begin < parameters.size(); begin += kMostQueued) {
     if (begin > 0) {
       if (absl::Status s = c.Barrier(Now() + patience); !s.ok()) return s;
     }
-    if (absl::Status s = c.Broadcast(
-            parameters.subspan(begin, kBroadcastAtOnce), 0, Now() + patience);
+    if (absl::Status s = c.Broadcast(parameters.subspan(begin, kMostQueued), 0,
+                                     Now() + patience);
         !s.ok()) {
       return s;
     }

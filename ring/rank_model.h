@@ -26,6 +26,10 @@
 
 namespace psring {
 
+// Elements that a rank which only sends may have queued (64 MiB): between two
+// barriers no more is handed round.
+inline constexpr int64_t kMostQueued = 16 << 20;
+
 // Owned by an exchange. It has no lock: the exchange says which thread uses
 // which of its buckets, and when.
 class RankModel {

@@ -48,6 +48,8 @@ class RankSchedule {
   }
   // All has come.
   bool complete() const { return num_missing_ == 0; }
+  // Elements that have not come.
+  int64_t num_missing() const { return num_missing_; }
   // The rank whose segments are missing; -1: nobody's.
   int awaited() const;
 

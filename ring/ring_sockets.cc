@@ -10,8 +10,8 @@
 namespace psring {
 namespace {
 
-// Connections are tended so often, or after so many waits for a message: to
-// look at all of them in each would cost more than a small message.
+// Connections are tended so often, or after so many messages: to look at all of
+// them at each would cost more than a small message.
 constexpr absl::Duration kTendInterval = absl::Milliseconds(100);
 constexpr int kTendAfterMessages = 16;
 
@@ -54,6 +54,7 @@ absl::Status RingSockets::ConnectTo(int rank) {
   if (!socket.ok()) return socket.status();
   to_[rank] = *std::move(socket);
   all_.push_back(to_[rank].get());
+  ranks_.push_back(rank);
   return absl::OkStatus();
 }
 
@@ -69,6 +70,10 @@ absl::StatusOr<std::optional<DataMessage>> RingSockets::TryNext(
     uint64_t sequence) {
   auto next = inbox_->TryNext(sequence);
   bytes_received_ = inbox_->socket().bytes_received();
+  // What is sent on is kept until its receiver has said that it has come.
+  if (next.ok() && next->has_value() && ++untended_ >= kTendAfterMessages) {
+    Tend().IgnoreError();  // there is work; Await will say it
+  }
   return next;
 }
 
@@ -80,24 +85,31 @@ absl::StatusOr<std::optional<DataMessage>> RingSockets::Await(uint64_t sequence,
     return s;
   }
   auto next = TryNext(sequence);
-  const bool nothing = next.ok() && !next->has_value();
-  if (nothing || ++untended_ == kTendAfterMessages) Tend();
+  if (next.ok() && !next->has_value()) {
+    if (absl::Status s = Tend(); !s.ok()) return s;
+  }
   return next;
 }
 
-void RingSockets::KeepAlive() {
-  Tend();
+absl::Status RingSockets::KeepAlive() {
   inbox_->socket().Acknowledge();
+  return Tend();
 }
 
 // Nobody answers a segment, but its receiver says now and then what it has.
-void RingSockets::Tend() {
+absl::Status RingSockets::Tend() {
   untended_ = 0;
   Wait(absl::MakeSpan(all_).subspan(1), absl::Span<const int>(), Now())
       .IgnoreError();
-  for (size_t i = 1; i < all_.size(); ++i) {
-    all_[i]->TryReceive().IgnoreError();
+  absl::Status status;
+  for (const int rank : ranks_) {
+    const absl::Status s = to_[rank]->TryReceive().status();
+    if (s.ok() || !status.ok()) continue;
+    status =
+        absl::Status(s.code(), absl::StrCat(Describe(job_.workers(rank)), ": ",
+                                            std::string(s.message())));
   }
+  return status;
 }
 
 // A rank that is done with a collective may compute or wait elsewhere while
@@ -107,7 +119,7 @@ void RingSockets::Tend() {
 void RingSockets::TendBetweenCollectives() {
   while (stop_.SleepUntil(Now() + kTendInterval).ok()) {
     const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) KeepAlive();
+    if (lock.owns_lock()) KeepAlive().IgnoreError();  // Await will say it
   }
 }
 

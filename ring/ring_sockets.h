@@ -53,7 +53,8 @@ class RingSockets {
   // SegmentInbox::TryNext.
   absl::StatusOr<std::optional<DataMessage>> TryNext(uint64_t sequence);
   // The same after a wait of up to 100 ms; nothing came by then or by
-  // `deadline`. Errors: those and a cancelled process.
+  // `deadline`. Errors: those, a cancelled process, and a peer that refuses
+  // this rank's connection.
   absl::StatusOr<std::optional<DataMessage>> Await(uint64_t sequence,
                                                    Time deadline);
   // SegmentInbox::Drop.
@@ -61,8 +62,8 @@ class RingSockets {
     inbox_->Drop(peer, why);
   }
   // For one that waits elsewhere: takes what connections have to tell, and says
-  // what has come.
-  void KeepAlive();
+  // what has come. Errors: a peer that refuses this rank's connection.
+  absl::Status KeepAlive();
 
   // Any thread.
   int64_t bytes_sent() const { return bytes_sent_; }
@@ -74,7 +75,8 @@ class RingSockets {
       : context_(context), cancellation_(cancellation) {}
 
   // Takes what is said on connections over which nothing else is received.
-  void Tend();
+  // Errors: the first that is refused, with whom it leads to.
+  absl::Status Tend();
   void TendBetweenCollectives();
 
   Context& context_;
@@ -86,6 +88,7 @@ class RingSockets {
   std::unique_ptr<SegmentInbox> inbox_;
   std::vector<std::unique_ptr<Socket>> to_;  // by rank; null: not needed yet
   std::vector<Socket*> all_;                 // the inbox's, then those of to_
+  std::vector<int> ranks_;                   // whom those lead to
   int untended_ = 0;                         // messages that came since Tend
   std::atomic<int64_t> bytes_sent_ = 0;
   std::atomic<int64_t> bytes_received_ = 0;

@@ -47,7 +47,7 @@ void TcpCommunicator::UseNodes(std::vector<Node> nodes,
   // What others wait for may have been lost with a connection of this rank's,
   // which has to send it again.
   if (group_ == nullptr) return;
-  group_->WhileWaiting([this] { sockets_->KeepAlive(); });
+  group_->WhileWaiting([this] { return sockets_->KeepAlive(); });
 }
 
 absl::Status TcpCommunicator::CheckShared(absl::Span<const float> data) const {
@@ -133,6 +133,7 @@ absl::StatusOr<MessagePlan*> TcpCommunicator::MakePlan(
 }
 
 absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
+  const absl::Duration patience = c.deadline - Now();
   const auto used = sockets_->Use();
   if (const auto known = plans_.find(shape); known != plans_.end()) {
     c.plan = &known->second;
@@ -155,8 +156,10 @@ absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
       return s;
     }
   }
-  while (!schedule.complete()) {
+  for (int64_t missing = schedule.num_missing(); missing > 0;) {
     if (absl::Status s = Receive(c); !s.ok()) return s;
+    if (std::exchange(missing, schedule.num_missing()) == missing) continue;
+    c.deadline = std::max(c.deadline, Now() + patience);
   }
   return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
 }

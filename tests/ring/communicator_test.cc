@@ -13,7 +13,11 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/model/layout.h"
+#include "common/net/context.h"
+#include "common/net/keys.h"
+#include "protos/cluster.pb.h"
 #include "protos/wire.pb.h"
+#include "ring/tcp_communicator.h"
 #include "tests/ring/test_ring.h"
 
 namespace psring {
@@ -192,6 +196,33 @@ TEST(TcpCommunicator, EveryOwnerNamesAMissingRank) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1 (host h"));
   });
+}
+
+// Only the rank whose connection it is knows why nothing arrives.
+TEST(TcpCommunicator, NamesAPeerThatRefusesItsConnection) {
+  Context keyed, peers;
+  ASSERT_TRUE(keyed.Secure(Secret::Random()).ok());
+  ASSERT_TRUE(peers.UseTokens().ok());
+  const Cancellation cancellation;
+  auto rank = TcpCommunicator::Create(keyed, cancellation, "127.0.0.1");
+  auto peer = TcpCommunicator::Create(peers, cancellation, "127.0.0.1");
+  ASSERT_TRUE(rank.ok() && peer.ok());
+  proto::Welcome job;
+  for (int r = 0; r < 2; ++r) {
+    proto::Process& worker = *job.add_workers();
+    worker.set_rank(r);
+    worker.set_host("h");
+    worker.set_role(proto::WORKER);
+    worker.set_public_key(keyed.public_key());
+    worker.add_endpoints(r == 0 ? (*rank)->endpoint() : (*peer)->endpoint());
+  }
+  (*rank)->Connect(job);
+  std::vector<float> data(16);
+  const absl::Status status =
+      (*rank)->AllReduce(absl::MakeSpan(data), 1.0f, Soon());
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("worker 1 (host h"), HasSubstr("has no key")));
 }
 
 TEST(ShmCommunicator, RanksThatDisagreeOnTheSizeAreNamed) {

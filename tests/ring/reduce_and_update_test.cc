@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/model/layout.h"
 #include "ring/message_plan.h"
 #include "tests/ring/test_ring.h"
@@ -101,6 +104,21 @@ TEST(ReduceAndUpdate, RefusesParametersThatANodeCannotReach) {
         [](Range, const void*) {}, Soon());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("arena"));
+  });
+}
+
+// A deadline is for who brings nothing, not for a long way.
+TEST(ReduceAndUpdate, MayTakeLongAsLongAsSegmentsCome) {
+  RunRing(2, RingPath::kTcp, [](TestRank& rank) {
+    constexpr int64_t kSegments = 8;
+    std::vector<float> parameters(2 * kSegments * kSegmentElements);
+    const auto update = [&](Range, const void*) {
+      if (rank.c.rank() == 0) absl::SleepFor(absl::Milliseconds(100));
+    };
+    const absl::Status status = rank.tcp->ReduceAndUpdate(
+        rank.Place(std::vector<float>(parameters.size())), 1.0f,
+        parameters.data(), update, Now() + absl::Milliseconds(400));
+    EXPECT_TRUE(status.ok()) << status;
   });
 }
 
