@@ -19,9 +19,26 @@
 #include "lab/study/study_report.h"
 
 namespace psring {
+namespace {
+
+constexpr char kName[] = "psring compare";
+
+absl::Status Report(const StudyPlan& plan, const Comparison& comparison,
+                    const std::string& out) {
+  std::cout << StudyText(comparison) << std::flush;
+  const absl::Status s = WriteStudyReport(plan.setup, comparison, out);
+  if (s.ok()) {
+    std::cout << "\nreport: " << ReportPath(out, kReportHtml) << std::endl;
+  }
+  if (s.ok() || plan.out.empty()) return s;
+  return absl::Status(
+      s.code(), absl::StrCat(s.message(), "; the runs are kept in ", plan.out,
+                             ": the same command reports on them"));
+}
+
+}  // namespace
 
 int RunCompare(const Args& args) {
-  constexpr char kName[] = "psring compare";
   const auto planned = PlanCompare(args);
   if (const int* code = std::get_if<int>(&planned)) return *code;
   const auto& plan = std::get<StudyPlan>(planned);
@@ -55,12 +72,11 @@ int RunCompare(const Args& args) {
     comparison.cut_short = absl::StrCat(outcome->finished.size(), " of ",
                                         plan.runs.size(), " runs");
   }
-  std::cout << StudyText(comparison);
-  s = WriteStudyReport(plan.setup, comparison, out);
-  if (!s.ok()) return Fail(kName, s);
-  std::cout << "\nreport: " << ReportPath(out, kReportHtml) << std::endl;
+  s = Report(plan, comparison, out);
+  if (!s.ok()) Fail(kName, s);
   if (!outcome->ended.ok()) return fail(outcome->ended);
-  return outcome->failed.empty() ? 0 : outcome->failed.front().exit_code;
+  if (!outcome->failed.empty()) return outcome->failed.front().exit_code;
+  return s.ok() ? 0 : kExitFailed;
 }
 
 }  // namespace psring

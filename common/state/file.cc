@@ -15,9 +15,12 @@
 namespace psring {
 namespace {
 
-std::string Message(const char* call, const std::string& path, int error) {
-  return absl::StrCat(call, " ", path, ": ",
-                      std::generic_category().message(error));
+absl::Status Failure(const char* call, const std::string& path, int error) {
+  const std::string message = absl::StrCat(
+      call, " ", path, ": ", std::generic_category().message(error));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return full ? absl::ResourceExhaustedError(message)
+              : absl::InternalError(message);
 }
 
 }  // namespace
@@ -28,9 +31,11 @@ absl::StatusOr<File> File::Open(std::string path, int flags) {
     fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
   } while (fd < 0 && errno == EINTR);
   if (fd >= 0) return File(std::move(path), fd);
-  const std::string message = Message("open", path, errno);
-  if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(message);
-  return absl::InternalError(message);
+  const int error = errno;
+  const absl::Status failure = Failure("open", path, error);
+  return error == ENOENT || error == ENOTDIR
+             ? absl::NotFoundError(failure.message())
+             : failure;
 }
 
 File::~File() {
@@ -38,7 +43,7 @@ File::~File() {
 }
 
 absl::Status File::Failed(const char* call) const {
-  return absl::InternalError(Message(call, path_, errno));
+  return Failure(call, path_, errno);
 }
 
 absl::StatusOr<int64_t> File::Size() const {

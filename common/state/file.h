@@ -12,8 +12,8 @@
 namespace psring {
 
 // Owns its descriptor. Positions are the caller's, so processes and threads may
-// write disjoint parts of one file at once. Errors are INTERNAL and name the
-// call, the file and the system's reason.
+// write disjoint parts of one file at once. Errors name the call, the file and
+// the system's reason: RESOURCE_EXHAUSTED on a full disk, else INTERNAL.
 class File {
  public:
   // `flags` as open's. NOT_FOUND where there is no such file.

@@ -15,10 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status CannotWrite(const fs::path& path, const std::string& why) {
+absl::Status CannotWrite(const fs::path& path, absl::string_view why) {
   return absl::PermissionDeniedError(
       absl::StrCat("cannot write ", path.string(), why.empty() ? "" : ": ", why,
                    ". Choose another folder with --out"));
+}
+
+absl::Status DiskIsFull(const fs::path& path, absl::string_view why) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot write ", path.string(), ": ", why,
+                   ". Free space there, or choose another folder with --out"));
 }
 
 // Returns when the disk has it.
@@ -64,7 +70,9 @@ absl::Status WriteReportFile(const std::string& directory,
   std::error_code error;
   if (!written.ok()) {
     fs::remove(temporary, error);
-    return CannotWrite(path, std::string(written.message()));
+    return absl::IsResourceExhausted(written)
+               ? DiskIsFull(path, written.message())
+               : CannotWrite(path, written.message());
   }
   fs::rename(temporary, path, error);
   if (error) return CannotWrite(path, error.message());

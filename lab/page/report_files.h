@@ -21,6 +21,7 @@ absl::Status CheckReportPath(const std::string& directory,
                                  kReportHtml, kReportJson});
 
 // Replaces DIRECTORY/NAME as a whole; returns when the disk has it.
+// RESOURCE_EXHAUSTED: the disk is full.
 absl::Status WriteReportFile(const std::string& directory,
                              const std::string& name, absl::string_view text);
 

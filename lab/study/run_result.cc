@@ -7,8 +7,8 @@
 namespace psring {
 namespace {
 
-absl::Status Missing(const std::string& what) {
-  return absl::FailedPreconditionError(absl::StrCat("the metrics lack ", what));
+absl::Status NothingTold(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("the metrics lack ", what));
 }
 
 double PerStep(int64_t bytes, const RunResult& result) {
@@ -64,18 +64,19 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all) {
   const ProcessMetrics* worker0 = FindWorkerZero(all);
   if (worker0 == nullptr) {
-    return Missing("worker 0. A script's appear once it has called init()");
+    return NothingTold("worker 0. A script's appear once it has called init()");
   }
   if (worker0->epochs.empty()) {
-    return Missing(
+    return NothingTold(
         "worker 0's epochs. A script tells of them with "
         "psring.log(accuracy=...) "
         "on rank 0, or prints them for --metric=REGEX");
   }
   for (const ProcessMetrics& process : all) {
     if (process.end) continue;
-    return Missing(absl::StrCat(process.role, " ", process.rank,
-                                "'s end: it was stopped"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the metrics lack ", process.role, " ", process.rank,
+                     "'s end: it was stopped, or could not write them"));
   }
   RunResult result;
   result.point = point;

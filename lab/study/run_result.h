@@ -56,7 +56,9 @@ struct FailedRun {
   int exit_code = 1;  // what this program should end with
 };
 
-// FAILED_PRECONDITION names the process whose metrics lack something.
+// FAILED_PRECONDITION names the process whose metrics lack their end.
+// INVALID_ARGUMENT: nothing tells of what is compared, as of a script that does
+// not log it.
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all);
 

@@ -75,11 +75,13 @@ class Study {
         page_->BeginJob(RunTitle(plan_.runs[i], i, runs_.size()));
       }
       const auto scratch = EmptyScratch(*temporary);
-      if (!scratch.ok()) return scratch.status();
+      if (!scratch.ok()) {
+        return absl::Status(
+            scratch.status().code(),
+            absl::StrCat(scratch.status().message(), WhatIsKept()));
+      }
       RunFailure failure;
-      auto run = RunOnce(plan_.runs[i], plan_.job, *scratch, cancellation_,
-                         page_, &failure);
-      if (folder_ != nullptr) folder_->RemoveScratch();
+      auto run = RunAndKeep(i, *scratch, *predictor, &failure);
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
             "interrupted; all processes have ended", WhatIsKept()));
@@ -92,12 +94,6 @@ class Study {
         }
         continue;
       }
-      if (plan_.job.script.empty()) {
-        run->predicted_step_s = predictor->StepSeconds(*run);
-      }
-      if (folder_ != nullptr) {
-        if (auto s = folder_->Keep(i, *run); !s.ok()) return s;
-      }
       runs_[i] = *std::move(run);
       KeepOnPage(*runs_[i]);
     }
@@ -106,11 +102,26 @@ class Study {
     return absl::AbortedError("every run has failed; see above");
   }
 
+  absl::StatusOr<RunResult> RunAndKeep(size_t i, const std::string& scratch,
+                                       const RunPredictor& predictor,
+                                       RunFailure* failure) {
+    auto run = RunOnce(plan_.runs[i], plan_.job, scratch, cancellation_, page_,
+                       failure);
+    if (folder_ != nullptr) folder_->RemoveScratch();
+    if (!run.ok()) return run;
+    if (plan_.job.script.empty()) {
+      run->predicted_step_s = predictor.StepSeconds(*run);
+    }
+    if (folder_ == nullptr) return run;
+    const absl::Status kept = folder_->Keep(i, *run);
+    return kept.ok() ? std::move(run) : kept;
+  }
+
   // An error ends the study.
   absl::Status TakeFailure(const Point& point, const absl::Status& status,
                            const RunFailure& failure) {
     const std::string why(status.message());
-    if (!failure.formed) {
+    if (!failure.others_may_succeed) {
       return absl::AbortedError(
           absl::StrCat(RunLabel(point), ": ", why, WhatIsKept()));
     }

@@ -37,12 +37,13 @@ struct StudyOutcome {
 };
 
 // Makes the runs that the study's folder lacks, with progress on stdout and on
-// `page`, which may be null. A run that fails after its job has formed is told
-// of on stderr, and the others go on; one that fails earlier ends the study,
-// since they would fail as well. Blocks until every process has ended. An
-// error, or, where a run has finished, the outcome's `ended`, names the run and
-// says how many are kept; `exit_code` is then what this program should end
-// with, unless it was interrupted.
+// `page`, which may be null. A run that fails after its job has formed, or
+// whose results cannot be collected or kept, is told of on stderr, and the
+// others go on; one that fails earlier ends the study, since they would fail as
+// well. Blocks until every process has ended. An error, or, where a run has
+// finished, the outcome's `ended`, names the run and says how many are kept;
+// `exit_code` is then what this program should end with, unless it was
+// interrupted.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyPlan& plan,
                                       const Cancellation& cancellation,
                                       JobPage* page, int* exit_code);

@@ -31,8 +31,12 @@ absl::Status MakeFolder(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(
-      "cannot make the folder ", path.string(), ": ", error.message()));
+  const std::string message = absl::StrCat(
+      "cannot make the folder ", path.string(), ": ", error.message());
+  return error == std::errc::no_space_on_device
+             ? absl::ResourceExhaustedError(
+                   absl::StrCat(message, ". Free space there"))
+             : absl::PermissionDeniedError(message);
 }
 
 // NOT_FOUND where there is no such file.

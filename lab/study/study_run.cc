@@ -1,11 +1,15 @@
 #include "lab/study/study_run.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
@@ -97,17 +101,55 @@ absl::Status Train(
   if (!cancellation.status().ok()) return cancellation.status();
   if (supervisor.first_failure()) {
     failure->exit_code = supervisor.first_failure()->ending.shell_code();
-    failure->formed = !worker0.metrics().role.empty();
+    failure->others_may_succeed = !worker0.metrics().role.empty();
     return absl::AbortedError(ToString(*supervisor.first_failure()));
   }
-  return started.ok() ? read : started;
+  if (!started.ok()) return started;
+  failure->others_may_succeed = true;
+  return read;
 }
+
+// What the processes print that their results need.
+class Printed {
+ public:
+  explicit Printed(const std::string& metric) : metric_(metric) {}
+
+  void Take(const std::string& name, absl::string_view line) {
+    if (name == "worker 0") metric_.Take(line);
+    if (full_disk_.empty() && absl::StrContains(line, strerror(ENOSPC))) {
+      full_disk_ = absl::StrCat(name, " says: ", line);
+    }
+  }
+
+  const PrintedMetric& metric() const { return metric_; }
+
+  // `status`, which came of a full disk if a process has told of one: processes
+  // train on when they cannot write their metrics.
+  absl::Status Explain(const absl::Status& status) const {
+    if (full_disk_.empty()) return status;
+    const bool told = absl::StrContains(status.message(), strerror(ENOSPC));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        status.message(), ". The disk is full",
+        told ? "" : absl::StrCat(": ", full_disk_),
+        ". Free space there, or choose another folder with --out (without it, "
+        "with TMPDIR)"));
+  }
+
+ private:
+  PrintedMetric metric_;
+  std::string full_disk_;  // who has told of it, and how; empty: nobody
+};
 
 // `checkpoints` empty: the workers tell of their weights in their metrics.
 absl::StatusOr<RunResult> Collect(const Point& point,
-                                  std::vector<ProcessMetrics> all,
-                                  const std::string& checkpoints) {
-  auto result = Summarize(point, all);
+                                  const std::string& metrics_dir,
+                                  const std::string& checkpoints,
+                                  const PrintedMetric& printed) {
+  auto all = ReadAllMetrics(metrics_dir);
+  if (!all.ok()) return all.status();
+  printed.AddTo(*all);
+  auto result = Summarize(point, *all);
+  if (result.ok()) result->printed_percent = printed.percent();
   if (!result.ok() || checkpoints.empty()) return result;
   const auto weights = FindLastWeights(checkpoints);
   if (!weights.ok()) return weights.status();
@@ -204,23 +246,22 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
     if (!made.ok()) return made.status();
     hosts = *std::move(made);
   }
-  PrintedMetric printed(job.metric);
+  Printed printed(job.metric);
   const Time start = Now();
   const absl::Status s = Train(
       ValueOf(point, kWayAxis), job, cancellation,
       [&printed](const std::string& name, absl::string_view line) {
-        if (name == "worker 0") printed.Take(line);
+        printed.Take(name, line);
       },
       page, failure);
-  if (!s.ok()) return s;
-  auto all = ReadAllMetrics(job.metrics_dir);
-  if (!all.ok()) return all.status();
-  printed.AddTo(*all);
-  auto result = Collect(point, *std::move(all), checkpoints);
-  if (result.ok()) {
-    result->printed_percent = printed.percent();
-    result->wall_seconds = absl::ToDoubleSeconds(Now() - start);
+  if (!s.ok()) return printed.Explain(s);
+  auto result = Collect(point, job.metrics_dir, checkpoints, printed.metric());
+  if (!result.ok()) {
+    const absl::Status why = printed.Explain(result.status());
+    failure->others_may_succeed = !absl::IsInvalidArgument(why);
+    return why;
   }
+  result->wall_seconds = absl::ToDoubleSeconds(Now() - start);
   return result;
 }
 

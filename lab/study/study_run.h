@@ -20,9 +20,10 @@ Job JobOf(const Point& point, Job job);
 // What a run that failed came to.
 struct RunFailure {
   int exit_code = 1;  // what this program should end with
-  // A process failed of a job that had formed: its flags were right, and
-  // another run need not fail, too.
-  bool formed = false;
+  // Another run need not fail, too: a process failed of a job that had formed,
+  // so that its flags were right, or all ended well and their results cannot be
+  // collected. False of a script that tells of no results: none of its runs do.
+  bool others_may_succeed = false;
 };
 
 // `job` holds everything but what the point says and where things go: to

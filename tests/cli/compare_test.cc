@@ -188,6 +188,14 @@ echo '{"event":"end","step":20,"seconds":2.5,"bytes_sent":100,"bytes_received":1
 
   CompareScriptTest() { std::ofstream(script_) << kScript; }
 
+  // While the run of this seed trains, the disk becomes full for the file of
+  // the study that has this name.
+  void FillDiskFor(const std::string& name, int seed) {
+    std::ofstream(script_, std::ios::app)
+        << "[ $PSRING_RANK-$PSRING_SEED != 0-" << seed
+        << " ] || ln -s /dev/full " << out_ << "/" << name << ".$PPID.tmp\n";
+  }
+
   const std::string script_ = testing::TempDir() + "train.sh";
 };
 
@@ -214,6 +222,40 @@ TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {
   const json report = json::parse(Report("report.json"));
   EXPECT_EQ(report["runs"][0]["test_accuracy"], 0.9);
   EXPECT_EQ(report["runs"][1]["test_accuracy"], 0.85);
+}
+
+TEST_F(CompareScriptTest, ARunThatCannotBeKeptStopsNoOther) {
+  FillDiskFor("runs/run-001.json", 1);
+  const std::vector<std::string> args = {"--modes=ring", "--seeds=3", "--",
+                                         "/bin/sh", script_};
+  const Ran ran = Compare(args);
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("run 3 of 3"));
+  const json report = json::parse(Report("report.json"), nullptr, false);
+  ASSERT_TRUE(report.is_object()) << ran.output;
+  EXPECT_EQ(report["runs"].size(), 2u);
+  ASSERT_EQ(report["failed_runs"].size(), 1u);
+  for (const std::string& part :
+       {"seed 1: cannot write " + out_ + "/runs/run-001.json: ",
+        std::string("No space left on device. Free space there")}) {
+    EXPECT_THAT(std::string(report["failed_runs"][0]), HasSubstr(part));
+  }
+}
+
+TEST_F(CompareScriptTest, AReportThatCannotBeWrittenLeavesTheRuns) {
+  FillDiskFor("report.html", 0);
+  const std::vector<std::string> args = {"--modes=ring", "--", "/bin/sh",
+                                         script_};
+  const Ran ran = Compare(args);
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("cannot write " + out_ + "/report.html: "));
+  EXPECT_THAT(ran.output,
+              HasSubstr("No space left on device. Free space there, or choose "
+                        "another folder with --out; the runs are kept in " +
+                        out_ + ": the same command reports on them"));
+  EXPECT_THAT(ran.output, HasSubstr("90.00%"));
+  EXPECT_EQ(Compare(args).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(out_ + "/report.html"));
 }
 
 // A script that has been changed would mix two trainings in one study.

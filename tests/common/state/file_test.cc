@@ -48,7 +48,7 @@ TEST(FileTest, EndOfFileIsDataLossWithThePosition) {
 TEST(FileTest, FullDiskIsNamedWithTheCallAndTheFile) {
   File file = *File::Open("/dev/full", O_RDWR);
   const absl::Status status = file.WriteAt(0, "abc", 3);
-  EXPECT_TRUE(absl::IsInternal(status));
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_THAT(status.message(), HasSubstr("write /dev/full: No space left"));
 }
 

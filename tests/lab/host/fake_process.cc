@@ -24,6 +24,7 @@ struct Flags {
   std::string log;      // that worker 0 adds its mode and seed to
   std::string hang_on;  // a file with the mode and seed that worker 0 hangs in
   std::string fail_on;  // the mode and seed that worker 0 fails in as it trains
+  std::string full_on;  // those in which worker 0's disk is full at the end
 };
 
 Flags Parse(int argc, char** argv) {
@@ -45,6 +46,7 @@ Flags Parse(int argc, char** argv) {
   app.add_option("--fake-log", flags.log);
   app.add_option("--fake-hang-on", flags.hang_on);
   app.add_option("--fake-fail-on", flags.fail_on);
+  app.add_option("--fake-full-on", flags.full_on);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -77,7 +79,7 @@ int main(int argc, char** argv) {
     std::cout << "psring worker\nlibtorch 9.8.7" << std::endl;
     return 0;
   }
-  const Flags flags = Parse(argc, argv);
+  Flags flags = Parse(argc, argv);
   if (!flags.port_file.empty()) PublishPort(flags.port_file);
   if (flags.training.mode.empty()) {  // a server
     if (flags.training.rank == flags.hang_rank) pause();
@@ -96,6 +98,8 @@ int main(int argc, char** argv) {
     if (flags.fail_signal != 0) raise(flags.fail_signal);
     return flags.fail_code;
   }
+  flags.training.fills_disk =
+      flags.training.rank == 0 && flags.full_on == RunName(flags);
   psring::WriteWorkerMetrics(flags.training);
   if (flags.training.rank == 0 && flags.fail_on == RunName(flags)) {
     std::cout << "training has diverged" << std::endl;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 namespace psring {
@@ -97,6 +98,11 @@ void WriteWorkerMetrics(const FakeTraining& training) {
                   {"test_loss", loss + 0.01},
                   {"test_accuracy", 0.99 - loss / 4},
                   {"images_per_second", rate}});
+  }
+  if (training.fills_disk) {
+    std::cout << "--metrics-dir: cannot write " << training.metrics_dir
+              << "/worker-0.jsonl (No space left on device)" << std::endl;
+    return;
   }
   json end = End(steps, steps * step_seconds, steps * 87360);
   end["step_seconds"] = {{"compute", step_seconds / 2},

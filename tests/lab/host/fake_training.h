@@ -13,6 +13,8 @@ struct FakeTraining {
   int epochs = 3;
   std::string metrics_dir;     // empty: none
   std::string checkpoint_dir;  // empty: none
+  // The disk is full after the last epoch, as a process says that trains on.
+  bool fills_disk = false;
 };
 
 void WriteServerMetrics(const FakeTraining& training);

@@ -150,6 +150,28 @@ TEST_F(StudyTest, ARunThatFailsAsItTrainsStopsNoOther) {
   EXPECT_THAT(Started(), SizeIs(13));
 }
 
+TEST_F(StudyTest, ARunWhoseResultsTheDiskHasNoRoomForStopsNoOther) {
+  auto args = Args();
+  args.push_back("--fake-full-on=async 1");
+  const Ran ran = RunPsring(args);
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(Started(), SizeIs(12));
+  const json report = json::parse(Text(out_ + "/report.json"), nullptr, false);
+  ASSERT_TRUE(report.is_object()) << ran.output;
+  EXPECT_THAT(report["runs"], SizeIs(11));
+  ASSERT_THAT(report["failed_runs"], SizeIs(1));
+  EXPECT_THAT(
+      std::string(report["failed_runs"][0]),
+      AllOf(HasSubstr("lack worker 0's end"),
+            HasSubstr("worker 0 says: --metrics-dir: cannot write " + out_ +
+                      "/scratch/metrics/worker-0.jsonl (No "
+                      "space left on device)"),
+            HasSubstr("Free space there, or choose another")));
+  // The same command tries again what failed, and only that.
+  EXPECT_EQ(RunPsring(args).code, 1);
+  EXPECT_THAT(Started(), SizeIs(13));
+}
+
 TEST_F(StudyTest, WhereEveryRunFailsThereIsNoReport) {
   const Ran ran = RunPsring({"compare", "--out=" + out_, "--modes=ring", "--",
                              "--fake-fail-on=ring 0"});
