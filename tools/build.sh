@@ -14,15 +14,47 @@ sources() {
   done | sort -u
 }
 
-# What a build depends on beside the sources.
+# What a build has beside the sources, a line each.
 build_key() {
-  echo "torch=$torch python3=$(command -v python3 || true)" \
-    "cuda_home=${CUDA_HOME:-}" \
-    "commit=$(git -C "$root" rev-parse HEAD 2> /dev/null || true)"
+  local found
+  found=$(found_torch)
+  echo "torch=$found"
+  echo "torch_version=$(torch_version "${found#* }")"
+  echo "cuda=$(found_cuda)"
+  echo "cuda_home=${CUDA_HOME:-}"
+  echo "commit=$(current_commit)"
+}
+
+# What the last build has of that.
+built_with() { sed -n "s/^$1=//p" "$state/built"; }
+
+# In a repository of another user, too, as root has it under sudo.
+current_commit() {
+  git -c safe.directory="$root" -C "$root" rev-parse HEAD 2> /dev/null || true
+}
+
+# The last build stays where this call asks for nothing else: under sudo or ssh
+# and in a venv the PATH leads to another python3, and CUDA_HOME is not set.
+has_torch_asked_for() {
+  local built folder
+  built=$(built_with torch)
+  folder=${built#* }
+  case "$torch" in
+    '') ;;
+    pip | system) [ "${built%% *}" = "$torch" ] || return 1 ;;
+    *) [ "$folder" = "$(readlink -f "$torch")" ] || return 1 ;;
+  esac
+  [ -d "$folder/include/torch" ] && [ "$(built_with torch_version)" = "$(torch_version "$folder")" ]
+}
+
+has_cuda_asked_for() {
+  [ -z "${CUDA_HOME:-}" ] || [ "$CUDA_HOME" = "$(built_with cuda_home)" ] ||
+    [ "$(built_with cuda)" = "$(found_cuda)" ]
 }
 
 is_built() {
-  [ -f "$state/built" ] && [ "$(cat "$state/built")" = "$(build_key)" ] || return 1
+  [ -f "$state/built" ] && has_torch_asked_for && has_cuda_asked_for &&
+    [ "$(built_with commit)" = "$(current_commit)" ] || return 1
   local program
   for program in cli/psring ps/ps worker/worker lab/bench/rank python/capi/libpsring.so; do
     [ -x "$root/bazel-bin/$program" ] || return 1

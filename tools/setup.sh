@@ -37,6 +37,32 @@ has_torch() {
     [ -d "$dir/include/torch" ] && [ -e "$dir/lib/libtorch.so" ]
 }
 
+# The libtorch that a build takes, as third_party/torch.bzl finds it: "pip", "dir"
+# or "system", and its folder.
+found_torch() {
+  local python
+  case "$torch" in
+    system) ;;
+    '' | pip)
+      for python in python3 "$root/.venv/bin/python3"; do
+        has_torch "$python" || continue
+        echo "pip $(torch_of_python "$python")"
+        return
+      done
+      ;;
+    *) echo "dir $(readlink -f "$torch")"; return ;;
+  esac
+  echo "system /usr"
+}
+
+# The checksum of the files in which the libtorch in folder $1 tells its version.
+torch_version() {
+  local file
+  for file in version.py build-version include/torch/csrc/api/include/torch/version.h; do
+    [ ! -f "$1/$file" ] || cat "$1/$file"
+  done | cksum
+}
+
 # Prints the directory of the torch of version $1, which has a venv to itself.
 torch_of_version() {
   local venv=$state/torch-$1
@@ -99,6 +125,11 @@ has_cuda() {
   [ -n "$(find_in_cuda bin/nvcc)" ] && [ -n "$(find_in_cuda include/nccl.h)" ] &&
     [ -n "$(find_in_cuda include/cuda_runtime_api.h)" ] &&
     [ -n "$(find_in_cuda lib64/libcudart_static.a lib/libcudart_static.a)" ]
+}
+
+# The nvcc that a build takes, or "none".
+found_cuda() {
+  if has_cuda; then find_in_cuda bin/nvcc; else echo none; fi
 }
 
 # The wheel that brings what a host with nvcc lacks; nothing where it lacks none.

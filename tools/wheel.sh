@@ -72,7 +72,7 @@ wheel_command() {
     die "no CUDA for the wheel: nvcc, its runtime or nccl.h was not found in \$CUDA_HOME" \
       "(/usr/local/cuda) or in the nvidia-* wheels of python3"
   set_up_wheel_tools
-  is_built || build
+  is_built && [ "$(built_with cuda)" = "$(found_cuda)" ] || build
   wheel=$(make_wheel "${1:-$root/dist}")
   cuda=without
   ! has_cuda || cuda=with

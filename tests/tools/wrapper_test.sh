@@ -135,6 +135,82 @@ test_a_changed_test_is_not_built() {
   not_asked "bazel"
 }
 
+# The torch of a python3 that $1 (in a PATH of its own) has.
+has_python_with_torch() {
+  mkdir -p "$1/bin" "$1/torch/include/torch" "$1/torch/lib"
+  touch "$1/torch/lib/libtorch.so"
+  echo "__version__ = '2.13.0'" > "$1/torch/version.py"
+  printf '#!/bin/bash\ncase "$*" in *find_spec*nvidia*) exit 1 ;; *find_spec*) echo "%s" ;; esac\n' \
+    "$1/torch" > "$1/bin/python3"
+  chmod +x "$1/bin/python3"
+}
+
+# sudo and ssh have another PATH and no CUDA_HOME; a venv has another python3.
+test_another_environment_builds_nothing() {
+  has_python_with_torch "$world/mine"
+  has_python_with_torch "$world/other"
+  has_nvcc
+  touch "$CUDA_HOME/include/nccl.h"
+  PATH=$world/mine/bin:$PATH run 0 doctor
+  asked "bazel build .*--config=cuda"
+  forget
+  CUDA_HOME= run 0 doctor
+  PATH=$world/other/bin:$PATH run 0 doctor
+  not_asked "^(apt-get|bazel)|-m pip"
+  touch "$repo/common/new.cc"
+  PATH=$world/other/bin:$PATH run 0 doctor
+  asked "bazel build"
+}
+
+test_a_libtorch_that_changes_is_built_with() {
+  has_python_with_torch "$world/mine"
+  export PATH=$world/mine/bin:$PATH
+  run 0 doctor
+  echo "__version__ = '2.14.0'" > "$world/mine/torch/version.py"
+  forget
+  run 0 doctor
+  asked "bazel build"
+  forget
+  run 0 doctor
+  not_asked "bazel"
+  rm -r "$world/mine"
+  run 0 doctor
+  asked "bazel build"
+}
+
+test_a_build_stays_where_the_same_libtorch_is_asked_for() {
+  has_python_with_torch "$world/mine"
+  PATH=$world/mine/bin:$PATH run 0 doctor
+  ln -s "$world/mine/torch" "$world/link"
+  forget
+  PSRING_TORCH=$world/link run 0 doctor
+  PSRING_TORCH=pip run 0 doctor
+  not_asked "bazel"
+  has_python_with_torch "$world/other"
+  PSRING_TORCH=$world/other/torch run 0 doctor
+  asked "bazel build .*--repo_env=PSRING_TORCH=$world/other/torch"
+  forget
+  PSRING_TORCH=pip run 0 doctor
+  asked "bazel build .*--repo_env=PSRING_TORCH=pip"
+}
+
+test_cuda_that_is_asked_for_is_built_with() {
+  run 0 doctor
+  CUDA_HOME=none run 0 doctor
+  forget
+  has_nvcc
+  touch "$CUDA_HOME/include/nccl.h"
+  run 0 doctor
+  not_asked "bazel"  # CUDA_HOME is what it was
+  ln -s "$CUDA_HOME" "$world/cuda"
+  CUDA_HOME=$world/cuda run 0 doctor
+  asked "bazel build .*--config=cuda"
+  forget
+  CUDA_HOME=none run 0 doctor
+  asked "bazel build"
+  not_asked "config=cuda"
+}
+
 test_a_failed_build_is_tried_again() {
   touch "$stub/build-fails"
   run 1 doctor
