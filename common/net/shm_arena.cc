@@ -7,13 +7,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <random>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/available_memory.h"
 
 namespace psring {
 namespace {
@@ -32,18 +31,6 @@ constexpr int64_t kMaxBytes = int64_t{1} << 46;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 int64_t MiB(int64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
-
-// MemAvailable, or no bound where the kernel does not say.
-int64_t AvailableBytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key;
-  int64_t kib = 0;
-  while (meminfo >> key >> kib) {
-    if (key == "MemAvailable:") return kib << 10;
-    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return std::numeric_limits<int64_t>::max();
-}
 
 constexpr char kSameHostOff[] = "--same-host=off (same_host=\"off\" in Python)";
 
@@ -68,7 +55,7 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
 
 absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(
     int64_t size_bytes, int64_t reserved_bytes) {
-  const int64_t available = AvailableBytes();
+  const int64_t available = AvailableMemory();
   if (size_bytes < 0 || size_bytes > kMaxBytes || reserved_bytes > available) {
     return NoMemory(size_bytes,
                     absl::StrCat(MiB(available), " MiB are available"));
