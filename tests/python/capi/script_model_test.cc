@@ -57,9 +57,8 @@ TEST_P(ScriptModelTest, OthersWaitAsLongAsSomebodySaves) {
     const auto parsed = ParseModelOptions(text.dump(), GetParam());
     if (!parsed.ok()) return parsed.status();
     // A call waits for twice as long.
-    auto model =
-        ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
-                          /*step_timeout=*/absl::Milliseconds(400));
+    auto model = ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
+                                   /*step_timeout=*/absl::Milliseconds(400));
     if (!model.ok()) return model.status();
     absl::Status status = (*model)->Begin(*(*model)->CopySlots({}));
     if (!status.ok()) return status;
