@@ -177,6 +177,7 @@ NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
                                 deadline, ranks);
   };
   options.allow_shared_gpu = gpu.allow_shared_gpu;
+  options.watchdog.before_abort = gpu.before_abort;
   return options;
 }
 

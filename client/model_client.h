@@ -5,6 +5,7 @@
 #ifndef PSRING_CLIENT_MODEL_CLIENT_H_
 #define PSRING_CLIENT_MODEL_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,8 @@ struct GpuModel {
   Device& device;
   DeviceModel& model;
   bool allow_shared_gpu = false;
+  // See NcclWatchdogOptions.
+  std::function<void(const absl::Status&)> before_abort = nullptr;
 };
 
 // The trainer's thread's own.

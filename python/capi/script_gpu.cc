@@ -1,15 +1,28 @@
 #include "python/capi/script_gpu.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/cluster/host_of.h"
 #include "common/log.h"
 #include "common/optim/policies.h"
 
 namespace psring {
+
+void ExitBeforeAbort(const absl::Status& why) {
+  absl::SleepFor(absl::Seconds(1));
+  Log(LogLevel::kCritical,
+      absl::StrCat(why.message(),
+                   "; this process ends, before it uses what NCCL has not "
+                   "summed"));
+  FlushLog();
+  std::_Exit(1);
+}
 
 absl::StatusOr<int> ParseScriptDevice(const std::string& text) {
   if (text == "cpu") return -1;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/job_client.h"
 #include "client/ring_backend.h"
@@ -22,11 +23,18 @@ struct GpuWish {
   std::string ring_backend = "auto";
 };
 
+// Before NCCL's abort lets the GPU go on behind sums that are not complete:
+// gives whoever waits in psring a second to tell others, then logs why and ends
+// the process with status 1. A program may save what lies on the GPU without
+// asking psring first.
+[[noreturn]] void ExitBeforeAbort(const absl::Status& why);
+
 // Where devices and NCCL come from; a test has its own.
 struct GpuDoor {
   std::function<absl::StatusOr<std::unique_ptr<Device>>(int index)> open =
       OpenCudaDevice;
   NcclLoader load_nccl = [] { return LoadNccl(); };
+  std::function<void(const absl::Status&)> before_abort = ExitBeforeAbort;
 };
 
 // "cpu", "cuda:1". INVALID_ARGUMENT: anything else.

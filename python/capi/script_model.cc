@@ -219,7 +219,9 @@ absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
   std::unique_ptr<ScriptModel> model(new ScriptModel(
       job, spec.model(), step_timeout, *std::move(flat), std::move(device)));
   if (absl::Status s = model->AllocateOnGpu(spec); !s.ok()) return s;
-  if (absl::Status s = model->Connect(std::move(nccl), spec); !s.ok()) return s;
+  if (absl::Status s = model->Connect(std::move(nccl), spec, door); !s.ok()) {
+    return s;
+  }
   return model;
 }
 
@@ -238,7 +240,8 @@ absl::Status ScriptModel::AllocateOnGpu(const proto::JobSpec& spec) {
 }
 
 absl::Status ScriptModel::Connect(std::optional<NcclApi> nccl,
-                                  const proto::JobSpec& spec) {
+                                  const proto::JobSpec& spec,
+                                  const GpuDoor& door) {
   auto client = ModelClient::Open(
       job_,
       {.id = id_,
@@ -250,7 +253,10 @@ absl::Status ScriptModel::Connect(std::optional<NcclApi> nccl,
   if (!client.ok()) return client.status();
   client_ = *std::move(client);
   std::optional<GpuModel> gpu;
-  if (on_device_.has_value()) gpu.emplace(GpuModel{*device_, *on_device_});
+  if (on_device_.has_value()) {
+    gpu.emplace(GpuModel{*device_, *on_device_, /*allow_shared_gpu=*/false,
+                         door.before_abort});
+  }
   auto exchange =
       client_->Connect(nullptr, nullptr, gpu.has_value() ? &*gpu : nullptr);
   if (!exchange.ok()) return exchange.status();

@@ -106,7 +106,8 @@ class ScriptModel {
         device_(std::move(device)) {}
   Time Deadline() const;
   absl::Status AllocateOnGpu(const proto::JobSpec& spec);
-  absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec);
+  absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec,
+                       const GpuDoor& door);
 
   JobClient& job_;
   const std::string id_;

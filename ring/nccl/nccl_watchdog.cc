@@ -210,8 +210,16 @@ void NcclWatchdog::Fail(absl::Status why) {
   failure_ = why;
   cancellation_.Cancel(std::move(why));
   aborting_ = true;
-  abort_deadline_ = Now() + options_.abort_timeout;
-  aborter_ = std::thread([this] {
+  const bool in_stream =
+      std::any_of(in_flight_.begin(), in_flight_.end(),
+                  [](const InFlight& one) { return one.done.has_value(); });
+  aborter_ = std::thread([this, in_stream, why = failure_] {
+    if (in_stream && options_.before_abort) options_.before_abort(why);
+
+    {
+      MutexLock lock(&mutex_);
+      abort_deadline_ = Now() + options_.abort_timeout;
+    }
     handle_.Abort();
     MutexLock lock(&mutex_);
     aborting_ = false;

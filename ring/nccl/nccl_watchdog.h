@@ -44,6 +44,11 @@ struct NcclWatchdogOptions {
   // How long NCCL's own error waits for the control plane to name the culprit:
   // a little longer than that takes (kDeadAfter in cluster/membership.h).
   absl::Duration culprit_grace = absl::Seconds(6);
+  // Called before an abort that ends collectives in a stream, which goes on
+  // behind them with sums that are not complete: what follows there must not be
+  // used. A program that does not ask psring first has to be ended. May be
+  // empty.
+  std::function<void(const absl::Status&)> before_abort;
   // How long an abort may take.
   absl::Duration abort_timeout = absl::Seconds(3);
   // Must not return while the abort hangs, unless something else ends it.

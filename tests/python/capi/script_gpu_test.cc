@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <functional>
 #include <memory>
@@ -13,6 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "nlohmann/json.hpp"
 #include "python/capi/script_model.h"
@@ -141,6 +144,7 @@ class GpuScript {
     return absl::OkStatus();
   }
 
+  GpuDoor& door() { return door_; }
   ScriptModel& model() { return *model_; }
   FakeDevice& device() { return *device_; }
   Script& script() { return script_; }
@@ -246,12 +250,17 @@ absl::StatusOr<Floats> TrainOnHost(LocalWorker& worker, proto::Mode mode,
 
 using Body = std::function<absl::Status(LocalWorker&)>;
 
-void RunJob(proto::Mode mode, int num_workers, const Body& body) {
+std::vector<absl::Status> ResultsOf(proto::Mode mode, int num_workers,
+                                    const Body& body) {
   LocalJobOptions options;
   options.spec = SmallSpec(mode, proto::BSP);
   options.num_workers = num_workers;
   options.num_servers = mode == proto::RING ? 0 : 2;
-  for (const absl::Status& s : RunLocalJob(options, body)) {
+  return RunLocalJob(options, body);
+}
+
+void RunJob(proto::Mode mode, int num_workers, const Body& body) {
+  for (const absl::Status& s : ResultsOf(mode, num_workers, body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
 }
@@ -366,6 +375,43 @@ TEST(ScriptGpu, TheCallersStreamWaitsForAStepByNccl) {
     EXPECT_TRUE(Await(script.device(), finished, Soon(), {}).ok());
     return script.End().status();
   });
+}
+
+// Its default ends the process.
+TEST(ScriptGpu, AScriptIsEndedBeforeItUsesWhatNcclHasNotSummed) {
+  FakeNccl nccl;
+  std::atomic<int> calls = 0;
+  ResultsOf(proto::RING, 2, [&](LocalWorker& worker) -> absl::Status {
+    GpuScript script(worker.rank, &nccl, worker.rank);
+    script.door().before_abort = [&](const absl::Status& why) {
+      EXPECT_THAT(std::string(why.message()), HasSubstr("lost worker 1"));
+      EXPECT_EQ(nccl.num_aborts(), 0);
+      ++calls;
+    };
+    absl::Status status =
+        script.Open(worker, proto::RING, SameHost::kAuto, OptionsOf("local"));
+    if (status.ok()) status = script.Start();
+    if (status.ok()) status = script.Step(0, false);
+    if (!status.ok()) return status;
+    if (worker.rank == 0) {
+      script.Backward(1);
+      EXPECT_TRUE(SubmitAll(script.model()).ok());
+      EXPECT_TRUE(script.model().Finish().ok());
+      worker.cancellation.Cancel(absl::UnavailableError("lost worker 1"));
+      const Time deadline = Soon();
+      while (nccl.num_aborts() == 0 && Now() < deadline) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    }
+    script.model().Disconnect();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ScriptGpuDeathTest, AnAbortEndsAScript) {
+  EXPECT_EXIT(ExitBeforeAbort(absl::AbortedError("lost worker 7")),
+              ::testing::ExitedWithCode(1), "");
 }
 
 std::vector<std::string> BackendsOf(

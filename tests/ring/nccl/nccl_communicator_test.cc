@@ -176,6 +176,47 @@ TEST(NcclCommunicator, AMismatchEndsAtTheDeadline) {
   });
 }
 
+// What follows a sum in a stream must not see one that is not complete.
+TEST(NcclCommunicator, AProgramIsToldBeforeAnAbortLetsItsStreamGoOn) {
+  NcclJob job(2);
+  std::atomic<int> calls = 0, gone_on = 0;
+  for (int r = 0; r < 2; ++r) {
+    job.rank(r).options.watchdog.before_abort = [&](const absl::Status& why) {
+      EXPECT_THAT(Message(why), HasSubstr("lost worker 7"));
+      absl::SleepFor(absl::Milliseconds(100));
+      EXPECT_EQ(gone_on, 0);
+      ++calls;
+    };
+  }
+  job.RunConnected([&](NcclRank& rank, NcclCommunicator& c) {
+    if (rank.rank == 1) return;
+    EXPECT_TRUE(EnqueueBucket(c, DataOn(rank.device, 100)).ok());
+    rank.device.Enqueue(c.stream(), [&] {
+      if (calls == 0) ++gone_on;
+      return absl::OkStatus();
+    });
+    rank.cancellation.Cancel(absl::UnavailableError("lost worker 7"));
+    EXPECT_FALSE(c.Drain(Soon()).ok());
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+// Nothing is on its way there.
+TEST(NcclCommunicator, AnAbortThatEndsNoSumIsNotTold) {
+  NcclJob job(2);
+  for (int r = 0; r < 2; ++r) {
+    job.rank(r).options.watchdog.before_abort = [](const absl::Status&) {
+      ADD_FAILURE();
+    };
+  }
+  job.RunConnected([&](NcclRank& rank, NcclCommunicator& c) {
+    EXPECT_TRUE(c.Barrier(Soon()).ok());
+    EXPECT_TRUE(c.Drain(Soon()).ok());
+    rank.cancellation.Cancel(absl::UnavailableError("lost worker 7"));
+    EXPECT_FALSE(c.Look().ok());
+  });
+}
+
 TEST(NcclCommunicator, AnAbortThatHangsCallsItsHandler) {
   NcclJob job(2);
   job.nccl().HangAborts();
