@@ -1,14 +1,6 @@
 """A cc_library of CUDA kernels."""
 
-load("@cuda//:found.bzl", "NVCC")
-
-# Machine code for what most GPUs of today's data centres are, and PTX that the
-# driver compiles for newer ones.
-_ARCHITECTURES = [
-    "arch=compute_80,code=sm_80",
-    "arch=compute_90,code=sm_90",
-    "arch=compute_90,code=compute_90",
-]
+load("@cuda//:found.bzl", "ARCHITECTURES", "NVCC")
 
 def cuda_library(name, src, hdrs, deps, headers):
     """`headers`: of psring's own that `src` includes, as labels of files.
@@ -23,7 +15,7 @@ def cuda_library(name, src, hdrs, deps, headers):
             [NVCC or "false", "-c $(location %s) -o $@" % src] +
             ["-I. -std=c++17 -O2 --fmad=false --extended-lambda --expt-relaxed-constexpr"] +
             ["-Xcompiler=-fPIC,-Wall"] +
-            ["-gencode=" + architecture for architecture in _ARCHITECTURES],
+            ["-gencode=" + architecture for architecture in ARCHITECTURES],
         ),
         tags = ["manual"],
     )

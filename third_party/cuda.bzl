@@ -37,6 +37,20 @@ def _find(ctx, roots, places):
                 return path
     return None
 
+# Those of NVIDIA's GPUs since Turing. Machine code for one runs on all of its
+# generation that came later: 8.0 on 8.6 and 8.9, 10.0 on 10.3.
+_MACHINE_CODE = ["75", "80", "90", "100", "120"]
+
+# For the driver to compile from, on what is newer and not among those.
+_PTX = "90"
+
+# What this nvcc can make of them, as its -gencode wants it.
+def _architectures(ctx, nvcc):
+    result = ctx.execute([nvcc, "--list-gpu-arch"])
+    known = result.stdout.split("\n")
+    codes = ["arch=compute_%s,code=sm_%s" % (a, a) for a in _MACHINE_CODE if "compute_" + a in known]
+    return codes + ["arch=compute_%s,code=compute_%s" % (_PTX, _PTX)]
+
 def _cuda_repository_impl(ctx):
     roots = _roots(ctx)
     roots = [root for root in roots if root.startswith("/")]
@@ -45,7 +59,10 @@ def _cuda_repository_impl(ctx):
     library = _find(ctx, roots, ["lib64/libcudart_static.a", "lib/libcudart_static.a"])
     nccl = _find(ctx, roots, ["include/nccl.h"])
     available = bool(nvcc and runtime and library and nccl)
-    ctx.file("found.bzl", "NVCC = %r\n" % (str(nvcc) if available else ""))
+    ctx.file("found.bzl", "NVCC = %r\nARCHITECTURES = %r\n" % (
+        str(nvcc) if available else "",
+        _architectures(ctx, nvcc) if available else [],
+    ))
     if not available:
         ctx.file("BUILD", "")
         return

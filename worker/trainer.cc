@@ -205,6 +205,8 @@ absl::StatusOr<at::Tensor> Trainer::Unscale(at::Tensor loss,
       gradients.mul_(1 / scaler_.scale());
       if (gradients.isfinite().all().item<bool>()) break;
     }
+    // NCCL that was aborted leaves anything.
+    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     if (!scaler_.Halve()) {
       return absl::OutOfRangeError(absl::StrCat(
           "the gradient of step ", step_,
@@ -225,6 +227,7 @@ absl::Status Trainer::ClipGradient() {
   TimelineSpan span(parts_.track, "clip", {.step = step_});
   const double norm = Clip();
   if (!std::isfinite(norm)) {
+    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
     return absl::OutOfRangeError(absl::StrCat(
         "the norm of step ", step_, "'s gradient is ", norm,
         ": training has diverged. A smaller --lr or --warmup-epochs may help"));

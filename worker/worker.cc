@@ -81,6 +81,7 @@ class WorkerRun {
   const proto::JobSpec& spec() { return job().spec(); }
   // Whether to compute on a GPU, and what sums in ring mode.
   absl::Status ChooseBackend();
+  absl::Status AllocateFlat();
   absl::Status AgreeOnBackend();
   absl::Status FindCheckpoint();
   absl::Status Prepare();
@@ -149,10 +150,16 @@ absl::Status WorkerRun::Load() {
   if (!slowdown.ok()) return slowdown.status();
   slowdown_ = *std::move(slowdown);
   if (absl::Status s = ChooseBackend(); !s.ok()) return s;
+  if (absl::Status s = AllocateFlat(); !s.ok()) return s;
+  return FindCheckpoint();
+}
+
+absl::Status WorkerRun::AllocateFlat() {
+  flat_.reset();  // first: both need not fit
   auto flat = CreateFlatModel(wish_, options_.same_host);
   if (!flat.ok()) return flat.status();
   flat_ = *std::move(flat);
-  return FindCheckpoint();
+  return absl::OkStatus();
 }
 
 absl::Status WorkerRun::ChooseBackend() {
@@ -191,7 +198,7 @@ absl::Status WorkerRun::AgreeOnBackend() {
   LogWarning("sums on the host, from GPU memory: $0", *why_not);
   nccl_.reset();
   wish_.set_ring_backend("host");
-  return absl::OkStatus();
+  return AllocateFlat();  // the hosts' ring shares its memory
 }
 
 absl::Status WorkerRun::FindCheckpoint() {

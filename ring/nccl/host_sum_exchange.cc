@@ -1,5 +1,7 @@
 #include "ring/nccl/host_sum_exchange.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace psring {
@@ -79,6 +81,11 @@ absl::Status HostSumExchange::Join(std::vector<FlatBuffer> slots,
     return exchange.Join(std::move(slots), nullptr, deadline);
   });
   if (!joined.ok()) return joined;
+  // The leader may take long, as long as parameters come. Where it fails, the
+  // job ends.
+  const auto all = communicator_->Gather("joined", "", Time::InfiniteFuture());
+  if (!all.ok()) return all.status();
+  deadline = std::max(deadline, Now() + step_timeout_);
   communicator_->SetComputeStream(model_.compute);
   return communicator_->Broadcast(model_.parameters.span(), kLeader, deadline);
 }

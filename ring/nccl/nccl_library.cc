@@ -128,8 +128,10 @@ absl::StatusOr<NcclApi> FromLibrary(void* library) {
       version < kOldest) {
     return absl::FailedPreconditionError(absl::StrCat(
         kLibrary, " is version ", NcclVersionName(version),
-        "; psring needs 2.28 or newer: install one, or name its folder in "
-        "LD_LIBRARY_PATH"));
+        "; psring needs 2.28 or newer. Where PyTorch has loaded it: `pip "
+        "install -U nvidia-nccl-cu",
+        CUDART_VERSION / 1000,
+        "`; else name the folder of a newer one in LD_LIBRARY_PATH"));
   }
   if (!symbols.missing().empty()) {
     return absl::FailedPreconditionError(

@@ -215,7 +215,6 @@ void NcclWatchdog::Fail(absl::Status why) {
                   [](const InFlight& one) { return one.done.has_value(); });
   aborter_ = std::thread([this, in_stream, why = failure_] {
     if (in_stream && options_.before_abort) options_.before_abort(why);
-
     {
       MutexLock lock(&mutex_);
       abort_deadline_ = Now() + options_.abort_timeout;

@@ -9,9 +9,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/exchange/gradient_exchange.h"
 #include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
+#include "ring/nccl/host_sum_exchange.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
 #include "tests/testing/test_directory.h"
@@ -302,6 +306,48 @@ TEST(NcclExchange, ABucketsTimeDoesNotRunBeforeItsGradientsAreReady) {
             worker.exchange->Synchronise(Before::kEvaluation, Soon()).ok());
       },
       options);
+}
+
+// Of a host's leader, which gets the parameters from far away.
+class SlowToJoin : public GradientExchange {
+ public:
+  explicit SlowToJoin(absl::Duration takes) : takes_(takes) {}
+
+  absl::Status Join(std::vector<FlatBuffer>, ParametersArrived, Time) override {
+    absl::SleepFor(takes_);
+    return absl::OkStatus();
+  }
+  absl::Status Submit(int) override { return absl::OkStatus(); }
+  absl::Status Finish(Time) override { return absl::OkStatus(); }
+  int64_t step() const override { return 0; }
+  absl::Status Synchronise(Before, Time) override { return absl::OkStatus(); }
+  absl::StatusOr<proto::SavedState> SaveState(const std::string&,
+                                              Time) override {
+    return proto::SavedState();
+  }
+  Traffic traffic() const override { return {}; }
+
+ private:
+  const absl::Duration takes_;
+};
+
+TEST(HostSumExchange, OthersWaitForALeaderThatIsSlowToJoin) {
+  NcclJob job(2, SmallSpec(proto::RING, proto::BSP));
+  job.Run([&](NcclRank& rank) {
+    auto model =
+        *DeviceModel::Create(rank.device, LayoutOf(rank.job.spec()), 0);
+    const bool leads = rank.rank == 0;
+    const auto exchange = HostSumExchange::Create(
+        job.nccl().ApiOf(rank.device), rank.device, rank.cancellation, model,
+        rank.job, rank.options,
+        std::make_unique<SlowToJoin>(absl::Milliseconds(leads ? 400 : 0)),
+        absl::Seconds(60));
+    ASSERT_TRUE(exchange.ok()) << exchange.status();
+    const absl::Status joined =
+        (*exchange)->Join({}, Now() + absl::Milliseconds(100));
+    EXPECT_TRUE(joined.ok()) << joined;
+    job.AwaitAll();
+  });
 }
 
 TEST(NcclExchange, RefusesAStepWithoutAllOfItsBuckets) {
