@@ -23,11 +23,15 @@ void AddBinaryFlags(CommandLine& line, Binaries& binaries) {
   line.Add("--rank-binary", binaries.rank, "").Hidden();
 }
 
-void AddSecurityFlags(CommandLine& line, SecurityWish& wish) {
-  line.Add("--key-file", wish.key_file,
-           "File with the job's key, as psring keygen writes it; default: "
-           "$PSRING_KEY_FILE, else a key that this job alone has (on several "
-           "hosts: ~/.config/psring/key)");
+void AddSecurityFlags(CommandLine& line, SecurityWish& wish,
+                      bool several_hosts) {
+  line.Add(
+      "--key-file", wish.key_file,
+      absl::StrCat(
+          "File with the job's key, as psring keygen writes it; "
+          "default: $PSRING_KEY_FILE, else a key that this job "
+          "alone has",
+          several_hosts ? " (on several hosts: ~/.config/psring/key)" : ""));
   line.Add("--insecure", wish.insecure,
            "No key: whoever reaches the job's processes may take part, and "
            "reads what they send");

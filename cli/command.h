@@ -20,8 +20,9 @@ inline constexpr int kExitFailed = 1;
 void AddBinaryFlags(CommandLine& line, Binaries& binaries);
 
 // --key-file, --insecure and --require-encryption, of commands that start
-// jobs.
-void AddSecurityFlags(CommandLine& line, SecurityWish& wish);
+// jobs; `several_hosts`: on several hosts, too.
+void AddSecurityFlags(CommandLine& line, SecurityWish& wish,
+                      bool several_hosts);
 
 // --page and --page-token-file, of commands that start jobs.
 void AddPageFlags(CommandLine& line, std::string& page,

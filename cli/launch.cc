@@ -58,7 +58,7 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
            "psring timeline");
   flags.supervised.AddTo(line);
   AddPageFlags(line, job.page, job.page_token_file);
-  AddSecurityFlags(line, flags.security);
+  AddSecurityFlags(line, flags.security, /*several_hosts=*/false);
   AddBinaryFlags(line, flags.binaries);
   line.Footer(kExample);
 }

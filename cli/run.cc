@@ -33,8 +33,9 @@ constexpr char kDescription[] =
     "Runs a program of your own as the workers of a job on this host: a script "
     "that imports psring. Flags choose its topology. What follows `--` is the "
     "program's command line. Where srun, mpirun, torchrun or a pod of "
-    "Kubernetes has started this command, its process becomes one of the "
-    "job's workers, or with -n so many of them.";
+    "Kubernetes has started this command, this process becomes one of the "
+    "job's workers; with -n=N, it starts N of them. Give no --coordinator "
+    "there: with it, each process starts a job of its own.";
 
 constexpr char kExample[] =
     "Without --sync, --update or --compress the script's own choice counts, "
@@ -63,7 +64,7 @@ std::string CheckSync(const std::string& value) {
   const auto sync = ParseSync(value);
   if (!sync.ok()) return std::string(sync.status().message());
   const bool lacks_bound = TakesBound(*sync->policy) && sync->staleness < 0 &&
-                           getenv("PSRING_STALENESS") == nullptr;
+                           ReadVariables().count("PSRING_STALENESS") == 0;
   return lacks_bound
              ? absl::StrCat("\"", value,
                             "\" needs the steps that a worker may be ahead: ",
@@ -86,7 +87,8 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
       .Range(1, 1024)
       .Default("");
   line.Add("--servers-per-node", flags.servers_per_node,
-           "In place of --servers: as many on every host, in its first worker")
+           "Instead of --servers: number of servers on every host, as threads "
+           "of that host's first worker")
       .Range(1, 64)
       .Default("");
   line.Add("--sync", flags.sync,
@@ -112,7 +114,7 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
       "HOST:PORT at which the command that starts rank 0 listens, the same "
       "on all hosts");
   AddPageFlags(line, job.page, job.page_token_file);
-  AddSecurityFlags(line, flags.security);
+  AddSecurityFlags(line, flags.security, /*several_hosts=*/true);
   line.Add("--join-timeout", job.join_timeout_s,
            "Seconds within which every worker must have called init()")
       .Range(1.0, 86400.0);

@@ -33,8 +33,8 @@ constexpr char kName[] = "psring top";
 
 constexpr char kDescription[] =
     "Shows a running job: who is in it, at which step, how fast, and who waits "
-    "for whom. Asks the job's coordinator, which takes no page, or a page by "
-    "the address that it has printed.";
+    "for whom. Asks the job's coordinator, so the job needs no page; or asks a "
+    "page, at the address that it has printed.";
 
 constexpr char kExample[] =
     "On a terminal it draws anew every second until Ctrl-C or the job's end.\n"
@@ -138,8 +138,8 @@ int RunTop(const Args& args) {
       .Default("")
       .TypeName("COORDINATOR");
   line.Add("--once", once,
-           "One table, of three seconds, and an end; without a terminal "
-           "always");
+           "Print one table, measured over three seconds, and exit. Always so "
+           "without a terminal");
   line.Add("--key-file", wish.key_file,
            "File with the job's key; default: $PSRING_KEY_FILE, "
            "~/.config/psring/key");

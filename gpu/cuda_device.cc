@@ -250,7 +250,7 @@ absl::StatusOr<std::vector<DeviceInfo>> ListCudaDevices() {
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
     return absl::UnavailableError(
         "there is no GPU that CUDA can use on this host (does "
-        "CUDA_VISIBLE_DEVICES hide it?). Use --device=cpu");
+        "CUDA_VISIBLE_DEVICES hide it?)");
   }
   if (error != cudaSuccess) {
     int driver = 0;

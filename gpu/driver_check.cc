@@ -12,8 +12,8 @@ absl::Status CannotStartCuda(int driver, int built_with,
                              const std::string& error) {
   if (driver <= 0) {
     return absl::UnavailableError(absl::StrCat(
-        "no CUDA driver works on this host: install NVIDIA's (`nvidia-smi` "
-        "shows it) or use --device=cpu (",
+        "no CUDA driver works on this host: install NVIDIA's, which "
+        "`nvidia-smi` shows (",
         error, ")"));
   }
   // A driver of the same major version runs newer programs, too.
@@ -25,7 +25,7 @@ absl::Status CannotStartCuda(int driver, int built_with,
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the CUDA driver does not work on this host: ", error,
-                   ". See what `nvidia-smi` says, or use --device=cpu"));
+                   ". See what `nvidia-smi` says"));
 }
 
 }  // namespace psring

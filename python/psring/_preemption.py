@@ -20,7 +20,7 @@ class Preemption:
 
     Kubernetes sends SIGTERM to a pod that is taken away, and kills what still runs 30 s later
     (terminationGracePeriodSeconds). Slurm sends it before a job's limit of time with
-    sbatch --signal=TERM@60, before a preemption with GraceTime, and by scancel --signal=TERM; a plain
+    sbatch --signal=TERM@120, before a preemption with GraceTime, and by scancel --signal=TERM; a plain
     scancel leaves no time.
 
     Args:

@@ -46,8 +46,9 @@ absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
     }
     return false;
   }
-  return absl::Status(gpus.code(), absl::StrCat("--device=cuda: ",
-                                                std::string(gpus.message())));
+  return absl::Status(
+      gpus.code(), absl::StrCat("--device=cuda: ", std::string(gpus.message()),
+                                "; --device=cpu computes without one"));
 }
 
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
