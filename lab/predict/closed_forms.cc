@@ -16,22 +16,10 @@ double PsSeconds(const Hardware& hardware, double bytes, int workers,
   return 2 * hardware.latency_s + load * bytes / hardware.link_bytes_per_s;
 }
 
-double ColocatedPsSeconds(const Hardware& hardware, double bytes, int workers) {
-  const double load = 2.0 * (workers - 1) / workers;
-  return 2 * hardware.latency_s + load * bytes / hardware.link_bytes_per_s;
-}
-
-double BestColocatedShare(int workers, int spare_hosts) {
-  const double n = workers;
-  const double k = spare_hosts;
-  return k >= n ? 0 : n * (n - k) / (n * n + k * n - 2 * k);
-}
-
-double SpareServerSeconds(const Hardware& hardware, double bytes, int workers,
+double ColocatedPsSeconds(const Hardware& hardware, double bytes, int workers,
                           int spare_hosts) {
-  const double n = workers;
-  const double k = spare_hosts;
-  const double load = k >= n ? 1 : 2 * n * (n - 1) / (n * n + k * n - 2 * k);
+  const double servers = workers + spare_hosts;
+  const double load = (servers + workers - 2) / servers;
   return 2 * hardware.latency_s + load * bytes / hardware.link_bytes_per_s;
 }
 

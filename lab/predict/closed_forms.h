@@ -15,19 +15,12 @@ double RingSeconds(const Hardware& hardware, double bytes, int workers);
 double PsSeconds(const Hardware& hardware, double bytes, int workers,
                  int servers);
 
-// A server on every worker's host: the ring's bytes in 2 hops.
-double ColocatedPsSeconds(const Hardware& hardware, double bytes, int workers);
-
-// With n workers' hosts that have a server each and k hosts that have nothing
-// but a server: the part of the model that all n hold in the best split, and
-// its time: each of
-// the n sends and gets M - m + (n-1)m for its m bytes, each of the k gets and
-// sends n bytes for one of its own; the best split makes both equal, 2n(n-1) /
-// (n^2 + kn - 2k) * M/B. With k >= n the n hold nothing (BytePS: Jiang et al.,
-// OSDI 2020, section 4.1).
-double BestColocatedShare(int workers, int spare_hosts);
-double SpareServerSeconds(const Hardware& hardware, double bytes, int workers,
-                          int spare_hosts);
+// A server on every worker's host and on `spare_hosts` more, each with an equal
+// part of the model. A worker's host pushes the parts of the other n+k-1
+// servers and answers n-1 workers with its own: 2a + (2n+k-2)/(n+k) * M/B, the
+// ring's bytes where k is 0.
+double ColocatedPsSeconds(const Hardware& hardware, double bytes, int workers,
+                          int spare_hosts = 0);
 
 }  // namespace psring
 

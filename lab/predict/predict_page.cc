@@ -25,7 +25,7 @@ double FormulaSeconds(const PredictStudy& study, const Topology& topology) {
     return RingSeconds(study.hardware, bytes, n);
   }
   if (topology.colocated) {
-    return SpareServerSeconds(study.hardware, bytes, n, topology.server_hosts);
+    return ColocatedPsSeconds(study.hardware, bytes, n, topology.server_hosts);
   }
   return PsSeconds(study.hardware, bytes, n, topology.server_hosts);
 }

@@ -126,17 +126,10 @@ class StepPredictor {
     }
   }
 
-  int ServersWithAPart() const {
-    const int all = topology_.num_servers();
-    return topology_.colocated_share < 0
-               ? ServersFor(NumElements(workload_), all)
-               : all;
-  }
-
   std::vector<HostClass> Classes(std::vector<double> compute) const {
     std::vector<HostClass> classes =
         WorkerClasses(std::move(compute), most_classes_);
-    int servers = ServersWithAPart();
+    int servers = ServersFor(NumElements(workload_), topology_.num_servers());
     if (topology_.colocated) servers -= PutServersOn(classes, servers);
     const std::vector<int> bounds =
         CutEvenly(std::min(servers, topology_.server_hosts), most_classes_);

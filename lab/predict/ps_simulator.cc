@@ -17,16 +17,6 @@ namespace {
 // As in ps/ps_exchange: buckets that come closer together wait for the window.
 constexpr double kPatienceSeconds = 2e-3;
 
-// The part of the model that each of `servers` holds, with a worker on its host
-// or without.
-double ShareOfServer(const Topology& topology, bool worker, int servers) {
-  if (topology.colocated_share < 0 || topology.server_hosts == 0) {
-    return 1.0 / servers;
-  }
-  return worker ? topology.colocated_share / topology.workers
-                : (1 - topology.colocated_share) / topology.server_hosts;
-}
-
 // A message's kind; a is its shard, b its piece (or bucket), c its worker.
 enum Kind {
   kPush,         // arrives at a shard
@@ -137,8 +127,7 @@ class PsSimulator : public Network::Owner {
     double begin = 0;
     for (size_t i = 0; i < classes_.size(); ++i) {
       if (!classes_[i].server) continue;
-      const double each = static_cast<double>(NumElements(workload_)) *
-                          ShareOfServer(topology_, classes_[i].worker, servers);
+      const double each = static_cast<double>(NumElements(workload_)) / servers;
       const int threads = ShardThreadsFor(std::llround(each), hardware_.shards);
       const double size = each * classes_[i].count;
       for (int t = 0; t < threads; ++t) {

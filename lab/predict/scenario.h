@@ -59,9 +59,6 @@ struct Topology {
   // a server each too.
   int server_hosts = 0;
   bool colocated = false;
-  // The part of the model that the colocated servers hold where there are both;
-  // negative: near-equal parts, one a server, as psring cuts it.
-  double colocated_share = -1;
 
   int num_servers() const {
     return kind == TopologyKind::kPs ? server_hosts + (colocated ? workers : 0)

@@ -31,8 +31,8 @@ Topology Ps(int workers, int servers) {
   return {TopologyKind::kPs, workers, servers};
 }
 
-Topology Colocated(int workers, int spare = 0, double share = -1) {
-  return {TopologyKind::kPs, workers, spare, true, share};
+Topology Colocated(int workers, int spare = 0) {
+  return {TopologyKind::kPs, workers, spare, true};
 }
 
 double Seconds(const Hardware& hardware, const Workload& workload,
@@ -123,31 +123,15 @@ TEST(Ps, OfASmallModelNeedsOneThreadOfOneServer) {
             Seconds(hardware, medium, Ps(4, 1)));
 }
 
-TEST(Ps, WithSpareServersTakesBytePssOptimum) {
+TEST(Ps, WithSpareServersTooTakesWhatTheFormulaSays) {
   const Workload workload = {.buckets = {128 * kMiB}};
   for (const auto& [n, k] :
        std::vector<std::pair<int, int>>{{4, 1}, {4, 2}, {8, 3}}) {
-    const double share = BestColocatedShare(n, k);
     EXPECT_THAT(
-        Seconds(Ideal(), workload, Colocated(n, k, share)),
-        Within(1.5, SpareServerSeconds(Ideal(), NumBytes(workload), n, k)))
+        Seconds(Ideal(), workload, Colocated(n, k)),
+        Within(1.5, ColocatedPsSeconds(Ideal(), NumBytes(workload), n, k)))
         << n << " workers, " << k << " spare hosts";
-    // The best split is better than its neighbours.
-    for (const double other : {share - 0.15, share + 0.15}) {
-      EXPECT_LT(Seconds(Ideal(), workload, Colocated(n, k, share)),
-                Seconds(Ideal(), workload, Colocated(n, k, other)));
-    }
   }
-}
-
-TEST(ClosedForms, OfSpareServersMeetTheirEnds) {
-  const Hardware ideal = Ideal();
-  EXPECT_DOUBLE_EQ(SpareServerSeconds(ideal, 1e8, 4, 0),
-                   ColocatedPsSeconds(ideal, 1e8, 4));
-  EXPECT_DOUBLE_EQ(SpareServerSeconds(ideal, 1e8, 4, 4),
-                   PsSeconds(ideal, 1e8, 4, 4));
-  EXPECT_DOUBLE_EQ(BestColocatedShare(4, 0), 1);
-  EXPECT_DOUBLE_EQ(BestColocatedShare(4, 4), 0);
 }
 
 TEST(Coarse, AgreesWithFine) {
