@@ -1,5 +1,5 @@
 // What the charts of all reports share: the page's colours, axes, legends,
-// figures, and a new drawing when the page turns light or dark.
+// units, figures, and a new drawing when the page turns light or dark.
 const chartTools = (function () {
   'use strict';
   const NUM_COLOURS = 8;
@@ -41,6 +41,17 @@ const chartTools = (function () {
     },
   });
 
+  // A number in the largest unit that leaves it at 1 or more.
+  function inUnits(value, units) {
+    const [name, factor] =
+      units.filter((unit) => value >= unit[1] * 0.9995).pop() || units[0];
+    return +(value / factor).toPrecision(3) + ' ' + name;
+  }
+  const size = (bytes) =>
+    inUnits(bytes, [['B', 1], ['KB', 1e3], ['MB', 1e6], ['GB', 1e9]]);
+  const time = (seconds) =>
+    inUnits(seconds, [['ns', 1e-9], ['\u00b5s', 1e-6], ['ms', 1e-3], ['s', 1]]);
+
   // A titled canvas at the end of `container`; `rem` is its height.
   function figure(container, title, description, rem) {
     const box = document.createElement('div');
@@ -69,5 +80,6 @@ const chartTools = (function () {
     return redraw;
   }
 
-  return {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn};
+  return {SHAPES, colour, seriesColour, axis, legend, size, time, figure,
+          keepDrawn};
 })();

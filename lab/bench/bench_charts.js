@@ -3,8 +3,8 @@
 (function () {
   'use strict';
   const points = JSON.parse(document.getElementById('data').textContent);
-  const {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn} =
-    chartTools;
+  const {SHAPES, colour, seriesColour, axis, legend, size, time, figure,
+         keepDrawn} = chartTools;
 
   const titleOf = (point) => point.operation + ', ' + point.ranks + ' ranks' +
     (point.servers ? ', ' + point.servers +
@@ -17,17 +17,6 @@
     groups.get(title).push(point);
   }
   if (points.length === 0) document.getElementById('pictures').remove();
-
-  // A number in the largest unit that leaves it at 1 or more.
-  function inUnits(value, units) {
-    const [name, factor] =
-      units.filter((unit) => value >= unit[1] * 0.9995).pop() || units[0];
-    return +(value / factor).toPrecision(3) + ' ' + name;
-  }
-  const size = (bytes) =>
-    inUnits(bytes, [['B', 1], ['KB', 1e3], ['MB', 1e6], ['GB', 1e9]]);
-  const time = (seconds) =>
-    inUnits(seconds, [['ns', 1e-9], ['\u00b5s', 1e-6], ['ms', 1e-3], ['s', 1]]);
 
   // Labels at powers of ten only.
   const atPowers = (format) => (value) => {

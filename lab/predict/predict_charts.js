@@ -3,8 +3,8 @@
 (function () {
   'use strict';
   const scales = JSON.parse(document.getElementById('data').textContent);
-  const {colour, seriesColour, axis, keepDrawn} = chartTools;
-  const SHAPES = ['circle', 'rect', 'triangle', 'rectRot'];
+  const {SHAPES, colour, seriesColour, axis, legend, time, figure, keepDrawn} =
+    chartTools;
   const KINDS = [
     ['ring', (p) => p.mode === 'ring'],
     ['servers of their own',
@@ -14,14 +14,6 @@
     ['and spare hosts with servers',
      (p) => p.server_on_every_host && p.server_hosts > 0],
   ];
-
-  function time(seconds) {
-    const units =
-      [['ns', 1e-9], ['\u00b5s', 1e-6], ['ms', 1e-3], ['s', 1]];
-    const [name, factor] =
-      units.filter((unit) => seconds >= unit[1] * 0.9995).pop() || units[0];
-    return +(seconds / factor).toPrecision(3) + ' ' + name;
-  }
 
   const line = (i, label, data) => ({
     label,
@@ -45,27 +37,11 @@
     };
   }
 
-  const allHosts = (p) => p.workers + p.server_hosts;
-
-  // As the table: the best of all for its kind; of another kind the fewest
-  // hosts among those within 2% of its fastest.
-  function bestOf(scale, is) {
-    const kind = scale.predictions.filter(is);
-    const best = kind.find((p) => p.name === scale.best);
-    if (best) return best;
-    const least = Math.min(...kind.map((p) => p.step_s));
-    return kind.filter((p) => p.step_s <= least * 1.02).reduce((a, b) => {
-      const more = allHosts(b) - allHosts(a);
-      return more < 0 || (more === 0 && b.step_s < a.step_s) ? b : a;
-    });
-  }
-
   // The best of each kind at each scale.
   function againstHosts(value) {
-    const lines = KINDS.map(([name, is], i) => line(i, name, scales
-      .filter((scale) => scale.predictions.some(is))
-      .map((scale) => ({x: scale.hosts,
-                        y: value(bestOf(scale, is))}))));
+    const lines = KINDS.map(([name, is], i) => line(i, name, scales.flatMap(
+      (scale) => scale.predictions.filter((p) => p.best_of_its_kind && is(p))
+        .map((p) => ({x: scale.hosts, y: value(p)})))));
     return lines.filter((l) => l.data.length > 0);
   }
 
@@ -123,12 +99,6 @@
     return plain;
   };
 
-  const linesOf = (chart) =>
-    Chart.defaults.plugins.legend.labels.generateLabels(chart).map((label) => ({
-      ...label,
-      lineDash: chart.data.datasets[label.datasetIndex].borderDash || [],
-    }));
-
   const hosts = scales.map((scale) => scale.hosts);
   const pictures = [
     {title: 'A step, against hosts',
@@ -154,17 +124,8 @@
   ];
 
   for (const picture of pictures) {
-    const figure = document.createElement('figure');
-    const heading = document.createElement('h3');
-    heading.textContent = picture.title;
-    const box = document.createElement('div');
-    box.className = 'canvas';
-    picture.canvas = document.createElement('canvas');
-    picture.canvas.setAttribute('role', 'img');
-    picture.canvas.setAttribute('aria-label', picture.title);
-    box.append(picture.canvas);
-    figure.append(heading, box);
-    document.getElementById('charts').append(figure);
+    picture.canvas = figure(document.getElementById('charts'), picture.title,
+                            picture.title);
   }
 
   keepDrawn(() => pictures.map((picture) => new Chart(picture.canvas, {
@@ -181,11 +142,7 @@
           label: (item) =>
             item.dataset.label + ': ' + picture.format(item.parsed.y),
         }},
-        legend: {
-          position: 'bottom',
-          labels: {color: colour('--text'), boxWidth: 32, boxHeight: 0,
-                   generateLabels: linesOf},
-        },
+        legend: legend(),
       },
     },
   })));

@@ -53,6 +53,10 @@ json ScaleJson(const PredictStudy& study, const ScalePredictions& scale) {
   json all = json::array();
   for (const Prediction& p : scale.all) {
     all.push_back(PredictionJson(study, p));
+    all.back()["best_of_its_kind"] = false;
+  }
+  for (const size_t i : BestOfEachKind(scale)) {
+    all[i]["best_of_its_kind"] = true;
   }
   return {{"hosts", scale.hosts},
           {"best", Describe(scale.all[scale.best].topology)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -27,23 +28,6 @@ std::string Percent(double part) {
 int KindOf(const Topology& topology) {
   if (topology.kind == TopologyKind::kRing) return 0;
   return !topology.colocated ? 1 : topology.server_hosts == 0 ? 2 : 3;
-}
-
-// The best of all stands for its kind: by itself, that may have another, as its
-// fastest need not be the fastest of all.
-std::vector<Prediction> BestOfEachKind(const ScalePredictions& scale) {
-  std::map<int, std::vector<Prediction>> kinds;
-  for (const Prediction& prediction : scale.all) {
-    kinds[KindOf(prediction.topology)].push_back(prediction);
-  }
-  const Prediction& best_of_all = scale.all[scale.best];
-  std::vector<Prediction> best;
-  for (const auto& [kind, predictions] : kinds) {
-    best.push_back(kind == KindOf(best_of_all.topology)
-                       ? best_of_all
-                       : predictions[BestOf(predictions)]);
-  }
-  return best;
 }
 
 }  // namespace
@@ -88,20 +72,42 @@ size_t BestOf(const std::vector<Prediction>& all) {
   return best;
 }
 
+// By itself, the kind of the best of all may have another best one, as that
+// need not be the fastest of all.
+std::vector<size_t> BestOfEachKind(const ScalePredictions& scale) {
+  std::map<int, std::vector<size_t>> kinds;
+  for (size_t i = 0; i < scale.all.size(); ++i) {
+    kinds[KindOf(scale.all[i].topology)].push_back(i);
+  }
+  std::vector<size_t> best;
+  for (const auto& [kind, members] : kinds) {
+    if (kind == KindOf(scale.all[scale.best].topology)) {
+      best.push_back(scale.best);
+      continue;
+    }
+    std::vector<Prediction> predictions;
+    for (const size_t i : members) predictions.push_back(scale.all[i]);
+    best.push_back(members[BestOf(predictions)]);
+  }
+  return best;
+}
+
 std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study) {
   std::vector<std::vector<std::string>> cells = {{"hosts", "topology", "step",
                                                   "p99", "compute / step",
                                                   "exchange by itself", ""}};
   for (const ScalePredictions& scale : study.scales) {
-    const Prediction& best = scale.all[scale.best];
-    const std::vector<Prediction> shown =
-        study.auto_servers ? BestOfEachKind(scale) : scale.all;
-    for (const Prediction& p : shown) {
-      const bool is_best = Describe(p.topology) == Describe(best.topology);
+    std::vector<size_t> shown = BestOfEachKind(scale);
+    if (!study.auto_servers) {
+      shown.resize(scale.all.size());
+      std::iota(shown.begin(), shown.end(), 0);
+    }
+    for (const size_t i : shown) {
+      const Prediction& p = scale.all[i];
       cells.push_back({absl::StrCat(scale.hosts), Describe(p.topology),
                        FormatTime(p.step_s), FormatTime(p.p99_s),
                        Percent(p.efficiency()), FormatTime(p.exchange_s),
-                       is_best ? "best" : ""});
+                       i == scale.best ? "best" : ""});
     }
   }
   return cells;

@@ -48,6 +48,11 @@ absl::StatusOr<ScalePredictions> PredictScale(const Hardware& hardware,
 // fastest.
 size_t BestOf(const std::vector<Prediction>& all);
 
+// In `scale.all`: the best of each kind (the ring, servers of their own, a
+// server on every host, spare hosts with servers, too), which is the best of
+// all for its kind.
+std::vector<size_t> BestOfEachKind(const ScalePredictions& scale);
+
 // The first row is a header. Of automatic numbers of servers: the best of each
 // kind, among them the best of all.
 std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study);

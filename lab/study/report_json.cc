@@ -4,17 +4,13 @@
 #include <utility>
 
 #include "lab/page/report_parts.h"
+#include "lab/study/study_charts.h"
 #include "lab/study/verdict.h"
 
 namespace psring {
 namespace {
 
 using nlohmann::json;
-
-json SpreadJson(const std::optional<Spread>& spread) {
-  if (!spread) return json();
-  return {{"mean", spread->mean}, {"min", spread->min}, {"max", spread->max}};
-}
 
 json FormulaJson(const Variant& variant) {
   const auto formula = FormulaOf(variant);

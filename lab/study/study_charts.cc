@@ -16,14 +16,6 @@ using nlohmann::json;
 
 constexpr int kLossPoints = 120;
 
-json SpreadJson(const Spread& spread) {
-  return {{"mean", spread.mean}, {"min", spread.min}, {"max", spread.max}};
-}
-
-json SpreadJson(const std::optional<Spread>& spread) {
-  return spread ? SpreadJson(*spread) : json();
-}
-
 json BandJson(const std::vector<BandPoint>& band) {
   json points = json::array();
   for (const BandPoint& point : band) {
@@ -172,6 +164,11 @@ json StepTimesJson(const Comparison& comparison) {
 }
 
 }  // namespace
+
+json SpreadJson(const std::optional<Spread>& spread) {
+  if (!spread) return json();
+  return {{"mean", spread->mean}, {"min", spread->min}, {"max", spread->max}};
+}
 
 json ChartsJson(const Comparison& comparison) {
   return {{"target", comparison.target_accuracy},

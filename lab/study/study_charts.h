@@ -14,10 +14,14 @@
 #define PSRING_LAB_STUDY_STUDY_CHARTS_H_
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "lab/study/comparison.h"
 
 namespace psring {
+
+// Nothing: null.
+nlohmann::json SpreadJson(const std::optional<Spread>& spread);
 
 nlohmann::json ChartsJson(const Comparison& comparison);
 

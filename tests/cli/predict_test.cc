@@ -66,16 +66,19 @@ TEST_F(PredictTest, PrintsEveryScaleAndWritesJsonAndAPage) {
   EXPECT_EQ(report["hardware"]["link_bits_per_s"], 10e9);
   ASSERT_EQ(report["scales"].size(), 2u);
   std::set<std::string> names;
+  int num_best = 0;
   for (const json& p : report["scales"][0]["predictions"]) {
     names.insert(p["name"]);
     EXPECT_GE(p["step_s"], p["compute_s"]) << p;
     EXPECT_GE(p["p99_s"], p["step_s"]) << p;
     EXPECT_GT(p["exchange_s"], 0) << p;
     EXPECT_GT(p["formula_exchange_s"], 0) << p;
+    num_best += p["best_of_its_kind"] ? 1 : 0;
     EXPECT_GT(p["efficiency"], 0) << p;
     EXPECT_LE(p["efficiency"], 1) << p;
   }
   EXPECT_EQ(names.size(), 9u);  // ring, 4 x servers, colocated, 3 x spare
+  EXPECT_EQ(num_best, 4);       // one of each kind
   EXPECT_TRUE(names.contains(report["scales"][0]["best"]));
   std::ifstream page(out_ + "/predict.html");
   const std::string html((std::istreambuf_iterator<char>(page)), {});
