@@ -10,11 +10,19 @@
 #include "common/optim/sync_policy.h"
 #include "common/slowdown.h"
 #include "worker/data/image_folder.h"
+#include "worker/data/load_dataset.h"
 #include "worker/models/model.h"
 #include "worker/torch/precision.h"
 
 namespace psring {
 namespace {
+
+// What is wrong with a flag's value; empty: nothing.
+std::string About(const std::string& value, const absl::Status& status) {
+  return status.ok()
+             ? ""
+             : absl::StrCat("\"", value, "\": ", std::string(status.message()));
+}
 
 // "bsp (every worker, each step), ssp:K (...)".
 std::string SyncHelp() {
@@ -201,7 +209,10 @@ void WorkerFlags::AddConsistencyFlags(CommandLine& line) {
 }
 
 void WorkerFlags::AddTrainingFlags(CommandLine& line) {
-  line.Add("--model", model, absl::StrCat("Model: ", kKnownModels));
+  line.Add("--model", model, absl::StrCat("Model: ", kKnownModels))
+      .Check([](const std::string& value) {
+        return About(value, CheckModelName(value));
+      });
   line.Add("--data", data,
            "Training data: digits[:train=8000,test=2000,seed=0] (psring draws "
            "them), mnist:DIR, cifar10:DIR, "
@@ -210,7 +221,10 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
            "pixels; training shows random parts of them unless augment=no), "
            "or "
            "synthetic:3x224x224,classes=1000,train=4096 (random pixels of that "
-           "shape, to measure speed)");
+           "shape, to measure speed)")
+      .Check([](const std::string& value) {
+        return About(value, CheckDataset(value));
+      });
   line.Add("--batch-size", batch_size, "Samples a step, per worker")
       .Range(int64_t{1}, int64_t{1} << 24);
   line.Add("--epochs", epochs, "Passes over the training data")

@@ -142,7 +142,8 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
       if (membership.Knows(peer)) {
         socket.Vouch(peer);
         anyone_joined = true;
-      } else if (!answers.empty()) {  // and is told so once
+      } else if (!answers.empty() && !membership.over()) {
+        // It is told so once. Of a job that is over, all who come learn why.
         drop(peer,
              absl::PermissionDeniedError(absl::StrCat(
                  "it may not join: ", answers[0].message->refuse().reason())));

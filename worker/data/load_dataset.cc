@@ -41,43 +41,44 @@ absl::StatusOr<DatasetPair> Identified(absl::StatusOr<DatasetPair> loaded) {
   return loaded;
 }
 
+// "mnist:DIR" as "mnist" and "DIR".
+std::pair<absl::string_view, absl::string_view> Split(absl::string_view spec) {
+  return absl::StrSplit(spec, absl::MaxSplits(':', 1));
+}
+
 absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
                                        absl::string_view rest) {
-  if (name == "digits") {
-    auto options = ParseDigitsOptions(rest);
-    if (!options.ok()) return options.status();
-    return DrawDigits(*options);
-  }
-  if (name == "synthetic") {
-    auto options = ParseSyntheticOptions(rest);
-    if (!options.ok()) return options.status();
-    return DrawSynthetic(*options);
-  }
-  if (name == "images") {
-    const auto options = ParseImageFolderOptions(rest);
-    if (!options.ok()) return options.status();
-    return LoadImageFolder(*options);
-  }
-  const bool mnist = name == "mnist";
-  if (!mnist && name != "cifar10") {
-    return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
-  }
-  if (rest.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("names no folder. Write ", name, ":DIR"));
-  }
+  if (name == "digits") return DrawDigits(*ParseDigitsOptions(rest));
+  if (name == "synthetic") return DrawSynthetic(*ParseSyntheticOptions(rest));
+  if (name == "images") return LoadImageFolder(*ParseImageFolderOptions(rest));
   const std::string folder(rest);
-  return Identified(mnist ? LoadIdx(folder) : LoadCifar10(folder));
+  return Identified(name == "mnist" ? LoadIdx(folder) : LoadCifar10(folder));
 }
 
 }  // namespace
 
+absl::Status CheckDataset(absl::string_view spec) {
+  const auto [name, rest] = Split(spec);
+  if (name == "digits") return ParseDigitsOptions(rest).status();
+  if (name == "synthetic") return ParseSyntheticOptions(rest).status();
+  if (name == "images") return ParseImageFolderOptions(rest).status();
+  if (name != "mnist" && name != "cifar10") {
+    return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
+  }
+  return rest.empty() ? absl::InvalidArgumentError(absl::StrCat(
+                            "names no folder. Write ", name, ":DIR"))
+                      : absl::OkStatus();
+}
+
 absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(spec, absl::MaxSplits(':', 1));
+  const auto [name, rest] = Split(spec);
   absl::StatusOr<DatasetPair> loaded;
   try {
-    loaded = LoadByName(parts.first, parts.second);
+    if (absl::Status s = CheckDataset(spec); !s.ok()) {
+      loaded = s;
+    } else {
+      loaded = LoadByName(name, rest);
+    }
   } catch (const std::bad_alloc&) {
     loaded = absl::ResourceExhaustedError("not enough memory");
   }

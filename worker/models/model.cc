@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "worker/models/lenet.h"
@@ -27,18 +28,27 @@ absl::Status CheckShape(const ImageShape& shape) {
 }
 
 Created CreateByName(absl::string_view spec, const ImageShape& shape) {
+  if (absl::Status s = CheckModelName(spec); !s.ok()) return s;
   if (absl::Status status = CheckShape(shape); !status.ok()) return status;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(spec, absl::MaxSplits(':', 1));
   if (parts.first == "mlp") return CreateMlp(parts.second, shape);
   if (spec == "lenet") return CreateLeNet(shape);
   if (spec == "resnet18") return CreateResNet(ResNetDepth::k18, shape);
-  if (spec == "resnet50") return CreateResNet(ResNetDepth::k50, shape);
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown. Known: ", kKnownModels));
+  return CreateResNet(ResNetDepth::k50, shape);
 }
 
 }  // namespace
+
+absl::Status CheckModelName(absl::string_view spec) {
+  for (const char* known : {"lenet", "resnet18", "resnet50"}) {
+    if (spec == known) return absl::OkStatus();
+  }
+  return spec == "mlp" || absl::StartsWith(spec, "mlp:")
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   absl::StrCat("unknown. Known: ", kKnownModels));
+}
 
 Created CreateModel(absl::string_view spec, const ImageShape& shape,
                     uint64_t seed) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/image_shape.h"
@@ -14,6 +15,9 @@ namespace psring {
 
 inline constexpr char kKnownModels[] =
     "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, resnet50";
+
+// INVALID_ARGUMENT lists the known: `spec` names none of them.
+absl::Status CheckModelName(absl::string_view spec);
 
 // One of kKnownModels, on the CPU, in training mode. Seeds libtorch's default
 // generator and draws the first weights from it: the same seed, the same
