@@ -375,7 +375,12 @@ def _writable_copy(value: Any) -> Any:
 
 
 def sum(value: Any, process_set: ProcessSet = global_process_set) -> Any:
-    """The sum over all ranks of a number, or of a buffer's elements in a copy."""
+    """The sum over all ranks of a number, or of a buffer's elements in a copy.
+
+    Booleans are counted.
+    """
+    if getattr(value, "dtype", None) == bool:
+        value = value.astype("int64")
     if isinstance(value, numbers.Real):
         return _reduce_number(value, Sum, process_set)
     return allreduce_(_writable_copy(value), Sum, process_set=process_set)

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy
 import pytest
 import torch
 
@@ -112,6 +113,8 @@ def others():
     out["object"] = ps.broadcast_object({"me": me}, root_rank=2)
     out["objects"] = ps.allgather_object("x" * me)
     out["sum"] = (ps.sum(me), ps.mean(me), ps.sum(torch.tensor([True, False])).tolist(), ps.mean(torch.tensor(me)).item())
+    booleans = [numpy.bool_(me > 0), numpy.array([True, False]), numpy.array(True)]
+    out["booleans"] = [int(ps.sum(b)) if b.ndim == 0 else ps.sum(b).tolist() for b in booleans]
     handles = [ps.allreduce_async_(torch.full((4,), float(i)), name=f"n{i}", op=ps.Sum) for i in range(5)]
     out["async"] = [ps.synchronize(h)[0].item() for h in reversed(handles)]
     out["poll"] = ps.poll(handles[0])
@@ -132,6 +135,7 @@ def test_other_collectives(mode):
         assert out.get("set") == {0: (2, 0), 1: None, 2: (2, 1)}[me]
         assert out["object"] == {"me": 2} and out["objects"] == ["", "x", "xx"]
         assert out["sum"] == (3, 1.0, [3, 0], 1.0)
+        assert out["booleans"] == [2, [3, 0], 3]
         assert out["async"] == [12, 9, 6, 3, 0] and out["poll"]
         assert out["group"] == [[3.0], [3.0, 3.0]]
 
@@ -166,6 +170,39 @@ def test_collectives_have_horovods_gradients(results):
         assert out[2] == [[0, 0], [1.5, 1.5]][me]
         assert out[3] == [1, 1, 2, 2]
         assert out[4] == [1, 1, 2, 2]
+
+
+def penalty(norm, x):
+    w = torch.arange(1.0, 4.0, dtype=torch.float64).reshape(3, 1)
+    [gradient] = torch.autograd.grad((torch.tanh(norm(x)) @ w).sum(), x, create_graph=True)
+    return ((gradient.norm(dim=1) - 1) ** 2).sum()
+
+
+@together
+def gradients_of_gradients():
+    me, out = ps.rank(), {}
+    x = torch.tensor(2.0 + me, requires_grad=True)
+    [gradient] = torch.autograd.grad(ps.allreduce(x, op=ps.Sum) ** 3 + x**2, x, create_graph=True)
+    gradient.backward()
+    out["allreduce"] = x.grad.item()
+    whole = torch.randn(8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    penalty(torch.nn.BatchNorm1d(3).double(), whole).backward()
+    part = whole.detach()[4 * me : 4 * me + 4].clone().requires_grad_()
+    penalty(ps.SyncBatchNorm(3).double(), part).backward()
+    out["norm"] = torch.allclose(part.grad, whole.grad[4 * me : 4 * me + 4])
+    for call in (ps.allgather, lambda x: ps.broadcast(x, 1), ps.alltoall, ps.reducescatter):
+        x = torch.ones(2, requires_grad=True)
+        [gradient] = torch.autograd.grad((call(x) ** 3).sum(), x, create_graph=True)
+        gradient.sum().backward()
+        out.setdefault("others", []).append(x.grad.tolist())
+    return out
+
+
+def test_gradients_have_gradients(results):
+    for me, out in enumerate(results["gradients_of_gradients"]):
+        assert out["allreduce"] == 2 * (6 * 5) * 2 + 2 and out["norm"]
+        # Those of allgather and broadcast are means over the ranks, which their gradients halve again.
+        assert out["others"] == [[3, 3], [[0, 0], [3, 3]][me], [6, 6], [6, 6]]
 
 
 @together

@@ -55,10 +55,17 @@ def under_torchrun(port, script, *args):
     return subprocess.run([*command, str(script), *args], env=env, capture_output=True, text=True, timeout=60)
 
 
-def test_torchrun_needs_no_port_but_its_own(tmp_path):
+GROUP = '''
+import torch.distributed, psring.torch
+torch.distributed.init_process_group("psring")
+'''
+
+
+@pytest.mark.parametrize("begin", ["", GROUP], ids=["init", "init_process_group"])
+def test_torchrun_needs_no_port_but_its_own(tmp_path, begin):
     port = free_port(2)
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(begin + SCRIPT)
     with socket.socket() as other:
         other.bind(("127.0.0.1", port + 1))
         other.listen()

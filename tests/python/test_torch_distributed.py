@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 
 import pytest
 import torch
@@ -62,6 +63,38 @@ def test_ddp_runs_over_psring():
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for out in run(under_ddp, env=env):
         assert len(out) == 8 and all(out), out
+
+
+def groups():
+    import gc
+    import threading
+
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as functional
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    part = dist.new_group([0, 1])
+    x = torch.ones(1)
+    dist.all_reduce(x, group=part)
+    dist.destroy_process_group(part)
+    del part
+    total = functional.all_reduce(torch.ones(1), "sum", dist.group.WORLD) + 0
+    dist.destroy_process_group()
+    gc.collect()
+    for _ in range(100):
+        threads = [t for t in threading.enumerate() if t.name == "psring futures"]
+        if not threads:
+            break
+        time.sleep(0.05)
+    return x.item(), total.item(), len(threads)
+
+
+def test_groups_have_names_and_leave_no_threads():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    assert run(groups, env=env) == [(2, 2, 0)] * 2
 
 
 def over_gloo():

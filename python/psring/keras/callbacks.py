@@ -85,7 +85,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
 class LearningRateWarmupCallback(keras.callbacks.Callback):
     """The rate climbs linearly from `initial_lr` / size() to `initial_lr`, which is
     meant to be the rate for all ranks together, over `warmup_epochs` (Goyal et al.
-    2017). Where Keras does not know how many steps an epoch has, as with a
+    2017), and is not touched after that. Where Keras does not know how many steps an epoch has, as with a
     generator, the rate stays as it is during the first epoch, which counts them."""
 
     def __init__(self, initial_lr: float, warmup_epochs: float = 5.0):
@@ -94,18 +94,25 @@ class LearningRateWarmupCallback(keras.callbacks.Callback):
         self._epoch = 0
         self._batches = 0  # of this epoch so far
         self._steps = 0  # of the last epoch; 0: there was none
+        self._part = 1.0  # of the warm-up, of what this fit() makes of it
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._part = 1.0
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         steps = self.params.get("steps") or self._steps
-        done = self._epoch + (min(batch / steps, 1.0) if steps else 0.0)
-        if self._epochs <= 0 or done > self._epochs + (1.0 / steps if steps else 0.0):
-            return
-        part = min(done / self._epochs, 1.0)
+        done = self._epoch + (min((batch + 1) / steps, 1.0) if steps else 0.0)
+        if self._epoch < self._epochs:
+            self._part = min(done / self._epochs, 1.0)
+        elif self._part < 1:  # as where an epoch's steps were not known
+            self._part = 1.0
+        else:
+            return  # the rate is somebody else's now
         first = self._target / _job.size()
-        self.model.optimizer.learning_rate = first + (self._target - first) * part
+        self.model.optimizer.learning_rate = first + (self._target - first) * self._part
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._batches = batch + 1

@@ -115,6 +115,10 @@ def allreduce_async_(
     return _start_allreduce(tensor, True, op, name, prescale_factor, postscale_factor, process_set)
 
 
+# The gradients are collectives with gradients of their own, as a gradient penalty needs
+# (create_graph=True).
+
+
 class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, op, name, prescale, postscale, process_set):  # type: ignore[no-untyped-def]
@@ -126,8 +130,7 @@ class _Allreduce(torch.autograd.Function):
         op = ctx.arguments[0]
         if op not in (Average, Sum):
             raise NotImplementedError(f"allreduce with op={op.name} has no gradient")
-        handle = _start_allreduce(gradient, False, *ctx.arguments)
-        return (handle.wait(), None, None, None, None, None)
+        return (_Allreduce.apply(gradient, *ctx.arguments), None, None, None, None, None)
 
 
 def allreduce(
@@ -278,8 +281,8 @@ class _Allgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        handle = _start_allreduce(gradient, False, Average, ctx.name, 1.0, 1.0, ctx.process_set)
-        return handle.wait().narrow(0, ctx.begin, ctx.rows).reshape(ctx.shape), None, None
+        mean = _Allreduce.apply(gradient, Average, ctx.name, 1.0, 1.0, ctx.process_set)
+        return mean.narrow(0, ctx.begin, ctx.rows).reshape(ctx.shape), None, None
 
 
 def allgather(
@@ -360,11 +363,11 @@ class _Broadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        handle = _start_allreduce(gradient, False, Average, ctx.name, 1.0, 1.0, ctx.process_set)
-        reduced = handle.wait()
+        mean = _Allreduce.apply(gradient, Average, ctx.name, 1.0, 1.0, ctx.process_set)
         if _job.rank() != ctx.root_rank:
-            reduced = torch.zeros_like(reduced)
-        return reduced, None, None, None
+            # Still in the graph: the gradient's own gradient needs all ranks.
+            mean = mean.masked_fill(mean.new_ones((), dtype=torch.bool), 0)
+        return mean, None, None, None
 
 
 def broadcast(

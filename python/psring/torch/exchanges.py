@@ -8,7 +8,7 @@ from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, on_host
-from .collectives import Handle, _op, _received, _rows, _start_allgather
+from .collectives import Handle, _Allgather, _op, _received, _rows
 
 
 def _splits(tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
@@ -50,7 +50,7 @@ class _Alltoall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, _):  # type: ignore[no-untyped-def]
-        out, _ = _start_alltoall(gradient, ctx.rows, ctx.name, ctx.process_set).wait()
+        out, _ = _Alltoall.apply(gradient, ctx.rows, ctx.name, ctx.process_set)
         return out.reshape(ctx.shape), None, None, None
 
 
@@ -113,8 +113,7 @@ class _Reducescatter(torch.autograd.Function):
         if ctx.op not in (Average, Sum):
             raise NotImplementedError(f"reducescatter with op={ctx.op.name} has no gradient")
         scale = ctx.scale * (ctx.process_set.size() if ctx.op is Sum else 1)
-        gathered, _ = _start_allgather(gradient * scale, ctx.name, ctx.process_set).wait()
-        return gathered, None, None, None, None, None
+        return _Allgather.apply(gradient * scale, ctx.name, ctx.process_set), None, None, None, None, None
 
 
 def reducescatter_async(

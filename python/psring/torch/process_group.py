@@ -7,9 +7,11 @@ DDP's collectives then run over psring's ring, on tensors of the host. What DDP
 does not need (send, recv, gather, scatter, reduce) is refused by name.
 """
 
+import os
 import queue
 import threading
-from typing import Any, Callable, List, Optional
+import weakref
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -81,6 +83,16 @@ class _PsringWork(_Work):  # type: ignore[misc,valid-type]
         return self._future.value()
 
 
+def _complete_all(works: "queue.SimpleQueue[Any]") -> None:
+    """DDP waits for futures without calling wait(): somebody has to set them."""
+    while True:
+        work = works.get()
+        if work is None:
+            return
+        work.complete()
+        del work  # it holds the group
+
+
 class PsringProcessGroup(dist.ProcessGroup):
     """A process group over the ranks of a ProcessSet."""
 
@@ -89,16 +101,16 @@ class PsringProcessGroup(dist.ProcessGroup):
         self._set, self._name = process_set, name
         self._count = 0
         self._works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        threading.Thread(target=self._complete_all, name="psring futures", daemon=True).start()
+        threading.Thread(target=_complete_all, args=(self._works,), name="psring futures", daemon=True).start()
+        weakref.finalize(self, self._works.put, None).atexit = False
 
-    def _complete_all(self) -> None:
-        # DDP waits for futures without calling wait(): somebody has to set them.
-        while True:
-            self._works.get().complete()
+    @property
+    def group_name(self) -> str:
+        return self._name
 
     def _next(self, kind: str) -> str:
         self._count = (self._count + 1) % 4096  # the library remembers every name
-        return f"{self._name}.{kind}.{self._count}"
+        return f"group{self._name}.{kind}.{self._count}"
 
     def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> _PsringWork:
         work = _PsringWork(handles, finish)
@@ -244,18 +256,25 @@ for _kind in ("send", "recv", "recv_anysource", "gather", "scatter", "reduce"):
     setattr(PsringProcessGroup, _kind, _refusal(_kind))
 
 
+def _place(rank: int, size: int) -> Dict[str, int]:
+    """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address."""
+    env = os.environ
+    same = (env.get("RANK"), env.get("WORLD_SIZE")) == (str(rank), str(size))
+    return {} if same and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {"rank": rank, "size": size}
+
+
 def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     """Of init_process_group and new_group."""
     ranks = list(options.global_ranks_in_group)
     if not _job.is_initialized():
-        _lifecycle.init(mode="ring", rank=options.group_rank, size=options.group_size)
+        _lifecycle.init(mode="ring", **_place(options.group_rank, options.group_size))
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()
     if whole and options.group_size != _job.size():
         raise ValueError(f"torch.distributed has {options.group_size} ranks, psring's job {_job.size()}")
     process_set = global_process_set if whole else ProcessSet(ranks)
-    return PsringProcessGroup(options.group_rank, options.group_size, process_set, f"group{options.group_id}")
+    return PsringProcessGroup(options.group_rank, options.group_size, process_set, str(options.group_id))
 
 
 def register() -> None:
