@@ -25,8 +25,6 @@ struct Process {
   std::unique_ptr<Session> session;  // null before psring_join, after leaving
   int calls = 0;                     // that use the session
   bool leaving = false;
-  // Of a session that has ended: tensors may still lie in their memory.
-  std::vector<std::unique_ptr<ScriptModel>> models;
 };
 
 // Keeps the session of a process while a call uses it.

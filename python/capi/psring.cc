@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ namespace {
 Mutex process_mutex;
 Process* process = nullptr;
 bool forked = false;
+// By their parameters: of sessions that have ended, whose memory may be in use.
+std::map<const void*, std::unique_ptr<ScriptModel>>& left_models =
+    *new std::map<const void*, std::unique_ptr<ScriptModel>>();
 std::atomic<bool> timed_out = false;  // the last that waited, because of others
 
 thread_local std::string last_error;
@@ -230,8 +234,13 @@ int64_t psring_leave(const char* error) {
       }
       process_mutex.Await([p] { return p->calls == 0; });
     }
-    for (auto& model : session->TakeModels()) {
-      p->models.push_back(std::move(model));
+    auto models = session->TakeModels();
+    {
+      MutexLock lock(&process_mutex);
+      for (auto& model : models) {
+        const float* parameters = model->parameters();
+        left_models[parameters] = std::move(model);
+      }
     }
     session.reset();  // ends the servers that live here
     return why.empty() ? ended : absl::OkStatus();
@@ -449,6 +458,19 @@ int64_t psring_close_model(int64_t model) {
   Tasks& tasks = use->lease->tasks;
   return tasks.Start(WithoutResult(
       [use, model] { return use->lease->session->CloseModel(model); }));
+}
+
+int psring_free_model(const void* parameters) {
+  std::unique_ptr<ScriptModel> model;
+  MutexLock lock(&process_mutex);
+  const auto found = left_models.find(parameters);
+  if (found == left_models.end()) {
+    return Error(PSRING_INVALID,
+                 Invalid("no model of a job that has ended lies there"));
+  }
+  model = std::move(found->second);
+  left_models.erase(found);
+  return PSRING_OK;
 }
 
 }  // extern "C"

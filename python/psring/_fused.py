@@ -3,7 +3,6 @@
 psring.jax's FusedOptimizer and psring.keras's DistributedOptimizer stand on them.
 """
 
-import ctypes
 import weakref
 import zlib
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -23,10 +22,6 @@ def _forget_open() -> None:
 
 
 _job.at_shutdown(_forget_open)
-
-
-def _over_memory(address: int, num_elements: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_float * num_elements).from_address(address), dtype=np.float32)
 
 
 class FusedArrays:
@@ -60,8 +55,8 @@ class FusedArrays:
         self._gradients: List[np.ndarray] = []
         # By bucket: the arrays whose gradients go with it.
         self._of_bucket: List[List[int]] = [[] for _ in range(model.num_buckets)]
-        parameters = _over_memory(model.parameters_address, model.num_elements)
-        gradients = _over_memory(model.gradients_address, model.num_elements)
+        parameters = np.frombuffer(model.floats_at(model.parameters_address), dtype=np.float32)
+        gradients = np.frombuffer(model.floats_at(model.gradients_address), dtype=np.float32)
         places = iter(model.layout)
         for index, (_, array) in enumerate(arrays):
             begin = end = 0

@@ -50,6 +50,8 @@ at_init = Moment()
 before_end = Moment()
 # Before it leaves by shutdown().
 at_shutdown = Moment()
+# After that.
+after_leaving = Moment()
 
 _job: Optional[Job] = None
 _forked = False

@@ -16,7 +16,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 3
+ABI = 4
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 
@@ -91,6 +91,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_save": (c_int64, [c_int64, c_char_p]),
     "psring_traffic": (c_char_p, [c_int64]),
     "psring_close_model": (c_int64, [c_int64]),
+    "psring_free_model": (c_int, [c_void_p]),
 }
 
 _library: Any = None

@@ -214,7 +214,10 @@ def shutdown() -> None:
         _job.end()
         _failure.disarm()
         atexit.unregister(_at_exit)
-        leave("")
+        try:
+            leave("")
+        finally:
+            _job.after_leaving.come()
 
 
 def abandon(error: str) -> None:
@@ -230,6 +233,8 @@ def abandon(error: str) -> None:
             leave(error, seconds=5)
         except _lib.PsringError:
             pass  # it has failed already
+        finally:
+            _job.after_leaving.come()
 
 
 def _say_end() -> None:

@@ -10,6 +10,8 @@ import os
 import shutil
 import struct
 import tempfile
+import threading
+import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _job, _lib, _settings, collectives
@@ -131,6 +133,48 @@ def _read_state(path: str, slots: Dict[str, bytearray], places: Iterable[Tuple[s
                     raise ValueError(f"{path} is too short")
 
 
+class _Memory:
+    """A model's memory. It is freed once the model's job has ended and nothing lies over it."""
+
+    of_job: List["_Memory"] = []
+
+    def __init__(self, parameters: int):
+        self._parameters, self._pid = parameters, os.getpid()
+        self._users, self._job_has_ended = 0, False
+        self._lock = threading.RLock()  # a collection of garbage may come while it is held
+        _Memory.of_job.append(self)
+
+    def used_by(self, holder: Any) -> None:
+        """As long as this object lives."""
+        with self._lock:
+            self._users += 1
+        weakref.finalize(holder, self._unused).atexit = False
+
+    def used_for_ever(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def _unused(self) -> None:
+        with self._lock:
+            self._users -= 1
+            self._free()
+
+    def _free(self) -> None:
+        if self._job_has_ended and self._users == 0 and self._pid == os.getpid():
+            _lib.library().psring_free_model(self._parameters)
+
+    @staticmethod
+    def job_has_ended() -> None:
+        memories, _Memory.of_job = _Memory.of_job, []
+        for memory in memories:
+            with memory._lock:
+                memory._job_has_ended = True
+                memory._free()
+
+
+_job.after_leaving(_Memory.job_has_ended)
+
+
 class Model:
     """A model of the library's. All workers open it, with the same arguments.
 
@@ -162,6 +206,13 @@ class Model:
         # Flat memory of num_elements float32 each, on the options' "device".
         self.gradients_address: int = library.psring_gradients(self.number)
         self.parameters_address: int = library.psring_parameters(self.number)
+        self.memory = _Memory(self.parameters_address)
+
+    def floats_at(self, address: int) -> Any:
+        """The model's float32 numbers there, in the host's memory, with the buffer protocol."""
+        array = (ctypes.c_float * self.num_elements).from_address(address)
+        self.memory.used_by(array)
+        return array
 
     def begin_at(self, slots: Sequence[int] = (), keep: Any = None) -> None:
         """Everybody's parameters and optimizer state become rank 0's; slots are addresses
@@ -242,3 +293,4 @@ class Model:
         """All workers close it; its memory is gone."""
         self._meet("end")
         _lib.Operation(_lib.library().psring_close_model(self.number)).finish()
+        _Memory.of_job.remove(self.memory)

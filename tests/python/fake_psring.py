@@ -489,6 +489,9 @@ class FakeLibrary:
     def psring_close_model(self, number):
         return self.gather("close", str(number), (), b"", None, 0, lambda parts: None)
 
+    def psring_free_model(self, parameters):
+        return 0
+
 
 class FakeModel:
     SLOTS = {"momentum": ["momentum_buffer"], "nesterov": ["momentum_buffer"],

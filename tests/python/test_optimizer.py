@@ -2,6 +2,8 @@
 
 import copy
 import ctypes
+import gc
+import os
 import warnings
 
 import pytest
@@ -1026,3 +1028,31 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
             assert word in text, (word, text)
         remedy = 'needs mode="ps"' if out["mode"] == "ring" else 'use update="fused"'
         assert remedy in out["mistakes"][5]
+
+
+def jobs_after_each_other():
+    """How many models' memory three jobs have left, with and without their gradients in use."""
+    kept, left = [], []
+    for _ in range(3):
+        ps.init()
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), model=net)
+        loss_of(net, 0, ps.rank()).backward()
+        opt.step()
+        kept += [net[0].weight, net[0].weight.grad]
+        values = [tensor.detach().clone() for tensor in kept]
+        ps.shutdown()
+        del net, opt
+        gc.collect()
+        assert all(map(torch.equal, kept, values))
+    for _ in range(2):
+        gc.collect()
+        files = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        left.append(sum("memfd:psring" in os.readlink(file) for file in files if os.path.lexists(file)))
+        kept.clear()
+    return left
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_a_job_that_has_ended_leaves_no_memory(mode):
+    assert run(jobs_after_each_other, mode=mode) == [[3, 0]] * 2

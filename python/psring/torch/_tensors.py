@@ -1,6 +1,5 @@
 """Tensors as the library sees them: contiguous host memory, a dtype, a count."""
 
-import ctypes
 import warnings
 from typing import Any, List, Optional, Sequence, Set, Tuple
 
@@ -88,14 +87,6 @@ def num_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def over_memory(address: int, num_elements: int, gpu: Optional[torch.device] = None) -> torch.Tensor:
-    """A float32 tensor over memory of the library's, of the host's or of a GPU."""
-    if gpu is not None:
-        return _over_gpu_memory(address, num_elements, gpu)
-    array = (ctypes.c_float * num_elements).from_address(address)
-    return torch.frombuffer(array, dtype=torch.float32)
-
-
 # Of torch 2.1 and newer.
 _foreach_copy = getattr(torch, "_foreach_copy_", None)
 
@@ -132,7 +123,7 @@ class _GpuMemory:
         }  # fmt: skip
 
 
-def _over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch.Tensor:
+def over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch.Tensor:
     try:
         tensor = torch.as_tensor(_GpuMemory(address, num_elements), device=gpu)
     except RuntimeError as error:

@@ -15,7 +15,7 @@ import torch
 
 from .. import _job
 from .._models import Model
-from ._tensors import dense_strides, over_memory
+from ._tensors import dense_strides, over_gpu_memory
 from .gpu import StreamOrder
 
 
@@ -24,6 +24,7 @@ class Entry:
 
     __slots__ = (
         "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
@@ -123,8 +124,8 @@ class ModelExchange(Model):
         if self.counts_ranks:
             tensors.insert(0, ("psring: ranks with data", [1]))
         super().__init__(name, tensors, options)
-        self.gradients = over_memory(self.gradients_address, self.num_elements, gpu)
-        self.results = over_memory(self.parameters_address, self.num_elements, gpu)
+        self.gradients = self._floats(self.gradients_address, gpu)
+        self.results = self._floats(self.parameters_address, gpu)
         self._gpu = gpu
         self.on_gpu = gpu is not None
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
@@ -145,7 +146,14 @@ class ModelExchange(Model):
             entry.bucket = place["bucket"]
         self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]
+        self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)
+
+    def _floats(self, address: int, gpu: Optional[torch.device]) -> torch.Tensor:
+        if gpu is None:
+            return torch.frombuffer(self.floats_at(address), dtype=torch.float32)
+        self.memory.used_for_ever()
+        return over_gpu_memory(address, self.num_elements, gpu)
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         """Everybody's parameters and optimizer state become rank 0's."""
@@ -199,14 +207,20 @@ class ModelExchange(Model):
 
     def detach(self) -> None:
         """Parameters and gradients that lie in the library's memory move out."""
-        for reference in self._params:
-            param = reference()
+        for held in self._params:
+            param = held()
             if param is None:
                 continue
             if self._inside(param.data):
                 param.data = param.data.clone()
             if self._inside(param.grad):
                 param.grad = param.grad.clone()  # type: ignore[union-attr]
+        # So do this exchange's own tensors, which garbage may keep for long.
+        self.gradients = self.results = torch.empty(0, device="cpu")
+        for reference in self._entries:
+            entry = reference()
+            if entry is not None:
+                entry.gradient = entry.result = None
 
     def close(self) -> None:
         """All workers close it."""
