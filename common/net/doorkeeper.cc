@@ -20,6 +20,7 @@
 #include "common/net/peer_network.h"
 #include "common/net/socket_cookie.h"
 #include "common/net/socket_events.h"
+#include "common/net/zmq_error.h"
 
 namespace psring {
 namespace {
@@ -74,7 +75,9 @@ std::vector<std::string> Receive(zmq::socket_t& socket) {
   bool more = true;
   while (more) {
     zmq::message_t frame;
-    if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
+    const auto size = Uninterrupted(
+        [&] { return socket.recv(frame, zmq::recv_flags::dontwait); });
+    if (!size.has_value()) break;
     more = frame.more();
     frames.push_back(frame.to_string());
   }
@@ -244,9 +247,9 @@ void Doorkeeper::AnswerQuestion(zmq::socket_t& questions) {
   const std::string answer[] = {"1.0", request, user.empty() ? "400" : "200",
                                 "",    user,    ""};
   for (size_t i = 0; i < std::size(answer); ++i) {
-    questions.send(zmq::buffer(answer[i]), i + 1 < std::size(answer)
-                                               ? zmq::send_flags::sndmore
-                                               : zmq::send_flags::none);
+    const auto flags = i + 1 < std::size(answer) ? zmq::send_flags::sndmore
+                                                 : zmq::send_flags::none;
+    Uninterrupted([&] { questions.send(zmq::buffer(answer[i]), flags); });
   }
 }
 

@@ -60,8 +60,8 @@ absl::Status Handshakes::ConnectAnew() {
   LogWarning("$0. Connecting anew", what);
   try {
     // It would not connect twice to what it holds.
-    dealer_.disconnect(endpoint_);
-    dealer_.connect(endpoint_);
+    Uninterrupted([this] { dealer_.disconnect(endpoint_); });
+    Uninterrupted([this] { dealer_.connect(endpoint_); });
     return absl::OkStatus();
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, what);

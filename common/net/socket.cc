@@ -180,20 +180,20 @@ absl::Status Socket::Send(Frames frames) {
 absl::Status Socket::Transmit(absl::string_view identity,
                               const LinkHeader& header,
                               absl::Span<Frame> frames) {
-  const auto flags = [](bool more) {
-    return more ? zmq::send_flags::sndmore | zmq::send_flags::dontwait
-                : zmq::send_flags::dontwait;
+  const auto send = [this](auto&& part, bool more) {
+    const auto flags = more ? zmq::send_flags::sndmore : zmq::send_flags::none;
+    return Uninterrupted([&] {
+      return socket_.send(part, flags | zmq::send_flags::dontwait).has_value();
+    });
   };
   told_ = false;
   try {
-    if (router_)
-      socket_.send(zmq::buffer(identity.data(), identity.size()), flags(true));
+    if (router_) send(zmq::buffer(identity.data(), identity.size()), true);
     // Nothing: a connection that ZeroMQ has given up. It is kept for the next.
-    if (!socket_.send(zmq::buffer(Encode(header)), flags(!frames.empty()))) {
-      return absl::OkStatus();
-    }
+    const auto encoded = Encode(header);
+    if (!send(zmq::buffer(encoded), !frames.empty())) return absl::OkStatus();
     for (size_t i = 0; i < frames.size(); ++i) {
-      socket_.send(frames[i].message_, flags(i + 1 < frames.size()));
+      send(frames[i].message_, i + 1 < frames.size());
     }
     return absl::OkStatus();
   } catch (const zmq::error_t& error) {
@@ -304,7 +304,10 @@ absl::StatusOr<std::optional<Frames>> Socket::ReceiveFrames() {
     bool more = true;
     while (more) {
       Frame frame;
-      if (!socket_.recv(frame.message_, zmq::recv_flags::dontwait)) {
+      const auto size = Uninterrupted([&] {
+        return socket_.recv(frame.message_, zmq::recv_flags::dontwait);
+      });
+      if (!size.has_value()) {
         told_ = true;
         return std::optional<Frames>();
       }

@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Bind(
   try {
     (*socket)->socket_.set(zmq::sockopt::ipv6,
                            endpoint.find('[') != endpoint.npos);
-    (*socket)->socket_.bind(endpoint);
+    Uninterrupted([&] { (*socket)->socket_.bind(endpoint); });
     (*socket)->endpoint_ = (*socket)->socket_.get(zmq::sockopt::last_endpoint);
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot listen on ", endpoint));
@@ -172,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Bind(
 absl::Status Socket::BindAlso(absl::string_view host) {
   const std::string endpoint = Endpoint(host, ParseEndpoint(endpoint_)->port);
   try {
-    socket_.bind(endpoint);
+    Uninterrupted([&] { socket_.bind(endpoint); });
     return absl::OkStatus();
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot listen on ", endpoint));
@@ -190,7 +190,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Connect(
     (*socket)->endpoint_ = endpoint;
     (*socket)->handshakes_.emplace(context.context_, dealer, endpoint,
                                    context.secured());
-    dealer.connect(endpoint);
+    Uninterrupted([&] { dealer.connect(endpoint); });
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot connect to ", endpoint));
   }

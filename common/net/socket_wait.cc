@@ -17,7 +17,9 @@ namespace psring {
 // not asked again while nothing was done with the socket since it had nothing.
 bool Socket::HasInput() {
   if (told_) return false;
-  const bool has_input = (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+  const int events =
+      Uninterrupted([this] { return socket_.get(zmq::sockopt::events); });
+  const bool has_input = (events & ZMQ_POLLIN) != 0;
   told_ = !has_input;
   return has_input;
 }

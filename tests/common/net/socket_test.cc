@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +17,8 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/address.h"
+#include "common/net/context.h"
+#include "common/net/keys.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -39,6 +43,42 @@ Frames OneFrame(absl::string_view bytes) {
   Frames frames;
   frames.push_back(Frame::Copy(bytes));
   return frames;
+}
+
+// A script's timer, a profiler, a child that ends.
+class Signals {
+ public:
+  Signals() {
+    signal(SIGALRM, [](int) {});
+    const itimerval often = {{0, 50}, {0, 50}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  ~Signals() {
+    const itimerval never = {};
+    setitimer(ITIMER_REAL, &never, nullptr);
+  }
+};
+
+TEST(Socket, SignalsOfTheProgramDisturbNothing) {
+  Context context;
+  ASSERT_TRUE(context.Secure(Secret::Random()).ok());
+  const SocketOptions control = {.plane = SocketOptions::Plane::kControl};
+  const Signals signals;
+  for (int i = 0; i < 20; ++i) {
+    auto router = Socket::Bind(context, "127.0.0.1", 0, control);
+    ASSERT_TRUE(router.ok()) << router.status();
+    auto dealer = Socket::Connect(context, (*router)->endpoint(), control);
+    ASSERT_TRUE(dealer.ok()) << dealer.status();
+    for (int n = 0; n < 300; ++n) {
+      const absl::Status sent = (*dealer)->Send(OneFrame(absl::StrCat(n)));
+      ASSERT_TRUE(sent.ok()) << sent;
+      Frames question = Receive(**router);
+      ASSERT_EQ(question.size(), 2u);
+      ASSERT_EQ(question[1].view(), absl::StrCat(n));
+      ASSERT_TRUE((*router)->Send(std::move(question)).ok());
+      ASSERT_EQ(Receive(**dealer).size(), 1u);
+    }
+  }
 }
 
 TEST(Socket, RouterAnswersTheDealerThatAsked) {
