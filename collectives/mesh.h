@@ -82,6 +82,9 @@ class Mesh {
                          const std::vector<int>& left) const;
   void AskAboutStalls(Operation& operation, Time now);
   absl::Status TooLate(const Operation& operation) const;
+  // "worker 1 (host b, pid 4711), ...": whom it waits for; empty: nobody.
+  std::string WhoIsAwaited(const Operation& operation) const;
+  void TellOfLongWait(Operation& operation, Time now);
 
   void SendChunks();
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "collectives/mesh.h"
 #include "common/clock.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
@@ -59,6 +60,7 @@ void Mesh::OnTick(Time now) {
            Tell::kSet);
       continue;
     }
+    TellOfLongWait(*operation, now);
     AskAboutStalls(*operation, now);
     Settle(*operation, now);
   }
@@ -78,13 +80,29 @@ void Mesh::OnTick(Time now) {
       0);
 }
 
-absl::Status Mesh::TooLate(const Operation& operation) const {
+std::string Mesh::WhoIsAwaited(const Operation& operation) const {
   std::vector<std::string> who;
   for (const int32_t rank : operation.Awaited()) {
     who.push_back(job_.descriptions[rank]);
   }
-  const std::string names =
-      who.empty() ? "this rank itself" : absl::StrJoin(who, ", ");
+  return absl::StrJoin(who, ", ");
+}
+
+void Mesh::TellOfLongWait(Operation& operation, Time now) {
+  if (operation.handle() == 0) return;
+  const absl::Duration waited =
+      tickets_.MainAwaitedFor(operation.handle(), now);
+  if (waited < std::max(options_.long_wait, 2 * operation.told_wait())) return;
+  const std::string names = WhoIsAwaited(operation);
+  if (names.empty()) return;
+  operation.TellWait(waited);
+  LogWarning("has waited for $0 s at $1 for $2", absl::ToInt64Seconds(waited),
+             Describe(operation.call()), names);
+}
+
+absl::Status Mesh::TooLate(const Operation& operation) const {
+  const std::string awaited = WhoIsAwaited(operation);
+  const std::string names = awaited.empty() ? "this rank itself" : awaited;
   const std::string after = absl::FormatDuration(step_timeout_);
   return absl::DeadlineExceededError(
       operation.agreed()

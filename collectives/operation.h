@@ -48,6 +48,10 @@ class Operation {
   Time deadline() const { return deadline_; }
   void MoveDeadline(Time deadline) { deadline_ = deadline; }
 
+  // The wait for other ranks that the log has told of; zero: none.
+  absl::Duration told_wait() const { return told_wait_; }
+  void TellWait(absl::Duration waited) { told_wait_ = waited; }
+
   // `join_round`: goes with the CALLs.
   void Start(Outbox& outbox, uint64_t join_round);
 
@@ -117,6 +121,7 @@ class Operation {
   const std::unique_ptr<char, void (*)(void*)> scratch_;
 
   Time deadline_;
+  absl::Duration told_wait_;
 
   std::vector<Caller> callers_;  // by rank of the set
   int num_called_ = 1;           // this rank too

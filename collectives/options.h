@@ -21,6 +21,9 @@ struct ModelStep {
 struct CollectivesOptions {
   // From its call on, an operation has so long until it fails.
   absl::Duration step_timeout = absl::Seconds(60);
+  // After so long, and at twice each time, the log says whom the main thread
+  // waits for. Infinite: somebody else does.
+  absl::Duration long_wait = absl::InfiniteDuration();
   // The ranks that have left the job for good, asked now and then on the
   // collectives' thread: what still needs their call fails. May be empty.
   std::function<std::vector<int>()> ranks_left = nullptr;

@@ -1,6 +1,5 @@
 #include "python/capi/psring.h"
 
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/mutex.h"
@@ -29,7 +29,21 @@ bool forked = false;
 // By their parameters: of sessions that have ended, whose memory may be in use.
 std::map<const void*, std::unique_ptr<ScriptModel>>& left_models =
     *new std::map<const void*, std::unique_ptr<ScriptModel>>();
-std::atomic<bool> timed_out = false;  // the last that waited, because of others
+Mutex timeout_mutex;
+// What the last call that waited in vain for others has said; empty: none.
+std::string& last_timeout = *new std::string;
+
+void SetLastTimeout(absl::string_view error) {
+  MutexLock lock(&timeout_mutex);
+  last_timeout = std::string(error);
+}
+
+// Whether a program ends because others did not come: its error is that, or
+// quotes it.
+bool IsOfTimeout(const std::string& error) {
+  MutexLock lock(&timeout_mutex);
+  return !last_timeout.empty() && absl::StrContains(error, last_timeout);
+}
 
 thread_local std::string last_error;
 thread_local std::string last_text;
@@ -135,7 +149,7 @@ int Error(int code, const absl::Status& status) {
 
 int CodeOf(const absl::Status& status) {
   if (status.ok()) return PSRING_OK;
-  if (absl::IsDeadlineExceeded(status)) timed_out = true;
+  if (absl::IsDeadlineExceeded(status)) SetLastTimeout(status.message());
   const bool callers = status.code() == absl::StatusCode::kInvalidArgument ||
                        status.code() == absl::StatusCode::kNotFound;
   return Error(callers ? PSRING_INVALID : PSRING_ERROR, status);
@@ -221,8 +235,9 @@ int64_t psring_leave(const char* error) {
   const std::string why = error;
   return p->tasks.Start(WithoutResult([p, why]() -> absl::Status {
     const absl::Status result = why.empty() ? absl::OkStatus()
-                                : timed_out ? absl::DeadlineExceededError(why)
-                                            : absl::AbortedError(why);
+                                : IsOfTimeout(why)
+                                    ? absl::DeadlineExceededError(why)
+                                    : absl::AbortedError(why);
     const absl::Status ended = p->session->Leave(result);
     std::unique_ptr<Session> session;
     {
@@ -420,7 +435,6 @@ int psring_finish(int64_t model) {
   const int code = OnModel(model, [](Session& session, ScriptModel& m) {
     return session.Finish(m);
   });
-  if (code == PSRING_OK) timed_out = false;
   return InterruptedOr(code, interrupts);
 }
 

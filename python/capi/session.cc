@@ -169,6 +169,7 @@ absl::Status Session::ConnectCollectives() {
   auto collectives = psring::ConnectCollectives(
       *job_,
       {.step_timeout = options_.step_timeout,
+       .long_wait = kLongWait,
        .ranks_left = [this] { return job_->member().workers_left(); },
        .steps_awaited = [this](absl::Duration d) { return StepsAwaited(d); },
        .owes_step = [this](const ModelStep& step) { return Owes(step); },

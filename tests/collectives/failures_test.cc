@@ -22,6 +22,7 @@
 #include "common/net/socket.h"
 #include "protos/collective.pb.h"
 #include "tests/collectives/test_mesh.h"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/soon.h"
 
@@ -208,6 +209,20 @@ TEST(CollectiveStallTest, IsNotARankThatTakesItsTime) {
     if (rank == 0) early = c.Barrier("b");
     EXPECT_EQ(Await(c, early), absl::OkStatus());
   });
+}
+
+TEST(CollectiveTimeoutTest, IsForetoldInTheLogWithWhoHasNotCalled) {
+  const CapturedLog log;
+  TestMesh mesh(2, {.long_wait = absl::Milliseconds(300)},
+                /*own_threads=*/true);
+  mesh.Run([](int rank, Collectives& c) {
+    if (rank == 1) absl::SleepFor(absl::Seconds(2));
+    EXPECT_EQ(Await(c, c.Barrier("a")), absl::OkStatus());
+  });
+  const int told = log.Count("s at barrier 'a' for worker 1 (test)");
+  EXPECT_GE(told, 2);
+  EXPECT_LE(told, 4);  // at each doubling
+  EXPECT_EQ(log.Count("for worker 0"), 0);
 }
 
 TEST(CollectiveTimeoutTest, NamesWhoHasNotCalled) {

@@ -428,6 +428,27 @@ for step in range(1000):
             process.kill()
 
 
+@needs_library
+def test_an_error_after_a_timeout_that_was_caught_is_the_ranks_own(tmp_path):
+    script = write(tmp_path, """
+import time, psring
+psring.init(step_timeout_s=2)
+if psring.rank() == 1:
+    try:
+        psring.barrier(name="caught")
+    except psring.PsringError as error:
+        print("caught", error)
+    time.sleep(2)
+    raise ValueError("bad sample 17")
+time.sleep(8)
+psring.barrier()
+""")
+    ranks = run_script(script, 2)
+    assert ranks[1][1].startswith("caught")
+    last = ranks[0][2].strip().splitlines()[-1]
+    assert last.startswith("psring: worker 1 (host ") and last.endswith("ValueError: bad sample 17"), last
+
+
 def test_a_rank_that_waits_for_nobody_hangs_after_its_own_time(tmp_path):
     script = write(tmp_path, """
 import time, psring
