@@ -4,9 +4,11 @@
 // Every call starts an operation and gives a handle; Wait tells when it is
 // done. An operation is named, and known by its set of ranks, its name, and how
 // often that set has used the name: all ranks of the set call the same, in any
-// order among different names, and from any thread. A name may be used again
-// once its handle is done. Names are remembered for ever, so they should not
-// grow without end.
+// order among different names, and from any thread. But where the main threads
+// of two ranks wait for each other's calls, both fail soon (stall_check.h):
+// what another thread would call only then does not count. A name may be used
+// again once its handle is done. Names are remembered for ever, so they should
+// not grow without end.
 //
 // One thread owns all sockets: see collectives/mesh.h. Which bytes go where:
 // collectives/flow_plan.h.

@@ -137,8 +137,10 @@ int psring_release(int64_t handle);
 /* Among the ranks of `set` (sorted; null: all). All of them call with the same
  * name, the same dtype, reduction and, where it says so, the same count;
  * otherwise all of them fail, and the error names the ranks and both sides. The
- * order of calls with different names is free. A name may be used again once
- * the handle is done. Memory stays as it is until then. In both modes. */
+ * order of calls with different names is free; but where the main threads of
+ * two ranks wait for each other's calls for some seconds, both fail. A name may
+ * be used again once the handle is done. Memory stays as it is until then. In
+ * both modes. */
 
 /* out = postscale * reduction(prescale * in), elementwise, the same bits on all
  * ranks: in rank order; 16-bit floats in float32. out may be in. */

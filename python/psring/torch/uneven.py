@@ -13,7 +13,8 @@ def join(device: Any = None) -> int:
 
     Until then it takes part with zeros: in the others' allreduces and barriers, and
     in the steps of a DistributedOptimizer, whose mean is still over all ranks. One
-    optimizer, update="local", no compression. Call it after at least one step.
+    optimizer, update="local", no compression, no find_unused=True and no sparse gradients
+    (sparse_as_dense=True makes them dense). Call it after at least one step.
     Returns the last rank to call it, which has seen the most steps:
 
         last = hvd.join()
