@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/address.h"
 #include "common/process/page_flags.h"
 
 namespace psring {
@@ -47,7 +48,11 @@ void AddPageFlags(CommandLine& line, std::string& page,
 }
 
 absl::Status CheckPageFlags(const CommandLine& line, const std::string& page) {
-  if (!line.Has("--page-token-file") || !page.empty()) return absl::OkStatus();
+  if (!page.empty()) {
+    const absl::Status s = ParseHostPort(page).status();
+    return s.ok() ? s : OfFlag("--page", s);
+  }
+  if (!line.Has("--page-token-file")) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--page-token-file is for a page: give --page, too");
 }

@@ -28,7 +28,7 @@ void AddSecurityFlags(CommandLine& line, SecurityWish& wish,
 void AddPageFlags(CommandLine& line, std::string& page,
                   std::string& token_file);
 
-// INVALID_ARGUMENT: a token is given for a page (`page`) that there is not.
+// INVALID_ARGUMENT: `page` is no HOST:PORT, or a token is given without one.
 absl::Status CheckPageFlags(const CommandLine& line, const std::string& page);
 
 // INVALID_ARGUMENT with the flag's name before what is wrong with its value.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/command.h"
 #include "common/clock.h"
@@ -113,7 +114,7 @@ int RunSupervised(
     printer->Print(name, line);
   };
   Supervisor* processes = nullptr;
-  bool hopeless = false;
+  bool hopeless = false, told = false;
   options.on_tick = [&] {
     progress.Show();
     if (printer->block().closed()) {
@@ -121,6 +122,14 @@ int RunSupervised(
     }
     if (asked.exchange(false)) AskForStacks(*processes, *printer);
     const std::optional<Failure>& failure = processes->first_failure();
+    // It has said nothing, and the others take some seconds to miss it.
+    const bool silent = failure && failure->ending.signal != 0 &&
+                        cancellation.status().ok() && !processes->AllEnded();
+    if (silent && !std::exchange(told, true)) {
+      printer->block().Print(absl::StrCat("[job] ", failure->name, " (pid ",
+                                          failure->pid, ") was ",
+                                          ToString(failure->ending), "\n"));
+    }
     // The others would wait for the one that has failed until they may not.
     if (!hopeless && failure && progress.FormingSince(failure->seen)) {
       hopeless = true;
@@ -152,6 +161,15 @@ int RunSupervised(
     std::fprintf(stderr, "%s: all processes have ended well after SIG%s\n",
                  command.c_str(), sigabbrev_np(signal));
     return 0;
+  }
+  if (AsksSoftly(signal) && !supervisor.killed().empty()) {
+    return Fail(
+        command,
+        absl::CancelledError(absl::StrCat(
+            "interrupted by SIG", sigabbrev_np(signal), "; ",
+            absl::StrJoin(supervisor.killed(), ", "), " had not ended after ",
+            flags.grace_period_s, " s (--grace-period), so it was killed")),
+        128 + signal);
   }
   return ExitCode(command, started, signal);
 }

@@ -62,7 +62,13 @@ absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
   absl::Status written = Write(step);
   if (EndsJob(written)) return written;
   if (absl::Status s = AwaitWriter(); !s.ok()) return s;
-  return written;
+  if (written.ok()) return written;
+  return absl::Status(
+      written.code(),
+      absl::StrCat("the last checkpoint, of step ", step,
+                   ", cannot be written: ", written.message(),
+                   ". The weights of that step are lost. Make room in ",
+                   options_.directory, ", or name another --checkpoint-dir"));
 }
 
 absl::Status TrainingCheckpoints::AwaitWriter() {

@@ -144,9 +144,9 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
         anyone_joined = true;
       } else if (!answers.empty() && !membership.over()) {
         // It is told so once. Of a job that is over, all who come learn why.
-        drop(peer,
-             absl::PermissionDeniedError(absl::StrCat(
-                 "it may not join: ", answers[0].message->refuse().reason())));
+        drop(peer, absl::PermissionDeniedError(
+                       absl::StrCat(Describe(message.join()), " may not join: ",
+                                    answers[0].message->refuse().reason())));
       }
     }
     SendAll(socket, std::move(answers));

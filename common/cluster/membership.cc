@@ -83,6 +83,8 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
   if (members_.contains(peer)) return {};
   if (const auto objection = Objection(join)) {
     if (over()) ++num_told_;
+    last_refused_ =
+        absl::StrCat(Describe(join), " was refused: ", Printable(*objection));
     ControlMessage refusal;
     refusal.mutable_refuse()->set_reason(*objection);
     return {{peer, refusal}};
@@ -420,7 +422,9 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
     return End(absl::DeadlineExceededError(absl::StrCat(
         "the job is not complete after ",
         DescribeSeconds(options_.join_timeout), ": ", Missing(),
-        ". Start the missing ones, or promise fewer servers or workers")));
+        last_refused_.empty()
+            ? ". Start the missing ones, or promise fewer servers or workers"
+            : absl::StrCat("; ", last_refused_))));
   }
   const bool held_up =
       std::any_of(members_.begin(), members_.end(),

@@ -150,6 +150,7 @@ class Membership {
   Time started_;
   PauseWatch pauses_;
   State state_ = State::kForming;
+  std::string last_refused_;  // who, and why; empty: nobody was
   absl::Status result_;
   int num_told_ = 0;              // of the end
   std::vector<int> left_untold_;  // workers' ranks

@@ -1,6 +1,7 @@
 #include "common/cluster/participants.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -92,6 +93,16 @@ std::string NameAndRank(const proto::Process& process) {
 std::string Describe(const proto::Process& process) {
   return absl::StrCat(NameAndRank(process), " (host ", process.host(), ", pid ",
                       process.pid(), ")");
+}
+
+std::string Describe(const proto::Join& join) {
+  proto::Process process;
+  process.set_role(join.role());
+  process.set_rank(join.wanted_rank());
+  const std::string host = Printable(join.host(), 64);
+  process.set_host(host.substr(0, host.find('\n')));
+  process.set_pid(join.pid());
+  return Describe(process);
 }
 
 std::string DescribeSeconds(absl::Duration d) {

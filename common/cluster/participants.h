@@ -63,6 +63,8 @@ std::string NameAndRank(const proto::Process& process);
 
 // "worker 3 (host b, pid 4711)".
 std::string Describe(const proto::Process& process);
+// The same of one that would like to join.
+std::string Describe(const proto::Join& join);
 
 // "1.5 s".
 std::string DescribeSeconds(absl::Duration duration);

@@ -179,6 +179,11 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
   };
   // Either is there in every job that has written anything.
   const bool ps = fs::exists(PathOf(directory, "ps", 0));
+  if (!fs::is_directory(directory)) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no folder ", directory,
+                     ": name the one of a run's --timeline"));
+  }
   if (!ps && !fs::exists(PathOf(directory, "worker", 0))) {
     return absl::NotFoundError(absl::StrCat(
         PathOf(directory, "worker", 0),

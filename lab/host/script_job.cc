@@ -54,9 +54,12 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
         " counts processes of other hosts: "
         "--coordinator=HOST:PORT is missing, the same on all of them"));
   }
+  if (job.coordinator.empty()) return absl::OkStatus();
   const auto coordinator = ParseHostPort(job.coordinator);
-  return coordinator.ok() ? CheckIsOneAddress(coordinator->host)
-                          : absl::OkStatus();
+  return coordinator.ok()
+             ? CheckIsOneAddress(coordinator->host)
+             : absl::InvalidArgumentError(absl::StrCat(
+                   "--coordinator: ", coordinator.status().message()));
 }
 
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
@@ -95,12 +98,7 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
   std::unique_ptr<RunningScript> running(new RunningScript());
   HostPort address = {"127.0.0.1", 0};
   if (!job.coordinator.empty()) {
-    const auto given = ParseHostPort(job.coordinator);
-    if (!given.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--coordinator: ", given.status().message()));
-    }
-    address = *given;
+    address = *ParseHostPort(job.coordinator);
   }
   const auto advertised =
       ChooseAdvertised({.coordinator_host = address.host,
@@ -124,6 +122,12 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
     auto coordinator =
         Coordinator::Start(running->context_, where->at, MembershipOf(job),
                            std::move(watch), where->also);
+    if (absl::IsAlreadyExists(coordinator.status()) &&
+        job.job_size() > job.workers) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          std::string(coordinator.status().message()),
+          ". If it is this job's rank 0, give this command --first-rank=K"));
+    }
     if (!coordinator.ok()) return coordinator.status();
     running->coordinator_ = *std::move(coordinator);
     address.port = ParseEndpoint(running->coordinator_->endpoint())->port;

@@ -144,8 +144,27 @@ void Supervisor::OnCancelled() {
   plan_ = {{now, SIGINT}, {now + options_.interrupt_grace, SIGKILL}};
 }
 
+bool Supervisor::AwaitsTheBlamedAlone() const {
+  return failure_.has_value() &&
+         Now() - failure_->seen >= options_.settle_of_blamed &&
+         std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
+           return m.child->ending().has_value() || IsBlamed(m);
+         });
+}
+
 void Supervisor::SendPlannedSignals() {
+  if (!signals_sent_ && !cancelled_ && !plan_.empty() && !AllEnded() &&
+      AwaitsTheBlamedAlone()) {
+    Stop();
+  }
   while (!plan_.empty() && plan_.front().when <= Now()) {
+    if (plan_.front().signal == SIGKILL) {
+      for (const Member& member : members_) {
+        if (member.child->ending().has_value()) continue;
+        killed_.push_back(absl::StrCat(member.child->name(), " (pid ",
+                                       member.child->pid(), ")"));
+      }
+    }
     SignalAll(plan_.front().signal);
     signals_sent_ = true;
     plan_.pop_front();

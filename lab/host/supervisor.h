@@ -25,6 +25,9 @@ struct SupervisorOptions {
   // After the first failure: how long the others have to notice it,
   // before SIGTERM. Heartbeats tell them within 10 s.
   absl::Duration settle = absl::Seconds(15);
+  // The same where nobody is left but those whom the failure has told of: they
+  // do not respond, or would have noticed it themselves.
+  absl::Duration settle_of_blamed = absl::Seconds(6);
   // The time from SIGTERM to SIGKILL.
   absl::Duration terminate_grace = absl::Seconds(5);
   // The time from the SIGINT that a cancellation sends to SIGKILL.
@@ -85,6 +88,8 @@ class Supervisor {
   bool AllEnded() const;
   // The id of the process of that name; 0 without such a process.
   pid_t PidOf(const std::string& name) const;
+  // "worker 1 (pid 4711)" of each that had to be killed, as it did not end.
+  const std::vector<std::string>& killed() const { return killed_; }
   // Of the process that failed first, or of one whose failure that one has told
   // of in its last lines, by its pid.
   const std::optional<Failure>& first_failure() const { return failure_; }
@@ -107,6 +112,8 @@ class Supervisor {
   void OnFailure(const Member& member);
   void OnCancelled();
   void SendPlannedSignals();
+  // Nobody is left but those whom the first failure has told of.
+  bool AwaitsTheBlamedAlone() const;
 
   const Cancellation& cancellation_;
   const SupervisorOptions options_;
@@ -115,6 +122,7 @@ class Supervisor {
   bool cancelled_ = false;
   std::deque<PlannedSignal> plan_;  // by time
   bool signals_sent_ = false;       // of them, any
+  std::vector<std::string> killed_;
 };
 
 }  // namespace psring

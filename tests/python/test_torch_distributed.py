@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from ranks import free_port, run
+from ranks import free_port, run, start
 from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, weights
 
 
@@ -110,6 +110,31 @@ def over_gloo():
 def test_mode_ddp_trains_over_gloo():
     for out in run(over_gloo, mode="ddp"):
         assert all(out), out
+
+
+def test_mode_ddp_ends_where_a_rank_is_stopped(tmp_path):
+    if not os.environ.get("PSRING_LIBRARY"):
+        pytest.skip("PSRING_LIBRARY is not set")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, torch, psring.torch as ps\n"
+        "ps.init()\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)\n"
+        "for step in range(100):\n"
+        "    if ps.rank() == 1 and step == 3:\n"
+        "        os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "    net(torch.ones(1, 2)).sum().backward()\n"
+        "    opt.step()\n"
+    )
+    processes = start(str(script), 2, mode="ddp")
+    try:
+        _, err = processes[0].communicate(timeout=60)
+        assert processes[0].returncode == 1
+        assert "lost worker 1 (host " in err.strip().splitlines()[-1], err
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def listening():

@@ -10,20 +10,25 @@ import fcntl
 import os
 import socket
 import struct
+import threading
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator
 
 import torch
 import torch.distributed as dist
 
-from .. import _job
+from .. import _failure, _job, _lib
 from ..collectives import broadcast_json
 
 _TIMEOUT = timedelta(seconds=60)
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915  # of Linux
 
+# Of a process that learns of its job's failure, until it has ended by itself.
+_PATIENCE_SECONDS = 3.0
+
 _group: Any = None
+_ended = threading.Event()
 
 
 def _open_store(host: str, size: int) -> Any:
@@ -74,6 +79,7 @@ def _connect() -> Any:
     if _group is not None:
         return _group
     job = _job.current()
+    _end_with_the_job()
     if dist.is_initialized():
         _group = dist.new_group(backend="gloo")
         return _group
@@ -88,8 +94,25 @@ def _connect() -> Any:
     return _group
 
 
+def _end_with_the_job() -> None:
+    """Gloo waits on for a peer that is stopped, or whose host is gone: a thread ends the process a little
+    after the job has failed, if it has not ended by then."""
+    global _ended
+    _ended = ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(1.0):
+            if _lib.failure():
+                if not ended.wait(_PATIENCE_SECONDS) and not _failure.told():
+                    _failure.end_process(_lib.JobFailedError(_lib.failure()))
+                return
+
+    threading.Thread(target=watch, name="psring ddp", daemon=True).start()
+
+
 def _forget() -> None:
     global _group
+    _ended.set()
     if _group is not None and dist.is_initialized():
         dist.destroy_process_group()
     _group = None

@@ -16,6 +16,7 @@ namespace {
 using proto::ControlMessage;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr Time kStart = Time();
 
@@ -125,6 +126,22 @@ TEST(Membership, WelcomesEverybodyOnceTheLastOneHasJoined) {
     EXPECT_EQ(o.message->welcome().workers(0).boot(), 7u);
     EXPECT_EQ(o.message->welcome().servers_size(), 1);
   }
+}
+
+// Who is missing may be there, and have been started for another job.
+TEST(Membership, AJobThatIsNotCompleteTellsWhomItRefused) {
+  Membership m(Options(1, 1), kStart);
+  ControlMessage other = JoinOf(proto::WORKER, 0);
+  other.mutable_join()->set_mode(proto::RING);
+  other.mutable_join()->set_host("b\n");
+  other.mutable_join()->set_pid(77);
+  EXPECT_NE(RefusalOf(m.OnMessage(kStart, "w", other)), "not refused");
+  Tick(m, kStart, kStart + 2 * Options(1, 1).join_timeout);
+  EXPECT_THAT(std::string(m.result().message()),
+              AllOf(HasSubstr("missing 1 of 1 ps"),
+                    HasSubstr(", pid 77) was refused: mode: ring here, ps in "
+                              "the job"),
+                    Not(HasSubstr("\n"))));
 }
 
 TEST(Membership, HonoursRanksThatALauncherGave) {

@@ -165,6 +165,21 @@ TEST_F(SupervisorTest, AfterAFailureTheOthersMayEndByThemselves) {
   EXPECT_EQ(supervisor().first_failure()->name, "p0");
 }
 
+// One that is stopped, say: it does not end by itself.
+TEST_F(SupervisorTest, AfterAFailureNobodyWaitsLongForWhoIsToBlame) {
+  options_.settle = absl::Seconds(60);
+  options_.settle_of_blamed = absl::Milliseconds(100);
+  const std::string pid = testing::TempDir() + "/stopped";
+  Run({"echo $$ > " + pid + "; kill -STOP $$",
+       "until [ -s " + pid +
+           " ]; do sleep 0.01; done; echo \"lost p0 (host a, "
+           "pid $(cat " +
+           pid + "))\"; exit 1"});
+  EXPECT_EQ(supervisor().first_failure()->name, "p1");
+  ASSERT_THAT(supervisor().killed(), SizeIs(1));
+  EXPECT_THAT(supervisor().killed()[0], HasSubstr("p0 (pid "));
+}
+
 TEST_F(SupervisorTest, AfterAFailureTheOthersGetSigtermThenSigkill) {
   const std::string ready = testing::TempDir() + "/ready";
   Run({"until [ -e " + ready + "1 ] && [ -e " + ready +
