@@ -166,9 +166,9 @@ int RunSupervised(
     return Fail(
         command,
         absl::CancelledError(absl::StrCat(
-            "interrupted by SIG", sigabbrev_np(signal), "; ",
-            absl::StrJoin(supervisor.killed(), ", "), " had not ended after ",
-            flags.grace_period_s, " s (--grace-period), so it was killed")),
+            "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
+            flags.grace_period_s, " s (--grace-period), not having ended: ",
+            absl::StrJoin(supervisor.killed(), ", "))),
         128 + signal);
   }
   return ExitCode(command, started, signal);

@@ -61,3 +61,30 @@ def test_a_metrics_folder_that_cannot_be_written_is_named(tmp_path):
     ran = psring_run(tmp_path, JOINS, "--metrics-dir=/proc/none")
     assert ran.returncode != 0
     assert "cannot write /proc/none/worker-" in ran.stderr, ran.stderr
+
+
+def test_it_says_at_once_who_was_killed(tmp_path):
+    killed = "if ps.rank() == 1 and step == 3:\n        import os\n        os.kill(os.getpid(), 9)"
+    ran = psring_run(tmp_path, FAILS.replace("if ps.rank() == 1 and step == 3:\n        sys.exit(7)", killed))
+    assert ran.returncode == 137, ran.stdout + ran.stderr
+    lines = (ran.stdout + ran.stderr).splitlines()
+    [told] = [i for i, line in enumerate(lines) if line.startswith("[job] worker 1 (pid ") and "SIGKILL" in line]
+    [missed] = [i for i, line in enumerate(lines) if line.startswith("[worker 0] psring: lost worker 1 ")]
+    assert told < missed
+
+
+def test_it_names_whom_it_has_killed_after_the_grace_period(tmp_path):
+    stubborn = (
+        "import os, psring, signal, sys, time\n"
+        "psring.init()\n"
+        "if psring.rank() == 1:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "psring.barrier()\n"
+        "if psring.rank() == 0:\n"
+        "    os.kill(os.getppid(), signal.SIGTERM)\n"
+        "time.sleep(1000)\n"
+    )
+    ran = psring_run(tmp_path, stubborn, "--grace-period=1")
+    assert ran.returncode == 128 + 15, ran.stdout + ran.stderr
+    last = ran.stderr.splitlines()[-1]
+    assert "SIGTERM" in last and "--grace-period" in last and "worker 1 (pid " in last and "worker 0" not in last, last
