@@ -218,6 +218,39 @@ def test_a_saved_model_is_loaded_with_the_optimizer_that_it_had(backend, tmp_pat
         assert same and kinds[0] == "Adam" and "_Distributed" not in kinds, kinds
 
 
+def models_after_each_other():
+    """After each of three models: how many have memory of the library's, and whether its weights stay."""
+    import psring.keras as ps
+
+    ps.init()
+    left = []
+    for _ in range(3):
+        import keras
+
+        optimizer = ps.DistributedOptimizer(keras.optimizers.Adam(0.01), update="fused")
+        model = fitted(optimizer)
+        before = weights(model)
+        optimizer.close()
+        files = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        number = sum("memfd:psring" in os.readlink(file) for file in files if os.path.lexists(file))
+        left.append((number, bool((weights(model) == before).all())))
+    try:
+        model.fit(*data(0), verbose=0)
+    except Exception as error:
+        left.append("has been closed" in str(error))
+    return left
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_optimizer_that_is_closed_frees_its_memory(backend):
+    needs("keras", backend)
+    if not os.environ.get("PSRING_LIBRARY"):
+        pytest.skip("PSRING_LIBRARY is not set")
+    for left in run(models_after_each_other, env={"KERAS_BACKEND": backend}, timeout=200):
+        assert [kept for _, kept in left[:3]] == [True] * 3 and left[3]
+        assert len({number for number, _ in left[:3]}) == 1, left
+
+
 # ---- Whole programs ----------------------------------------------------------
 
 

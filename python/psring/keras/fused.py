@@ -131,6 +131,14 @@ def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List
 # ---- An optimizer's part -----------------------------------------------------
 
 
+def _await_host_calls() -> None:
+    """JAX's compiled steps return before their host calls have run."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.effects_barrier()
+
+
 class Fused:
     """psring's part of an optimizer of Keras's; the optimizer owns it. Host calls of its steps
     come from one thread of the backend's at a time."""
@@ -141,6 +149,7 @@ class Fused:
         self.name = _models.next_name()
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None
+        self._closed = False
         # Whether the rate follows from the step's number alone.
         schedules = keras.optimizers.schedules.LearningRateSchedule
         self._scheduled = isinstance(getattr(optimizer, "_learning_rate", None), schedules)
@@ -221,7 +230,7 @@ class Fused:
         """The library's memory after a step, which the next one changes."""
         lr = _models.number("the optimizer's learning rate", lr)
         with self._lock:
-            if self._arrays is None:
+            if self._arrays is None and not self._closed:
                 self._open(values, lr, groups_of)
             arrays = self._alive()
             if self._together and not self._scheduled and lr != self._agreed_rate:
@@ -264,7 +273,7 @@ class Fused:
         )  # fmt: skip
         arrays.begin()
         self._arrays = arrays
-        _metrics.tell_model(sum(value.size for value in values), arrays.crc)
+        _metrics.tell_model(sum(value.size for value in values), arrays.crc, optimizer=self)
 
     def synchronize(self, optimizer: Any) -> None:
         """All ranks' variables become the same, with every gradient in them. Where they are the same
@@ -272,10 +281,7 @@ class Fused:
         such a write, on any rank, makes all of them rank 0's."""
         if self._together:
             return
-        if keras.backend.backend() == "jax":
-            import jax
-
-            jax.effects_barrier()  # compiled steps return before their host calls have run
+        _await_host_calls()
         with self._lock:
             if self._arrays is None:
                 return
@@ -302,7 +308,16 @@ class Fused:
         for variable, value in zip(optimizer._trainable_variables, values):
             variable.assign(value)
 
+    def close(self) -> None:
+        _await_host_calls()
+        with self._lock:
+            self._closed = True
+            if self._arrays is not None:
+                self._arrays.close()
+
     def _alive(self) -> FusedArrays:
+        if self._closed:
+            raise RuntimeError("this optimizer has been closed: make a new optimizer")
         assert self._arrays is not None
         if self._arrays.model is None:
             raise RuntimeError("this optimizer's job has ended by psring.shutdown(): make a new optimizer")

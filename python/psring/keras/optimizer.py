@@ -118,6 +118,13 @@ class _Distributed:
         broadcast_weights(model).
         """
 
+    def close(self) -> None:
+        """Frees psring's memory for it. The variables keep their values, and it makes no more steps.
+
+        All ranks call it, between steps, when they no longer need the optimizer, as after each of
+        several models. With update="local" there is nothing to free.
+        """
+
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether DistributedOptimizer has returned it, or what it scales the loss for."""
@@ -163,6 +170,11 @@ class _Fused(_Distributed):
         self._psring.synchronize(self)  # type: ignore[attr-defined]
 
     synchronize_parameters.__doc__ = _Distributed.synchronize_parameters.__doc__
+
+    def close(self) -> None:
+        self._psring.close()  # type: ignore[attr-defined]
+
+    close.__doc__ = _Distributed.close.__doc__
 
 
 def _chosen(
