@@ -20,7 +20,7 @@ import torch
 
 import psring
 import psring.torch as ps
-from psring.torch import _tensors, gpu
+from psring.torch import _tensors, gpu, gradient_exchange
 from ranks import run
 
 
@@ -133,7 +133,7 @@ def train(update, on_gpu):
         torch.cuda.current_stream = lambda device: streams[next(calls) % 3 == 0]
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
-        _tensors._over_gpu_memory = lambda address, n, device: torch.frombuffer(
+        gradient_exchange.over_gpu_memory = lambda address, n, device: torch.frombuffer(
             (ctypes.c_float * n).from_address(address), dtype=torch.float32
         )
         psring._models.Model.set_stream = lambda model, stream: log.append(("tell", stream))
@@ -190,7 +190,7 @@ def train_all_kinds(on_gpu, prescale):
         torch.cuda.current_stream = lambda device: FakeStream(0, [])
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
-        _tensors._over_gpu_memory = lambda address, n, device: torch.frombuffer(
+        gradient_exchange.over_gpu_memory = lambda address, n, device: torch.frombuffer(
             (ctypes.c_float * n).from_address(address), dtype=torch.float32
         )
         psring._models.Model.set_stream = lambda model, stream: None

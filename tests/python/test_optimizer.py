@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import psring.torch as ps
-from ranks import run
+from ranks import free_port, run
 
 SCENARIOS = {}
 STEPS = 4
@@ -1033,8 +1033,8 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
 def jobs_after_each_other():
     """How many models' memory three jobs have left, with and without their gradients in use."""
     kept, left = [], []
-    for _ in range(3):
-        ps.init()
+    for job in range(3):
+        ps.init(coordinator=f"127.0.0.1:{int(os.environ['PORT']) + job}")  # the earlier one may listen still
         net = model()
         opt = ps.DistributedOptimizer(sgd(net), model=net)
         loss_of(net, 0, ps.rank()).backward()
@@ -1055,4 +1055,4 @@ def jobs_after_each_other():
 
 @pytest.mark.parametrize("mode", ["ring", "ps"])
 def test_a_job_that_has_ended_leaves_no_memory(mode):
-    assert run(jobs_after_each_other, mode=mode) == [[3, 0]] * 2
+    assert run(jobs_after_each_other, mode=mode, env={"PORT": str(free_port(3))}) == [[3, 0]] * 2
