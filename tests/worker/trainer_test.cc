@@ -247,7 +247,12 @@ TEST_F(TrainerTest, AnEvaluationThatFailsAfterTheLastStepLosesNothing) {
 TEST_F(TrainerTest, ALastCheckpointThatFailsIsAnError) {
   options_.checkpoints.directory = testing::TestDirectory();
   exchange_.save_result = absl::InternalError("no space left on device");
-  EXPECT_EQ(Train(), exchange_.save_result);
+  const absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the last checkpoint, of step 4"),
+                    HasSubstr("no space left on device"), HasSubstr("are lost"),
+                    HasSubstr(options_.checkpoints.directory)));
   EXPECT_EQ(end_, 4);
 }
 
