@@ -66,12 +66,12 @@ absl::Status MessageRing::JoinRanks(std::vector<FlatBuffer> slots,
 absl::Status MessageRing::MoveSlots(Direction direction, Time deadline) {
   TcpCommunicator& c = listener_->communicator();
   const bool to_owners = direction == Direction::kToOwners;
-  int moves = 0;
+  int moves = kMovesAtOnce;  // since the last barrier
   int64_t elements = 0;
   const auto move = [&](int owner, absl::Span<float> state) {
     const Time latest = std::max(deadline, Now() + options_.step_timeout);
     elements += static_cast<int64_t>(state.size());
-    if (moves++ % kMovesAtOnce == 0 || elements > kMostQueued) {
+    if (moves++ == kMovesAtOnce || elements > kMostQueued) {
       moves = 1;
       elements = static_cast<int64_t>(state.size());
       if (absl::Status s = c.Barrier(latest); !s.ok()) return s;

@@ -90,7 +90,7 @@ choose_other_torch() {
 # Whether torch has still to come from pip, into the repository's .venv.
 needs_venv() {
   case "$torch" in
-    '' | pip) ! has_torch python3 && ! has_torch "$root/.venv/bin/python3" ;;
+    '' | pip) [ "$(found_torch)" = "system /usr" ] ;;
     system) return 1 ;;
     *)
       [ -d "$torch/include/torch" ] && [ -d "$torch/lib" ] ||

@@ -177,13 +177,13 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
     infos.push_back(*std::move(info));
     return CheckJob(infos.back(), infos.front());
   };
-  // Either is there in every job that has written anything.
-  const bool ps = fs::exists(PathOf(directory, "ps", 0));
   if (!fs::is_directory(directory)) {
     return absl::NotFoundError(
         absl::StrCat("there is no folder ", directory,
                      ": name the one of a run's --timeline"));
   }
+  // Either is there in every job that has written anything.
+  const bool ps = fs::exists(PathOf(directory, "ps", 0));
   if (!ps && !fs::exists(PathOf(directory, "worker", 0))) {
     return absl::NotFoundError(absl::StrCat(
         PathOf(directory, "worker", 0),

@@ -62,6 +62,7 @@ void Supervisor::ServeOnce() {
   PollMembers(Now() + options_.tick);
   CheckEnds();
   OnCancelled();
+  StopTheBlamed();
   SendPlannedSignals();
   if (options_.on_tick) options_.on_tick();
 }
@@ -144,19 +145,19 @@ void Supervisor::OnCancelled() {
   plan_ = {{now, SIGINT}, {now + options_.interrupt_grace, SIGKILL}};
 }
 
-bool Supervisor::AwaitsTheBlamedAlone() const {
-  return failure_.has_value() &&
-         Now() - failure_->seen >= options_.settle_of_blamed &&
-         std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
-           return m.child->ending().has_value() || IsBlamed(m);
-         });
+void Supervisor::StopTheBlamed() {
+  if (signals_sent_ || cancelled_ || !failure_ ||
+      Now() - failure_->seen < options_.settle_of_blamed) {
+    return;
+  }
+  const bool alone =
+      std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
+        return m.child->ending().has_value() || IsBlamed(m);
+      });
+  if (alone) Stop();
 }
 
 void Supervisor::SendPlannedSignals() {
-  if (!signals_sent_ && !cancelled_ && !plan_.empty() && !AllEnded() &&
-      AwaitsTheBlamedAlone()) {
-    Stop();
-  }
   while (!plan_.empty() && plan_.front().when <= Now()) {
     if (plan_.front().signal == SIGKILL) {
       for (const Member& member : members_) {

@@ -111,9 +111,9 @@ class Supervisor {
   bool IsBlamed(const Member& member) const;
   void OnFailure(const Member& member);
   void OnCancelled();
+  // Where nobody is left but those whom the first failure has told of.
+  void StopTheBlamed();
   void SendPlannedSignals();
-  // Nobody is left but those whom the first failure has told of.
-  bool AwaitsTheBlamedAlone() const;
 
   const Cancellation& cancellation_;
   const SupervisorOptions options_;

@@ -97,11 +97,9 @@ std::vector<std::vector<std::string>> PredictCells(const PredictStudy& study) {
                                                   "p99", "compute / step",
                                                   "exchange by itself", ""}};
   for (const ScalePredictions& scale : study.scales) {
-    std::vector<size_t> shown = BestOfEachKind(scale);
-    if (!study.auto_servers) {
-      shown.resize(scale.all.size());
-      std::iota(shown.begin(), shown.end(), 0);
-    }
+    std::vector<size_t> shown(scale.all.size());
+    std::iota(shown.begin(), shown.end(), 0);
+    if (study.auto_servers) shown = BestOfEachKind(scale);
     for (const size_t i : shown) {
       const Prediction& p = scale.all[i];
       cells.push_back({absl::StrCat(scale.hosts), Describe(p.topology),

@@ -107,11 +107,16 @@ class TorchrunStore(Rendezvous):
         self._answering: Optional[threading.Thread] = None
 
     @staticmethod
-    def of_environment() -> Optional["TorchrunStore"]:
+    def is_there() -> bool:
         env = os.environ
         needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not all(env.get(name) for name in needed):
+        return env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and all(env.get(name) for name in needed)
+
+    @staticmethod
+    def of_environment() -> Optional["TorchrunStore"]:
+        if not TorchrunStore.is_there():
             return None
+        env = os.environ
         address = env["MASTER_ADDR"]
         host = "127.0.0.1" if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else address
         return TorchrunStore(int(env["RANK"]), host, address, int(env["MASTER_PORT"]))

@@ -587,6 +587,20 @@ def test_keras_ranks_may_use_different_layers_on_torch():
     assert run(layers_by_data, env={"KERAS_BACKEND": "torch"}, timeout=200) == [[0.5, -1.5]] * 2
 
 
+def rates_of_batches():
+    """A callback, and the list to which it adds the learning rate of every batch."""
+    import keras
+    import numpy as np
+
+    rates = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            rates.append(float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
+
+    return Watch(), rates
+
+
 def callbacks():
     import keras
     import numpy as np
@@ -596,12 +610,7 @@ def callbacks():
     ps.init()
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.4)), loss="mse")
-    rates = []
-
-    class Watch(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            rates.append(float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
-
+    watch, rates = rates_of_batches()
     x = np.random.RandomState(ps.rank()).randn(32, 3).astype("float32")
     data = x, x[:, :2]
     if os.environ["STEPS"] == "unknown":
@@ -614,7 +623,7 @@ def callbacks():
         data = torch.utils.data.DataLoader(Stream(), batch_size=8), None
     history = model.fit(
         *data, batch_size=8, epochs=3, verbose=0,
-        callbacks=[ps.BroadcastCallback(), ps.LearningRateWarmupCallback(0.4, 2.0), ps.MetricAverageCallback(), Watch()],
+        callbacks=[ps.BroadcastCallback(), ps.LearningRateWarmupCallback(0.4, 2.0), ps.MetricAverageCallback(), watch],
     )  # fmt: skip
     return rates, history.history["loss"]
 
@@ -636,17 +645,12 @@ def warm_up_before_a_schedule():
     ps.init()
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(1.0)), loss="mse")
-    rates = []
-
-    class Watch(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            rates.append(float(np.asarray(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))))
-
+    watch, rates = rates_of_batches()
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.4 if epoch < 1 else 0.01)
     x = np.ones((16, 3), dtype="float32")
     for first in (0, 1):
         model.fit(x, x[:, :1], batch_size=8, epochs=2, initial_epoch=first, verbose=0,
-                  callbacks=[ps.LearningRateWarmupCallback(0.4, 1.0), schedule, Watch()])  # fmt: skip
+                  callbacks=[ps.LearningRateWarmupCallback(0.4, 1.0), schedule, watch])  # fmt: skip
     return rates
 
 

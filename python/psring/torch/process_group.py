@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from .. import _job, _lifecycle
 from .. import collectives as memory
+from .._channels import TorchrunStore
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype
@@ -258,9 +259,8 @@ for _kind in ("send", "recv", "recv_anysource", "gather", "scatter", "reduce"):
 
 def _place(rank: int, size: int) -> Dict[str, int]:
     """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address."""
-    env = os.environ
-    same = (env.get("RANK"), env.get("WORLD_SIZE")) == (str(rank), str(size))
-    return {} if same and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {"rank": rank, "size": size}
+    same = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) == (str(rank), str(size))
+    return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}
 
 
 def _create(options: Any, _: Any = None) -> PsringProcessGroup:
