@@ -20,6 +20,8 @@ using proto::ControlMessage;
 
 // For the coordinator's answer to a question.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
+// Between questions to the coordinator of a job that has finished.
+constexpr absl::Duration kNextJobInterval = absl::Milliseconds(200);
 constexpr int kMessagesAtOnce = 64;
 
 SocketOptions ControlOptions() {
@@ -49,13 +51,6 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(
     Context& context, Cancellation& cancellation,
     const MemberOptions& options) {
   std::unique_ptr<Member> member(new Member(cancellation, options));
-  ControlMessage message;
-  *message.mutable_join() = options.join;
-  message.mutable_join()->set_protocol_version(
-      options.join.protocol_version() == 0 ? kProtocolVersion
-                                           : options.join.protocol_version());
-  message.mutable_join()->set_public_key(context.public_key());
-  member->Post(std::move(message));
   Member* self = member.get();
   member->thread_ = std::thread([self, &context] { self->Run(context); });
 
@@ -244,31 +239,58 @@ void Member::Post(ControlMessage message) {
 }
 
 void Member::Run(Context& context) {
-  auto socket =
-      Socket::Connect(context, options_.coordinator, ControlOptions());
-  if (!socket.ok()) return Fail(socket.status());
-  const Time start = Now();
-  last_heard_ = start;
-  Time next_beat = start;
+  std::unique_ptr<Socket> socket;
+  last_heard_ = Now();
+  next_join_ = last_heard_;
+  Time next_beat = last_heard_;
   while (wake_.status().ok()) {
+    if (Now() >= next_join_) {
+      next_join_ = Time::InfiniteFuture();
+      auto connected =
+          Socket::Connect(context, options_.coordinator, ControlOptions());
+      if (!connected.ok()) return Fail(connected.status());
+      socket = *std::move(connected);
+      Introduce(context);
+    }
     const bool cancelled = !cancellation_.status().ok();
     const int fds[] = {outbox_fd_, wake_.fd(), cancellation_.fd()};
     // A cancelled process's fd stays readable: it is no longer waited for.
-    Wait({socket->get()}, absl::MakeConstSpan(fds, cancelled ? 2 : 3),
-         next_beat)
+    Wait({socket.get()}, absl::MakeConstSpan(fds, cancelled ? 2 : 3),
+         std::min(next_beat, next_join_))
         .IgnoreError();
     if (absl::Status why = cancellation_.status(); !why.ok()) Fail(why);
-    Receive(**socket);
+    Receive(*socket);
     const Time now = Now();
     if (now >= next_beat) {
       next_beat = now + kHeartbeatInterval;
       Post(Beat(now));
     }
     CheckCoordinator(now);
-    SendOutbox(**socket);
+    SendOutbox(*socket);
   }
-  SendOutbox(**socket);
-  (*socket)->Acknowledge();
+  if (socket == nullptr) return;
+  SendOutbox(*socket);
+  socket->Acknowledge();
+}
+
+void Member::Introduce(const Context& context) {
+  ControlMessage message;
+  proto::Join& join = *message.mutable_join();
+  join = options_.join;
+  if (join.protocol_version() == 0) join.set_protocol_version(kProtocolVersion);
+  join.set_public_key(context.public_key());
+  Post(std::move(message));
+}
+
+// This process's job is still to come. It needs a connection of its own: a
+// socket goes on where it was with the peer that it had.
+void Member::OnFinishedJob() {
+  next_join_ = Now() + kNextJobInterval;
+  if (std::exchange(met_finished_job_, true)) return;
+  LogInfo(
+      "the coordinator at $0 is that of a job that has finished; waits for "
+      "the next job's",
+      options_.coordinator);
 }
 
 ControlMessage Member::Beat(Time now) {
@@ -329,6 +351,10 @@ void Member::Receive(Socket& socket) {
           absl::StrCat("what answers at ", options_.coordinator,
                        " is not a psring coordinator of this version")));
     }
+    if (message.refuse().job_finished()) {
+      OnFinishedJob();
+      continue;
+    }
     last_heard_ = Now();
     if (message.has_heartbeat_ack()) {
       TellWait(message.heartbeat_ack().held_up_by());
@@ -382,6 +408,7 @@ void Member::CheckCoordinator(Time now) {
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",
         absl::FormatDuration(options_.join_timeout),
+        met_finished_job_ ? ", except one whose job has finished" : "",
         ". Is one started there (by rank 0 of a script, or by "
         "--host-coordinator), and is the address reachable from this host?")));
   }

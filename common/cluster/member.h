@@ -45,6 +45,8 @@ class Member {
   // Blocks until the job is complete. Errors: nobody answers at the
   // coordinator's address, the coordinator's refusal, a job that does not form,
   // a cancelled process. `cancellation` is cancelled when the job fails later.
+  // The coordinator of an earlier job at that address, which has finished, is
+  // not the one: this process waits for its successor.
   static absl::StatusOr<std::unique_ptr<Member>> Join(
       Context& context, Cancellation& cancellation,
       const MemberOptions& options);
@@ -107,6 +109,8 @@ class Member {
 
   absl::Status AwaitWelcome();
   void Run(Context& context);
+  void Introduce(const Context& context);
+  void OnFinishedJob();
   void Receive(Socket& socket);
   proto::ControlMessage Beat(Time now);
   // Says in the log whom this process waits for: after kLongWait, and at twice
@@ -128,6 +132,8 @@ class Member {
 
   // The thread's own.
   Time last_heard_ = Time::InfinitePast();
+  Time next_join_ = Time::InfinitePast();
+  bool met_finished_job_ = false;
   PauseWatch pauses_{Now()};
   ActivityBoard::Report activity_;  // of the last heartbeat
   absl::Duration next_told_wait_ = kLongWait;

@@ -82,11 +82,12 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
                                                      const proto::Join& join) {
   if (members_.contains(peer)) return {};
   if (const auto objection = Objection(join)) {
-    if (over()) ++num_told_;
+    if (over()) told_.insert(peer);
     last_refused_ =
         absl::StrCat(Describe(join), " was refused: ", Printable(*objection));
     ControlMessage refusal;
     refusal.mutable_refuse()->set_reason(*objection);
+    refusal.mutable_refuse()->set_job_finished(over() && result_.ok());
     return {{peer, refusal}};
   }
   Participant member;
@@ -451,7 +452,7 @@ std::vector<Membership::Outgoing> Membership::End(absl::Status result,
   ControlMessage message;
   message.mutable_job_end()->set_error(std::string(result_.message()));
   message.mutable_job_end()->set_hang(hang);
-  num_told_ = static_cast<int>(members_.size());
+  for (const auto& [peer, member] : members_) told_.insert(peer);
   return ToAll(std::move(message), [](const Participant&) { return true; });
 }
 

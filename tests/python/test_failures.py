@@ -479,3 +479,20 @@ psring.barrier()
 print("done")
 """)
     assert run_script(script, 2) == [(0, "done\n", "")] * 2
+
+
+@needs_library
+def test_jobs_in_a_row_at_one_address_wait_for_each_other(tmp_path):
+    """Rank 0, which has the coordinator, comes late to each."""
+    script = write(tmp_path, """
+import time, psring
+for job in range(6):
+    psring.init()
+    assert psring.sum(1) == psring.size()
+    rank = psring.rank()
+    psring.shutdown()
+    if rank == 0:
+        time.sleep(0.3)
+""")
+    results = run_script(script, 3)
+    assert [code for code, _, _ in results] == [0, 0, 0], results

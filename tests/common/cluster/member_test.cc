@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "common/cluster/coordinator.h"
 #include "common/cluster/membership.h"
 #include "common/mutex.h"
+#include "common/net/address.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/soon.h"
@@ -28,14 +31,15 @@ struct Peer {
   Cancellation cancellation;
   absl::StatusOr<std::unique_ptr<Member>> member;
 
-  void Join(const Coordinator& coordinator, proto::Role role) {
+  void Join(const Coordinator& coordinator, proto::Role role,
+            proto::Mode mode = proto::PARAMETER_SERVER) {
     MemberOptions options;
     options.coordinator = coordinator.endpoint();
     options.join.set_role(role);
     options.join.set_address("127.0.0.1");
     options.join.set_wanted_rank(-1);
     options.join.set_host("h");
-    options.join.set_mode(proto::PARAMETER_SERVER);
+    options.join.set_mode(mode);
     options.join_timeout = absl::Seconds(10);
     member = Member::Join(context, cancellation, options);
   }
@@ -184,6 +188,42 @@ TEST(Member, ASeatThatTheJobDoesNotHaveIsAnError) {
   joins.join();
   EXPECT_THAT(std::string(peer.member.status().message()),
               HasSubstr("gives this process rank 7 of 0"));
+}
+
+// A script's second job may have the address of its first, whose coordinator is
+// still there when a quick process comes.
+TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
+  MembershipOptions options;
+  options.mode = proto::RING;
+  options.num_servers = 0;
+  options.num_workers = 1;
+  options.join_timeout = absl::Seconds(10);
+  auto context = std::make_unique<Context>();
+  auto first = Coordinator::Start(*context, {"127.0.0.1", 0}, options, nullptr);
+  ASSERT_TRUE(first.ok()) << first.status();
+  Peer before;
+  before.Join(**first, proto::WORKER, proto::RING);
+  ASSERT_TRUE(before.member.ok()) << before.member.status();
+  ASSERT_TRUE((*before.member)->Leave(absl::OkStatus(), Soon()).ok());
+
+  CapturedLog log;
+  Peer early;
+  const auto at = ParseEndpoint((*first)->endpoint());
+  std::atomic<bool> early_waits = true;
+  std::thread joins([&] {
+    early.Join(**first, proto::WORKER, proto::RING);
+    early_waits = false;
+  });
+  while (log.Count("of a job that has finished") == 0 && early_waits) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  (*first).reset();
+  context = std::make_unique<Context>();  // the old one's port is free
+  auto next = Coordinator::Start(*context, *at, options, nullptr);
+  ASSERT_TRUE(next.ok()) << next.status();
+  joins.join();
+  ASSERT_TRUE(early.member.ok()) << early.member.status();
+  EXPECT_TRUE((*early.member)->Leave(absl::OkStatus(), Soon()).ok());
 }
 
 TEST(Member, WhoeverLooksAtTheSameMomentIsAnswered) {
