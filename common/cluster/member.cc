@@ -351,7 +351,7 @@ void Member::Receive(Socket& socket) {
           absl::StrCat("what answers at ", options_.coordinator,
                        " is not a psring coordinator of this version")));
     }
-    if (message.refuse().job_finished()) {
+    if (message.refuse().next_job_may_come()) {
       OnFinishedJob();
       continue;
     }

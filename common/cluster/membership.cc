@@ -39,6 +39,7 @@ int Membership::Joined(proto::Role role) const {
 
 std::vector<Membership::Outgoing> Membership::OnMessage(
     Time now, const std::string& peer, const ControlMessage& message) {
+  ForgivePause(now);
   if (message.has_join()) return OnJoin(now, peer, message.join());
   const auto found = members_.find(peer);
   if (found == members_.end()) return {};  // never joined: nothing to say
@@ -87,7 +88,11 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
         absl::StrCat(Describe(join), " was refused: ", Printable(*objection));
     ControlMessage refusal;
     refusal.mutable_refuse()->set_reason(*objection);
-    refusal.mutable_refuse()->set_job_finished(over() && result_.ok());
+    refusal.mutable_refuse()->set_next_job_may_come(
+        over() && result_.ok() &&
+        std::any_of(members_.begin(), members_.end(), [](const auto& m) {
+          return m.second.process.hosts_coordinator();
+        }));
     return {{peer, refusal}};
   }
   Participant member;

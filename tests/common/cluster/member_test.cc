@@ -32,7 +32,8 @@ struct Peer {
   absl::StatusOr<std::unique_ptr<Member>> member;
 
   void Join(const Coordinator& coordinator, proto::Role role,
-            proto::Mode mode = proto::PARAMETER_SERVER) {
+            proto::Mode mode = proto::PARAMETER_SERVER,
+            bool hosts_coordinator = false) {
     MemberOptions options;
     options.coordinator = coordinator.endpoint();
     options.join.set_role(role);
@@ -40,6 +41,7 @@ struct Peer {
     options.join.set_wanted_rank(-1);
     options.join.set_host("h");
     options.join.set_mode(mode);
+    options.join.set_hosts_coordinator(hosts_coordinator);
     options.join_timeout = absl::Seconds(10);
     member = Member::Join(context, cancellation, options);
   }
@@ -202,7 +204,7 @@ TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
   auto first = Coordinator::Start(*context, {"127.0.0.1", 0}, options, nullptr);
   ASSERT_TRUE(first.ok()) << first.status();
   Peer before;
-  before.Join(**first, proto::WORKER, proto::RING);
+  before.Join(**first, proto::WORKER, proto::RING, /*hosts_coordinator=*/true);
   ASSERT_TRUE(before.member.ok()) << before.member.status();
   ASSERT_TRUE((*before.member)->Leave(absl::OkStatus(), Soon()).ok());
 
@@ -224,6 +226,20 @@ TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
   joins.join();
   ASSERT_TRUE(early.member.ok()) << early.member.status();
   EXPECT_TRUE((*early.member)->Leave(absl::OkStatus(), Soon()).ok());
+}
+
+// psring run's coordinator has one job.
+TEST(Member, WhoComesToAJobThatHasFinishedIsToldSoWhereNoOtherCanCome) {
+  Job job;
+  std::thread other([&] {
+    EXPECT_TRUE((*job.a.member)->Leave(absl::OkStatus(), Soon()).ok());
+  });
+  EXPECT_TRUE((*job.b.member)->Leave(absl::OkStatus(), Soon()).ok());
+  other.join();
+  Peer late;
+  late.Join(*job.coordinator, proto::WORKER);
+  EXPECT_THAT(std::string(late.member.status().message()),
+              HasSubstr("the job is over: it has finished"));
 }
 
 TEST(Member, WhoeverLooksAtTheSameMomentIsAnswered) {

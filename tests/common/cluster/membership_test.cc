@@ -380,6 +380,17 @@ TEST(Membership, ACoordinatorThatWasStoppedBlamesNobody) {
               HasSubstr("lost worker 1 "));
 }
 
+// Messages may come through before its next tick.
+TEST(Membership, ACoordinatorThatWasStoppedForgivesBeforeItListens) {
+  Membership m = Running();
+  m.OnMessage(kStart, "b", BeatOf(1, "computing", absl::ZeroDuration()));
+  ControlMessage late = LeaveOf("no answer in time");
+  late.mutable_leave()->set_timed_out(true);
+  const auto out = m.OnMessage(kStart + absl::Minutes(1), "a", late);
+  EXPECT_THAT(EndOf(out), AllOf(HasSubstr("worker 0 "), HasSubstr("no answer"),
+                                Not(HasSubstr("hangs"))));
+}
+
 TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
   Membership m(Options(1, 2), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
@@ -614,6 +625,7 @@ TEST(Membership, WhoWaitsForAWorkerThatHasLeftIsToldSo) {
 
 TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
   Membership m = Running();
+  m.OnTick(kStart + absl::Milliseconds(1500));
   ControlMessage beat = BeatOf(12, "computing", absl::Seconds(2));
   proto::Figures& figures = *beat.mutable_heartbeat()->mutable_figures();
   figures.set_loss(0.5);
