@@ -923,6 +923,36 @@ def message(call):
     return "no error"
 
 
+def a_weight_that_backward_needs_after_its_bucket_left(update, detached):
+    """What the second step says. With "fused", new values may be in the weight's memory by then."""
+    ps.init()
+    first, second = torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)
+    net = torch.nn.Sequential(first, second)
+    opt = ps.DistributedOptimizer(sgd(net), model=net, update=update, bucket_mb=1e-5)
+
+    def step():
+        weight = second.weight.detach() if detached else second.weight
+        second(F.linear(first(torch.randn(5, 4)), weight)).square().mean().backward()
+        opt.step()
+        opt.zero_grad()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return [message(step), message(step)]
+
+
+def needed_again_fused():
+    return a_weight_that_backward_needs_after_its_bucket_left("fused", detached=True)
+
+
+def used_twice_fused():
+    return a_weight_that_backward_needs_after_its_bucket_left("fused", detached=False)
+
+
+def needed_again_local():
+    return a_weight_that_backward_needs_after_its_bucket_left("local", detached=True)
+
+
 @scenario
 def mistakes():
     net = model()
@@ -1002,6 +1032,14 @@ def results(request):
 def test_scenario(results, name):
     for rank, out in enumerate(results):
         assert all(out[name]), (rank, out[name])
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_backward_does_not_compute_on_new_values(mode):
+    for first, second in run(needed_again_fused, mode=mode):
+        assert first == "no error" and "modified by an inplace operation" in second
+    for fine in (used_twice_fused, needed_again_local):
+        assert run(fine, mode=mode) == [["no error", "no error"]] * 2
 
 
 def test_parameters_may_have_an_optimizer_in_each_job():

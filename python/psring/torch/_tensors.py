@@ -38,6 +38,15 @@ def warn_of_copies(device: torch.device) -> None:
     )
 
 
+def increment_version(tensor: torch.Tensor) -> None:
+    """torch counts a change in place. The tensor's memory is not touched."""
+    count = getattr(torch.autograd.graph, "increment_version", None)  # since torch 2.1
+    if count is not None:
+        count(tensor)
+    else:
+        tensor.detach().reshape(-1)[:0].zero_()
+
+
 def _check_dense(tensor: torch.Tensor, what: str) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} takes a tensor, not a {type(tensor).__name__}")

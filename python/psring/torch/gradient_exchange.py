@@ -15,7 +15,7 @@ import torch
 
 from .. import _job
 from .._models import Model
-from ._tensors import dense_strides, over_gpu_memory
+from ._tensors import dense_strides, increment_version, over_gpu_memory
 from .gpu import StreamOrder
 
 
@@ -44,6 +44,13 @@ class Entry:
     def taken(self, param: torch.Tensor) -> None:
         """The parameter's values have come from the library."""
         self.writes = -1 if param.is_inference() else param._version
+
+    def leaves(self) -> None:
+        """Its gradient goes, and with update="fused" the library may write to the parameter's memory from
+        now on. A backward() that still needs the values fails, as after any change in place."""
+        if self.writes >= 0 and self.shares_result():
+            increment_version(self.param)
+            self.writes += 1
 
     def was_written(self) -> bool:
         """Whether a script has written to the parameter since then, but through p.data."""
@@ -123,6 +130,8 @@ class ModelExchange(Model):
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
         if self.counts_ranks:
             tensors.insert(0, ("psring: ranks with data", [1]))
+        if gpu is not None:
+            torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
         super().__init__(name, tensors, options)
         self.gradients = self._floats(self.gradients_address, gpu)
         self.results = self._floats(self.parameters_address, gpu)
@@ -144,6 +153,7 @@ class ModelExchange(Model):
             entry.gradient = _part(self.gradients, begin, end, entry.param, strides)
             entry.result = _part(self.results, begin, end, entry.param, strides)
             entry.bucket = place["bucket"]
+        self._fused = options.get("update") == "fused"
         self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
@@ -167,6 +177,10 @@ class ModelExchange(Model):
     def submit(self, bucket: int) -> None:
         if bucket == self._flag_bucket:
             self.gradients[self._flag] = 1.0  # a ring leaves its sums there
+        for reference in self._entries if self._fused else ():
+            entry = reference()
+            if entry is not None and entry.bucket == bucket:
+                entry.leaves()
         with self._keeping_device():
             super().submit(bucket)
 
