@@ -106,6 +106,7 @@ def fused_is_exact():
         lambda net: torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.01),
         lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True),
         lambda net: torch.optim.AdamW(net.parameters(), lr=0.01),
+        in_one_pass,
         lambda net: torch.optim.SGD(
             [{"params": net[0].parameters(), "lr": 0.3}, {"params": net[2].parameters()}], lr=0.1
         ),

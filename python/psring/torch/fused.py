@@ -23,8 +23,6 @@ def group_options(kind: type, group: Dict[str, Any]) -> Dict[str, Any]:
     for option in ("amsgrad", "maximize", "capturable", "differentiable"):
         if group.get(option):
             _refuse(f"{kind.__name__}({option}=True)")
-    if group.get("fused"):
-        _refuse(f"{kind.__name__}(fused=True), which is another thing,")
     if kind is torch.optim.SGD:
         if group.get("dampening"):
             _refuse(f"SGD(dampening={group['dampening']})")
@@ -51,7 +49,8 @@ def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]]) -> Non
             if key != "lr" and before.get(key) != value:
                 raise ValueError(
                     f"param_groups[{index}]: {key} changed from {before.get(key)} to {value}; with "
-                    'update="fused" only lr may change after the first step: use update="local"'
+                    'update="fused" only lr may change after the first step: use update="local", or give a '
+                    "scheduler that changes it (OneCycleLR, CyclicLR) cycle_momentum=False"
                 )
 
 
