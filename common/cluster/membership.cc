@@ -83,7 +83,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
                                                      const proto::Join& join) {
   if (members_.contains(peer)) return {};
   if (const auto objection = Objection(join)) {
-    if (over()) told_.insert(peer);
+    if (over()) ++num_told_;
     last_refused_ =
         absl::StrCat(Describe(join), " was refused: ", Printable(*objection));
     ControlMessage refusal;
@@ -457,7 +457,7 @@ std::vector<Membership::Outgoing> Membership::End(absl::Status result,
   ControlMessage message;
   message.mutable_job_end()->set_error(std::string(result_.message()));
   message.mutable_job_end()->set_hang(hang);
-  for (const auto& [peer, member] : members_) told_.insert(peer);
+  num_told_ = static_cast<int>(members_.size());
   return ToAll(std::move(message), [](const Participant&) { return true; });
 }
 

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,8 +89,7 @@ class Membership {
   // Once over: whether all that were promised have been told, those too who
   // came after the end.
   bool everybody_knows() const {
-    return static_cast<int>(told_.size()) >=
-           options_.num_servers + options_.num_workers;
+    return num_told_ >= options_.num_servers + options_.num_workers;
   }
   // Once over: OK, or what ended the job.
   const absl::Status& result() const { return result_; }
@@ -154,7 +152,7 @@ class Membership {
   State state_ = State::kForming;
   std::string last_refused_;  // who, and why; empty: nobody was
   absl::Status result_;
-  std::set<std::string> told_;    // peers, of the end
+  int num_told_ = 0;              // of the end
   std::vector<int> left_untold_;  // workers' ranks
   Participants members_;
   std::vector<std::string> join_order_;  // peers

@@ -139,6 +139,8 @@ class ModelExchange(Model):
         self.on_gpu = gpu is not None
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
+        fused = options.get("update") == "fused"
+        self._fused: Dict[int, List["weakref.ref[Entry]"]] = {}  # by bucket; with "fused" alone
         layout = self.layout
         self._flag, self._flag_bucket = 0, -1
         if self.counts_ranks:
@@ -149,11 +151,12 @@ class ModelExchange(Model):
             self.places[entry.name] = (begin, end)
             # With "fused" the library has parameters and their slots in logical order. Otherwise
             # gradients lie as their parameters do, which optimizers that walk raw memory need.
-            strides = None if options.get("update") == "fused" else dense_strides(entry.param)
+            strides = None if fused else dense_strides(entry.param)
             entry.gradient = _part(self.gradients, begin, end, entry.param, strides)
             entry.result = _part(self.results, begin, end, entry.param, strides)
             entry.bucket = place["bucket"]
-        self._fused = options.get("update") == "fused"
+            if fused:
+                self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
         self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
@@ -177,9 +180,9 @@ class ModelExchange(Model):
     def submit(self, bucket: int) -> None:
         if bucket == self._flag_bucket:
             self.gradients[self._flag] = 1.0  # a ring leaves its sums there
-        for reference in self._entries if self._fused else ():
+        for reference in self._fused.get(bucket, ()):
             entry = reference()
-            if entry is not None and entry.bucket == bucket:
+            if entry is not None:
                 entry.leaves()
         with self._keeping_device():
             super().submit(bucket)

@@ -77,6 +77,14 @@ struct Job {
     }
   }
 
+  void WorkersLeave() {
+    std::thread other([this] {
+      EXPECT_TRUE((*a.member)->Leave(absl::OkStatus(), Soon()).ok());
+    });
+    EXPECT_TRUE((*b.member)->Leave(absl::OkStatus(), Soon()).ok());
+    other.join();
+  }
+
   Watched watched;
   Context context;
   std::unique_ptr<Coordinator> coordinator;
@@ -85,11 +93,7 @@ struct Job {
 
 TEST(Member, EverybodyLeavesInPeace) {
   Job job;
-  std::thread other([&] {
-    EXPECT_TRUE((*job.a.member)->Leave(absl::OkStatus(), Soon()).ok());
-  });
-  EXPECT_TRUE((*job.b.member)->Leave(absl::OkStatus(), Soon()).ok());
-  other.join();
+  job.WorkersLeave();
   const auto end = (*job.server.member)->NextAnnouncement();
   EXPECT_TRUE(end.ok()) << end.status();
   EXPECT_FALSE(end->has_value());
@@ -231,11 +235,7 @@ TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
 // psring run's coordinator has one job.
 TEST(Member, WhoComesToAJobThatHasFinishedIsToldSoWhereNoOtherCanCome) {
   Job job;
-  std::thread other([&] {
-    EXPECT_TRUE((*job.a.member)->Leave(absl::OkStatus(), Soon()).ok());
-  });
-  EXPECT_TRUE((*job.b.member)->Leave(absl::OkStatus(), Soon()).ok());
-  other.join();
+  job.WorkersLeave();
   Peer late;
   late.Join(*job.coordinator, proto::WORKER);
   EXPECT_THAT(std::string(late.member.status().message()),
