@@ -140,7 +140,12 @@ void AddFlags(CommandLine& line, Flags& flags) {
       absl::StrCat("Ways, and whom a step waits for:\n", WaysHelp(), kExample));
 }
 
-std::vector<std::string> WorkerFlags(const Flags& flags,
+bool HasMomentum(const std::string& optimizer) {
+  return optimizer != "adam" && optimizer != "adamw";
+}
+
+std::vector<std::string> WorkerFlags(const CommandLine& line,
+                                     const Flags& flags,
                                      const Args& passed_on) {
   std::vector<std::string> all = {
       absl::StrCat("--model=", flags.model),
@@ -149,9 +154,11 @@ std::vector<std::string> WorkerFlags(const Flags& flags,
                       : absl::StrCat("--epochs=", flags.epochs),
       absl::StrCat("--batch-size=", flags.batch_size),
       absl::StrCat("--lr=", flags.lr),
-      absl::StrCat("--momentum=", flags.momentum),
       absl::StrCat("--optimizer=", flags.optimizer),
   };
+  if (HasMomentum(flags.optimizer) || line.Has("--momentum")) {
+    all.push_back(absl::StrCat("--momentum=", flags.momentum));
+  }
   all.insert(all.end(), passed_on.begin(), passed_on.end());
   return all;
 }
@@ -217,8 +224,8 @@ void ChooseDevice(const AxisValues& values, const Args& passed_on, Job& job) {
   job.worker_flags.push_back("--device=cpu");
 }
 
-Job SharedJob(const Flags& flags, const AxisValues& values,
-              const Args& passed_on) {
+Job SharedJob(const CommandLine& line, const Flags& flags,
+              const AxisValues& values, const Args& passed_on) {
   Job job;
   job.metric = flags.metric;
   // The same for every run, so that more workers are just more workers.
@@ -228,7 +235,7 @@ Job SharedJob(const Flags& flags, const AxisValues& values,
   if (IsScript(passed_on)) {
     job.script = passed_on;
   } else {
-    job.worker_flags = WorkerFlags(flags, passed_on);
+    job.worker_flags = WorkerFlags(line, flags, passed_on);
     ChooseDevice(values, passed_on, job);
   }
   return job;
@@ -394,7 +401,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
     return line.UsageError(std::string(security.status().message()));
   }
   StudyPlan plan;
-  plan.job = SharedJob(flags, *values, passed_on);
+  plan.job = SharedJob(line, flags, *values, passed_on);
   plan.job.security = *std::move(security);
   plan.setup = Setup(args, flags);
   plan.setup.threads_per_worker = plan.job.threads_per_worker;

@@ -24,6 +24,13 @@ namespace {
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
 
+// `what`: "loss of".
+absl::Status Diverged(const char* what, int64_t step, double value) {
+  return absl::OutOfRangeError(absl::StrCat(
+      "the ", what, " step ", step, " is ", value,
+      ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+}
+
 // A device holds the training samples at most.
 LoaderOptions ForEvaluation(LoaderOptions options) {
   options.resident = false;
@@ -105,7 +112,11 @@ absl::Status Trainer::Train() {
     clock_ = *std::move(clock);
   }
   if (absl::Status s = checkpoints_.Begin(); !s.ok()) return s;
-  if (finished()) return checkpoints_.AtEnd(step_);
+  if (finished()) {
+    LogInfo("nothing is left to train: the checkpoint is of step $0, of $1",
+            step_, options_.plan.total_steps);
+    return EndEpoch();
+  }
   while (!finished()) {
     const EpochSteps steps = options_.plan.EpochOf(step_);
     const std::vector<int64_t> indices =
@@ -301,9 +312,7 @@ absl::Status Trainer::NoteLoss(const std::optional<KnownLoss>& known) {
   last_loss_ = known->value;
   epoch_stats_.loss_sum += last_loss_;
   if (std::isfinite(last_loss_)) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      "the loss of step ", known->step, " is ", last_loss_,
-      ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+  return Diverged("loss of", known->step, last_loss_);
 }
 
 absl::Status Trainer::TakeTimes() {
@@ -434,12 +443,18 @@ absl::Status Trainer::EndEpoch() {
                        absl::MakeSpan(sums), StepDeadline());
     if (!summed.ok()) return summed;
   }
-  if (rank_ != 0) return absl::OkStatus();
-  report_.TellEpoch(State(), {.number = epoch(),
-                              .train_loss = sums[0] / std::max(sums[1], 1.0),
-                              .evaluation = **evaluation,
-                              .images_per_second = sums[2]});
-  return absl::OkStatus();
+  // The last update's; an earlier one's shows in the next step's loss.
+  absl::Status diverged;
+  if (finished() && !std::isfinite((*evaluation)->loss)) {
+    diverged = Diverged("test loss after", step_, (*evaluation)->loss);
+  }
+  if (rank_ != 0) return diverged;
+  report_.TellEpoch(State(),
+                    {.number = epoch(),
+                     .train_loss = sums[1] > 0 ? sums[0] / sums[1] : NAN,
+                     .evaluation = **evaluation,
+                     .images_per_second = sums[2]});
+  return diverged;
 }
 
 }  // namespace psring

@@ -80,7 +80,8 @@ class Trainer {
 
   // Trains to the end, evaluating after every epoch and after the last step, or
   // to the step after which the workers have agreed to stop. A checkpoint of
-  // the last step is written before it is evaluated.
+  // the last step is written before it is evaluated. Where no step is left, it
+  // evaluates alone.
   // The exchange has been joined. Errors: the exchange's, the last checkpoint
   // if it cannot be written, a cancelled process, a loss that is no number,
   // libtorch's.

@@ -1,5 +1,7 @@
 #include "worker/training_checkpoints.h"
 
+#include <c10/core/GradMode.h>
+
 #include <optional>
 #include <utility>
 
@@ -11,6 +13,14 @@
 #include "worker/checkpoint_directory.h"
 
 namespace psring {
+namespace {
+
+// Of CheckFinite.
+bool HasDiverged(const absl::Status& status) {
+  return absl::IsOutOfRange(status);
+}
+
+}  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
                                          CheckpointOptions options,
@@ -26,8 +36,13 @@ TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
 absl::Status TrainingCheckpoints::Begin() {
   const auto all =
       parts_.member.Gather("saves", writes_ ? "yes" : "", Deadline());
-  if (all.ok()) rank_0_writes_ = !all->front().empty();
-  return all.status();
+  if (!all.ok()) return all.status();
+  rank_0_writes_ = !all->front().empty();
+  if (rank_0_writes_ || options_.directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--checkpoint-dir=", options_.directory,
+      ": worker 0, which writes the checkpoints, was started without it. Give "
+      "it to every worker, or to none"));
 }
 
 absl::Status TrainingCheckpoints::Meet() {
@@ -45,7 +60,7 @@ bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
 absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   if (!IsDue(before, step)) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
-  if (const absl::Status s = Write(step); EndsJob(s)) {
+  if (const absl::Status s = Write(step); EndsJob(s) || HasDiverged(s)) {
     return s;
   } else if (!s.ok()) {
     LogWarning(
@@ -62,7 +77,7 @@ absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
   absl::Status written = Write(step);
   if (EndsJob(written)) return written;
   if (absl::Status s = AwaitWriter(); !s.ok()) return s;
-  if (written.ok()) return written;
+  if (written.ok() || HasDiverged(written)) return written;
   return absl::Status(
       written.code(),
       absl::StrCat("the last checkpoint, of step ", step,
@@ -80,8 +95,21 @@ absl::Status TrainingCheckpoints::AwaitWriter() {
       .status();
 }
 
+absl::Status TrainingCheckpoints::CheckFinite(int64_t step) const {
+  const c10::NoGradGuard no_grad;
+  for (const NamedTensor& named : parts_.model.parameters()) {
+    if (named.tensor.isfinite().all().item<bool>()) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        named.name, " is not finite after step ", step,
+        ": training has diverged. No checkpoint is written, and the earlier "
+        "ones stay. A smaller --lr or --warmup-epochs may help"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TrainingCheckpoints::Write(int64_t step) {
   if (!writes_) return absl::OkStatus();
+  if (absl::Status s = CheckFinite(step); !s.ok()) return s;
   TimelineSpan span(parts_.track, "checkpoint", {.step = step});
   Activity& activity = parts_.member.activities().own();
   activity.Work("saving a checkpoint");

@@ -44,7 +44,8 @@ class TrainingCheckpoints {
                       absl::Duration step_timeout, JobPlan plan,
                       Progress start);
 
-  // Once, before the others: learns whether rank 0 writes any.
+  // Once, before the others: learns whether rank 0 writes any. Where it does
+  // not, a directory of another worker's is an error.
   absl::Status Begin();
 
   // Whether a checkpoint follows the steps from `before` to `step`.
@@ -52,7 +53,7 @@ class TrainingCheckpoints {
 
   // After the steps from `before` to `step`: a checkpoint if one is due. Nobody
   // goes on before it is there. One that cannot be written is a warning; what
-  // ends the job is an error.
+  // ends the job is an error, and so are parameters that are not finite.
   absl::Status AfterSteps(int64_t before, int64_t step);
 
   // The steps are over: one that cannot be written is an error, of rank 0 alone
@@ -63,6 +64,8 @@ class TrainingCheckpoints {
   absl::Status Meet();
   // Nobody goes on before rank 0 has written.
   absl::Status AwaitWriter();
+  // OUT_OF_RANGE names a parameter that is not finite.
+  absl::Status CheckFinite(int64_t step) const;
   // Rank 0 only.
   absl::Status Write(int64_t step);
   Time Deadline() const { return Now() + 2 * step_timeout_; }

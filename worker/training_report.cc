@@ -1,6 +1,7 @@
 #include "worker/training_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/log.h"
@@ -71,11 +72,15 @@ void TrainingReport::TellEpoch(const State& state, const Epoch& epoch) {
                         {"test_loss", evaluation.loss},
                         {"test_accuracy", evaluation.accuracy},
                         {"images_per_second", epoch.images_per_second}});
-  const std::string word = absl::StrFormat(
-      "epoch %d step %d/%d: train loss %.4f, test loss %.4f, test accuracy "
-      "%.4f, %.0f images/s",
-      epoch.number, state.step, plan_.total_steps, epoch.train_loss,
-      evaluation.loss, evaluation.accuracy, epoch.images_per_second);
+  std::string word = absl::StrFormat("epoch %d step %d/%d: ", epoch.number,
+                                     state.step, plan_.total_steps);
+  const bool trained = !std::isnan(epoch.train_loss);
+  if (trained)
+    absl::StrAppendFormat(&word, "train loss %.4f, ", epoch.train_loss);
+  absl::StrAppendFormat(&word, "test loss %.4f, test accuracy %.4f",
+                        evaluation.loss, evaluation.accuracy);
+  if (trained)
+    absl::StrAppendFormat(&word, ", %.0f images/s", epoch.images_per_second);
   LogInfo("$0", word);
   parts_.member.figures().Update([&](proto::Figures& all) {
     all.set_evaluations(all.evaluations() + 1);

@@ -46,8 +46,8 @@ class TrainingReport {
   };
 
   struct Epoch {
-    int64_t number = 0;  // from 1
-    double train_loss = 0;
+    int64_t number = 0;     // from 1
+    double train_loss = 0;  // NaN: no step was made
     Evaluation evaluation;
     double images_per_second = 0;  // of all workers
   };

@@ -48,6 +48,9 @@ constexpr absl::Duration kLockPatience = absl::Seconds(5);
 
 // Of pixels that lie on a GPU for the whole run: little beside its memory.
 constexpr size_t kMostResidentBytes = size_t{1} << 28;
+// A variance of fewer values is far from the data's.
+constexpr int64_t kSafeToNormalise = 8;
+
 constexpr int kGpuLoaderThreads = 2;
 constexpr int kMostLoaderThreads = 64;
 
@@ -91,6 +94,7 @@ class WorkerRun {
   absl::Status OpenGpu();
   LoaderOptions Loader();
   absl::Status ConnectExchange();
+  absl::Status CheckBatchNorm();
   absl::Status SynchroniseBatchNorm();
   absl::Status PrepareCheckpoints();
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
@@ -245,6 +249,7 @@ absl::Status WorkerRun::Prepare() {
     return s;
   }
   plan_ = PlanOf(spec(), job().workers_size());
+  if (absl::Status s = CheckBatchNorm(); !s.ok()) return s;
   if (absl::Status s = OpenRecords(); !s.ok()) return s;
   if (on_gpu_) {
     if (absl::Status s = OpenGpu(); !s.ok()) return s;
@@ -328,6 +333,27 @@ absl::Status WorkerRun::ConnectExchange() {
                                    gpu.has_value() ? &*gpu : nullptr);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
+  return absl::OkStatus();
+}
+
+// An epoch's last batch may be too small for it.
+absl::Status WorkerRun::CheckBatchNorm() {
+  const int64_t together =
+      spec().sync_batch_norm() ? job().workers_size() : int64_t{1};
+  const int64_t values =
+      model_->FewestNormalised() * plan_.smallest_batch * together;
+  if (model_->FewestNormalised() == 0 || values >= kSafeToNormalise) {
+    return absl::OkStatus();
+  }
+  const std::string what = absl::StrCat(
+      spec().model(), "'s batch norm takes the mean of ", values,
+      values == 1 ? " value" : " values", " where a batch has ",
+      plan_.smallest_batch, plan_.smallest_batch == 1 ? " image" : " images",
+      plan_.smallest_batch < spec().batch_size()
+          ? ", as an epoch's last has. --drop-last leaves it out"
+          : ". Choose a larger --batch-size");
+  if (values == 1) return absl::InvalidArgumentError(what);
+  if (job().rank() == 0) LogWarning("$0", what);
   return absl::OkStatus();
 }
 

@@ -17,6 +17,8 @@
 namespace psring {
 namespace {
 
+constexpr double kAdamWDecay = 0.01;  // torch.optim.AdamW's
+
 // What is wrong with a flag's value; empty: nothing.
 std::string About(const std::string& value, const absl::Status& status) {
   return status.ok()
@@ -237,6 +239,9 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
            "ResNets: batch norm takes mean and variance over all workers' "
            "batches. For --mode=ring, or --sync=bsp without --backup-workers; "
            "not for fp16, --local-steps or --slow");
+  line.Add("--drop-last", drop_last,
+           "Leaves out an epoch's last batch where it is smaller than the "
+           "others");
   line.Add("--seed", seed,
            "Seed of the first weights, the order of the data and dropout")
       .Range(int64_t{0}, int64_t{1} << 40);
@@ -257,7 +262,8 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
       "Momentum of momentum and nesterov; with sgd, selects momentum")
       .Range(0.0, 1.0);
   add("--weight-decay", weight_decay, "L2 penalty; decoupled in adamw")
-      .Range(0.0, 1e9);
+      .Range(0.0, 1e9)
+      .Default("0; adamw: 0.01");
   add("--beta1", beta1, "beta1 of adam and adamw").Range(0.0, 1.0);
   add("--beta2", beta2, "beta2 of adam and adamw").Range(0.0, 1.0);
   add("--epsilon", epsilon, "epsilon of adam and adamw").Range(0.0, 1e9);
@@ -277,11 +283,61 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
   add("--lr-gamma", lr_gamma, "--lr-schedule=step: factor of each decay")
       .Range(0.0, 1.0);
   line.Add("--scale-lr", scale_lr,
-           "Multiplies the rate by the number of workers")
+           "Multiplies the rate by the gradients that an update is the mean "
+           "of: one of each worker, less --backup-workers; one with --sync="
+           "ssp and async, whose updates are more")
       .Group(group);
 }
 
-absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
+proto::OptimizerSettings WorkerFlags::OptimizerOf(
+    const CommandLine& line) const {
+  proto::OptimizerSettings settings;
+  settings.set_name(optimizer == "sgd" && momentum > 0 ? "momentum"
+                                                       : optimizer);
+  settings.set_lr(lr);
+  settings.set_momentum(momentum);
+  const bool own_decay = optimizer == "adamw" && !line.Has("--weight-decay");
+  settings.set_weight_decay(own_decay ? kAdamWDecay : weight_decay);
+  settings.set_beta1(beta1);
+  settings.set_beta2(beta2);
+  settings.set_epsilon(epsilon);
+  settings.mutable_schedule()->set_kind(lr_schedule);
+  if (lr_schedule == "step") {
+    settings.mutable_schedule()->set_decay_factor(lr_gamma);
+  }
+  return settings;
+}
+
+absl::Status WorkerFlags::CheckUses(const CommandLine& line,
+                                    const WorkerOptions& options) const {
+  const bool is_adam = optimizer == "adam" || optimizer == "adamw";
+  const bool steps_down = lr_schedule == "step";
+  const bool saves = !options.checkpoint_dir.empty();
+  const struct {
+    const char* flag;
+    bool used;
+    const char* where;
+  } kUses[] = {
+      {"--momentum", !is_adam, "--optimizer=sgd, momentum and nesterov"},
+      {"--beta1", is_adam, "--optimizer=adam and adamw"},
+      {"--beta2", is_adam, "--optimizer=adam and adamw"},
+      {"--epsilon", is_adam, "--optimizer=adam and adamw"},
+      {"--lr-step-epochs", steps_down, "--lr-schedule=step"},
+      {"--lr-gamma", steps_down, "--lr-schedule=step"},
+      {"--checkpoint-keep", saves, "a job with --checkpoint-dir"},
+  };
+  for (const auto& use : kUses) {
+    if (use.used || !line.Has(use.flag)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(use.flag, " is for ", use.where,
+                     ": it has no effect here. Leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerFlags::Fill(const CommandLine& line,
+                               WorkerOptions& options) const {
+  if (absl::Status s = CheckUses(line, options); !s.ok()) return s;
   const auto choice = TakeBound(sync, staleness);
   if (!choice.ok()) return choice.status();
   const SyncPolicy& policy = *choice->policy;
@@ -331,25 +387,14 @@ absl::Status WorkerFlags::Fill(WorkerOptions& options) const {
   spec.set_batch_size(batch_size);
   spec.set_seed(seed);
   spec.set_sync_batch_norm(sync_batch_norm);
+  spec.set_drop_last(drop_last);
   spec.set_epochs(epochs);
   spec.set_steps(steps);
   spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));
   spec.set_scale_lr(scale_lr);
   spec.set_warmup_epochs(warmup_epochs);
-  proto::OptimizerSettings& settings = *spec.mutable_optimizer();
-  settings.set_name(optimizer == "sgd" && momentum > 0 ? "momentum"
-                                                       : optimizer);
-  settings.set_lr(lr);
-  settings.set_momentum(momentum);
-  settings.set_weight_decay(weight_decay);
-  settings.set_beta1(beta1);
-  settings.set_beta2(beta2);
-  settings.set_epsilon(epsilon);
-  settings.mutable_schedule()->set_kind(lr_schedule);
-  if (lr_schedule == "step") {
-    settings.mutable_schedule()->set_decay_factor(lr_gamma);
-    spec.set_decay_every_epochs(lr_step_epochs);
-  }
+  *spec.mutable_optimizer() = OptimizerOf(line);
+  if (lr_schedule == "step") spec.set_decay_every_epochs(lr_step_epochs);
   if (absl::Status s = CheckPolicies(spec, std::max(process.workers, 0));
       !s.ok()) {
     return s;

@@ -36,7 +36,7 @@ struct WorkerFlags {
   std::string optimizer = "sgd";
   double lr = 0.01;
   double momentum = 0;
-  double weight_decay = 0;
+  double weight_decay = 0;  // where not given, adamw's is 0.01
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
@@ -47,6 +47,7 @@ struct WorkerFlags {
   bool scale_lr = false;
   int64_t seed = 0;
   bool sync_batch_norm = false;
+  bool drop_last = false;
   double bucket_mb = kDefaultBucketBytes >> 20;
   int shard_threads = 0;
   std::string device = "auto";
@@ -56,14 +57,18 @@ struct WorkerFlags {
   // Binds this object's fields and some of `options`: both must outlive the
   // parsing.
   void AddTo(CommandLine& line, WorkerOptions& options);
-  // Into `options`, which AddTo has bound. INVALID_ARGUMENT names flags that do
-  // not go together.
-  absl::Status Fill(WorkerOptions& options) const;
+  // Into `options`, which AddTo has bound with the same `line`.
+  // INVALID_ARGUMENT names flags that do not go together.
+  absl::Status Fill(const CommandLine& line, WorkerOptions& options) const;
 
  private:
   void AddConsistencyFlags(CommandLine& line);
   void AddTrainingFlags(CommandLine& line);
   void AddOptimizerFlags(CommandLine& line);
+  proto::OptimizerSettings OptimizerOf(const CommandLine& line) const;
+  // Whether the others leave what the user gave an effect.
+  absl::Status CheckUses(const CommandLine& line,
+                         const WorkerOptions& options) const;
 };
 
 }  // namespace psring

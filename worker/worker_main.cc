@@ -24,9 +24,10 @@ TextTableRows FlagRows(const CommandLine& line) {
   return rows;
 }
 
-absl::Status Run(const WorkerFlags& flags, WorkerOptions& options,
-                 Cancellation& cancellation, SoftStop& soft_stop) {
-  if (absl::Status s = flags.Fill(options); !s.ok()) return s;
+absl::Status Run(const CommandLine& line, const WorkerFlags& flags,
+                 WorkerOptions& options, Cancellation& cancellation,
+                 SoftStop& soft_stop) {
+  if (absl::Status s = flags.Fill(line, options); !s.ok()) return s;
   auto cluster = flags.process.Cluster(/*is_ps_process=*/false);
   if (!cluster.ok()) return cluster.status();
   options.cluster = *cluster;
@@ -65,7 +66,7 @@ int main(int argc, char** argv) {
       line, flags.process, argc, argv,
       [&](Cancellation& cancellation) {
         options.flags = FlagRows(line);
-        return Run(flags, options, cancellation, soft_stop);
+        return Run(line, flags, options, cancellation, soft_stop);
       },
       &soft_stop);
 }

@@ -12,10 +12,23 @@ namespace {
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The steps in which num_workers take `samples` together.
-int64_t StepsFor(int64_t samples, int num_workers, int64_t batch_size) {
-  return CeilDivide(CeilDivide(samples, num_workers), batch_size);
-}
+// How num_workers take samples together.
+struct Batches {
+  // The steps in which they take so many.
+  int64_t StepsFor(int64_t samples) const {
+    const int64_t each = CeilDivide(samples, num_workers);
+    return drop_last ? each / batch_size : CeilDivide(each, batch_size);
+  }
+  // Those of a worker in the last of these steps.
+  int64_t LastOf(int64_t samples) const {
+    const int64_t each = CeilDivide(samples, num_workers);
+    return drop_last || each == 0 ? batch_size : (each - 1) % batch_size + 1;
+  }
+
+  int num_workers;
+  int64_t batch_size;
+  bool drop_last;
+};
 
 proto::SampleCursor FirstCursor(const proto::JobSpec& spec,
                                 const JobPlan& plan) {
@@ -143,21 +156,29 @@ int NumRates(const proto::JobSpec& spec) {
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;
   const int workers = std::max(num_workers, 1);
-  const int64_t batch_size = std::max<int64_t>(spec.batch_size(), 1);
+  const Batches batches = {workers, std::max<int64_t>(spec.batch_size(), 1),
+                           spec.drop_last()};
   const int64_t size = spec.dataset_size();
-  plan.global_batch = batch_size * workers;
-  plan.steps_per_epoch =
-      std::max<int64_t>(1, StepsFor(size, workers, batch_size));
+  plan.global_batch = batches.batch_size * workers;
+  plan.steps_per_epoch = std::max<int64_t>(1, batches.StepsFor(size));
   const proto::SampleCursor cursor = FirstCursor(spec, plan);
-  PlaceFirstStep(cursor, spec.first_step(),
-                 StepsFor(size - cursor.samples(), workers, batch_size), plan);
+  const int64_t rest = size - cursor.samples();
+  PlaceFirstStep(cursor, spec.first_step(), batches.StepsFor(rest), plan);
   plan.total_steps = TotalSteps(spec, plan);
+  plan.smallest_batch = batches.batch_size;
+  if (plan.first_step < plan.whole_step &&
+      plan.whole_step <= plan.total_steps) {
+    plan.smallest_batch = batches.LastOf(rest);
+  }
+  if (plan.whole_step + plan.steps_per_epoch <= plan.total_steps) {
+    plan.smallest_batch = std::min(plan.smallest_batch, batches.LastOf(size));
+  }
   plan.updates_per_step = PolicyOf(spec).barrier ? 1 : workers;
   plan.first_updates = spec.has_first_updates()
                            ? spec.first_updates()
                            : spec.first_step() * plan.updates_per_step;
   plan.optimizer = spec.optimizer();
-  if (spec.scale_lr()) {
+  if (spec.scale_lr() && PolicyOf(spec).barrier) {
     plan.optimizer.set_lr(plan.optimizer.lr() *
                           (num_workers - spec.backup_workers()));
   }

@@ -39,7 +39,8 @@ struct JobPlan {
 
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 0;
-  int64_t global_batch = 1;  // samples that all workers take in a step
+  int64_t global_batch = 1;    // samples that all workers take in a step
+  int64_t smallest_batch = 1;  // samples that a worker takes in some step
   // Where the run begins: with the rest of epoch whole_epoch - 1, from sample
   // first_sample on, until whole_step; or at once with epoch whole_epoch.
   int64_t first_step = 0;
@@ -66,9 +67,9 @@ bool ReturnsMean(const proto::JobSpec& spec);
 int NumRates(const proto::JobSpec& spec);
 
 // An epoch gives every worker ceil(dataset_size / num_workers) samples, in
-// batches of batch_size of which the last may be smaller; the rest of an epoch
-// its share of the rest. `steps` counts from the job's very first step, and
-// with it the schedule ends with the last one.
+// batches of batch_size of which the last may be smaller (and is left out with
+// drop_last); the rest of an epoch its share of the rest. `steps` counts from
+// the job's very first step, and with it the schedule ends with the last one.
 // CheckPlan has found the spec right.
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers);
 

@@ -1,5 +1,6 @@
 #include "common/optim/policies.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -158,6 +159,19 @@ absl::Status CheckGroups(const proto::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDropLast(const proto::JobSpec& spec, int num_workers) {
+  const int64_t workers = std::max(num_workers, 1);
+  const int64_t each = (spec.dataset_size() + workers - 1) / workers;
+  if (!spec.drop_last() || spec.dataset_size() == 0 ||
+      spec.batch_size() <= each) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--drop-last leaves nothing: a worker's ", each,
+                   " samples an epoch are less than one batch of ",
+                   spec.batch_size(), ". Choose a smaller --batch-size"));
+}
+
 absl::Status CheckSyncBatchNorm(const proto::JobSpec& spec) {
   if (!spec.sync_batch_norm()) return absl::OkStatus();
   if (!TakesEveryGradient(spec)) {
@@ -191,6 +205,7 @@ absl::Status CheckPolicies(const proto::JobSpec& spec, int num_workers) {
   status.Update(CheckCompression(spec));
   status.Update(CheckClipNorm(spec));
   status.Update(CheckMeanOnly(spec));
+  status.Update(CheckDropLast(spec, num_workers));
   status.Update(CheckSyncBatchNorm(spec));
   status.Update(CheckGroups(spec));
   status.Update(CheckPlan(spec));

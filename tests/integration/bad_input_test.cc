@@ -134,6 +134,14 @@ TEST(WrongFlag, ThatContradictsAnotherIsNamedWithIt) {
       {{"worker", "--resume"}, {"--resume needs --checkpoint-dir"}},
       {{"worker", "--checkpoint-every=5"},
        {"--checkpoint-every needs --checkpoint-dir"}},
+      {{"worker", "--checkpoint-keep=5"},
+       {"--checkpoint-keep is for a job with --checkpoint-dir"}},
+      {{"worker", "--optimizer=adam", "--momentum=0.9"},
+       {"--momentum is for --optimizer=sgd, momentum and nesterov"}},
+      {{"worker", "--beta1=0.5"},
+       {"--beta1 is for --optimizer=adam and adamw"}},
+      {{"worker", "--lr-schedule=cosine", "--lr-gamma=0.5"},
+       {"--lr-gamma is for --lr-schedule=step"}},
       {{"worker", "--steps=5", "--epochs=2"}, {"--steps", "--epochs"}},
       {{"launch", "--mode=ring", "--servers=1"}, {"--servers", "ring"}},
       {{"launch", "--", "--mode=ring"}, {"--mode", "--"}},
@@ -173,6 +181,23 @@ TEST(WrongName, OfAModelOrDataSetIsNamedWithThoseThatExist) {
   WrongUse data = {alone, {"minst", "mnist:DIR", "digits"}};
   data.argv.push_back("--data=minst:/tmp");
   ExpectUsageError(data);
+}
+
+// Before the first step, not at the end of the first epoch.
+TEST(WrongBatch, TooFewImagesForBatchNormAreRefusedWithTheRemedy) {
+  Flags alone = {
+      WorkerBinary(),     "--mode=ring",    "--workers=1",
+      "--threads=1",      "--device=cpu",   "--data=digits:train=9,test=8",
+      "--model=resnet18", "--batch-size=4", "--epochs=1"};
+  const Ran ran = RunProcess(alone, Soon());
+  EXPECT_EQ(ran.code, 2) << ran.output;
+  EXPECT_THAT(LastLine(ran.output),
+              AllOf(HasSubstr("resnet18's batch norm"),
+                    HasSubstr("has 1 image"), HasSubstr("--drop-last")));
+  alone.push_back("--drop-last");
+  const Ran dropped = RunProcess(alone, Soon());
+  EXPECT_EQ(dropped.code, 0) << dropped.output;
+  EXPECT_THAT(dropped.output, HasSubstr("epoch 1 step 2/2"));
 }
 
 TEST(WrongDevice, AGpuThatIsNotThereIsRefusedWithWhatIsMissing) {

@@ -294,6 +294,52 @@ TEST_F(TrainerTest, EndsWithAdviceWhenTheLossIsNoNumber) {
       AllOf(HasSubstr("the loss of step 1 is "), HasSubstr("A smaller --lr")));
 }
 
+TEST_F(TrainerTest, TheLastUpdateThatDivergesIsAnError) {
+  exchange_.on_finish = [this] {
+    if (exchange_.step() < 4) return;
+    flat_.parameters.data()[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const absl::Status status = Train();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the test loss after step 4 is "),
+                    HasSubstr("A smaller --lr")));
+}
+
+TEST_F(TrainerTest, ADivergedModelDoesNotReplaceHealthyCheckpoints) {
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.checkpoints.every = 1;
+  options_.checkpoints.keep = 1;
+  for (const int64_t last_healthy : {2, 3}) {
+    exchange_.on_finish = [this, last_healthy] {
+      if (exchange_.step() <= last_healthy) return;
+      flat_.parameters.data()[0] = std::numeric_limits<float>::infinity();
+    };
+    const absl::Status status = Train();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("fc1.weight is not finite after step ",
+                                       last_healthy + 1)));
+    EXPECT_TRUE(fs::exists(absl::StrCat(options_.checkpoints.directory,
+                                        "/step-0000000", last_healthy)));
+    for (float& p : flat_.parameters.span()) p = 0;
+  }
+}
+
+TEST_F(TrainerTest, ARunThatHasEndedIsEvaluatedWhenItIsResumed) {
+  options_.checkpoints.directory = testing::TestDirectory();
+  options_.progress.step = 4;
+  metrics_dir_ = testing::TestDirectory();
+  ASSERT_TRUE(Train().ok());
+  EXPECT_THAT(exchange_.calls, ElementsAre("meet to evaluate"));
+  const auto metrics = ReadAllMetrics(metrics_dir_);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_THAT(metrics->front().epochs, SizeIs(1));
+  EXPECT_EQ(metrics->front().epochs[0].step, 4);
+  EXPECT_EQ(metrics->front().epochs[0].epoch, 1);
+  EXPECT_TRUE(std::isnan(metrics->front().epochs[0].train_loss));
+}
+
 TEST_F(TrainerTest, EndsWithAdviceWhenAClippedGradientIsNoNumber) {
   options_.clip_norm = 1;
   for (float& p : flat_.parameters.span()) p = 0;

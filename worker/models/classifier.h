@@ -2,6 +2,8 @@
 #ifndef PSRING_WORKER_MODELS_CLASSIFIER_H_
 #define PSRING_WORKER_MODELS_CLASSIFIER_H_
 
+#include <cstdint>
+
 #include "worker/models/gather_statistics.h"
 #include "worker/models/module.h"
 
@@ -18,6 +20,10 @@ class Classifier : public Module {
   // Whether Forward drops out and batch norm learns; at first it does.
   void set_training(bool training) { training_ = training; }
   bool training() const { return training_; }
+
+  // The fewest values of an image that batch norm takes the mean of; 0: there
+  // is no batch norm.
+  virtual int64_t FewestNormalised() const { return 0; }
 
   // From now on batch norm, if there is any, learns from all workers' batches.
   // `gather` outlives the training.

@@ -97,9 +97,7 @@ at::Tensor BatchNorm2d::operator()(const at::Tensor& x, bool training) const {
     // libtorch's operator itself would divide by zero.
     TORCH_CHECK(x.numel() != x.size(1),
                 "batch norm has only one value a channel, of input size ",
-                x.sizes(),
-                ": an epoch's last batch has a single image. Choose another "
-                "--batch-size, or with several workers --sync-batch-norm");
+                x.sizes(), ": a batch has a single image");
     num_batches_.add_(1);
   }
   return at::batch_norm(x, weight_, bias_, mean_, variance_, training,

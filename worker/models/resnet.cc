@@ -95,10 +95,14 @@ std::array<int, 4> BlocksPerLayer(ResNetDepth depth) {
   return {3, 4, 6, 3};
 }
 
+// Of a side of the image, after five halvings that round up.
+int64_t Reduced(int64_t pixels) { return (pixels + 31) / 32; }
+
 class ResNet : public Classifier {
  public:
   ResNet(ResNetDepth depth, const ImageShape& shape)
-      : stem_(shape.channels, {64, 7, 2}) {
+      : stem_(shape.channels, {64, 7, 2}),
+        last_positions_(Reduced(shape.height) * Reduced(shape.width)) {
     AddModule("conv1", stem_.conv);
     AddModule("bn1", stem_.norm);
     int64_t in = 64;
@@ -123,6 +127,8 @@ class ResNet : public Classifier {
     return LogProbabilities((*fc_)(GlobalMeanPool2d(x)));
   }
 
+  int64_t FewestNormalised() const override { return last_positions_; }
+
   void SynchroniseBatchNorm(GatherStatistics& gather) override {
     stem_.norm.Synchronise(gather);
     for (ResidualBlock& block : blocks_) block.SynchroniseBatchNorm(gather);
@@ -130,6 +136,7 @@ class ResNet : public Classifier {
 
  private:
   NormedConv stem_;
+  const int64_t last_positions_;
   std::vector<ResidualBlock> blocks_;
   std::optional<Linear> fc_;
 };

@@ -21,6 +21,31 @@ TEST(JobPlan, AnEpochShowsEveryWorkerItsShareOnce) {
   EXPECT_EQ(PlanOf(Spec(), 2).total_steps, 24);
 }
 
+TEST(JobPlan, DropsTheLastBatchWhenAskedAndKnowsTheSmallest) {
+  proto::JobSpec spec = Spec();
+  const int64_t each = (spec.dataset_size() + 1) / 2;
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, (each - 1) % 64 + 1);
+  spec.set_steps(3);  // none of them an epoch's last
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 64);
+  spec.set_steps(0);
+  spec.set_drop_last(true);
+  EXPECT_EQ(PlanOf(spec, 2).steps_per_epoch, each / 64);
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 64);
+  EXPECT_EQ(PlanOf(spec, 2).total_steps, each / 64 * spec.epochs());
+}
+
+TEST(JobPlan, TheRestOfAnEpochMayBeLessThanABatch) {
+  proto::JobSpec spec = Spec();
+  spec.set_drop_last(true);
+  spec.set_first_step(7);
+  spec.mutable_first_cursor()->set_epoch(1);
+  spec.mutable_first_cursor()->set_samples(spec.dataset_size() - 20);
+  const JobPlan plan = PlanOf(spec, 2);
+  EXPECT_EQ(plan.EpochOf(7).epoch, 2);
+  EXPECT_EQ(plan.EpochOf(7).first_sample, 0);
+  EXPECT_EQ(plan.total_steps, 7 + (spec.epochs() - 2) * plan.steps_per_epoch);
+}
+
 TEST(JobPlan, StepsWinOverEpochs) {
   proto::JobSpec spec = Spec();
   spec.set_steps(5);
@@ -34,6 +59,9 @@ TEST(JobPlan, ScalesTheRateOnlyWhenAsked) {
   EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.4);
   spec.set_backup_workers(2);  // two gradients make a step
   EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.2);
+  spec.set_backup_workers(0);
+  spec.set_sync(proto::ASYNC);  // one gradient makes an update
+  EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.1);
 }
 
 TEST(JobPlan, TurnsEpochsOfTheScheduleIntoSteps) {

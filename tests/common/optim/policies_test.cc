@@ -54,6 +54,17 @@ TEST(Policies, NumbersOfAJobHaveBounds) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("first_cursor.samples is 100"));
 }
 
+TEST(Policies, DropLastLeavesABatchAtLeast) {
+  proto::JobSpec spec = kBsp;
+  spec.set_drop_last(true);
+  spec.set_dataset_size(100);
+  spec.set_batch_size(50);
+  EXPECT_EQ(ErrorOf(spec, 2), "");
+  EXPECT_THAT(ErrorOf(spec, 3),
+              AllOf(HasSubstr("--drop-last leaves nothing"),
+                    HasSubstr("34 samples"), HasSubstr("batch of 50")));
+}
+
 TEST(Policies, SyncBatchNormIsForWorkersInStep) {
   for (const proto::JobSpec& legal : {kBsp, kRing}) {
     proto::JobSpec spec = legal;
