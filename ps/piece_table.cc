@@ -9,7 +9,7 @@ namespace psring {
 
 using proto::WireHeader;
 
-PieceTable::PieceTable(const Layout& layout, Range shard)
+PieceTable::PieceTable(const Layout& layout, absl::Span<const Range> shard)
     : pieces_(PiecesOfShard(layout, shard, kPieceElements)) {
   for (int i = 0; i < size(); ++i) {
     at_[pieces_[i].range.begin] = i;

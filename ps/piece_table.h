@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "protos/wire.pb.h"
 
@@ -14,7 +15,8 @@ namespace psring {
 
 class PieceTable {
  public:
-  PieceTable(const Layout& layout, Range shard);
+  // `shard`: its ranges, ascending.
+  PieceTable(const Layout& layout, absl::Span<const Range> shard);
 
   int size() const { return static_cast<int>(pieces_.size()); }
   const Piece& operator[](int index) const { return pieces_[index]; }

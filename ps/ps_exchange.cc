@@ -221,7 +221,7 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
       if (!shard_due.ok()) return shard_due.status();
       if (!told[i] && *shard_due == 0) {
         told[i] = true;
-        arrived_(shard.place().range);
+        for (const Range& range : shard.place().ranges) arrived_(range);
       }
       due += *shard_due;
       // The last one to be named is the one that was waited for longest.

@@ -113,7 +113,7 @@ void ServedModel::Serve(Timeline* timeline) {
           .on_totals = AddsTo(member_.figures()),
           .activity = member_.activities().Add()},
          layout_,
-         places[i].range});
+         places[i].ranges});
   }
   const std::string word = absl::StrCat(
       "serves ", layout_.num_parameters(), " parameters of ",

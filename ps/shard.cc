@@ -11,19 +11,23 @@
 
 namespace psring {
 
-absl::StatusOr<Shard> Shard::Create(Range range, Optimizer optimizer,
+absl::StatusOr<Shard> Shard::Create(Ranges ranges, Optimizer optimizer,
                                     int num_snapshots) {
   Shard shard(std::move(optimizer));
-  shard.range_ = range;
-  auto parameters = FlatBuffer::Create(range.size());
+  for (const Range& range : ranges) {
+    shard.places_.push_back(shard.size_);
+    shard.size_ += range.size();
+  }
+  shard.ranges_ = std::move(ranges);
+  auto parameters = FlatBuffer::Create(shard.size_);
   if (!parameters.ok()) return parameters.status();
   shard.parameters_ = *std::move(parameters);
   for (int i = 0; i < shard.num_slots(); ++i) {
-    auto slot = FlatBuffer::Create(range.size());
+    auto slot = FlatBuffer::Create(shard.size_);
     if (!slot.ok()) return slot.status();
     shard.slots_.push_back(*std::move(slot));
   }
-  auto snapshots = FlatBuffer::Create(num_snapshots * range.size());
+  auto snapshots = FlatBuffer::Create(num_snapshots * shard.size_);
   if (!snapshots.ok()) {
     return absl::Status(
         snapshots.status().code(),
@@ -36,16 +40,25 @@ absl::StatusOr<Shard> Shard::Create(Range range, Optimizer optimizer,
   return shard;
 }
 
+int64_t Shard::PlaceOf(int64_t begin) const {
+  const auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), begin,
+                                       [](int64_t element, const Range& range) {
+                                         return element < range.begin;
+                                       });
+  const size_t i = behind - ranges_.begin() - 1;
+  return places_[i] + begin - ranges_[i].begin;
+}
+
 void Shard::Set(int slot, Range range, const void* values) {
   FlatBuffer& buffer = slot == 0 ? parameters_ : slots_[slot - 1];
-  std::memcpy(buffer.data() + (range.begin - range_.begin), values,
+  std::memcpy(buffer.data() + PlaceOf(range.begin), values,
               range.size() * sizeof(float));
 }
 
 absl::InlinedVector<float*, 16> Shard::SlotsAt(int64_t begin) {
   absl::InlinedVector<float*, 16> slots;
   for (FlatBuffer& slot : slots_) {
-    slots.push_back(slot.data() + (begin - range_.begin));
+    slots.push_back(slot.data() + PlaceOf(begin));
   }
   return slots;
 }
@@ -80,10 +93,16 @@ void Shard::ApplyCompensated(Range range, const void* gradient, int snapshot,
 
 absl::StatusOr<proto::SavedState> Shard::Save(const std::string& directory,
                                               const Layout& layout) const {
-  std::vector<const float*> slots;
-  for (const FlatBuffer& slot : slots_) slots.push_back(slot.data());
-  return WriteStateRange(directory, layout, optimizer_.slot_names(), range_,
-                         parameters_.data(), slots);
+  std::vector<StateRange> state;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    StateRange& range = state.emplace_back();
+    range.range = ranges_[i];
+    range.parameters = parameters_.data() + places_[i];
+    for (const FlatBuffer& slot : slots_) {
+      range.slots.push_back(slot.data() + places_[i]);
+    }
+  }
+  return WriteStateRanges(directory, layout, optimizer_.slot_names(), state);
 }
 
 }  // namespace psring

@@ -1,5 +1,5 @@
-// A range of the flat model, its sum, its optimizer state. No socket, no lock:
-// one thread's own.
+// Ranges of the flat model with their optimizer state. No socket, no lock: one
+// thread's own.
 #ifndef PSRING_PS_SHARD_H_
 #define PSRING_PS_SHARD_H_
 
@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/model/flat_model.h"
 #include "common/model/layout.h"
+#include "common/model/shard_cut.h"
 #include "common/optim/optimizer.h"
 
 namespace psring {
@@ -23,21 +24,22 @@ class Shard {
   // Zeroed. RESOURCE_EXHAUSTED names the bytes that were asked for.
   // `num_snapshots` copies of the parameters, for ApplyCompensated, are
   // allocated with it.
-  static absl::StatusOr<Shard> Create(Range range, Optimizer optimizer,
+  static absl::StatusOr<Shard> Create(Ranges ranges, Optimizer optimizer,
                                       int num_snapshots = 0);
 
-  Range range() const { return range_; }
+  const Ranges& ranges() const { return ranges_; }
   int num_slots() const { return optimizer_.num_slots(); }
 
   const Optimizer& optimizer() const { return optimizer_; }
 
   // The parameters and each slot of the optimizer's state, from flat element
-  // `begin` on; they stay where they are.
+  // `begin` on to the end of its range; they stay where they are. A `range`
+  // below lies within one of the shard's.
   const float* parameters(int64_t begin) const {
-    return parameters_.data() + (begin - range_.begin);
+    return parameters_.data() + PlaceOf(begin);
   }
   float* parameters(int64_t begin) {
-    return parameters_.data() + (begin - range_.begin);
+    return parameters_.data() + PlaceOf(begin);
   }
   // FlatBuffer::memory of the parameters.
   const std::shared_ptr<const void>& memory() const {
@@ -62,18 +64,21 @@ class Shard {
                         absl::Span<const double> rates);
   void TakeSnapshot(int snapshot, Range range);
 
-  // Writes its range into a checkpoint's files (state_files.h).
+  // Writes its ranges into a checkpoint's files (state_files.h).
   absl::StatusOr<proto::SavedState> Save(const std::string& directory,
                                          const Layout& layout) const;
 
  private:
   explicit Shard(Optimizer optimizer) : optimizer_(std::move(optimizer)) {}
+  // Where the flat element `begin` lies in each buffer.
+  int64_t PlaceOf(int64_t begin) const;
   float* SnapshotAt(int snapshot, int64_t begin) {
-    return snapshots_.data() + snapshot * range_.size() +
-           (begin - range_.begin);
+    return snapshots_.data() + snapshot * size_ + PlaceOf(begin);
   }
 
-  Range range_;
+  Ranges ranges_;
+  std::vector<int64_t> places_;  // of their first elements
+  int64_t size_ = 0;             // of all
   Optimizer optimizer_;
   FlatBuffer parameters_;
   std::vector<FlatBuffer> slots_;

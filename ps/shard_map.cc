@@ -1,29 +1,25 @@
 #include "ps/shard_map.h"
 
+#include <utility>
+
 #include "common/host_cores.h"
 
 namespace psring {
-namespace {
-
-// The c-th of n parts; of those behind them, which are none, the end.
-Range PartOrNothing(Range whole, int n, int c) {
-  return c < n ? NearEqualPart(whole, n, c) : Range{whole.end, whole.end};
-}
-
-}  // namespace
-
 std::vector<ShardPlace> MapShards(const Layout& layout,
                                   const proto::Welcome& job) {
+  std::vector<Range> buckets;
+  for (int b = 0; b < layout.num_buckets(); ++b) {
+    buckets.push_back(layout.bucket(b));
+  }
+  const std::vector<Ranges> parts =
+      CutAmongServers(buckets, job.servers_size());
   std::vector<ShardPlace> places;
-  const Range all{0, layout.num_elements()};
-  const int servers = ServersFor(all.size(), job.servers_size());
   for (int s = 0; s < job.servers_size(); ++s) {
-    const proto::Process& server = job.servers(s);
-    const Range part = PartOrNothing(all, servers, s);
-    const int threads = ShardThreadsFor(part.size(), server.endpoints_size());
-    for (int t = 0; t < server.endpoints_size(); ++t) {
-      places.push_back(
-          {s, server.endpoints(t), PartOrNothing(part, threads, t)});
+    const auto& endpoints = job.servers(s).endpoints();
+    std::vector<Ranges> of_threads =
+        CutAmongThreads(parts[s], endpoints.size());
+    for (int t = 0; t < endpoints.size(); ++t) {
+      places.push_back({s, endpoints[t], std::move(of_threads[t])});
     }
   }
   return places;

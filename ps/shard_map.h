@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/model/layout.h"
+#include "common/model/shard_cut.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -14,12 +15,11 @@ namespace psring {
 struct ShardPlace {
   int server = 0;  // rank
   std::string endpoint;
-  Range range;
+  Ranges ranges;
 };
 
-// The flat model in contiguous, near-equal parts, one for each of the first
-// ServersFor servers, each cut once more among the first ShardThreadsFor of
-// that server's threads; the others get nothing. In the model's order.
+// The flat model, cut among servers and each one's threads (shard_cut.h).
+// Server by server; those and the threads that have nothing among them.
 std::vector<ShardPlace> MapShards(const Layout& layout,
                                   const proto::Welcome& job);
 

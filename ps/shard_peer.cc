@@ -22,7 +22,7 @@ ShardPeer::ShardPeer(const Worker& worker, const ShardPlace& place,
     : worker_(worker),
       place_(place),
       socket_(std::move(socket)),
-      pieces_(worker.model.layout, place.range),
+      pieces_(worker.model.layout, place.ranges),
       awaited_(pieces_.size(), false) {}
 
 void ShardPeer::UseArena(ShardSignals& signals, WakeCount& pushes,

@@ -33,7 +33,7 @@ ShardServer::ShardServer(Socket& socket, Doorbell& doorbell,
     : socket_(socket),
       doorbell_(doorbell),
       options_(options),
-      pieces_(layout, shard.range()),
+      pieces_(layout, shard.ranges()),
       replies_(
           [&socket](DataMessage reply) {
             SendData(socket, std::move(reply)).IgnoreError();

@@ -63,14 +63,14 @@ absl::Status ShardThread::ServeOn(Socket& socket,
       Optimizer::ForJob(job.spec(), job.spec().optimizer(), assignment.layout);
   if (!optimizer.ok()) return optimizer.status();
   auto shard = Shard::Create(
-      assignment.range, *std::move(optimizer),
+      assignment.ranges, *std::move(optimizer),
       job.spec().delay_compensation() > 0 ? job.workers_size() : 0);
   if (!shard.ok()) return shard.status();
   ShardServerOptions options = assignment.options;
   const auto header = UpdateLogHeaderOf(job, options.shard);
   std::optional<Replay> replay;
   if (!job.spec().replay_dir().empty()) {
-    const PieceTable pieces(assignment.layout, assignment.range);
+    const PieceTable pieces(assignment.layout, assignment.ranges);
     auto turns = ReadUpdateLog(job.spec().replay_dir(), header, pieces.size());
     if (!turns.ok()) return turns.status();
     options.steps.replay =

@@ -24,7 +24,7 @@ class ShardThread {
   struct Assignment {
     ShardServerOptions options;
     Layout layout;
-    Range range;
+    Ranges ranges;
   };
 
   // Starts the thread; returns when it listens on `address`. A shard that

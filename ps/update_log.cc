@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using proto::UpdateLogHeader;
 
-constexpr char kMagic[] = "psringU1";
+constexpr char kMagic[] = "psringU2";
 constexpr size_t kMagicBytes = 8;
 constexpr uint32_t kEnd = 0xffffffff;
 constexpr uint32_t kMaxHeaderBytes = 1u << 28;

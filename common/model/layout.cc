@@ -45,14 +45,6 @@ absl::StatusOr<int64_t> CountElements(const proto::TensorShape& tensor) {
       absl::StrCat(Describe(tensor), " has 2^40 elements or more"));
 }
 
-constexpr int64_t kServerElements = 2048;
-
-// As many parts as hold `least` elements each, the last one fewer: 1 to `most`.
-int PartsFor(int64_t elements, int64_t least, int most) {
-  return static_cast<int>(std::clamp<int64_t>((elements + least - 1) / least, 1,
-                                              std::max(most, 1)));
-}
-
 }  // namespace
 
 Range Intersect(Range a, Range b) {
@@ -139,23 +131,18 @@ Range NearEqualPart(Range whole, int n, int c) {
   return {bound(c), bound(c + 1)};
 }
 
-int ServersFor(int64_t elements, int servers) {
-  return PartsFor(elements, kServerElements, servers);
-}
-
-int ShardThreadsFor(int64_t elements, int threads) {
-  return PartsFor(elements, kPieceElements, threads);
-}
-
-std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,
+std::vector<Piece> PiecesOfShard(const Layout& layout,
+                                 absl::Span<const Range> shard,
                                  int64_t max_elements) {
   std::vector<Piece> pieces;
   for (int b = 0; b < layout.num_buckets(); ++b) {
-    const Range owned = Intersect(layout.bucket(b), shard);
-    for (int64_t begin = owned.begin; begin < owned.end;
-         begin += max_elements) {
-      const int64_t end = std::min(owned.end, begin + max_elements);
-      pieces.push_back({b, {begin, end}});
+    for (const Range& range : shard) {
+      const Range owned = Intersect(layout.bucket(b), range);
+      for (int64_t begin = owned.begin; begin < owned.end;
+           begin += max_elements) {
+        const int64_t end = std::min(owned.end, begin + max_elements);
+        pieces.push_back({b, {begin, end}});
+      }
     }
   }
   return pieces;

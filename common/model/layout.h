@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -82,16 +83,8 @@ class Layout {
 
 // The c-th of n near-equal ranges of `whole`, its bounds aligned relative to
 // whole.begin; the last bound is whole.end. Used for a bucket's slices and for
-// the servers' parts. Some are empty where `whole` is small.
+// the servers' parts of it. Some are empty where `whole` is small.
 Range NearEqualPart(Range whole, int n, int c);
-
-// How many of `servers` have a part of a model of so many elements: each at
-// least 8 KiB, since a message takes as long as so many bytes do at 1 Gbit/s.
-int ServersFor(int64_t elements, int servers);
-
-// How many of a server's `threads` have a part of its `elements`: as many as
-// there are pieces, since to wake a thread takes longer than a piece's update.
-int ShardThreadsFor(int64_t elements, int threads);
 
 // A worker's --bucket-mb unless it is given.
 inline constexpr int64_t kDefaultBucketBytes = 25 << 20;
@@ -124,9 +117,11 @@ struct Piece {
   friend bool operator==(const Piece& a, const Piece& b) = default;
 };
 
-// The pieces of `shard`, bucket by bucket in backward order, each of at most
-// `max_elements` (a positive multiple of kAlignElements).
-std::vector<Piece> PiecesOfShard(const Layout& layout, Range shard,
+// The pieces of a shard, whose ranges are ascending, bucket by bucket in
+// backward order, each of at most `max_elements` (a positive multiple of
+// kAlignElements).
+std::vector<Piece> PiecesOfShard(const Layout& layout,
+                                 absl::Span<const Range> shard,
                                  int64_t max_elements);
 
 }  // namespace psring

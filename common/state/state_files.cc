@@ -313,6 +313,14 @@ absl::StatusOr<proto::SavedState> WriteStateRange(
     const std::string& directory, const Layout& layout,
     absl::Span<const std::string> slot_names, Range range,
     const float* parameters, absl::Span<const float* const> slots) {
+  return WriteStateRanges(directory, layout, slot_names,
+                          {{range, parameters, {slots.begin(), slots.end()}}});
+}
+
+absl::StatusOr<proto::SavedState> WriteStateRanges(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names,
+    absl::Span<const StateRange> ranges) {
   absl::StatusOr<SafetensorsFile> model =
       OpenLaidOut(PathOf(directory, kModelFile));
   if (!model.ok()) return model.status();
@@ -320,11 +328,14 @@ absl::StatusOr<proto::SavedState> WriteStateRange(
       OpenLaidOut(PathOf(directory, kOptimizerFile));
   if (!optimizer.ok()) return optimizer.status();
   proto::SavedState saved;
-  absl::Status status =
-      WriteRange(layout, "", range, parameters, kModelFile, *model, saved);
-  for (size_t i = 0; i < slot_names.size() && status.ok(); ++i) {
-    status = WriteRange(layout, SlotPrefix(slot_names[i]), range, slots[i],
-                        kOptimizerFile, *optimizer, saved);
+  absl::Status status;
+  for (const StateRange& part : ranges) {
+    status.Update(WriteRange(layout, "", part.range, part.parameters,
+                             kModelFile, *model, saved));
+    for (size_t i = 0; i < slot_names.size() && status.ok(); ++i) {
+      status = WriteRange(layout, SlotPrefix(slot_names[i]), part.range,
+                          part.slots[i], kOptimizerFile, *optimizer, saved);
+    }
   }
   if (status.ok()) status = model->Sync();
   if (status.ok()) status = optimizer->Sync();

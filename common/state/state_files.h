@@ -47,13 +47,24 @@ absl::StatusOr<proto::SavedState> LayOutStateFiles(
 // lose one. No smaller than a page of any host.
 inline constexpr int64_t kBlockBytes = 64 << 10;
 
-// Writes `range` of the flat model into files that LayOutStateFiles made, and
-// fsyncs them. parameters and slots[i] point at element range.begin. Other
-// processes may write other ranges at the same time.
+// Of the flat model; `parameters` and slots[i] point at element range.begin.
+struct StateRange {
+  Range range;
+  const float* parameters = nullptr;
+  std::vector<const float*> slots;
+};
+
+// Writes `ranges` of the flat model into files that LayOutStateFiles made, and
+// fsyncs them. Other processes may write others at the same time.
 // FAILED_PRECONDITION names the file that this process cannot see (the remedy:
 // a directory that all hosts share); INTERNAL names the failed call. Returns
 // what it wrote and, as edges, what it left to WriteEdges: bytes in blocks that
 // are not wholly its own.
+absl::StatusOr<proto::SavedState> WriteStateRanges(
+    const std::string& directory, const Layout& layout,
+    absl::Span<const std::string> slot_names,
+    absl::Span<const StateRange> ranges);
+// The same of one.
 absl::StatusOr<proto::SavedState> WriteStateRange(
     const std::string& directory, const Layout& layout,
     absl::Span<const std::string> slot_names, Range range,

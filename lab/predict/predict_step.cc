@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/model/layout.h"
+#include "common/model/shard_cut.h"
 #include "lab/predict/compute.h"
 #include "lab/predict/ps_simulator.h"
 #include "lab/predict/ring_simulator.h"
@@ -129,7 +129,7 @@ class StepPredictor {
   std::vector<HostClass> Classes(std::vector<double> compute) const {
     std::vector<HostClass> classes =
         WorkerClasses(std::move(compute), most_classes_);
-    int servers = ServersFor(NumElements(workload_), topology_.num_servers());
+    int servers = ServersFor(BucketsOf(workload_), topology_.num_servers());
     if (topology_.colocated) servers -= PutServersOn(classes, servers);
     const std::vector<int> bounds =
         CutEvenly(std::min(servers, topology_.server_hosts), most_classes_);

@@ -7,7 +7,9 @@
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "common/model/layout.h"
+#include "common/model/shard_cut.h"
 #include "lab/predict/compute.h"
 #include "lab/predict/network.h"
 
@@ -119,48 +121,56 @@ class PsSimulator : public Network::Owner {
     double end = 0;
   };
 
-  // The model in contiguous parts, one a server, in the order of the hosts;
-  // those of a class share theirs evenly.
+  // Servers' parts in the order of the hosts; those of a class share theirs
+  // evenly.
   void MakeShards() {
     int servers = 0;
     for (const HostClass& host : classes_) servers += host.server * host.count;
-    double begin = 0;
+    const std::vector<Range> buckets = BucketsOf(workload_);
+    const std::vector<Ranges> parts = CutAmongServers(buckets, servers);
+    int first = 0;
     for (size_t i = 0; i < classes_.size(); ++i) {
       if (!classes_[i].server) continue;
-      const double each = static_cast<double>(NumElements(workload_)) / servers;
-      const int threads = ShardThreadsFor(std::llround(each), hardware_.shards);
-      const double size = each * classes_[i].count;
-      for (int t = 0; t < threads; ++t) {
-        AddShard(static_cast<int>(i), t, threads, begin, size);
+      const int count = classes_[i].count;
+      std::vector<double> each(buckets.size(), 0);
+      for (int s = first; s < first + count; ++s) {
+        for (size_t b = 0; b < buckets.size(); ++b) {
+          for (const Range& part : parts[s]) {
+            each[b] += static_cast<double>(Intersect(part, buckets[b]).size());
+          }
+        }
       }
-      begin += size;
+      for (double& elements : each) elements /= count;
+      first += count;
+      AddShards(static_cast<int>(i), each);
     }
   }
 
-  // The t-th of `threads` of each server of a class, which holds `size`
-  // elements.
-  void AddShard(int node, int t, int threads, double begin, double size) {
-    const int count = classes_[node].count;
-    // A lone server's threads cut its part; those of many have a thread's part
-    // of every server's.
-    const double from = count == 1 ? begin + size / threads * t : begin;
-    const double to = count == 1 ? from + size / threads : begin + size;
-    const double each = count == 1 ? 1.0 : 1.0 / count / threads;
-    Shard shard{node, t, {}, {}};
-    double bucket_end = static_cast<double>(NumElements(workload_));
-    for (size_t b = 0; b < workload_.buckets.size(); ++b) {
-      const double bucket_begin =
-          bucket_end - static_cast<double>(workload_.buckets[b]);
-      double left =
-          (std::min(to, bucket_end) - std::max(from, bucket_begin)) * each;
-      bucket_end = bucket_begin;
-      for (; left >= 0.5; left -= static_cast<double>(piece_elements_)) {
-        const double piece =
-            std::min(left, static_cast<double>(piece_elements_));
-        shard.pieces.push_back({static_cast<int>(b), piece * sizeof(float), 0});
+  // Of each server of a class, which has so many elements of each bucket: its
+  // threads have runs of them, the last one those of the first buckets.
+  void AddShards(int node, const std::vector<double>& elements) {
+    const double all = absl::c_accumulate(elements, 0.0);
+    const int threads = ShardThreadsFor(std::llround(all), hardware_.shards);
+    for (int t = 0; t < threads; ++t) {
+      const double from = all / threads * t, to = all / threads * (t + 1);
+      Shard shard{node, t, {}, {}};
+      double bucket_end = all;
+      for (size_t b = 0; b < elements.size(); ++b) {
+        const double bucket_begin = bucket_end - elements[b];
+        AddPieces(static_cast<int>(b),
+                  std::min(to, bucket_end) - std::max(from, bucket_begin),
+                  shard);
+        bucket_end = bucket_begin;
       }
+      shards_.push_back(std::move(shard));
     }
-    shards_.push_back(std::move(shard));
+  }
+
+  void AddPieces(int bucket, double elements, Shard& shard) const {
+    const auto most = static_cast<double>(piece_elements_);
+    for (double left = elements; left >= 0.5; left -= most) {
+      shard.pieces.push_back({bucket, std::min(left, most) * sizeof(float), 0});
+    }
   }
 
   void MakeWorkers() {
@@ -326,10 +336,9 @@ int64_t PsMessages(const Workload& workload, const Hardware& hardware,
   const auto elements = static_cast<double>(NumElements(workload));
   const double whole = std::ceil(
       elements / static_cast<double>(kPieceElements) / pieces_at_once);
-  const double least = static_cast<double>(servers) * hardware.shards;
+  const auto buckets = static_cast<double>(workload.buckets.size());
   return static_cast<int64_t>(
-      2.0 * workers *
-      (std::max(whole, least) + static_cast<double>(workload.buckets.size())));
+      2.0 * workers * std::max(whole, servers * (buckets + hardware.shards)));
 }
 
 }  // namespace psring

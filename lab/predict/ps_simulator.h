@@ -1,9 +1,9 @@
 // One bsp step through parameter servers, as ps/ps_exchange and ps/shard_server
-// run it: servers have contiguous parts of the model, cut once more among their
-// threads (ServersFor and ShardThreadsFor in layout.h say how many of both);
-// workers push their buckets' pieces, at most kWindowPieces ahead of the
-// answers on each link, and look at answers only when backward is over; a piece
-// is summed, applied and answered when every worker has pushed it.
+// run it: servers have parts of every bucket, cut once more among their threads
+// (common/model/shard_cut.h); workers push their buckets' pieces, at most
+// kWindowPieces ahead of the answers on each link, and look at answers only
+// when backward is over; a piece is summed, applied and answered when every
+// worker has pushed it.
 #ifndef PSRING_LAB_PREDICT_PS_SIMULATOR_H_
 #define PSRING_LAB_PREDICT_PS_SIMULATOR_H_
 

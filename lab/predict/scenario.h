@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/model/layout.h"
+
 namespace psring {
 
 struct Hardware {
@@ -82,6 +84,17 @@ inline int64_t NumElements(const Workload& workload) {
   int64_t sum = 0;
   for (const int64_t elements : workload.buckets) sum += elements;
   return sum;
+}
+
+// In backward order, as a layout's.
+inline std::vector<Range> BucketsOf(const Workload& workload) {
+  std::vector<Range> buckets;
+  int64_t end = NumElements(workload);
+  for (const int64_t elements : workload.buckets) {
+    buckets.push_back({end - elements, end});
+    end -= elements;
+  }
+  return buckets;
 }
 
 inline double NumBytes(const Workload& workload) {

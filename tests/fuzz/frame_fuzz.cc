@@ -72,7 +72,7 @@ void CheckSenders(Frames& frames, bool accepted, uint32_t sender) {
 
 void CheckPiece(const DataMessage& message) {
   static const Layout layout = SomeLayout();
-  static const PieceTable pieces(layout, {0, layout.num_elements()});
+  static const PieceTable pieces(layout, {{0, layout.num_elements()}});
   for (const auto dtype : {WireHeader::FLOAT32, WireHeader::ENCODED}) {
     const auto piece = pieces.Find(message.header, dtype);
     if (!piece.ok()) {

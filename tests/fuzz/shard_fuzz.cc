@@ -85,7 +85,7 @@ class Served {
       : job_(JobOf(input)),
         codec_(*CodecOf(job_.spec(), layout_)),
         shard_(*Shard::Create(
-            {0, layout_.num_elements()},
+            {{0, layout_.num_elements()}},
             *Optimizer::ForJob(job_.spec(), job_.spec().optimizer(), layout_),
             job_.spec().delay_compensation() > 0 ? kWorkers : 0)) {
     Require(pieces_.size() == kPieces, "the layout has its pieces");
@@ -258,7 +258,7 @@ class Served {
   }
 
   const Layout layout_ = LayoutOfTwo();
-  const PieceTable pieces_{layout_, {0, layout_.num_elements()}};
+  const PieceTable pieces_{layout_, {{0, layout_.num_elements()}}};
   const proto::Welcome job_;
   const std::optional<GradientCodec> codec_;
   Shard shard_;

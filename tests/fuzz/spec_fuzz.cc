@@ -1,4 +1,5 @@
 // A job's spec as a worker may send it: what a server makes of it.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -90,15 +91,19 @@ void CheckShards(const Layout& layout, Bytes& input) {
     proto::Process& server = *job.add_servers();
     for (int e = input.Below(4); e >= 0; --e) server.add_endpoints("tcp://a:1");
   }
-  int64_t end = 0;
+  Ranges all;
   int64_t pieces = 0;
   for (const ShardPlace& place : MapShards(layout, job)) {
-    Require(place.range.begin == end && place.range.begin <= place.range.end,
-            "shards follow each other");
-    end = place.range.end;
-    if (place.range.empty()) continue;
-    const PieceTable table(layout, place.range);
+    all.insert(all.end(), place.ranges.begin(), place.ranges.end());
+    const PieceTable table(layout, place.ranges);
     for (int i = 0; i < table.size(); ++i) pieces += table[i].range.size();
+  }
+  std::sort(all.begin(), all.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  int64_t end = 0;
+  for (const Range& range : all) {
+    Require(range.begin == end && !range.empty(), "shards tile the model");
+    end = range.end;
   }
   Require(end == layout.num_elements() && pieces == end,
           "shards and pieces hold all of the model");

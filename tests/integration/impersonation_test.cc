@@ -69,7 +69,7 @@ TEST(Impersonation, AServerDropsWhoSpeaksAsAnotherWorker) {
                         DataSocketOptions(job.servers(0).public_key()));
     ASSERT_TRUE(socket.ok()) << socket.status();
     const Piece piece = PiecesOfShard(worker.model.layout,
-                                      {0, worker.model.layout.num_elements()},
+                                      {{0, worker.model.layout.num_elements()}},
                                       kPieceElements)[0];
     DataMessage message;
     message.header.set_kind(WireHeader::INIT);

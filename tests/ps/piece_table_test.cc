@@ -39,7 +39,7 @@ WireHeader HeaderOf(const Piece& piece,
 }
 
 TEST(PieceTable, CutsEveryBucketOfTheShardIntoPieces) {
-  const PieceTable pieces(TwoBuckets(), {0, 70064});
+  const PieceTable pieces(TwoBuckets(), {{0, 70064}});
   ASSERT_EQ(pieces.size(), 4);
   EXPECT_EQ(pieces[0], (Piece{0, {70000, 70064}}));
   EXPECT_EQ(pieces[1], (Piece{1, {0, 32768}}));
@@ -51,17 +51,25 @@ TEST(PieceTable, CutsEveryBucketOfTheShardIntoPieces) {
 }
 
 TEST(PieceTable, HasOnlyWhatTheShardOwns) {
-  const PieceTable pieces(TwoBuckets(), {160, 320});
+  const PieceTable pieces(TwoBuckets(), {{160, 320}});
   ASSERT_EQ(pieces.size(), 1);
   EXPECT_EQ(pieces[0], (Piece{1, {160, 320}}));
   EXPECT_THAT(pieces.buckets(), ElementsAre(1));
-  const PieceTable none(TwoBuckets(), {160, 160});
+  const PieceTable none(TwoBuckets(), {});
   EXPECT_EQ(none.size(), 0);
   EXPECT_THAT(none.buckets(), IsEmpty());
 }
 
+TEST(PieceTable, OfSeveralRangesHasTheLastFirst) {
+  const PieceTable pieces(TwoBuckets(), {{16, 32}, {64, 80}, {70016, 70032}});
+  ASSERT_EQ(pieces.size(), 3);
+  EXPECT_EQ(pieces[0], (Piece{0, {70016, 70032}}));
+  EXPECT_EQ(pieces[1], (Piece{1, {16, 32}}));
+  EXPECT_EQ(pieces[2], (Piece{1, {64, 80}}));
+}
+
 TEST(PieceTable, FindsThePieceThatAMessageNames) {
-  const PieceTable pieces(TwoBuckets(), {0, 70064});
+  const PieceTable pieces(TwoBuckets(), {{0, 70064}});
   for (int i = 0; i < pieces.size(); ++i) {
     const auto found = pieces.Find(HeaderOf(pieces[i]), WireHeader::FLOAT32);
     ASSERT_TRUE(found.ok()) << found.status();
@@ -75,7 +83,7 @@ TEST(PieceTable, FindsThePieceThatAMessageNames) {
 }
 
 TEST(PieceTable, RefusesWhatNamesNoPieceOfTheShard) {
-  const PieceTable pieces(TwoBuckets(), {0, 65536});
+  const PieceTable pieces(TwoBuckets(), {{0, 65536}});
   for (const uint64_t offset :
        {uint64_t{1}, uint64_t{16}, uint64_t{65536}, uint64_t{70000},
         uint64_t{1} << 63, std::numeric_limits<uint64_t>::max()}) {
@@ -90,7 +98,7 @@ TEST(PieceTable, RefusesWhatNamesNoPieceOfTheShard) {
 }
 
 TEST(PieceTable, RefusesAnotherBucketTypeOrSize) {
-  const PieceTable pieces(TwoBuckets(), {0, 70064});
+  const PieceTable pieces(TwoBuckets(), {{0, 70064}});
   std::vector<WireHeader> wrong(7, HeaderOf(pieces[1]));
   wrong[0].set_bucket(0);
   wrong[1].set_bucket(std::numeric_limits<uint32_t>::max());

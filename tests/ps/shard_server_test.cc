@@ -104,7 +104,7 @@ class ShardServerTest : public ::testing::Test {
   void Start() {
     options_.job = job_;
     shard_ = std::make_unique<Shard>(
-        *Shard::Create({0, 80}, *Optimizer::Create(spec().optimizer())));
+        *Shard::Create({{0, 80}}, *Optimizer::Create(spec().optimizer())));
     std::promise<std::string> bound;
     auto endpoint = bound.get_future();
     thread_ = std::thread([this, b = std::move(bound)]() mutable {
@@ -178,7 +178,7 @@ class ShardServerTest : public ::testing::Test {
   }
 
   const Layout layout_ = LayoutOfTwo();
-  const PieceTable pieces_{layout_, {0, 80}};
+  const PieceTable pieces_{layout_, {{0, 80}}};
   std::unique_ptr<Shard> shard_;  // outlives the context: is sent from
   Context context_;
   const std::unique_ptr<Doorbell> doorbell_ = *Doorbell::Create();

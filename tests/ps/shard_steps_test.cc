@@ -42,9 +42,9 @@ class ShardStepsTest : public ::testing::Test {
     shape.set_name("t");
     shape.add_shape(kElements);
     layout_ = std::make_unique<Layout>(*Layout::Create({shape}, 1 << 20));
-    pieces_ = std::make_unique<PieceTable>(*layout_, Range{0, kElements});
+    pieces_ = std::make_unique<PieceTable>(*layout_, Ranges{{0, kElements}});
     shard_ = std::make_unique<Shard>(
-        *Shard::Create({0, kElements}, *Optimizer::Create(spec.optimizer())));
+        *Shard::Create({{0, kElements}}, *Optimizer::Create(spec.optimizer())));
     const std::vector<float> ones(kElements, 1.0f);
     shard_->Set(0, {0, kElements}, ones.data());
   }

@@ -34,7 +34,7 @@ TEST(Shard, AFusedUpdateOfAnyPartIsTheCanonicalSumThenTheOptimizer) {
   std::vector<std::vector<float>> gradients;
   for (int w = 0; w < 3; ++w) gradients.push_back(RandomValues(w, 10000));
   for (const Range range : {bucket, Range{48, 9000}, Range{4128, 4144}}) {
-    auto shard = Shard::Create(range, Momentum());
+    auto shard = Shard::Create({range}, Momentum());
     ASSERT_TRUE(shard.ok());
     const std::vector<float> first = RandomValues(9, range.size());
     shard->Set(0, range, first.data());
@@ -67,7 +67,7 @@ TEST(Shard, AFusedUpdateOfAnyPartIsTheCanonicalSumThenTheOptimizer) {
 
 TEST(Shard, KeepsToTheRangeThatItIsGiven) {
   const Range all{0, 4096};
-  auto shard = Shard::Create(all, Momentum());
+  auto shard = Shard::Create({all}, Momentum());
   const std::vector<float> ones(4096, 1.0f);
   shard->Apply({64, 128}, ones.data(), 1, {0.5});
   for (int64_t i = 0; i < 4096; ++i) {
@@ -75,8 +75,28 @@ TEST(Shard, KeepsToTheRangeThatItIsGiven) {
   }
 }
 
+TEST(Shard, OfSeveralRangesKeepsEachInItsPlace) {
+  auto shard = Shard::Create({{16, 32}, {64, 96}, {160, 176}}, Momentum());
+  int value = 0;
+  for (const Range range : shard->ranges()) {
+    const std::vector<float> values(range.size(), static_cast<float>(++value));
+    shard->Set(0, range, values.data());
+    shard->Set(1, range, values.data());
+  }
+  const std::vector<float> zero(16, 0.0f);
+  shard->Apply({80, 96}, zero.data(), 1, {1.0});
+  EXPECT_EQ(shard->parameters(16)[15], 1.0f);
+  EXPECT_EQ(shard->parameters(64)[15], 2.0f);
+  EXPECT_EQ(shard->parameters(80)[0], 2.0f - 0.9f * 2.0f);
+  EXPECT_EQ(shard->parameters(95)[0], 2.0f - 0.9f * 2.0f);
+  EXPECT_EQ(shard->parameters(160)[0], 3.0f);
+  EXPECT_EQ(shard->SlotsAt(64)[0][15], 2.0f);
+  EXPECT_EQ(shard->SlotsAt(80)[0][0], 0.9f * 2.0f);
+  EXPECT_EQ(shard->SlotsAt(160)[0][15], 3.0f);
+}
+
 TEST(Shard, TakesUpHandedInOptimizerState) {
-  auto shard = Shard::Create({0, 16}, Momentum());
+  auto shard = Shard::Create({{0, 16}}, Momentum());
   const std::vector<float> momentum(16, 2.0f);
   const std::vector<float> zero(16, 0.0f);
   shard->Set(1, {0, 16}, momentum.data());

@@ -28,11 +28,11 @@ class UpdateRuleTest : public ::testing::Test {
 
   UpdateRule& Rule() {
     shard_ = std::make_unique<Shard>(
-        *Shard::Create({0, kElements}, *Optimizer::Create(spec_.optimizer()),
+        *Shard::Create({{0, kElements}}, *Optimizer::Create(spec_.optimizer()),
                        spec_.delay_compensation() > 0 ? kWorkers : 0));
     const std::vector<float> ones(kElements, 1.0f);
     shard_->Set(0, {0, kElements}, ones.data());
-    pieces_ = std::make_unique<PieceTable>(*layout_, Range{0, kElements});
+    pieces_ = std::make_unique<PieceTable>(*layout_, Ranges{{0, kElements}});
     rule_ = std::make_unique<UpdateRule>(spec_, kWorkers, *layout_, *pieces_,
                                          *shard_);
     for (int w = 0; w < kWorkers; ++w) rule_->OnRead(0, w);
@@ -107,8 +107,8 @@ TEST_F(UpdateRuleTest, DelayCompensationReachesEveryElementOfALargePiece) {
   const Range all{0, layout_->num_elements()};
   spec_.set_delay_compensation(1.0);
   Shard shard =
-      *Shard::Create(all, *Optimizer::Create(spec_.optimizer()), kWorkers);
-  const PieceTable pieces(*layout_, all);
+      *Shard::Create({all}, *Optimizer::Create(spec_.optimizer()), kWorkers);
+  const PieceTable pieces(*layout_, {all});
   ASSERT_EQ(pieces.size(), 1);
   UpdateRule rule(spec_, kWorkers, *layout_, pieces, shard);
   rule.OnRead(0, 2);

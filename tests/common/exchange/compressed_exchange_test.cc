@@ -136,7 +136,7 @@ Bytes PushedBytes(const std::string& compress) {
     std::vector<Range> pieces;
     for (const ShardPlace& place : MapShards(layout, worker.client->job())) {
       for (const Piece& piece :
-           PiecesOfShard(layout, place.range, kPieceElements)) {
+           PiecesOfShard(layout, place.ranges, kPieceElements)) {
         pieces.push_back(piece.range);
       }
     }
@@ -206,7 +206,7 @@ TEST(CompressedExchange, MalformedGradientsAreDroppedAndTrainingGoesOn) {
     const auto body = [&](LocalWorker& worker) -> absl::Status {
       const proto::Welcome& job = worker.client->job();
       const Piece piece = PiecesOfShard(
-          worker.model.layout, MapShards(worker.model.layout, job)[0].range,
+          worker.model.layout, MapShards(worker.model.layout, job)[0].ranges,
           kPieceElements)[0];
       for (int attack = 0; worker.rank == 0 && attack < 4; ++attack) {
         proto::WireHeader header;
