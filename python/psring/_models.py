@@ -56,6 +56,11 @@ def choose_update(job: _job.Job, update: Optional[str], sync: Optional[str]) -> 
     return update
 
 
+def local_remedy(together: bool) -> str:
+    """For what update="fused" cannot do. `together`: whether "local" is possible with this job's sync."""
+    return 'use update="local"' if together else 'use update="local" with sync="bsp" or in mode "ring"'
+
+
 def choose_compress(job: _job.Job, compress: Optional[str]) -> str:
     compress = compress or job.defaults["compress"] or "none"
     if compress.partition(":")[0] not in ("none", "fp16", "bf16", "int8", "onebit", "topk"):

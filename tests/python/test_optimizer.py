@@ -916,6 +916,76 @@ def two_jobs_with_the_same_parameters():
     return weights(net).tolist()
 
 
+def clip_and_average(make, ranks, clip):
+    """What all ranks must end with where each one clips its own gradient."""
+    net, opt = model(), None
+    opt = make(net)
+    for step in range(STEPS):
+        sums = [torch.zeros_like(p) for p in net.parameters()]
+        for rank in range(ranks):
+            opt.zero_grad()
+            loss_of(net, step, rank).backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+            for total, p in zip(sums, net.parameters()):
+                total += p.grad
+        for total, p in zip(sums, net.parameters()):
+            p.grad = total / ranks
+        opt.step()
+    return weights(net)
+
+
+def clipped_steps(net, opt, passes=1):
+    for step in range(STEPS):
+        opt.zero_grad()
+        for _ in range(passes):
+            (loss_of(net, step, ps.rank()) / passes).backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        opt.step()
+
+
+@scenario
+def fused_clips_before_gradients_leave():
+    out = []
+    for make in (sgd, adam):
+        for passes in (1, 2):
+            net = model()
+            opt = ps.DistributedOptimizer(make(net), model=net, update="fused", overlap=False, bucket_mb=0.0001)
+            clipped_steps(net, opt, passes)
+            out.append(same(net, clip_and_average(make, 2, 0.1)))
+    return out
+
+
+@scenario
+def a_late_hook_that_changes_gradients_is_found():
+    def double(p):
+        p.grad.mul_(2)
+
+    def steps(late):
+        net = model()
+        if not late:
+            net[0].weight.register_post_accumulate_grad_hook(double)
+        opt = ps.DistributedOptimizer(sgd(net), model=net)
+        if late:
+            net[0].weight.register_post_accumulate_grad_hook(double)
+        return message(lambda: train(net, opt))
+
+    if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+        return []
+    said = steps(late=True)
+    return [steps(late=False) == "no error", "0.weight was changed during backward(), after it had left" in said]
+
+
+def alone_in_async():
+    """One worker's gradients are applied one after the other, so the bits are known."""
+    ps.init()
+    net = model()
+    opt = ps.DistributedOptimizer(sgd(net), model=net, sync="async", overlap=False)
+    clipped_steps(net, opt)
+    opt.synchronize_parameters()
+    refused = message(lambda: ps.DistributedOptimizer(sgd(model()), sync="async", find_unused=True))
+    return [same(net, clip_and_average(sgd, 1, 0.1)), 'use update="local" with sync="bsp"' in refused]
+
+
 def message(call):
     try:
         call()
@@ -1043,6 +1113,10 @@ def test_backward_does_not_compute_on_new_values(mode):
         assert run(fine, mode=mode) == [["no error", "no error"]] * 2
 
 
+def test_a_script_in_async_clips():
+    assert run(alone_in_async, size=1, mode="ps") == [[True, True]]
+
+
 def test_parameters_may_have_an_optimizer_in_each_job():
     first, second = run(two_jobs_with_the_same_parameters)
     assert first == second
@@ -1060,7 +1134,7 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
         "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", "ssp", "number of steps", "Adasum",
         "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
-        "named_parameters", "before step()", "clip and scale", "clip and scale", "unfreeze", "unfreeze", "momentum changed",
+        "named_parameters", "before step()", "overlap=False", "overlap=False", "unfreeze", "unfreeze", "momentum changed",
     ]  # fmt: skip
     for out in results:
         for word, text in zip(words, out["mistakes"]):

@@ -43,8 +43,7 @@ class Formula(NamedTuple):
 
 def refuse(what: str, together: bool) -> NoReturn:
     """`together`: whether update="local" is possible with this job's sync."""
-    remedy = 'use update="local"' if together else 'use update="local" with sync="bsp" or in mode "ring"'
-    raise ValueError(f'rank {_job.rank()}: {what} is not supported with update="fused": {remedy}')
+    raise ValueError(f'rank {_job.rank()}: {what} is not supported with update="fused": {_models.local_remedy(together)}')
 
 
 def _class_name(optimizer: Any, together: bool) -> str:

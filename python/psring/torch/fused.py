@@ -14,42 +14,45 @@ from ._tensors import warn_once
 from .gradient_exchange import Entry, ModelExchange
 
 
-def _refuse(what: str) -> None:
-    raise ValueError(f'{what} is not supported with update="fused": use update="local"')
+def group_options(kind: type, group: Dict[str, Any], remedy: str) -> Dict[str, Any]:
+    """One param_group as the library's optimizer options. `remedy`: for what it cannot do."""
 
+    def refuse(what: str) -> None:
+        raise ValueError(f'{what} is not supported with update="fused": {remedy}')
 
-def group_options(kind: type, group: Dict[str, Any]) -> Dict[str, Any]:
-    """One param_group as the library's optimizer options."""
     for option in ("amsgrad", "maximize", "capturable", "differentiable"):
         if group.get(option):
-            _refuse(f"{kind.__name__}({option}=True)")
+            refuse(f"{kind.__name__}({option}=True)")
     if kind is torch.optim.SGD:
         if group.get("dampening"):
-            _refuse(f"SGD(dampening={group['dampening']})")
+            refuse(f"SGD(dampening={group['dampening']})")
         return _models.optimizer_options("sgd", group)
     if kind not in (torch.optim.Adam, torch.optim.AdamW):
-        _refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
+        refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
     decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
     return _models.optimizer_options("adamw" if decoupled else "adam", group)
 
 
-def all_options(kind: type, groups: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def all_options(kind: type, groups: Sequence[Dict[str, Any]], remedy: str) -> List[Dict[str, Any]]:
     """The options of every group. Errors: groups of different kinds."""
-    options = [group_options(kind, group) for group in groups]
+    options = [group_options(kind, group, remedy) for group in groups]
     for index, other in enumerate(options):
         if other["name"] != options[0]["name"]:
-            _refuse(f"param_groups of different kinds ({options[0]['name']}, and {other['name']} in group {index})")
+            raise ValueError(
+                f"param_groups of different kinds ({options[0]['name']}, and {other['name']} in group {index}) are not "
+                f'supported with update="fused": {remedy}'
+            )
     return options
 
 
-def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]]) -> None:
+def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]], remedy: str) -> None:
     """Raises where more than the learning rate differs."""
     for index, (before, after) in enumerate(zip(old, new)):
         for key, value in after.items():
             if key != "lr" and before.get(key) != value:
                 raise ValueError(
                     f"param_groups[{index}]: {key} changed from {before.get(key)} to {value}; with "
-                    'update="fused" only lr may change after the first step: use update="local", or give a '
+                    f'update="fused" only lr may change after the first step: {remedy}, or give a '
                     "scheduler that changes it (OneCycleLR, CyclicLR) cycle_momentum=False"
                 )
 

@@ -100,7 +100,8 @@ class _Distributed:
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """All ranks add the same. Not with update="fused"."""
         if self._psring.settings.fused:
-            raise ValueError('add_param_group() is not supported with update="fused": use update="local"')
+            remedy = self._psring.settings.local_remedy
+            raise ValueError(f'add_param_group() is not supported with update="fused": {remedy}')
         super().add_param_group(param_group)  # type: ignore[misc]
         try:
             self._psring.restart()
@@ -196,6 +197,7 @@ def DistributedOptimizer(
     scaler: Any = None,
     find_unused: bool = False,
     broadcast_buffers: bool = True,
+    overlap: bool = True,
 ) -> Any:
     """Makes an optimizer of torch's apply everybody's gradients, and returns it.
 
@@ -232,6 +234,9 @@ def DistributedOptimizer(
         broadcast_buffers: with model=, its buffers (the running mean of a batch norm, say)
             become rank 0's with every synchronous step that exchanges gradients; with ssp
             and async in synchronize_parameters(). False: each rank keeps its own.
+        overlap: False: with update="fused" gradients leave in step(), and not during
+            backward(), so that the script can clip or change its own before. With
+            "local" it clips the mean, which needs nothing.
         find_unused: p.grad is None where no rank used a parameter (else zeros); one
             small allreduce more in each step. It needs zero_grad(set_to_none=True).
 
@@ -245,7 +250,7 @@ def DistributedOptimizer(
         job, type(optimizer), op=op, compression=compression, compress=compress, process_set=process_set,
         predivide=gradient_predivide_factor, passes=backward_passes_per_step, sync=sync, staleness=staleness,
         update=update, bucket_mb=bucket_mb, scaler=scaler, sparse_as_dense=sparse_as_dense, find_unused=find_unused,
-        broadcast_buffers=broadcast_buffers,
+        broadcast_buffers=broadcast_buffers, overlap=overlap,
     )  # fmt: skip
     if not process_set.included():
         optimizer.__class__ = _local_class(type(optimizer))

@@ -69,8 +69,8 @@ class Part:
         named = _trainable(self._named())
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:
-            fused.all_options(self.kind, self.optimizer.param_groups)
-            _check_apart(named)
+            self._current_options()
+            _check_apart(named, settings.local_remedy)
         # With "local" ranks exchange bytes in the order in which they lie.
         described = describe if settings.fused else describe_layout
         agree(
@@ -82,7 +82,7 @@ class Part:
         )
         return Reducer(
             self.name, named, self._place, self._make_exchange, settings.process_set,
-            fused=settings.fused, deferred=settings.fused and settings.scaler is not None,
+            fused=settings.fused, deferred=settings.deferred, local_remedy=settings.local_remedy,
             average=settings.op is Average,
             prescale=1.0 / settings.predivide,
             postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
@@ -137,7 +137,7 @@ class Part:
             options.update(gpu.model_options(self._gpu, places))
         if settings.fused:
             groups = self.optimizer.param_groups
-            self._options = fused.all_options(self.kind, groups)
+            self._options = self._current_options()
             self._rates = [group["lr"] for group in self._options]
             options.update(fused.model_options(self._options, groups, entries))
             options["step"] = memory.broadcast_json(
@@ -173,13 +173,17 @@ class Part:
     def dense(self) -> List[Entry]:
         return [entry for entry in self.reducer.entries if entry.result is not None]
 
+    def _current_options(self) -> List[Dict[str, Any]]:
+        """With "fused": what the library has to know of every param_group, as it is now."""
+        return fused.all_options(self.kind, self.optimizer.param_groups, self.settings.local_remedy)
+
     def _before_submit(self) -> None:
         """Fused: the rates of this step, where they have changed."""
         if not self.settings.fused:
             return
         fused.warn_if_written(self.dense())
-        options = fused.all_options(self.kind, self.optimizer.param_groups)
-        fused.check_unchanged(self._options, options)
+        options = self._current_options()
+        fused.check_unchanged(self._options, options, self.settings.local_remedy)
         rates = [group["lr"] for group in options]
         if rates != self._rates:
             self.reducer.exchange.set_rates(rates)
@@ -230,7 +234,9 @@ class Part:
 
     def fused_step(self, closure: Any) -> None:
         if closure is not None:
-            raise ValueError('step(closure) is not supported with update="fused": use update="local"')
+            raise ValueError(
+                f'step(closure) is not supported with update="fused": {self.settings.local_remedy}'
+            )
         self._check_unfrozen()
         if self.settings.scaler is not None:
             if self._overflow():
@@ -241,7 +247,7 @@ class Part:
         elif hasattr(self.optimizer, "found_inf"):
             raise ValueError(
                 'a GradScaler with update="fused" must be known before the gradients leave: '
-                'pass scaler= to DistributedOptimizer, or use update="local"'
+                f"pass scaler= to DistributedOptimizer, or {self.settings.local_remedy}"
             )
         reducer = self.reducer
         if reducer.state == DONE:
@@ -312,7 +318,7 @@ class Part:
         return step
 
 
-def _check_apart(named: List[Tuple[str, Any]]) -> None:
+def _check_apart(named: List[Tuple[str, Any]], remedy: str) -> None:
     """Raises where two parameters have the same memory: fused, each gets memory of its own."""
     by_address: Dict[Any, str] = {}
     for name, param in named:
@@ -320,7 +326,7 @@ def _check_apart(named: List[Tuple[str, Any]]) -> None:
         if other != name:
             raise ValueError(
                 f'{other} and {name} are two parameters in the same memory, which update="fused" would take apart: '
-                'make them one parameter, or use update="local"'
+                f"make them one parameter, or {remedy}"
             )
 
 

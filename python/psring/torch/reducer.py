@@ -58,6 +58,8 @@ class Reducer:
         make_exchange: called once, with the entries in backward's order and every
             rank's place.
         fused: the exchange applies the optimizer; p.grad stays the rank's own.
+        deferred: gradients leave in complete() alone.
+        local_remedy: for what the exchange cannot do where it applies the optimizer.
         prescale, postscale: of gradients before, of means after the exchange.
         before_submit: called before the first submit of each step.
         after_finish: unless fused, called when all of a step's means are there.
@@ -75,6 +77,7 @@ class Reducer:
         *,
         fused: bool = False,
         deferred: bool = False,
+        local_remedy: str = "",
         average: bool = True,
         prescale: float = 1.0,
         postscale: float = 1.0,
@@ -91,6 +94,7 @@ class Reducer:
         self.entries = [Entry(n, p, i) for i, (n, p) in enumerate(named)]
         self._place, self._make_exchange = place, make_exchange
         self._fused, self._deferred, self._average = fused, deferred, average
+        self._local_remedy = local_remedy
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
@@ -156,8 +160,8 @@ class Reducer:
         if self._fused:
             raise RuntimeError(
                 'backward() ran again before step(). With update="fused" the gradients of the '
-                "first one have left: accumulate under opt.no_sync(), set "
-                'backward_passes_per_step, or use update="local". A network that another '
+                "first one have left: accumulate under opt.no_sync(), set backward_passes_per_step, or "
+                "pass overlap=False to DistributedOptimizer. A network that another "
                 "one's loss passes through needs requires_grad_(False) meanwhile. An optimizer that "
                 "another one follows ends with its close()"
             )
@@ -326,7 +330,7 @@ class Reducer:
         if self._fused and sparse_entry is not None:
             raise ValueError(
                 f'the gradient of {sparse_entry.name} is sparse, which update="fused" does not take: '
-                'pass sparse_as_dense=True, or use update="local"'
+                f"pass sparse_as_dense=True, or {self._local_remedy}"
             )
         order = everybody[0]["order"]
         unused = [i for i in range(len(self.entries)) if i not in set(order)]
@@ -342,6 +346,12 @@ class Reducer:
 
     def _finish(self, used: List[bool]) -> None:
         """p.grad becomes the mean of all ranks'."""
+        changed = next((entry for entry in self.entries if entry.has_changed()), None)
+        if changed is not None:
+            raise RuntimeError(
+                f"the gradient of {changed.name} was changed during backward(), after it had left: register a hook "
+                "that changes gradients before DistributedOptimizer is made, or change them when backward() is over"
+            )
         self.exchange.finish()
         self._after_finish()
         if self._postscale != 1.0:
@@ -378,7 +388,8 @@ class Reducer:
             if entry.has_changed():
                 raise RuntimeError(
                     f"the gradient of {entry.name} was changed after backward(), but with "
-                    'update="fused" it had left during backward(): clip and scale with update="local"'
+                    'update="fused" it had left during backward(): to clip or scale it before it leaves, pass '
+                    "overlap=False to DistributedOptimizer"
                 )
 
     def gradients_cleared(self) -> None:

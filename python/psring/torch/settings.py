@@ -25,6 +25,8 @@ class Settings(NamedTuple):
     sparse_as_dense: bool
     find_unused: bool
     broadcast_buffers: bool
+    # Whether gradients leave during backward; else, with "fused", in step().
+    overlap: bool
     # init()'s; None: "auto".
     gpu: Optional[str]
 
@@ -32,6 +34,16 @@ class Settings(NamedTuple):
     def synchronous(self) -> bool:
         """Whether all ranks make the same step together."""
         return _settings.takes_steps_together(self.sync)
+
+    @property
+    def deferred(self) -> bool:
+        """Whether gradients stay with the script until step()."""
+        return self.fused and (self.scaler is not None or not self.overlap)
+
+    @property
+    def local_remedy(self) -> str:
+        """For what update="fused" cannot do."""
+        return _models.local_remedy(self.synchronous)
 
     def model_options(self) -> Dict[str, Any]:
         """Of psring_open_model, but for what depends on the tensors."""
@@ -43,7 +55,7 @@ class Settings(NamedTuple):
         parts = {**self.model_options(), "op": self.op.name, "passes": self.passes}
         parts.update(predivide=self.predivide, sparse_as_dense=self.sparse_as_dense)
         parts.update(find_unused=self.find_unused, scaler=self.scaler is not None)
-        parts.update(broadcast_buffers=self.broadcast_buffers)
+        parts.update(broadcast_buffers=self.broadcast_buffers, overlap=self.overlap)
         return f"settings of {kind.__name__}: " + ", ".join(f"{k}={v}" for k, v in parts.items())
 
 
@@ -68,6 +80,7 @@ def make_settings(
     sparse_as_dense: bool,
     find_unused: bool,
     broadcast_buffers: bool,
+    overlap: bool,
 ) -> Settings:
     """Arguments first, then init()'s or the environment's, then defaults."""
     op_code(op)
@@ -91,17 +104,18 @@ def make_settings(
         if compress not in _BUCKETS or (job.mode == "ddp" and compress != "none"):
             raise ValueError(f"compress={compress!r} is not possible {where}")
     if update == "fused":
+        remedy = _models.local_remedy(_settings.takes_steps_together(sync))
         if predivide != 1.0:
-            raise ValueError('gradient_predivide_factor needs update="local"')
+            raise ValueError(f'gradient_predivide_factor is not supported with update="fused": {remedy}')
         if op is Sum:
             raise ValueError('op=Sum is not supported with update="fused": multiply the learning rate by size()')
         if find_unused:
-            raise ValueError('find_unused needs update="local"')
+            raise ValueError(f'find_unused is not supported with update="fused": {remedy}')
     mb = _models.choose_bucket_mb(job, bucket_mb)
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     return Settings(
         op, process_set, float(predivide), int(passes), sync, staleness, update == "fused", compress,
         _BUCKETS.get(compress, NoneCompressor), mb, scaler, sparse_as_dense, find_unused, broadcast_buffers,
-        job.defaults["gpu"],
+        overlap, job.defaults["gpu"],
     )  # fmt: skip
