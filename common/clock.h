@@ -1,7 +1,10 @@
 // The only door to time. Deadlines, intervals and timelines are of the
-// monotonic clock, which nobody sets: neither an administrator nor NTP makes a
-// healthy job miss a deadline. Only what people read as a date comes from
-// WallNow.
+// process's clock: the monotonic one, which nobody sets, so that neither an
+// administrator nor NTP makes a healthy job miss a deadline. It stands still
+// while the process is stopped (SIGSTOP, a batch system that suspends the job,
+// a virtual machine that is moved), as that process can do and hear nothing
+// then: a stop of 2 s or more is found by a thread that looks at the clock
+// every 250 ms. Only what people read as a date comes from WallNow.
 #ifndef PSRING_COMMON_CLOCK_H_
 #define PSRING_COMMON_CLOCK_H_
 
@@ -14,8 +17,8 @@
 
 namespace psring {
 
-// A moment of this host's monotonic clock. A type of its own, so that no date
-// can take its place. Not comparable with another host's.
+// A moment of this process's clock. A type of its own, so that no date can take
+// its place. Not comparable with another process's.
 class Time {
  public:
   constexpr Time() = default;  // the clock's zero, before every moment
@@ -30,10 +33,8 @@ class Time {
     return Time(absl::Nanoseconds(since_zero));
   }
   int64_t nanos() const { return absl::ToInt64Nanoseconds(since_zero_); }
-  std::chrono::steady_clock::time_point chrono() const {
-    return std::chrono::steady_clock::time_point(
-        absl::ToChronoNanoseconds(since_zero_));
-  }
+  // The same by the monotonic clock, unless the process is stopped until then.
+  std::chrono::steady_clock::time_point chrono() const;
 
   Time& operator+=(absl::Duration d) {
     since_zero_ += d;
@@ -58,13 +59,18 @@ class Time {
   absl::Duration since_zero_;
 };
 
-// Nanoseconds of the monotonic clock, for what is recorded many times a second.
-inline int64_t NowNanos() {
-  return std::chrono::steady_clock::now().time_since_epoch() /
-         std::chrono::nanoseconds(1);
-}
+// Nanoseconds of the process's clock, for what is recorded many times a second.
+int64_t NowNanos();
+
+// For how long the process has been stopped, all in all, as far as was found.
+absl::Duration TimeStopped();
 
 inline Time Now() { return Time::FromNanos(NowNanos()); }
+
+inline std::chrono::steady_clock::time_point Time::chrono() const {
+  return std::chrono::steady_clock::time_point(
+      absl::ToChronoNanoseconds(since_zero_ + TimeStopped()));
+}
 
 // A date, for people: it may jump.
 inline absl::Time WallNow() { return absl::Now(); }

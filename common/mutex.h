@@ -39,7 +39,10 @@ class ABSL_LOCKABLE Mutex {
   bool AwaitUntil(const Condition& condition, Time deadline) {
     changed_.notify_all();
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
-    const bool holds = changed_.wait_until(lock, deadline.chrono(), condition);
+    bool holds = false;
+    do {  // again where the process was stopped meanwhile
+      holds = changed_.wait_until(lock, deadline.chrono(), condition);
+    } while (!holds && Now() < deadline);
     lock.release();
     return holds;
   }

@@ -20,7 +20,7 @@ Boards& AllBoards() {
 
 }  // namespace
 
-ActivityBoard::ActivityBoard(Time now) : pauses_(now) {
+ActivityBoard::ActivityBoard() {
   MutexLock lock(&AllBoards().mutex);
   AllBoards().all.insert(this);
 }
@@ -60,7 +60,6 @@ std::shared_ptr<Activity> ActivityBoard::Add() {
 }
 
 ActivityBoard::Report ActivityBoard::Look(Time now) {
-  const absl::Duration pause = pauses_.Look(now);
   MutexLock lock(&mutex_);
   std::erase_if(watched_, [](const auto& w) { return w.activity.expired(); });
   Report report;
@@ -70,7 +69,7 @@ ActivityBoard::Report ActivityBoard::Look(Time now) {
     const int waiting = activity->waiting_.load(std::memory_order_acquire);
     const char* what = activity->what_.load(std::memory_order_acquire);
     const uint64_t count = activity->count_.load(std::memory_order_relaxed);
-    watched.since = count != watched.count ? now : watched.since + pause;
+    if (count != watched.count) watched.since = now;
     watched.count = count;
     const absl::Duration still = now - watched.since;
     if (waiting > 0 && (report.waits_at == nullptr || still > report.waited)) {

@@ -15,7 +15,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/cluster/pause_watch.h"
 #include "common/mutex.h"
 
 namespace psring {
@@ -68,7 +67,7 @@ class WaitingForOthers {
 // The activities of a process's threads.
 class ActivityBoard {
  public:
-  explicit ActivityBoard(Time now);
+  ActivityBoard();
   ~ActivityBoard();
 
   // The main thread's.
@@ -102,7 +101,6 @@ class ActivityBoard {
 
   void Tell(std::vector<std::string>& all);
 
-  PauseWatch pauses_;
   Mutex mutex_;
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);
   const std::shared_ptr<Activity> own_ = Add();

@@ -394,8 +394,6 @@ std::string Member::CoordinatorName() {
 }
 
 void Member::CheckCoordinator(Time now) {
-  // Never beyond: what was heard in a pause was heard then.
-  last_heard_ = std::min(now, last_heard_ + pauses_.Look(now));
   const absl::Duration silent = now - last_heard_;
   bool ever_heard = false;
   {

@@ -25,7 +25,6 @@
 #include "common/cluster/figures.h"
 #include "common/cluster/member_news.h"
 #include "common/cluster/membership.h"
-#include "common/cluster/pause_watch.h"
 #include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
@@ -134,11 +133,10 @@ class Member {
   Time last_heard_ = Time::InfinitePast();
   Time next_join_ = Time::InfinitePast();
   bool met_finished_job_ = false;
-  PauseWatch pauses_{Now()};
   ActivityBoard::Report activity_;  // of the last heartbeat
   absl::Duration next_told_wait_ = kLongWait;
 
-  ActivityBoard activities_{Now()};
+  ActivityBoard activities_;
   FigureBoard figures_;
   std::atomic<int64_t> step_ = 0;
   Cancellation wake_;  // its fd wakes the thread to stop

@@ -39,7 +39,6 @@ int Membership::Joined(proto::Role role) const {
 
 std::vector<Membership::Outgoing> Membership::OnMessage(
     Time now, const std::string& peer, const ControlMessage& message) {
-  ForgivePause(now);
   if (message.has_join()) return OnJoin(now, peer, message.join());
   const auto found = members_.find(peer);
   if (found == members_.end()) return {};  // never joined: nothing to say
@@ -393,19 +392,8 @@ std::string Membership::Missing() const {
                       joined.empty() ? "nobody" : absl::StrJoin(joined, ", "));
 }
 
-void Membership::ForgivePause(Time now) {
-  const absl::Duration pause = pauses_.Look(now);
-  if (pause == absl::ZeroDuration()) return;
-  started_ += pause;
-  for (auto& [peer, member] : members_) {
-    member.last_heard = std::min(now, member.last_heard + pause);
-    member.progress = std::min(now, member.progress + pause);
-  }
-}
-
 std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   if (state_ == State::kOver) return {};
-  ForgivePause(now);
   for (const auto& [peer, member] : members_) {
     const absl::Duration silent = now - member.last_heard;
     if (member.left || silent <= options_.dead_after) continue;

@@ -20,7 +20,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/participants.h"  // IWYU pragma: export
-#include "common/cluster/pause_watch.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
@@ -66,14 +65,12 @@ class Membership {
   };
 
   Membership(const MembershipOptions& options, Time now)
-      : options_(options), started_(now), pauses_(now) {}
+      : options_(options), started_(now) {}
 
   // A message of `peer`, which is a connection's identity.
   std::vector<Outgoing> OnMessage(Time now, const std::string& peer,
                                   const proto::ControlMessage& message);
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
-  // Where it was not called for long, this process did not run, and could hear
-  // nobody: that time is nobody's silence.
   std::vector<Outgoing> OnTick(Time now);
 
   // The coordinator's process ends before the job does.
@@ -125,7 +122,6 @@ class Membership {
                                     const proto::Heartbeat& beat);
   // Whom a process that waits long waits for; empty: it does not.
   std::string HeldUpBy(Time now, const Participant& member) const;
-  void ForgivePause(Time now);
   // To all who stay: the workers that have left since the last time.
   std::vector<Outgoing> TellWhoLeft();
   template <typename Receives>
@@ -148,7 +144,6 @@ class Membership {
 
   const MembershipOptions options_;
   Time started_;
-  PauseWatch pauses_;
   State state_ = State::kForming;
   std::string last_refused_;  // who, and why; empty: nobody was
   absl::Status result_;

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
@@ -31,6 +32,36 @@ TEST(PauseTest, OfTheCoordinatorEndsNothing) {
     }
     for (const std::string& name : job.names()) {
       EXPECT_EQ(job[name].Wait(Now()), -1) << job[name].Output();
+    }
+  }
+}
+
+// As SIGSTOP of a process group, a batch system that suspends a job, or a
+// virtual machine that is moved: nobody has missed a deadline, since nobody
+// could do anything.
+TEST(PauseTest, OfTheWholeJobEndsNothing) {
+  const struct {
+    std::string mode;
+    Flags flags;
+  } kJobs[] = {
+      {"ps", {}}, {"ps", kMessages}, {"ring", {}}, {"ring", kMessages}};
+  for (const auto& [mode, flags] : kJobs) {
+    HandJobOptions options{.mode = mode, .servers = 2};
+    options.worker_flags = EndlessTraining();
+    options.cluster_flags = flags;
+    options.cluster_flags.push_back("--step-timeout=3");
+    HandJob job(options);
+    job.StartAll();
+    job.TrainFor(absl::Seconds(2));
+    for (int i = 0; i < 3; ++i) {
+      for (const std::string& name : job.names()) job[name].Signal(SIGSTOP);
+      absl::SleepFor(absl::Seconds(8));  // of a step and its backstop, too
+      for (const std::string& name : job.names()) job[name].Signal(SIGCONT);
+      EXPECT_EQ(job[job.names().back()].Wait(Now() + absl::Seconds(2)), -1);
+    }
+    for (const std::string& name : job.names()) {
+      EXPECT_EQ(job[name].Wait(Now()), -1)
+          << mode << " " << name << ": " << LastLine(job[name].Output());
     }
   }
 }

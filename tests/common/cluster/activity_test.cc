@@ -18,7 +18,7 @@ std::string DoingAt(ActivityBoard& board, int seconds) {
 }
 
 TEST(Activity, IsStillForAsLongAsItSaysNothingNew) {
-  ActivityBoard board(At(0));
+  ActivityBoard board;
   EXPECT_EQ(DoingAt(board, 0), "waiting");
   board.own().Work("computing");
   for (int i = 1; i <= 5; ++i) {
@@ -30,7 +30,7 @@ TEST(Activity, IsStillForAsLongAsItSaysNothingNew) {
 }
 
 TEST(Activity, WaitingForOthersEndsWithItsScope) {
-  ActivityBoard board(At(0));
+  ActivityBoard board;
   board.own().Work("computing");
   {
     const WaitingForOthers waiting(board.own());
@@ -42,7 +42,7 @@ TEST(Activity, WaitingForOthersEndsWithItsScope) {
 
 // A script may wait in several threads.
 TEST(Activity, WaitsAsLongAsAnyOfSeveralScopes) {
-  ActivityBoard board(At(0));
+  ActivityBoard board;
   board.own().Work("running");
   auto first = std::make_unique<WaitingForOthers>(board.own());
   auto second = std::make_unique<WaitingForOthers>(board.own());
@@ -54,7 +54,7 @@ TEST(Activity, WaitsAsLongAsAnyOfSeveralScopes) {
 }
 
 TEST(Activity, SaysWhatItWaitsForOthersAtAndForHowLong) {
-  ActivityBoard board(At(0));
+  ActivityBoard board;
   board.own().Work("computing");
   // What it computes is no waiting.
   for (int i = 1; i <= 20; ++i) {
@@ -73,7 +73,7 @@ TEST(Activity, SaysWhatItWaitsForOthersAtAndForHowLong) {
 
 // One thread's hang does not hide behind another's work.
 TEST(Activity, TheThreadThatIsStillForLongestIsReported) {
-  ActivityBoard board(At(0));
+  ActivityBoard board;
   auto shard = board.Add();
   shard->Work("serving");
   for (int i = 1; i <= 4; ++i) {
@@ -84,14 +84,6 @@ TEST(Activity, TheThreadThatIsStillForLongestIsReported) {
   }
   shard.reset();
   EXPECT_EQ(DoingAt(board, 5), "computing");
-}
-
-TEST(Activity, TimeForWhichTheProcessWasStoppedDoesNotCount) {
-  ActivityBoard board(At(0));
-  board.own().Work("computing");
-  EXPECT_EQ(DoingAt(board, 1), "computing");
-  EXPECT_EQ(board.Look(At(2)).still, absl::Seconds(1));
-  EXPECT_EQ(board.Look(At(602)).still, absl::Seconds(1));
 }
 
 }  // namespace

@@ -364,33 +364,6 @@ TEST(Membership, AFailureNamesTheStepThatItWasAt) {
                         "disk full"));
 }
 
-// Stopped for a minute, it wakes before what the others sent meanwhile is
-// there.
-TEST(Membership, ACoordinatorThatWasStoppedBlamesNobody) {
-  Membership m = Running();
-  EXPECT_TRUE(Tick(m, kStart, kStart + absl::Seconds(2)).empty());
-  const Time back = kStart + absl::Minutes(1);
-  EXPECT_TRUE(m.OnTick(back).empty());
-  for (const char* peer : {"s", "a"}) {
-    m.OnMessage(back + absl::Seconds(1), peer, BeatOf(9));
-  }
-  // Two seconds of silence before, three after: who stays silent is lost.
-  EXPECT_TRUE(Tick(m, back, back + absl::Milliseconds(2900)).empty());
-  EXPECT_THAT(EndOf(Tick(m, back, back + absl::Seconds(5))),
-              HasSubstr("lost worker 1 "));
-}
-
-// Messages may come through before its next tick.
-TEST(Membership, ACoordinatorThatWasStoppedForgivesBeforeItListens) {
-  Membership m = Running();
-  m.OnMessage(kStart, "b", BeatOf(1, "computing", absl::ZeroDuration()));
-  ControlMessage late = LeaveOf("no answer in time");
-  late.mutable_leave()->set_timed_out(true);
-  const auto out = m.OnMessage(kStart + absl::Minutes(1), "a", late);
-  EXPECT_THAT(EndOf(out), AllOf(HasSubstr("worker 0 "), HasSubstr("no answer"),
-                                Not(HasSubstr("hangs"))));
-}
-
 TEST(Membership, AProcessThatCannotJoinEndsTheJobForAll) {
   Membership m(Options(1, 2), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER));

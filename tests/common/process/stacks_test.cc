@@ -11,7 +11,6 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "common/clock.h"
 #include "common/cluster/activity.h"
 
 namespace psring {
@@ -105,7 +104,7 @@ TEST(ThreadsReport, SaysOfAThreadThatTakesNoSignalsWhereTheKernelHasIt) {
 }
 
 TEST(ThreadsReport, SaysWhatThreadsWorkAtAndWaitFor) {
-  ActivityBoard board{Now()};
+  ActivityBoard board;
   board.own().Work("computing");
   const auto other = board.Add();
   const WaitingForOthers waits(*other, "a step's gradients");
