@@ -346,7 +346,8 @@ class Reducer:
 
     def _finish(self, used: List[bool]) -> None:
         """p.grad becomes the mean of all ranks'."""
-        changed = next((entry for entry in self.entries if entry.has_changed()), None)
+        # Of gradients in the exchange's memory nobody can tell: they count each other's changes.
+        changed = next((e for e in self.entries if e.has_changed() and not e.holds_result()), None)
         if changed is not None:
             raise RuntimeError(
                 f"the gradient of {changed.name} was changed during backward(), after it had left: register a hook "
