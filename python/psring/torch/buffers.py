@@ -1,18 +1,36 @@
 """A model's buffers, such as the running mean of a batch norm: rank 0's for all ranks."""
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 
 from .. import _job
 from ..process_sets import ProcessSet
-from ._tensors import NO_DATA, check_bytes, describe
-from .collectives import Handle, broadcast_async_
+from ._tensors import NO_DATA, check_bytes, copy_all, describe, num_bytes
+from .collectives import broadcast_
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """By their bytes, because torch does not compare every dtype."""
-    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+
+
+def _take(buffers: Sequence[torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor) -> None:
+    """Writes to the buffers whose bytes differ: a graph that reads another one may be kept.
+
+    Args:
+        mine, theirs: the bytes of all buffers, one after the other, in the host's memory.
+    """
+    sizes = [num_bytes(buffer) for buffer in buffers]
+    differ = [not torch.equal(a, b) for a, b in zip(mine.split(sizes), theirs.split(sizes))]
+    if not any(differ):
+        return
+    parts = theirs.to(buffers[0].device).split(sizes)
+    by_dtype: Dict[torch.dtype, List[Tuple[torch.Tensor, torch.Tensor]]] = {}
+    for buffer, part, differs in zip(buffers, parts, differ):
+        if differs:
+            by_dtype.setdefault(buffer.dtype, []).append((buffer, part.view(buffer.dtype).view(buffer.shape)))
+    for pairs in by_dtype.values():
+        copy_all(pairs)
 
 
 class Buffers:
@@ -42,10 +60,10 @@ class Buffers:
         return bool(self._places) and self._process_set.size() > 1
 
     def broadcast(self, name: str) -> None:
-        """Makes them those of the set's first rank, with one transfer for each dtype."""
+        """Makes them those of the set's first rank, with one transfer for each device."""
         if not self.travel():
             return
-        alike: Dict[Tuple[torch.dtype, torch.device], List[torch.Tensor]] = {}
+        by_device: Dict[torch.device, List[torch.Tensor]] = {}
         for name_of, module, key in self._places:
             buffer = module._buffers.get(key)
             if buffer is None:
@@ -53,22 +71,18 @@ class Buffers:
                     f"the buffer {name_of} is gone: all ranks keep the buffers that the model had when "
                     "DistributedOptimizer was made, or pass broadcast_buffers=False"
                 )
-            alike.setdefault((buffer.dtype, buffer.device), []).append(buffer.detach())
+            by_device.setdefault(buffer.device, []).append(buffer.detach())
         root = self._process_set.ranks[0]
-        transfers: List[Tuple[List[torch.Tensor], torch.Tensor, Handle]] = []
         with torch.no_grad():
-            for number, ((dtype, _), buffers) in enumerate(alike.items()):
-                flat = torch.cat([buffer.reshape(-1) for buffer in buffers]).to("cpu")
+            for number, buffers in enumerate(by_device.values()):
+                # The largest elements first, so that each buffer's bytes are where its dtype may lie.
+                buffers.sort(key=lambda buffer: -buffer.element_size())
                 # As bytes, because the library does not know every dtype that a buffer may have.
-                handle = broadcast_async_(flat.view(torch.uint8), root, f"{name}.{number}.{dtype}", self._process_set)
-                transfers.append((buffers, flat, handle))
-            for buffers, flat, handle in transfers:
-                handle.wait()
-                if _job.rank() != root:
-                    for buffer, part in zip(buffers, flat.split([buffer.numel() for buffer in buffers])):
-                        part = part.view(buffer.shape).to(buffer.device)
-                        if not _same(buffer, part):  # else a graph that reads it may be kept
-                            buffer.copy_(part)
+                mine = torch.cat([_bytes(buffer) for buffer in buffers]).to("cpu")
+                theirs = mine if _job.rank() == root else mine.clone()
+                broadcast_(theirs, root, f"{name}.{number}", self._process_set)
+                if theirs is not mine:
+                    _take(buffers, mine, theirs)
 
 
 __all__ = ["Buffers"]
