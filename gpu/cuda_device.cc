@@ -86,7 +86,7 @@ class CudaDevice : public Device {
           "GPU ", info_.index, " (", info_.name, ") has no room for ",
           Mebibytes(size_bytes), ": ", Mebibytes(static_cast<int64_t>(free)),
           " of ", Mebibytes(static_cast<int64_t>(total)),
-          " are free. A smaller --batch-size or model, or another --device"));
+          " are free. Use a smaller batch or model, or another GPU"));
     }
     if (error != cudaSuccess) return Failed(error, "cudaMalloc");
     // On the legacy stream, with which CreateStream's are not ordered: waited

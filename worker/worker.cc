@@ -47,7 +47,8 @@ namespace {
 constexpr absl::Duration kLockPatience = absl::Seconds(5);
 
 // Of pixels that lie on a GPU for the whole run: little beside its memory.
-constexpr size_t kMostResidentBytes = size_t{1} << 28;
+constexpr int64_t kResidentBytes = int64_t{1} << 28;  // or
+constexpr int64_t kResidentShare = 32;                // a part of it
 // A variance of fewer values is far from the data's.
 constexpr int64_t kSafeToNormalise = 8;
 
@@ -317,7 +318,10 @@ LoaderOptions WorkerRun::Loader() {
   loader.device = gpu_->memory().device;
   loader.normalise_on_device = true;
   if (loader.threads > 0) return loader;
-  loader.resident = !decodes && data_.train.pixels.size() <= kMostResidentBytes;
+  const int64_t most = std::max(
+      kResidentBytes, gpu_->device().info().memory_bytes / kResidentShare);
+  loader.resident =
+      !decodes && static_cast<int64_t>(data_.train.pixels.size()) <= most;
   loader.threads =
       decodes ? std::min(cores_, kMostLoaderThreads) : kGpuLoaderThreads;
   return loader;

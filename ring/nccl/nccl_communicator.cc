@@ -1,5 +1,7 @@
 #include "ring/nccl/nccl_communicator.h"
 
+#include <sched.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,9 @@ namespace {
 
 // While NCCL prepares or the GPU works: short beside both.
 constexpr absl::Duration kLookAgain = absl::Microseconds(50);
+// NCCL takes about as long to launch a collective: asked for it in a row, it
+// costs no sleep.
+constexpr absl::Duration kLaunches = absl::Microseconds(200);
 // How long the end of NCCL may take, and asking who waits in a late collective.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(3);
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
@@ -99,6 +104,11 @@ absl::Status NcclCommunicator::Connect(Time deadline) {
   }
   if (absl::Status s = Settle(); !s.ok()) return s;
   watchdog_->Launched(std::nullopt);
+  int version = 0;  // all ranks have the same: ExchangeId has seen to it
+  if (rank() == 0 && handle_.api().version(&version) == kNcclSuccess) {
+    LogInfo("NCCL $0 sums on the GPUs of $1 ranks", NcclVersionName(version),
+            size());
+  }
   return absl::OkStatus();
 }
 
@@ -117,11 +127,16 @@ absl::StatusOr<NcclId> NcclCommunicator::ExchangeId(Time deadline) {
 }
 
 absl::Status NcclCommunicator::Settle() {
+  const Time soon = Now() + kLaunches;
   while (true) {
     const std::optional<NcclResult> state = handle_.TryState();
     if (absl::Status s = Look(); !s.ok()) return s;
     if (state == kNcclSuccess) return absl::OkStatus();
-    absl::SleepFor(kLookAgain);  // errors are the watchdog's, which ends this
+    if (Now() < soon) {
+      sched_yield();
+    } else {
+      absl::SleepFor(kLookAgain);  // errors are the watchdog's, which ends this
+    }
   }
 }
 
