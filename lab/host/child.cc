@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/process/open_files.h"
 
@@ -183,7 +184,7 @@ void Child::ReadOutput(absl::FunctionRef<void(absl::string_view)> on_line) {
   for (int i = 0; i < kMaxReads && output_fd_ >= 0; ++i) {
     const ssize_t size = read(output_fd_, bytes, sizeof(bytes));
     if (size > 0) {
-      lines_.Append(absl::string_view(bytes, size), on_line);
+      lines_.Append(Now(), absl::string_view(bytes, size), on_line);
     } else if (size < 0 && errno == EINTR) {
       continue;
     } else if (size < 0 && errno == EAGAIN) {

@@ -16,7 +16,10 @@ std::vector<std::string> Lines(const std::vector<std::string>& pieces) {
   LineBuffer buffer;
   std::vector<std::string> lines;
   const auto keep = [&](absl::string_view line) { lines.emplace_back(line); };
-  for (const std::string& piece : pieces) buffer.Append(piece, keep);
+  Time now;  // a second later with each piece
+  for (const std::string& piece : pieces) {
+    buffer.Append(now += absl::Seconds(1), piece, keep);
+  }
   buffer.Finish(keep);
   return lines;
 }
@@ -27,6 +30,14 @@ TEST(LineBuffer, JoinsPiecesAndCutsAtNewlines) {
 
 TEST(LineBuffer, DropsCarriageReturns) {
   EXPECT_THAT(Lines({"a\r", "\nb"}), ElementsAre("a", "b"));
+}
+
+// As a progress bar goes on: shown at first, now and then, and at its end.
+TEST(LineBuffer, OverwrittenLinesAreFew) {
+  EXPECT_THAT(Lines({"\r 1%", "\r 2%\r", " 3%", "\r 4%", "\r 5%", "\r 6%",
+                     "\r 7%", "\r 8%", "\rdone\nb\n"}),
+              ElementsAre(" 1%", " 6%", "done", "b"));
+  EXPECT_THAT(Lines({"x\r", "\r\n", "\r\r\ry"}), ElementsAre("x", "", "y"));
 }
 
 TEST(LineBuffer, AnEndlessLineIsCut) {
