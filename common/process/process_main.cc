@@ -25,6 +25,9 @@ namespace {
 // How long a process that has failed, or was told to end, may take for it.
 constexpr absl::Duration kEndTimeout = absl::Seconds(30);
 
+// How long threads may take to say where they are.
+constexpr absl::Duration kThreadsTimeout = absl::Seconds(2);
+
 // Ends a process whose threads do not end when it is cancelled: they hang.
 class LastResort {
  public:
@@ -36,7 +39,10 @@ class LastResort {
           }
           if (cancellation.status().ok()) return;
           if (!ended_.SleepUntil(Now() + kEndTimeout).ok()) return;
-          std::fprintf(stderr, "%s: %s. This process hangs, and ends now\n",
+          std::fprintf(stderr,
+                       "%s: its threads:\n%s%s: %s. This process hangs, and "
+                       "ends now\n",
+                       name.c_str(), ThreadsReport(kThreadsTimeout).c_str(),
                        name.c_str(),
                        std::string(cancellation.status().message()).c_str());
           _exit(1);
@@ -50,9 +56,6 @@ class LastResort {
   Cancellation ended_;
   std::thread thread_;
 };
-
-// How long threads may take to say where they are.
-constexpr absl::Duration kThreadsTimeout = absl::Seconds(2);
 
 void WriteThreads(const std::string& name) {
   const std::string text =
