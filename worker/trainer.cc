@@ -401,6 +401,7 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   parts_.member.ReportStep(step_);
   const absl::Duration took = Now() - start;
   training_time_ += took;
+  ++num_steps_;
   ++epoch_stats_.num_steps;
   epoch_stats_.num_images += static_cast<int64_t>(samples.now.indices.size());
   num_images_ += static_cast<int64_t>(samples.now.indices.size());

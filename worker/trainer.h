@@ -92,6 +92,9 @@ class Trainer {
   // how long it waits for the steps of others that these need.
   absl::Duration training_time() const { return training_time_; }
   const StepTimes& step_times() const { return times_; }
+  // This worker's, of which backup workers may have left out some.
+  int64_t num_steps() const { return num_steps_; }
+  int64_t num_images() const { return num_images_; }
 
  private:
   // This worker's share of an epoch, so far.
@@ -175,6 +178,7 @@ class Trainer {
   std::unique_ptr<StepClock> clock_;  // null: on the CPU
   int64_t step_;
   absl::Duration training_time_;
+  int64_t num_steps_ = 0;
   int64_t num_images_ = 0;  // in all steps
   // Of the last step (that is known), without what slows it.
   absl::Duration compute_time_;

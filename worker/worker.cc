@@ -460,8 +460,7 @@ absl::Status WorkerRun::Train() {
           flat_->layout.num_parameters(), spec().data(),
           std::max<int64_t>(plan_.total_steps - spec().first_step(), 0));
   const absl::Status status = trainer.Run();
-  metrics_->Write(EndLine(trainer, exchange_->traffic(), *flat_, gpu_.get(),
-                          spec().first_step()));
+  metrics_->Write(EndLine(trainer, exchange_->traffic(), *flat_, gpu_.get()));
   return status;
 }
 

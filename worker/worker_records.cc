@@ -52,20 +52,20 @@ nlohmann::json StartDetails(const proto::Welcome& job, const JobPlan& plan,
 }
 
 nlohmann::json EndLine(const Trainer& trainer, const Traffic& traffic,
-                       const FlatModel& flat, WorkerGpu* gpu,
-                       int64_t first_step) {
+                       const FlatModel& flat, WorkerGpu* gpu) {
   const int64_t shared =
       flat.arena == nullptr ? 0 : flat.arena->address().size_bytes();
-  return {{"event", "end"},
-          {"step", trainer.step()},
-          {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
-          {"bytes_sent", traffic.sent},
-          {"bytes_received", traffic.received},
-          {"gradient_bytes_sent", traffic.gradients_sent},
-          {"peak_memory_bytes", PeakMemoryBytes(shared)},
-          {"gpu_memory_bytes", GpuMemoryJson(gpu)},
-          {"step_seconds",
-           MeanSeconds(trainer.step_times(), trainer.step() - first_step)}};
+  return {
+      {"event", "end"},
+      {"step", trainer.step()},
+      {"seconds", absl::ToDoubleSeconds(trainer.training_time())},
+      {"samples", trainer.num_images()},
+      {"bytes_sent", traffic.sent},
+      {"bytes_received", traffic.received},
+      {"gradient_bytes_sent", traffic.gradients_sent},
+      {"peak_memory_bytes", PeakMemoryBytes(shared)},
+      {"gpu_memory_bytes", GpuMemoryJson(gpu)},
+      {"step_seconds", MeanSeconds(trainer.step_times(), trainer.num_steps())}};
 }
 
 }  // namespace psring

@@ -18,11 +18,10 @@ namespace psring {
 nlohmann::json StartDetails(const proto::Welcome& job, const JobPlan& plan,
                             int64_t num_parameters, bool on_gpu);
 
-// What it has taken: times in seconds, of a step the means since `first_step`;
-// bytes. `gpu`: null where there is none.
+// What it has taken: times in seconds, of a step the means; bytes. `gpu`: null
+// where there is none.
 nlohmann::json EndLine(const Trainer& trainer, const Traffic& traffic,
-                       const FlatModel& flat, WorkerGpu* gpu,
-                       int64_t first_step);
+                       const FlatModel& flat, WorkerGpu* gpu);
 
 }  // namespace psring
 

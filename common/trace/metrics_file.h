@@ -9,7 +9,8 @@
 //   {"event":"model", "num_parameters", "global_batch"}, of a script
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
-//    gradient_exchange.h), "step_seconds" (of a mean step: "compute";
+//    gradient_exchange.h), "samples", of its own, "step_seconds" (of a mean
+//    step: "compute";
 //    "exposed", waiting for the exchange; "wait", an injected fault's; and
 //    "busy", the distribution of compute and wait over the steps: ascending
 //    means of near-equally many steps each), and of servers "staleness_mean",

@@ -88,6 +88,11 @@ std::optional<int64_t> ToPeakGpuMemory(const json& event) {
   return too_many ? INT64_MAX : bytes;
 }
 
+std::optional<int64_t> ToSamples(const json& event) {
+  if (!event.contains("samples")) return std::nullopt;
+  return WholeOf(event.at("samples"));
+}
+
 ProcessEnd ToEnd(const json& event) {
   return {WholeOrZero(event, "step"),
           event.value("seconds", 0.0),
@@ -99,7 +104,8 @@ ProcessEnd ToEnd(const json& event) {
           ToHistogram(event),
           ToStepTime(event),
           ToCrc32(event),
-          ToPeakGpuMemory(event)};
+          ToPeakGpuMemory(event),
+          ToSamples(event)};
 }
 
 // A script's model comes after its start.

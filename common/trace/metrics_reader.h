@@ -61,6 +61,7 @@ struct ProcessEnd {
   // What the model takes of its GPU, and libtorch at most; nothing without one,
   // or where libtorch does not tell.
   std::optional<int64_t> peak_gpu_memory_bytes = {};
+  std::optional<int64_t> samples = {};  // that this worker trained on
 };
 
 struct ProcessMetrics {

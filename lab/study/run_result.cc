@@ -51,6 +51,20 @@ void TakeWorker(const ProcessMetrics& worker, RunResult* result) {
   }
 }
 
+// That all workers together have trained on; of a script, which does not say,
+// what so many steps of its batches are, or steps themselves.
+double Samples(const std::vector<ProcessMetrics>& all, int64_t num_steps) {
+  double samples = 0;
+  int64_t batch = 1;
+  for (const ProcessMetrics& process : all) {
+    if (process.role != "worker") continue;
+    batch = std::max(batch, process.global_batch);
+    samples += static_cast<double>(process.end->samples.value_or(0));
+  }
+  if (samples > 0) return samples;
+  return static_cast<double>(num_steps) * static_cast<double>(batch);
+}
+
 const ProcessMetrics* FindWorkerZero(const std::vector<ProcessMetrics>& all) {
   for (const ProcessMetrics& process : all) {
     if (process.role == "worker" && process.rank == 0) return &process;
@@ -92,9 +106,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   }
   result.counts_steps = worker0->global_batch == 0;
   if (result.seconds > 0) {
-    const int64_t batch = std::max<int64_t>(worker0->global_batch, 1);
-    result.images_per_second = static_cast<double>(result.num_steps) *
-                               static_cast<double>(batch) / result.seconds;
+    result.images_per_second = Samples(all, result.num_steps) / result.seconds;
   }
   return result;
 }

@@ -60,6 +60,14 @@ TEST(Summarize, TakesTheWorstProcessOfEachRole) {
   EXPECT_EQ(result->staleness_max, 3);
 }
 
+// An epoch's last batch may be smaller, and workers may make different steps.
+TEST(Summarize, CountsTheSamplesWhereWorkersDo) {
+  std::vector<ProcessMetrics> all = {Worker(0, 4), Worker(1, 5)};
+  all[0].end->samples = 6000;
+  all[1].end->samples = 5000;
+  EXPECT_EQ(Summarize(At({}), all)->images_per_second, 11000 / 5.0);
+}
+
 TEST(Summarize, TakesTheFullestGpu) {
   EXPECT_FALSE(Ran()->on_gpu);
   EXPECT_EQ(Ran()->worker_peak_gpu_bytes, 0);
