@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/log.h"
 
 namespace psring {
 namespace {
@@ -73,6 +74,12 @@ void StopAgreement::Run() {
   }
   auto last = Agree(promise);
   MutexLock lock(&mutex_);
+  if (last.ok() && *last > promise) {  // others are ahead
+    LogInfo(
+        "SIGTERM: all workers stop after step $0; this one is at step $1 and "
+        "makes the steps in between",
+        *last, step_);
+  }
   last_step_ = std::move(last);
 }
 

@@ -59,6 +59,9 @@ absl::StatusOr<std::string> Unpack(std::string packed, const std::string& path,
     if (static_cast<int64_t>(bytes.size()) > max_bytes) {
       return TooLarge(path, max_bytes);
     }
+    // A file may have several members, one after the other (RFC 1952).
+    const bool has_more = code == Z_STREAM_END && stream.avail_in > 0;
+    if (has_more) code = inflateReset(&stream);
   }
   if (code == Z_STREAM_END) return bytes;
   return absl::DataLossError(absl::StrCat(

@@ -46,6 +46,14 @@ TEST_F(GzipFileTest, ReadsPlainAndCompressedFilesAlike) {
   }
 }
 
+// As `cat a.gz b.gz` makes it.
+TEST_F(GzipFileTest, ReadsAllMembers) {
+  const std::string first = Noise(3 << 20), second = Noise(1000);
+  EXPECT_EQ(Read(Gzip(first) + Gzip("") + Gzip(second))->bytes, first + second);
+  EXPECT_EQ(Read(Gzip(first) + "what is this?").status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
 TEST_F(GzipFileTest, ReportsACompressedFileThatIsCutShort) {
   const std::string whole = Gzip(Noise(3 << 20));
   for (size_t size : {size_t{2}, size_t{12}, whole.size() / 2, whole.size() - 8,
