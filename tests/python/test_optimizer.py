@@ -975,6 +975,24 @@ def a_late_hook_that_changes_gradients_is_found():
     return [steps(late=False) == "no error", "0.weight was changed during backward(), after it had left" in said]
 
 
+@scenario
+def who_decays_what_nobody_uses_is_told():
+    def said(decay, unused=True, **more):
+        net = model()
+        if unused:
+            net.spare = torch.nn.Linear(2, 2)
+            net.forward = lambda x: net[2](net[1](net[0](x)))
+        opt = ps.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=decay), model=net, bucket_mb=0.0001, **more
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            train(net, opt, 2)
+        return ["no rank used spare.weight and 1 other parameter in the first step" in str(w.message) for w in caught]
+
+    return [said(0.1) == [True], said(0.0) == [], said(0.1, unused=False) == [], said(0.1, find_unused=True) == []]
+
+
 def alone_in_async():
     """One worker's gradients are applied one after the other, so the bits are known."""
     ps.init()

@@ -14,7 +14,7 @@ from .._models import next_name
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
-from ._tensors import NO_DATA, describe, describe_layout, warn_of_copies
+from ._tensors import NO_DATA, describe, describe_layout, warn_of_copies, warn_once
 from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
@@ -88,7 +88,7 @@ class Part:
             postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
             passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
             find_unused=settings.find_unused, before_submit=self._before_submit,
-            after_finish=self._after_finish,
+            after_finish=self._after_finish, on_unused=self._warn_of_decay,
             alone=self._is_alone(),
             in_use=lambda optimizer=self._optimizer: optimizer() is not None,
         )  # fmt: skip
@@ -195,6 +195,18 @@ class Part:
         # all_have_data() waits for the GPU, so only those ask who send buffers.
         if self.settings.synchronous and self._sends_buffers() and self.reducer.exchange.all_have_data():
             self._take_buffers()
+
+    def _warn_of_decay(self, unused: List[Entry]) -> None:
+        """Plain torch leaves a parameter without a gradient as it is; one of zeros is decayed."""
+        decayed = {id(p) for group in self.optimizer.param_groups if group.get("weight_decay") for p in group["params"]}
+        names = [entry.name for entry in unused if id(entry.param) in decayed]
+        if names:
+            others = len(names) - 1
+            more = f" and {others} other parameter{'s' if others > 1 else ''}" if others else ""
+            warn_once(
+                f"no rank used {names[0]}{more} in the first step: p.grad is zeros there, and weight decay still shrinks "
+                "them. Pass find_unused=True, and p.grad is None as in plain torch, or give them no weight decay"
+            )
 
     def _sends_buffers(self) -> bool:
         return self._buffers is not None and self.settings.broadcast_buffers and self._buffers.travel()

@@ -63,6 +63,8 @@ class Reducer:
         prescale, postscale: of gradients before, of means after the exchange.
         before_submit: called before the first submit of each step.
         after_finish: unless fused, called when all of a step's means are there.
+        on_unused: unless find_unused or fused, called with the first step's means, for
+            parameters that no rank used.
         in_use: false once the optimizer is gone; hooks then do nothing.
         alone: the mean over all ranks is this rank's own gradient, as it is.
     """
@@ -86,6 +88,7 @@ class Reducer:
         find_unused: bool = False,
         before_submit: Callable[[], None] = lambda: None,
         after_finish: Callable[[], None] = lambda: None,
+        on_unused: Callable[[List[Entry]], None] = lambda entries: None,
         in_use: Callable[[], bool] = lambda: True,
         alone: bool = False,
     ):
@@ -98,6 +101,7 @@ class Reducer:
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
+        self._on_unused = on_unused
         self.no_sync_depth = 0
         self.touched = False  # since the last step, by a backward
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
@@ -287,7 +291,8 @@ class Reducer:
                     self._own_gradients()
                     self._before_submit()
             used = [e.ready or e.param.grad is not None for e in self.entries]
-            if self.exchange is None:
+            first = self.exchange is None
+            if first:
                 self._open()
                 pending = self.entries
             else:
@@ -305,6 +310,8 @@ class Reducer:
                     )
             else:
                 self._finish(used)
+                if first and not self._find_unused:
+                    self._tell_unused(used)
                 for entry in frozen:
                     # As torch's optimizers know it; their momentum would move it where p.grad is zeros.
                     grad = entry.param.grad
@@ -370,6 +377,12 @@ class Reducer:
             for entry, anybody in zip(self.entries, bits.tolist()):
                 if not anybody:
                     entry.param.grad = None
+
+    def _tell_unused(self, used: List[bool]) -> None:
+        mine = [e for e, u in zip(self.entries, used) if not u and e.result is not None]
+        nobodys = [entry for entry in mine if not entry.result.any()]
+        if nobodys:
+            self._on_unused(nobodys)
 
     def _take_result(self, entry: Entry) -> None:
         param, result = entry.param, entry.result
