@@ -15,6 +15,7 @@
 #include "common/optim/compression.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
+#include "common/optim/rates.h"
 #include "common/optim/sync_policy.h"
 #include "gpu/device_steps.h"
 #include "gpu/staged_exchange.h"
@@ -58,12 +59,7 @@ absl::StatusOr<FlatModel> CreateFlatModel(const proto::JobSpec& spec,
   auto flat = FlatModel::Create(
       *std::move(layout), UsesNccl(spec) ? SameHost::kOff : same_host,
       spec.mode() == proto::RING ? optimizer->num_slots() : 0);
-  if (flat.ok()) {
-    flat->rates.assign(NumRates(spec), spec.optimizer().lr());
-    for (int g = 0; g < spec.groups_size() && !flat->rates.empty(); ++g) {
-      flat->rates[g] = spec.groups(g).lr();
-    }
-  }
+  if (flat.ok()) flat->rates = FirstRates(spec);
   return flat;
 }
 

@@ -1,12 +1,12 @@
 #include "ps/shard_requests.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/membership.h"
 #include "common/log.h"
 #include "common/optim/job_plan.h"
+#include "common/optim/rates.h"
 #include "common/optim/sync_policy.h"
 #include "ps/directory_probe.h"
 
@@ -67,7 +67,8 @@ bool ShardRequests::OnArenaPush(int worker, int bucket, int64_t step) {
   // Copied before they are checked: the worker could change them.
   const std::vector<double> rates(parts_.host.rates(worker),
                                   parts_.host.rates(worker) + num_rates_);
-  absl::Status status = initialised() ? CheckRates(rates) : TooEarly("a push");
+  absl::Status status =
+      initialised() ? CheckRates(parts_.job.spec(), rates) : TooEarly("a push");
   for (int piece : parts_.pieces.of_bucket(bucket)) {
     if (!status.ok()) break;
     Push push;
@@ -175,21 +176,10 @@ absl::Status ShardRequests::OnPush(DataMessage message) {
   push.gradient = push.payload.data();
   push.rates.assign(message.header.rates().begin(),
                     message.header.rates().end());
-  if (absl::Status s = CheckRates(push.rates); !s.ok()) return s;
+  if (absl::Status s = CheckRates(parts_.job.spec(), push.rates); !s.ok()) {
+    return s;
+  }
   return steps_.OnPush(*found, worker, step, std::move(push));
-}
-
-absl::Status ShardRequests::CheckRates(absl::Span<const double> rates) const {
-  if (static_cast<int>(rates.size()) != num_rates_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        rates.size(), " learning rates where ", num_rates_, " are due"));
-  }
-  for (const double rate : rates) {
-    if (rate >= 0 && std::isfinite(rate)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a learning rate of ", rate));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ShardRequests::OnProbeDirectory(const DataMessage& message) {

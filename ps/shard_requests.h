@@ -59,7 +59,6 @@ class ShardRequests {
   absl::Status OnSave(const DataMessage& message);
 
   // INVALID_ARGUMENT: not as many as the job has, or one that is no rate.
-  absl::Status CheckRates(absl::Span<const double> rates) const;
 
   bool initialised() const { return missing_init_.empty(); }
   bool initialised(int piece) const;

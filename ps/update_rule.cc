@@ -1,6 +1,9 @@
 #include "ps/update_rule.h"
 
+#include <algorithm>
+
 #include "common/optim/fused_update.h"
+#include "common/optim/rates.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {
@@ -9,6 +12,7 @@ UpdateRule::UpdateRule(const proto::JobSpec& spec, int num_workers,
                        const Layout& layout, const PieceTable& pieces,
                        Shard& shard)
     : plan_(PlanOf(spec, num_workers)),
+      num_learning_rates_(NumGroups(spec)),
       staleness_lr_(spec.staleness_lr()),
       lambda_(static_cast<float>(spec.delay_compensation())),
       layout_(layout),
@@ -38,8 +42,9 @@ void UpdateRule::ApplyOne(int piece, int64_t step, Contribution contribution) {
   staleness_.Record(contribution.worker, stale);
   const int64_t update = ++versions.updates;
   Rates rates = RatesOf(step, contribution);
-  for (double& rate : rates) {
-    if (staleness_lr_ && stale > 1) rate /= static_cast<double>(stale);
+  if (staleness_lr_ && stale > 1) {
+    const size_t end = std::min(rates.size(), num_learning_rates_);
+    for (size_t i = 0; i < end; ++i) rates[i] /= static_cast<double>(stale);
   }
   const Range range = pieces_[piece].range;
   if (lambda_ > 0) {

@@ -58,7 +58,8 @@ class UpdateRule {
  private:
   using Rates = absl::InlinedVector<double, 4>;
 
-  // The learning rates of that gradient's update.
+  // Of that gradient's update: learning rates, and momenta where the job takes
+  // them from its workers.
   Rates RatesOf(int64_t step, const Contribution& contribution) const;
 
   struct Versions {
@@ -67,6 +68,7 @@ class UpdateRule {
   };
 
   const JobPlan plan_;
+  const size_t num_learning_rates_;
   const bool staleness_lr_;
   const float lambda_;  // of delay compensation; 0: none
   const Layout& layout_;

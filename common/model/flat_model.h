@@ -65,8 +65,8 @@ struct FlatModel {
   std::shared_ptr<WorkerArena> arena;  // of both; null with kOff
   FlatBuffer parameters;
   FlatBuffer gradients;
-  // Where the job takes rates from its workers: the learning rate of each group
-  // of tensors, the trainer's until it submits.
+  // Where the job takes rates from its workers (common/optim/rates.h): the
+  // trainer's until it submits.
   std::vector<double> rates = {};
 };
 

@@ -85,8 +85,8 @@ class WorkerArena {
   // Pieces that all shards have answered; a shard adds what it has answered to
   // its own `answers` before.
   WakeCount& answers() { return block().answers; }
-  // kMaxGroups learning rates of the step that is being pushed; written before
-  // `pushed`, read after it.
+  // At most 2 * kMaxGroups rates (common/optim/rates.h) of the step that is
+  // being pushed; written before `pushed`, read after it.
   double* rates() { return block().rates; }
   // Steps whose gradients of this bucket have been pushed: step + 1, or 0.
   std::atomic<int64_t>& pushed(int bucket);
@@ -98,7 +98,7 @@ class WorkerArena {
     CollectiveCall calls[2];
     WakeCount answers;
     ShardSignals shards[kMaxShards];
-    double rates[kMaxGroups];
+    double rates[2 * kMaxGroups];
   };
 
   WorkerArena(const Layout& layout, int num_slots);

@@ -149,10 +149,6 @@ bool ReturnsMean(const proto::JobSpec& spec) {
   return spec.local_steps() > 1 || spec.mean_only();
 }
 
-int NumRates(const proto::JobSpec& spec) {
-  return spec.rates_from_workers() ? std::max(spec.groups_size(), 1) : 0;
-}
-
 JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
   JobPlan plan;
   const int workers = std::max(num_workers, 1);

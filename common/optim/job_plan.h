@@ -62,10 +62,6 @@ int64_t FirstExchange(const proto::JobSpec& spec);
 // optimizer of their own.
 bool ReturnsMean(const proto::JobSpec& spec);
 
-// The number of learning rates that every push brings: one a group of tensors,
-// or none where the job's plan knows them.
-int NumRates(const proto::JobSpec& spec);
-
 // An epoch gives every worker ceil(dataset_size / num_workers) samples, in
 // batches of batch_size of which the last may be smaller (and is left out with
 // drop_last); the rest of an epoch its share of the rest. `steps` counts from

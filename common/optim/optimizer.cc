@@ -59,33 +59,33 @@ absl::Status CheckAdam(const proto::OptimizerSettings& s) {
 }
 
 OptimizerFormula SgdOf(const proto::OptimizerSettings& s, int64_t update,
-                       double lr) {
+                       double lr, double momentum) {
   return SgdFormula{.lr = static_cast<float>(lr),
                     .weight_decay = static_cast<float>(s.weight_decay())};
 }
 
 // The two with a momentum have the same scalars.
 template <typename Formula>
-OptimizerFormula MomentumOf(const proto::OptimizerSettings& s, int64_t update,
-                            double lr) {
+OptimizerFormula WithMomentum(const proto::OptimizerSettings& s, int64_t update,
+                              double lr, double momentum) {
   return Formula{.lr = static_cast<float>(lr),
-                 .momentum = static_cast<float>(s.momentum()),
+                 .momentum = static_cast<float>(momentum),
                  .weight_decay = static_cast<float>(s.weight_decay())};
 }
 
 template <bool kDecoupled>
 OptimizerFormula AdamOf(const proto::OptimizerSettings& s, int64_t update,
-                        double lr) {
+                        double lr, double beta1) {
   AdamFormula f;
   const double decay = s.weight_decay();
   f.keep = static_cast<float>(kDecoupled ? 1 - lr * decay : 1);
   f.weight_decay = static_cast<float>(kDecoupled ? 0 : decay);
-  f.beta1 = static_cast<float>(s.beta1());
-  f.one_minus_beta1 = static_cast<float>(1 - s.beta1());
+  f.beta1 = static_cast<float>(beta1);
+  f.one_minus_beta1 = static_cast<float>(1 - beta1);
   f.beta2 = static_cast<float>(s.beta2());
   f.one_minus_beta2 = static_cast<float>(1 - s.beta2());
   const double count = static_cast<double>(update);
-  f.step_size = static_cast<float>(lr / (1 - std::pow(s.beta1(), count)));
+  f.step_size = static_cast<float>(lr / (1 - std::pow(beta1, count)));
   const double correction2 = std::sqrt(1 - std::pow(s.beta2(), count));
   f.sqrt_bias_correction2 = static_cast<float>(correction2);
   f.epsilon = static_cast<float>(s.epsilon_hat() ? s.epsilon() / correction2
@@ -94,7 +94,7 @@ OptimizerFormula AdamOf(const proto::OptimizerSettings& s, int64_t update,
 }
 
 OptimizerFormula AssignOf(const proto::OptimizerSettings& s, int64_t update,
-                          double lr) {
+                          double lr, double momentum) {
   return AssignFormula();
 }
 
@@ -104,7 +104,7 @@ struct Definition {
   // Of what is its own; lr and weight_decay are everyone's.
   absl::Status (*check)(const proto::OptimizerSettings& s);
   OptimizerFormula (*formula_of)(const proto::OptimizerSettings& s,
-                                 int64_t update, double lr);
+                                 int64_t update, double lr, double momentum);
 };
 
 std::vector<Definition> Definitions() {
@@ -113,17 +113,22 @@ std::vector<Definition> Definitions() {
       {"momentum",
        {"momentum_buffer"},
        CheckMomentum,
-       MomentumOf<MomentumFormula>},
+       WithMomentum<MomentumFormula>},
       {"nesterov",
        {"momentum_buffer"},
        CheckMomentum,
-       MomentumOf<NesterovFormula>},
+       WithMomentum<NesterovFormula>},
       {"adam", {"exp_avg", "exp_avg_sq"}, CheckAdam, AdamOf<false>},
       {"adamw", {"exp_avg", "exp_avg_sq"}, CheckAdam, AdamOf<true>},
   };
 }
 
 }  // namespace
+
+double MomentumOf(const proto::OptimizerSettings& settings) {
+  const bool is_adam = settings.name() == "adam" || settings.name() == "adamw";
+  return is_adam ? settings.beta1() : settings.momentum();
+}
 
 std::vector<std::string> OptimizerNames() {
   std::vector<std::string> names;
@@ -198,17 +203,21 @@ void Optimizer::Update(int64_t update, absl::Span<const double> rates,
 void Optimizer::ForEachFormula(
     int64_t update, absl::Span<const double> rates, Range range,
     absl::FunctionRef<void(const OptimizerFormula&, Range)> apply) const {
-  if (runs_.empty()) {
-    apply(FormulaOf(update, rates[0]), range);
-    return;
-  }
+  const size_t groups = std::max<size_t>(groups_.size(), 1);
+  const bool has_momenta = rates.size() == 2 * groups;
+  const auto formula = [&](const proto::OptimizerSettings& settings,
+                           size_t group) {
+    return formula_of_(
+        settings, update, rates.size() == 1 ? rates[0] : rates[group],
+        has_momenta ? rates[groups + group] : MomentumOf(settings));
+  };
+  if (runs_.empty()) return apply(formula(settings_, 0), range);
   auto run = std::upper_bound(
       runs_.begin(), runs_.end(), range.begin,
       [](int64_t element, const Run& r) { return element < r.end; });
   for (int64_t begin = range.begin; begin < range.end; ++run) {
     const int64_t end = std::min(run->end, range.end);
-    const double lr = rates.size() == 1 ? rates[0] : rates[run->group];
-    apply(formula_of_(groups_[run->group], update, lr), {begin, end});
+    apply(formula(groups_[run->group], run->group), {begin, end});
     begin = end;
   }
 }

@@ -26,6 +26,9 @@
 
 namespace psring {
 
+// beta1 of adam and adamw; of the others, momentum.
+double MomentumOf(const proto::OptimizerSettings& settings);
+
 // Every optimizer's name, as --optimizer takes it.
 std::vector<std::string> OptimizerNames();
 
@@ -62,7 +65,8 @@ class Optimizer {
     Update(update, {&lr, 1}, gradient, parameters, slots, {0, num_elements});
   }
   // The same of the elements `range` of the flat model, each by its group.
-  // `rates`: of each group, or one for all.
+  // `rates`: the learning rate of each group, or one for all; with one more of
+  // each group, those are its momentum (common/optim/rates.h).
   void Update(int64_t update, absl::Span<const double> rates,
               const void* gradient, float* parameters,
               absl::Span<float* const> slots, Range range) const;
@@ -75,7 +79,7 @@ class Optimizer {
 
   // That update, as a formula for one element.
   OptimizerFormula FormulaOf(int64_t update, double lr) const {
-    return formula_of_(settings_, update, lr);
+    return formula_of_(settings_, update, lr, MomentumOf(settings_));
   }
 
   const proto::OptimizerSettings& settings() const { return settings_; }
@@ -84,7 +88,8 @@ class Optimizer {
   Optimizer() = default;
 
   OptimizerFormula (*formula_of_)(const proto::OptimizerSettings& s,
-                                  int64_t update, double lr) = nullptr;
+                                  int64_t update, double lr,
+                                  double momentum) = nullptr;
   proto::OptimizerSettings settings_;
   // Of a job with groups: the settings of each, and which one the elements up
   // to `end` belong to. Gaps belong to the tensor before them.

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 4
+#define PSRING_ABI 5
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -183,7 +183,8 @@ int psring_result(int64_t handle, void* out, int64_t bytes);
  * sync
  * ("bsp"), staleness, backup_workers, staleness_lr, delay_compensation;
  * compress
- * ("none"); and for "fused" optimizer {"name": sgd | momentum | nesterov | adam
+ * ("none"); and for "fused" momenta (false): they change too, see
+ * psring_set_rates; optimizer {"name": sgd | momentum | nesterov | adam
  * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon",
  * "epsilon_hat" (false)}, or
  * groups
@@ -213,7 +214,8 @@ float* psring_gradients(int64_t model);
 int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots);
 
-/* "fused": the learning rate of each group from the next psring_submit on. */
+/* "fused": the learning rate of each group from the next psring_submit on; with
+ * "momenta" then each group's momentum, which is beta1 of adam and adamw. */
 int psring_set_rates(int64_t model, const double* rates, int32_t num_rates);
 
 /* Of a model on a GPU: the caller works in this stream (a cudaStream_t; null,

@@ -15,6 +15,7 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
+#include "common/optim/rates.h"
 #include "common/optim/sync_policy.h"
 #include "python/capi/json_options.h"
 
@@ -145,7 +146,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   double compensation = 0.0;
   int64_t staleness = 0, step = 0;
   int backup_workers = 0;
-  bool staleness_lr = false;
+  bool staleness_lr = false, momenta = false;
   options->Text("id", id);
   options->OneOf("update", update, {"local", "fused"});
   options->OneOf("sync", sync, SyncNames());
@@ -156,6 +157,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   options->Integer("staleness", staleness, 0, 1000000);
   options->Integer("backup_workers", backup_workers, 0, 4095);
   options->Flag("staleness_lr", staleness_lr);
+  options->Flag("momenta", momenta);
   options->Number("delay_compensation", compensation, 0.0, 1e9);
   options->Integer("step", step, 0, std::numeric_limits<int64_t>::max());
   const SyncPolicy* policy = FindSyncPolicy(sync);
@@ -183,6 +185,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   spec.set_data("the script's");
   spec.set_mean_only(update == "local");
   spec.set_rates_from_workers(update == "fused");
+  spec.set_momenta_from_workers(update == "fused" && momenta);
   spec.set_sync(policy->sync);
   spec.set_staleness(staleness);
   spec.set_backup_workers(backup_workers);
@@ -374,16 +377,7 @@ bool ScriptModel::waits_for_all() const {
 }
 
 absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
-  if (rates.size() != flat_.rates.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(rates.size(), " learning rates for ", flat_.rates.size(),
-                     " groups of tensors"));
-  }
-  for (const double rate : rates) {
-    if (rate >= 0 && std::isfinite(rate)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a learning rate of ", rate, ": it is 0 or more"));
-  }
+  if (absl::Status s = CheckRates(client_->spec(), rates); !s.ok()) return s;
   std::copy(rates.begin(), rates.end(), flat_.rates.begin());
   return absl::OkStatus();
 }

@@ -497,7 +497,7 @@ class FakeModel:
     SLOTS = {"momentum": ["momentum_buffer"], "nesterov": ["momentum_buffer"],
              "adam": ["exp_avg", "exp_avg_sq"], "adamw": ["exp_avg", "exp_avg_sq"]}  # fmt: skip
     KEYS = {"id", "tensors", "bucket_mb", "update", "sync", "staleness", "compress", "groups", "tensor_groups", "step",
-            "device", "ring_backend"}
+            "device", "ring_backend", "momenta"}
 
     def __init__(self, library, options):
         unknown = set(options) - self.KEYS
@@ -573,7 +573,10 @@ class FakeModel:
         for place, number in zip(self.about["tensors"], self.options["tensor_groups"]):
             lo, hi = place["begin"], place["begin"] + place["size"]
             if begin <= lo < end:
-                self.apply_one(groups[number], self.rates[number], lo, hi, gradient[lo - begin : hi - begin])
+                group = dict(groups[number])
+                if len(self.rates) == 2 * len(groups):
+                    group["momentum"] = group["beta1"] = self.rates[len(groups) + number]
+                self.apply_one(group, self.rates[number], lo, hi, gradient[lo - begin : hi - begin])
 
     def apply_one(self, o, lr, lo, hi, g):
         p, slots = self.parameters[lo:hi], [s[lo:hi] for s in self.slots]

@@ -956,6 +956,28 @@ def fused_clips_before_gradients_leave():
 
 
 @scenario
+def schedules_of_momentum():
+    """OneCycleLR changes the momentum, or beta1, with the rate."""
+    out = []
+    for make in (sgd, adam, lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True)):
+
+        def schedule(opt):
+            return torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=0.1, total_steps=STEPS + 1)
+
+        for update in ("local", "fused"):
+            net = model()
+            opt = ps.DistributedOptimizer(make(net), model=net, update=update, bucket_mb=0.0001)
+            scheduler = schedule(opt)
+            for step in range(STEPS):
+                opt.zero_grad()
+                loss_of(net, step, ps.rank()).backward()
+                opt.step()
+                scheduler.step()
+            out.append(same(net, reference(make, schedule=schedule)))
+    return out
+
+
+@scenario
 def a_late_hook_that_changes_gradients_is_found():
     def double(p):
         p.grad.mul_(2)
@@ -1080,7 +1102,7 @@ def mistakes():
         other = model()
         opt = ps.DistributedOptimizer(sgd(other), update="fused")
         train(other, opt, 1)
-        opt.param_groups[0]["momentum"] = 0.5
+        opt.param_groups[0]["weight_decay"] = 0.5
         loss_of(other, 0, 0).backward()
 
     return [
@@ -1152,7 +1174,7 @@ def test_mistakes_name_the_thing_and_the_remedy(results):
         "tensor 0, group0.parameter0 float32[2, 4] on rank 0, tensor 0, group0.parameter0 float32[2, 5] on rank 1", "passes=1",
         "Adam(amsgrad=True)", "dampening=0.1", "RMSprop", "ssp", "number of steps", "Adasum",
         "compress='gzip': it is", "have no data", "nothing on rank 0, tensor 2, group0.parameter2 float32[",
-        "named_parameters", "before step()", "overlap=False", "overlap=False", "unfreeze", "unfreeze", "momentum changed",
+        "named_parameters", "before step()", "overlap=False", "overlap=False", "unfreeze", "unfreeze", "weight_decay changed",
     ]  # fmt: skip
     for out in results:
         for word, text in zip(words, out["mistakes"]):

@@ -45,15 +45,24 @@ def all_options(kind: type, groups: Sequence[Dict[str, Any]], remedy: str) -> Li
     return options
 
 
+def rates_of(options: Sequence[Dict[str, Any]]) -> List[float]:
+    """What may change between steps, for set_rates(): of each group lr, then of each momentum or beta1."""
+    return [group["lr"] for group in options] + [group.get("momentum", group.get("beta1", 0.0)) for group in options]
+
+
 def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]], remedy: str) -> None:
-    """Raises where more than the learning rate differs."""
+    """Raises where more than the learning rate, the momentum or beta1 differs."""
     for index, (before, after) in enumerate(zip(old, new)):
+        if before["name"] != after["name"]:  # momentum to 0, say, or nesterov
+            raise ValueError(
+                f"param_groups[{index}]: the optimizer changed from {before['name']} to {after['name']}, which is not "
+                f'supported with update="fused" after the first step: {remedy}'
+            )
         for key, value in after.items():
-            if key != "lr" and before.get(key) != value:
+            if key not in ("lr", "momentum", "beta1") and before.get(key) != value:
                 raise ValueError(
-                    f"param_groups[{index}]: {key} changed from {before.get(key)} to {value}; with "
-                    f'update="fused" only lr may change after the first step: {remedy}, or give a '
-                    "scheduler that changes it (OneCycleLR, CyclicLR) cycle_momentum=False"
+                    f"param_groups[{index}]: {key} changed from {before.get(key)} to {value}; with update=\"fused\" "
+                    f"only lr, momentum and the first of betas may change after the first step: {remedy}"
                 )
 
 
@@ -63,6 +72,7 @@ def model_options(
     """`groups` and `tensor_groups` of psring_open_model, entries in backward's order."""
     group_of = {id(p): index for index, group in enumerate(groups) for p in group["params"]}
     return {
+        "momenta": True,
         "groups": options,
         "tensor_groups": [group_of[id(entry.param)] for entry in reversed(entries)],
     }

@@ -138,7 +138,7 @@ class Part:
         if settings.fused:
             groups = self.optimizer.param_groups
             self._options = self._current_options()
-            self._rates = [group["lr"] for group in self._options]
+            self._rates = fused.rates_of(self._options)
             options.update(fused.model_options(self._options, groups, entries))
             options["step"] = memory.broadcast_json(
                 fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
@@ -178,13 +178,13 @@ class Part:
         return fused.all_options(self.kind, self.optimizer.param_groups, self.settings.local_remedy)
 
     def _before_submit(self) -> None:
-        """Fused: the rates of this step, where they have changed."""
+        """Fused: the rates and momenta of this step, where they have changed."""
         if not self.settings.fused:
             return
         fused.warn_if_written(self.dense())
         options = self._current_options()
         fused.check_unchanged(self._options, options, self.settings.local_remedy)
-        rates = [group["lr"] for group in options]
+        rates = fused.rates_of(options)
         if rates != self._rates:
             self.reducer.exchange.set_rates(rates)
             self._rates = rates

@@ -287,24 +287,57 @@ TEST(Optimizer, UpdatesEveryElementByItsGroup) {
   ASSERT_TRUE(optimizer.ok()) << optimizer.status();
   const int64_t n = layout->num_elements();
   const std::vector<float> gradient(n, 0.25f);
-  const std::vector<double> rates = {0.1, 0.01};
-  for (const Range range : {Range{0, n}, Range{64, 128}, Range{112, 1000}}) {
-    std::vector<float> p(n, 2.0f), buffer(n, 1.0f);
-    float* slots[] = {buffer.data() + range.begin};
-    optimizer->Update(1, rates, gradient.data() + range.begin,
-                      p.data() + range.begin, slots, range);
-    for (int64_t i = 0; i < n; ++i) {
-      float expected = 2.0f, momentum = 1.0f;
-      if (i >= range.begin && i < range.end) {
-        const int group =
-            i >= layout->tensor(1).begin && i < layout->tensor(2).begin;
-        float* slot[] = {&momentum};
-        Optimizer::Create(spec.groups(group))
-            ->Update(1, rates[group], &gradient[i], &expected, slot, 1);
+  const auto expect = [&](const std::vector<double>& rates,
+                          const std::vector<double>& momenta) {
+    std::vector<double> sent = rates;
+    sent.insert(sent.end(), momenta.begin(), momenta.end());
+    for (const Range range : {Range{0, n}, Range{64, 128}, Range{112, 1000}}) {
+      std::vector<float> p(n, 2.0f), buffer(n, 1.0f);
+      float* slots[] = {buffer.data() + range.begin};
+      optimizer->Update(1, sent, gradient.data() + range.begin,
+                        p.data() + range.begin, slots, range);
+      for (int64_t i = 0; i < n; ++i) {
+        float expected = 2.0f, momentum = 1.0f;
+        if (i >= range.begin && i < range.end) {
+          const int group =
+              i >= layout->tensor(1).begin && i < layout->tensor(2).begin;
+          proto::OptimizerSettings settings = spec.groups(group);
+          if (!momenta.empty()) settings.set_momentum(momenta[group]);
+          float* slot[] = {&momentum};
+          Optimizer::Create(settings)->Update(1, rates[group], &gradient[i],
+                                              &expected, slot, 1);
+        }
+        ASSERT_EQ(p[i], expected) << i;
+        ASSERT_EQ(buffer[i], momentum) << i;
       }
-      ASSERT_EQ(p[i], expected) << i;
-      ASSERT_EQ(buffer[i], momentum) << i;
     }
+  };
+  expect({0.1, 0.01}, {});
+  expect({0.1, 0.01}, {0.6, 0.7});
+}
+
+TEST(Optimizer, TakesAMomentumWithTheRate) {
+  for (const char* name : {"nesterov", "adam", "adamw"}) {
+    proto::OptimizerSettings settings;
+    settings.set_name(name);
+    settings.set_momentum(0.9);
+    settings.set_beta1(0.9);
+    settings.set_beta2(0.99);
+    settings.set_epsilon(1e-8);
+    const auto update = [&](const std::vector<double>& rates) {
+      float g = 0.25f, p = 2.0f, first = 1.0f, second = 1.0f;
+      float* slots[] = {&first, &second};
+      const auto optimizer = Optimizer::Create(settings);
+      optimizer->Update(3, rates, &g, &p,
+                        absl::MakeSpan(slots).first(optimizer->num_slots()),
+                        {0, 1});
+      return std::vector<float>{p, first, second};
+    };
+    const auto sent = update({0.1, 0.5}), own = update({0.1});
+    EXPECT_NE(sent, own) << name;
+    settings.set_momentum(0.5);
+    settings.set_beta1(0.5);
+    EXPECT_EQ(sent, update({0.1})) << name;
   }
 }
 
