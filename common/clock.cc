@@ -54,7 +54,9 @@ class ProcessClock {
         return;
       }
     } else if (since > kStoppedNanos) {
-      stopped_.fetch_add(since, std::memory_order_release);
+      // Less than that: others may have read the clock since then.
+      stopped_.fetch_add(since - absl::ToInt64Nanoseconds(kTick),
+                         std::memory_order_release);
     }
     looked_.store(now, std::memory_order_release);
   }

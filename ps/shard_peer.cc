@@ -87,6 +87,7 @@ absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
   message.header.set_sequence(++num_questions_);
   message.payload = Frame::Copy(text);
   reply_awaited_ = true;
+  reply_ = proto::SavedState();
   return SendData(*socket_, std::move(message));
 }
 
@@ -212,12 +213,13 @@ absl::Status ShardPeer::OnReply(const DataMessage& message) {
   if (!reply_awaited_ || message.header.sequence() != num_questions_) {
     return absl::OkStatus();
   }
-  reply_awaited_ = false;
+  const bool saves = message.header.kind() == WireHeader::SAVED;
+  reply_awaited_ = saves && message.header.more();
   proto::SavedState saved;
-  if (message.header.kind() == WireHeader::DONE && !text.empty()) {
+  if (!saves && !text.empty()) {
     reply_ = absl::FailedPreconditionError(absl::StrCat(Name(), ": ", text));
   } else if (saved.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
-    reply_ = std::move(saved);
+    reply_->MergeFrom(saved);
   } else {
     return absl::InvalidArgumentError("sent a SAVED that cannot be read");
   }

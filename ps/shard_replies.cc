@@ -6,6 +6,13 @@ namespace psring {
 
 using proto::WireHeader;
 
+namespace {
+
+// An edge is at most two blocks of a file (common/state/state_files.h).
+constexpr size_t kPartBytes = 1 << 20;
+
+}  // namespace
+
 DataMessage ShardReplies::To(const std::string& peer, WireHeader::Kind kind,
                              WireHeader::DType dtype) const {
   DataMessage reply;
@@ -37,14 +44,35 @@ void ShardReplies::Done(const std::string& peer, uint64_t question,
 
 void ShardReplies::Saved(const std::string& peer, uint64_t question,
                          const proto::SavedState& saved) {
-  Answer(peer, question, WireHeader::SAVED, saved.SerializeAsString());
+  proto::SavedState part;
+  size_t bytes = 0;
+  const auto make_room = [&](size_t for_bytes) {
+    if (bytes > 0 && bytes + for_bytes > kPartBytes) {
+      Answer(peer, question, WireHeader::SAVED, part.SerializeAsString(),
+             /*more=*/true);
+      part.Clear();
+      bytes = 0;
+    }
+    bytes += for_bytes;
+  };
+  for (const proto::SavedState::Run& run : saved.runs()) {
+    make_room(run.ByteSizeLong());
+    *part.add_runs() = run;
+  }
+  for (const proto::SavedState::Edge& edge : saved.edges()) {
+    make_room(edge.ByteSizeLong());
+    *part.add_edges() = edge;
+  }
+  Answer(peer, question, WireHeader::SAVED, part.SerializeAsString());
 }
 
 void ShardReplies::Answer(const std::string& peer, uint64_t question,
-                          WireHeader::Kind kind, absl::string_view bytes) {
+                          WireHeader::Kind kind, absl::string_view bytes,
+                          bool more) {
   DataMessage reply = To(peer, kind, WireHeader::BYTES);
   reply.header.set_sequence(question);
   reply.header.set_num_elements(bytes.size());
+  reply.header.set_more(more);
   reply.payload = Frame::Copy(bytes);
   send_(std::move(reply));
 }

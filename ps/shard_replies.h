@@ -31,12 +31,14 @@ class ShardReplies {
   // Answers to the peer's question of that number.
   void Done(const std::string& peer, uint64_t question,
             const absl::Status& result);
+  // In as many messages as it needs, each well below kMaxPayloadBytes.
   void Saved(const std::string& peer, uint64_t question,
              const proto::SavedState& saved);
 
  private:
   void Answer(const std::string& peer, uint64_t question,
-              proto::WireHeader::Kind kind, absl::string_view bytes);
+              proto::WireHeader::Kind kind, absl::string_view bytes,
+              bool more = false);
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,
                  proto::WireHeader::DType dtype) const;
 

@@ -131,6 +131,7 @@ absl::Status Trainer::Train() {
     while (step_ < steps.end && !finished()) {
       const int64_t before = step_;
       const auto samples_of = [&](int64_t step) {
+        if (step >= steps.end) return Samples();  // --drop-last drops the rest
         const int64_t begin =
             std::min((step - steps.begin) * options_.batch_size, size);
         const int64_t end = std::min(begin + options_.batch_size, size);

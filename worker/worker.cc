@@ -353,9 +353,10 @@ absl::Status WorkerRun::CheckBatchNorm() {
       spec().model(), "'s batch norm takes the mean of ", values,
       values == 1 ? " value" : " values", " where a batch has ",
       plan_.smallest_batch, plan_.smallest_batch == 1 ? " image" : " images",
-      plan_.smallest_batch < spec().batch_size()
-          ? ", as an epoch's last has. --drop-last leaves it out"
-          : ". Choose a larger --batch-size");
+      plan_.smallest_batch == spec().batch_size()
+          ? ". Choose a larger --batch-size"
+          : ", as an epoch's last has. --drop-last leaves it out, or choose "
+            "another --batch-size");
   if (values == 1) return absl::InvalidArgumentError(what);
   if (job().rank() == 0) LogWarning("$0", what);
   return absl::OkStatus();

@@ -16,6 +16,11 @@ SocketOptions DataSocketOptions(std::string peer_key) {
 }
 
 absl::Status SendData(Socket& socket, DataMessage message) {
+  if (static_cast<int64_t>(message.payload.size()) > kMaxPayloadBytes) {
+    return absl::InternalError(absl::StrCat(
+        "a message of ", message.payload.size(), " bytes, where a peer takes ",
+        kMaxPayloadBytes, " at most"));
+  }
   Frames frames;
   frames.reserve(3);
   if (!message.peer.empty()) frames.push_back(Frame::Copy(message.peer));

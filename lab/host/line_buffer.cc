@@ -6,7 +6,8 @@ namespace psring {
 
 void LineBuffer::Append(Time now, absl::string_view bytes, OnLine on_line) {
   while (!bytes.empty()) {
-    if (returned_ && bytes[0] != '\n') Overwrite(now, on_line);
+    const bool goes_on = bytes[0] != '\n' && bytes[0] != '\r';
+    if (returned_ && goes_on) Overwrite(now, on_line);
     const size_t end = bytes.find_first_of("\r\n");
     const size_t wanted = std::min(end, bytes.size());
     const size_t taken = std::min(wanted, kMaxLineBytes - unfinished_.size());

@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/exchange/save_state.h"
 #include "common/net/frame.h"
+#include "common/state/state_files.h"
 #include "ps/piece_table.h"
 #include "ps/ps_exchange.h"
 #include "ps/shard_map.h"
@@ -205,6 +206,44 @@ TEST(PsExchange, ASaveThatFailsDisturbsNoStep) {
   };
   for (const absl::Status& s :
        RunLocalJob(Options(proto::PARAMETER_SERVER, proto::BSP, 1, 3), body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// Of small buckets every server's part is edges (state_files.h): far more than
+// a message holds.
+TEST(PsExchange, ASaveOfManyPartsTakesSeveralMessages) {
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1, 2);
+  options.spec.clear_tensors();
+  for (int i = 0; i < 200; ++i) {
+    proto::TensorShape* tensor = options.spec.add_tensors();
+    tensor->set_name(absl::StrCat("t", i));
+    tensor->add_shape(16384);
+  }
+  options.spec.set_bucket_bytes(1);
+  std::vector<std::vector<float>> finals(1);
+  const auto train = TrainBody(1, &finals);
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    if (absl::Status s = train(worker); !s.ok()) return s;
+    const std::string folder = testing::TestDirectory();
+    const std::vector<std::string> slots = {"momentum_buffer"};
+    const Layout& layout = worker.model.layout;
+    const auto state =
+        SaveStateFiles(*worker.exchange, folder, layout, slots, Soon());
+    if (!state.ok()) return state.status();
+    int64_t in_edges = 0;
+    for (const auto& edge : state->edges()) in_edges += edge.data().size();
+    EXPECT_GT(in_edges, 4 * kMaxPayloadBytes);
+    std::vector<float> parameters(layout.num_elements());
+    std::vector<float> momentum(layout.num_elements());
+    float* const into[] = {momentum.data()};
+    std::vector<ExtraTensor> extras;
+    absl::Status read = ReadStateFiles(folder, layout, slots,
+                                       parameters.data(), into, &extras);
+    EXPECT_EQ(parameters, finals[0]);
+    return read;
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
 }

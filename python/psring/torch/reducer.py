@@ -211,7 +211,7 @@ class Reducer:
     def _begin_collecting(self) -> None:
         self.state = COLLECTING
         for entry in self.entries:
-            entry.ready = False
+            entry.ready, entry.version = False, -1
         self._next_bucket = 0
         self._left = list(self._bucket_sizes)
         self._waiting = [[] for _ in self._bucket_sizes]
