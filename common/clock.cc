@@ -9,6 +9,8 @@
 #include <system_error>
 #include <thread>
 
+#include "common/stack_signal.h"
+
 namespace psring {
 namespace {
 
@@ -18,11 +20,6 @@ constexpr int64_t kStoppedNanos = 2'000'000'000;
 // Of a process that nobody looks after, as it is a child of fork(): no moment
 // is long after it.
 constexpr int64_t kNeverStops = INT64_MAX;
-
-int64_t MonotonicNanos() {
-  return std::chrono::steady_clock::now().time_since_epoch() /
-         std::chrono::nanoseconds(1);
-}
 
 class ProcessClock {
  public:
@@ -62,12 +59,11 @@ class ProcessClock {
   }
 
   // The thread lives as long as the process, and leaves signals to the others:
-  // they may all have blocked one that they wait for. Not so those that are
-  // sent to a thread, which asks each for its stack.
+  // they may all have blocked one that they wait for.
   bool StartTicking() {
     sigset_t others, before;
     sigfillset(&others);
-    for (int s = SIGRTMIN; s <= SIGRTMAX; ++s) sigdelset(&others, s);
+    sigdelset(&others, StackSignal());
     pthread_sigmask(SIG_SETMASK, &others, &before);
     bool started = true;
     try {
@@ -102,6 +98,11 @@ void ProcessClock::AfterFork() {
 }
 
 }  // namespace
+
+int64_t MonotonicNanos() {
+  return std::chrono::steady_clock::now().time_since_epoch() /
+         std::chrono::nanoseconds(1);
+}
 
 int64_t NowNanos() { return process_clock.Nanos(); }
 

@@ -62,6 +62,9 @@ class Time {
 // Nanoseconds of the process's clock, for what is recorded many times a second.
 int64_t NowNanos();
 
+// Nanoseconds of the host's monotonic clock, which goes on meanwhile.
+int64_t MonotonicNanos();
+
 // For how long the process has been stopped, all in all, as far as was found.
 absl::Duration TimeStopped();
 

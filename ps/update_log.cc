@@ -57,9 +57,8 @@ absl::StatusOr<UpdateLogHeader> ReadHeader(std::ifstream& file,
   file.read(reinterpret_cast<char*>(&size), sizeof(size));
   if (!file || std::memcmp(magic, kMagic, kMagicBytes) != 0 ||
       size > kMaxHeaderBytes) {
-    return absl::DataLossError(
-        absl::StrCat("--replay: ", path,
-                     " is not a recording by this version of psring"));
+    return absl::DataLossError(absl::StrCat(
+        "--replay: ", path, " is not a recording by this version of psring"));
   }
   // What the file promises is not given memory before it is there.
   std::string bytes(std::min<uint64_t>(size, BytesLeft(file)), '\0');

@@ -18,8 +18,10 @@ namespace psring {
 namespace {
 
 // How many steps made which part of the data, as the checkpoint's run had it.
-JobPlan PlanThen(const Progress& then, int64_t dataset_size) {
+JobPlan PlanThen(const Progress& then, int64_t dataset_size,
+                 bool drop_last = false) {
   proto::JobSpec spec;
+  spec.set_drop_last(drop_last);
   spec.set_dataset_size(dataset_size);
   spec.set_batch_size(then.batch_size);
   return PlanOf(spec, static_cast<int>(then.num_workers));
@@ -146,7 +148,7 @@ std::string SizeChange(const Progress& then, const proto::JobSpec& spec,
       " at sample ", rest.first_sample, " of ", spec.dataset_size(),
       ", which ends at step ", rest.end, "; an epoch has ",
       plan.steps_per_epoch, " steps in place of ",
-      PlanThen(then, spec.dataset_size()).steps_per_epoch,
+      PlanThen(then, spec.dataset_size(), spec.drop_last()).steps_per_epoch,
       ", and the learning rate's schedule follows samples");
 }
 

@@ -48,7 +48,7 @@ constexpr absl::Duration kLockPatience = absl::Seconds(5);
 
 // Of pixels that lie on a GPU for the whole run: little beside its memory.
 constexpr int64_t kResidentBytes = int64_t{1} << 28;  // or
-constexpr int64_t kResidentShare = 32;                // a part of it
+constexpr int64_t kResidentShare = 64;                // a part of it
 // A variance of fewer values is far from the data's.
 constexpr int64_t kSafeToNormalise = 8;
 

@@ -306,7 +306,7 @@ ControlMessage Member::Beat(Time now) {
   }
   *beat.mutable_figures() = figures_.Take(coordinator_clock());
   beat.set_step(step_.load());
-  beat.set_sent_ns(NowNanos());
+  beat.set_sent_ns(MonotonicNanos());
   return message;
 }
 

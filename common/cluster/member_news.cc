@@ -32,10 +32,21 @@ absl::Status MemberNews::Take(const proto::ControlMessage& message, Time now) {
   if (message.has_heartbeat_ack() && message.heartbeat_ack().sent_ns() > 0) {
     const proto::HeartbeatAck& ack = message.heartbeat_ack();
     const Time heard = Time::FromNanos(ack.heard_ns());
-    clock_ = Better(
-        clock_, OffsetOf(Time::FromNanos(ack.sent_ns()), heard, heard, now));
+    monotonic_ =
+        Better(monotonic_, OffsetOf(Time::FromNanos(ack.sent_ns()), heard,
+                                    heard, now + TimeStopped()));
+    coordinator_stopped_ = absl::Nanoseconds(ack.stopped_ns());
   }
   return absl::OkStatus();
+}
+
+std::optional<ClockOffset> MemberNews::clock() const {
+  std::optional<ClockOffset> clock = monotonic_;
+  if (clock.has_value()) {
+    clock->ahead += TimeStopped() - coordinator_stopped_;
+    clock->at = clock->at - TimeStopped();
+  }
+  return clock;
 }
 
 // The roster has come before it, once.

@@ -44,7 +44,7 @@ class MemberNews {
   // The ranks of workers, in the order in which they left.
   const std::vector<int>& workers_left() const { return workers_left_; }
   // How far the coordinator's clock is ahead.
-  const std::optional<ClockOffset>& clock() const { return clock_; }
+  std::optional<ClockOffset> clock() const;
   // Whether the job has ended well.
   bool ended() const { return ended_; }
   // Whether the error that ended it names a process that hangs.
@@ -62,7 +62,9 @@ class MemberNews {
   std::map<std::string, proto::Gathered> gathered_;
   std::deque<proto::Announce> announced_;
   std::vector<int> workers_left_;
-  std::optional<ClockOffset> clock_;
+  // Of the monotonic clocks, which run on where a process is stopped.
+  std::optional<ClockOffset> monotonic_;
+  absl::Duration coordinator_stopped_;
   bool hang_ = false;
   bool ended_ = false;
 };

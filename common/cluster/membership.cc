@@ -72,7 +72,10 @@ std::vector<Membership::Outgoing> Membership::OnHeartbeat(
     culprit_ = FindCulprit(members_, now);
   ControlMessage ack;
   ack.mutable_heartbeat_ack()->set_sent_ns(beat.sent_ns());
-  ack.mutable_heartbeat_ack()->set_heard_ns(now.nanos());
+  const absl::Duration stopped = TimeStopped();
+  ack.mutable_heartbeat_ack()->set_heard_ns((now + stopped).nanos());
+  ack.mutable_heartbeat_ack()->set_stopped_ns(
+      absl::ToInt64Nanoseconds(stopped));
   ack.mutable_heartbeat_ack()->set_held_up_by(HeldUpBy(now, member));
   return {{peer, std::move(ack)}};
 }

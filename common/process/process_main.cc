@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -28,6 +29,17 @@ constexpr absl::Duration kEndTimeout = absl::Seconds(30);
 // How long threads may take to say where they are.
 constexpr absl::Duration kThreadsTimeout = absl::Seconds(2);
 
+// Whatever its thread waits for, such as the loader's lock, this does not.
+void TellThreads(const std::string& name) {
+  const auto told = std::make_shared<std::promise<void>>();
+  std::thread([name, told] {
+    std::fprintf(stderr, "%s: its threads:\n%s", name.c_str(),
+                 ThreadsReport(kThreadsTimeout).c_str());
+    told->set_value();
+  }).detach();
+  told->get_future().wait_for(absl::ToChronoSeconds(2 * kThreadsTimeout));
+}
+
 // Ends a process whose threads do not end when it is cancelled: they hang.
 class LastResort {
  public:
@@ -39,10 +51,8 @@ class LastResort {
           }
           if (cancellation.status().ok()) return;
           if (!ended_.SleepUntil(Now() + kEndTimeout).ok()) return;
-          std::fprintf(stderr,
-                       "%s: its threads:\n%s%s: %s. This process hangs, and "
-                       "ends now\n",
-                       name.c_str(), ThreadsReport(kThreadsTimeout).c_str(),
+          TellThreads(name);
+          std::fprintf(stderr, "%s: %s. This process hangs, and ends now\n",
                        name.c_str(),
                        std::string(cancellation.status().message()).c_str());
           _exit(1);

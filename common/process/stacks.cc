@@ -21,6 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/activity.h"
+#include "common/mutex.h"
+#include "common/stack_signal.h"
 
 namespace psring {
 namespace {
@@ -32,9 +34,6 @@ constexpr int kLeastFrames = 3;
 // there.
 constexpr int kMaxAgain = 20;
 constexpr useconds_t kAgainMicroseconds = 5000;
-
-// The signal that makes a thread write its stack down; libraries leave it be.
-int StackSignal() { return SIGRTMIN + 9; }
 
 struct ThreadStack {
   pid_t thread = 0;
@@ -132,6 +131,8 @@ std::string Text(const ThreadStack& stack) {
 }  // namespace
 
 std::string ThreadsReport(absl::Duration patience) {
+  static auto& mutex = *new Mutex;  // one report at a time
+  const MutexLock lock(&mutex);
   Prepare();
   // Kept for ever: a thread may answer late.
   static auto& stacks = *new std::deque<ThreadStack>;

@@ -11,9 +11,12 @@
 namespace psring {
 namespace {
 
-// When the wall clock showed so many seconds since 1970.
-Time AtWall(double seconds) {
-  return Now() - (WallNow() - absl::UnixEpoch() - absl::Seconds(seconds));
+// When the wall clock, which goes on while this process is stopped, showed so
+// many seconds since 1970. `stopped`: for how long it was, since then.
+Time AtWall(double seconds, absl::Duration stopped) {
+  const absl::Duration ago =
+      WallNow() - absl::UnixEpoch() - absl::Seconds(seconds);
+  return Now() - (ago - stopped);
 }
 
 }  // namespace
@@ -33,7 +36,10 @@ absl::Status CheckMetric(const std::string& pattern) {
 }
 
 PrintedMetric::PrintedMetric(const std::string& pattern)
-    : active_(!pattern.empty()), pattern_(pattern), start_(Now()) {}
+    : active_(!pattern.empty()),
+      pattern_(pattern),
+      start_(Now()),
+      stopped_before_(TimeStopped()) {}
 
 void PrintedMetric::Take(absl::string_view line) {
   // Its search takes stack for every character.
@@ -66,7 +72,9 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
     if (process.role != "worker" || process.rank != 0 || !active_) continue;
     process.epochs.clear();
     const Time start =
-        process.started_s > 0 ? AtWall(process.started_s) : start_;
+        process.started_s > 0
+            ? AtWall(process.started_s, TimeStopped() - stopped_before_)
+            : start_;
     for (const Sample& sample : samples_) {
       EpochSample& epoch = process.epochs.emplace_back();
       epoch.epoch = static_cast<int64_t>(process.epochs.size());

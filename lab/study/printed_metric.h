@@ -45,6 +45,7 @@ class PrintedMetric {
   const bool active_;
   const std::regex pattern_;
   const Time start_;
+  const absl::Duration stopped_before_;
   std::vector<Sample> samples_;
 };
 

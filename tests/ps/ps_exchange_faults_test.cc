@@ -238,8 +238,8 @@ TEST(PsExchange, ASaveOfManyPartsTakesSeveralMessages) {
     std::vector<float> momentum(layout.num_elements());
     float* const into[] = {momentum.data()};
     std::vector<ExtraTensor> extras;
-    absl::Status read = ReadStateFiles(folder, layout, slots,
-                                       parameters.data(), into, &extras);
+    absl::Status read =
+        ReadStateFiles(folder, layout, slots, parameters.data(), into, &extras);
     EXPECT_EQ(parameters, finals[0]);
     return read;
   };

@@ -56,6 +56,18 @@ class MemberNewsTest : public ::testing::Test {
   MemberNews news_{proto::WORKER, "tcp://c:1"};
 };
 
+TEST_F(MemberNewsTest, AClockStandsStillWhileItsCoordinatorIsStopped) {
+  ControlMessage message;
+  proto::HeartbeatAck& ack = *message.mutable_heartbeat_ack();
+  ack.set_sent_ns(500'000);
+  ack.set_heard_ns(5'000'750'000);
+  EXPECT_TRUE(Take(message).ok());
+  EXPECT_EQ(news_.clock()->ahead, absl::Seconds(5));
+  ack.set_stopped_ns(4'000'000'000);
+  EXPECT_TRUE(Take(message).ok());
+  EXPECT_EQ(news_.clock()->ahead, absl::Seconds(1));
+}
+
 TEST_F(MemberNewsTest, TheSeatCompletesTheWelcomeOnce) {
   EXPECT_TRUE(Take(WelcomeOf(2)).ok());
   EXPECT_FALSE(news_.arrived().has_value());
