@@ -74,7 +74,7 @@ int RunBench(const Args& args) {
   IgnoreBrokenPipes();
   AllowAllFiles();
   Cancellation cancellation;
-  SignalWatcher signals(cancellation);
+  SignalWatcher signals(cancellation, {.patient = true});
   absl::Status status = RunBenchmarks(*options, cancellation, &results);
   if (status.ok()) {
     status = Report(results, flags.out);

@@ -13,6 +13,7 @@
 #include "common/net/signals.h"
 #include "common/page/job_page.h"
 #include "common/process/open_files.h"
+#include "lab/host/process_groups.h"
 #include "lab/page/report_files.h"
 #include "lab/study/comparison.h"
 #include "lab/study/study.h"
@@ -51,7 +52,9 @@ int RunCompare(const Args& args) {
   IgnoreBrokenPipes();
   AllowAllFiles();
   Cancellation cancellation;
-  SignalWatcher signals(cancellation);
+  ProcessGroups groups;
+  SignalWatcher signals(
+      cancellation, {.patient = true, .last_act = [&] { groups.KillAll(); }});
   std::unique_ptr<JobPage> page;
   if (!plan.page.empty()) {
     auto started = JobPage::Start(plan.page, plan.page_token_file);
@@ -59,7 +62,8 @@ int RunCompare(const Args& args) {
     page = *std::move(started);
   }
   int exit_code = kExitFailed;
-  const auto outcome = RunStudy(plan, cancellation, page.get(), &exit_code);
+  const auto outcome =
+      RunStudy(plan, cancellation, page.get(), &groups, &exit_code);
   const auto fail = [&](const absl::Status& why) {
     const int signal = signals.received();
     return Fail(kName, why, signal != 0 ? 128 + signal : exit_code);

@@ -57,8 +57,7 @@ constexpr const char* kNotOfTheStudy[] = {kOutFlag, "--page",
 
 // Those of docs/python.md that change a training and that no axis sets.
 constexpr const char* kScriptsVariables[] = {
-    "PSRING_UPDATE", "PSRING_BUCKET_MB", "PSRING_GPU",
-    "PSRING_SERVERS_PER_NODE", "PSRING_OWN_SERVERS"};
+    "PSRING_UPDATE", "PSRING_BUCKET_MB", "PSRING_GPU", "PSRING_OWN_SERVERS"};
 
 // Flags as the user gives them.
 struct Flags {

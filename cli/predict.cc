@@ -25,13 +25,13 @@ constexpr char kDescription[] =
 
 absl::Status Report(const PredictStudy& study, const PredictFlags& flags) {
   std::cout << PredictText(study);
-  if (!flags.json.empty()) {
-    absl::Status s = WritePredictJson(study, flags.json);
-    if (!s.ok()) return s;
-  }
-  const absl::Status s = WritePredictReport(study, flags.out);
+  if (absl::Status s = WritePredictReport(study, flags.out); !s.ok()) return s;
   std::cout << "\nreport: " << ReportPath(flags.out, kPredictHtml) << std::endl;
-  return s;
+  if (flags.json.empty()) return absl::OkStatus();
+  const absl::Status s = WritePredictJson(study, flags.json);
+  if (s.ok()) return s;
+  return absl::Status(s.code(), absl::StrCat("--json=", flags.json, ": ",
+                                             std::string(s.message())));
 }
 
 absl::Status PredictAndReport(const PredictFlags& flags,
@@ -60,7 +60,7 @@ int RunPredict(const Args& args) {
     return line.UsageError(std::string(plan.status().message()));
   }
   Cancellation cancellation;
-  SignalWatcher signals(cancellation);
+  SignalWatcher signals(cancellation, {.patient = true});
   const absl::Status status =
       flags.check ? CheckPredictions(plan->check, cancellation)
                   : PredictAndReport(flags, plan->options, args, cancellation);

@@ -50,6 +50,9 @@ class BenchRun {
   bool WantsPeer(const char* name) const {
     return absl::c_linear_search(options_.peers, name);
   }
+  bool WantsDdp() const {
+    return Wants("train") && absl::c_linear_search(options_.modes, "ddp");
+  }
   absl::Status MakeHosts(BenchResults* results);
   void FindPeers(const std::string& directory, BenchResults* results);
   void AddPeer(const char* operation, const char* name,
@@ -65,7 +68,7 @@ class BenchRun {
   const BenchOptions& options_;
   Stage stage_;
   std::unique_ptr<Hosts> hosts_;
-  std::optional<GlooPython> python_;
+  std::optional<absl::StatusOr<GlooPython>> python_;  // nothing: not wanted
   std::map<std::string, std::vector<std::unique_ptr<Contender>>>
       peers_;  // by operation
   BenchProgress progress_;
@@ -122,12 +125,14 @@ void BenchRun::FindPeers(const std::string& directory, BenchResults* results) {
                 : on_one_host,
             absl::StrCat("of ", options_.ps_lite), results);
   }
-  if (!WantsPeer(kGloo) || (!Wants("allreduce") && !Wants("train"))) return;
-  const auto python = FindGlooPython();
+  const bool gloo = WantsPeer(kGloo) && Wants("allreduce");
+  if (!gloo && !WantsDdp()) return;
+  python_ = FindGlooPython();
+  if (!gloo) return;
+  const absl::StatusOr<GlooPython>& python = *python_;
   if (!python.ok()) {
     return AddPeer("allreduce", kGloo, python.status(), "", results);
   }
-  python_ = *python;
   AddPeer("allreduce", kGloo, MakeGloo(stage_, *python, directory),
           absl::StrCat("torch ", python->torch_version, " of ", python->python),
           results);
@@ -209,7 +214,7 @@ TrainOptions BenchRun::TrainingOptions() {
   options.steps = options_.steps;
   options.repetitions = options_.repetitions;
   options.device = options_.device;
-  options.python = python_;
+  if (python_.has_value() && python_->ok()) options.python = **python_;
   options.on_start = [&](const Training& training) {
     progress_.OnStart(NameOf(training), Now());
   };
@@ -221,6 +226,14 @@ TrainOptions BenchRun::TrainingOptions() {
 
 absl::Status BenchRun::Train(BenchResults* results) {
   TrainOptions options = TrainingOptions();
+  if (WantsDdp() && !python_->ok()) {
+    const absl::Status& why = python_->status();
+    if (options_.modes_named) {
+      return absl::Status(why.code(),
+                          absl::StrCat("--modes: ddp: ", why.message()));
+    }
+    LeaveOut("ddp", why, results);
+  }
   options.leaves_out_ddp = [&](const absl::Status& why) {
     if (!options_.modes_named) LeaveOut("ddp", why, results);
     return !options_.modes_named;

@@ -25,14 +25,15 @@ absl::Status RunToEnd(const Stage& stage,
   };
   supervisor.emplace(stage.cancellation, options);
   absl::Status status = start(*supervisor);
-  if (status.ok()) {
+  const bool started = status.ok();
+  if (started) {
     status = supervisor->RunUntil([&] { return supervisor->AllEnded(); },
                                   Now() + stage.timeout);
   }
   if (!status.ok() && !supervisor->first_failure()) supervisor->Stop();
   supervisor->Wait();
   if (!stage.cancellation.status().ok()) return stage.cancellation.status();
-  if (absl::IsDeadlineExceeded(status)) {
+  if (started && absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(
         absl::StrCat("the processes had not ended after ",
                      absl::FormatDuration(stage.timeout)));

@@ -122,6 +122,7 @@ class TrainBench {
         absl::StrCat("--steps=", AllSteps()),
         absl::StrCat("--lr=", kLearningRate),
         absl::StrCat("--device=", options_.device),
+        "--drop-last",  // DDP's batches are whole, too
         "--log-level=warn",
     };
     if (training->precision != "fp32") {

@@ -12,6 +12,7 @@
 #include "common/cluster/security.h"
 #include "common/net/address.h"
 #include "lab/host/child.h"
+#include "lab/host/process_groups.h"
 #include "lab/host/supervisor.h"
 
 namespace psring {
@@ -47,6 +48,8 @@ struct Job {
   std::vector<std::vector<std::string>> worker_prefixes;
 
   Security security = {};  // what the processes are handed
+  // See SupervisorOptions; of whoever starts the job.
+  ProcessGroups* groups = nullptr;
 };
 
 // INVALID_ARGUMENT when a flag for processes is one that the launcher gives to

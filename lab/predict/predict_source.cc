@@ -263,7 +263,7 @@ absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
                 absl::ToDoubleSeconds(wanted.budget));
   };
   if (status.ok()) {
-    status = supervisor.RunUntil(enough, Now() + kPatience);
+    status = supervisor.RunUntil(enough, Now() + wanted.budget + kPatience);
   }
   if (supervisor.first_failure()) {
     status = absl::AbortedError(ToString(*supervisor.first_failure()));

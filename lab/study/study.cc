@@ -82,6 +82,7 @@ class Study {
       }
       RunFailure failure;
       auto run = RunAndKeep(i, *scratch, *predictor, &failure);
+      if (run.ok()) runs_[i] = *run;
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
             "interrupted; all processes have ended", WhatIsKept()));
@@ -94,7 +95,6 @@ class Study {
         }
         continue;
       }
-      runs_[i] = *std::move(run);
       KeepOnPage(*runs_[i]);
     }
     if (NumFinished(runs_) > 0) return absl::OkStatus();
@@ -121,7 +121,8 @@ class Study {
   absl::Status TakeFailure(const Point& point, const absl::Status& status,
                            const RunFailure& failure) {
     const std::string why(status.message());
-    if (!failure.others_may_succeed) {
+    const bool first = NumFinished(runs_) == 0 && outcome_.failed.empty();
+    if (first && !failure.others_may_succeed) {
       return absl::AbortedError(
           absl::StrCat(RunLabel(point), ": ", why, WhatIsKept()));
     }
@@ -177,8 +178,11 @@ class Study {
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyPlan& plan,
                                       const Cancellation& cancellation,
-                                      JobPage* page, int* exit_code) {
-  return Study(plan, cancellation, page).Run(exit_code);
+                                      JobPage* page, ProcessGroups* groups,
+                                      int* exit_code) {
+  StudyPlan with_groups = plan;
+  with_groups.job.groups = groups;
+  return Study(with_groups, cancellation, page).Run(exit_code);
 }
 
 }  // namespace psring

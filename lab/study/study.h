@@ -9,6 +9,7 @@
 #include "common/net/cancellation.h"
 #include "common/page/job_page.h"
 #include "lab/host/job.h"
+#include "lab/host/process_groups.h"
 #include "lab/study/run_result.h"
 #include "lab/study/study_axes.h"
 #include "lab/study/study_setup.h"
@@ -37,16 +38,18 @@ struct StudyOutcome {
 };
 
 // Makes the runs that the study's folder lacks, with progress on stdout and on
-// `page`, which may be null. A run that fails after its job has formed, or
+// `page`, which may be null. `groups`, which may be null and outlives it, has
+// the groups of the processes. A run that fails after its job has formed, or
 // whose results cannot be collected or kept, is told of on stderr, and the
-// others go on; one that fails earlier ends the study, since they would fail as
-// well. Blocks until every process has ended. An error, or, where a run has
-// finished, the outcome's `ended`, names the run and says how many are kept;
-// `exit_code` is then what this program should end with, unless it was
-// interrupted.
+// others go on; where the first one fails earlier, that ends the study, since
+// they would fail as well. Blocks until every process has ended. An error, or,
+// where a run has finished, the outcome's `ended`, names the run and says how
+// many are kept; `exit_code` is then what this program should end with, unless
+// it was interrupted.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyPlan& plan,
                                       const Cancellation& cancellation,
-                                      JobPage* page, int* exit_code);
+                                      JobPage* page, ProcessGroups* groups,
+                                      int* exit_code);
 
 }  // namespace psring
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -50,12 +51,32 @@ absl::StatusOr<json> ReadJson(const std::string& path) {
   return value;
 }
 
-// What a process that was killed left half written.
+// What a process that was killed has left of WriteReportFile.
 void RemoveTemporaries(const fs::path& folder) {
+  static const std::regex& ours =
+      *new std::regex(R"((study|report|run-\d+)\.(json|html)\.\d+\.tmp)");
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".tmp") fs::remove(entry.path(), ignored);
+    if (std::regex_match(entry.path().filename().string(), ours)) {
+      fs::remove(entry.path(), ignored);
+    }
   }
+}
+
+// What a study removes must be a study's.
+absl::Status CheckNobodysElse(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / kManifest, ignored)) return absl::OkStatus();
+  for (const char* name : {kRuns, kScratch}) {
+    if (!fs::exists(folder / name, ignored) ||
+        fs::is_empty(folder / name, ignored)) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--out=", folder.string(), " has a folder ", name,
+        " that is no study's. Choose another folder, which psring makes"));
+  }
+  return absl::OkStatus();
 }
 
 // The same study's, or the first.
@@ -82,6 +103,7 @@ absl::Status TakeManifest(const fs::path& folder, const StudySetup& setup) {
 
 absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
     const std::string& path, const StudySetup& setup) {
+  if (auto s = CheckNobodysElse(path); !s.ok()) return s;
   if (auto s = MakeFolder(fs::path(path) / kRuns); !s.ok()) return s;
   auto lock = File::Open(fs::path(path) / kLock, O_RDWR | O_CREAT);
   if (!lock.ok()) return lock.status();
@@ -92,9 +114,9 @@ absl::StatusOr<std::unique_ptr<StudyFolder>> StudyFolder::Open(
                      ". Wait for it, or choose another folder"));
   }
   if (!locked.ok()) return locked;
+  if (auto s = TakeManifest(path, setup); !s.ok()) return s;
   RemoveTemporaries(path);
   RemoveTemporaries(fs::path(path) / kRuns);
-  if (auto s = TakeManifest(path, setup); !s.ok()) return s;
   return std::unique_ptr<StudyFolder>(new StudyFolder(path, *std::move(lock)));
 }
 

@@ -41,7 +41,8 @@ ScriptJob ScriptOf(const Job& job) {
   script.command = job.script;
   script.security = job.security;
   script.extra = job.script_variables;
-  script.extra["PSRING_METRICS_DIR"] = job.metrics_dir;
+  script.extra["PSRING_METRICS_DIR"] =
+      std::filesystem::absolute(job.metrics_dir).string();
   return script;
 }
 
@@ -79,6 +80,7 @@ absl::Status Train(
   SupervisorOptions options;
   options.on_tick = show;
   options.on_line = std::move(on_line);
+  options.groups = job.groups;
   RunningJob running;
   Supervisor supervisor(cancellation, options);
   const auto coordinator = running.Start(job, supervisor);
@@ -176,6 +178,20 @@ absl::StatusOr<std::unique_ptr<Hosts>> PlaceOnHosts(const Point& point,
   return hosts;
 }
 
+void Erase(const std::function<bool(const std::string& name)>& which,
+           std::vector<std::string>& flags) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    if (!which(FlagName(flags[i]))) {
+      kept.push_back(flags[i]);
+    } else if (FlagName(flags[i]) == flags[i] && i + 1 < flags.size() &&
+               !absl::StartsWith(flags[i + 1], "--")) {
+      ++i;  // its value
+    }
+  }
+  flags = std::move(kept);
+}
+
 // A way's flag, "--lr=0.1", in place of all ways'. --steps and --epochs exclude
 // each other.
 void Replace(const std::string& flag, std::vector<std::string>& flags) {
@@ -183,11 +199,15 @@ void Replace(const std::string& flag, std::vector<std::string>& flags) {
     return name == "--steps" || name == "--epochs";
   };
   const std::string name = FlagName(flag);
-  std::erase_if(flags, [&](const std::string& other) {
-    const std::string others = FlagName(other);
-    if (others == other) return false;  // its value, if any, comes next
-    return others == name || (is_length(others) && is_length(name));
-  });
+  const auto is_replaced = [&](const std::string& other) {
+    return other == name || (is_length(other) && is_length(name));
+  };
+  Erase(is_replaced, flags);
+  // Of all ways, which may have another optimizer.
+  if (flag == "--optimizer=adam" || flag == "--optimizer=adamw") {
+    Erase([](const std::string& other) { return other == "--momentum"; },
+          flags);
+  }
   flags.push_back(flag);
 }
 
@@ -198,7 +218,9 @@ void SetVariables(const Point& point, Job& job) {
   const WaySpec way = WayOf(point);
   std::map<std::string, std::string>& variables = job.script_variables;
   if (way.ddp) variables["PSRING_MODE"] = "ddp";
-  if (way.has_servers()) variables["PSRING_SYNC"] = way.sync();
+  variables["PSRING_SYNC"] = way.has_servers() ? way.sync() : "";
+  variables["PSRING_STALENESS"] = "";
+  variables["PSRING_SERVERS_PER_NODE"] = "0";
   variables["PSRING_SEED"] = ValueOf(point, "seed");
   // "none", too: this program's environment may have another.
   variables["PSRING_COMPRESS"] = ValueOf(point, "compress");

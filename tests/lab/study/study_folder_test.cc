@@ -73,11 +73,28 @@ TEST_F(StudyFolderTest, TwoAtOnceAreRefused) {
 }
 
 TEST_F(StudyFolderTest, WhatAKilledProcessLeftHalfWrittenGoesAway) {
+  EXPECT_EQ(OpenError(), "");
   const std::string left = path_ + "/runs/run-000.json.4711.tmp";
-  std::filesystem::create_directories(path_ + "/runs");
   std::ofstream(left) << "{";
   EXPECT_EQ(OpenError(), "");
   EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST_F(StudyFolderTest, WhatIsNotAStudysStays) {
+  std::filesystem::create_directories(path_);
+  std::ofstream(path_ + "/notes.tmp") << "mine";
+  EXPECT_EQ(OpenError(), "");
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/notes.tmp"));
+  for (const std::string name : {"runs", "scratch"}) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_ + "/" + name);
+    EXPECT_EQ(OpenError(), "");  // an empty one is nobody's
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_ + "/" + name);
+    std::ofstream(path_ + "/" + name + "/results.txt") << "mine";
+    EXPECT_THAT(OpenError(), HasSubstr("has a folder " + name));
+    EXPECT_TRUE(std::filesystem::exists(path_ + "/" + name + "/results.txt"));
+  }
 }
 
 TEST_F(StudyFolderTest, AManifestThatIsNoneIsNamed) {
