@@ -229,6 +229,11 @@ Job SharedJob(const CommandLine& line, const Flags& flags,
   job.metric = flags.metric;
   // The same for every run, so that more workers are just more workers.
   job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
+  int threads = 0;
+  if (absl::SimpleAtoi(ValueOf(ArgsOf(passed_on, "--threads")), &threads) &&
+      threads > 0 && !IsScript(passed_on)) {
+    job.threads_per_worker = threads;
+  }
   job.ps_binary = flags.binaries.ps;
   job.worker_binary = flags.binaries.worker;
   if (IsScript(passed_on)) {
@@ -328,6 +333,26 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
   return metric.ok() ? metric : OfFlag("--metric", metric);
 }
 
+// Flags of the study that the others leave without effect.
+absl::Status CheckUses(const CommandLine& line, const AxisValues& values) {
+  const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
+  if (!specs.ok()) return specs.status();
+  const bool has_servers = absl::c_any_of(
+      *specs, [](const WaySpec& way) { return way.has_servers(); });
+  if (line.Has("--servers") && !has_servers) {
+    return absl::InvalidArgumentError(
+        "--servers is for the ps ways, and --modes names none");
+  }
+  for (const CommandLine::FlagValue& flag : line.All()) {
+    const bool is_list =
+        flag.name == "--seeds" && absl::StrContains(flag.value, ',');
+    if (!is_list || !line.Has("--seed")) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--seed has no effect where --seeds=", flag.value, " lists them"));
+  }
+  return absl::OkStatus();
+}
+
 // What a run would find out only when its turn comes.
 absl::Status CheckFaults(const std::vector<Point>& runs) {
   for (const Point& run : runs) {
@@ -392,6 +417,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   absl::Status s = values.status();
   if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
   if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
+  if (s.ok()) s = CheckUses(line, *values);
   if (s.ok()) s = CheckFaults(AllRuns(*values));
   if (s.ok()) s = CheckPageFlags(line, flags.page);
   if (!s.ok()) return line.UsageError(std::string(s.message()));

@@ -59,11 +59,23 @@ absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
     if (flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(flag, " needs --check"));
   }
-  for (const char* flag : {"--link", "--from", "--model", "--data", "--compute",
-                           "--parameters", "--json"}) {
+  for (const char* flag :
+       {"--link", "--from", "--model", "--data", "--compute", "--parameters",
+        "--json", "--latency", "--update", "--message", "--bucket-mb",
+        "--forward-share", "--batch-size", "--steps", "--seed", "--threads",
+        "--shard-threads", "--measure"}) {
     if (!flags.check || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " has no effect with --check"));
+  }
+  const bool measures = !line.Has("--compute") || !line.Has("--parameters");
+  for (const char* flag :
+       {"--model", "--data", "--batch-size", "--threads", "--measure"}) {
+    if (measures || !line.Has(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag,
+        " has no effect with --compute and --parameters, which leave no "
+        "model to measure"));
   }
   return absl::OkStatus();
 }

@@ -140,6 +140,7 @@ MemberOptions ClusterSession::Introduction() const {
   MemberOptions options;
   options.coordinator = coordinator_endpoint_;
   options.join_timeout = options_.join_timeout;
+  options.on_hang = options_.on_hang;
   proto::Join& join = options.join;
   join.set_role(placement.role);
   join.set_mode(options_.mode);

@@ -3,6 +3,7 @@
 #ifndef PSRING_COMMON_CLUSTER_CLUSTER_SESSION_H_
 #define PSRING_COMMON_CLUSTER_CLUSTER_SESSION_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,8 @@ struct ClusterOptions {
   // How long this process may work without progress (activity.h) before the job
   // ends with its name; 0: for ever.
   absl::Duration progress_timeout;
+  // MemberOptions'.
+  std::function<void()> on_hang = nullptr;
   Security security = {};  // of the job
   // Where the process that hosts the coordinator shows the job, and the file of
   // the page's token (common/page/job_page.h); empty: nowhere, no file.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -338,6 +339,15 @@ void Member::SendOutbox(Socket& socket) {
   }
 }
 
+bool Member::NamesThisAsHung(const absl::Status& failure) {
+  MutexLock lock(&mutex_);
+  const std::optional<proto::Welcome>& job = news_.arrived();
+  if (failure.ok() || !news_.hang() || !job.has_value()) return false;
+  const auto& processes = is_worker() ? job->workers() : job->servers();
+  return absl::StartsWith(failure.message(),
+                          Describe(processes.Get(job->rank())));
+}
+
 // A few at a time, so that a coordinator cannot keep it from its own words.
 void Member::Receive(Socket& socket) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
@@ -365,6 +375,7 @@ void Member::Receive(Socket& socket) {
       if (first_heard_ == Time::InfinitePast()) first_heard_ = last_heard_;
       if (failure_.ok()) failure = news_.Take(message, last_heard_);
     }
+    if (options_.on_hang && NamesThisAsHung(failure)) options_.on_hang();
     if (!failure.ok()) Fail(std::move(failure));
   }
 }

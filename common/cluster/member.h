@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct MemberOptions {
   proto::Join join;         // its protocol version is filled in
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
+  // Called on the member's thread where the job ends because this process
+  // hangs. Must not block. Empty: nothing.
+  std::function<void()> on_hang = nullptr;
 };
 
 class Member {
@@ -111,6 +115,7 @@ class Member {
   void Introduce(const Context& context);
   void OnFinishedJob();
   void Receive(Socket& socket);
+  bool NamesThisAsHung(const absl::Status& failure);
   proto::ControlMessage Beat(Time now);
   // Says in the log whom this process waits for: after kLongWait, and at twice
   // the time again.

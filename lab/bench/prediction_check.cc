@@ -56,12 +56,16 @@ class Checking {
       : options_(options), cancellation_(cancellation) {}
 
   absl::Status Run() {
+    absl::Status status;
     for (const double link : options_.links) {
-      if (absl::Status s = RunLink(link); !s.ok()) return s;
+      status = RunLink(link);
+      if (!status.ok()) break;
     }
+    if (rows_.empty()) return status;
     Print();
-    return WriteReportFile(options_.out, kCheckJson,
-                           DumpJson(Json(), 1) + "\n");
+    status.Update(
+        WriteReportFile(options_.out, kCheckJson, DumpJson(Json(), 1) + "\n"));
+    return status;
   }
 
  private:

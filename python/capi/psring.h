@@ -78,7 +78,9 @@ const char* psring_policies(void);
  * started by hand (psring ps); advertise, interface, same_host ("auto" |
  * "off"); join_timeout_s (60), step_timeout_s (60), progress_timeout_s (0, for
  * ever: how long the program may go without a call before it counts as hung);
- * shard_threads (0); log_level ("warn"); metrics_dir; tensorboard; page
+ * hang_signal (0, none): what this process sends itself where the job ends
+ * because it hangs; shard_threads (0); log_level ("warn"); metrics_dir;
+ * tensorboard; page
  * ("HOST:PORT", where rank 0 shows the job: docs/monitoring.md),
  * page_token_file. Without any
  * launcher: a job of one. */

@@ -1,5 +1,8 @@
 #include "python/capi/session.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -41,6 +44,7 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   options->Number("join_timeout_s", join_timeout, 1.0, 86400.0);
   options->Number("step_timeout_s", step_timeout, 1.0, 86400.0);
   options->Number("progress_timeout_s", progress_timeout, 0.0, 86400.0);
+  options->Integer("hang_signal", session.hang_signal, 0, SIGRTMAX);
   options->Text("metrics_dir", session.metrics_dir);
   options->Text("tensorboard", session.tensorboard);
   options->Text("page", session.page);
@@ -109,6 +113,9 @@ absl::Status Session::Join() {
   cluster.interface = options_.interface;
   cluster.join_timeout = options_.join_timeout;
   cluster.progress_timeout = options_.progress_timeout;
+  if (const int signal = options_.hang_signal; signal != 0) {
+    cluster.on_hang = [signal] { kill(getpid(), signal); };
+  }
   cluster.security = security_;
   cluster.page = options_.page;
   cluster.page_token_file = options_.page_token_file;

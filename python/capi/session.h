@@ -43,6 +43,7 @@ struct SessionOptions {
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration step_timeout = absl::Seconds(60);
   absl::Duration progress_timeout;  // 0: none, as scripts may do anything
+  int hang_signal = 0;              // which this process sends itself; 0: none
   std::string metrics_dir;          // empty: none
   std::string tensorboard;          // its folder; empty: nothing for it
   std::string page;  // where the job is shown, if its coordinator is here

@@ -160,7 +160,7 @@ def init(
             "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}
-        _stacks.answer_signal()
+        request["hang_signal"] = _stacks.answer_signals()
         _join(request)
         about = json.loads(_lib.text(_lib.library().psring_job()))
         job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)

@@ -1,8 +1,9 @@
-"""SIGUSR1 writes every thread's Python stack to stderr, where the script has no use for that signal."""
+"""Signals that write every thread's Python stack to stderr, where the script has no use for them."""
 
 import faulthandler
 import signal
 import sys
+from typing import Set
 
 
 def _has_use(number: int) -> bool:
@@ -12,9 +13,22 @@ def _has_use(number: int) -> bool:
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-def answer_signal() -> None:
+# The library sends it to a process that hangs; others have their uses for SIGUSR1.
+_HANGS = signal.SIGRTMIN + 10
+_answered: Set[int] = set()
+
+
+def _answer(number: int) -> None:
     try:
-        if not _has_use(signal.SIGUSR1):
-            faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True)
+        if not _has_use(number):
+            faulthandler.register(number, file=sys.__stderr__, all_threads=True)
+            _answered.add(number)
     except (OSError, ValueError, AttributeError, RuntimeError):
         pass  # No stderr to write to.
+
+
+def answer_signals() -> int:
+    """SIGUSR1, and the signal that it returns (0: none), write them."""
+    for number in {signal.SIGUSR1, _HANGS} - _answered:
+        _answer(number)
+    return _HANGS if _HANGS in _answered else 0

@@ -131,6 +131,16 @@ TEST_F(CompareTest, AWrongFlagGetsOneLineWithItsValueAndRange) {
   }
 }
 
+TEST_F(CompareTest, AFlagWithoutEffectIsRefused) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--modes=ring", "--servers=2"},
+        {"--seeds=1,2", "--seed=7"}}) {
+    const Ran ran = Compare(flags);
+    EXPECT_EQ(ran.code, 2) << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr(flags[1].substr(0, 6)));
+  }
+}
+
 TEST_F(CompareTest, AFlagOfTheStudyIsRefusedBehindTheDashesAndSaysWhere) {
   const Ran ran = Compare({"--modes=ring", "--", "--data=mnist:/x"});
   EXPECT_EQ(ran.code, 2);

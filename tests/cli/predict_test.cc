@@ -227,6 +227,9 @@ TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"--forward-share=2"}, {"--forward-share", "2"}},
           {{"--links=1gbit"}, {"--links", "--check"}},
           {{"--check", "--link=1gbit"}, {"--link", "--check"}},
+          {{"--check", "--latency=1ms"}, {"--latency", "--check"}},
+          {{"--compute=1ms", "--parameters=5", "--model=lenet"},
+           {"--model", "--compute and --parameters"}},
           {{"--check", "--hosts=4,6"}, {"--hosts", "2 hosts"}},
       };
   for (const auto& [flags, said] : kWrong) {
