@@ -69,10 +69,12 @@ std::vector<std::string> Seeds() {
   const std::string tensors =
       R"("tensors":[{"name":"w","shape":[10,3]},{"name":"b","shape":[]}])";
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  std::string session =
+      R"(.{"mode":"ps","servers":2,"rank":1,"size":4,"coordinator":"a:7000",
+             "own_servers":false,"step_timeout_s":2.5,"log_level":"warn"})";
+  session[0] = '\0';
   return {
-      std::string("\0", 1) +
-          R"({"mode":"ps","servers":2,"rank":1,"size":4,"coordinator":"a:7000",
-             "own_servers":false,"step_timeout_s":2.5,"log_level":"warn"})",
+      session,
       "\1{" + tensors + R"(,"id":"m","update":"local","bucket_mb":0.5})",
       "\2{" + tensors +
           R"(,"update":"fused","sync":"ssp","staleness":3,"compress":"int8",
