@@ -28,6 +28,8 @@ constexpr absl::Duration kEndTimeout = absl::Seconds(30);
 
 // How long threads may take to say where they are.
 constexpr absl::Duration kThreadsTimeout = absl::Seconds(2);
+// And how long it may take to find the names of what they do.
+constexpr absl::Duration kThreadsPatience = absl::Seconds(15);
 
 // Whatever its thread waits for, such as the loader's lock, this does not.
 void TellThreads(const std::string& name) {
@@ -37,7 +39,7 @@ void TellThreads(const std::string& name) {
                  ThreadsReport(kThreadsTimeout).c_str());
     told->set_value();
   }).detach();
-  told->get_future().wait_for(absl::ToChronoSeconds(2 * kThreadsTimeout));
+  told->get_future().wait_for(absl::ToChronoSeconds(kThreadsPatience));
 }
 
 // Ends a process whose threads do not end when it is cancelled: they hang.
