@@ -81,6 +81,11 @@ absl::Status BenchRun::Measure(BenchResults* results) {
   results->hot = options_.hot;
   results->encrypted = options_.security.secret.has_value();
   FindPeers(dir->path(), results);
+  if (WantsDdp() && !python_->ok() && options_.modes_named) {
+    const absl::Status& why = python_->status();
+    return absl::Status(why.code(),
+                        absl::StrCat("--modes: ddp: ", why.message()));
+  }
   if (absl::Status s = MeasureLinks(results); !s.ok()) return s;
   const auto points =
       static_cast<int>(options_.ranks.size() * options_.sizes.size());
@@ -227,12 +232,7 @@ TrainOptions BenchRun::TrainingOptions() {
 absl::Status BenchRun::Train(BenchResults* results) {
   TrainOptions options = TrainingOptions();
   if (WantsDdp() && !python_->ok()) {
-    const absl::Status& why = python_->status();
-    if (options_.modes_named) {
-      return absl::Status(why.code(),
-                          absl::StrCat("--modes: ddp: ", why.message()));
-    }
-    LeaveOut("ddp", why, results);
+    LeaveOut("ddp", python_->status(), results);
   }
   options.leaves_out_ddp = [&](const absl::Status& why) {
     if (!options_.modes_named) LeaveOut("ddp", why, results);

@@ -203,11 +203,6 @@ void Replace(const std::string& flag, std::vector<std::string>& flags) {
     return other == name || (is_length(other) && is_length(name));
   };
   Erase(is_replaced, flags);
-  // Of all ways, which may have another optimizer.
-  if (flag == "--optimizer=adam" || flag == "--optimizer=adamw") {
-    Erase([](const std::string& other) { return other == "--momentum"; },
-          flags);
-  }
   flags.push_back(flag);
 }
 
@@ -237,6 +232,11 @@ Job JobOf(const Point& point, Job job) {
     return job;
   }
   std::vector<std::string>& flags = job.worker_flags;
+  for (const std::string& flag : way.Flags()) {
+    if (flag != "--optimizer=adam" && flag != "--optimizer=adamw") continue;
+    // All ways' momentum, not its own, which the worker refuses.
+    Erase([](const std::string& name) { return name == "--momentum"; }, flags);
+  }
   for (const std::string& flag : way.Flags()) Replace(flag, flags);
   for (size_t i = 0; i < Axes().size(); ++i) {
     const char* flag = Axes()[i].worker_flag;

@@ -37,6 +37,8 @@ TEST(JobOf, AdamHasNotTheMomentumOfTheOthers) {
   EXPECT_THAT(FlagsOf("ring+optimizer=adam",
                       {"--optimizer=momentum", "--momentum=0.5", "--lr=1"}),
               ElementsAre("--lr=1", "--optimizer=adam"));
+  EXPECT_THAT(FlagsOf("ring+momentum=0.9+optimizer=adam", {"--momentum=0.5"}),
+              ElementsAre("--momentum=0.9", "--optimizer=adam"));
 }
 
 }  // namespace
