@@ -334,7 +334,8 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
 }
 
 // Flags of the study that the others leave without effect.
-absl::Status CheckUses(const CommandLine& line, const AxisValues& values) {
+absl::Status CheckUses(const CommandLine& line, const Flags& flags,
+                       const AxisValues& values) {
   const auto specs = ParseWays(absl::StrJoin(values[AxisIndex(kWayAxis)], ","));
   if (!specs.ok()) return specs.status();
   const bool has_servers = absl::c_any_of(
@@ -343,14 +344,12 @@ absl::Status CheckUses(const CommandLine& line, const AxisValues& values) {
     return absl::InvalidArgumentError(
         "--servers is for the ps ways, and --modes names none");
   }
-  for (const CommandLine::FlagValue& flag : line.All()) {
-    const bool is_list =
-        flag.name == "--seeds" && absl::StrContains(flag.value, ',');
-    if (!is_list || !line.Has("--seed")) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--seed has no effect where --seeds=", flag.value, " lists them"));
+  const std::string seeds = absl::StrJoin(flags.axes[AxisIndex("seed")], ",");
+  if (!line.Has("--seed") || !absl::StrContains(seeds, ',')) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--seed has no effect where --seeds=", seeds, " lists them"));
 }
 
 // What a run would find out only when its turn comes.
@@ -417,7 +416,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   absl::Status s = values.status();
   if (s.ok()) s = CheckScript(line, *values, flags, passed_on);
   if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(*values, passed_on);
-  if (s.ok()) s = CheckUses(line, *values);
+  if (s.ok()) s = CheckUses(line, flags, *values);
   if (s.ok()) s = CheckFaults(AllRuns(*values));
   if (s.ok()) s = CheckPageFlags(line, flags.page);
   if (!s.ok()) return line.UsageError(std::string(s.message()));

@@ -90,6 +90,7 @@ class StepPredictor {
     if (topology.kind == TopologyKind::kRing) {
       coarse_ = RingMessages(workload, topology.workers) > effort.max_messages;
     } else {
+      servers_ = ServersFor(BucketsOf(workload), topology.num_servers());
       CoarsenPs(effort.max_messages);
     }
   }
@@ -129,7 +130,7 @@ class StepPredictor {
   std::vector<HostClass> Classes(std::vector<double> compute) const {
     std::vector<HostClass> classes =
         WorkerClasses(std::move(compute), most_classes_);
-    int servers = ServersFor(BucketsOf(workload_), topology_.num_servers());
+    int servers = servers_;
     if (topology_.colocated) servers -= PutServersOn(classes, servers);
     const std::vector<int> bounds =
         CutEvenly(std::min(servers, topology_.server_hosts), most_classes_);
@@ -142,6 +143,7 @@ class StepPredictor {
   const Hardware& hardware_;
   const Workload& workload_;
   const Topology& topology_;
+  int servers_ = 0;  // that have a part of the model
   bool coarse_ = false;
   int most_classes_ = 1 << 30;
   int pieces_at_once_ = 1;
