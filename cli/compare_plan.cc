@@ -19,6 +19,7 @@
 #include "common/cluster/security.h"
 #include "common/host_cores.h"
 #include "common/net/zmq_info.h"
+#include "common/optim/optimizer.h"
 #include "common/slowdown.h"
 #include "lab/host/gpu_info.h"
 #include "lab/host/hosts.h"
@@ -139,10 +140,6 @@ void AddFlags(CommandLine& line, Flags& flags) {
       absl::StrCat("Ways, and whom a step waits for:\n", WaysHelp(), kExample));
 }
 
-bool HasMomentum(const std::string& optimizer) {
-  return optimizer != "adam" && optimizer != "adamw";
-}
-
 std::vector<std::string> WorkerFlags(const CommandLine& line,
                                      const Flags& flags,
                                      const Args& passed_on) {
@@ -155,7 +152,7 @@ std::vector<std::string> WorkerFlags(const CommandLine& line,
       absl::StrCat("--lr=", flags.lr),
       absl::StrCat("--optimizer=", flags.optimizer),
   };
-  if (HasMomentum(flags.optimizer) || line.Has("--momentum")) {
+  if (!IsAdam(flags.optimizer) || line.Has("--momentum")) {
     all.push_back(absl::StrCat("--momentum=", flags.momentum));
   }
   all.insert(all.end(), passed_on.begin(), passed_on.end());

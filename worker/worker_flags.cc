@@ -310,7 +310,7 @@ proto::OptimizerSettings WorkerFlags::OptimizerOf(
 
 absl::Status WorkerFlags::CheckUses(const CommandLine& line,
                                     const WorkerOptions& options) const {
-  const bool is_adam = optimizer == "adam" || optimizer == "adamw";
+  const bool is_adam = IsAdam(optimizer);
   const bool steps_down = lr_schedule == "step";
   const bool saves = !options.checkpoint_dir.empty();
   const struct {

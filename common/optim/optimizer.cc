@@ -125,9 +125,12 @@ std::vector<Definition> Definitions() {
 
 }  // namespace
 
+bool IsAdam(absl::string_view name) {
+  return name == "adam" || name == "adamw";
+}
+
 double MomentumOf(const proto::OptimizerSettings& settings) {
-  const bool is_adam = settings.name() == "adam" || settings.name() == "adamw";
-  return is_adam ? settings.beta1() : settings.momentum();
+  return IsAdam(settings.name()) ? settings.beta1() : settings.momentum();
 }
 
 std::vector<std::string> OptimizerNames() {

@@ -19,12 +19,16 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/model/layout.h"
 #include "common/optim/optimizer_formulas.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {
+
+// Whether it is adam or adamw, which have betas in place of a momentum.
+bool IsAdam(absl::string_view name);
 
 // beta1 of adam and adamw; of the others, momentum.
 double MomentumOf(const proto::OptimizerSettings& settings);

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/address.h"
+#include "common/optim/optimizer.h"
 #include "common/optim/sync_policy.h"
 #include "common/page/job_state.h"
 #include "common/trace/metrics_reader.h"
@@ -232,9 +233,8 @@ Job JobOf(const Point& point, Job job) {
     return job;
   }
   std::vector<std::string>& flags = job.worker_flags;
-  for (const std::string& flag : way.Flags()) {
-    if (flag != "--optimizer=adam" && flag != "--optimizer=adamw") continue;
-    // All ways' momentum, not its own, which the worker refuses.
+  // All ways' momentum, not its own, which the worker refuses.
+  if (IsAdam(ValueOf(ArgsOf(way.Flags(), "--optimizer")))) {
     Erase([](const std::string& name) { return name == "--momentum"; }, flags);
   }
   for (const std::string& flag : way.Flags()) Replace(flag, flags);
