@@ -24,10 +24,10 @@ namespace {
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
 
-// `what`: "loss of".
-absl::Status Diverged(const char* what, int64_t step, double value) {
+// `what`: "loss of step 5".
+absl::Status Diverged(const std::string& what, double value) {
   return absl::OutOfRangeError(absl::StrCat(
-      "the ", what, " step ", step, " is ", value,
+      "the ", what, " is ", value,
       ": training has diverged. A smaller --lr or --warmup-epochs may help"));
 }
 
@@ -240,9 +240,7 @@ absl::Status Trainer::ClipGradient() {
   const double norm = Clip();
   if (!std::isfinite(norm)) {
     if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
-    return absl::OutOfRangeError(absl::StrCat(
-        "the norm of step ", step_, "'s gradient is ", norm,
-        ": training has diverged. A smaller --lr or --warmup-epochs may help"));
+    return Diverged(absl::StrCat("norm of step ", step_, "'s gradient"), norm);
   }
   return absl::OkStatus();
 }
@@ -313,7 +311,7 @@ absl::Status Trainer::NoteLoss(const std::optional<KnownLoss>& known) {
   last_loss_ = known->value;
   epoch_stats_.loss_sum += last_loss_;
   if (std::isfinite(last_loss_)) return absl::OkStatus();
-  return Diverged("loss of", known->step, last_loss_);
+  return Diverged(absl::StrCat("loss of step ", known->step), last_loss_);
 }
 
 absl::Status Trainer::TakeTimes() {
@@ -448,7 +446,8 @@ absl::Status Trainer::EndEpoch() {
   // The last update's; an earlier one's shows in the next step's loss.
   absl::Status diverged;
   if (finished() && !std::isfinite((*evaluation)->loss)) {
-    diverged = Diverged("test loss after", step_, (*evaluation)->loss);
+    diverged = Diverged(absl::StrCat("test loss after step ", step_),
+                        (*evaluation)->loss);
   }
   if (rank_ != 0) return diverged;
   report_.TellEpoch(State(),
