@@ -117,24 +117,6 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                           ". Begin anew in another directory"));
 }
 
-absl::Status CheckNoneIsNewer(const std::string& directory, int64_t step) {
-  auto present = CheckpointsIn(directory);
-  if (!present.ok()) return present.status();
-  for (; !present->empty() && present->back().step > step;
-       present->pop_back()) {
-    const std::string& path = present->back().path;
-    if (!VerifyCheckpoint(path).ok()) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("--resume: ", path,
-                     " was finished by an earlier job after this one "
-                     "had begun from step ",
-                     step,
-                     ". Start this job again: it continues "
-                     "from there"));
-  }
-  return absl::OkStatus();
-}
-
 std::string SizeChange(const Progress& then, const proto::JobSpec& spec,
                        const JobPlan& plan, int num_workers) {
   if (then.num_workers == num_workers && then.batch_size == spec.batch_size()) {

@@ -32,11 +32,6 @@ struct ResumePoint {
 absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                                             const proto::JobSpec& spec);
 
-// FAILED_PRECONDITION names a whole checkpoint in `directory` of a later step
-// than `step`: one that an earlier job was still writing when FindResumePoint
-// looked. Blocks as that does.
-absl::Status CheckNoneIsNewer(const std::string& directory, int64_t step);
-
 // What changes with the number of workers or the batch size, for the log; empty
 // where neither has. `plan`: of the resumed run, with num_workers.
 std::string SizeChange(const Progress& then, const proto::JobSpec& spec,

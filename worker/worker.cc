@@ -27,12 +27,12 @@
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
-#include "worker/checkpoint_directory.h"
 #include "worker/collective_statistics.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
 #include "worker/models/model.h"
 #include "worker/resume.h"
+#include "worker/run_start.h"
 #include "worker/torch/precision.h"
 #include "worker/torch/torch_device.h"
 #include "worker/torch/torch_error.h"
@@ -42,9 +42,6 @@
 
 namespace psring {
 namespace {
-
-// For a job on the same checkpoints that is just being killed.
-constexpr absl::Duration kLockPatience = absl::Seconds(5);
 
 // Of pixels that lie on a GPU for the whole run: little beside its memory.
 constexpr int64_t kResidentBytes = int64_t{1} << 28;  // or
@@ -87,7 +84,6 @@ class WorkerRun {
   absl::Status ChooseBackend();
   absl::Status AllocateFlat();
   absl::Status AgreeOnBackend();
-  absl::Status FindCheckpoint();
   absl::Status Prepare();
   int CoresOfMine();
   void SetThreads();
@@ -97,7 +93,6 @@ class WorkerRun {
   absl::Status ConnectExchange();
   absl::Status CheckBatchNorm();
   absl::Status SynchroniseBatchNorm();
-  absl::Status PrepareCheckpoints();
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status JoinExchange();
   absl::Status Train();
@@ -109,8 +104,7 @@ class WorkerRun {
   proto::JobSpec wish_;  // the job as this worker wants it, until it has joined
   Cancellation& cancellation_;
   SoftStop& soft_stop_;
-  ResumePoint resume_;  // its checkpoint empty: a fresh run
-  std::optional<CheckpointLock> checkpoint_lock_;  // rank 0's, until the end
+  RunStart start_;
   DatasetPair data_;
   std::shared_ptr<Classifier> model_;
   Slowdown slowdown_;
@@ -155,8 +149,7 @@ absl::Status WorkerRun::Load() {
   if (!slowdown.ok()) return slowdown.status();
   slowdown_ = *std::move(slowdown);
   if (absl::Status s = ChooseBackend(); !s.ok()) return s;
-  if (absl::Status s = AllocateFlat(); !s.ok()) return s;
-  return FindCheckpoint();
+  return AllocateFlat();
 }
 
 absl::Status WorkerRun::AllocateFlat() {
@@ -206,21 +199,13 @@ absl::Status WorkerRun::AgreeOnBackend() {
   return AllocateFlat();  // the hosts' ring shares its memory
 }
 
-absl::Status WorkerRun::FindCheckpoint() {
-  if (!options_.resume) return absl::OkStatus();
-  auto found = FindResumePoint(options_.checkpoint_dir, wish_);
-  if (!found.ok()) return found.status();
-  resume_ = *std::move(found);
-  wish_.set_first_step(resume_.progress.step);
-  *wish_.mutable_first_cursor() = *resume_.progress.cursor;
-  wish_.set_first_updates(*resume_.progress.updates);
-  return absl::OkStatus();
-}
-
 absl::Status WorkerRun::Join() {
   auto job = JobClient::Join(options_.cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
+  auto start = AgreeOnStart(member(), options_.start, wish_);
+  if (!start.ok()) return Leave(start.status());
+  start_ = *std::move(start);
   if (absl::Status s = AgreeOnBackend(); !s.ok()) return Leave(s);
   // NCCL sums on a GPU that workers share only where the user lets them.
   const std::string gpu =
@@ -257,7 +242,11 @@ absl::Status WorkerRun::Prepare() {
   }
   if (absl::Status s = ConnectExchange(); !s.ok()) return s;
   if (absl::Status s = SynchroniseBatchNorm(); !s.ok()) return s;
-  return PrepareCheckpoints();
+  if (options_.start.directory.empty() || job().rank() != 0) {
+    return absl::OkStatus();
+  }
+  return exchange_->CheckSaveDirectory(options_.start.directory,
+                                       StepDeadline());
 }
 
 // This worker's share of its host's cores; called before it keeps to some.
@@ -374,33 +363,12 @@ absl::Status WorkerRun::SynchroniseBatchNorm() {
   return absl::OkStatus();
 }
 
-absl::Status WorkerRun::PrepareCheckpoints() {
-  if (options_.checkpoint_dir.empty() || job().rank() != 0) {
-    return absl::OkStatus();
-  }
-  auto lock = CheckpointLock::Take(
-      options_.checkpoint_dir, options_.resume,
-      absl::StrCat("the job of ", Describe(job().workers(job().rank()))),
-      Now() + kLockPatience);
-  if (!lock.ok()) return lock.status();
-  checkpoint_lock_.emplace(*std::move(lock));
-  if (options_.resume) {
-    absl::Status s =
-        CheckNoneIsNewer(options_.checkpoint_dir, resume_.progress.step);
-    if (!s.ok()) return s;
-  }
-  return exchange_->CheckSaveDirectory(options_.checkpoint_dir, StepDeadline());
-}
-
 // The optimizer's state, where this worker reads it, and the model's into the
-// model. Rank 0 reads; everybody else gets it from there. With local steps,
-// where the optimizer's state is every worker's own, all begin with what rank 0
-// has saved.
+// model. Everybody else gets it from rank 0.
 absl::StatusOr<std::vector<FlatBuffer>> WorkerRun::ReadState() {
-  const bool reads = job().rank() == 0 || spec().local_steps() > 1;
-  if (resume_.checkpoint.empty() || !reads) return std::vector<FlatBuffer>();
+  if (start_.checkpoint.empty()) return std::vector<FlatBuffer>();
   member().activities().own().Work("reading the checkpoint");
-  return LoadState(resume_.checkpoint, spec(), *flat_, *model_);
+  return LoadState(start_.checkpoint, spec(), *flat_, *model_);
 }
 
 absl::Status WorkerRun::JoinExchange() {
@@ -450,7 +418,7 @@ absl::Status WorkerRun::Train() {
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
        .catches_up = !PolicyOf(spec()).barrier,
-       .checkpoints = {.directory = options_.checkpoint_dir,
+       .checkpoints = {.directory = options_.start.directory,
                        .every = spec().checkpoint_every(),
                        .keep = options_.checkpoint_keep}});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
@@ -466,9 +434,9 @@ absl::Status WorkerRun::Train() {
 }
 
 void WorkerRun::LogSizeChange() {
-  if (resume_.checkpoint.empty() || job().rank() != 0) return;
+  if (start_.checkpoint.empty() || job().rank() != 0) return;
   const std::string change =
-      SizeChange(resume_.progress, spec(), plan_, job().workers_size());
+      SizeChange(start_.progress, spec(), plan_, job().workers_size());
   if (!change.empty()) LogInfo("$0", change);
 }
 

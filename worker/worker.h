@@ -15,6 +15,7 @@
 #include "common/trace/event_file.h"
 #include "common/trace/timeline.h"
 #include "protos/cluster.pb.h"
+#include "worker/run_start.h"
 #include "worker/torch/gpu_choice.h"
 #include "worker/torch/precision.h"
 
@@ -42,12 +43,11 @@ struct WorkerOptions {
   std::string host_sum = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
-  std::string checkpoint_dir;   // absolute; empty: no checkpoints
+  StartWish start;              // its directory is absolute
   int64_t checkpoint_keep = 3;  // the newest so many; 0: all
-  bool resume = false;
-  std::string metrics_dir;  // empty: no metrics
-  std::string tensorboard;  // its folder; empty: nothing for it
-  TextTableRows flags;      // as they are shown there
+  std::string metrics_dir;      // empty: no metrics
+  std::string tensorboard;      // its folder; empty: nothing for it
+  TextTableRows flags;          // as they are shown there
   TimelineOptions timeline;
 };
 

@@ -139,7 +139,7 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "share of the host's cores, at most 4")
       .Range(0, 64);
   const char* group = "Checkpoints";
-  line.Add("--checkpoint-dir", options.checkpoint_dir,
+  line.Add("--checkpoint-dir", options.start.directory,
            "Folder for checkpoints, which all hosts must share")
       .Group(group);
   line.Add("--checkpoint-every", checkpoint_every,
@@ -150,9 +150,13 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "How many checkpoints to keep, the newest; 0: all")
       .Range(int64_t{0}, int64_t{1} << 40)
       .Group(group);
-  line.Add("--resume", options.resume,
+  line.Add("--resume", options.start.resume,
            "Resumes from the newest checkpoint in --checkpoint-dir that is "
            "whole")
+      .Group(group);
+  line.Add("--autoresume", options.start.autoresume,
+           "Like --resume, but begins afresh where there is no checkpoint: "
+           "for a job that is restarted with the same flags")
       .Group(group);
 }
 
@@ -312,7 +316,7 @@ absl::Status WorkerFlags::CheckUses(const CommandLine& line,
                                     const WorkerOptions& options) const {
   const bool is_adam = IsAdam(optimizer);
   const bool steps_down = lr_schedule == "step";
-  const bool saves = !options.checkpoint_dir.empty();
+  const bool saves = !options.start.directory.empty();
   const struct {
     const char* flag;
     bool used;
@@ -345,10 +349,17 @@ absl::Status WorkerFlags::Fill(const CommandLine& line,
     return absl::InvalidArgumentError(absl::StrCat(
         "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
   }
-  if (options.resume && options.checkpoint_dir.empty()) {
-    return absl::InvalidArgumentError("--resume needs --checkpoint-dir");
+  if (options.start.resume && options.start.autoresume) {
+    return absl::InvalidArgumentError(
+        "--resume needs a checkpoint, and --autoresume does not: choose one");
   }
-  if (checkpoint_every > 0 && options.checkpoint_dir.empty()) {
+  if ((options.start.resume || options.start.autoresume) &&
+      options.start.directory.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.start.resume ? "--resume" : "--autoresume",
+                     " needs --checkpoint-dir"));
+  }
+  if (checkpoint_every > 0 && options.start.directory.empty()) {
     return absl::InvalidArgumentError(
         "--checkpoint-every needs --checkpoint-dir");
   }
@@ -400,7 +411,7 @@ absl::Status WorkerFlags::Fill(const CommandLine& line,
     return s;
   }
   spec.set_checkpoint_every(checkpoint_every);
-  options.checkpoint_dir = Absolute(options.checkpoint_dir);
+  options.start.directory = Absolute(options.start.directory);
   options.data = data;
   options.same_host = process.SameHostWish();
   options.step_timeout = process.step_timeout();

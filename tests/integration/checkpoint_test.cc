@@ -7,11 +7,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/process.h"
+#include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
 #include "worker/checkpoint_directory.h"
 
@@ -171,6 +177,55 @@ TEST_F(CheckpointTest, ADamagedOneIsMadeAnewFromTheOneBefore) {
               HasSubstr("refuses " + newest + ": " + newest +
                         "/model.safetensors is damaged: 100 bytes"));
   EXPECT_EQ(CheckpointDifference(CheckpointAt(whole, 8), newest), "");
+}
+
+// As an engine does that restarts a job.
+TEST_F(CheckpointTest, TheSameCommandBeginsAJobAndResumesIt) {
+  const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
+  Train(Job(kRing, kLeNet, whole, 8));
+  const Ran first = RunLaunch(Job(kPs, kLeNet, parts, 4, {"--autoresume"}));
+  ASSERT_EQ(first.code, 0) << first.output;
+  EXPECT_THAT(first.output, HasSubstr("no checkpoint in " + parts +
+                                      ", so this run begins afresh"));
+  const Ran second = RunLaunch(Job(kPs, kLeNet, parts, 8, {"--autoresume"}));
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output,
+              HasSubstr("resumes from " + CheckpointAt(parts, 4)));
+  EXPECT_EQ(
+      CheckpointDifference(CheckpointAt(whole, 8), CheckpointAt(parts, 8)), "");
+}
+
+// Worker 0 alone reads and writes them.
+TEST_F(CheckpointTest, OtherWorkersOfARingNeedNoFolder) {
+  const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
+  for (const auto& [folder, steps] :
+       {std::pair(whole, 8), std::pair(parts, 4), std::pair(parts, 8)}) {
+    Flags flags = SmallTraining(steps, folder);
+    flags.push_back("--autoresume");
+    HandJob job({.mode = "ring", .worker_flags = flags});
+    job.Start("worker 0");
+    flags = SmallTraining();
+    flags.back() = absl::StrCat("--steps=", steps);
+    job.Start("worker 1", flags);
+    job.ExpectAllEndWell();
+  }
+  EXPECT_EQ(
+      CheckpointDifference(CheckpointAt(whole, 8), CheckpointAt(parts, 8)), "");
+}
+
+TEST_F(CheckpointTest, AWorkerThatResumesAloneIsNamed) {
+  Train(Job(kRing, kLeNet, folder_, 4));
+  HandJob job({.mode = "ring"});
+  Process& first = job.Start("worker 0");
+  Flags flags = SmallTraining(40, folder_);
+  flags.push_back("--resume");
+  Process& second = job.Start("worker 1", flags);
+  for (Process* process : {&first, &second}) {
+    EXPECT_EQ(process->Wait(Soon()), 1) << process->Output();
+    EXPECT_THAT(LastLine(process->Output()),
+                HasSubstr("--resume: worker 0, which reads the checkpoint, was "
+                          "started without it"));
+  }
 }
 
 TEST_F(CheckpointTest, ResumesOneThatHasNothingLeftToDo) {

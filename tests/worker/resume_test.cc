@@ -74,20 +74,6 @@ class ResumeTest : public ::testing::Test {
   std::optional<FlatModel> flat_;
 };
 
-// As where a job that was told to end is still writing when the next begins.
-TEST_F(ResumeTest, ACheckpointThatAppearsMeanwhileIsNotPassedOver) {
-  Stop(7);
-  EXPECT_TRUE(CheckNoneIsNewer(directory_, 7).ok());
-  Stop(9);
-  EXPECT_THAT(std::string(CheckNoneIsNewer(directory_, 7).message()),
-              AllOf(HasSubstr("step-00000009 was finished"),
-                    HasSubstr("Start this job again")));
-  EXPECT_TRUE(CheckNoneIsNewer(directory_, 9).ok());
-  // FindResumePoint passes over what is damaged, too.
-  fs::remove(directory_ + "/step-00000009/manifest.json");
-  EXPECT_TRUE(CheckNoneIsNewer(directory_, 7).ok());
-}
-
 TEST_F(ResumeTest, GoesOnWithWhatWasSaved) {
   Stop();
   const auto found = FindResumePoint(directory_, spec_);

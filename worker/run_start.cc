@@ -1,0 +1,95 @@
+#include "worker/run_start.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/cluster/membership.h"
+#include "common/log.h"
+#include "worker/resume.h"
+
+namespace psring {
+namespace {
+
+// For a job on the same checkpoints that is just being killed.
+constexpr absl::Duration kLockPatience = absl::Seconds(5);
+
+// Locked first: then no earlier job writes another one.
+absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
+                                      const proto::JobSpec& spec) {
+  RunStart start;
+  if (wish.directory.empty()) return start;
+  const bool may_resume = wish.resume || wish.autoresume;
+  auto lock = CheckpointLock::Take(
+      wish.directory, may_resume,
+      absl::StrCat("the job of ", Describe(member.job().workers(0))),
+      Now() + kLockPatience);
+  if (!lock.ok()) return lock.status();
+  start.lock = std::make_unique<CheckpointLock>(*std::move(lock));
+  if (!may_resume) return start;
+  auto found = FindResumePoint(wish.directory, spec);
+  if (wish.autoresume && absl::IsNotFound(found.status())) {
+    LogInfo("--autoresume: no checkpoint in $0, so this run begins afresh",
+            wish.directory);
+    return start;
+  }
+  if (!found.ok()) return found.status();
+  start.checkpoint = std::move(found->checkpoint);
+  start.progress = std::move(found->progress);
+  return start;
+}
+
+// With local steps the optimizer's state is every worker's own: all begin with
+// what rank 0 has saved.
+absl::StatusOr<std::string> CheckpointOfOther(const StartWish& wish,
+                                              const proto::JobSpec& spec) {
+  if (!spec.has_first_cursor() || spec.local_steps() <= 1) return std::string();
+  if (wish.directory.empty()) {
+    return absl::InvalidArgumentError(
+        "with --local-steps every worker reads the checkpoint: give this one "
+        "worker 0's --checkpoint-dir");
+  }
+  return absl::StrCat(wish.directory, "/", CheckpointName(spec.first_step()));
+}
+
+}  // namespace
+
+absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
+                                      proto::JobSpec& spec) {
+  RunStart start;
+  proto::JobSpec told;
+  const bool decides = member.job().rank() == 0;
+  if (decides) {
+    member.activities().own().Work("reading the checkpoint");
+    auto mine = StartOfRank0(member, wish, spec);
+    member.activities().own().Wait();
+    if (!mine.ok()) return mine.status();
+    start = *std::move(mine);
+    if (!start.checkpoint.empty()) {
+      told.set_first_step(start.progress.step);
+      *told.mutable_first_cursor() = *start.progress.cursor;
+      told.set_first_updates(*start.progress.updates);
+    }
+  }
+  const auto all =
+      member.Gather("start", told.SerializeAsString(), Time::InfiniteFuture());
+  if (!all.ok()) return all.status();
+  if (!told.ParseFromString(all->front())) {
+    return absl::InternalError("worker 0's message about the start is broken");
+  }
+  if (wish.resume && !told.has_first_cursor()) {
+    return absl::FailedPreconditionError(
+        "--resume: worker 0, which reads the checkpoint, was started without "
+        "it. Give it to all workers");
+  }
+  spec.MergeFrom(told);
+  if (decides) return start;
+  auto checkpoint = CheckpointOfOther(wish, spec);
+  if (!checkpoint.ok()) return checkpoint.status();
+  start.checkpoint = *std::move(checkpoint);
+  return start;
+}
+
+}  // namespace psring
