@@ -438,10 +438,10 @@ int psring_finish(int64_t model) {
   return InterruptedOr(code, interrupts);
 }
 
-int64_t psring_step(int64_t model) {
+int64_t psring_updates(int64_t model) {
   const ModelUse use(model);
   if (!use) return PSRING_INVALID;
-  return use->step();
+  return use->updates();
 }
 
 int64_t psring_synchronise(int64_t model) {

@@ -191,11 +191,11 @@ int psring_result(int64_t handle, void* out, int64_t bytes);
  * "epsilon_hat" (false)}, or
  * groups
  * [{...}] of them, all of the same name, with tensor_groups [group of each
- * tensor]; step: the number of the first one, 0; device ("cpu"): "cuda:N", the
- * GPU in whose memory parameters and gradients lie; ring_backend ("auto"): what
- * sums them in mode ring, "nccl", "host", or "auto", which is NCCL where every
- * worker has it and a GPU of its own. Once done, psring_result gives the
- * model's number, an int64_t. */
+ * tensor]; updates: how many the optimizer has made before, 0; device ("cpu"):
+ * "cuda:N", the GPU in whose memory parameters and gradients lie; ring_backend
+ * ("auto"): what sums them in mode ring, "nccl", "host", or "auto", which is
+ * NCCL where every worker has it and a GPU of its own. Once done, psring_result
+ * gives the model's number, an int64_t. */
 int64_t psring_open_model(const char* options);
 
 /* {"num_elements", "num_buckets", "num_slots", "slot_names", "ring_backend":
@@ -237,8 +237,10 @@ int psring_submit(int64_t model, int32_t bucket);
  * not block, and what fails afterwards is the error of a later call. */
 int psring_finish(int64_t model);
 
-/* The number of the step whose gradients come next. */
-int64_t psring_step(int64_t model);
+/* How many updates the optimizer has made, with those before this model. Where
+ * every gradient is an update ("ssp", "async"), as many as if all workers had
+ * made this one's steps. */
+int64_t psring_updates(int64_t model);
 
 /* Every worker is here, and all hold the same parameters, with every gradient
  * in them. */

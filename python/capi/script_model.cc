@@ -144,7 +144,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   std::string device = "cpu", ring_backend = "auto";
   double bucket_mb = static_cast<double>(kDefaultBucketBytes) / (1 << 20);
   double compensation = 0.0;
-  int64_t staleness = 0, step = 0;
+  int64_t staleness = 0, updates = 0;
   int backup_workers = 0;
   bool staleness_lr = false, momenta = false;
   options->Text("id", id);
@@ -159,7 +159,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   options->Flag("staleness_lr", staleness_lr);
   options->Flag("momenta", momenta);
   options->Number("delay_compensation", compensation, 0.0, 1e9);
-  options->Integer("step", step, 0, std::numeric_limits<int64_t>::max());
+  options->Integer("updates", updates, 0, std::numeric_limits<int64_t>::max());
   const SyncPolicy* policy = FindSyncPolicy(sync);
   if (policy != nullptr && TakesBound(*policy) && !options->Has("staleness")) {
     options->Fail("staleness",
@@ -193,7 +193,7 @@ absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
   spec.set_delay_compensation(compensation);
   spec.set_compress(compress);
   spec.set_bucket_bytes(static_cast<int64_t>(bucket_mb * (1 << 20)));
-  spec.set_first_step(step);
+  spec.set_first_updates(updates);
   spec.set_local_steps(1);
   spec.set_ring_backend(mode == proto::RING ? "host" : "");
   return ScriptModelOptions{std::move(spec), {*gpu, ring_backend}};
@@ -214,9 +214,10 @@ absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
     if (!sums.ok()) return sums.status();
     nccl = *std::move(sums);
   }
-  if (absl::Status s = CheckPolicies(spec, job.job().workers_size()); !s.ok()) {
-    return s;
-  }
+  const int workers = job.job().workers_size();
+  if (absl::Status s = CheckPolicies(spec, workers); !s.ok()) return s;
+  spec.set_first_step(spec.first_updates() /
+                      (PolicyOf(spec).barrier ? 1 : workers));
   auto flat = CreateFlatModel(spec, same_host);
   if (!flat.ok()) return flat.status();
   std::unique_ptr<ScriptModel> model(new ScriptModel(
@@ -288,6 +289,11 @@ absl::Status ScriptModel::SetStream(Stream stream) {
   }
   on_device_->compute = stream;
   return absl::OkStatus();
+}
+
+int64_t ScriptModel::updates() const {
+  return PlanOf(client_->spec(), job_.job().workers_size())
+      .UpdatesAt(exchange_->step());
 }
 
 Time ScriptModel::Deadline() const { return Now() + 2 * step_timeout_; }

@@ -57,6 +57,8 @@ class ScriptModel {
   // Of the host's memory, what its processes share.
   int64_t shared_bytes() const;
   int64_t step() const { return exchange_->step(); }
+  // See psring_updates.
+  int64_t updates() const;
   const std::string& id() const { return id_; }
 
   // One at a time may use the model: false while another call does.

@@ -86,7 +86,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_set_stream": (c_int, [c_int64, c_void_p]),
     "psring_submit": (c_int, [c_int64, c_int32]),
     "psring_finish": (c_int, [c_int64]),
-    "psring_step": (c_int64, [c_int64]),
+    "psring_updates": (c_int64, [c_int64]),
     "psring_synchronise": (c_int64, [c_int64]),
     "psring_save": (c_int64, [c_int64, c_char_p]),
     "psring_traffic": (c_char_p, [c_int64]),

@@ -248,8 +248,9 @@ class Model:
                 f"step(), add_param_group() and other collectives at the same point ({error})"
             ) from None
 
-    def step(self) -> int:
-        return _lib.check(_lib.library().psring_step(self.number))
+    def updates(self) -> int:
+        """That the optimizer has made: in ssp and async one of each worker's steps."""
+        return _lib.check(_lib.library().psring_updates(self.number))
 
     def _meet(self, what: str) -> None:
         """Waits for the other ranks. One that makes a step instead is found at once,

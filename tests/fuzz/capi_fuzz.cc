@@ -111,7 +111,7 @@ class Program {
     Require(there == (psring_gradients(model) != nullptr) &&
                 there == (psring_model(model) != nullptr) &&
                 there == (psring_traffic(model) != nullptr) &&
-                there == (psring_step(model) >= 0),
+                there == (psring_updates(model) >= 0),
             "there is a model, or not");
     Require(psring_job() != nullptr, "the job lives");
   }

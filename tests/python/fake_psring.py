@@ -472,7 +472,7 @@ class FakeLibrary:
     def psring_finish(self, number):
         return self.models[number].finish()
 
-    def psring_step(self, number):
+    def psring_updates(self, number):
         return self.models[number].step
 
     def psring_synchronise(self, number):
@@ -496,7 +496,7 @@ class FakeLibrary:
 class FakeModel:
     SLOTS = {"momentum": ["momentum_buffer"], "nesterov": ["momentum_buffer"],
              "adam": ["exp_avg", "exp_avg_sq"], "adamw": ["exp_avg", "exp_avg_sq"]}  # fmt: skip
-    KEYS = {"id", "tensors", "bucket_mb", "update", "sync", "staleness", "compress", "groups", "tensor_groups", "step",
+    KEYS = {"id", "tensors", "bucket_mb", "update", "sync", "staleness", "compress", "groups", "tensor_groups", "updates",
             "device", "ring_backend", "momenta"}
 
     def __init__(self, library, options):
@@ -529,7 +529,7 @@ class FakeModel:
         self.gradients = torch.frombuffer(self.gradients_memory, dtype=torch.float32)
         self.slots = [torch.zeros(offset) for _ in slots]
         self.rates = [g["lr"] for g in groups]
-        self.step = options.get("step", 0)
+        self.step = options.get("updates", 0)
         self.submitted = []
 
     def submit(self, bucket):

@@ -69,3 +69,39 @@ def test_asynchronous_servers_train_an_unchanged_script(tmp_path):
     if MNIST:
         alone = accuracy(train([PSRING, "run", "-n", "1", "--"], tmp_path / "one.pt", epochs))
         assert together > alone - 5, (together, alone)
+
+
+ADAM = """
+import sys, torch
+import psring.torch as ps
+ps.init()
+net = torch.nn.Linear(3, 2)
+opt = torch.optim.Adam(net.parameters(), lr=0.01)
+opt = ps.DistributedOptimizer(opt, model=net)
+if sys.argv[2] != "-":
+    opt.load_state_dict(torch.load(sys.argv[2]))
+for _ in range(int(sys.argv[1])):
+    opt.zero_grad()
+    net(torch.ones(1, 3)).sum().backward()
+    opt.step()
+opt.synchronize_parameters()
+state = opt.state_dict()
+if ps.rank() == 0:
+    torch.save(state, sys.argv[3])
+"""
+
+
+def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tmp_path):
+    def train_adam(workers, steps, loaded, saved):
+        run = [PSRING, "run", "-n", str(workers), "--mode=ps", "--sync=async", "--", sys.executable, "-c", ADAM]
+        ran = subprocess.run(
+            [*run, str(steps), str(loaded), str(saved)], env={**os.environ, "PYTHONPATH": PACKAGE},
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        return [of["step"].item() for of in torch.load(saved)["state"].values()]
+
+    # Every gradient of every worker is an update.
+    assert train_adam(3, 4, "-", tmp_path / "three.pt") == [12, 12]
+    assert train_adam(2, 5, tmp_path / "three.pt", tmp_path / "two.pt") == [22, 22]
+    assert train_adam(1, 1, tmp_path / "two.pt", tmp_path / "one.pt") == [23, 23]

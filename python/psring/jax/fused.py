@@ -106,7 +106,7 @@ class FusedOptimizer:
         self._lock = threading.Lock()
         self._in_jit = False
         step = memory.broadcast_json(int(state.get("step", 0)) if state else 0, name=self.name + ".step")
-        self._arrays = FusedArrays(self.name, arrays, {**options, "groups": [group], "step": step})
+        self._arrays = FusedArrays(self.name, arrays, {**options, "groups": [group], "updates": step})
         self._arrays.begin(self._slots_of(state) if state and job.rank == 0 else [])
         _metrics.tell_model(sum(array.size for _, array in arrays), self._arrays.crc)
 
@@ -182,8 +182,8 @@ class FusedOptimizer:
     # ---- State ---------------------------------------------------------------
 
     def state(self) -> Dict[str, Any]:
-        """The optimizer's state, for a checkpoint: "step", the number of steps so far,
-        and under torch's name of each slot (momentum_buffer; exp_avg, exp_avg_sq) a
+        """The optimizer's state, for a checkpoint: "step", the number of updates so far
+        (in ssp and async each worker's step is one), and under torch's name of each slot (momentum_buffer; exp_avg, exp_avg_sq) a
         pytree like the parameters.
 
         All ranks call it, between steps and outside of jit, even if only one saves it.
@@ -191,7 +191,7 @@ class FusedOptimizer:
         self._wait_for_jit()
         with self._lock:
             model = self._alive()
-            slots, step = model.fetch_slots(), model.step()
+            slots, step = model.fetch_slots(), model.updates()
         state: Dict[str, Any] = {"step": step}
         for name, slot in zip(model.slot_names, slots):
             values = np.frombuffer(slot, dtype=np.float32)

@@ -126,7 +126,7 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
     return slots
 
 
-def first_step(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
+def first_updates(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
     """Adam's count of the updates so far; 0 where there is no state."""
     steps = [int(state[e.param]["step"]) for e in entries if "step" in state.get(e.param, {})]
     return max(steps, default=0)
@@ -148,7 +148,7 @@ def warn_if_written(entries: Sequence[Entry]) -> None:
 def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, Dict[str, Any]]:
     """torch's state of every parameter, from the library. All ranks call it."""
     slots = [torch.frombuffer(slot, dtype=torch.float32) for slot in exchange.fetch_slots()]
-    step = exchange.step()
+    updates = exchange.updates()
     state: Dict[Any, Dict[str, Any]] = {}
     for entry in entries if slots else ():
         begin, end = exchange.places[entry.name]
@@ -157,5 +157,5 @@ def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, 
             for name, slot in zip(exchange.slot_names, slots)
         }
         if exchange.slot_names != ["momentum_buffer"]:
-            state[entry.param]["step"] = torch.tensor(float(step), dtype=torch.float32, device="cpu")
+            state[entry.param]["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
     return state

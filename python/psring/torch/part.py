@@ -140,8 +140,8 @@ class Part:
             self._options = self._current_options()
             self._rates = fused.rates_of(self._options)
             options.update(fused.model_options(self._options, groups, entries))
-            options["step"] = memory.broadcast_json(
-                fused.first_step(entries, self.optimizer.state), name=self.name + ".step"
+            options["updates"] = memory.broadcast_json(
+                fused.first_updates(entries, self.optimizer.state), name=self.name + ".step"
             )
         exchange = ModelExchange(self.name, entries, options, self._gpu)
         exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
