@@ -80,6 +80,7 @@ int RunCompare(const Args& args) {
   if (!s.ok()) Fail(kName, s);
   if (!outcome->ended.ok()) return fail(outcome->ended);
   if (!outcome->failed.empty()) return outcome->failed.front().exit_code;
+  if (!outcome->not_kept.ok()) return fail(outcome->not_kept);
   return s.ok() ? 0 : kExitFailed;
 }
 

@@ -84,9 +84,9 @@ class WorkerRun {
   absl::Status ChooseBackend();
   absl::Status AllocateFlat();
   absl::Status AgreeOnBackend();
+  absl::Status Agree();
   absl::Status Prepare();
-  int CoresOfMine();
-  void SetThreads();
+  void TakeCores();
   absl::Status OpenRecords();
   absl::Status OpenGpu();
   LoaderOptions Loader();
@@ -148,12 +148,10 @@ absl::Status WorkerRun::Load() {
   auto slowdown = SlowdownOf(wish_);
   if (!slowdown.ok()) return slowdown.status();
   slowdown_ = *std::move(slowdown);
-  if (absl::Status s = ChooseBackend(); !s.ok()) return s;
-  return AllocateFlat();
+  return ChooseBackend();
 }
 
 absl::Status WorkerRun::AllocateFlat() {
-  flat_.reset();  // first: both need not fit
   auto flat = CreateFlatModel(wish_, options_.same_host);
   if (!flat.ok()) return flat.status();
   flat_ = *std::move(flat);
@@ -196,17 +194,23 @@ absl::Status WorkerRun::AgreeOnBackend() {
   LogWarning("sums on the host, from GPU memory: $0", *why_not);
   nccl_.reset();
   wish_.set_ring_backend("host");
-  return AllocateFlat();  // the hosts' ring shares its memory
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::Agree() {
+  auto start = AgreeOnStart(member(), options_.start, wish_);
+  if (!start.ok()) return start.status();
+  start_ = *std::move(start);
+  return AgreeOnBackend();
 }
 
 absl::Status WorkerRun::Join() {
   auto job = JobClient::Join(options_.cluster, cancellation_);
   if (!job.ok()) return job.status();
   job_ = *std::move(job);
-  auto start = AgreeOnStart(member(), options_.start, wish_);
-  if (!start.ok()) return Leave(start.status());
-  start_ = *std::move(start);
-  if (absl::Status s = AgreeOnBackend(); !s.ok()) return Leave(s);
+  if (absl::Status s = Agree(); !s.ok()) return Leave(s);
+  TakeCores();
+  if (absl::Status s = AllocateFlat(); !s.ok()) return Leave(s);
   // NCCL sums on a GPU that workers share only where the user lets them.
   const std::string gpu =
       nccl_.has_value() && wish_.mode() != proto::RING &&
@@ -227,7 +231,6 @@ absl::Status WorkerRun::Join() {
 
 // Everything that can be found out before training starts.
 absl::Status WorkerRun::Prepare() {
-  SetThreads();
   if (absl::Status s = CheckPolicies(spec(), job().workers_size()); !s.ok()) {
     return s;
   }
@@ -249,14 +252,15 @@ absl::Status WorkerRun::Prepare() {
                                        StepDeadline());
 }
 
-// This worker's share of its host's cores; called before it keeps to some.
-int WorkerRun::CoresOfMine() {
-  return std::max(1, HostCores() / PlaceOnHost(job(), job().rank()).count);
-}
-
-void WorkerRun::SetThreads() {
-  cores_ = CoresOfMine();
+// This worker's share of its host's cores. What it allocates from now on lies
+// near its GPU.
+void WorkerRun::TakeCores() {
+  const proto::Welcome& joined = member().job();
+  cores_ = std::max(1, HostCores() / PlaceOnHost(joined, joined.rank()).count);
   at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);
+  if (on_gpu_ && options_.affinity == "auto") {
+    StayNear(BusIdOf(options_.device, options_.allow_shared_gpu, joined));
+  }
 }
 
 absl::Status WorkerRun::OpenRecords() {
@@ -288,7 +292,6 @@ absl::Status WorkerRun::OpenGpu() {
       updates_there ? optimizer->num_slots() : 0, StepDeadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
-  if (options_.affinity == "auto") gpu_->StayNear();
   SetGpuModes(options_.precision, options_.deterministic);
   return CheckPrecision(options_.precision,
                         gpu_->device().info().compute_capability);

@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   if (!gpus.ok()) return gpus.status();
   if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
   if (may_share && ShareAGpu(*gpus, job)) {
-    SetVariables(SharedGpuVariables(job.rank()));
+    ReplaceVariables(SharedGpuVariables(job.rank()));
   }
   // Not before: a GPU may let one process in at a time, and its error would
   // name no worker.
@@ -64,6 +64,14 @@ std::string BusIdOf(const DeviceWish& wish, bool may_share,
   return chosen.ok() ? chosen->bus_id : std::string();
 }
 
+void StayNear(const std::string& bus_id) {
+  const int before = HostCores();
+  const int left = KeepTo(CoresNear(bus_id));
+  if (left == 0 || left >= before) return;
+  LogInfo("keeps to $0 of $1 cores, which are near its GPU (--affinity)", left,
+          before);
+}
+
 absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
     const DeviceWish& wish, bool may_share, Member& member,
     const Layout& layout, int num_slots, Time deadline) {
@@ -81,14 +89,6 @@ FlatMemory WorkerGpu::memory() {
   return {c10::Device(c10::kCUDA,
                       static_cast<c10::DeviceIndex>(device_->info().index)),
           model_->parameters.data(), model_->gradients.data()};
-}
-
-void WorkerGpu::StayNear() const {
-  const int before = HostCores();
-  const int left = KeepTo(CoresNear(device_->info().bus_id));
-  if (left == 0 || left == before) return;
-  LogInfo("keeps to $0 of $1 cores, which are near GPU $2 (--affinity)", left,
-          before, device_->info().index);
 }
 
 void WorkerGpu::Download(FlatModel& host) {

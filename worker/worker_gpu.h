@@ -24,6 +24,10 @@ namespace psring {
 std::string BusIdOf(const DeviceWish& wish, bool may_share,
                     const proto::Welcome& job);
 
+// Keeps this process to the cores near that GPU (--affinity). On a host of one
+// NUMA node all are near.
+void StayNear(const std::string& bus_id);
+
 // Lives on the trainer's thread, and longer than the exchange that it gives.
 class WorkerGpu {
  public:
@@ -37,10 +41,6 @@ class WorkerGpu {
   Device& device() { return *device_; }
   DeviceModel& model() { return *model_; }
   FlatMemory memory();
-
-  // Keeps this process to the cores near the GPU (--affinity). On a host of one
-  // NUMA node all are near.
-  void StayNear() const;
 
   // Moves parameters between the host's model and the GPU's. Block.
   void Download(FlatModel& host);

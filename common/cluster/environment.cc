@@ -1,5 +1,6 @@
 #include "common/cluster/environment.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "common/cluster/node_list.h"
 #include "common/fnv.h"
+#include "common/log.h"
 #include "common/net/address.h"
 
 namespace psring {
@@ -259,6 +261,16 @@ Variables ReadVariables() {
 void SetVariables(const Variables& variables) {
   for (const auto& [name, value] : variables) {
     setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+  }
+}
+
+void ReplaceVariables(const Variables& variables) {
+  for (const auto& [name, value] : variables) {
+    const char* before = getenv(name.c_str());
+    if (before != nullptr && before != value) {
+      LogInfo("sets $0=$1, which was $2", name, value, before);
+    }
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
 }
 

@@ -22,6 +22,9 @@ Variables ReadVariables();
 // threads read the environment.
 void SetVariables(const Variables& variables);
 
+// The same of all; those that had another value are told in the log.
+void ReplaceVariables(const Variables& variables);
+
 // What a launcher told this process.
 struct LaunchEnvironment {
   // "psring run", "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",

@@ -81,8 +81,8 @@ class Study {
             absl::StrCat(scratch.status().message(), WhatIsKept()));
       }
       RunFailure failure;
-      auto run = RunAndKeep(i, *scratch, *predictor, &failure);
-      if (run.ok()) runs_[i] = *run;
+      auto run = RunOne(plan_.runs[i], *scratch, *predictor, &failure);
+      if (run.ok()) Keep(i, *run);
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
             "interrupted; all processes have ended", WhatIsKept()));
@@ -102,19 +102,31 @@ class Study {
     return absl::AbortedError("every run has failed; see above");
   }
 
-  absl::StatusOr<RunResult> RunAndKeep(size_t i, const std::string& scratch,
-                                       const RunPredictor& predictor,
-                                       RunFailure* failure) {
-    auto run = RunOnce(plan_.runs[i], plan_.job, scratch, cancellation_, page_,
-                       failure);
+  absl::StatusOr<RunResult> RunOne(const Point& point,
+                                   const std::string& scratch,
+                                   const RunPredictor& predictor,
+                                   RunFailure* failure) {
+    auto run =
+        RunOnce(point, plan_.job, scratch, cancellation_, page_, failure);
     if (folder_ != nullptr) folder_->RemoveScratch();
-    if (!run.ok()) return run;
-    if (plan_.job.script.empty()) {
+    if (run.ok() && plan_.job.script.empty()) {
       run->predicted_step_s = predictor.StepSeconds(*run);
     }
-    if (folder_ == nullptr) return run;
-    const absl::Status kept = folder_->Keep(i, *run);
-    return kept.ok() ? std::move(run) : kept;
+    return run;
+  }
+
+  // One that the folder does not take is in the report at least.
+  void Keep(size_t i, const RunResult& run) {
+    runs_[i] = run;
+    if (folder_ == nullptr) return;
+    const absl::Status kept = folder_->Keep(i, run);
+    if (kept.ok()) return;
+    std::cerr << "psring compare: " << RunLabel(run.point) << ": "
+              << kept.message() << "\nThe other runs go on" << std::endl;
+    outcome_.not_kept.Update(absl::Status(
+        kept.code(),
+        absl::StrCat(RunLabel(run.point), " is not kept: ", kept.message(),
+                     ". The same command runs it again")));
   }
 
   // An error ends the study.

@@ -35,6 +35,8 @@ struct StudyOutcome {
   std::vector<FailedRun> failed;    // the others, in the same order
   // Why it ended before all runs were made; OK: it did not.
   absl::Status ended;
+  // Of the first of `finished` that the folder did not take.
+  absl::Status not_kept;
 };
 
 // Makes the runs that the study's folder lacks, with progress on stdout and on
