@@ -69,9 +69,9 @@ int RunCompare(const Args& args) {
     return Fail(kName, why, signal != 0 ? 128 + signal : exit_code);
   };
   if (!outcome.ok()) return fail(outcome.status());
-  Comparison comparison = Compare(
-      plan.values, outcome->finished, plan.target_accuracy, outcome->failed,
-      !HasFlag(plan.job.worker_flags, "--local-steps"));
+  Comparison comparison =
+      Compare(plan.values, outcome->finished, plan.aim, outcome->failed,
+              !HasFlag(plan.job.worker_flags, "--local-steps"));
   if (!outcome->ended.ok()) {
     comparison.cut_short = absl::StrCat(outcome->finished.size(), " of ",
                                         plan.runs.size(), " runs");

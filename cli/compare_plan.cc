@@ -1,6 +1,7 @@
 #include "cli/compare_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -25,6 +26,7 @@
 #include "lab/host/hosts.h"
 #include "lab/host/link_spec.h"
 #include "lab/host/machine.h"
+#include "lab/study/goal.h"
 #include "lab/study/printed_metric.h"
 #include "lab/study/way_spec.h"
 #include "lab/study/weights.h"
@@ -73,7 +75,8 @@ struct Flags {
   std::string optimizer = "momentum";
   int64_t seed = 0;
   std::string target = "auto";
-  std::string metric;
+  std::string target_loss;
+  std::string metric, metric_loss;
   std::string out;
   std::string page, page_token_file;
   bool insecure = false;
@@ -85,6 +88,15 @@ std::string CheckTarget(const std::string& text) {
   if (text == "auto") return "";
   if (absl::SimpleAtod(text, &target) && target > 0 && target <= 1) return "";
   return absl::StrCat("\"", text, "\" is not auto or above 0 and at most 1");
+}
+
+std::string CheckTargetLoss(const std::string& text) {
+  double target = 0;
+  if (text == "auto" ||
+      (absl::SimpleAtod(text, &target) && std::isfinite(target))) {
+    return "";
+  }
+  return absl::StrCat("\"", text, "\" is neither auto nor a number");
 }
 
 void AddAxisFlags(CommandLine& line, Flags& flags) {
@@ -125,10 +137,21 @@ void AddFlags(CommandLine& line, Flags& flags) {
            "highest that all ways reach with every seed, leaving out ways "
            "that end more than a tenth below the best")
       .Check(CheckTarget);
+  line.Add("--target-loss", flags.target_loss,
+           "Judges by the loss at evaluations in place of the accuracy: the "
+           "loss to which times are measured, such as 0.3; auto: the lowest "
+           "that all ways reach, leaving out ways that end far above the best. "
+           "A script that logs a test_loss and no accuracy is judged so anyway")
+      .Check(CheckTargetLoss)
+      .Excludes("--target-accuracy");
   line.Add("--metric", flags.metric,
            "For a script that does not call psring.log: a regular expression "
            "with the accuracy (or its percentage) in parentheses, in the lines "
            "that its rank 0 prints");
+  line.Add("--metric-loss", flags.metric_loss,
+           "The same for a loss, or another number of which lower is better, "
+           "such as a perplexity")
+      .Excludes("--metric");
   line.Add(kOutFlag, flags.out,
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");
@@ -223,7 +246,8 @@ void ChooseDevice(const AxisValues& values, const Args& passed_on, Job& job) {
 Job SharedJob(const CommandLine& line, const Flags& flags,
               const AxisValues& values, const Args& passed_on) {
   Job job;
-  job.metric = flags.metric;
+  job.metric = flags.metric.empty() ? flags.metric_loss : flags.metric;
+  job.metric_is_loss = !flags.metric_loss.empty();
   // The same for every run, so that more workers are just more workers.
   job.threads_per_worker = std::max(1, HostCores() / MostWorkers(values));
   int threads = 0;
@@ -240,6 +264,16 @@ Job SharedJob(const CommandLine& line, const Flags& flags,
     ChooseDevice(values, passed_on, job);
   }
   return job;
+}
+
+Aim AimOf(const CommandLine& line, const Flags& flags) {
+  const bool by_loss = line.Has("--target-loss");
+  Aim aim;
+  if (by_loss || !flags.metric_loss.empty()) aim.score = Score::kTestLoss;
+  if (line.Has("--target-accuracy")) aim.score = Score::kAccuracy;
+  const std::string& target = by_loss ? flags.target_loss : flags.target;
+  if (target != "auto") aim.target = std::stod(target);
+  return aim;
 }
 
 StudySetup Setup(const Args& args, const Flags& flags) {
@@ -309,10 +343,14 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
           "--modes: ddp is for a script after `--`; psring bench train holds "
           "the built-in trainer against it");
     }
-    if (flags.metric.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        "--metric is for a script after `--`; the built-in trainer tells its "
-        "accuracy by itself");
+    for (const char* flag : {"--metric", "--metric-loss"}) {
+      if (!line.Has(flag)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag,
+                       " is for a script after `--`; the built-in trainer "
+                       "tells its accuracy and loss by itself"));
+    }
+    return absl::OkStatus();
   }
   for (const char* flag : kTrainersFlags) {
     if (!line.Has(flag)) continue;
@@ -325,9 +363,14 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
     return absl::InvalidArgumentError(absl::StrCat(
         "--modes: ", way.name, ": a script has no flags after a +"));
   }
-  if (flags.metric.empty()) return absl::OkStatus();
-  const absl::Status metric = CheckMetric(flags.metric);
-  return metric.ok() ? metric : OfFlag("--metric", metric);
+  for (const auto& [flag, pattern] :
+       {std::pair("--metric", flags.metric),
+        std::pair("--metric-loss", flags.metric_loss)}) {
+    const absl::Status metric =
+        pattern.empty() ? absl::OkStatus() : CheckMetric(pattern);
+    if (!metric.ok()) return OfFlag(flag, metric);
+  }
+  return absl::OkStatus();
 }
 
 // Flags of the study that the others leave without effect.
@@ -430,7 +473,7 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   if (IsScript(passed_on)) plan.setup.script = DescribeScript(passed_on);
   plan.runs = AllRuns(*values);
   plan.values = *std::move(values);
-  if (flags.target != "auto") plan.target_accuracy = std::stod(flags.target);
+  plan.aim = AimOf(line, flags);
   plan.out = flags.out;
   plan.page = flags.page;
   plan.page_token_file = flags.page_token_file;

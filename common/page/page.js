@@ -81,6 +81,8 @@
      lines: [['mean of the workers', 'loss']]},
     {title: 'Test accuracy', y: 'accuracy', of: 'evaluations', earlier: 'accuracies',
      lines: [['at evaluations', 'accuracy']]},
+    {title: 'Test loss', y: 'loss', of: 'evaluations', earlier: 'test_losses',
+     lines: [['at evaluations', 'test_loss']]},
     {title: 'Where a step\'s time goes', y: 'seconds', stacked: true, tick: seconds,
      lines: [['compute', 'compute_s'], ['slowed by a fault', 'slowed_s'],
              ['communication, exposed', 'exposed_s'],
@@ -213,6 +215,7 @@
     setTile('left, about', left === null ? '' : duration(Math.max(left, 0)));
     setTile('loss', figure(now.loss));
     setTile('accuracy', figure(last.accuracy));
+    setTile('test loss', figure(last.test_loss));
     setTile('samples/s', now.samples_per_second ? figure(now.samples_per_second) : '');
     setTile('a step takes', seconds(now.compute_s + now.exposed_s + now.waiting_s +
                                     now.slowed_s || undefined));

@@ -88,7 +88,8 @@ json ToJson(const JobSeries& series, Seen& seen) {
   for (const EarlierJob& job : series.earlier) {
     earlier.push_back({{"name", job.name},
                        {"losses", ToJson(job.losses)},
-                       {"accuracies", ToJson(job.accuracies)}});
+                       {"accuracies", ToJson(job.accuracies)},
+                       {"test_losses", ToJson(job.test_losses)}});
   }
   return shown;
 }

@@ -17,7 +17,7 @@ struct EarlierJob {
     double value = 0;
   };
   std::string name;
-  std::vector<Value> losses, accuracies;
+  std::vector<Value> losses = {}, accuracies = {}, test_losses = {};
 };
 
 // The jobs of a page that shows several, one after the other.

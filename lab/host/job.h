@@ -40,6 +40,7 @@ struct Job {
   std::vector<std::string> script;
   std::map<std::string, std::string> script_variables;
   std::string metric;  // a regular expression; see study/printed_metric.h
+  bool metric_is_loss = false;
 
   // On hosts of their own (namespaces): where the coordinator's host is reached
   // by the others, and, by rank, what goes before a process's command line.

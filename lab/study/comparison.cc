@@ -11,8 +11,9 @@
 namespace psring {
 namespace {
 
-// Far below the best: of its accuracy.
-constexpr double kFarBelow = 0.9;
+// From the best: of it, or of how far its loss came.
+constexpr double kFar = 0.1;
+constexpr double kFarOfTheWay = 0.25;
 
 // The variants in the order of the axes, whatever order the runs came in.
 std::vector<Variant> GroupBySeed(const AxisValues& values,
@@ -34,23 +35,59 @@ std::vector<Variant> GroupBySeed(const AxisValues& values,
   return variants;
 }
 
-double Reach(const Variant& variant) {
-  return SpreadOf(variant, BestAccuracy).min;
+// Of the seed that comes least far; NaN where one tells nothing.
+double Reach(const Goal& goal, const Variant& variant) {
+  double worst = goal.BestOf(variant.runs[0]);
+  for (const RunResult& run : variant.runs) {
+    const double best = goal.BestOf(run);
+    if (std::isnan(best)) return best;
+    if (goal.IsBetter(worst, best)) worst = best;
+  }
+  return worst;
 }
 
-double CommonTarget(const std::vector<Variant>& variants) {
-  double best = 0;
-  for (const Variant& variant : variants) {
-    best = std::max(best, Reach(variant));
+// The worst that does not end far from `best`, the variant's that comes
+// furthest.
+double FarFrom(const Goal& goal, double best, const Variant& variant) {
+  if (goal.score == Score::kAccuracy) return (1 - kFar) * best;
+  double first = best;
+  for (const RunResult& run : variant.runs) {
+    const double loss = goal.Of(run.epochs[0]);
+    if (std::isfinite(loss)) first = std::max(first, loss);
   }
+  return best + std::max(kFar * std::abs(best), kFarOfTheWay * (first - best));
+}
+
+double Rounded(const Goal& goal, double target) {
+  // A hair aside, so that 0.9 does not become 0.899.
+  constexpr double kHair = 1e-6;
+  if (goal.score == Score::kAccuracy) {
+    return std::floor(target * 1000 + kHair) / 1000;
+  }
+  if (target == 0) return 0;
+  const double unit =
+      std::pow(10, std::floor(std::log10(std::abs(target))) - 3);
+  return std::ceil(target / unit - kHair) * unit;
+}
+
+double CommonTarget(const Goal& goal, const std::vector<Variant>& variants) {
+  const Variant* furthest = nullptr;
+  double best = std::nan("");
+  for (const Variant& variant : variants) {
+    const double reach = Reach(goal, variant);
+    if (!goal.IsBetter(reach, best)) continue;
+    best = reach;
+    furthest = &variant;
+  }
+  if (furthest == nullptr) return goal.score == Score::kAccuracy ? 0 : best;
+  const double far = FarFrom(goal, best, *furthest);
   double target = best;
   for (const Variant& variant : variants) {
-    if (Reach(variant) >= kFarBelow * best) {
-      target = std::min(target, Reach(variant));
-    }
+    const double reach = Reach(goal, variant);
+    if (std::isnan(reach) || goal.IsBetter(far, reach)) continue;
+    if (goal.IsBetter(target, reach)) target = reach;
   }
-  // A hair above, so that 0.9 does not become 0.899.
-  return std::floor(target * 1000 + 1e-6) / 1000;
+  return Rounded(goal, target);
 }
 
 // Servers that take every step of a ring.
@@ -100,14 +137,13 @@ void HoldWeights(Comparison& comparison) {
 std::optional<Spread> OfFirstAt(
     const Comparison& comparison, const Variant& variant,
     const std::function<double(const EpochSample&)>& what) {
-  const double target = comparison.target_accuracy;
+  const Goal& goal = comparison.goal;
   if (NumFailed(comparison, variant) > 0) return std::nullopt;
   for (const RunResult& run : variant.runs) {
-    if (FirstAt(run, target) == nullptr) return std::nullopt;
+    if (goal.FirstAt(run) == nullptr) return std::nullopt;
   }
-  return SpreadOf(variant, [&](const RunResult& run) {
-    return what(*FirstAt(run, target));
-  });
+  return SpreadOf(
+      variant, [&](const RunResult& run) { return what(*goal.FirstAt(run)); });
 }
 
 // A ring stands in the group of every number of servers, and founds none that
@@ -149,7 +185,7 @@ bool Meet(const Spread& a, const Spread& b) {
 }
 
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target, std::vector<FailedRun> failed,
+                   const Aim& aim, std::vector<FailedRun> failed,
                    bool every_step) {
   Comparison comparison;
   comparison.values = std::move(values);
@@ -157,8 +193,11 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
   for (Variant& variant : comparison.variants) {
     variant.every_step = every_step;
   }
-  comparison.target_accuracy =
-      target > 0 ? target : CommonTarget(comparison.variants);
+  Goal& goal = comparison.goal;
+  goal.score = ScoreOf(aim, runs);
+  goal.target = aim.target.has_value()
+                    ? *aim.target
+                    : CommonTarget(goal, comparison.variants);
   HoldWeights(comparison);
   comparison.failed = std::move(failed);
   return comparison;
@@ -197,7 +236,7 @@ std::optional<Spread> StepSecondsToTarget(const Comparison& comparison,
 int NumReached(const Comparison& comparison, const Variant& variant) {
   return static_cast<int>(std::count_if(
       variant.runs.begin(), variant.runs.end(), [&](const RunResult& run) {
-        return FirstAt(run, comparison.target_accuracy) != nullptr;
+        return comparison.goal.FirstAt(run) != nullptr;
       }));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/study/goal.h"
 #include "lab/study/run_result.h"
 #include "lab/study/study_axes.h"
 
@@ -37,7 +38,7 @@ bool Meet(const Spread& a, const Spread& b);
 struct Comparison {
   AxisValues values;
   std::vector<Variant> variants;  // as the axes are given, the way fastest
-  double target_accuracy = 0;
+  Goal goal;
   // Whether synchronous servers always ended with the weights (their CRC-32) of
   // the ring of the same seed; nothing unless there are such pairs. Those with
   // a run on GPUs do not count: NCCL has an order of its own.
@@ -50,12 +51,15 @@ struct Comparison {
   std::string cut_short = {};
 };
 
-// Groups the runs. `target`: the accuracy that times count to; 0: what the
-// variants reach with every seed, leaving out those which end far (a tenth)
-// below the best, rounded down to a thousandth. `every_step`: no flag that all
-// workers got lets them exchange more rarely.
+// Groups the runs. `aim`: what times count to. Without a target of its own it
+// is what the variants reach with every seed, leaving out those that end far
+// from the best: a tenth of its accuracy below it or, of losses, above it by a
+// tenth of it or a quarter of how far it came since its first evaluation,
+// whichever is more. It is rounded to three digits of an accuracy, or four of a
+// loss, so that they all reach it. `every_step`: no flag that all workers got
+// lets them exchange more rarely.
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
-                   double target, std::vector<FailedRun> failed = {},
+                   const Aim& aim, std::vector<FailedRun> failed = {},
                    bool every_step = true);
 
 // Whether rates are steps, of scripts that do not say how many images a step

@@ -84,18 +84,18 @@ std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
   return contrasts;
 }
 
-std::vector<Rated> RankByAccuracy(const Group& group) {
-  std::vector<Rated> accuracies;
+std::vector<Rated> RankByEnd(const Goal& goal, const Group& group) {
+  std::vector<Rated> ends;
   for (const Variant* variant : group.variants) {
-    accuracies.push_back({variant, SpreadOf(*variant, [](const RunResult& run) {
-                            return run.test_accuracy;
-                          })});
+    ends.push_back({variant, SpreadOf(*variant, [&](const RunResult& run) {
+                      return goal.OfLast(run);
+                    })});
   }
-  std::stable_sort(accuracies.begin(), accuracies.end(),
-                   [](const Rated& a, const Rated& b) {
-                     return a.spread.mean > b.spread.mean;
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](const Rated& a, const Rated& b) {
+                     return goal.IsBetter(a.spread.mean, b.spread.mean);
                    });
-  return accuracies;
+  return ends;
 }
 
 std::optional<PredictionErrors> ErrorsOfPredictions(

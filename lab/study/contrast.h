@@ -59,8 +59,9 @@ struct StepContrast {
 std::vector<StepContrast> ContrastSteps(const Comparison& comparison,
                                         const Group& group);
 
-// The final accuracies of a group, the highest first.
-std::vector<Rated> RankByAccuracy(const Group& group);
+// How the variants of a group end, by the comparison's goal, the best first.
+// Those of which a run does not tell come last.
+std::vector<Rated> RankByEnd(const Goal& goal, const Group& group);
 
 // How far the predictor is off, as parts of the measured step.
 struct PredictionErrors {

@@ -35,8 +35,9 @@ absl::Status CheckMetric(const std::string& pattern) {
                    "number, as in \"accuracy ([0-9.]+)\""));
 }
 
-PrintedMetric::PrintedMetric(const std::string& pattern)
+PrintedMetric::PrintedMetric(const std::string& pattern, bool is_loss)
     : active_(!pattern.empty()),
+      is_loss_(is_loss),
       pattern_(pattern),
       start_(Now()),
       stopped_before_(TimeStopped()) {}
@@ -61,7 +62,7 @@ void PrintedMetric::Take(absl::string_view line) {
 }
 
 std::optional<bool> PrintedMetric::percent() const {
-  if (!active_) return std::nullopt;
+  if (!active_ || is_loss_) return std::nullopt;
   return std::any_of(samples_.begin(), samples_.end(),
                      [](const Sample& sample) { return sample.value > 1; });
 }
@@ -83,8 +84,9 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
           last_step * epoch.epoch / static_cast<int64_t>(samples_.size());
       epoch.seconds = absl::ToDoubleSeconds(sample.when - start);
       epoch.train_loss = kUnknown;
-      epoch.test_loss = kUnknown;
-      epoch.test_accuracy = *percent() ? sample.value / 100 : sample.value;
+      epoch.test_loss = is_loss_ ? sample.value : kUnknown;
+      epoch.test_accuracy =
+          is_loss_ ? kUnknown : sample.value / (*percent() ? 100 : 1);
       epoch.images_per_second = kUnknown;
     }
   }

@@ -21,19 +21,21 @@ absl::Status CheckMetric(const std::string& pattern);
 
 class PrintedMetric {
  public:
-  // An empty pattern takes nothing; others have been checked.
-  explicit PrintedMetric(const std::string& pattern);
+  // An empty pattern takes nothing; others have been checked. `is_loss`: the
+  // numbers are losses, else accuracies.
+  PrintedMetric(const std::string& pattern, bool is_loss);
 
   // A line of worker 0's output, as it comes.
   void Take(absl::string_view line);
 
-  // Whether one of the numbers is above 1, so that all are percent; nothing
-  // without a pattern.
+  // Whether one of the accuracies is above 1, so that all are percent; nothing
+  // without a pattern, and of losses.
   std::optional<bool> percent() const;
 
   // Every number that was taken becomes one of worker 0's epochs, as its test
-  // accuracy, a hundredth where they are percent. Their seconds count from
-  // the start that its metrics tell, as those do that a script logs.
+  // loss, or its test accuracy, a hundredth where they are percent. Their
+  // seconds count from the start that its metrics tell, as those do that a
+  // script logs.
   void AddTo(std::vector<ProcessMetrics>& all) const;
 
  private:
@@ -43,6 +45,7 @@ class PrintedMetric {
   };
 
   const bool active_;
+  const bool is_loss_;
   const std::regex pattern_;
   const Time start_;
   const absl::Duration stopped_before_;

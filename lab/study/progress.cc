@@ -65,12 +65,14 @@ std::string EpochLine(const std::string& name, const ProcessMetrics& worker0,
   };
   add_loss("train", epoch.train_loss);
   add_loss("test", epoch.test_loss);
-  absl::StrAppend(&text, "accuracy ", FormatPercent(epoch.test_accuracy));
-  if (!std::isnan(epoch.images_per_second)) {
-    absl::StrAppend(&text, ", ", FormatCount(epoch.images_per_second),
-                    " images/s");
+  if (!std::isnan(epoch.test_accuracy)) {
+    absl::StrAppend(&text, "accuracy ", FormatPercent(epoch.test_accuracy),
+                    ", ");
   }
-  return text;
+  if (!std::isnan(epoch.images_per_second)) {
+    absl::StrAppend(&text, FormatCount(epoch.images_per_second), " images/s, ");
+  }
+  return std::string(absl::StripSuffix(text, ", "));
 }
 
 void Progress::Show(const ProcessMetrics& worker0,

@@ -118,24 +118,39 @@ std::string SeedsText(const Comparison& comparison) {
 }
 
 std::string TargetText(const StudySetup& setup, const Comparison& comparison) {
-  const std::string target = FormatPercent(comparison.target_accuracy);
-  return setup.Flag("--target-accuracy") == "auto"
-             ? absl::StrCat(
-                   "That accuracy, ", target,
-                   ", is what all ways reach with every seed",
-                   comparison.failed.empty() ? "" : " that did not fail",
-                   ", but for those that end a tenth below the best.")
-             : absl::StrCat("That accuracy was given: ", target, ".");
+  const Goal& goal = comparison.goal;
+  const bool by_loss = goal.score == Score::kTestLoss;
+  const std::string target =
+      absl::StrCat(by_loss ? "That loss" : "That accuracy", ", ",
+                   goal.Text(goal.target), ", ");
+  const std::string& given =
+      setup.Flag(by_loss ? "--target-loss" : "--target-accuracy");
+  if (given != "auto" && !given.empty()) {
+    return absl::StrCat(target, "was given.");
+  }
+  return absl::StrCat(target, "is what all ways reach with every seed",
+                      comparison.failed.empty() ? "" : " that did not fail",
+                      by_loss
+                          ? ", but for those that end far above the best: by a "
+                            "tenth of it, or by "
+                            "a quarter of how far it came."
+                          : ", but for those that end a tenth below the best.");
 }
 
-std::string TimesText(const StudySetup& setup) {
+std::string TimesText(const StudySetup& setup, const Goal& goal) {
+  const char* const end = goal.score == Score::kTestLoss
+                              ? " at the loss to reach or below."
+                              : " at the accuracy to reach or above.";
   return IsOfScript(setup)
-             ? "Times count from psring.init() on, with evaluations, and end "
-               "at the first evaluation at the accuracy to reach or above. "
-               "Steps a second are those from the first step to the last."
-             : "Times count training only, without evaluations, and end at the "
-               "first evaluation, one after each epoch, at the accuracy to "
-               "reach or above.";
+             ? absl::StrCat(
+                   "Times count from psring.init() on, with evaluations, and "
+                   "end at the first evaluation",
+                   end,
+                   " Steps a second are those from the first step to the last.")
+             : absl::StrCat(
+                   "Times count training only, without evaluations, and end at "
+                   "the first evaluation, one after each epoch,",
+                   end);
 }
 
 std::string RatesText(const StudySetup& setup) {
@@ -274,7 +289,7 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{FINDINGS}}", FindingsHtml(comparison)},
           {"{{SUMMARY}}", HtmlTable(SummaryCells(comparison))},
           {"{{SEEDS}}", EscapeHtml(SeedsText(comparison))},
-          {"{{TIMES}}", EscapeHtml(TimesText(setup))},
+          {"{{TIMES}}", EscapeHtml(TimesText(setup, comparison.goal))},
           {"{{TARGET}}", EscapeHtml(TargetText(setup, comparison))},
           {"{{RATES}}", EscapeHtml(RatesText(setup))},
           {"{{SHARED_MEMORY}}", EscapeHtml(SharedMemoryText(setup))},

@@ -63,7 +63,7 @@
   function targetLine(sets) {
     const xs = sets.flatMap((set) => set.data.map((p) => p.x));
     return {
-      label: 'to reach: ' + percent(data.target),
+      label: 'to reach: ' + data.target_text,
       order: 1000,
       borderColor: colour('--faint'),
       backgroundColor: colour('--faint'),
@@ -236,7 +236,7 @@
     const drawings = [draw('rate', data.rate_title + ' by ' + study.axis,
                            data.rate_unit)];
     if (study.lines.some((line) => line.points.some((p) => p.seconds))) {
-      drawings.push(draw('seconds', 'Time to ' + percent(data.target) + ' by ' +
+      drawings.push(draw('seconds', 'Time to ' + data.target_text + ' by ' +
                          study.axis, 'seconds of training'));
     }
     return drawings;
@@ -295,6 +295,7 @@
     });
   }
 
+  const goalKey = data.by_loss ? 'test_loss' : 'accuracy';
   const AXES = {seconds: 'seconds of training', step: 'step'};
 
   function course(container, {title, lines}) {
@@ -311,7 +312,7 @@
       const canvas = figure(grid, heading, heading + ' ' + title);
       return () => {
         const sets = courseLines(lines, x, key);
-        if (key === 'accuracy') sets.push(targetLine(sets));
+        if (key === goalKey && data.target !== null) sets.push(targetLine(sets));
         return drawLines(canvas, sets, axis(AXES[x], {beginAtZero: true}), y(),
                          format);
       };
@@ -321,8 +322,10 @@
     const lossAxis = () => axis('loss', {beginAtZero: true});
     // A script may tell of none.
     const hasLoss = lines.some((line) => line.loss.length || line.test_loss.length);
+    const hasAccuracy = lines.some((line) => line.accuracy.length);
     return Object.keys(AXES).flatMap((x) => [
-      draw('Test accuracy', 'accuracy', x, accuracyAxis, percent),
+      ...(data.by_loss ? [draw('Test loss', 'test_loss', x, lossAxis)] : []),
+      ...(hasAccuracy ? [draw('Test accuracy', 'accuracy', x, accuracyAxis, percent)] : []),
       ...(hasLoss ? [draw('Loss', 'loss', x, lossAxis)] : []),
     ]);
   }

@@ -68,6 +68,7 @@ json ToJson(const StudySetup& setup, const Comparison& comparison) {
     for (const RunResult& run : variant.runs) runs.push_back(ToJson(run));
   }
   const auto& identical = comparison.identical_weights;
+  const bool by_loss = comparison.goal.score == Score::kTestLoss;
   return {
       {"schema", "psring-report-2"},
       {"setup", SetupJson(setup)},
@@ -78,7 +79,7 @@ json ToJson(const StudySetup& setup, const Comparison& comparison) {
       {"faults", Faults(comparison)},
       {"failed_runs", Failures(comparison)},
       {"cut_short", comparison.cut_short},
-      {"target_accuracy", comparison.target_accuracy},
+      {by_loss ? "target_loss" : "target_accuracy", comparison.goal.target},
       {"identical_weights", identical ? json(*identical) : json()},
       {"variants", std::move(variants)},
       {"runs", std::move(runs)},

@@ -7,7 +7,8 @@
 //    "axes": {AXIS: [VALUE, ...]}       what was varied; an axis is a row of
 //                                       study_axes.cc, a value is a text
 //    "questions", "verdicts", "faults": [TEXT, ...],
-//    "target_accuracy": 0.948,          that times count to
+//    "target_accuracy": 0.948,          that times count to; "target_loss" of a
+//                                       study that is judged by its losses
 //    "identical_weights": true, false or null (nothing to compare),
 //    "variants": [{"label", "point": {AXIS: VALUE}, "seeds": [VALUE, ...],
 //                  "reached": so many seeds reached the target,

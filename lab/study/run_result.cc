@@ -83,8 +83,8 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   if (worker0->epochs.empty()) {
     return NothingTold(
         "worker 0's epochs. A script tells of them with "
-        "psring.log(accuracy=...) "
-        "on rank 0, or prints them for --metric=REGEX");
+        "psring.log(accuracy=...) or psring.log(test_loss=...) on rank 0, or "
+        "prints them for --metric=REGEX");
   }
   for (const ProcessMetrics& process : all) {
     if (process.end) continue;
@@ -125,21 +125,6 @@ void UseOneUnit(std::vector<RunResult>& runs) {
 
 double StepSeconds(const RunResult& run) {
   return run.seconds / static_cast<double>(std::max<int64_t>(1, run.num_steps));
-}
-
-const EpochSample* FirstAt(const RunResult& run, double target) {
-  for (const EpochSample& epoch : run.epochs) {
-    if (epoch.test_accuracy >= target) return &epoch;
-  }
-  return nullptr;
-}
-
-double BestAccuracy(const RunResult& run) {
-  double best = 0;
-  for (const EpochSample& epoch : run.epochs) {
-    best = std::max(best, epoch.test_accuracy);
-  }
-  return best;
 }
 
 }  // namespace psring

@@ -24,7 +24,8 @@ struct RunResult {
   // A script that does not say how many images a step has: `images_per_second`
   // are steps.
   bool counts_steps = false;
-  double test_accuracy = 0;  // after the last epoch
+  // After the last epoch; NaN: a script does not tell.
+  double test_accuracy = 0;
   double test_loss = 0;
   // Whether the numbers that --metric found were percent, as those above 1 are;
   // nothing: none was looked for.
@@ -68,12 +69,6 @@ void UseOneUnit(std::vector<RunResult>& runs);
 
 // The slowest worker's time of training over worker 0's steps.
 double StepSeconds(const RunResult& run);
-
-// When the first evaluation at `target` or better was; null if none was.
-const EpochSample* FirstAt(const RunResult& run, double target);
-
-// The highest of its evaluations' accuracies.
-double BestAccuracy(const RunResult& run);
 
 // The form that report.json and a study's folder have; see report_json.h. A
 // number that is not finite becomes null, and comes back as NaN.

@@ -1,5 +1,6 @@
 #include "lab/study/study.h"
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -153,7 +154,12 @@ class Study {
       job.losses.push_back({run.steps[i].seconds, run.steps[i].loss});
     }
     for (const EpochSample& epoch : run.epochs) {
-      job.accuracies.push_back({epoch.seconds, epoch.test_accuracy});
+      if (!std::isnan(epoch.test_accuracy)) {
+        job.accuracies.push_back({epoch.seconds, epoch.test_accuracy});
+      }
+      if (!std::isnan(epoch.test_loss)) {
+        job.test_losses.push_back({epoch.seconds, epoch.test_loss});
+      }
     }
     page_->Keep(std::move(job));
   }

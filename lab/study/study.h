@@ -10,6 +10,7 @@
 #include "common/page/job_page.h"
 #include "lab/host/job.h"
 #include "lab/host/process_groups.h"
+#include "lab/study/goal.h"
 #include "lab/study/run_result.h"
 #include "lab/study/study_axes.h"
 #include "lab/study/study_setup.h"
@@ -19,10 +20,10 @@ namespace psring {
 // What `psring compare` was asked for.
 struct StudyPlan {
   AxisValues values;
-  std::vector<Point> runs;     // in the order of running
-  double target_accuracy = 0;  // 0: what the ways reach
-  std::string out;             // empty: no study is kept
-  Job job;                     // what all runs share
+  std::vector<Point> runs;  // in the order of running
+  Aim aim;                  // what times are measured to
+  std::string out;          // empty: no study is kept
+  Job job;                  // what all runs share
   StudySetup setup;
   // Where the runs are shown, and the file of the page's token; empty: nowhere,
   // no file.

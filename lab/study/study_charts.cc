@@ -171,7 +171,10 @@ json SpreadJson(const std::optional<Spread>& spread) {
 }
 
 json ChartsJson(const Comparison& comparison) {
-  return {{"target", comparison.target_accuracy},
+  const Goal& goal = comparison.goal;
+  return {{"target", goal.target},
+          {"target_text", goal.TargetText()},
+          {"by_loss", goal.score == Score::kTestLoss},
           {"courses", CoursesJson(comparison)},
           {"rates", RatesJson(comparison)},
           {"rate_unit", RateUnit(comparison)},

@@ -1,6 +1,6 @@
 // What the report's charts are drawn from, and no more; report_charts.js draws
 // it:
-//   {"target": 0.948,
+//   {"target": 0.948, "target_text": "94.80% accuracy", "by_loss": false,
 //    "courses": [{"title", "lines": [{"label", "seeds",
 //                 "accuracy": BAND, "loss": BAND, "test_loss": BAND}]}],
 //    "rates": [{"label", "mean", "min", "max"}],

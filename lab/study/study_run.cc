@@ -115,7 +115,7 @@ absl::Status Train(
 // What the processes print that their results need.
 class Printed {
  public:
-  explicit Printed(const std::string& metric) : metric_(metric) {}
+  Printed(const std::string& metric, bool is_loss) : metric_(metric, is_loss) {}
 
   void Take(const std::string& name, absl::string_view line) {
     if (name == "worker 0") metric_.Take(line);
@@ -268,7 +268,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
     if (!made.ok()) return made.status();
     hosts = *std::move(made);
   }
-  Printed printed(job.metric);
+  Printed printed(job.metric, job.metric_is_loss);
   const Time start = Now();
   const absl::Status s = Train(
       ValueOf(point, kWayAxis), job, cancellation,

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lab/page/report_parts.h"
@@ -15,7 +16,7 @@ using nlohmann::json;
 constexpr char kSchema[] = "psring-study-1";
 
 // What the runs do not depend on.
-constexpr char kOfTheReport[] = "--target-accuracy";
+constexpr const char* kOfTheReport[] = {"--target-accuracy", "--target-loss"};
 
 std::string Text(const json& object, const std::string& key) {
   const auto found = object.find(key);
@@ -29,7 +30,7 @@ void AddDifferences(const json& before, const json& now,
   json keys = before;
   keys.update(now);
   for (const auto& [key, value] : keys.items()) {
-    if (key == kOfTheReport) continue;
+    if (absl::c_linear_search(kOfTheReport, key)) continue;
     const std::string was = Text(before, key);
     const std::string is = Text(now, key);
     if (was == is) continue;

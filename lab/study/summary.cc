@@ -27,6 +27,10 @@ std::string FormatLoss(double loss) {
   return std::isnan(loss) ? kNothing : absl::StrFormat("%.4f", loss);
 }
 
+std::string FormatAccuracy(double accuracy) {
+  return std::isnan(accuracy) ? kNothing : FormatPercent(accuracy);
+}
+
 std::string FormatRate(double rate) {
   return rate < 100 ? absl::StrFormat("%.1f", rate) : FormatCount(rate);
 }
@@ -58,25 +62,37 @@ Column Of(std::string name, Measure measure, Format format, bool ranges) {
           }};
 }
 
+Column AccuracyColumn(bool ranges) {
+  return Of(
+      "test accuracy", [](const RunResult& r) { return r.test_accuracy; },
+      FormatAccuracy, ranges);
+}
+
+Column TestLossColumn(bool ranges) {
+  return Of(
+      "test loss", [](const RunResult& r) { return r.test_loss; }, FormatLoss,
+      ranges);
+}
+
 std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
   using Run = const RunResult&;
-  const double target = comparison.target_accuracy;
+  const Goal& goal = comparison.goal;
+  const std::string target = goal.Text(goal.target);
   return {
       Of(
           RateUnit(comparison), [](Run r) { return r.images_per_second; },
           FormatRate, ranges),
-      {absl::StrCat("time to ", FormatPercent(target), " accuracy"),
+      {absl::StrCat("time to ", goal.TargetText()),
        [&comparison, ranges](const Variant& variant) {
          return Text(SecondsToTarget(comparison, variant), FormatSeconds,
                      ranges);
        }},
-      {absl::StrCat("steps to ", FormatPercent(target)),
+      {absl::StrCat("steps to ", target),
        [&comparison, ranges](const Variant& variant) {
          return Text(StepsToTarget(comparison, variant), FormatCount, ranges);
        }},
-      Of(
-          "test accuracy", [](Run r) { return r.test_accuracy; }, FormatPercent,
-          ranges),
+      goal.score == Score::kAccuracy ? AccuracyColumn(ranges)
+                                     : TestLossColumn(ranges),
       {"staleness, mean / worst",
        [](const Variant& variant) {
          const Spread mean =
@@ -89,14 +105,11 @@ std::vector<Column> MainColumns(const Comparison& comparison, bool ranges) {
   };
 }
 
-// Scripts may tell of none.
-bool HasTestLoss(const Comparison& comparison) {
+// Scripts may tell of one of the two alone.
+bool AnyTells(const Comparison& comparison, const Measure& measure) {
   return std::any_of(comparison.variants.begin(), comparison.variants.end(),
-                     [](const Variant& variant) {
-                       const auto loss = [](const RunResult& run) {
-                         return run.test_loss;
-                       };
-                       return !std::isnan(SpreadOf(variant, loss).mean);
+                     [&](const Variant& variant) {
+                       return !std::isnan(SpreadOf(variant, measure).mean);
                      });
 }
 
@@ -117,9 +130,12 @@ std::vector<Column> AllColumns(const Comparison& comparison, bool ranges) {
   const auto add = [&](const char* name, Measure measure, Format format) {
     columns.push_back(Of(name, std::move(measure), format, ranges));
   };
-  if (HasTestLoss(comparison)) {
-    add(
-        "test loss", [](Run r) { return r.test_loss; }, FormatLoss);
+  const bool by_loss = comparison.goal.score == Score::kTestLoss;
+  if (by_loss && AnyTells(comparison, [](Run r) { return r.test_accuracy; })) {
+    columns.push_back(AccuracyColumn(ranges));
+  }
+  if (!by_loss && AnyTells(comparison, [](Run r) { return r.test_loss; })) {
+    columns.push_back(TestLossColumn(ranges));
   }
   add(
       "sent per step, a worker", [](Run r) { return r.worker_bytes_per_step; },
@@ -182,13 +198,13 @@ Cells RunCells(const Comparison& comparison) {
                   "weights' CRC-32"}};
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {
-      const EpochSample* at = FirstAt(run, comparison.target_accuracy);
+      const EpochSample* at = comparison.goal.FirstAt(run);
       cells.push_back(
           {variant.label, ValueOf(run.point, "seed"),
            FormatRate(run.images_per_second),
            absl::StrFormat("%.2f", run.seconds),
            at ? FormatSeconds(at->seconds) : kNothing,
-           FormatPercent(run.test_accuracy), FormatLoss(run.test_loss),
+           FormatAccuracy(run.test_accuracy), FormatLoss(run.test_loss),
            run.weights_crc32 ? absl::StrFormat("%08x", *run.weights_crc32)
                              : kNothing});
     }
@@ -207,7 +223,7 @@ Cells EpochCells(const Comparison& comparison) {
                          absl::StrFormat("%.2f", epoch.seconds),
                          FormatLoss(epoch.train_loss),
                          FormatLoss(epoch.test_loss),
-                         FormatPercent(epoch.test_accuracy)});
+                         FormatAccuracy(epoch.test_accuracy)});
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "lab/study/verdict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "lab/page/format.h"
@@ -67,8 +69,12 @@ std::string Unreached(const Comparison& comparison, const Ranking& ranking,
       absl::StrAppend(&text, " with ", ran - reached, " of ", ran + failed,
                       " seeds");
     } else {
-      const double best = SpreadOf(*variant, BestAccuracy).max;
-      absl::StrAppend(&text, " (at best ", FormatPercent(best), ")");
+      const Goal& goal = comparison.goal;
+      double best = std::nan("");
+      for (const RunResult& run : variant->runs) {
+        if (goal.IsBetter(goal.BestOf(run), best)) best = goal.BestOf(run);
+      }
+      absl::StrAppend(&text, " (at best ", goal.Text(best), ")");
     }
     parts.push_back(std::move(text));
   }
@@ -80,14 +86,13 @@ std::string Unreached(const Comparison& comparison, const Ranking& ranking,
 // told from it.
 std::string RankingSentence(const Comparison& comparison, const Group& group,
                             const std::string& axis) {
-  const std::string target = FormatPercent(comparison.target_accuracy);
+  const std::string target = comparison.goal.TargetText();
   const Ranking ranking = RankBySeconds(comparison, group);
   const std::string unreached = Unreached(comparison, ranking, axis);
   if (ranking.reached.empty()) {
-    return absl::StrCat(
-        Sentence(group, absl::StrCat("nothing reached ", target,
-                                     " accuracy with every seed.")),
-        unreached);
+    return absl::StrCat(Sentence(group, absl::StrCat("nothing reached ", target,
+                                                     " with every seed.")),
+                        unreached);
   }
   const Rated& first = ranking.reached[0];
   const char* with = axis == kWayAxis ? "" : "with ";
@@ -105,7 +110,7 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
     }
   }
   std::string text = absl::StrCat(
-      target, " accuracy is reached ", slower.empty() ? "" : "first ",
+      target, " is reached ", slower.empty() ? "" : "first ",
       axis == kWayAxis ? "by " : with, NameAlong(*first.variant, axis),
       ", after ", FormatSeconds(first.spread.mean), slower.empty() ? "" : ": ",
       Listing(slower), ".");
@@ -116,7 +121,7 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
                     first.variant->runs.size() == 1 ? "a single seed can tell."
                                                     : "the seeds scatter.");
   }
-  return absl::StrCat(Prefix(group), text, unreached);
+  return absl::StrCat(Sentence(group, text), unreached);
 }
 
 // "1.20 times as fast", "as fast", "1.03 times as fast (no clear difference)".
@@ -154,7 +159,7 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
     if (effects.empty()) continue;
     headlines->push_back(absl::StrCat(
         ways.label, ", against ", ValueLabel(axis, first), ": to ",
-        FormatPercent(comparison.target_accuracy), " ", Listing(effects), "."));
+        comparison.goal.TargetText(), ", ", Listing(effects), "."));
   }
 }
 
@@ -177,18 +182,18 @@ std::string WhySentence(const Comparison& comparison, const Group& group) {
                           ", ", absl::StrJoin(parts, "; "), "."));
 }
 
-std::string AccuracySentence(const Group& group) {
+std::string EndSentence(const Goal& goal, const Group& group) {
   Strings parts;
-  for (const auto& [variant, accuracy] : RankByAccuracy(group)) {
-    std::string range = FormatPercent(accuracy.mean);
-    if (accuracy.min < accuracy.max) {
-      absl::StrAppend(&range, " (", FormatPercent(accuracy.min), " to ",
-                      FormatPercent(accuracy.max), ")");
+  for (const auto& [variant, end] : RankByEnd(goal, group)) {
+    std::string range = goal.Text(end.mean);
+    if (end.min < end.max) {
+      absl::StrAppend(&range, " (", goal.Text(end.min), " to ",
+                      goal.Text(end.max), ")");
     }
     parts.push_back(absl::StrCat(NameAlong(*variant, kWayAxis), " ", range));
   }
-  return Sentence(
-      group, absl::StrCat("the final accuracies are ", Listing(parts), "."));
+  return Sentence(group, absl::StrCat("the final ", goal.plural(), " are ",
+                                      Listing(parts), "."));
 }
 
 // The ways that ended with the same weights or should have, those with servers
@@ -295,6 +300,11 @@ Strings Questions(const Comparison& comparison) {
   for (const Axis& axis : Axes()) {
     if (Varies(comparison, axis)) questions.push_back(axis.question);
   }
+  if (comparison.goal.score == Score::kTestLoss) {
+    for (std::string& question : questions) {
+      absl::StrReplaceAll({{"accuracy", "loss"}}, &question);
+    }
+  }
   if (questions.empty()) questions.push_back("How does this training go?");
   return questions;
 }
@@ -320,7 +330,7 @@ Strings Findings(const Comparison& comparison) {
   for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);
-    findings.push_back(AccuracySentence(group));
+    findings.push_back(EndSentence(comparison.goal, group));
   }
   AddIdentical(comparison, &findings);
   AddTraffic(comparison, &findings);

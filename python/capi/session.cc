@@ -305,13 +305,15 @@ void Session::TellLog(const nlohmann::json& line) {
   const auto test_loss = number("test_loss");
   job_->member().figures().Update([&](proto::Figures& all) {
     if (loss.has_value()) all.set_loss(*loss);
-    if (!accuracy.has_value()) return;
+    if (!accuracy.has_value() && !test_loss.has_value()) return;
     all.set_evaluations(all.evaluations() + 1);
     all.set_evaluated_step(static_cast<int64_t>(number("step").value_or(0)));
-    all.set_accuracy(*accuracy);
+    if (accuracy.has_value()) all.set_accuracy(*accuracy);
     if (test_loss.has_value()) all.set_test_loss(*test_loss);
-    all.set_last_word(absl::StrFormat("evaluation %d: test accuracy %.4f",
-                                      all.evaluations(), *accuracy));
+    all.set_last_word(
+        absl::StrFormat("evaluation %d: test %s %.4f", all.evaluations(),
+                        accuracy.has_value() ? "accuracy" : "loss",
+                        accuracy.has_value() ? *accuracy : *test_loss));
   });
 }
 

@@ -142,9 +142,9 @@ def log(step: Optional[int] = None, **values: Any) -> None:
 
     They go to worker-RANK.jsonl in the folder that PSRING_METRICS_DIR names, as
     lines of JSON, and rank 0's to TensorBoard in the folder that PSRING_TENSORBOARD or
-    init(tensorboard=...) names; without these nowhere. A call with `accuracy` ends an epoch: it is
-    what `psring compare` draws, of rank 0. `loss` is the training's, `test_loss`
-    the evaluation's; other names are yours. Values are numbers, texts, or tensors
+    init(tensorboard=...) names; without these nowhere. A call with `accuracy` or `test_loss` tells of
+    an evaluation: `psring compare` draws those of rank 0, and judges by the accuracy, or by the
+    test_loss where there is none. `loss` is the training's; other names are yours. Values are numbers, texts, or tensors
     and arrays of one element. Without `step`, it is the number of steps that the
     optimizers have made.
     """
@@ -158,9 +158,9 @@ def log(step: Optional[int] = None, **values: Any) -> None:
         raise ValueError(f"log(accuracy={accuracy}): it is a part of 1, such as 0.93; divide percent by 100")
     with _lock:
         line["step"] = _steps if step is None else int(step)
-        if "accuracy" in figures:
+        if "accuracy" in figures or "test_loss" in figures:
             _epochs += 1
-            line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None)
+            line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
     line.update(figures)
     write(line)

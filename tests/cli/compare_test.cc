@@ -14,6 +14,7 @@ namespace psring {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -191,8 +192,9 @@ case "$PSRING_MODE-$PSRING_SYNC-$PSRING_COMPRESS" in
   ps-ssp:2-none) accuracy=0.8 ;; ddp--none) accuracy=0.85 ;;
   *) echo "unexpected $PSRING_MODE $PSRING_SYNC"; exit 3 ;;
 esac
-[ "$1" = quiet ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
-echo "seed $PSRING_SEED: accuracy $accuracy"
+[ "$1" != losses ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":3.1,"test_accuracy":null,"images_per_second":null}' >> $f
+[ "$1" = quiet ] || [ "$1" = losses ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
+echo "seed $PSRING_SEED: accuracy $accuracy perplexity 25.5"
 echo '{"event":"end","step":20,"seconds":2.5,"bytes_sent":100,"bytes_received":100,"peak_memory_bytes":1000,"weights_crc32":'$((PSRING_SEED + 7))'}' >> $f
 )sh";
 
@@ -234,6 +236,7 @@ TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {
   EXPECT_EQ(report["runs"][1]["test_accuracy"], 0.85);
 }
 
+// It is in the report, and the same command makes it again.
 TEST_F(CompareScriptTest, ARunThatCannotBeKeptStopsNoOther) {
   FillDiskFor("runs/run-001.json", 1);
   const std::vector<std::string> args = {"--modes=ring", "--seeds=3", "--",
@@ -243,13 +246,30 @@ TEST_F(CompareScriptTest, ARunThatCannotBeKeptStopsNoOther) {
   EXPECT_THAT(ran.output, HasSubstr("run 3 of 3"));
   const json report = json::parse(Report("report.json"), nullptr, false);
   ASSERT_TRUE(report.is_object()) << ran.output;
-  EXPECT_EQ(report["runs"].size(), 2u);
-  ASSERT_EQ(report["failed_runs"].size(), 1u);
-  for (const std::string& part :
-       {"seed 1: cannot write " + out_ + "/runs/run-001.json: ",
-        std::string("No space left on device. Free space there")}) {
-    EXPECT_THAT(std::string(report["failed_runs"][0]), HasSubstr(part));
-  }
+  EXPECT_EQ(report["runs"].size(), 3u);
+  EXPECT_EQ(report["failed_runs"].size(), 0u);
+  EXPECT_THAT(ran.output,
+              AllOf(HasSubstr("seed 1 is not kept: cannot write " + out_ +
+                              "/runs/run-001.json: "),
+                    HasSubstr("No space left on device. Free space there"),
+                    HasSubstr("The same command runs it again")));
+  EXPECT_THAT(Compare(args).output, HasSubstr("2 of 3 runs are in"));
+}
+
+TEST_F(CompareScriptTest, JudgesByTheLossOfAScriptThatHasNoAccuracy) {
+  const Ran logged =
+      Compare({"--modes=ring,ps-bsp,ddp", "--", "/bin/sh", script_, "losses"});
+  ASSERT_EQ(logged.code, 0) << logged.output;
+  EXPECT_THAT(logged.output, HasSubstr("time to a test loss of 3.1"));
+  EXPECT_EQ(json::parse(Report("report.json"))["target_loss"], 3.1);
+  EXPECT_THAT(Report("report.html"), HasSubstr("That loss, 3.1, is what all"));
+  std::filesystem::remove_all(out_);
+  const Ran printed =
+      Compare({"--modes=ring,ddp", "--metric-loss=perplexity ([0-9.]+)",
+               "--target-loss=30", "--", "/bin/sh", script_, "quiet"});
+  ASSERT_EQ(printed.code, 0) << printed.output;
+  EXPECT_EQ(json::parse(Report("report.json"))["target_loss"], 30);
+  EXPECT_THAT(Report("report.html"), HasSubstr("That loss, 30, was given"));
 }
 
 TEST_F(CompareScriptTest, AReportThatCannotBeWrittenLeavesTheRuns) {

@@ -310,11 +310,11 @@ def test_a_comparison_shows_all_its_ways(tmp_path):
             and s["now"] and s["now"]["step"] > 10)  # fmt: skip
         [before] = second["series"]["earlier"]
         assert before["name"].startswith("ring, 2 workers")
-        assert len(before["accuracies"]) == 20 and before["losses"]
+        assert len(before["accuracies"]) == len(before["test_losses"]) == 20 and before["losses"]
         if tab:
             tab.wait_for("document.querySelector('#title').textContent.startsWith('run 2 of 2: ps-bsp')")
             lines = "Object.values(Chart.instances).map((c) => c.data.datasets.map((d) => d.label))"
-            tab.wait_for(f"{lines}.filter((l) => l[0] === 'now' && l[1].startsWith('ring, 2 workers')).length === 2")
+            tab.wait_for(f"{lines}.filter((l) => l[0] === 'now' && l[1].startsWith('ring, 2 workers')).length === 3")
             if os.environ.get("PSRING_PICTURES"):
                 tab.picture(os.path.join(os.environ["PSRING_PICTURES"], "compare.png"))
             assert tab.errors == []

@@ -167,11 +167,11 @@ TEST(JobPage, JobsThatFollowEachOtherHaveTitlesAndLeaveTheirCurves) {
   EXPECT_THAT(
       reader.ReadUntil("\"step\":5", Soon()),
       HasSubstr("\"series\":{\"job\":1,\"title\":\"run 1 of 2: ring\"}"));
-  page.page->Keep({"ring", {{1, 0.5}, {2, 0.25}}, {{2, 0.9}}});
+  page.page->Keep({"ring", {{1, 0.5}, {2, 0.25}}, {{2, 0.9}}, {{2, 1.5}}});
   page.page->BeginJob("run 2 of 2: ps");
   const std::string earlier =
       "{\"accuracies\":[[2.0,0.9]],\"losses\":[[1.0,0.5],[2.0,0.25]],"
-      "\"name\":\"ring\"}";
+      "\"name\":\"ring\",\"test_losses\":[[2.0,1.5]]}";
   // Without a look at the second job.
   EXPECT_THAT(reader.ReadUntil("run 2 of 2", Soon()), HasSubstr(earlier));
   page.Show(7);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "tests/lab/study/points.h"
 
 namespace psring {
@@ -27,12 +30,12 @@ RunResult RunOf(const AxisTexts& at, double rate, double accuracy) {
 
 const AxisTexts kTwoWays = {{"mode", "ps-bsp,ring"}, {"seed", "2"}};
 
-Comparison TwoWays(double target = 0) {
+Comparison TwoWays(const Aim& aim = {}) {
   return Compare(ValuesOf(kTwoWays),
                  {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.90),
                   RunOf({{"seed", "1"}}, 500, 0.955),
                   RunOf({{"mode", "ring"}, {"seed", "1"}}, 2500, 0.92)},
-                 target);
+                 aim);
 }
 
 TEST(Compare, GroupsRunsThatDifferInTheirSeeds) {
@@ -50,7 +53,7 @@ TEST(Compare, GroupsRunsThatDifferInTheirSeeds) {
 
 TEST(Compare, TheTargetIsWhatEveryWayReachesWithEverySeed) {
   const Comparison comparison = TwoWays();
-  EXPECT_DOUBLE_EQ(comparison.target_accuracy, 0.90);
+  EXPECT_DOUBLE_EQ(comparison.goal.target, 0.90);
   EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->max, 20);
   EXPECT_EQ(StepsToTarget(comparison, comparison.variants[0])->mean, 10);
 }
@@ -58,15 +61,62 @@ TEST(Compare, TheTargetIsWhatEveryWayReachesWithEverySeed) {
 TEST(Compare, AWayThatDivergedSetsNoTarget) {
   const Comparison comparison = Compare(
       ValuesOf({{"mode", "ps-bsp,ring"}}),
-      {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.10)}, 0);
-  EXPECT_DOUBLE_EQ(comparison.target_accuracy, 0.97);
+      {RunOf({}, 1000, 0.97), RunOf({{"mode", "ring"}}, 2000, 0.10)}, {});
+  EXPECT_DOUBLE_EQ(comparison.goal.target, 0.97);
   EXPECT_FALSE(SecondsToTarget(comparison, comparison.variants[1]));
   EXPECT_EQ(NumReached(comparison, comparison.variants[1]), 0);
 }
 
+// Of scripts that have no accuracy.
+TEST(Compare, LossesCountWhereThereIsNoAccuracy) {
+  const auto run = [](const AxisTexts& at, std::vector<double> losses) {
+    RunResult result = RunOf(at, 1000, std::nan(""));
+    result.epochs.clear();
+    for (const double loss : losses) {
+      const auto i = static_cast<int64_t>(result.epochs.size()) + 1;
+      result.epochs.push_back(
+          {i, 10 * i, 2.0 * static_cast<double>(i), 0, loss, std::nan(""), 0});
+    }
+    result.test_loss = losses.back();
+    return result;
+  };
+  const std::vector<RunResult> runs = {
+      run({}, {5, 3.2, 3.01234}), run({{"mode", "ring"}}, {5.1, 3.1, 3.16}),
+      run({{"seed", "1"}}, {5, 3.1, 3.03}),
+      run({{"mode", "ring"}, {"seed", "1"}}, {5, 3.05, 2.9})};
+  const Comparison comparison = Compare(ValuesOf(kTwoWays), runs, {});
+  EXPECT_EQ(comparison.goal.score, Score::kTestLoss);
+  // The ring's first seed comes least far.
+  EXPECT_DOUBLE_EQ(comparison.goal.target, 3.1);
+  EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->mean, 5);
+  EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[1])->mean, 4);
+  EXPECT_EQ(NumReached(Compare(ValuesOf(kTwoWays), runs, {.target = 3.05}),
+                       comparison.variants[1]),
+            1);
+  // Rounded up to four digits, which all reach.
+  EXPECT_DOUBLE_EQ(Compare(ValuesOf({}), {runs[0]}, {}).goal.target, 3.013);
+}
+
+TEST(Compare, AWayThatEndsFarAboveTheBestLossSetsNoTarget) {
+  const auto run = [](const AxisTexts& at, double last) {
+    RunResult result = RunOf(at, 1000, 0.5);
+    result.epochs = {{1, 10, 1, 0, 2, 0.5, 0}, {2, 20, 2, 0, last, 0.5, 0}};
+    return result;
+  };
+  const auto target = [&](double other) {
+    return Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                   {run({}, 0.4), run({{"mode", "ring"}}, other)},
+                   {.score = Score::kTestLoss})
+        .goal.target;
+  };
+  EXPECT_DOUBLE_EQ(target(0.79), 0.79);  // a quarter of the way from 2
+  EXPECT_DOUBLE_EQ(target(0.81), 0.4);
+  EXPECT_DOUBLE_EQ(target(std::nan("")), 0.4);
+}
+
 TEST(Compare, AGivenTargetThatASeedMissesHasNoTime) {
-  const Comparison comparison = TwoWays(0.96);
-  EXPECT_EQ(comparison.target_accuracy, 0.96);
+  const Comparison comparison = TwoWays({.target = 0.96});
+  EXPECT_EQ(comparison.goal.target, 0.96);
   EXPECT_FALSE(SecondsToTarget(comparison, comparison.variants[0]));
   EXPECT_EQ(NumReached(comparison, comparison.variants[0]), 1);
 }
@@ -76,9 +126,9 @@ TEST(Compare, WeightsAreComparedSeedBySeed) {
   RunResult other = RunOf({{"mode", "ring"}}, 1, 0.9);
   other.weights_crc32 = 1;
   const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
-  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9), other}, 0).identical_weights,
+  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9), other}, {}).identical_weights,
             false);
-  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9)}, 0).identical_weights,
+  EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9)}, {}).identical_weights,
             std::nullopt);
 }
 
@@ -89,8 +139,9 @@ TEST(Compare, WeightsThatAScriptHasNotToldAreNotTheSame) {
   RunResult silent_ring = ring;
   silent_ring.weights_crc32.reset();
   const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
-  EXPECT_EQ(Compare(values, {silent, ring}, 0).identical_weights, std::nullopt);
-  EXPECT_EQ(Compare(values, {silent, silent_ring}, 0).identical_weights,
+  EXPECT_EQ(Compare(values, {silent, ring}, {}).identical_weights,
+            std::nullopt);
+  EXPECT_EQ(Compare(values, {silent, silent_ring}, {}).identical_weights,
             std::nullopt);
 }
 
@@ -103,7 +154,7 @@ TEST(Compare, ARunThatHasNotToldItsWeightsHidesNoDifferenceOfOthers) {
     return Compare(ValuesOf(kTwoWays),
                    {silent, RunOf({{"mode", "ring"}}, 1, 0.9),
                     RunOf({{"seed", "1"}}, 1, 0.9), other},
-                   0)
+                   {})
         .identical_weights;
   };
   EXPECT_EQ(seed_1(0xdef), false);
@@ -116,7 +167,7 @@ TEST(Compare, WeightsOfDifferentFaultsOrLossyCompressionAreNotCompared) {
       Compare(values,
               {RunOf({{"compress", "topk:0.1"}}, 1, 0.9),
                RunOf({{"compress", "topk:0.1"}, {"mode", "ring"}}, 1, 0.9)},
-              0);
+              {});
   ASSERT_THAT(lossy.variants, SizeIs(2));
   EXPECT_EQ(lossy.identical_weights, std::nullopt);
 }
@@ -132,7 +183,7 @@ TEST(GroupsAlong, ARingStandsBesideEveryNumberOfServers) {
       Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"servers", "1,2"}}),
               {RunOf({}, 1, 0.9), RunOf({{"servers", "2"}}, 1, 0.9),
                RunOf({{"mode", "ring"}, {"servers", kAny}}, 1, 0.9)},
-              0);
+              {});
   const auto by_way = GroupsAlong(comparison, "mode");
   ASSERT_THAT(by_way, SizeIs(2));
   EXPECT_EQ(by_way[0].label, "1 server");
@@ -149,7 +200,7 @@ TEST(GroupsAlong, ARingThatComesFirstFoundsNoGroupOfAllNumbersOfServers) {
       Compare(ValuesOf({{"mode", "ring,ps-bsp"}, {"servers", "1,2"}}),
               {RunOf({{"mode", "ring"}, {"servers", kAny}}, 1, 0.9),
                RunOf({}, 1, 0.9), RunOf({{"servers", "2"}}, 1, 0.9)},
-              0);
+              {});
   const auto by_way = GroupsAlong(comparison, "mode");
   ASSERT_THAT(by_way, SizeIs(2));
   EXPECT_EQ(by_way[0].label, "1 server");
@@ -160,7 +211,7 @@ TEST(GroupsAlong, ARingThatComesFirstFoundsNoGroupOfAllNumbersOfServers) {
 
 TEST(FormulaOf, IsOfAnExchangeInEveryStep) {
   const auto rarely =
-      Compare(ValuesOf({}), {RunOf({}, 1, 0.9)}, 0, {}, /*every_step=*/false);
+      Compare(ValuesOf({}), {RunOf({}, 1, 0.9)}, {}, {}, /*every_step=*/false);
   EXPECT_FALSE(FormulaOf(rarely.variants[0]));
 }
 

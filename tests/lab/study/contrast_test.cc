@@ -46,7 +46,7 @@ class ContrastTest : public testing::Test {
                     {RunOf({}, 4), RunOf({{"mode", "ring"}}, 2),
                      RunOf({{"workers", "4"}}, 3),
                      RunOf({{"mode", "ring"}, {"workers", "4"}}, -1)},
-                    0.5)) {}
+                    {.target = 0.5})) {}
 
   const Comparison comparison_;
 };
@@ -101,22 +101,24 @@ TEST_F(ContrastTest, StepsAreHeldAgainstTheFirstVariantOfTheGroup) {
 TEST(ContrastSteps, AreOfTheWayToTheTarget) {
   RunResult async = RunOf({{"mode", "ps-async"}}, 10);
   async.epochs = {{1, 100, 2, 0, 0, 0.9, 0}};
-  const Comparison comparison = Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}),
-                                        {RunOf({}, 10), async}, 0.5);
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}), {RunOf({}, 10), async},
+              {.target = 0.5});
   const auto groups = GroupsAlong(comparison, kWayAxis);
   EXPECT_EQ(ContrastSteps(comparison, groups[0])[0].speed.times, 5);
 }
 
 TEST_F(ContrastTest, RanksByFinalAccuracyTheHighestFirst) {
   const auto groups = GroupsAlong(comparison_, kWayAxis);
-  const std::vector<Rated> rated = RankByAccuracy(groups[1]);
+  const std::vector<Rated> rated = RankByEnd(comparison_.goal, groups[1]);
   ASSERT_THAT(rated, SizeIs(2));
   EXPECT_EQ(rated[0].variant, groups[1].variants[0]);
   EXPECT_EQ(rated[0].spread.mean, 0.9);
   EXPECT_EQ(rated[1].spread.mean, 0.1);
   // Whatever their order in the group.
   const Group reversed{"", {groups[1].variants[1], groups[1].variants[0]}};
-  EXPECT_EQ(RankByAccuracy(reversed)[0].variant, groups[1].variants[0]);
+  EXPECT_EQ(RankByEnd(comparison_.goal, reversed)[0].variant,
+            groups[1].variants[0]);
 }
 
 TEST_F(ContrastTest, ThePredictorsErrorsAreMedianAndWorst) {

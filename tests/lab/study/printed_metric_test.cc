@@ -3,13 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace psring {
 namespace {
 
 using ::testing::HasSubstr;
 
 TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
-  PrintedMetric metric("accuracy ([0-9.]+)%");
+  PrintedMetric metric("accuracy ([0-9.]+)%", /*is_loss=*/false);
   metric.Take("epoch 1: loss 0.3");
   metric.Take("test: loss 0.2, accuracy 91.5%");
   metric.Take("test: loss 0.1, accuracy 95.0%, done");
@@ -27,8 +29,20 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   EXPECT_TRUE(all[1].epochs.empty());
 }
 
+TEST(PrintedMetric, OfALossIsNoAccuracyAndNoPercentage) {
+  PrintedMetric metric("perplexity ([0-9.]+)", /*is_loss=*/true);
+  metric.Take("perplexity 35.2");
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 1u);
+  EXPECT_EQ(all[0].epochs[0].test_loss, 35.2);
+  EXPECT_TRUE(std::isnan(all[0].epochs[0].test_accuracy));
+  EXPECT_EQ(metric.percent(), std::nullopt);
+}
+
 TEST(PrintedMetric, WithoutAPatternNothingChanges) {
-  PrintedMetric metric("");
+  PrintedMetric metric("", /*is_loss=*/false);
   metric.Take("accuracy 3");
   std::vector<ProcessMetrics> all(1);
   all[0].role = "worker";
@@ -39,7 +53,8 @@ TEST(PrintedMetric, WithoutAPatternNothingChanges) {
 }
 
 TEST(PrintedMetric, NumbersAboveOneArePercent) {
-  PrintedMetric percent("accuracy ([0-9.]+)"), unclear("accuracy ([0-9.]+)");
+  PrintedMetric percent("accuracy ([0-9.]+)", /*is_loss=*/false),
+      unclear("accuracy ([0-9.]+)", /*is_loss=*/false);
   percent.Take("accuracy 1.00");
   percent.Take("accuracy 60");
   unclear.Take("accuracy 1.00");

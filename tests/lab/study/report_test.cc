@@ -46,7 +46,7 @@ class ReportTest : public testing::Test {
                     {"--", "--threads=1"}};
     setup_.machine.cpu = "A & B";
     comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
-                          {RunOf({}), RunOf({{"mode", "ring"}})}, 0);
+                          {RunOf({}), RunOf({{"mode", "ring"}})}, {});
   }
 
   void SetData(const std::string& data) { setup_.flags[1].second = data; }
@@ -110,7 +110,7 @@ TEST_F(ReportTest, AWayThatIsAloneInItsCircumstancesIsDrawn) {
       Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "2,4"}}),
               {RunOf({{"workers", "2"}}), RunOf({{"workers", "4"}}),
                RunOf({{"mode", "ring"}, {"workers", "2"}, {"servers", kAny}})},
-              0);
+              {});
   const json courses = ChartsJson(comparison)["courses"];
   ASSERT_EQ(courses.size(), 2u);
   EXPECT_EQ(courses[0]["lines"].size(), 2u);
@@ -140,7 +140,7 @@ TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
   };
   setup_.flags.back().second = "python3 train.py --lr=0.1";
   comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
-                        {at({}), at({{"mode", "ring"}})}, 0);
+                        {at({}), at({{"mode", "ring"}})}, {});
   const std::string html = RenderHtml(setup_, comparison_);
   EXPECT_THAT(html, HasSubstr("python3 train.py --lr=0.1 (21,840 parameters) "
                               "is run in each way"));
@@ -155,7 +155,7 @@ TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
   EXPECT_THAT(RenderHtml(setup_, comparison_),
               Not(HasSubstr("Faults of speed")));
   comparison_ = Compare(ValuesOf({{"link", "worker:1:<x3>"}}),
-                        {RunOf({{"link", "worker:1:<x3>"}})}, 0);
+                        {RunOf({{"link", "worker:1:<x3>"}})}, {});
   const std::string html = RenderHtml(setup_, comparison_);
   const size_t fault = html.find("Faults of speed were injected on purpose");
   ASSERT_NE(fault, std::string::npos);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lab/study/goal.h"
 #include "tests/lab/study/points.h"
 
 namespace psring {
@@ -101,10 +102,32 @@ TEST(Summarize, NamesWhatIsMissing) {
   EXPECT_THAT(message({Worker(0, 1), no_end}), HasSubstr("worker 1's end"));
 }
 
+Goal At(double accuracy) { return {Score::kAccuracy, accuracy}; }
+
 TEST(FirstAt, IsTheFirstEvaluationAtTheTargetOrAbove) {
-  EXPECT_EQ(FirstAt(*Ran(), 0.8)->step, 50);
-  EXPECT_EQ(FirstAt(*Ran(), 0.81)->step, 100);
-  EXPECT_EQ(FirstAt(*Ran(), 0.91), nullptr);
+  EXPECT_EQ(At(0.8).FirstAt(*Ran())->step, 50);
+  EXPECT_EQ(At(0.81).FirstAt(*Ran())->step, 100);
+  EXPECT_EQ(At(0.91).FirstAt(*Ran()), nullptr);
+}
+
+TEST(FirstAt, OfALossIsTheFirstEvaluationAtTheTargetOrBelow) {
+  const Goal loss = {Score::kTestLoss, 0.6};
+  RunResult run = *Ran();
+  run.epochs[0].test_loss = 0.7;
+  EXPECT_EQ(loss.FirstAt(run)->step, 100);
+  EXPECT_EQ(loss.BestOf(run), 0.6);
+  run.epochs[1].test_loss = 0.61;
+  EXPECT_EQ(loss.FirstAt(run), nullptr);
+}
+
+// One that has diverged, or does not tell.
+TEST(FirstAt, NotANumberReachesNothing) {
+  RunResult run = *Ran();
+  for (EpochSample& epoch : run.epochs) epoch.test_loss = std::nan("");
+  const Goal loss = {Score::kTestLoss, 1000};
+  EXPECT_EQ(loss.FirstAt(run), nullptr);
+  EXPECT_TRUE(std::isnan(loss.BestOf(run)));
+  EXPECT_EQ(loss.Text(loss.BestOf(run)), "-");
 }
 
 TEST(UseOneUnit, ARunThatStayedBelowOnePercentIsPercentAsTheOthersAre) {
@@ -114,10 +137,10 @@ TEST(UseOneUnit, ARunThatStayedBelowOnePercentIsPercentAsTheOthersAre) {
   runs[1].epochs.resize(1);
   runs[1].epochs[0].test_accuracy = runs[1].test_accuracy = 1;
   UseOneUnit(runs);
-  EXPECT_EQ(BestAccuracy(runs[0]), 0.9);
-  EXPECT_EQ(BestAccuracy(runs[1]), 0.01);
+  EXPECT_EQ(At(0).BestOf(runs[0]), 0.9);
+  EXPECT_EQ(At(0).BestOf(runs[1]), 0.01);
   EXPECT_EQ(runs[1].test_accuracy, 0.01);
-  EXPECT_EQ(BestAccuracy(runs[2]), 0.9);  // nothing was looked for
+  EXPECT_EQ(At(0).BestOf(runs[2]), 0.9);  // nothing was looked for
   const std::vector<RunResult> once = runs;
   UseOneUnit(runs);
   EXPECT_EQ(ToJson(runs[1]), ToJson(once[1]));
@@ -127,7 +150,7 @@ TEST(UseOneUnit, FractionsStay) {
   std::vector<RunResult> runs(2, *Ran());
   runs[0].printed_percent = runs[1].printed_percent = false;
   UseOneUnit(runs);
-  EXPECT_EQ(BestAccuracy(runs[0]), 0.9);
+  EXPECT_EQ(At(0).BestOf(runs[0]), 0.9);
   EXPECT_EQ(RunFromJson(ToJson(runs[0]))->printed_percent, false);
 }
 

@@ -172,24 +172,6 @@ TEST_F(StudyTest, ARunWhoseResultsTheDiskHasNoRoomForStopsNoOther) {
   EXPECT_THAT(Started(), SizeIs(13));
 }
 
-TEST_F(StudyTest, ARunThatTheFolderDoesNotTakeIsInTheReport) {
-  auto process = Process::Start(PsringArgv(Args()));
-  ASSERT_TRUE(process.ok()) << process.status();
-  const Time deadline = Now() + absl::Seconds(60);
-  while (Started().empty() && Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  std::filesystem::rename(out_ + "/runs", out_ + "/away");
-  std::ofstream(out_ + "/runs") << "in the way";
-  EXPECT_EQ(process->Wait(Now() + absl::Seconds(60)), 1);
-  EXPECT_THAT(process->Output(),
-              AllOf(HasSubstr("is not kept: "), HasSubstr(out_ + "/runs/run-"),
-                    HasSubstr("The same command runs it again")));
-  EXPECT_THAT(Started(), SizeIs(12));
-  const json report = json::parse(Text(out_ + "/report.json"));
-  EXPECT_THAT(report["runs"], SizeIs(12));
-}
-
 TEST_F(StudyTest, WhereEveryRunFailsThereIsNoReport) {
   const Ran ran = RunPsring({"compare", "--out=" + out_, "--modes=ring", "--",
                              "--fake-fail-on=ring 0"});

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "lab/study/summary.h"
 #include "tests/lab/study/points.h"
 
@@ -42,7 +48,7 @@ Comparison ThreeWays() {
                   RunOf({{"mode", "ps-async"}, {"seed", "1"}}, 5, 1.1),
                   RunOf({{"mode", "ring"}}, 4, 1.2),
                   RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 1.3)},
-                 0);
+                 {});
 }
 
 TEST(Headlines, SayWhoIsFirstByHowMuchAndWhomSeedsCannotTellApart) {
@@ -54,11 +60,43 @@ TEST(Headlines, SayWhoIsFirstByHowMuchAndWhomSeedsCannotTellApart) {
           "it by more than the seeds scatter."));
 }
 
+TEST(Headlines, SpeakOfALossThatRunsAreJudgedBy) {
+  const auto run = [](const AxisTexts& at, double seconds, double loss) {
+    RunResult result = RunOf(at, 1, seconds);
+    for (EpochSample& epoch : result.epochs) epoch.test_accuracy = std::nan("");
+    result.epochs.back().test_loss = result.test_loss = loss;
+    result.test_accuracy = std::nan("");
+    return result;
+  };
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring,ps-async"}}),
+              {run({}, 2.0, 0.25), run({{"mode", "ring"}}, 1.0, 0.3125),
+               run({{"mode", "ps-async"}}, 1.0, 0.9)},
+              {});
+  EXPECT_THAT(Headlines(comparison),
+              ElementsAre("A test loss of 0.3125 is reached first by ring, "
+                          "after 5.0 s: 2.00 times faster than ps-bsp. "
+                          "ps-async did not reach it (at best 0.9)."));
+  EXPECT_THAT(Questions(comparison),
+              ElementsAre(HasSubstr("reaches the same loss first?")));
+  EXPECT_THAT(Findings(comparison),
+              Contains("The final test losses are ps-bsp 0.25, ring 0.3125 and "
+                       "ps-async 0.9."));
+  const std::string table =
+      absl::StrJoin(SummaryCells(comparison), "\n",
+                    [](std::string* out, const std::vector<std::string>& row) {
+                      absl::StrAppend(out, absl::StrJoin(row, "|"));
+                    });
+  EXPECT_THAT(table, HasSubstr("time to a test loss of 0.3125|10.0 s|5.0 s|-"));
+  EXPECT_THAT(table, HasSubstr("test loss|0.2500|0.3125|0.9000"));
+  EXPECT_THAT(table, Not(HasSubstr("accuracy")));
+}
+
 TEST(Headlines, OneSeedTellsSmallDifferencesFromNothing) {
   const auto headline = [](double ring) {
-    return Headlines(
-        Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
-                {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, ring)}, 0))[0];
+    return Headlines(Compare(
+        ValuesOf({{"mode", "ps-bsp,ring"}}),
+        {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, ring)}, {}))[0];
   };
   EXPECT_THAT(headline(1.95), AllOf(HasSubstr("ps-bsp (8.0 s) does not differ"),
                                     HasSubstr("a single seed can tell"),
@@ -69,10 +107,11 @@ TEST(Headlines, OneSeedTellsSmallDifferencesFromNothing) {
 TEST(Headlines, NameWhoDidNotReachTheTarget) {
   RunResult never = RunOf({{"mode", "ring"}}, 9, 1.0);
   const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
-  EXPECT_THAT(Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, 0)),
+  EXPECT_THAT(Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, {})),
               ElementsAre(HasSubstr("ring did not reach it (at best 50.00%)")));
-  EXPECT_THAT(Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, 0.99)),
-              ElementsAre(HasSubstr("Nothing reached 99.00%")));
+  EXPECT_THAT(
+      Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, {.target = 0.99})),
+      ElementsAre(HasSubstr("Nothing reached 99.00%")));
 }
 
 // Faster, in the seed that survived.
@@ -81,7 +120,7 @@ TEST(Headlines, AWayOneOfWhoseSeedsFailedIsNotRanked) {
     return Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
                    {RunOf({}, 4, 2.0), RunOf({{"seed", "1"}}, 4, 2.2),
                     RunOf({{"mode", "ring"}}, epochs, 1.0)},
-                   0.9,
+                   {.target = 0.9},
                    {{At({{"mode", "ring"}, {"seed", "1"}}), "diverged", 1}});
   };
   EXPECT_THAT(Headlines(compare(4)),
@@ -98,13 +137,13 @@ TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
               {RunOf({{"workers", "1"}}, 4, 4.0), RunOf({}, 4, 2.0),
                RunOf({{"mode", "ring"}, {"workers", "1"}}, 4, 3.0),
                RunOf({{"mode", "ring"}}, 4, 1.0)},
-              0);
+              {});
   EXPECT_THAT(
       Headlines(comparison),
       ElementsAre(
           HasSubstr("1 worker: 90.00% accuracy is reached first by ring"),
           HasSubstr("2 workers: 90.00% accuracy is reached first by ring"),
-          "2 workers, against 1 worker: to 90.00% ps-bsp takes 0.50 "
+          "2 workers, against 1 worker: to 90.00% accuracy, ps-bsp takes 0.50 "
           "times as long and ring takes 0.33 times as long."));
   EXPECT_THAT(Questions(comparison),
               ElementsAre(HasSubstr("Which way"), HasSubstr("more workers")));
@@ -114,7 +153,7 @@ TEST(Headlines, OfOneWayRankTheValuesOfTheAxis) {
   EXPECT_THAT(
       Headlines(Compare(ValuesOf({{"mode", "ps-bsp"}, {"servers", "1,2"}}),
                         {RunOf({}, 4, 2.0), RunOf({{"servers", "2"}}, 4, 1.0)},
-                        0)),
+                        {})),
       ElementsAre(
           "90.00% accuracy is reached first with 2 servers, after 4.0 s: "
           "2.00 times faster than with 1 server."));
@@ -134,7 +173,7 @@ TEST(Findings, ARatioWithinTheScatterIsMarked) {
               {RunOf({}, 4, 1.0), RunOf({{"seed", "1"}}, 4, 3.0),
                RunOf({{"mode", "ring"}}, 4, 1.0),
                RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 2.0)},
-              0);
+              {});
   EXPECT_THAT(Findings(comparison),
               Contains("Against ps-bsp, ring is 1.33 times as fast (no clear "
                        "difference) per step and needs as many steps."));
@@ -150,7 +189,7 @@ TEST(Findings, SayWhetherTheTwoSynchronousWaysAgree) {
 TEST(Findings, SayForWhichCompressionTheWeightsWereCompared) {
   const Comparison comparison = Compare(
       ValuesOf({{"mode", "ps-bsp,ring"}, {"compress", "none,topk:0.01,fp16"}}),
-      {RunOf({}, 4, 1.0), RunOf({{"mode", "ring"}}, 4, 1.0)}, 0);
+      {RunOf({}, 4, 1.0), RunOf({{"mode", "ring"}}, 4, 1.0)}, {});
   EXPECT_THAT(Findings(comparison),
               Contains(HasSubstr("ps-bsp and ring with --compress=none "
                                  "ended with identical weights")));
@@ -161,13 +200,13 @@ TEST(Findings, NothingIsSaidOfWeightsThatGpusSummed) {
   on_gpu.on_gpu = true;
   on_gpu.weights_crc32 = 0xdef;
   const Comparison comparison = Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
-                                        {RunOf({}, 4, 1.0), on_gpu}, 0);
+                                        {RunOf({}, 4, 1.0), on_gpu}, {});
   EXPECT_FALSE(comparison.identical_weights.has_value());
 }
 
 TEST(Failures, NameTheRunAndSayWhyInOneLine) {
   const Comparison comparison =
-      Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}), {RunOf({}, 4, 1.0)}, 0,
+      Compare(ValuesOf({{"mode", "ps-bsp,ps-async"}}), {RunOf({}, 4, 1.0)}, {},
               {{At({{"mode", "ps-async"}}),
                 "worker 0 ended; its last lines:\n  a\n  it diverged\n"}});
   EXPECT_THAT(Failures(comparison),
@@ -194,7 +233,7 @@ TEST(Findings, TellHowFarThePredictorIsOff) {
 
 TEST(Verdicts, OneWayIsComparedWithNothing) {
   EXPECT_THAT(
-      Verdicts(Compare(ValuesOf({{"mode", "ps-bsp"}}), {RunOf({}, 4, 2)}, 0)),
+      Verdicts(Compare(ValuesOf({{"mode", "ps-bsp"}}), {RunOf({}, 4, 2)}, {})),
       IsEmpty());
 }
 
@@ -203,7 +242,7 @@ TEST(Faults, AreThoseOfTheAxis) {
   const Comparison slow = Compare(ValuesOf({{"slow", "none"},
                                             {"slow", "worker:1:x3"},
                                             {"link", "worker:0:10mbit"}}),
-                                  {}, 0);
+                                  {}, {});
   EXPECT_THAT(Faults(slow),
               ElementsAre("--slow=worker:1:x3", "--link=worker:0:10mbit"));
 }
@@ -221,7 +260,7 @@ TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
 
 TEST(SummaryCells, TellsOfGpusMemoryWhereThereIsAny) {
   const auto last = [](const RunResult& run) {
-    return SummaryCells(Compare(ValuesOf({}), {run}, 0)).back();
+    return SummaryCells(Compare(ValuesOf({}), {run}, {})).back();
   };
   RunResult run = RunOf({}, 4, 1);
   EXPECT_EQ(last(run)[0], "peak memory, a server");
@@ -235,7 +274,7 @@ TEST(SummaryCells, ManyWaysHaveARowEach) {
       {RunOf({{"workers", "1"}}, 4, 1), RunOf({{"workers", "2"}}, 4, 1),
        RunOf({{"workers", "3"}}, 4, 1), RunOf({{"workers", "4"}}, 4, 1),
        RunOf({{"workers", "5"}}, 4, 1), RunOf({{"workers", "6"}}, 4, 1)},
-      0);
+      {});
   const Cells cells = ScreenCells(comparison);
   EXPECT_EQ(cells.size(), 7u);
   EXPECT_EQ(cells[1][0], "1 worker");
