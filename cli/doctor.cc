@@ -17,6 +17,7 @@
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
 #include "common/net/address.h"
+#include "common/net/available_memory.h"
 #include "common/net/zmq_info.h"
 #include "gpu/device.h"
 #include "lab/host/gpu_info.h"
@@ -141,6 +142,17 @@ Finding Address(const DoctorFlags& flags) {
                                       ": ", address->reason));
 }
 
+// A container's limit leaves less than the host has.
+std::string Memory(const Machine& machine) {
+  const std::string all =
+      FormatBytes(static_cast<double>(machine.memory_bytes));
+  const int64_t available = AvailableMemory();
+  return available >= machine.memory_bytes
+             ? all
+             : absl::StrCat(all, ", of which this process can get ",
+                            FormatBytes(static_cast<double>(available)));
+}
+
 std::vector<Finding> Examine(const DoctorFlags& flags) {
   const Machine machine = DescribeMachine();
   return {
@@ -151,7 +163,7 @@ std::vector<Finding> Examine(const DoctorFlags& flags) {
       Cuda(),
       Nccl(),
       Good("cores", absl::StrCat(machine.cores, " (", machine.cpu, ")")),
-      Good("memory", FormatBytes(machine.memory_bytes)),
+      Good("memory", Memory(machine)),
       Key(),
       Address(flags),
   };

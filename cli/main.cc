@@ -18,6 +18,7 @@
 #include "cli/top.h"
 #include "cli/usage.h"
 #include "cli/version.h"
+#include "common/log.h"
 #include "common/process/standard_files.h"
 
 namespace psring {
@@ -76,6 +77,7 @@ int Main(const Args& all) {
 
 int main(int argc, char** argv) {
   psring::OpenStandardFiles();
+  psring::SetUpLog("info");
   const psring::Args args(argv + 1, argv + argc);
   psring::HideTokens(argv + 1, argv + argc);
   return psring::Main(args);

@@ -21,6 +21,7 @@
 #include "common/cluster/security.h"
 #include "common/net/address.h"
 #include "common/optim/sync_policy.h"
+#include "lab/host/first_process.h"
 #include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
 
@@ -235,8 +236,9 @@ void WarnOfLoopback(const ScriptJob& job) {
             << std::endl;
 }
 
-// This process becomes the worker that its launcher has started. Returns the
-// exit code only if it cannot.
+// This process becomes the worker that its launcher has started, or, as the
+// first process of a container, has it as its child. Returns the exit code only
+// of that, or if it cannot.
 int BecomeWorker(const CommandLine& line, const RunFlags& flags,
                  const std::string& launcher) {
   const ScriptJob& job = flags.job;
@@ -275,6 +277,10 @@ int BecomeWorker(const CommandLine& line, const RunFlags& flags,
   std::vector<char*> raw;
   for (std::string& arg : argv) raw.push_back(arg.data());
   raw.push_back(nullptr);
+  if (getpid() == 1) {
+    const auto code = RunAsFirstProcess(raw);
+    return code.ok() ? *code : Fail(kName, code.status());
+  }
   execv(raw[0], raw.data());
   return Fail(kName,
               absl::UnavailableError(absl::StrCat(

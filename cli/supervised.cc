@@ -97,9 +97,12 @@ int RunSupervised(
   std::atomic<bool> asked = false;  // by SIGUSR1
   // The processes die with this one, but not what they have started.
   ProcessGroups groups;
-  SignalWatcher signals(cancellation, {.patient = true,
-                                       .on_user_signal = [&] { asked = true; },
-                                       .last_act = [&] { groups.KillAll(); }});
+  SignalWatcher signals(cancellation,
+                        {.patient = true,
+                         .on_user_signal = [&] { asked = true; },
+                         .on_suspend = [&] { groups.SignalAll(SIGSTOP); },
+                         .on_resume = [&] { groups.SignalAll(SIGCONT); },
+                         .last_act = [&] { groups.SignalAll(SIGKILL); }});
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
   ShownProgress progress(*printer);

@@ -6,16 +6,13 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <memory>
-#include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/control_groups.h"
 
 namespace psring {
 namespace {
@@ -39,28 +36,16 @@ int CoresOf(absl::string_view quota, absl::string_view period) {
   return static_cast<int>(std::clamp<int64_t>(time / of, 1, kMostCores));
 }
 
-// "max 100000", or "150000 100000".
-int CoresOfVersion2(const std::string& group) {
-  const std::vector<std::string> words = absl::StrSplit(
-      TextOf(group + "/cpu.max"), absl::ByAnyChar(" \n"), absl::SkipEmpty());
-  return words.size() == 2 ? CoresOf(words[0], words[1]) : kMostCores;
-}
-
-int CoresOfVersion1(const std::string& group) {
-  return CoresOf(TextOf(group + "/cpu.cfs_quota_us"),
-                 TextOf(group + "/cpu.cfs_period_us"));
-}
-
-// The least of a group and those around it. In a container the root is often
-// its own group, whatever path the kernel tells.
-int LeastOf(const std::string& mount, std::string path,
-            int (*cores_of)(const std::string& group)) {
-  int least = cores_of(mount);
-  while (path.size() > 1) {
-    least = std::min(least, cores_of(mount + path));
-    path.resize(path.rfind('/'));
+int CoresIn(const ControlGroup& group) {
+  if (group.version_1) {
+    return CoresOf(TextOf(group.path + "/cpu.cfs_quota_us"),
+                   TextOf(group.path + "/cpu.cfs_period_us"));
   }
-  return least;
+  // "max 100000", or "150000 100000".
+  const std::vector<std::string> words =
+      absl::StrSplit(TextOf(group.path + "/cpu.max"), absl::ByAnyChar(" \n"),
+                     absl::SkipEmpty());
+  return words.size() == 2 ? CoresOf(words[0], words[1]) : kMostCores;
 }
 
 int CoresOfAffinity() {
@@ -79,34 +64,16 @@ int CoresOfAffinity() {
 
 }  // namespace
 
-int CoresOfQuota(const std::string& membership, const std::string& root) {
+int CoresOfQuota(const std::string& root) {
   int least = kMostCores;
-  for (const absl::string_view line :
-       absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
-    // "4:cpu,cpuacct:/docker/1f", or version 2's "0::/user.slice".
-    const std::vector<std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
-    if (parts[1].empty()) {
-      for (const char* mount : {"", "/unified"}) {
-        least =
-            std::min(least, LeastOf(root + mount, parts[2], CoresOfVersion2));
-      }
-      continue;
-    }
-    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
-    if (!absl::c_linear_search(controllers, "cpu")) continue;
-    for (const std::string& mount : {parts[1], std::string("cpu")}) {
-      least = std::min(least, LeastOf(absl::StrCat(root, "/", mount), parts[2],
-                                      CoresOfVersion1));
-    }
+  for (const ControlGroup& group : ControlGroups("cpu", root)) {
+    least = std::min(least, CoresIn(group));
   }
   return least == kMostCores ? 0 : least;
 }
 
 int HostCores() {
-  static const int quota =
-      CoresOfQuota(TextOf("/proc/self/cgroup"), "/sys/fs/cgroup");
+  static const int quota = CoresOfQuota();
   const int cores = CoresOfAffinity();
   return quota > 0 ? std::min(quota, cores) : cores;
 }

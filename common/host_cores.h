@@ -14,11 +14,9 @@ namespace psring {
 // limit is what it was at the first call. Any thread.
 int HostCores();
 
-// The limit that the control groups of a process set, of its own group and
-// those around it, in whole cores, rounded down and at least 1; 0: none.
-// `membership`: the text of /proc/self/cgroup; `root`: where the groups are
-// mounted. Version 1 and 2.
-int CoresOfQuota(const std::string& membership, const std::string& root);
+// The limit that this process's control groups set, in whole cores, rounded
+// down and at least 1; 0: none. `root`: where /proc and /sys are.
+int CoresOfQuota(const std::string& root = "");
 
 // Threads of a sum, where `sharers` processes of this host make one at a time:
 // more than 4 gain nothing, as memory is the limit.

@@ -8,7 +8,7 @@ namespace psring {
 void SetUpLog(const std::string& level) {
   auto log = spdlog::get("psring");
   if (log == nullptr) log = spdlog::stderr_color_mt("psring");
-  log->set_pattern("%H:%M:%S.%e %^%l%$ %v");
+  log->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
   log->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(log);
 }

@@ -106,7 +106,7 @@ first_build_time() {
 build() {
   set_up
   mkdir -p "$state"
-  build_key > "$state/building"
+  build_key > "$state/building.$$"
   if [ -f "$state/built" ]; then
     say "builds what has changed"
   else
@@ -114,7 +114,15 @@ build() {
   fi
   run_bazel build --show_result=0 $PROGRAMS "$@" || die "the build failed; see above"
   # As old as the start of the build: what changed meanwhile is newer.
-  mv "$state/building" "$state/built"
+  mv "$state/building.$$" "$state/built"
+}
+
+# Of several that start at once, as under srun, one builds and the others wait.
+# Bazel's server must not inherit the lock.
+build_if_stale() {
+  is_built && return
+  mkdir -p "$state"
+  (flock 9 && { is_built || build; } 9>&-) 9> "$state/lock"
 }
 
 build_usage() {

@@ -57,7 +57,7 @@ bundle_command() {
   esac
   local file=${1:-psring-bundle.tar.gz}
   if [ -n "$wish" ]; then choose_other_torch "$wish"; else choose_torch; fi
-  is_built || build
+  build_if_stale
   pack "$root/bazel-bin" "$file"
   say "wrote $file ($(du -h "$file" | cut -f1))"
 }

@@ -149,7 +149,7 @@ run_wheel_tests() {
   "$python" -c 'import pytest' > /dev/null 2>&1 || python=python3
   "$python" -c 'import pytest' > /dev/null 2>&1 || die "no python has pytest, which tests the wheel"
   set_up_wheel_tools
-  is_built || build
+  build_if_stale
   wheel=$(make_wheel "$state/wheel")
   PSRING_WHEEL=$wheel run_pytest wheel "$python" -rs tests/wheel
 }

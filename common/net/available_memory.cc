@@ -4,11 +4,9 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "common/control_groups.h"
 
 namespace psring {
 namespace {
@@ -38,17 +36,15 @@ int64_t SumOf(const std::string& path, const std::string& first,
 
 // How a version of cgroups names what it tells of a group's memory.
 struct Names {
-  const char* mount;
   const char* limit;
   const char* used;
   const char* inactive_file;  // of memory.stat
   const char* active_file;
 };
-constexpr Names kV1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                       "memory.usage_in_bytes", "total_inactive_file",
-                       "total_active_file"};
-constexpr Names kV2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
-                       "inactive_file", "active_file"};
+constexpr Names kV1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                       "total_inactive_file", "total_active_file"};
+constexpr Names kV2 = {"memory.max", "memory.current", "inactive_file",
+                       "active_file"};
 
 int64_t LeftIn(const std::string& group, const Names& names) {
   const auto limit = ReadNumber(absl::StrCat(group, "/", names.limit));
@@ -60,36 +56,15 @@ int64_t LeftIn(const std::string& group, const Names& names) {
                            *limit - std::max<int64_t>(0, *used - page_cache));
 }
 
-// In a container the path may be that on the host, which is not there: the
-// container's own group is then what is mounted.
-int64_t LeftAround(const std::string& root, std::string path,
-                   const Names& names) {
-  const std::string mount = absl::StrCat(root, names.mount);
-  int64_t left = LeftIn(mount, names);
-  while (path.size() > 1) {
-    left = std::min(left, LeftIn(mount + path, names));
-    path.resize(path.rfind('/'));
-  }
-  return left;
-}
-
 }  // namespace
 
 int64_t AvailableMemory(const std::string& root) {
   const int64_t of_host =
       SumOf(absl::StrCat(root, "/proc/meminfo"), "MemAvailable:", "");
   int64_t available = of_host > 0 ? of_host << 10 : kNoBound;
-  std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
-  std::string line;  // ID:CONTROLLERS:PATH; version 2 names no controllers
-  while (std::getline(groups, line)) {
-    const std::vector<std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3 || !absl::StartsWith(parts[2], "/")) continue;
-    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
-    const bool v1 =
-        std::count(controllers.begin(), controllers.end(), "memory");
-    if (!v1 && !parts[1].empty()) continue;
-    available = std::min(available, LeftAround(root, parts[2], v1 ? kV1 : kV2));
+  for (const ControlGroup& group : ControlGroups("memory", root)) {
+    available =
+        std::min(available, LeftIn(group.path, group.version_1 ? kV1 : kV2));
   }
   return available;
 }

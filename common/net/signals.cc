@@ -43,6 +43,7 @@ SignalWatcher::SignalWatcher(Cancellation& cancellation, SignalActions actions)
   sigaddset(&set, SIGTERM);
   if (!IsIgnored(SIGHUP)) sigaddset(&set, SIGHUP);
   if (actions_.on_user_signal) sigaddset(&set, SIGUSR1);
+  if (actions_.on_suspend && !IsIgnored(SIGTSTP)) sigaddset(&set, SIGTSTP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
   thread_ = std::thread([this] { Watch(); });
@@ -66,6 +67,12 @@ void SignalWatcher::Watch() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGUSR1) {
       actions_.on_user_signal();
+      continue;
+    }
+    if (signal == SIGTSTP) {
+      actions_.on_suspend();
+      raise(SIGSTOP);  // this thread first: returns when the process goes on
+      actions_.on_resume();
       continue;
     }
     SoftStop* const soft_stop = actions_.soft_stop;

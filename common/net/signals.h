@@ -47,6 +47,10 @@ struct SignalActions {
   // What SIGUSR1 does, on the watcher's thread. Empty: it ends the process, as
   // by default.
   std::function<void()> on_user_signal = nullptr;
+  // What SIGTSTP, a terminal's Ctrl-Z, does before it stops this process, and
+  // what is done when that goes on; on the watcher's thread. They must not
+  // block. Empty: it stops this process alone.
+  std::function<void()> on_suspend = nullptr, on_resume = nullptr;
   // What a second signal does before it ends the process, on the watcher's
   // thread. It must not block. Empty: nothing.
   std::function<void()> last_act = nullptr;

@@ -8,6 +8,11 @@ namespace psring {
 // shells give, 1,024, is for programs that use select().
 void AllowAllFiles();
 
+// For a program that may use select(): that many more than are open, where the
+// limit is lower. Where the system does not allow them, a warning says what
+// does.
+void AllowFiles(int more);
+
 // What it was before the first AllowAllFiles, for a program that may use
 // select(). Async-signal-safe: between fork and exec.
 void RestoreFileLimit();

@@ -101,6 +101,7 @@ int ReadExecErrno(int fd) {
   return size == sizeof(error) ? error : 0;
 }
 
+// -1 where the kernel (before 5.3) or a container's rules do not have it.
 // glibc 2.36's own declaration of it cannot be used from C++.
 int OpenPidfd(pid_t pid) {
   return static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -146,19 +147,16 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command,
   close(exec_errno[1]);
   const int error = pid < 0 ? fork_errno : ReadExecErrno(exec_errno[0]);
   close(exec_errno[0]);
-  const int exit_fd = pid < 0 || error != 0 ? -1 : OpenPidfd(pid);
-  if (exit_fd < 0) {
-    errno = error != 0 ? error : errno;
+  if (error != 0) {
+    errno = error;
     const absl::Status status = CallFailed(command.argv[0], command.name);
-    if (pid > 0) {
-      kill(pid, SIGKILL);
-      Reap(pid);
-    }
+    if (pid > 0) Reap(pid);
     close(output[0]);
     return status;
   }
   fcntl(output[0], F_SETFL, O_NONBLOCK);
   if (groups != nullptr) groups->Add(pid);
+  const int exit_fd = OpenPidfd(pid);
   return std::unique_ptr<Child>(
       new Child(std::move(command), pid, output[0], exit_fd, groups));
 }
@@ -166,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(Command command,
 Child::~Child() {
   if (!ending_) KillAndReap();
   CloseOutput();
-  close(exit_fd_);
+  if (exit_fd_ >= 0) close(exit_fd_);
 }
 
 // Not yet reaped, the process holds its group's number.

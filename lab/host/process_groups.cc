@@ -14,9 +14,9 @@ void ProcessGroups::Remove(pid_t leader) {
   leaders_.erase(leader);
 }
 
-void ProcessGroups::KillAll() {
+void ProcessGroups::SignalAll(int signal) {
   MutexLock lock(&mutex_);
-  for (const pid_t leader : leaders_) kill(-leader, SIGKILL);
+  for (const pid_t leader : leaders_) kill(-leader, signal);
 }
 
 }  // namespace psring

@@ -11,7 +11,7 @@
 
 namespace psring {
 
-// For a thread that ends the process at once, while another serves the
+// For a thread that stops or ends the process at once, while another serves the
 // children. No function blocks: nobody waits for a child or writes output while
 // he has the mutex. Any thread.
 class ProcessGroups {
@@ -19,8 +19,8 @@ class ProcessGroups {
   void Add(pid_t leader);
   // Before the leader is reaped: the system may then give its number anew.
   void Remove(pid_t leader);
-  // SIGKILL to everybody in them.
-  void KillAll();
+  // Sends it to everybody in them.
+  void SignalAll(int signal);
 
  private:
   Mutex mutex_;

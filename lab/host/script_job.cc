@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/cluster/environment.h"
 #include "common/host_cores.h"
 #include "common/net/address.h"
 #include "common/page/job_page.h"
@@ -62,6 +63,8 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
                    "--coordinator: ", coordinator.status().message()));
 }
 
+constexpr char kThreads[] = "OMP_NUM_THREADS";
+
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
                       int index) {
   const int rank = job.first_rank + index;
@@ -78,8 +81,11 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_MODE", job.mode},
       {"PSRING_SERVERS", absl::StrCat(job.servers)},
       {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
-      {"OMP_NUM_THREADS", absl::StrCat(threads)},
       {"PYTHONUNBUFFERED", "1"}};
+  // The user's own stays, unless a flag says more.
+  if (job.threads_per_worker > 0 || !ReadVariables().contains(kThreads)) {
+    variables[kThreads] = absl::StrCat(threads);
+  }
   for (const auto& [name, value] : job.extra) variables[name] = value;
   Command command;
   command.name = absl::StrCat("worker ", rank);

@@ -19,6 +19,7 @@
 #include "common/cluster/stop_wish.h"
 #include "common/log.h"
 #include "common/net/address.h"
+#include "common/process/open_files.h"
 #include "python/capi/json_options.h"
 
 namespace psring {
@@ -64,6 +65,17 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   return session;
 }
 
+namespace {
+
+// Python may use select(), so not as many as the system allows.
+void AllowFilesFor(int peers) {
+  constexpr int kOwn = 64;
+  constexpr int kOfPeer = 8;  // connections, most of them rank 0's
+  AllowFiles(kOwn + kOfPeer * peers);
+}
+
+}  // namespace
+
 Session::Session(SessionOptions options, Placement placement,
                  std::vector<int> own_servers, Security security,
                  Cancellation& cancellation)
@@ -87,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(
   if (!placement.ok()) return placement.status();
   auto security = FindSecurity({}, variables);
   if (!security.ok()) return security.status();
+  AllowFilesFor(placement->num_workers + placement->num_servers);
   std::vector<int> servers;
   if (options.own_servers) {
     servers = ServersOf(options.wish, *environment, *placement);
@@ -136,6 +149,7 @@ absl::Status Session::Join() {
 }
 
 absl::Status Session::Begin() {
+  AllowFilesFor(job_->job().workers_size() + job_->job().servers_size());
   if (absl::Status s = ConnectCollectives(); !s.ok()) return s;
   start_ = Now();
   auto metrics = MetricsFile::Create(

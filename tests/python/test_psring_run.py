@@ -1,8 +1,11 @@
 """What psring run says at the end of its processes."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -88,3 +91,57 @@ def test_it_names_whom_it_has_killed_after_the_grace_period(tmp_path):
     assert ran.returncode == 128 + 15, ran.stdout + ran.stderr
     last = ran.stderr.splitlines()[-1]
     assert "SIGTERM" in last and "--grace-period" in last and "worker 1 (pid " in last and "worker 0" not in last, last
+
+
+def psring(*arguments, **more):
+    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
+    return subprocess.Popen(
+        [*more.pop("before", []), program, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def test_ctrl_z_stops_the_whole_job_which_then_goes_on():
+    meets = "import psring, time\npsring.init()\nprint('pid', __import__('os').getpid())\n" + (
+        "for _ in range(300): psring.barrier(), time.sleep(0.01)\npsring.shutdown()\n"
+    )
+    run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", meets)
+    pids = [re.search(r"pid (\d+)", run.stdout.readline()).group(1) for _ in range(2)]
+    run.send_signal(signal.SIGTSTP)
+    deadline = time.monotonic() + 30
+    while any(open(f"/proc/{pid}/stat").read().split()[2] != "T" for pid in [*pids, run.pid]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(7)  # as long as a lost process may be silent, and more
+    run.send_signal(signal.SIGCONT)
+    out = run.communicate(timeout=60)[0]
+    assert run.returncode == 0, out
+
+
+# Of a container: the kernel keeps signals that it does not catch from it.
+def test_as_the_first_process_it_hands_on_sigterm_and_the_exit_code():
+    pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+    # Leaves an orphan, which the first process has to reap.
+    text = "import os, sys, time\nos.fork() or os.fork() or os._exit(0)\nprint('up', flush=True)\n"
+    for rest, code in (("time.sleep(60)", 143), ("sys.exit(9)", 9)):
+        run = psring("--", sys.executable, "-c", text + rest, before=["unshare", "-pf", "--mount-proc"], **pod)
+        assert run.stdout.readline() == "up\n"
+        if code == 143:
+            [first] = subprocess.check_output(["pgrep", "-P", str(run.pid)], text=True).split()
+            os.kill(int(first), signal.SIGTERM)
+        out = run.communicate(timeout=30)[0]
+        assert run.returncode == code, out
+
+
+def test_the_users_number_of_threads_stays():
+    show = ["sh", "-c", "echo threads $OMP_NUM_THREADS"]
+    assert "threads 7" in psring("-n", "2", "--", *show, OMP_NUM_THREADS="7").communicate()[0]
+    assert "threads 3" in psring("-n", "2", "--threads-per-worker=3", "--", *show, OMP_NUM_THREADS="7").communicate()[0]
+
+
+def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():
+    join = "import psring; psring.init(); psring.barrier(); psring.shutdown()"
+    few = ["prlimit", "--nofile=48:4096"]
+    run = psring("-n", "8", "--mode=ring", "--", sys.executable, "-c", join, before=few)
+    out = run.communicate(timeout=60)[0]
+    assert run.returncode == 0, out
