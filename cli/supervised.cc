@@ -30,6 +30,11 @@ void SupervisedFlags::AddTo(CommandLine& line) {
            "After SIGTERM, which the workers get too: seconds for them to save "
            "and end before they are killed. A Ctrl-C meanwhile kills them")
       .Range(0.1, 86400.0);
+  line.Add("--stopped-exit-code", stopped_exit_code,
+           "Exit code after SIGTERM, where all processes have ended well: "
+           "another than 0 tells an engine such as Kubernetes or Slurm that "
+           "the training is not over")
+      .Range(0, 125);
 }
 
 namespace {
@@ -163,7 +168,7 @@ int RunSupervised(
   if (AsksSoftly(signal) && started.ok() && !failure) {
     std::fprintf(stderr, "%s: all processes have ended well after SIG%s\n",
                  command.c_str(), sigabbrev_np(signal));
-    return 0;
+    return flags.stopped_exit_code;
   }
   if (AsksSoftly(signal) && !supervisor.killed().empty()) {
     return Fail(

@@ -16,6 +16,7 @@ namespace psring {
 struct SupervisedFlags {
   std::string log_dir;  // empty: output is not kept
   double grace_period_s = 30;
+  int stopped_exit_code = 0;  // after a SIGTERM that all have survived
 
   void AddTo(CommandLine& line);
 };
@@ -25,8 +26,8 @@ struct SupervisedFlags {
 // is handed on to them. Their lines go to stdout and, with a log_dir, to files;
 // below them a terminal shows how far the job is, and a file gets a line of it
 // now and then. Says on stderr what went wrong as `command`; the exit code:
-// that of the first process that failed; 0 after a SIGTERM that all have
-// survived.
+// that of the first process that failed; the flag's after a SIGTERM that all
+// have survived.
 int RunSupervised(
     const std::string& command, const SupervisedFlags& flags,
     const Security& security,

@@ -7,7 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/worker_sum.h"
@@ -20,6 +23,9 @@
 
 namespace psring {
 namespace {
+
+// After the step that a worker has come to.
+constexpr char kStops[] = ", and stops there";
 
 // Unrelated seeds from related numbers.
 uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
@@ -141,18 +147,23 @@ absl::Status Trainer::Train() {
           !s.ok()) {
         return s;
       }
-      if (absl::Status s = AfterStep(before); !s.ok()) return s;
+      auto stops = AfterStep(before);
+      if (!stops.ok()) return stops.status();
+      if (*stops) return SaveEarly();
       if (finished()) break;
-      const auto stops = StopsHere();
+      stops = StopsHere();
       if (!stops.ok()) return stops.status();
       if (!*stops) continue;
-      if (absl::Status s = EndSteps(); !s.ok()) return s;
-      return checkpoints_.AtEnd(step_);
+      stops = EndSteps(/*stops=*/true);
+      return stops.ok() ? SaveEarly() : stops.status();
     }
-    if (absl::Status s = EndSteps(); !s.ok()) return s;
+    const auto stops = EndSteps(/*stops=*/false);
+    if (!stops.ok()) return stops.status();
+    if (*stops) return SaveEarly();
     // Saved before an evaluation that takes long, or fails.
     const absl::Status saved =
-        finished() ? checkpoints_.AtEnd(step_) : absl::OkStatus();
+        finished() ? checkpoints_.AtEnd(step_, options_.plan.UpdatesAt(step_))
+                   : absl::OkStatus();
     absl::Status s = EndEpoch();
     if (!saved.ok()) return saved;
     if (!s.ok()) return s;
@@ -165,9 +176,16 @@ absl::StatusOr<bool> Trainer::StopsHere() {
   const WaitingForOthers waiting(activity_);
   const auto stops = parts_.stop->StopsAfter(step_, StepDeadline());
   if (!stops.ok() || !*stops) return stops;
-  LogInfo("SIGTERM: all workers stop after step $0 of $1", step_,
-          options_.plan.total_steps);
+  if (!options_.runs_ahead) {
+    LogInfo("SIGTERM: all workers stop after step $0 of $1", step_,
+            options_.plan.total_steps);
+  }
   return true;
+}
+
+absl::Status Trainer::SaveEarly() {
+  stopped_ = true;
+  return checkpoints_.AtEnd(end_.step, end_.updates);
 }
 
 void Trainer::OnBucketReady(int bucket) {
@@ -338,27 +356,48 @@ absl::Status Trainer::AwaitGpu() {
   return status.ok() ? TakeTimes() : status;
 }
 
-absl::Status Trainer::EndSteps() {
+absl::StatusOr<bool> Trainer::EndSteps(bool stops) {
   const Time begin = Now();
   if (absl::Status s = AwaitGpu(); !s.ok()) return s;
   const auto last_loss = losses_.Flush(StepDeadline());
   if (!last_loss.ok()) return last_loss.status();
   if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
-  if (absl::Status s = CatchUp(); !s.ok()) return s;
+  end_ = {step_, options_.plan.UpdatesAt(step_)};
+  const auto all_stop = CatchUp(stops);
   const absl::Duration took = Now() - begin;
   training_time_ += took;
   epoch_stats_.time += took;
-  return absl::OkStatus();
+  return all_stop;
 }
 
-absl::Status Trainer::CatchUp() {
-  if (!options_.catches_up) return absl::OkStatus();
+absl::StatusOr<bool> Trainer::CatchUp(bool stops) {
+  if (!options_.catches_up) return stops;
   TimelineSpan span(parts_.track, "catch up", {.step = step_});
   const WaitingForOthers waiting(activity_, "workers with steps to make");
   const Time begin = Now();
-  const auto all = parts_.member.Gather("catch up", "", Time::InfiniteFuture());
+  const auto all =
+      parts_.member.Gather("catch up", absl::StrCat(step_, stops ? kStops : ""),
+                           Time::InfiniteFuture());
   times_.exposed += Now() - begin;
-  return all.status();
+  if (!all.ok()) return all.status();
+  int64_t made = 0;  // by all workers, since this run began
+  for (absl::string_view theirs : *all) {
+    stops |= absl::ConsumeSuffix(&theirs, kStops);
+    int64_t step = 0;
+    if (!absl::SimpleAtoi(theirs, &step)) {
+      return absl::InternalError(
+          absl::StrCat("a worker is at step '", theirs, "'"));
+    }
+    made += step - options_.plan.first_step;
+  }
+  if (!stops || !options_.runs_ahead) return stops;
+  end_ = {options_.plan.first_step + made / num_workers_,
+          options_.plan.first_updates + made};
+  LogInfo(
+      "SIGTERM: every worker stops where it is, this one after step $0 of $1 "
+      "and all after step $2 on average",
+      step_, options_.plan.total_steps, end_.step);
+  return true;
 }
 
 absl::Status Trainer::OnClock(absl::Status (StepClock::*mark)()) {
@@ -408,11 +447,15 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::AfterStep(int64_t before) {
+absl::StatusOr<bool> Trainer::AfterStep(int64_t before) {
   report_.TellStep(State(), times_);
-  if (!checkpoints_.IsDue(before, step_)) return absl::OkStatus();
-  if (absl::Status s = EndSteps(); !s.ok()) return s;
-  return checkpoints_.AfterSteps(before, step_);
+  if (!checkpoints_.IsDue(before, step_)) return false;
+  const auto stops = EndSteps(/*stops=*/false);
+  if (!stops.ok() || *stops) return stops;
+  if (absl::Status s = checkpoints_.AfterSteps(before, step_); !s.ok()) {
+    return s;
+  }
+  return false;
 }
 
 TrainingReport::State Trainer::State() const {

@@ -52,6 +52,7 @@ struct TrainerOptions {
   // evaluate or save, as long as that takes. The coordinator ends the job of
   // one that dies or hangs (--progress-timeout).
   bool catches_up = false;
+  bool runs_ahead = false;  // any number of steps
   CheckpointOptions checkpoints;
 };
 
@@ -95,6 +96,8 @@ class Trainer {
   // This worker's, of which backup workers may have left out some.
   int64_t num_steps() const { return num_steps_; }
   int64_t num_images() const { return num_images_; }
+  // Whether Run has ended early, as the workers have agreed to stop.
+  bool stopped() const { return stopped_; }
 
  private:
   // This worker's share of an epoch, so far.
@@ -143,16 +146,19 @@ class Trainer {
   // Waits until the GPU has done all steps.
   absl::Status AwaitGpu();
   // The last step of several, which a GPU still computes: its time and loss.
-  // Then all workers have made as many.
-  absl::Status EndSteps();
-  absl::Status CatchUp();
+  // Then all workers have made as many, unless one stops early (`stops`, of
+  // this one): then all do. Whether they do; end_ says where.
+  absl::StatusOr<bool> EndSteps(bool stops);
+  absl::StatusOr<bool> CatchUp(bool stops);
   absl::Status OnClock(absl::Status (StepClock::*mark)());
   absl::Status Step(const StepSamples& samples);
-  // `before`: the step that has been made.
-  absl::Status AfterStep(int64_t before);
+  // `before`: the step that has been made. Whether all stop early.
+  absl::StatusOr<bool> AfterStep(int64_t before);
   absl::Status EndEpoch();
   // Whether somebody has wished that this is the last step.
   absl::StatusOr<bool> StopsHere();
+  // A checkpoint of where that leaves all.
+  absl::Status SaveEarly();
   void SeedDropout();
   TrainingReport::State State() const;
   Time StepDeadline() const;
@@ -188,6 +194,13 @@ class Trainer {
   int64_t batch_size_ = 0;  // of the step that is computed
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t num_epochs_ = 0;
+  bool stopped_ = false;
+  // After EndSteps: the step that all are at or, where they stop early and are
+  // at different ones, their mean, and the updates that all have made.
+  struct End {
+    int64_t step = 0;
+    int64_t updates = 0;
+  } end_;
 };
 
 }  // namespace psring

@@ -60,7 +60,8 @@ bool TrainingCheckpoints::IsDue(int64_t before, int64_t step) const {
 absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   if (!IsDue(before, step)) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
-  if (const absl::Status s = Write(step); EndsJob(s) || HasDiverged(s)) {
+  if (const absl::Status s = Write(step, plan_.UpdatesAt(step));
+      EndsJob(s) || HasDiverged(s)) {
     return s;
   } else if (!s.ok()) {
     LogWarning(
@@ -71,10 +72,10 @@ absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   return AwaitWriter();
 }
 
-absl::Status TrainingCheckpoints::AtEnd(int64_t step) {
+absl::Status TrainingCheckpoints::AtEnd(int64_t step, int64_t updates) {
   if (!rank_0_writes_) return absl::OkStatus();
   if (absl::Status s = Meet(); !s.ok()) return s;
-  absl::Status written = Write(step);
+  absl::Status written = Write(step, updates);
   if (EndsJob(written)) return written;
   if (absl::Status s = AwaitWriter(); !s.ok()) return s;
   if (written.ok() || HasDiverged(written)) return written;
@@ -107,7 +108,7 @@ absl::Status TrainingCheckpoints::CheckFinite(int64_t step) const {
   return absl::OkStatus();
 }
 
-absl::Status TrainingCheckpoints::Write(int64_t step) {
+absl::Status TrainingCheckpoints::Write(int64_t step, int64_t updates) {
   if (!writes_) return absl::OkStatus();
   if (absl::Status s = CheckFinite(step); !s.ok()) return s;
   TimelineSpan span(parts_.track, "checkpoint", {.step = step});
@@ -121,7 +122,7 @@ absl::Status TrainingCheckpoints::Write(int64_t step) {
                               .extras = BuffersOf(parts_.model)};
   contents.progress.step = step;
   contents.progress.cursor = plan_.CursorAt(step);
-  contents.progress.updates = plan_.UpdatesAt(step);
+  contents.progress.updates = updates;
   const auto save_state = [&](const std::string& directory) {
     std::optional<WaitingForOthers> servers_write;
     if (parts_.member.job().servers_size() > 0) {

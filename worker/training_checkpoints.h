@@ -56,9 +56,9 @@ class TrainingCheckpoints {
   // ends the job is an error, and so are parameters that are not finite.
   absl::Status AfterSteps(int64_t before, int64_t step);
 
-  // The steps are over: one that cannot be written is an error, of rank 0 alone
-  // where only the disk is at fault.
-  absl::Status AtEnd(int64_t step);
+  // The steps are over, `updates` of them: one that cannot be written is an
+  // error, of rank 0 alone where only the disk is at fault.
+  absl::Status AtEnd(int64_t step, int64_t updates);
 
  private:
   absl::Status Meet();
@@ -67,7 +67,7 @@ class TrainingCheckpoints {
   // OUT_OF_RANGE names a parameter that is not finite.
   absl::Status CheckFinite(int64_t step) const;
   // Rank 0 only.
-  absl::Status Write(int64_t step);
+  absl::Status Write(int64_t step, int64_t updates);
   Time Deadline() const { return Now() + 2 * step_timeout_; }
 
   const Parts parts_;

@@ -395,7 +395,10 @@ absl::Status WorkerRun::Train() {
   // Else libtorch would open GPU 0 too, for what names no device.
   const c10::OptionalDeviceGuard on_device(
       gpu_ == nullptr ? std::nullopt : std::optional(memory.device));
-  stop_.emplace(member(), spec().first_step(), spec().local_steps());
+  stop_.emplace(member(), spec().first_step(), spec().local_steps(),
+                PolicyOf(spec()).lead == SyncPolicy::Lead::kUnlimited
+                    ? StopAgreement::Where::kOwnStep
+                    : StopAgreement::Where::kSameStep);
   Trainer trainer(
       {*model_, data_, *flat_, memory, *exchange_, member(), *metrics_,
        cancellation_, track_, gpu_ == nullptr ? nullptr : &gpu_->device(),
@@ -421,6 +424,7 @@ absl::Status WorkerRun::Train() {
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
        .catches_up = !PolicyOf(spec()).barrier,
+       .runs_ahead = PolicyOf(spec()).lead == SyncPolicy::Lead::kUnlimited,
        .checkpoints = {.directory = options_.start.directory,
                        .every = spec().checkpoint_every(),
                        .keep = options_.checkpoint_keep}});
@@ -432,6 +436,7 @@ absl::Status WorkerRun::Train() {
           flat_->layout.num_parameters(), spec().data(),
           std::max<int64_t>(plan_.total_steps - spec().first_step(), 0));
   const absl::Status status = trainer.Run();
+  if (trainer.stopped()) soft_stop_.SetStopped();
   metrics_->Write(EndLine(trainer, exchange_->traffic(), *flat_, gpu_.get()));
   return status;
 }

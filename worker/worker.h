@@ -43,6 +43,7 @@ struct WorkerOptions {
   std::string host_sum = "auto";
   SameHost same_host = SameHost::kAuto;  // share memory with its processes?
   absl::Duration step_timeout = absl::Seconds(60);
+  int stopped_exit_code = 0;    // of a training that SIGTERM has ended early
   StartWish start;              // its directory is absolute
   int64_t checkpoint_keep = 3;  // the newest so many; 0: all
   std::string metrics_dir;      // empty: no metrics

@@ -158,6 +158,12 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "Like --resume, but begins afresh where there is no checkpoint: "
            "for a job that is restarted with the same flags")
       .Group(group);
+  line.Add("--stopped-exit-code", options.stopped_exit_code,
+           "Exit code after SIGTERM has ended the training early, for an "
+           "engine that starts again what ends with another code than 0, "
+           "such as Kubernetes")
+      .Range(0, 125)
+      .Group(group);
 }
 
 void WorkerFlags::AddConsistencyFlags(CommandLine& line) {

@@ -62,11 +62,12 @@ int main(int argc, char** argv) {
   WorkerOptions options;
   flags.AddTo(line, options);
   SoftStop soft_stop;
-  return ProcessMain(
+  const int code = ProcessMain(
       line, flags.process, argc, argv,
       [&](Cancellation& cancellation) {
         options.flags = FlagRows(line);
         return Run(line, flags, options, cancellation, soft_stop);
       },
       &soft_stop);
+  return code == 0 && soft_stop.stopped() ? options.stopped_exit_code : code;
 }

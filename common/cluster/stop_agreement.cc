@@ -17,9 +17,11 @@ constexpr absl::Duration kLook = absl::Milliseconds(200);
 
 }  // namespace
 
-StopAgreement::StopAgreement(Member& member, int64_t step, int64_t period)
+StopAgreement::StopAgreement(Member& member, int64_t step, int64_t period,
+                             Where where)
     : member_(member),
       period_(std::max<int64_t>(period, 1)),
+      where_(where),
       step_(step),
       thread_([this] { Run(); }) {
   if (member.job().rank() == 0) {
@@ -44,6 +46,7 @@ absl::StatusOr<bool> StopAgreement::StopsAfter(int64_t step, Time deadline) {
   MutexLock lock(&mutex_);
   step_ = step;
   if (!promise_ || step < *promise_) return false;
+  if (where_ == Where::kOwnStep) return true;
   const auto agreed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return last_step_.has_value();
   };
@@ -72,6 +75,7 @@ void StopAgreement::Run() {
     promise = (step_ + period_) / period_ * period_;
     promise_ = promise;
   }
+  if (where_ == Where::kOwnStep) return;
   auto last = Agree(promise);
   MutexLock lock(&mutex_);
   if (last.ok() && *last > promise) {  // others are ahead

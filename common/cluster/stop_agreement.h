@@ -4,7 +4,8 @@
 // A wish is announced to all workers. Each answers, from a thread of its own,
 // with the step that it will not pass before it knows all the answers; the
 // largest is where they stop. So a step costs nothing until there is a wish,
-// and no worker waits for one that waits for its gradients.
+// and no worker waits for one that waits for its gradients. Where a worker may
+// be any number of steps ahead, each stops after its own next step instead.
 #ifndef PSRING_COMMON_CLUSTER_STOP_AGREEMENT_H_
 #define PSRING_COMMON_CLUSTER_STOP_AGREEMENT_H_
 
@@ -25,10 +26,13 @@ namespace psring {
 
 class StopAgreement {
  public:
+  enum class Where { kSameStep, kOwnStep };
+
   // Of a worker that is at `step`. All stop at a multiple of `period`. Every
   // worker of the job has one, until it has left, and servers are told that a
   // wish is heeded. `member` outlives it.
-  StopAgreement(Member& member, int64_t step, int64_t period);
+  StopAgreement(Member& member, int64_t step, int64_t period,
+                Where where = Where::kSameStep);
   ~StopAgreement();
   StopAgreement(const StopAgreement&) = delete;
   StopAgreement& operator=(const StopAgreement&) = delete;
@@ -51,6 +55,7 @@ class StopAgreement {
 
   Member& member_;
   const int64_t period_;
+  const Where where_;
   Mutex mutex_;
   int64_t step_ ABSL_GUARDED_BY(mutex_);
   std::optional<int64_t> promise_ ABSL_GUARDED_BY(mutex_);

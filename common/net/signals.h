@@ -24,7 +24,12 @@ class SoftStop {
   // False: there is nobody to ask.
   bool Ask();
 
+  // The work has ended early because somebody asked, here or elsewhere.
+  void SetStopped() { stopped_ = true; }
+  bool stopped() const { return stopped_; }
+
  private:
+  std::atomic<bool> stopped_ = false;
   Mutex mutex_;
   std::function<void()> ask_ ABSL_GUARDED_BY(mutex_);
 };

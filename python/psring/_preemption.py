@@ -16,7 +16,8 @@ class Preemption:
             step(batch)
             if preemption.requested():
                 save(model)
-                break
+                psring.shutdown()
+                sys.exit(75)  # not over: Kubernetes would take 0 for completed
 
     Kubernetes sends SIGTERM to a pod that is taken away, and kills what still runs 30 s later
     (terminationGracePeriodSeconds). Slurm sends it before a job's limit of time with

@@ -8,18 +8,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
 #include "tests/testing/process.h"
 #include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
+#include "worker/checkpoint.h"
 #include "worker/checkpoint_directory.h"
 
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 using ::testing::SizeIs;
 using testing::TestDirectory;
 
@@ -100,21 +106,51 @@ TEST(SigtermOfAServer, EndsAllWell) {
 INSTANTIATE_TEST_SUITE_P(Modes, Sigterm, ::testing::Values("ps", "ring"),
                          [](const auto& info) { return info.param; });
 
-// Where no step holds workers together: the checkpoint is of one step of all.
-TEST(SigtermOfUnequalWorkers, StopsAllAtOneStep) {
+// Where no step holds workers together, nobody makes up for others first: a
+// slow one would not get there in time.
+TEST(SigtermOfUnequalWorkers, StopsEachWhereItIs) {
   const std::string dir = TestDirectory();
+  const std::string data = "--data=digits:train=3200,test=64";
   Flags flags = EndlessTraining();
-  flags.insert(flags.end(), {"--sync=async", "--slow=worker:1:x1.5",
+  flags[1] = data;
+  flags.insert(flags.end(), {"--sync=async", "--slow=worker:1:x30",
                              "--checkpoint-dir=" + dir});
   HandJob job({.mode = "ps", .worker_flags = flags});
   job.StartAll();
-  job.TrainFor(absl::ZeroDuration());
+  // Worker 0 is at the end of its epoch, of 200 steps, long before worker 1.
+  ASSERT_TRUE(job["worker 0"].WaitForOutput("trains mlp", Soon()));
+  absl::SleepFor(absl::Seconds(1));
   job["worker 0"].Signal(SIGTERM);
   job.ExpectAllEndWell();
+  const int stopped = OnlyCheckpoint(dir);
+  EXPECT_THAT(stopped, AllOf(Gt(0), Lt(200)));
   const std::string said =
-      absl::StrCat("all workers stop after step ", OnlyCheckpoint(dir), " of ");
+      absl::StrCat(" and all after step ", stopped, " on average");
   EXPECT_THAT(job["worker 0"].Output(), HasSubstr(said));
   EXPECT_THAT(job["worker 1"].Output(), HasSubstr(said));
+  // Both workers' steps are updates.
+  const auto progress = VerifyCheckpoint(CheckpointAt(dir, stopped));
+  ASSERT_TRUE(progress.ok()) << progress.status();
+  EXPECT_THAT(*progress->updates, AnyOf(2 * stopped, 2 * stopped + 1));
+  flags = SmallTraining(stopped + 20, dir);
+  flags[1] = data;
+  flags.insert(flags.end(), {"--sync=async", "--resume"});
+  const Ran ran =
+      RunLaunch({.mode = "ps", .workers = 2, .worker_flags = flags});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+}
+
+// For an engine that takes 0 for the end of the training.
+TEST(SigtermExitCode, IsTheFlags) {
+  Flags flags = EndlessTraining();
+  flags.push_back("--stopped-exit-code=75");
+  HandJob job({.mode = "ring", .worker_flags = flags});
+  job.StartAll();
+  job.TrainFor(absl::ZeroDuration());
+  job["worker 1"].Signal(SIGTERM);
+  for (const std::string& name : job.names()) {
+    EXPECT_EQ(job[name].Wait(Soon()), 75) << job[name].Output();
+  }
 }
 
 // Between two averages every worker has parameters of its own.
