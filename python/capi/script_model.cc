@@ -373,7 +373,11 @@ absl::Status ScriptModel::Finish() {
         absl::StrCat("'", id_, "' has not begun: psring_begin comes first"));
   }
   job_.member().ReportStep(exchange_->step());
-  return exchange_->Finish(Deadline());
+  if (absl::Status s = exchange_->Finish(Deadline()); !s.ok()) return s;
+  const bool have_own = client_->spec().rates_from_workers();
+  return have_own && waits_for_all()
+             ? rate_check_.AfterStep(flat_.rates, Deadline())
+             : absl::OkStatus();
 }
 
 // Without backup workers, of which a step does not need all.

@@ -24,6 +24,7 @@
 #include "gpu/device_model.h"
 #include "nlohmann/json.hpp"
 #include "protos/cluster.pb.h"
+#include "python/capi/rate_check.h"
 #include "python/capi/script_gpu.h"
 
 namespace psring {
@@ -104,6 +105,7 @@ class ScriptModel {
       : job_(job),
         id_(std::move(id)),
         step_timeout_(step_timeout),
+        rate_check_(job.member(), id_),
         flat_(std::move(flat)),
         device_(std::move(device)) {}
   Time Deadline() const;
@@ -114,6 +116,7 @@ class ScriptModel {
   JobClient& job_;
   const std::string id_;
   const absl::Duration step_timeout_;
+  RateCheck rate_check_;
   FlatModel flat_;
   // Null: the model lies on the host. It ends before the host's memory, which
   // its copies may still be on their way to.

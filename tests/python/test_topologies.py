@@ -105,3 +105,31 @@ def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tm
     assert train_adam(3, 4, "-", tmp_path / "three.pt") == [12, 12]
     assert train_adam(2, 5, tmp_path / "three.pt", tmp_path / "two.pt") == [22, 22]
     assert train_adam(1, 1, tmp_path / "two.pt", tmp_path / "one.pt") == [23, 23]
+
+
+# A schedule that looks at the rank's own loss.
+OWN_RATES = """
+import sys, torch
+import psring.torch as ps
+ps.init(same_host=sys.argv[1])
+net = torch.nn.Linear(3, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+opt = ps.DistributedOptimizer(opt, model=net, update="fused")
+for step in range(100):
+    if step == 10:
+        opt.param_groups[0]["lr"] *= 1 - 0.5 * ps.rank()
+    opt.zero_grad()
+    net(torch.ones(1, 3)).sum().backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("mode, same_host", [("ring", "auto"), ("ring", "off"), ("ps", "auto")])
+def test_ranks_that_step_with_other_learning_rates_are_told(mode, same_host):
+    ran = subprocess.run(
+        [PSRING, "run", "-n", "3", f"--mode={mode}", "--", sys.executable, "-c", OWN_RATES, same_host],
+        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode != 0
+    told = ran.stdout + ran.stderr
+    assert re.search(r"worker 1 \(host .*\) had other learning rates or momenta than worker 0 \(0\.05, there 0\.1\)", told), told
