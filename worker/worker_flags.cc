@@ -295,7 +295,7 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
   line.Add("--scale-lr", scale_lr,
            "Multiplies the rate by the gradients that an update is the mean "
            "of: one of each worker, less --backup-workers; one with --sync="
-           "ssp and async, whose updates are more")
+           "ssp and async and with --local-steps, whose updates are more")
       .Group(group);
 }
 

@@ -174,7 +174,8 @@ JobPlan PlanOf(const proto::JobSpec& spec, int num_workers) {
                            ? spec.first_updates()
                            : spec.first_step() * plan.updates_per_step;
   plan.optimizer = spec.optimizer();
-  if (spec.scale_lr() && PolicyOf(spec).barrier) {
+  // A local step is an update by the worker's own gradient.
+  if (spec.scale_lr() && PolicyOf(spec).barrier && spec.local_steps() <= 1) {
     plan.optimizer.set_lr(plan.optimizer.lr() *
                           (num_workers - spec.backup_workers()));
   }

@@ -133,3 +133,65 @@ def test_ranks_that_step_with_other_learning_rates_are_told(mode, same_host):
     assert ran.returncode != 0
     told = ran.stdout + ran.stderr
     assert re.search(r"worker 1 \(host .*\) had other learning rates or momenta than worker 0 \(0\.05, there 0\.1\)", told), told
+
+
+# Rank 1 takes 0.2 s a step, and overflows in its second one.
+SCALED = """
+import time, torch
+import psring.torch as ps
+ps.init()
+net = torch.nn.Linear(3, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+opt = ps.DistributedOptimizer(opt, model=net, scaler=scaler)
+begin = time.monotonic()
+for step in range(10):
+    opt.zero_grad()
+    loss = net(torch.ones(1, 3)).sum() * (float("inf") if ps.rank() == 1 and step == 1 else 1.0)
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+    scaler.update()
+    time.sleep(0.2 * ps.rank())
+print("took", time.monotonic() - begin, "scale", scaler.get_scale())
+opt.synchronize_parameters()
+print("finite", all(p.isfinite().all().item() for p in net.parameters()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"), reason="an older torch")
+def test_asynchronous_ranks_with_a_scaler_wait_for_nobody():
+    ran = subprocess.run(
+        [PSRING, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", SCALED],
+        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = {rank: (float(took), float(scale)) for rank, took, scale in re.findall(r"worker (\d)\] took ([\d.e-]+) scale ([\d.]+)", ran.stdout)}
+    assert told["0"][0] < 1 < told["1"][0], told  # of 2 s
+    assert (told["0"][1], told["1"][1]) == (4.0, 2.0)
+    assert ran.stdout.count("finite True") == 2, ran.stdout
+
+
+FROZEN = """
+import torch
+import psring.torch as ps
+ps.init()
+net = torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.Linear(20, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+opt = ps.DistributedOptimizer(opt, model=net, update="local", compress="topk:0.01")
+for step in range(20):
+    if step == 5:
+        before = net[0].requires_grad_(False).weight.clone()
+    opt.zero_grad()
+    net(torch.randn(4, 30)).pow(2).sum().backward()
+    opt.step()
+print("stays", torch.equal(before, net[0].weight))
+"""
+
+
+def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gradients():
+    ran = subprocess.run(
+        [PSRING, "run", "-n", "2", "--mode=ring", "--", sys.executable, "-c", FROZEN],
+        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("stays True") == 2, ran.stdout

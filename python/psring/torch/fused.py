@@ -128,8 +128,23 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
 
 def first_updates(entries: Sequence[Entry], state: Dict[Any, Any]) -> int:
     """Adam's count of the updates so far; 0 where there is no state."""
-    steps = [int(state[e.param]["step"]) for e in entries if "step" in state.get(e.param, {})]
-    return max(steps, default=0)
+    return max((_updates_of(entry, state) for entry in entries), default=0)
+
+
+def _updates_of(entry: Entry, state: Dict[Any, Any]) -> int:
+    return int(state.get(entry.param, {}).get("step", 0))
+
+
+def warn_of_counts(entries: Sequence[Entry], state: Dict[Any, Any], remedy: str) -> None:
+    """The library has one count for all parameters, by which it corrects their moments."""
+    counts = {_updates_of(entry, state): entry.name for entry in entries}
+    if len(counts) > 1:
+        (fewer, name), *_, (more, other) = sorted(counts.items())
+        warn_once(
+            f"the optimizer's state has {fewer} updates of {name} and {more} of {other}, as where a part is unfrozen "
+            f'later: with update="fused" both count as {more}, so the first steps of {name} are up to 3 times as long '
+            f"as torch's. To have each counted by itself, {remedy}"
+        )
 
 
 def warn_if_written(entries: Sequence[Entry]) -> None:

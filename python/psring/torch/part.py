@@ -89,7 +89,7 @@ class Part:
             passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
             find_unused=settings.find_unused, before_submit=self._before_submit,
             after_finish=self._after_finish, on_unused=self._warn_of_decay,
-            alone=self._is_alone(),
+            alone=self._is_alone(), keeps_error=settings.compress != "none",
             in_use=lambda optimizer=self._optimizer: optimizer() is not None,
         )  # fmt: skip
 
@@ -140,6 +140,7 @@ class Part:
             self._options = self._current_options()
             self._rates = fused.rates_of(self._options)
             options.update(fused.model_options(self._options, groups, entries))
+            fused.warn_of_counts(entries, self.optimizer.state, self.settings.local_remedy)
             options["updates"] = memory.broadcast_json(
                 fused.first_updates(entries, self.optimizer.state), name=self.name + ".step"
             )
@@ -275,22 +276,27 @@ class Part:
                 self.optimizer._step_count += 1
 
     def _overflow(self) -> bool:
-        """With a GradScaler: unscales p.grad; whether any rank must skip the step."""
+        """With a GradScaler: unscales p.grad; whether all ranks skip the step. In ssp and async none
+        does, as nobody waits for the others: a rank whose gradients are infinite sends zeros."""
         optimizer = self.optimizer
         found = getattr(optimizer, "found_inf", None)
-        mine = torch.tensor([0.0 if found is None else float(found)], dtype=torch.float32, device="cpu")
-        overflow = bool(allreduce_(mine, name=self.name + ".found_inf", op=Max).item())
-        if overflow:
-            # So that all ranks' scalers choose the same next scale.
-            for value in self.settings.scaler._found_inf_per_device(optimizer).values():
-                value.fill_(1.0)
-            return True
+        overflow = found is not None and float(found) > 0
+        if self.settings.synchronous:
+            mine = torch.tensor([float(overflow)], dtype=torch.float32, device="cpu")
+            if allreduce_(mine, name=self.name + ".found_inf", op=Max).item() > 0:
+                # So that all ranks' scalers choose the same next scale.
+                for value in self.settings.scaler._found_inf_per_device(optimizer).values():
+                    value.fill_(1.0)
+                return True
         scale = getattr(optimizer, "grad_scale", None)
-        if scale is not None:
-            factor = 1.0 / float(scale)
-            for entry in self.reducer.entries:
-                if entry.param.grad is not None:
-                    entry.param.grad.mul_(factor)
+        factor = 1.0 if scale is None else 1.0 / float(scale)
+        for entry in self.reducer.entries:
+            if entry.param.grad is None:
+                continue
+            if overflow:
+                entry.param.grad.zero_()
+            else:
+                entry.param.grad.mul_(factor)
         return False
 
     def _has_state(self) -> bool:

@@ -91,6 +91,7 @@ class Reducer:
         on_unused: Callable[[List[Entry]], None] = lambda entries: None,
         in_use: Callable[[], bool] = lambda: True,
         alone: bool = False,
+        keeps_error: bool = False,
     ):
         self.name, self.process_set, self.passes = name, process_set, passes
         self.exchange: Any = None
@@ -98,6 +99,8 @@ class Reducer:
         self._place, self._make_exchange = place, make_exchange
         self._fused, self._deferred, self._average = fused, deferred, average
         self._local_remedy = local_remedy
+        # What compression has left out of earlier sums comes with later ones.
+        self._keeps_error = keeps_error
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
@@ -313,9 +316,10 @@ class Reducer:
                 if first and not self._find_unused:
                     self._tell_unused(used)
                 for entry in frozen:
-                    # As torch's optimizers know it; their momentum would move it where p.grad is zeros.
+                    # As torch's optimizers know it; their momentum would move it where p.grad is zeros. Others
+                    # may still train it, unless all that there is may be the error of a compression.
                     grad = entry.param.grad
-                    if grad is not None and grad.layout == torch.strided and not grad.any():
+                    if grad is not None and grad.layout == torch.strided and (self._keeps_error or not grad.any()):
                         entry.param.grad = None
             self.state = DONE
 

@@ -62,6 +62,9 @@ TEST(JobPlan, ScalesTheRateOnlyWhenAsked) {
   spec.set_backup_workers(0);
   spec.set_sync(proto::ASYNC);  // one gradient makes an update
   EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.1);
+  spec.set_sync(proto::BSP);
+  spec.set_local_steps(4);  // the worker's own
+  EXPECT_EQ(PlanOf(spec, 4).optimizer.lr(), 0.1);
 }
 
 TEST(JobPlan, TurnsEpochsOfTheScheduleIntoSteps) {
