@@ -8,18 +8,28 @@
 
 namespace psring {
 
-absl::Status ProbeDirectory(const std::string& directory) {
+namespace {
+
+constexpr char kShared[] =
+    ". Every server writes its part of a checkpoint: the directory must be one "
+    "that all hosts share";
+
+}  // namespace
+
+absl::Status ProbeFolderOf(const std::string& file) {
+  const std::string directory = file.substr(0, file.rfind('/'));
   std::string path = directory + "/.psring-probe-XXXXXX";
   const int fd = mkstemp(path.data());
   if (fd < 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write into ", directory, ": ", strerror(errno),
-                     ". Every server writes its part of a checkpoint: the "
-                     "directory must be one that all hosts share"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "cannot write into ", directory, ": ", strerror(errno), kShared));
   }
   close(fd);
   unlink(path.c_str());
-  return absl::OkStatus();
+  if (access(file.c_str(), F_OK) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      directory, " is not the directory of that name that worker 0 has: ", file,
+      ", which worker 0 has just made, is not there", kShared));
 }
 
 }  // namespace psring

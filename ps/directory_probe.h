@@ -7,9 +7,11 @@
 
 namespace psring {
 
-// Can this process write files into `directory`, where every server writes its
-// part of a checkpoint? PERMISSION_DENIED says what to do.
-absl::Status ProbeDirectory(const std::string& directory);
+// Does this process see `file`, which worker 0 has just made in the folder of
+// checkpoints, and can it write files beside it, as every server writes its
+// part of a checkpoint? FAILED_PRECONDITION (a folder of that name, but another
+// one) and PERMISSION_DENIED say what to do.
+absl::Status ProbeFolderOf(const std::string& file);
 
 }  // namespace psring
 

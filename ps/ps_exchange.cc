@@ -1,5 +1,9 @@
 #include "ps/ps_exchange.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -321,7 +325,16 @@ absl::StatusOr<proto::SavedState> PsExchange::SaveState(
 
 absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
                                             Time deadline) {
-  return AskAll(WireHeader::PROBE_DIR, directory, deadline);
+  std::string file = directory + "/.psring-probe-XXXXXX";
+  const int fd = mkstemp(file.data());
+  if (fd < 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write into ", directory, ": ", strerror(errno)));
+  }
+  close(fd);
+  absl::Status status = AskAll(WireHeader::PROBE_DIR, file, deadline);
+  unlink(file.c_str());
+  return status;
 }
 
 Traffic PsExchange::traffic() const {

@@ -155,6 +155,10 @@ absl::Status ServerRun::Serve() {
   if (status.ok()) status = ServeRequests();
   HandOnStops(false);
   for (auto& model : models_) served_.Add(model->Stop());
+  // Of a shard that could not end its recording.
+  if (status.ok() && !absl::IsCancelled(cancellation_.status())) {
+    status = cancellation_.status();
+  }
   timeline_.reset();  // which asks the session's member for the clock
   if (metrics.ok()) metrics->Write(End());
   if (status.ok()) {

@@ -185,7 +185,7 @@ absl::Status ShardRequests::OnPush(DataMessage message) {
 absl::Status ShardRequests::OnProbeDirectory(const DataMessage& message) {
   if (absl::Status s = CheckNamesDirectory(message.header); !s.ok()) return s;
   parts_.replies.Done(message.peer, message.header.sequence(),
-                      ProbeDirectory(std::string(message.payload.view())));
+                      ProbeFolderOf(std::string(message.payload.view())));
   return absl::OkStatus();
 }
 

@@ -88,12 +88,10 @@ std::string HolderIn(const File& file) {
   return file.ReadAt(0, holder.data(), size).ok() ? holder : "";
 }
 
-absl::Status Held(const std::string& directory, const File& file) {
+std::string Held(const std::string& directory, const File& file) {
   const std::string holder = HolderIn(file);
-  return absl::UnavailableError(absl::StrCat(
-      "--checkpoint-dir=", directory, " is in use by ",
-      holder.empty() ? "another job" : holder,
-      ". Two jobs cannot write into one directory: choose another one"));
+  return absl::StrCat("--checkpoint-dir=", directory, " is in use by ",
+                      holder.empty() ? "another job" : holder);
 }
 
 absl::StatusOr<std::optional<File>> LockFile(const std::string& directory,
@@ -102,8 +100,18 @@ absl::StatusOr<std::optional<File>> LockFile(const std::string& directory,
   auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT);
   if (!file.ok()) return file.status();
   absl::Status locked = file->Lock();
-  while (absl::IsUnavailable(locked)) {  // a dying job's, it may be
-    if (Now() >= deadline) return Held(directory, *file);
+  if (absl::IsUnavailable(locked)) {  // a dying job's, it may be
+    LogInfo(
+        "$0: waits for its end, at most $1", Held(directory, *file),
+        absl::FormatDuration(absl::Ceil(deadline - Now(), absl::Seconds(1))));
+  }
+  while (absl::IsUnavailable(locked)) {
+    if (Now() >= deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          Held(directory, *file),
+          ". Two jobs cannot write into one directory: end that one, or choose "
+          "another directory"));
+    }
     absl::SleepFor(kLockRetry);
     locked = file->Lock();
   }
@@ -144,6 +152,7 @@ void RemoveCheckpoint(const std::string& directory,
   std::error_code error;
   fs::rename(checkpoint.path, aside, error);
   if (!error) fs::remove_all(aside, error);
+  if (!error) LogInfo("removes $0 (--checkpoint-keep)", checkpoint.path);
   if (error) {
     LogWarning("cannot remove $0: $1", checkpoint.path, error.message());
   }

@@ -13,8 +13,10 @@
 namespace psring {
 namespace {
 
-// For a job on the same checkpoints that is just being killed.
+// For a job on the same checkpoints that is just being killed; where this one
+// goes on from it, until a network file system frees the lock of a lost host.
 constexpr absl::Duration kLockPatience = absl::Seconds(5);
+constexpr absl::Duration kResumePatience = absl::Seconds(120);
 
 // Locked first: then no earlier job writes another one.
 absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
@@ -25,7 +27,7 @@ absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
   auto lock = CheckpointLock::Take(
       wish.directory, may_resume,
       absl::StrCat("the job of ", Describe(member.job().workers(0))),
-      Now() + kLockPatience);
+      Now() + (may_resume ? kResumePatience : kLockPatience));
   if (!lock.ok()) return lock.status();
   start.lock = std::make_unique<CheckpointLock>(*std::move(lock));
   if (!may_resume) return start;

@@ -386,8 +386,9 @@ TEST_F(ShardServerTest, RefusesPushesAndSavesBeforeTheFirstParameters) {
   saver.Send(save, "/tmp");
   ASSERT_TRUE(saver.AwaitTaken(Soon()));
   const std::string directory = testing::TestDirectory();
+  testing::WriteFile(directory + "/seen", "");
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(AnswerTo(WireHeader::PROBE_DIR, directory), "");
+    EXPECT_EQ(AnswerTo(WireHeader::PROBE_DIR, directory + "/seen"), "");
   }
   Stop();
   EXPECT_EQ(malformed_, 2);
@@ -395,8 +396,13 @@ TEST_F(ShardServerTest, RefusesPushesAndSavesBeforeTheFirstParameters) {
 
 TEST_F(ShardServerTest, AnswersWhereItCannotWriteWithTheReason) {
   StartInitialised();
-  EXPECT_THAT(AnswerTo(WireHeader::PROBE_DIR, "/no/such/place"),
+  EXPECT_THAT(AnswerTo(WireHeader::PROBE_DIR, "/no/such/place/file"),
               HasSubstr("cannot write into /no/such/place"));
+  // A folder of that name, but this host's own.
+  const std::string directory = testing::TestDirectory();
+  EXPECT_THAT(AnswerTo(WireHeader::PROBE_DIR, directory + "/worker-0s"),
+              AllOf(HasSubstr(directory + "/worker-0s"),
+                    HasSubstr("must be one that all hosts share")));
   EXPECT_THAT(AnswerTo(WireHeader::SAVE, "/no/such/place"),
               HasSubstr("/no/such/place"));
   Stop();
