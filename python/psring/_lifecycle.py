@@ -157,6 +157,8 @@ def init(
             "tensorboard": os.environ.get("PSRING_TENSORBOARD") or None,
             "page": os.environ.get("PSRING_PAGE") or None,
             "page_token_file": os.environ.get("PSRING_PAGE_TOKEN_FILE") or None,
+            "interface": os.environ.get("PSRING_INTERFACE") or None,
+            "advertise": os.environ.get("PSRING_ADVERTISE") or None,
             "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}

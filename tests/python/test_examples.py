@@ -1,13 +1,16 @@
 """The example scripts run to their ends, on several ranks."""
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
+import torch
 
-from ranks import HERE, run_script
+from ranks import HERE, PACKAGE, run_script
 
 EXAMPLES = os.path.join(HERE, "..", "..", "examples", "python")
 PROGRAM = os.path.join(HERE, "..", "..", "bazel-bin", "cli", "psring")
@@ -33,6 +36,33 @@ def test_example(tmp_path, script, size, args, word, env):
         assert code == 0, err
         assert (word in out) == (rank == 0)
     assert not env or len(os.listdir(tmp_path / "metrics")) == size
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM), reason="psring is not built")
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_a_run_that_sigterm_has_ended_goes_on_with_the_same_bits(tmp_path, mode):
+    def start(name, epochs):
+        command = [PROGRAM, "run", "-n", "2", f"--mode={mode}", "--", sys.executable, os.path.join(EXAMPLES, "resume.py")]
+        return subprocess.Popen(
+            [*command, f"--checkpoint={tmp_path / name}", f"--epochs={epochs}"], text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    stopped = start("parts.pt", 1000)
+    for line in stopped.stdout:
+        if "epoch 1: loss" in line:
+            stopped.send_signal(signal.SIGTERM)
+            break
+    said = stopped.communicate(timeout=60)[0]
+    assert stopped.returncode == 128 + signal.SIGTERM, said
+    [(batch, epoch)] = re.findall(r"saved after batch (\d+) of epoch (\d+)", said)
+    for name in ("whole.pt", "parts.pt"):
+        run = start(name, int(epoch) + 2)
+        said = run.communicate(timeout=120)[0]
+        assert run.returncode == 0, said
+    assert f"begins at batch {batch} of epoch {epoch}" in said
+    whole, parts = (torch.load(tmp_path / name)["model"] for name in ("whole.pt", "parts.pt"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_mlflow_has_the_settings_and_figures_of_rank_0(tmp_path):

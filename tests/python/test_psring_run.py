@@ -145,3 +145,13 @@ def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():
     run = psring("-n", "8", "--mode=ring", "--", sys.executable, "-c", join, before=few)
     out = run.communicate(timeout=60)[0]
     assert run.returncode == 0, out
+
+
+def test_the_environment_chooses_the_address_of_a_worker():
+    show = (
+        "import json, psring; from psring import _lib; psring.init()\n"
+        "print('address', json.loads(_lib.text(_lib.library().psring_job()))['address'])"
+    )
+    run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", show, PSRING_ADVERTISE="127.0.0.2")
+    out = run.communicate(timeout=60)[0]
+    assert out.count("address 127.0.0.2") == 2, out
