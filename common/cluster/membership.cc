@@ -285,6 +285,12 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
       return absl::StrCat(Describe(other.process),
                           ", which has ended well before the others");
     }
+    // Between its heartbeats it works.
+    const Participant* behind = FewestSteps(members_);
+    if (behind != nullptr && behind->step < member.step) {
+      return absl::StrCat(Describe(behind->process), ", which is at step ",
+                          behind->step, ", this one at step ", member.step);
+    }
     return "others, none of whom works: all wait for each other";
   }
   return DescribeCulprit(*culprit, now);

@@ -23,6 +23,19 @@ const Participant* MostStill(const Participants& participants, Time now,
   return most;
 }
 
+const Participant* FewestSteps(const Participants& participants) {
+  const Participant* fewest = nullptr;
+  for (const auto& [peer, participant] : participants) {
+    if (participant.left || participant.process.role() != proto::WORKER) {
+      continue;
+    }
+    if (fewest == nullptr || participant.step < fewest->step) {
+      fewest = &participant;
+    }
+  }
+  return fewest;
+}
+
 const Participant* FindCulprit(const Participants& participants, Time now) {
   const Participant* last = nullptr;    // the fewest steps
   const Participant* silent = nullptr;  // for longest

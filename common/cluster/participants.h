@@ -46,6 +46,10 @@ const Participant* MostStill(const Participants& participants, Time now,
 // "worker 1 (...) hangs: ...", of one that works.
 std::string DescribeHang(const Participant& participant, Time now);
 
+// Of the workers that have not left, the one with the fewest steps; null: there
+// is none.
+const Participant* FewestSteps(const Participants& participants);
+
 // Who is silent, or works without progress, else the last of those that work;
 // may be null.
 const Participant* FindCulprit(const Participants& participants, Time now);

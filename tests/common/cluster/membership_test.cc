@@ -562,10 +562,11 @@ ControlMessage WaitOf(int64_t step, absl::Duration waiting) {
 // What worker 0 is told whom it waits for, after `waiting`, when worker 1 is
 // `doing` something.
 std::string HeldUpBy(absl::Duration waiting, const std::string& doing,
-                     absl::Duration silent = absl::ZeroDuration()) {
+                     absl::Duration silent = absl::ZeroDuration(),
+                     int64_t step = 6) {
   Membership m = Running();
   const Time now = kStart + absl::Seconds(1);
-  m.OnMessage(now, "b", BeatOf(6, doing, absl::Milliseconds(700)));
+  m.OnMessage(now, "b", BeatOf(step, doing, absl::Milliseconds(700)));
   m.OnMessage(now, "a", WaitOf(7, waiting));
   m.OnMessage(now + silent / 2, "s", BeatOf(0));
   m.OnMessage(now + silent / 2, "a", WaitOf(7, waiting));
@@ -582,6 +583,9 @@ TEST(Membership, WhoWaitsLongIsToldForWhom) {
             "worker 1 (host hostA, pid 4711), which is computing at step 6, "
             "for 0.7 s without progress");
   EXPECT_EQ(HeldUpBy(absl::Seconds(6), ""),
+            "worker 1 (host hostA, pid 4711), which is at step 6, this one at "
+            "step 7");
+  EXPECT_EQ(HeldUpBy(absl::Seconds(6), "", absl::ZeroDuration(), 7),
             "others, none of whom works: all wait for each other");
   EXPECT_EQ(HeldUpBy(absl::Seconds(6), "computing", absl::Seconds(3)),
             "worker 1 (host hostA, pid 4711), last heard from 3 s ago");
