@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/host_of.h"
 #include "common/exchange/save_state.h"
+#include "common/log.h"
 #include "common/model/layout.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
@@ -347,7 +351,37 @@ absl::Status ScriptModel::Begin(std::vector<FlatBuffer> slots) {
         absl::StrCat("'", id_, "' has begun already"));
   }
   begun_ = true;
-  return exchange_->Join(std::move(slots), Deadline());
+  if (absl::Status s = exchange_->Join(std::move(slots), Deadline()); !s.ok()) {
+    return s;
+  }
+  return CheckTemporaryFolder();
+}
+
+// Save would fail there only when its time comes.
+absl::Status ScriptModel::CheckTemporaryFolder() {
+  const proto::Welcome& job = job_.job();
+  const proto::JobSpec& spec = client_->spec();
+  const auto optimizer =
+      Optimizer::ForMean(spec.optimizer(), ReturnsMean(spec));
+  if (!optimizer.ok()) return optimizer.status();
+  const bool elsewhere = std::any_of(
+      job.servers().begin(), job.servers().end(), [&](const auto& server) {
+        return HostOf(server) != HostOf(job.workers(0));
+      });
+  if (job.rank() != 0 || !elsewhere || optimizer->num_slots() == 0) {
+    return absl::OkStatus();
+  }
+  std::error_code error;
+  const std::string folder = std::filesystem::temp_directory_path(error);
+  const absl::Status status = exchange_->CheckSaveDirectory(folder, Deadline());
+  if (EndsJob(status)) return status;
+  if (!status.ok()) {
+    LogWarning(
+        "the optimizer's state_dict() will fail in this job: $0. Name it in "
+        "TMPDIR",
+        status.message());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ScriptModel::Submit(int bucket) {
@@ -413,7 +447,7 @@ absl::Status ScriptModel::Save(const std::string& directory) {
   if (!all.ok()) return all.status();
   if (all->front().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("worker 0 cannot save to ", directory, ": ", all->front()));
+      absl::StrCat("worker 0 cannot save: ", all->front()));
 }
 
 void ScriptModel::Disconnect() {

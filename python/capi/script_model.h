@@ -109,6 +109,7 @@ class ScriptModel {
         flat_(std::move(flat)),
         device_(std::move(device)) {}
   Time Deadline() const;
+  absl::Status CheckTemporaryFolder();
   absl::Status AllocateOnGpu(const proto::JobSpec& spec);
   absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec,
                        const GpuDoor& door);

@@ -155,3 +155,28 @@ def test_the_environment_chooses_the_address_of_a_worker():
     run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", show, PSRING_ADVERTISE="127.0.0.2")
     out = run.communicate(timeout=60)[0]
     assert out.count("address 127.0.0.2") == 2, out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another host's /tmp takes root")
+def test_servers_that_do_not_share_the_folder_for_their_state_are_told_at_the_start(tmp_path):
+    steps = (
+        "import torch, psring.torch as ps; ps.init(); net = torch.nn.Linear(3, 2)\n"
+        "opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters()), model=net, update='fused')\n"
+        "net(torch.ones(1, 3)).sum().backward(); opt.step()"
+    )
+    job = {
+        "PYTHONPATH": ranks.PACKAGE, "PSRING_SIZE": "2", "PSRING_MODE": "ps", "PSRING_SERVERS": "2", "PSRING_INSECURE": "1",
+        "PSRING_COORDINATOR": f"127.0.0.1:{20000 + os.getpid() % 10000}", "TMPDIR": str(tmp_path),
+    }  # fmt: skip
+    elsewhere = ["unshare", "-mu", "sh", "-c", f'hostname other; mount -t tmpfs none {tmp_path}; exec "$@"', "sh"]
+    workers = [
+        subprocess.Popen(
+            [*before, sys.executable, "-c", steps], env={**os.environ, **job, "PSRING_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank, before in enumerate([[], elsewhere])
+    ]  # fmt: skip
+    told = [worker.communicate(timeout=60)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], told
+    warning = f"state_dict() will fail in this job: ps 1 (host other, pid {workers[1].pid}): {tmp_path} is not the directory"
+    assert warning in told[0], told
