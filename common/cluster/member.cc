@@ -23,6 +23,7 @@ using proto::ControlMessage;
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 // Between questions to the coordinator of a job that has finished.
 constexpr absl::Duration kNextJobInterval = absl::Milliseconds(200);
+constexpr size_t kMaxReasonBytes = 500;
 constexpr int kMessagesAtOnce = 64;
 
 SocketOptions ControlOptions() {
@@ -285,13 +286,13 @@ void Member::Introduce(const Context& context) {
 
 // This process's job is still to come. It needs a connection of its own: a
 // socket goes on where it was with the peer that it had.
-void Member::OnFinishedJob() {
+void Member::OnEarlierJob(const std::string& reason) {
   next_join_ = Now() + kNextJobInterval;
-  if (std::exchange(met_finished_job_, true)) return;
+  if (std::exchange(met_earlier_job_, true)) return;
   LogInfo(
-      "the coordinator at $0 is that of a job that has finished; waits for "
-      "the next job's",
-      options_.coordinator);
+      "the coordinator at $0 is of an earlier job ($1); waits for the next "
+      "job's",
+      options_.coordinator, Printable(reason, kMaxReasonBytes));
 }
 
 ControlMessage Member::Beat(Time now) {
@@ -362,7 +363,7 @@ void Member::Receive(Socket& socket) {
                        " is not a psring coordinator of this version")));
     }
     if (message.refuse().next_job_may_come()) {
-      OnFinishedJob();
+      OnEarlierJob(message.refuse().reason());
       continue;
     }
     last_heard_ = Now();
@@ -417,7 +418,7 @@ void Member::CheckCoordinator(Time now) {
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",
         absl::FormatDuration(options_.join_timeout),
-        met_finished_job_ ? ", except one whose job has finished" : "",
+        met_earlier_job_ ? ", except one of an earlier job" : "",
         ". Is one started there (by rank 0 of a script, or by "
         "--host-coordinator), and is the address reachable from this host?")));
   }

@@ -48,8 +48,8 @@ class Member {
   // Blocks until the job is complete. Errors: nobody answers at the
   // coordinator's address, the coordinator's refusal, a job that does not form,
   // a cancelled process. `cancellation` is cancelled when the job fails later.
-  // The coordinator of an earlier job at that address, which has finished, is
-  // not the one: this process waits for its successor.
+  // The coordinator of an earlier job at that address, which is over or has
+  // lost a process, is not the one: this process waits for its successor.
   static absl::StatusOr<std::unique_ptr<Member>> Join(
       Context& context, Cancellation& cancellation,
       const MemberOptions& options);
@@ -113,7 +113,7 @@ class Member {
   absl::Status AwaitWelcome();
   void Run(Context& context);
   void Introduce(const Context& context);
-  void OnFinishedJob();
+  void OnEarlierJob(const std::string& reason);
   void Receive(Socket& socket);
   bool NamesThisAsHung(const absl::Status& failure);
   proto::ControlMessage Beat(Time now);
@@ -137,7 +137,7 @@ class Member {
   // The thread's own.
   Time last_heard_ = Time::InfinitePast();
   Time next_join_ = Time::InfinitePast();
-  bool met_finished_job_ = false;
+  bool met_earlier_job_ = false;
   ActivityBoard::Report activity_;  // of the last heartbeat
   absl::Duration next_told_wait_ = kLongWait;
 

@@ -24,6 +24,8 @@ using proto::ControlMessage;
 constexpr int kMaxOpenGathers = 64;
 constexpr size_t kMaxOpenBytes = 64 << 20;
 constexpr int64_t kMostMs = int64_t{1} << 40;
+// Heartbeats come every second.
+constexpr absl::Duration kMissed = absl::Milliseconds(1500);
 
 }  // namespace
 
@@ -90,11 +92,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
         absl::StrCat(Describe(join), " was refused: ", Printable(*objection));
     ControlMessage refusal;
     refusal.mutable_refuse()->set_reason(*objection);
-    refusal.mutable_refuse()->set_next_job_may_come(
-        over() && result_.ok() &&
-        std::any_of(members_.begin(), members_.end(), [](const auto& m) {
-          return m.second.process.hosts_coordinator();
-        }));
+    refusal.mutable_refuse()->set_next_job_may_come(NextJobMayCome(now, join));
     return {{peer, refusal}};
   }
   Participant member;
@@ -120,6 +118,22 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
   const bool complete = Joined(proto::PS) == options_.num_servers &&
                         Joined(proto::WORKER) == options_.num_workers;
   return complete ? WelcomeAll() : std::vector<Outgoing>();
+}
+
+// A process that comes to a job that was complete has been started again, as
+// its engine does that restarts lost processes: so will be whoever has the
+// coordinator. One that is lost may not be missed yet.
+bool Membership::NextJobMayCome(Time now, const proto::Join& join) const {
+  if (state_ == State::kForming ||
+      join.protocol_version() != kProtocolVersion) {
+    return false;
+  }
+  bool hosted = false, silent = false;
+  for (const auto& [peer, member] : members_) {
+    hosted |= member.process.hosts_coordinator();
+    silent |= !member.left && now - member.last_heard > kMissed;
+  }
+  return hosted && (over() ? result_.ok() || was_complete_ : silent);
 }
 
 std::optional<std::string> Membership::Objection(
@@ -156,6 +170,7 @@ std::vector<Membership::Outgoing> Membership::WelcomeAll() {
   AssignRanks(proto::PS);
   AssignRanks(proto::WORKER);
   state_ = State::kRunning;
+  was_complete_ = true;
   proto::Welcome welcome;
   welcome.set_job_epoch(options_.job_epoch);
   for (int i = 0; i < options_.num_servers; ++i) welcome.add_servers();

@@ -131,6 +131,8 @@ class Membership {
   std::vector<Outgoing> End(absl::Status result, bool hang = false);
   std::vector<Outgoing> WelcomeAll();
 
+  // Whether one that is refused should wait for the job after this one.
+  bool NextJobMayCome(Time now, const proto::Join& join) const;
   // Why this process cannot take part, or nothing.
   std::optional<std::string> Objection(const proto::Join& join) const;
 
@@ -145,6 +147,7 @@ class Membership {
   const MembershipOptions options_;
   Time started_;
   State state_ = State::kForming;
+  bool was_complete_ = false;
   std::string last_refused_;  // who, and why; empty: nobody was
   absl::Status result_;
   int num_told_ = 0;              // of the end

@@ -180,3 +180,30 @@ def test_servers_that_do_not_share_the_folder_for_their_state_are_told_at_the_st
     assert [worker.returncode for worker in workers] == [0, 0], told
     warning = f"state_dict() will fail in this job: ps 1 (host other, pid {workers[1].pid}): {tmp_path} is not the directory"
     assert warning in told[0], told
+
+
+# As Kubernetes does with restartPolicy OnFailure.
+def test_a_process_that_is_restarted_before_its_loss_is_noticed_waits_for_the_next_job(tmp_path):
+    meets = (
+        "import psring, sys, time; psring.init(); print('joined', flush=True)\n"
+        "for _ in range(int(sys.argv[1])): psring.barrier(), time.sleep(0.01)\n"
+        "psring.shutdown()"
+    )
+    job = {"PYTHONPATH": ranks.PACKAGE, "PSRING_SIZE": "2", "PSRING_COORDINATOR": f"127.0.0.1:{20001 + os.getpid() % 10000}"}
+
+    def start(rank, rounds):
+        return subprocess.Popen(
+            [sys.executable, "-c", meets, str(rounds)], env={**os.environ, **job, "PSRING_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    first = [start(rank, 100000) for rank in (0, 1)]
+    assert [worker.stdout.readline() for worker in first] == ["joined\n"] * 2
+    first[1].kill()
+    time.sleep(2)
+    again = start(1, 5)
+    said = first[0].communicate(timeout=60)[0]
+    assert first[0].returncode != 0 and "lost worker 1" in said, said
+    again = [start(0, 5), again]
+    told = [worker.communicate(timeout=60)[0] for worker in again]
+    assert [worker.returncode for worker in again] == [0, 0], told

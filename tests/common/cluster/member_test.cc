@@ -220,7 +220,9 @@ TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
     early.Join(**first, proto::WORKER, proto::RING);
     early_waits = false;
   });
-  while (log.Count("of a job that has finished") == 0 && early_waits) {
+  while (log.Count("of an earlier job (the job is over: it has finished)") ==
+             0 &&
+         early_waits) {
     absl::SleepFor(absl::Milliseconds(10));
   }
   (*first).reset();

@@ -406,6 +406,34 @@ TEST(Membership, AFailedProcessEndsTheJobForAll) {
   EXPECT_TRUE(m.OnMessage(kStart, "b", LeaveOf("aborted")).empty());
 }
 
+// As an engine starts a process again that it has lost.
+TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
+  const auto next_may_come = [](Membership& m, Time now) {
+    const auto out = m.OnMessage(now, "again", JoinOf(proto::WORKER, 1));
+    return out.size() == 1 && out[0].message->refuse().next_job_may_come();
+  };
+  Membership m(Options(1, 2), kStart);
+  ControlMessage host = JoinOf(proto::PS);
+  host.mutable_join()->set_hosts_coordinator(true);
+  m.OnMessage(kStart, "s", host);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 0));
+  m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1));
+  // A stranger to a healthy job.
+  EXPECT_FALSE(next_may_come(m, kStart + absl::Seconds(1)));
+  const Time later = kStart + absl::Seconds(2);
+  Tick(m, kStart + absl::Seconds(1), later);
+  m.OnMessage(later, "s", BeatOf(0));
+  m.OnMessage(later, "a", BeatOf(3));
+  EXPECT_TRUE(next_may_come(m, later));  // "b" is silent
+  m.OnMessage(later, "a", LeaveOf("lost"));
+  ASSERT_TRUE(m.over());
+  EXPECT_TRUE(next_may_come(m, later));
+  // psring run has the coordinator, of this job alone.
+  Membership launched = Running();
+  launched.OnMessage(kStart, "a", LeaveOf("lost"));
+  EXPECT_FALSE(next_may_come(launched, kStart));
+}
+
 TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
   Membership m = Running();
   EXPECT_TRUE(m.OnMessage(kStart, "a", LeaveOf("")).empty());
