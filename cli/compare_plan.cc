@@ -147,11 +147,13 @@ void AddFlags(CommandLine& line, Flags& flags) {
   line.Add("--metric", flags.metric,
            "For a script that does not call psring.log: a regular expression "
            "with the accuracy (or its percentage) in parentheses, in the lines "
-           "that its rank 0 prints");
+           "that its rank 0 prints")
+      .Excludes("--target-loss");
   line.Add("--metric-loss", flags.metric_loss,
            "The same for a loss, or another number of which lower is better, "
            "such as a perplexity")
-      .Excludes("--metric");
+      .Excludes("--metric")
+      .Excludes("--target-accuracy");
   line.Add(kOutFlag, flags.out,
            "Folder that keeps the study and its report; without it the "
            "report is written here and no run is kept");

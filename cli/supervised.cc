@@ -170,6 +170,15 @@ int RunSupervised(
                  command.c_str(), sigabbrev_np(signal));
     return flags.stopped_exit_code;
   }
+  const bool ended_by_themselves =
+      started.ok() && failure && failure->ending.signal == 0;
+  if (AsksSoftly(signal) && supervisor.killed().empty() &&
+      ended_by_themselves) {
+    std::fprintf(stderr, "%s: all processes have ended after SIG%s; %s: %s\n",
+                 command.c_str(), sigabbrev_np(signal), failure->name.c_str(),
+                 ToString(failure->ending).c_str());
+    return failure->ending.shell_code();
+  }
   if (AsksSoftly(signal) && !supervisor.killed().empty()) {
     return Fail(
         command,

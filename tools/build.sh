@@ -122,7 +122,9 @@ build() {
 build_if_stale() {
   is_built && return
   mkdir -p "$state"
-  (flock 9 && { is_built || build; } 9>&-) 9> "$state/lock"
+  # Only read, as it may be that of another user.
+  [ -e "$state/lock" ] || : > "$state/lock"
+  (flock 9 && { is_built || build; } 9<&-) 9< "$state/lock"
 }
 
 build_usage() {

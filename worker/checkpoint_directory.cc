@@ -94,9 +94,9 @@ std::string Held(const std::string& directory, const File& file) {
                       holder.empty() ? "another job" : holder);
 }
 
-absl::StatusOr<std::optional<File>> LockFile(const std::string& directory,
-                                             const std::string& holder,
-                                             Time deadline) {
+absl::StatusOr<std::optional<File>> LockFile(
+    const std::string& directory, const std::string& holder, Time deadline,
+    const std::function<absl::Status()>& goes_on) {
   auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT);
   if (!file.ok()) return file.status();
   absl::Status locked = file->Lock();
@@ -113,6 +113,7 @@ absl::StatusOr<std::optional<File>> LockFile(const std::string& directory,
           "another directory"));
     }
     absl::SleepFor(kLockRetry);
+    if (absl::Status s = goes_on(); !s.ok()) return s;
     locked = file->Lock();
   }
   if (!locked.ok()) {
@@ -197,14 +198,14 @@ void RemoveOldCheckpoints(const std::string& directory, int64_t step,
 
 absl::StatusOr<CheckpointLock> CheckpointLock::Take(
     const std::string& directory, bool resume, const std::string& holder,
-    Time deadline) {
+    Time deadline, const std::function<absl::Status()>& goes_on) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) return CannotWrite(directory, error.value());
   absl::Status status = resume ? absl::OkStatus() : RefuseEarlierRun(directory);
   status.Update(Probe(directory));
   if (!status.ok()) return status;
-  auto file = LockFile(directory, holder, deadline);
+  auto file = LockFile(directory, holder, deadline, goes_on);
   if (!file.ok()) return file.status();
   // Once more: another job may have ended while this one waited.
   if (!resume) {

@@ -3,6 +3,7 @@
 #define PSRING_WORKER_CHECKPOINT_DIRECTORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,12 +44,13 @@ class CheckpointLock {
   // Creates `directory` and proves that it can be written. Then what dead jobs
   // have left incomplete goes. Errors: without `resume`, checkpoints of an
   // earlier run (nothing is overwritten); UNAVAILABLE with the name of the
-  // holder, if it still holds the lock at `deadline`. `holder` is this job, in
-  // words. A file system that cannot lock is logged as a warning.
-  static absl::StatusOr<CheckpointLock> Take(const std::string& directory,
-                                             bool resume,
-                                             const std::string& holder,
-                                             Time deadline);
+  // holder, if it still holds the lock at `deadline`; of `goes_on`, which is
+  // asked while it waits. `holder` is this job, in words. A file system that
+  // cannot lock is logged as a warning.
+  static absl::StatusOr<CheckpointLock> Take(
+      const std::string& directory, bool resume, const std::string& holder,
+      Time deadline,
+      const std::function<absl::Status()>& goes_on = absl::OkStatus);
 
  private:
   explicit CheckpointLock(std::optional<File> file) : file_(std::move(file)) {}

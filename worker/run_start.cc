@@ -20,6 +20,7 @@ constexpr absl::Duration kResumePatience = absl::Seconds(120);
 
 // Locked first: then no earlier job writes another one.
 absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
+                                      const Cancellation& cancellation,
                                       const proto::JobSpec& spec) {
   RunStart start;
   if (wish.directory.empty()) return start;
@@ -27,10 +28,14 @@ absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
   auto lock = CheckpointLock::Take(
       wish.directory, may_resume,
       absl::StrCat("the job of ", Describe(member.job().workers(0))),
-      Now() + (may_resume ? kResumePatience : kLockPatience));
+      Now() + (may_resume ? kResumePatience : kLockPatience), [&] {
+        member.activities().own().Work("waiting for an earlier job's lock");
+        return cancellation.status();
+      });
   if (!lock.ok()) return lock.status();
   start.lock = std::make_unique<CheckpointLock>(*std::move(lock));
   if (!may_resume) return start;
+  member.activities().own().Work("reading the checkpoint");
   auto found = FindResumePoint(wish.directory, spec);
   if (wish.autoresume && absl::IsNotFound(found.status())) {
     LogInfo("--autoresume: no checkpoint in $0, so this run begins afresh",
@@ -59,13 +64,13 @@ absl::StatusOr<std::string> CheckpointOfOther(const StartWish& wish,
 }  // namespace
 
 absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
+                                      const Cancellation& cancellation,
                                       proto::JobSpec& spec) {
   RunStart start;
   proto::JobSpec told;
   const bool decides = member.job().rank() == 0;
   if (decides) {
-    member.activities().own().Work("reading the checkpoint");
-    auto mine = StartOfRank0(member, wish, spec);
+    auto mine = StartOfRank0(member, wish, cancellation, spec);
     member.activities().own().Wait();
     if (!mine.ok()) return mine.status();
     start = *std::move(mine);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/cluster/member.h"
+#include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
 #include "worker/checkpoint_directory.h"
 #include "worker/manifest.h"
@@ -33,10 +34,12 @@ struct RunStart {
 // All workers call it when they have joined. Rank 0 locks the directory, and
 // chooses and verifies the checkpoint, which nobody else needs to see, except
 // with local steps. Fills in where `spec`, the same on all workers, begins.
-// Blocks while rank 0 reads, which --progress-timeout bounds. Errors of rank 0
+// Blocks while rank 0 reads, which --progress-timeout bounds, or waits for an
+// earlier job's lock, unless it is cancelled. Errors of rank 0
 // are CheckpointLock::Take's and FindResumePoint's; FAILED_PRECONDITION where
 // this worker is to resume and rank 0 is not.
 absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
+                                      const Cancellation& cancellation,
                                       proto::JobSpec& spec);
 
 }  // namespace psring

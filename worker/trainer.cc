@@ -391,7 +391,8 @@ absl::StatusOr<bool> Trainer::CatchUp(bool stops) {
     made += step - options_.plan.first_step;
   }
   if (!stops || !options_.runs_ahead) return stops;
-  end_ = {options_.plan.first_step + made / num_workers_,
+  // Rounded up: that step has no checkpoint yet.
+  end_ = {options_.plan.first_step + (made + num_workers_ - 1) / num_workers_,
           options_.plan.first_updates + made};
   LogInfo(
       "SIGTERM: every worker stops where it is, this one after step $0 of $1 "

@@ -198,7 +198,7 @@ absl::Status WorkerRun::AgreeOnBackend() {
 }
 
 absl::Status WorkerRun::Agree() {
-  auto start = AgreeOnStart(member(), options_.start, wish_);
+  auto start = AgreeOnStart(member(), options_.start, cancellation_, wish_);
   if (!start.ok()) return start.status();
   start_ = *std::move(start);
   return AgreeOnBackend();

@@ -20,6 +20,17 @@ bool IsIgnored(int signal) {
   return action.sa_handler == SIG_IGN;
 }
 
+// As by default, which the kernel leaves out where no shell could let the
+// process go on. Returns when it goes on.
+void Suspend() {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
+  raise(SIGTSTP);  // to this thread, so that it stops here
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+}
+
 }  // namespace
 
 void SoftStop::Set(std::function<void()> ask) {
@@ -71,7 +82,7 @@ void SignalWatcher::Watch() {
     }
     if (signal == SIGTSTP) {
       actions_.on_suspend();
-      raise(SIGSTOP);  // this thread first: returns when the process goes on
+      Suspend();
       actions_.on_resume();
       continue;
     }

@@ -70,7 +70,8 @@ for epoch in range(begin["epoch"], args.epochs):
         loss.backward()
         optimizer.step()
         if preemption.requested():
-            save(epoch, batch + 1)
+            last = batch + 1 == len(loader)
+            save(*((epoch + 1, 0) if last else (epoch, batch + 1)))
             if ps.rank() == 0:
                 print(f"SIGTERM: saved after batch {batch + 1} of epoch {epoch}", flush=True)
             ps.shutdown()  # when the others have come here, too

@@ -1,6 +1,7 @@
 #include "lab/study/run_result.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -96,8 +97,14 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   result.point = point;
   result.num_parameters = worker0->num_parameters;
   result.num_steps = worker0->end->step;
-  result.test_accuracy = worker0->epochs.back().test_accuracy;
-  result.test_loss = worker0->epochs.back().test_loss;
+  // Of the last evaluation that tells it.
+  result.test_accuracy = result.test_loss = std::nan("");
+  for (const EpochSample& epoch : worker0->epochs) {
+    if (!std::isnan(epoch.test_accuracy)) {
+      result.test_accuracy = epoch.test_accuracy;
+    }
+    if (!std::isnan(epoch.test_loss)) result.test_loss = epoch.test_loss;
+  }
   result.steps = worker0->steps;
   result.epochs = worker0->epochs;
   result.weights_crc32 = worker0->end->weights_crc32;

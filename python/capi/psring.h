@@ -234,7 +234,10 @@ int psring_submit(int64_t model, int32_t bucket);
 
 /* Blocks until the parameters hold what the step has brought, at most for
  * the step timeout; the error names who holds it up. Where NCCL sums it does
- * not block, and what fails afterwards is the error of a later call. */
+ * not block, and what fails afterwards is the error of a later call. With rates
+ * of psring_set_rates, where all workers step together, it asks the others
+ * after 1, 2, 4, ..., 64, 128, 192, ... steps whether they have the same, and
+ * blocks for that. */
 int psring_finish(int64_t model);
 
 /* How many updates the optimizer has made, with those before this model. Where

@@ -1,9 +1,12 @@
 #include "python/capi/rate_check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/base/casts.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -22,8 +25,16 @@ bool IsDue(int64_t steps) {
 // "HASH RATE RATE ...": of all steps, and of the last.
 std::string Told(uint64_t all, absl::Span<const double> rates) {
   std::string text = absl::StrCat(all);
-  for (const double rate : rates) absl::StrAppendFormat(&text, " %.9g", rate);
+  for (const double rate : rates)
+    absl::StrAppendFormat(&text, " %.9g", static_cast<float>(rate));
   return text;
+}
+
+// "0.05" of "0.0500000007".
+std::string Short(absl::string_view rate) {
+  float value = 0;
+  return absl::SimpleAtof(rate, &value) ? absl::StrFormat("%.6g", value)
+                                        : std::string(rate);
 }
 
 // "0.05, there 0.1": of the last step, or empty where they differed before.
@@ -31,9 +42,11 @@ std::string Difference(const std::string& first, const std::string& other) {
   const std::vector<absl::string_view> ours = absl::StrSplit(first, ' ');
   const std::vector<absl::string_view> theirs = absl::StrSplit(other, ' ');
   for (size_t i = 1; i < std::min(ours.size(), theirs.size()); ++i) {
-    if (ours[i] != theirs[i]) {
-      return absl::StrCat(theirs[i], ", there ", ours[i]);
-    }
+    if (ours[i] == theirs[i]) continue;
+    const std::string here = Short(theirs[i]);
+    const std::string there = Short(ours[i]);
+    return here == there ? absl::StrCat(theirs[i], ", there ", ours[i])
+                         : absl::StrCat(here, ", there ", there);
   }
   return "";
 }
@@ -42,8 +55,10 @@ std::string Difference(const std::string& first, const std::string& other) {
 
 absl::Status RateCheck::AfterStep(absl::Span<const double> rates,
                                   Time deadline) {
-  all_.Add(absl::string_view(reinterpret_cast<const char*>(rates.data()),
-                             rates.size() * sizeof(double)));
+  // As exact as the update: hosts may compute a schedule with other libraries.
+  for (const double rate : rates) {
+    all_.Add(uint64_t{absl::bit_cast<uint32_t>(static_cast<float>(rate))});
+  }
   if (!IsDue(++steps_)) return absl::OkStatus();
   const auto told = member_.Gather(absl::StrCat("rates of ", id_),
                                    Told(all_.value(), rates), deadline);

@@ -12,6 +12,7 @@ from . import _failure, _job, _lib
 _lock = threading.Lock()
 _steps = 0
 _epochs = 0
+_tells_accuracy = False
 _first_step = _last_step = 0.0
 _at_end: List[Callable[[], Dict[str, Any]]] = []
 _callbacks: List[Callable[..., Any]] = []
@@ -118,8 +119,9 @@ def write_end() -> None:
 
 
 def forget() -> None:
-    global _steps, _epochs
+    global _steps, _epochs, _tells_accuracy
     _steps = _epochs = 0
+    _tells_accuracy = False
     _at_end.clear()
     _callbacks.clear()
 
@@ -148,7 +150,7 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     and arrays of one element. Without `step`, it is the number of steps that the
     optimizers have made.
     """
-    global _epochs
+    global _epochs, _tells_accuracy
     _job.current()
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
@@ -158,8 +160,10 @@ def log(step: Optional[int] = None, **values: Any) -> None:
         raise ValueError(f"log(accuracy={accuracy}): it is a part of 1, such as 0.93; divide percent by 100")
     with _lock:
         line["step"] = _steps if step is None else int(step)
-        if "accuracy" in figures or "test_loss" in figures:
+        # A script with an accuracy may tell its test_loss in a call of its own.
+        if "accuracy" in figures or ("test_loss" in figures and not _tells_accuracy):
             _epochs += 1
+            _tells_accuracy = _tells_accuracy or "accuracy" in figures
             line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
     line.update(figures)

@@ -101,6 +101,7 @@ class Reducer:
         self._local_remedy = local_remedy
         # What compression has left out of earlier sums comes with later ones.
         self._keeps_error = keeps_error
+        self._frozen: List[str] = []  # then on all ranks
         self._prescale, self._postscale = prescale, postscale
         self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
@@ -315,13 +316,20 @@ class Reducer:
                 self._finish(used)
                 if first and not self._find_unused:
                     self._tell_unused(used)
+                self._agree_on_frozen([entry.name for entry in frozen])
                 for entry in frozen:
                     # As torch's optimizers know it; their momentum would move it where p.grad is zeros. Others
-                    # may still train it, unless all that there is may be the error of a compression.
+                    # may still train it, which shows, unless what there is may be the error of a compression.
                     grad = entry.param.grad
                     if grad is not None and grad.layout == torch.strided and (self._keeps_error or not grad.any()):
                         entry.param.grad = None
             self.state = DONE
+
+    def _agree_on_frozen(self, names: List[str]) -> None:
+        """Where compression hides whether another rank still trains them. One that does is not here."""
+        if self._keeps_error and names != self._frozen:
+            memory.agree([f"frozen: {', '.join(names)}"], self.name + ".frozen", self.process_set)
+            self._frozen = names
 
     def _open(self) -> None:
         """Agrees on the order of tensors, on which are sparse, and on where they lie."""
