@@ -102,9 +102,10 @@ def free_port():
 
 def psring(*arguments, **more):
     program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
+    before, preexec_fn = more.pop("before", []), more.pop("preexec_fn", None)
     return subprocess.Popen(
-        [*more.pop("before", []), program, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [*before, program, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=preexec_fn,
     )  # fmt: skip
 
 
@@ -112,7 +113,8 @@ def test_ctrl_z_stops_the_whole_job_which_then_goes_on():
     meets = "import psring, time\npsring.init()\nprint('pid', __import__('os').getpid())\n" + (
         "for _ in range(300): psring.barrier(), time.sleep(0.01)\npsring.shutdown()\n"
     )
-    run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", meets)
+    # As a shell does: in a group without a parent in its session the kernel would ignore the signal.
+    run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", meets, preexec_fn=os.setpgrp)
     pids = [re.search(r"pid (\d+)", run.stdout.readline()).group(1) for _ in range(2)]
     run.send_signal(signal.SIGTSTP)
     deadline = time.monotonic() + 30
