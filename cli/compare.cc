@@ -53,11 +53,7 @@ int RunCompare(const Args& args) {
   AllowAllFiles();
   Cancellation cancellation;
   ProcessGroups groups;
-  SignalWatcher signals(cancellation,
-                        {.patient = true,
-                         .on_suspend = [&] { groups.SignalAll(SIGSTOP); },
-                         .on_resume = [&] { groups.SignalAll(SIGCONT); },
-                         .last_act = [&] { groups.SignalAll(SIGKILL); }});
+  SignalWatcher signals(cancellation, ActionsOn(groups));
   std::unique_ptr<JobPage> page;
   if (!plan.page.empty()) {
     auto started = JobPage::Start(plan.page, plan.page_token_file);

@@ -102,12 +102,9 @@ int RunSupervised(
   std::atomic<bool> asked = false;  // by SIGUSR1
   // The processes die with this one, but not what they have started.
   ProcessGroups groups;
-  SignalWatcher signals(cancellation,
-                        {.patient = true,
-                         .on_user_signal = [&] { asked = true; },
-                         .on_suspend = [&] { groups.SignalAll(SIGSTOP); },
-                         .on_resume = [&] { groups.SignalAll(SIGCONT); },
-                         .last_act = [&] { groups.SignalAll(SIGKILL); }});
+  SignalActions actions = ActionsOn(groups);
+  actions.on_user_signal = [&] { asked = true; };
+  SignalWatcher signals(cancellation, std::move(actions));
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
   ShownProgress progress(*printer);

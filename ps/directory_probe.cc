@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace psring {
-
 namespace {
 
 constexpr char kShared[] =
@@ -16,16 +15,25 @@ constexpr char kShared[] =
 
 }  // namespace
 
-absl::Status ProbeFolderOf(const std::string& file) {
-  const std::string directory = file.substr(0, file.rfind('/'));
+absl::StatusOr<std::string> MakeProbe(const std::string& directory) {
   std::string path = directory + "/.psring-probe-XXXXXX";
   const int fd = mkstemp(path.data());
   if (fd < 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "cannot write into ", directory, ": ", strerror(errno), kShared));
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write into ", directory, ": ", strerror(errno)));
   }
   close(fd);
-  unlink(path.c_str());
+  return path;
+}
+
+absl::Status ProbeFolderOf(const std::string& file) {
+  const std::string directory = file.substr(0, file.rfind('/'));
+  const auto probe = MakeProbe(directory);
+  if (!probe.ok()) {
+    return absl::Status(probe.status().code(),
+                        absl::StrCat(probe.status().message(), kShared));
+  }
+  unlink(probe->c_str());
   if (access(file.c_str(), F_OK) == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       directory, " is not the directory of that name that worker 0 has: ", file,

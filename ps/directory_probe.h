@@ -4,8 +4,13 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace psring {
+
+// An empty file of a new name in `directory`, to be removed by who makes it;
+// its path. PERMISSION_DENIED where this process cannot write there.
+absl::StatusOr<std::string> MakeProbe(const std::string& directory);
 
 // Does this process see `file`, which worker 0 has just made in the folder of
 // checkpoints, and can it write files beside it, as every server writes its

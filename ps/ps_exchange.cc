@@ -1,7 +1,5 @@
 #include "ps/ps_exchange.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"
+#include "ps/directory_probe.h"
 
 namespace psring {
 
@@ -325,15 +324,10 @@ absl::StatusOr<proto::SavedState> PsExchange::SaveState(
 
 absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
                                             Time deadline) {
-  std::string file = directory + "/.psring-probe-XXXXXX";
-  const int fd = mkstemp(file.data());
-  if (fd < 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("cannot write into ", directory, ": ", strerror(errno)));
-  }
-  close(fd);
-  absl::Status status = AskAll(WireHeader::PROBE_DIR, file, deadline);
-  unlink(file.c_str());
+  const auto file = MakeProbe(directory);
+  if (!file.ok()) return file.status();
+  absl::Status status = AskAll(WireHeader::PROBE_DIR, *file, deadline);
+  unlink(file->c_str());
   return status;
 }
 

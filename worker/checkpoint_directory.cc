@@ -153,9 +153,10 @@ void RemoveCheckpoint(const std::string& directory,
   std::error_code error;
   fs::rename(checkpoint.path, aside, error);
   if (!error) fs::remove_all(aside, error);
-  if (!error) LogInfo("removes $0 (--checkpoint-keep)", checkpoint.path);
   if (error) {
     LogWarning("cannot remove $0: $1", checkpoint.path, error.message());
+  } else {
+    LogInfo("removes $0 (--checkpoint-keep)", checkpoint.path);
   }
 }
 

@@ -8,7 +8,6 @@
 #include "common/clock.h"
 #include "common/cluster/membership.h"
 #include "common/log.h"
-#include "worker/resume.h"
 
 namespace psring {
 namespace {
@@ -43,8 +42,7 @@ absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
     return start;
   }
   if (!found.ok()) return found.status();
-  start.checkpoint = std::move(found->checkpoint);
-  start.progress = std::move(found->progress);
+  start.point = *std::move(found);
   return start;
 }
 
@@ -74,10 +72,11 @@ absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
     member.activities().own().Wait();
     if (!mine.ok()) return mine.status();
     start = *std::move(mine);
-    if (!start.checkpoint.empty()) {
-      told.set_first_step(start.progress.step);
-      *told.mutable_first_cursor() = *start.progress.cursor;
-      told.set_first_updates(*start.progress.updates);
+    if (!start.point.checkpoint.empty()) {
+      const Progress& progress = start.point.progress;
+      told.set_first_step(progress.step);
+      *told.mutable_first_cursor() = *progress.cursor;
+      told.set_first_updates(*progress.updates);
     }
   }
   const auto all =
@@ -95,7 +94,7 @@ absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
   if (decides) return start;
   auto checkpoint = CheckpointOfOther(wish, spec);
   if (!checkpoint.ok()) return checkpoint.status();
-  start.checkpoint = *std::move(checkpoint);
+  start.point.checkpoint = *std::move(checkpoint);
   return start;
 }
 

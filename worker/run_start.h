@@ -10,7 +10,7 @@
 #include "common/net/cancellation.h"
 #include "protos/cluster.pb.h"
 #include "worker/checkpoint_directory.h"
-#include "worker/manifest.h"
+#include "worker/resume.h"
 
 namespace psring {
 
@@ -22,11 +22,9 @@ struct StartWish {
 };
 
 struct RunStart {
-  // What this worker reads (LoadState); empty: nothing, and it begins with what
-  // rank 0 sends, or afresh.
-  std::string checkpoint;
-  // Of that, on rank 0.
-  Progress progress;
+  // What this worker reads (LoadState), and, on rank 0, its progress. No
+  // checkpoint: it begins with what rank 0 sends, or afresh.
+  ResumePoint point;
   // Rank 0's right to write into the directory, to be held until the run ends.
   std::unique_ptr<CheckpointLock> lock;  // null elsewhere
 };
@@ -35,9 +33,9 @@ struct RunStart {
 // chooses and verifies the checkpoint, which nobody else needs to see, except
 // with local steps. Fills in where `spec`, the same on all workers, begins.
 // Blocks while rank 0 reads, which --progress-timeout bounds, or waits for an
-// earlier job's lock, unless it is cancelled. Errors of rank 0
-// are CheckpointLock::Take's and FindResumePoint's; FAILED_PRECONDITION where
-// this worker is to resume and rank 0 is not.
+// earlier job's lock, unless it is cancelled. Errors of rank 0 are
+// CheckpointLock::Take's and FindResumePoint's; FAILED_PRECONDITION where this
+// worker is to resume and rank 0 is not.
 absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
                                       const Cancellation& cancellation,
                                       proto::JobSpec& spec);

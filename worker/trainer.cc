@@ -161,9 +161,9 @@ absl::Status Trainer::Train() {
     if (!stops.ok()) return stops.status();
     if (*stops) return SaveEarly();
     // Saved before an evaluation that takes long, or fails.
-    const absl::Status saved =
-        finished() ? checkpoints_.AtEnd(step_, options_.plan.UpdatesAt(step_))
-                   : absl::OkStatus();
+    const absl::Status saved = finished()
+                                   ? checkpoints_.AtEnd(end_.step, end_.updates)
+                                   : absl::OkStatus();
     absl::Status s = EndEpoch();
     if (!saved.ok()) return saved;
     if (!s.ok()) return s;

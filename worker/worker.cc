@@ -369,9 +369,9 @@ absl::Status WorkerRun::SynchroniseBatchNorm() {
 // The optimizer's state, where this worker reads it, and the model's into the
 // model. Everybody else gets it from rank 0.
 absl::StatusOr<std::vector<FlatBuffer>> WorkerRun::ReadState() {
-  if (start_.checkpoint.empty()) return std::vector<FlatBuffer>();
+  if (start_.point.checkpoint.empty()) return std::vector<FlatBuffer>();
   member().activities().own().Work("reading the checkpoint");
-  return LoadState(start_.checkpoint, spec(), *flat_, *model_);
+  return LoadState(start_.point.checkpoint, spec(), *flat_, *model_);
 }
 
 absl::Status WorkerRun::JoinExchange() {
@@ -395,10 +395,11 @@ absl::Status WorkerRun::Train() {
   // Else libtorch would open GPU 0 too, for what names no device.
   const c10::OptionalDeviceGuard on_device(
       gpu_ == nullptr ? std::nullopt : std::optional(memory.device));
+  const SyncPolicy& policy = PolicyOf(spec());
+  const bool runs_ahead = policy.lead == SyncPolicy::Lead::kUnlimited;
   stop_.emplace(member(), spec().first_step(), spec().local_steps(),
-                PolicyOf(spec()).lead == SyncPolicy::Lead::kUnlimited
-                    ? StopAgreement::Where::kOwnStep
-                    : StopAgreement::Where::kSameStep);
+                runs_ahead ? StopAgreement::Where::kOwnStep
+                           : StopAgreement::Where::kSameStep);
   Trainer trainer(
       {*model_, data_, *flat_, memory, *exchange_, member(), *metrics_,
        cancellation_, track_, gpu_ == nullptr ? nullptr : &gpu_->device(),
@@ -423,8 +424,8 @@ absl::Status WorkerRun::Train() {
        .loader = Loader(),
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
-       .catches_up = !PolicyOf(spec()).barrier,
-       .runs_ahead = PolicyOf(spec()).lead == SyncPolicy::Lead::kUnlimited,
+       .catches_up = !policy.barrier,
+       .runs_ahead = runs_ahead,
        .checkpoints = {.directory = options_.start.directory,
                        .every = spec().checkpoint_every(),
                        .keep = options_.checkpoint_keep}});
@@ -442,9 +443,9 @@ absl::Status WorkerRun::Train() {
 }
 
 void WorkerRun::LogSizeChange() {
-  if (start_.checkpoint.empty() || job().rank() != 0) return;
+  if (start_.point.checkpoint.empty() || job().rank() != 0) return;
   const std::string change =
-      SizeChange(start_.progress, spec(), plan_, job().workers_size());
+      SizeChange(start_.point.progress, spec(), plan_, job().workers_size());
   if (!change.empty()) LogInfo("$0", change);
 }
 

@@ -21,7 +21,7 @@ using proto::ControlMessage;
 
 // For the coordinator's answer to a question.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
-// Between questions to the coordinator of a job that has finished.
+// Between questions to the coordinator of an earlier job.
 constexpr absl::Duration kNextJobInterval = absl::Milliseconds(200);
 constexpr size_t kMaxReasonBytes = 500;
 constexpr int kMessagesAtOnce = 64;

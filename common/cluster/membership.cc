@@ -124,8 +124,7 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
 // its engine does that restarts lost processes: so will be whoever has the
 // coordinator. One that is lost may not be missed yet.
 bool Membership::NextJobMayCome(Time now, const proto::Join& join) const {
-  if (state_ == State::kForming ||
-      join.protocol_version() != kProtocolVersion) {
+  if (!was_complete_ || join.protocol_version() != kProtocolVersion) {
     return false;
   }
   bool hosted = false, silent = false;
@@ -133,7 +132,7 @@ bool Membership::NextJobMayCome(Time now, const proto::Join& join) const {
     hosted |= member.process.hosts_coordinator();
     silent |= !member.left && now - member.last_heard > kMissed;
   }
-  return hosted && (over() ? result_.ok() || was_complete_ : silent);
+  return hosted && (over() || silent);
 }
 
 std::optional<std::string> Membership::Objection(

@@ -35,7 +35,7 @@ dataset = digits.load(args.data, train=True)
 sampler = DistributedSampler(dataset, num_replicas=ps.size(), rank=ps.rank())
 loader = DataLoader(dataset, batch_size=args.batch_size, sampler=sampler)
 
-# Rank 0 reads; DistributedOptimizer gives the others its model and its optimizer's state.
+# Rank 0 reads, and gives the others its model and its optimizer's state.
 begin = {"epoch": 0, "batch": 0}
 if ps.rank() == 0 and os.path.exists(args.checkpoint):
     saved = torch.load(args.checkpoint)

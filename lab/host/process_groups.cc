@@ -19,4 +19,11 @@ void ProcessGroups::SignalAll(int signal) {
   for (const pid_t leader : leaders_) kill(-leader, signal);
 }
 
+SignalActions ActionsOn(ProcessGroups& groups) {
+  return {.patient = true,
+          .on_suspend = [&] { groups.SignalAll(SIGSTOP); },
+          .on_resume = [&] { groups.SignalAll(SIGCONT); },
+          .last_act = [&] { groups.SignalAll(SIGKILL); }};
+}
+
 }  // namespace psring

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
+#include "common/net/signals.h"
 
 namespace psring {
 
@@ -26,6 +27,11 @@ class ProcessGroups {
   Mutex mutex_;
   std::set<pid_t> leaders_ ABSL_GUARDED_BY(mutex_);
 };
+
+// Of a program whose children are in `groups`, which outlives the watcher: it
+// gives them time to end, takes them with it when it is suspended, and kills
+// them before a second signal ends it at once.
+SignalActions ActionsOn(ProcessGroups& groups);
 
 }  // namespace psring
 

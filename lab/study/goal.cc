@@ -51,10 +51,6 @@ std::string Goal::TargetText() const {
              : absl::StrCat("a test loss of ", Text(target));
 }
 
-const char* Goal::name() const {
-  return score == Score::kAccuracy ? "test accuracy" : "test loss";
-}
-
 const char* Goal::plural() const {
   return score == Score::kAccuracy ? "accuracies" : "test losses";
 }

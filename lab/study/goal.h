@@ -41,8 +41,7 @@ struct Goal {
   std::string Text(double value) const;
   // "93.10% accuracy", "a test loss of 0.3125".
   std::string TargetText() const;
-  // "test accuracy", "test loss"; with "accuracies" and "test losses".
-  const char* name() const;
+  // "accuracies", "test losses".
   const char* plural() const;
 };
 

@@ -221,7 +221,7 @@ absl::StatusOr<std::unique_ptr<ScriptModel>> ScriptModel::Open(
   const int workers = job.job().workers_size();
   if (absl::Status s = CheckPolicies(spec, workers); !s.ok()) return s;
   spec.set_first_step(spec.first_updates() /
-                      (PolicyOf(spec).barrier ? 1 : workers));
+                      PlanOf(spec, workers).updates_per_step);
   auto flat = CreateFlatModel(spec, same_host);
   if (!flat.ok()) return flat.status();
   std::unique_ptr<ScriptModel> model(new ScriptModel(

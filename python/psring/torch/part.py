@@ -289,6 +289,8 @@ class Part:
                     value.fill_(1.0)
                 return True
         scale = getattr(optimizer, "grad_scale", None)
+        if scale is None and not overflow:
+            return False  # the script has unscaled them
         factor = 1.0 if scale is None else 1.0 / float(scale)
         for entry in self.reducer.entries:
             if entry.param.grad is None:
