@@ -2,7 +2,7 @@
 
 # Comes from the host: libtorch and CUDA, which are large and the host's choice,
 # and the C library, which cannot be brought along.
-LEFT_OUT='^lib(torch|c10|caffe2|shm|gomp|mkl|cud|cublas|cusparse|cusolver|cufft|curand|nccl|nv|c\.|m\.|dl\.|rt\.|pthread\.|resolv\.|util\.|anl\.)|^ld-linux'
+LEFT_OUT='^lib(torch|c10|caffe2|shm|gomp|mkl|cud|cufile|cupti|cublas|cusparse|cusolver|cufft|curand|nccl|nv|c\.|m\.|dl\.|rt\.|pthread\.|resolv\.|util\.|anl\.)|^ld-linux'
 
 bundle_usage() {
   cat << END

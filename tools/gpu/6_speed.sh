@@ -1,23 +1,34 @@
 #!/usr/bin/env bash
 # Images a second of resnet18 and resnet50, in the ring and in ps with one server,
-# beside the plain loop of PyTorch and its DDP over NCCL. Goals: 0.97 of the plain
-# loop in the ring, 0.9 in ps. All of them hold images channels-last, and copy each
-# batch from the host's memory.
+# beside the plain loop of PyTorch and its DDP over NCCL; of psring's own trainer
+# (ring, ps), and of the plain loop with psring's optimizer (script-ring, script-ps).
+# Goals: 0.97 of the plain loop in the ring, 0.9 in ps. All of them hold images
+# channels-last, and copy each batch from the host's memory.
 #
 # Each figure is the mean of about --seconds. What does not fit into ten minutes is
-# left out, and said; --models, --batches and --precisions choose what to measure:
-# --batches=1024, for example.
+# left out, and said; --models, --batches, --precisions and --ways choose what to
+# measure: --batches=1024, for example.
 
 name=6_speed on_cpu="lenet's size of it: resnet18 on images of 3x32x32"
-flags="models batches precisions seconds"
+flags="models batches precisions ways seconds"
 models=resnet50,resnet18 batches=256,64 precisions=bf16,tf32,fp32 seconds=6
+ways=ddp,ring,ps,script-ring,script-ps
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-# plain MODEL SHAPE BATCH PRECISION [--ddp]: images/s of PyTorch alone. Ends with 4
-# where they do not fit the GPU.
+# plain MODEL SHAPE BATCH PRECISION [--over=WHAT]: the command of PyTorch's loop, which
+# prints images/s. It ends with 4 where they do not fit the GPU.
 plain() {
-  "$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3" --precision="$4" \
-    --seconds="$seconds" --device=$device ${5:-} 2>> "$out/python.log"
+  plain=("$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3"
+    --precision="$4" --seconds="$seconds" --device=$device ${5:-})
+}
+
+# script MODE MODEL SHAPE BATCH PRECISION: images/s of that loop with psring's optimizer.
+script() {
+  local mode=$1 plain
+  shift
+  plain "$@" --over=psring
+  timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 -- "${plain[@]}" \
+    2>> "$out/python.log" | tee -a "$out/python.log" | sed -n 's/^\[worker 0\] \([0-9]*\)$/\1/p'
 }
 
 # trained MODE MODEL SHAPE BATCH PRECISION STEPS: images/s of psring. Its epochs are of
@@ -35,8 +46,9 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else
 
 # measure MODEL SHAPE BATCH PRECISION
 measure() {
-  local what="$1, batch $3, $4" base code=0 way rate steps failed_ways=
-  base=$(plain "$@") || code=$?
+  local what="$1, batch $3, $4" base code=0 way rate steps failed_ways= plain
+  plain "$@"
+  base=$("${plain[@]}" 2>> "$out/python.log") || code=$?
   if [ $code = 4 ]; then
     echo "$what: does not fit the GPU's memory"
     return
@@ -46,12 +58,14 @@ measure() {
   steps=$(awk -v rate="$base" -v s="$seconds" -v batch="$3" \
     'BEGIN { n = int(1.5 * s * rate / batch); print (n < 12 ? 12 : n) }')
   printf '%-9s %5s %5s  plain %8s' "$1" "$3" "$4" "$base"
-  for way in ddp ring ps; do
-    if [ $way = ddp ]; then
-      rate=$(plain "$@" --ddp) || rate=0
-    else
-      rate=$(trained $way "$@" "$steps") || rate=0
-    fi
+  for way in ${ways//,/ }; do
+    plain "$@" --over=ddp
+    case $way in
+      ddp) rate=$("${plain[@]}" 2>> "$out/python.log") || rate=0 ;;
+      script-*) rate=$(script "${way#script-}" "$@") || rate=0 ;;
+      *) rate=$(trained $way "$@" "$steps") || rate=0 ;;
+    esac
+    : "${rate:=0}"
     [ "$rate" != 0 ] || failed_ways="$failed_ways $way"
     printf '  %s %8s (%s)' $way "$rate" "$(ratio "$rate" "$base")"
   done

@@ -2,8 +2,8 @@
 resnet18 or resnet50, SGD, autocast. Prints the images a second of about --seconds,
 after some steps before. Ends with 4 where the GPU has too little memory.
 
-Needs nothing but torch and lab/bench/peers/. --ddp: in DistributedDataParallel over NCCL (Gloo on the
-CPU), with one rank.
+Needs nothing but torch and lab/bench/peers/. --over=ddp: in DistributedDataParallel over NCCL (Gloo
+on the CPU), with one rank. --over=psring: with its optimizer; `psring run` starts it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main():
     parser.add_argument('--seconds', type=float, required=True)
     parser.add_argument('--precision', required=True)
     parser.add_argument('--device', required=True)
-    parser.add_argument('--ddp', action='store_true')
+    parser.add_argument('--over', choices=['nothing', 'ddp', 'psring'], default='nothing')
     args = parser.parse_args()
     channels, height, width = map(int, args.shape.split('x'))
     on_gpu = args.device == 'cuda'
@@ -36,13 +36,18 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     model = resnet(args.model, channels, 1000).to(args.device, memory_format=torch.channels_last)
-    if args.ddp:
+    if args.over == 'ddp':
         store = tempfile.NamedTemporaryFile()
         torch.distributed.init_process_group(
             'nccl' if on_gpu else 'gloo', init_method='file://' + store.name + '.store',
             rank=0, world_size=1)
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    if args.over == 'psring':
+        import psring.torch as ps
+
+        ps.init()
+        optimizer = ps.DistributedOptimizer(optimizer, model=model)
     images = torch.randint(256, (4 * args.batch, channels, height, width),
                            dtype=torch.uint8)
     labels = torch.randint(1000, (4 * args.batch,))
@@ -76,7 +81,7 @@ def main():
     train(3)  # chooses algorithms
     steps = max(5, round(args.seconds * 3 / train(3)))
     print('%.0f' % (steps * args.batch / train(steps)))
-    if args.ddp:
+    if args.over == 'ddp':
         del model  # after its process group, it might never end
         torch.distributed.destroy_process_group()
 
