@@ -250,7 +250,9 @@ std::string RankOf(const LaunchEnvironment& e) {
 
 Variables ReadVariables() {
   Variables variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+  // getenv's own, whatever else a program or a library calls environ.
+  for (char** entry = __environ; entry != nullptr && *entry != nullptr;
+       ++entry) {
     const std::pair<std::string, std::string> variable =
         absl::StrSplit(*entry, absl::MaxSplits('=', 1));
     variables.insert(variable);

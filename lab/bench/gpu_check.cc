@@ -26,11 +26,13 @@ namespace {
 
 // The last of the updates alone changes the loss by more.
 constexpr double kLossTolerance = 1e-3;
-// Of a model with dropout, whose chances are others on GPUs.
-constexpr double kLooseTolerance = 0.05;
+// Of models with dropout, whose chances are others on GPUs, or batch norm.
+constexpr double kLooseTolerance = 0.1;
 
 double ToleranceOf(const std::string& model) {
-  return absl::StartsWith(model, "mlp") ? kLossTolerance : kLooseTolerance;
+  return absl::StartsWith(model, "mlp") || model == "lenet:dropout=0"
+             ? kLossTolerance
+             : kLooseTolerance;
 }
 
 class Checker {

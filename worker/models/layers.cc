@@ -19,7 +19,6 @@
 namespace psring {
 namespace {
 
-constexpr double kDropped = 0.5;
 constexpr double kNormMomentum = 0.1;
 constexpr double kNormEpsilon = 1e-5;
 
@@ -112,12 +111,12 @@ at::Tensor GlobalMeanPool2d(const at::Tensor& x) {
   return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);
 }
 
-at::Tensor Dropout(const at::Tensor& x, bool training) {
-  return at::dropout(x, kDropped, training);
+at::Tensor Dropout(const at::Tensor& x, double dropped, bool training) {
+  return at::dropout(x, dropped, training);
 }
 
-at::Tensor FeatureDropout(const at::Tensor& x, bool training) {
-  return at::feature_dropout(x, kDropped, training);
+at::Tensor FeatureDropout(const at::Tensor& x, double dropped, bool training) {
+  return at::feature_dropout(x, dropped, training);
 }
 
 }  // namespace psring

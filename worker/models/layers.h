@@ -77,9 +77,9 @@ at::Tensor GlobalMeanPool2d(const at::Tensor& x);
 // Of scores [batch, classes]: in float32, whatever the layers computed in.
 at::Tensor LogProbabilities(const at::Tensor& scores);
 
-// Half of the values, or of the channels, become zero.
-at::Tensor Dropout(const at::Tensor& x, bool training);
-at::Tensor FeatureDropout(const at::Tensor& x, bool training);
+// That part of the values, or of the channels, becomes zero.
+at::Tensor Dropout(const at::Tensor& x, double dropped, bool training);
+at::Tensor FeatureDropout(const at::Tensor& x, double dropped, bool training);
 
 }  // namespace psring
 

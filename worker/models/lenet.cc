@@ -22,8 +22,9 @@ at::Tensor PoolRelu(const at::Tensor& x) {
 
 class LeNet : public Classifier {
  public:
-  LeNet(const ImageShape& shape, int64_t features)
-      : conv1_(ConvOf(shape.channels, kFilters1)),
+  LeNet(const ImageShape& shape, int64_t features, double dropout)
+      : dropout_(dropout),
+        conv1_(ConvOf(shape.channels, kFilters1)),
         conv2_(ConvOf(kFilters1, kFilters2)),
         fc1_(features, kHidden),
         fc2_(kHidden, shape.num_classes) {
@@ -35,21 +36,22 @@ class LeNet : public Classifier {
 
   at::Tensor Forward(at::Tensor x) override {
     x = PoolRelu(conv1_(x));
-    x = PoolRelu(FeatureDropout(conv2_(x), training()));
+    x = PoolRelu(FeatureDropout(conv2_(x), dropout_, training()));
     x = fc1_(x.flatten(1)).relu();
-    x = Dropout(x, training());
+    x = Dropout(x, dropout_, training());
     return LogProbabilities(fc2_(x));
   }
 
  private:
+  const double dropout_;
   const Conv2d conv1_, conv2_;
   const Linear fc1_, fc2_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
-    const ImageShape& shape) {
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(const ImageShape& shape,
+                                                        double dropout) {
   const int64_t height = SideAfter(SideAfter(shape.height));
   const int64_t width = SideAfter(SideAfter(shape.width));
   if (height < 1 || width < 1) {
@@ -57,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
         absl::StrCat("needs images of at least 16x16 pixels, these are ",
                      shape.channels, "x", shape.height, "x", shape.width));
   }
-  return std::make_unique<LeNet>(shape, kFilters2 * height * width);
+  return std::make_unique<LeNet>(shape, kFilters2 * height * width, dropout);
 }
 
 }  // namespace psring

@@ -12,10 +12,10 @@ namespace psring {
 
 // conv1 (10 of 5x5), max-pool 2, ReLU; conv2 (20 of 5x5), 2-d dropout, max-pool
 // 2, ReLU; fc1 (50), ReLU, dropout; fc2. On 1x28x28 in 10 classes it has 21,840
-// parameters. INVALID_ARGUMENT where the image is too small: each side needs 16
-// pixels.
-absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
-    const ImageShape& shape);
+// parameters. `dropout`: the part of the values that both zero, below 1.
+// INVALID_ARGUMENT where the image is too small: each side needs 16 pixels.
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(const ImageShape& shape,
+                                                        double dropout);
 
 }  // namespace psring
 

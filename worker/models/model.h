@@ -14,7 +14,8 @@
 namespace psring {
 
 inline constexpr char kKnownModels[] =
-    "lenet, mlp:784-2048-2048-10 (any sizes), resnet18, resnet50";
+    "lenet[:dropout=0.5], mlp:784-2048-2048-10 (any sizes), resnet18, "
+    "resnet50";
 
 // INVALID_ARGUMENT lists the known: `spec` names none of them.
 absl::Status CheckModelName(absl::string_view spec);

@@ -160,6 +160,8 @@ TEST_F(ModelTest, DropsOutInTrainingOnly) {
   EXPECT_FALSE(model->Forward(images).equal(model->Forward(images)));
   model->set_training(false);
   EXPECT_TRUE(model->Forward(images).equal(model->Forward(images)));
+  const auto without = Created("lenet:dropout=0", kMnist);
+  EXPECT_TRUE(without->Forward(images).equal(without->Forward(images)));
 }
 
 TEST_F(ModelTest, DrawsTheSameWeightsForTheSameSeed) {
@@ -181,9 +183,10 @@ TEST_F(ModelTest, AnErrorNamesThePartAtFault) {
     ImageShape shape;
     const char* culprit;
   } kRows[] = {
-      {"alexnet", kMnist, "Known: lenet, mlp:784-2048-2048-10"},
+      {"alexnet", kMnist, "Known: lenet[:dropout=0.5], mlp:784"},
       {"", kMnist, "Known: lenet"},
       {"lenet:5", kMnist, "Known: lenet"},
+      {"lenet:dropout=1", kMnist, "dropout is '1', expected 0 to 1"},
       {"resnet", kMnist, "Known: lenet"},
       {"lenet", {1, 15, 28, 10}, "at least 16x16 pixels, these are 1x15x28"},
       {"lenet", {1, 28, 15, 10}, "at least 16x16 pixels, these are 1x28x15"},
