@@ -17,7 +17,7 @@ std::vector<ShardPlace> MapShards(const Layout& layout,
   for (int s = 0; s < job.servers_size(); ++s) {
     const auto& endpoints = job.servers(s).endpoints();
     std::vector<Ranges> of_threads =
-        CutAmongThreads(parts[s], endpoints.size());
+        CutAmongThreads(parts[s], buckets, endpoints.size());
     for (int t = 0; t < endpoints.size(); ++t) {
       places.push_back({s, endpoints[t], std::move(of_threads[t])});
     }

@@ -1,5 +1,6 @@
 #include "common/cluster/environment.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -241,6 +242,17 @@ Variables RankOfPod(const Reader& reader) {
   return {{"PSRING_RANK", index}};
 }
 
+// The process's. A program may have its own copy of libc's `environ`, as
+// Debian's and Ubuntu's python3 do. libc then uses that one, but a library that
+// prefers its own symbols (RTLD_DEEPBIND) sees libc's, which stays empty.
+char** Environ() {
+  void* const program = dlopen(nullptr, RTLD_LAZY);
+  if (program == nullptr) return environ;
+  void* const found = dlsym(program, "environ");
+  dlclose(program);
+  return found == nullptr ? environ : *static_cast<char***>(found);
+}
+
 // "rank 2 of 4".
 std::string RankOf(const LaunchEnvironment& e) {
   return absl::StrCat("rank ", e.rank, " of ", e.size);
@@ -250,9 +262,8 @@ std::string RankOf(const LaunchEnvironment& e) {
 
 Variables ReadVariables() {
   Variables variables;
-  // getenv's own, whatever else a program or a library calls environ.
-  for (char** entry = __environ; entry != nullptr && *entry != nullptr;
-       ++entry) {
+  char** const all = Environ();
+  for (char** entry = all; entry != nullptr && *entry != nullptr; ++entry) {
     const std::pair<std::string, std::string> variable =
         absl::StrSplit(*entry, absl::MaxSplits('=', 1));
     variables.insert(variable);

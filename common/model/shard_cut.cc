@@ -30,6 +30,33 @@ void Append(Range range, Ranges& ranges) {
   }
 }
 
+// Each of `buckets`, which are in backward order, in parts of `least` elements
+// or more. Its largest parts go to those of `owners` who have the least so far.
+std::vector<Ranges> CutEach(absl::Span<const Range> buckets, int owners,
+                            int64_t least) {
+  std::vector<std::vector<Range>> parts(owners);
+  std::vector<int64_t> sizes(owners, 0);
+  std::vector<int> order(owners);
+  std::iota(order.begin(), order.end(), 0);
+  for (const Range& bucket : buckets) {
+    const int n = PartsFor(bucket.size(), least, owners);
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      return sizes[a] != sizes[b] ? sizes[a] < sizes[b] : a < b;
+    });
+    for (int c = 0; c < std::min(n, owners); ++c) {
+      const Range part = NearEqualPart(bucket, n, c);
+      parts[order[c]].push_back(part);
+      sizes[order[c]] += part.size();
+    }
+  }
+  std::vector<Ranges> cut(owners);
+  for (int i = 0; i < owners; ++i) {
+    std::reverse(parts[i].begin(), parts[i].end());
+    for (const Range& part : parts[i]) Append(part, cut[i]);
+  }
+  return cut;
+}
+
 }  // namespace
 
 int64_t TotalSize(absl::Span<const Range> ranges) {
@@ -38,33 +65,12 @@ int64_t TotalSize(absl::Span<const Range> ranges) {
   return size;
 }
 
-// A bucket's largest parts go to those who have the least so far.
 std::vector<Ranges> CutAmongServers(absl::Span<const Range> buckets,
                                     int servers) {
-  std::vector<std::vector<Range>> parts(servers);
-  std::vector<int64_t> sizes(servers, 0);
-  std::vector<int> order(servers);
-  std::iota(order.begin(), order.end(), 0);
   const int64_t least =
       std::clamp(TotalSize(buckets) / std::max(servers, 1) / kPartsOfAServer,
                  kLeastElements, kMostLeastElements);
-  for (const Range& bucket : buckets) {
-    const int n = PartsFor(bucket.size(), least, servers);
-    std::sort(order.begin(), order.end(), [&](int a, int b) {
-      return sizes[a] != sizes[b] ? sizes[a] < sizes[b] : a < b;
-    });
-    for (int c = 0; c < std::min(n, servers); ++c) {
-      const Range part = NearEqualPart(bucket, n, c);
-      parts[order[c]].push_back(part);
-      sizes[order[c]] += part.size();
-    }
-  }
-  std::vector<Ranges> cut(servers);
-  for (int s = 0; s < servers; ++s) {
-    std::reverse(parts[s].begin(), parts[s].end());
-    for (const Range& part : parts[s]) Append(part, cut[s]);
-  }
-  return cut;
+  return CutEach(buckets, servers, least);
 }
 
 int ServersFor(absl::Span<const Range> buckets, int servers) {
@@ -73,25 +79,17 @@ int ServersFor(absl::Span<const Range> buckets, int servers) {
       absl::c_count_if(cut, [](const Ranges& part) { return !part.empty(); }));
 }
 
-int ShardThreadsFor(int64_t elements, int threads) {
-  return PartsFor(elements, kPieceElements, threads);
-}
-
-std::vector<Ranges> CutAmongThreads(const Ranges& part, int threads) {
-  std::vector<Ranges> cut(threads);
-  const Range all{0, TotalSize(part)};
-  const int n = ShardThreadsFor(all.size(), threads);
-  for (int t = 0; t < std::min(n, threads); ++t) {
-    const Range mine = NearEqualPart(all, n, t);
-    int64_t before = 0;
-    for (const Range& range : part) {
-      const Range of_range = Intersect({before, before + range.size()}, mine);
-      const int64_t shift = range.begin - before;
-      Append({of_range.begin + shift, of_range.end + shift}, cut[t]);
-      before += range.size();
+std::vector<Ranges> CutAmongThreads(const Ranges& part,
+                                    absl::Span<const Range> buckets,
+                                    int threads) {
+  std::vector<Range> parts;
+  for (const Range& bucket : buckets) {
+    for (auto range = part.rbegin(); range != part.rend(); ++range) {
+      const Range both = Intersect(*range, bucket);
+      if (!both.empty()) parts.push_back(both);
     }
   }
-  return cut;
+  return CutEach(parts, threads, kPieceElements);
 }
 
 }  // namespace psring

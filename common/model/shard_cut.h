@@ -27,12 +27,14 @@ std::vector<Ranges> CutAmongServers(absl::Span<const Range> buckets,
 // How many of them have something.
 int ServersFor(absl::Span<const Range> buckets, int servers);
 
-// What each of a server's `threads` has of its part: near-equal runs of it, in
-// its order. The last ones may have nothing.
-std::vector<Ranges> CutAmongThreads(const Ranges& part, int threads);
-// How many of them have something of so many elements: as many as there are
-// pieces, since to wake a thread takes longer than a piece's update.
-int ShardThreadsFor(int64_t elements, int threads);
+// What each of a server's `threads` has of its part: near-equal parts of what
+// it has of every bucket, so that all of them update the last bucket, for which
+// workers wait. A part has at least a piece (kPieceElements), since to wake a
+// thread takes longer than a piece's update; of a small model the last threads
+// have nothing.
+std::vector<Ranges> CutAmongThreads(const Ranges& part,
+                                    absl::Span<const Range> buckets,
+                                    int threads);
 
 }  // namespace psring
 

@@ -146,21 +146,26 @@ class PsSimulator : public Network::Owner {
     }
   }
 
-  // Of each server of a class, which has so many elements of each bucket: its
-  // threads have runs of them, the last one those of the first buckets.
+  // Of each server of a class, which has so many elements of each bucket.
   void AddShards(int node, const std::vector<double>& elements) {
-    const double all = absl::c_accumulate(elements, 0.0);
-    const int threads = ShardThreadsFor(std::llround(all), hardware_.shards);
-    for (int t = 0; t < threads; ++t) {
-      const double from = all / threads * t, to = all / threads * (t + 1);
+    Range all;
+    for (const double of_bucket : elements) all.end += std::llround(of_bucket);
+    std::vector<Range> buckets;
+    int64_t end = all.end;
+    for (const double of_bucket : elements) {
+      buckets.push_back({end - std::llround(of_bucket), end});
+      end = buckets.back().begin;
+    }
+    const std::vector<Ranges> cut =
+        CutAmongThreads({all}, buckets, hardware_.shards);
+    for (int t = 0; t < hardware_.shards && !cut[t].empty(); ++t) {
       Shard shard{node, t, {}, {}};
-      double bucket_end = all;
-      for (size_t b = 0; b < elements.size(); ++b) {
-        const double bucket_begin = bucket_end - elements[b];
-        AddPieces(static_cast<int>(b),
-                  std::min(to, bucket_end) - std::max(from, bucket_begin),
-                  shard);
-        bucket_end = bucket_begin;
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        int64_t size = 0;
+        for (const Range& range : cut[t]) {
+          size += Intersect(range, buckets[b]).size();
+        }
+        AddPieces(static_cast<int>(b), static_cast<double>(size), shard);
       }
       shards_.push_back(std::move(shard));
     }

@@ -37,12 +37,12 @@ for step in range(1000):
 """
 
 
-def psring_run(tmp_path, text, *flags):
+def psring_run(tmp_path, text, *flags, python=sys.executable):
     program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     script = tmp_path / "script.py"
     script.write_text(text)
     return subprocess.run(
-        [program, "run", "-n", "2", *flags, "--", sys.executable, str(script)],
+        [program, "run", "-n", "2", *flags, "--", python, str(script)],
         env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
@@ -52,6 +52,12 @@ def test_it_says_where_no_process_has_joined(tmp_path, text, says):
     ran = psring_run(tmp_path, text)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ("does the program call psring's init()?" in ran.stderr) == says, ran.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="the system has no python3")
+def test_the_systems_python_which_has_a_copy_of_environ_joins_the_job(tmp_path):
+    ran = psring_run(tmp_path, "import psring; psring.init(); print('of', psring.size())", python="/usr/bin/python3")
+    assert ran.returncode == 0 and ran.stdout.count("of 2") == 2, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("flags", [("--mode=ring",), ("--mode=ps", "--sync=async")])

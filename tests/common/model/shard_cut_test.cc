@@ -64,7 +64,8 @@ TEST(CutAmongServers, EveryElementIsOnesOwn) {
     EXPECT_THAT(Times(cut, end), Each(1));
     for (const Ranges& part : cut) {
       const int threads = static_cast<int>(1 + random() % 4);
-      std::vector<int> of_threads = Times(CutAmongThreads(part, threads), end);
+      std::vector<int> of_threads =
+          Times(CutAmongThreads(part, buckets, threads), end);
       EXPECT_EQ(of_threads, Times({part}, end));
     }
   }
@@ -127,27 +128,41 @@ TEST(CutAmongServers, OfManySmallBucketsEachHasSome) {
                                   Range{11264, 12288}));
 }
 
+std::vector<Ranges> OfOne(int64_t size, int threads) {
+  return CutAmongThreads({{0, size}}, Buckets({size}), threads);
+}
+
 TEST(CutAmongThreads, OnlyAsManyAsPiecesHaveWork) {
-  EXPECT_THAT(CutAmongThreads({{0, kPieceElements}}, 4),
+  EXPECT_THAT(OfOne(kPieceElements, 4),
               ElementsAre(ElementsAre(Range{0, kPieceElements}), IsEmpty(),
                           IsEmpty(), IsEmpty()));
-  EXPECT_THAT(Sizes(CutAmongThreads({{16, 3 * kPieceElements + 16}}, 4)),
+  EXPECT_THAT(Sizes(OfOne(3 * kPieceElements, 4)),
               ElementsAre(kPieceElements, kPieceElements, kPieceElements, 0));
-  for (const int64_t size :
-       Sizes(CutAmongThreads({{0, 9 * kPieceElements}}, 4))) {
+  for (const int64_t size : Sizes(OfOne(9 * kPieceElements, 4))) {
     EXPECT_GE(size, 2 * kPieceElements);
   }
 }
 
-TEST(CutAmongThreads, ARunGoesOnInTheNextRange) {
-  EXPECT_THAT(
-      CutAmongThreads(
-          {{0, kPieceElements}, {2 * kPieceElements, 3 * kPieceElements}}, 2),
-      ElementsAre(ElementsAre(Range{0, kPieceElements}),
-                  ElementsAre(Range{2 * kPieceElements, 3 * kPieceElements})));
-  EXPECT_THAT(
-      CutAmongThreads({{0, 16}, {64, 2 * kPieceElements}}, 1),
-      ElementsAre(ElementsAre(Range{0, 16}, Range{64, 2 * kPieceElements})));
+// Else one thread would update the last bucket, while workers wait for it.
+TEST(CutAmongThreads, AllHaveAPartOfEveryBucket) {
+  const auto buckets = Buckets({kMiB * 6, kMiB * 10, kMiB * 8});
+  for (const Ranges& part : CutAmongServers(buckets, 2)) {
+    for (const Ranges& of_thread : CutAmongThreads(part, buckets, 4)) {
+      for (const Range& bucket : buckets) {
+        int64_t size = 0;
+        for (const Range& range : of_thread) {
+          size += Intersect(range, bucket).size();
+        }
+        EXPECT_EQ(size, bucket.size() / 8);
+      }
+    }
+  }
+}
+
+TEST(CutAmongThreads, OneThreadHasItAll) {
+  const Ranges part = {{0, 16}, {64, 2 * kPieceElements}};
+  EXPECT_THAT(CutAmongThreads(part, Buckets({2 * kPieceElements}), 1),
+              ElementsAre(part));
 }
 
 }  // namespace
