@@ -23,8 +23,9 @@ struct GpuCheckOptions {
   Binaries binaries;
 };
 
-// The trainings: steps, samples of each worker's step, learning rate.
-inline constexpr int kGpuCheckSteps = 150;
+// The trainings: steps, samples of each worker's step, learning rate. After
+// more steps, what rounding changes has grown too large to tell an error from.
+inline constexpr int kGpuCheckSteps = 96;
 inline constexpr int kGpuCheckBatch = 32;
 inline constexpr double kGpuCheckRate = 0.05;
 

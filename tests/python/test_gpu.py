@@ -1,6 +1,6 @@
 """Gradients on GPUs: what is decided before CUDA is asked for anything, and how the
 library's memory is kept in order with streams, on any host; then, where there are a GPU, a
-PyTorch and a library with CUDA, trainings beside the CPU's. Not run on a GPU yet:
+PyTorch and a library with CUDA, trainings beside the CPU's. There:
 
     ./psring build && PSRING_LIBRARY=$PWD/bazel-bin/python/capi/libpsring.so \\
         python3 -m pytest -rs tests/python/test_gpu.py

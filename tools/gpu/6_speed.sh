@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Images a second of resnet18 and resnet50, in the ring and in ps with one server,
 # beside the plain loop of PyTorch and its DDP over NCCL; of psring's own trainer
-# (ring, ps), and of the plain loop with psring's optimizer (script-ring, script-ps).
+# (ring, ps), and of the plain loop with psring's optimizer (script-ring, script-ps; with
+# update="fused", as one worker has nothing to exchange otherwise).
 # Goals: 0.97 of the plain loop in the ring, 0.9 in ps. All of them hold images
 # channels-last, and copy each batch from the host's memory.
 #
@@ -27,7 +28,7 @@ script() {
   local mode=$1 plain
   shift
   plain "$@" --over=psring
-  timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 -- "${plain[@]}" \
+  timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 --update=fused -- "${plain[@]}" \
     2>> "$out/python.log" | tee -a "$out/python.log" | sed -n 's/^\[worker 0\] \([0-9]*\)$/\1/p'
 }
 

@@ -62,7 +62,7 @@ for mode in ring ps; do
 done
 run lenet-channels-last 0.01 --mode=ring -- --model=lenet:dropout=0 --channels-last
 run loader-threads 0.001 --mode=ring -- --loader-threads=2
-run sync-batch-norm 0.05 --mode=ring -- --model=resnet18 --sync-batch-norm --steps=12
+run sync-batch-norm 0.02 --mode=ring -- --model=resnet18 --sync-batch-norm --steps=6
 run servers-2 0.001 --mode=ps --servers=2 -- --momentum=0.9 --lr=0.01
 run host-sum-off 0.001 --mode=ps -- --host-sum=off
 run messages 0.001 --mode=ps --server-flag=--same-host=off -- --same-host=off --host-sum=off
