@@ -30,8 +30,8 @@ int ServersFor(absl::Span<const Range> buckets, int servers);
 // What each of a server's `threads` has of its part: near-equal parts of what
 // it has of every bucket, so that all of them update the last bucket, for which
 // workers wait. A part has at least a piece (kPieceElements), since to wake a
-// thread takes longer than a piece's update; of a small model the last threads
-// have nothing.
+// thread takes longer than a piece's update, or all of a bucket that is
+// smaller. Of a small model the last threads have nothing.
 std::vector<Ranges> CutAmongThreads(const Ranges& part,
                                     absl::Span<const Range> buckets,
                                     int threads);
