@@ -20,6 +20,8 @@ elif [ -f "$torch/version.py" ]; then
   [ "$wanted" = "$found" ] ||
     echo "psring: built with libtorch $wanted, found $found in $torch: workers may not start" >&2
 fi
+# `psring run` gives programs of the user's their own one back.
+export PSRING_OUTER_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"
 # NCCL's wheel lies beside torch's.
 LD_LIBRARY_PATH=$here/lib${torch:+:$torch/lib:$torch/../nvidia/nccl/lib}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH

@@ -64,6 +64,9 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
 }
 
 constexpr char kThreads[] = "OMP_NUM_THREADS";
+// LD_LIBRARY_PATH as it was before a bundle's wrapper named the bundle's
+// libraries there, with which the user's programs may not start.
+constexpr char kOuterLibraryPath[] = "PSRING_OUTER_LIBRARY_PATH";
 
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
                       int index) {
@@ -82,9 +85,13 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_SERVERS", absl::StrCat(job.servers)},
       {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
       {"PYTHONUNBUFFERED", "1"}};
+  const Variables own = ReadVariables();
   // The user's own stays, unless a flag says more.
-  if (job.threads_per_worker > 0 || !ReadVariables().contains(kThreads)) {
+  if (job.threads_per_worker > 0 || !own.contains(kThreads)) {
     variables[kThreads] = absl::StrCat(threads);
+  }
+  if (const auto outer = own.find(kOuterLibraryPath); outer != own.end()) {
+    variables["LD_LIBRARY_PATH"] = outer->second;
   }
   for (const auto& [name, value] : job.extra) variables[name] = value;
   Command command;

@@ -17,7 +17,7 @@ cd psring-bundle
 
 for library in lib/*; do
   case "${library#lib/}" in
-    libtorch* | libc10* | libcuda* | libnccl* | libc.so*) fail "carries $library" ;;
+    libtorch* | libc10* | libcuda* | libcupti* | libcufile* | libnccl* | libc.so*) fail "carries $library" ;;
   esac
 done
 [ -e lib/libzmq.so.5 ] || fail "carries no ZeroMQ"
@@ -40,6 +40,9 @@ for program in cli/psring ps/ps worker/worker lab/bench/rank; do
 done
 bare ./psring launch --workers=2 -- --data=digits:train=64,test=16 --steps=2 --device=cpu \
   > out 2>&1 || { cat out; fail "launch"; }
+bare LD_LIBRARY_PATH=/of/the/user ./psring run -n 1 -- sh -c 'echo "path $LD_LIBRARY_PATH"' \
+  > out 2>&1 || { cat out; fail "run"; }
+grep -q "path /of/the/user$" out || { cat out; fail "a script has the bundle's libraries"; }
 
 code=0
 bare PSRING_TORCH=/nowhere ./psring doctor > out 2>&1 || code=$?
