@@ -65,6 +65,12 @@ int64_t TotalSize(absl::Span<const Range> ranges) {
   return size;
 }
 
+int64_t SizeWithin(absl::Span<const Range> ranges, Range bucket) {
+  int64_t size = 0;
+  for (const Range& range : ranges) size += Intersect(range, bucket).size();
+  return size;
+}
+
 std::vector<Ranges> CutAmongServers(absl::Span<const Range> buckets,
                                     int servers) {
   const int64_t least =

@@ -15,6 +15,8 @@ namespace psring {
 using Ranges = std::vector<Range>;
 
 int64_t TotalSize(absl::Span<const Range> ranges);
+// Of what of them lies in `bucket`.
+int64_t SizeWithin(absl::Span<const Range> ranges, Range bucket);
 
 // What each of `servers` has of `buckets`, which are in backward order, as
 // those of a layout. Every server has a part of every bucket: workers push to

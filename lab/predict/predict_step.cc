@@ -90,7 +90,8 @@ class StepPredictor {
     if (topology.kind == TopologyKind::kRing) {
       coarse_ = RingMessages(workload, topology.workers) > effort.max_messages;
     } else {
-      servers_ = ServersFor(BucketsOf(workload), topology.num_servers());
+      servers_ =
+          ServersFor(BucketsOf(workload.buckets), topology.num_servers());
       CoarsenPs(effort.max_messages);
     }
   }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "common/model/layout.h"
 #include "common/model/shard_cut.h"
 #include "lab/predict/compute.h"
@@ -126,46 +125,34 @@ class PsSimulator : public Network::Owner {
   void MakeShards() {
     int servers = 0;
     for (const HostClass& host : classes_) servers += host.server * host.count;
-    const std::vector<Range> buckets = BucketsOf(workload_);
+    const std::vector<Range> buckets = BucketsOf(workload_.buckets);
     const std::vector<Ranges> parts = CutAmongServers(buckets, servers);
     int first = 0;
     for (size_t i = 0; i < classes_.size(); ++i) {
       if (!classes_[i].server) continue;
       const int count = classes_[i].count;
-      std::vector<double> each(buckets.size(), 0);
-      for (int s = first; s < first + count; ++s) {
-        for (size_t b = 0; b < buckets.size(); ++b) {
-          for (const Range& part : parts[s]) {
-            each[b] += static_cast<double>(Intersect(part, buckets[b]).size());
-          }
+      std::vector<int64_t> sizes;
+      for (const Range& bucket : buckets) {
+        double all = 0;
+        for (int s = first; s < first + count; ++s) {
+          all += static_cast<double>(SizeWithin(parts[s], bucket));
         }
+        sizes.push_back(std::llround(all / count));
       }
-      for (double& elements : each) elements /= count;
       first += count;
-      AddShards(static_cast<int>(i), each);
+      AddShards(static_cast<int>(i), BucketsOf(sizes));
     }
   }
 
-  // Of each server of a class, which has so many elements of each bucket.
-  void AddShards(int node, const std::vector<double>& elements) {
-    Range all;
-    for (const double of_bucket : elements) all.end += std::llround(of_bucket);
-    std::vector<Range> buckets;
-    int64_t end = all.end;
-    for (const double of_bucket : elements) {
-      buckets.push_back({end - std::llround(of_bucket), end});
-      end = buckets.back().begin;
-    }
+  // Of each server of a class, which has these parts of the buckets.
+  void AddShards(int node, const std::vector<Range>& buckets) {
     const std::vector<Ranges> cut =
-        CutAmongThreads({all}, buckets, hardware_.shards);
+        CutAmongThreads({{0, buckets.front().end}}, buckets, hardware_.shards);
     for (int t = 0; t < hardware_.shards && !cut[t].empty(); ++t) {
       Shard shard{node, t, {}, {}};
       for (size_t b = 0; b < buckets.size(); ++b) {
-        int64_t size = 0;
-        for (const Range& range : cut[t]) {
-          size += Intersect(range, buckets[b]).size();
-        }
-        AddPieces(static_cast<int>(b), static_cast<double>(size), shard);
+        AddPieces(static_cast<int>(b),
+                  static_cast<double>(SizeWithin(cut[t], buckets[b])), shard);
       }
       shards_.push_back(std::move(shard));
     }

@@ -4,6 +4,7 @@
 #define PSRING_LAB_PREDICT_SCENARIO_H_
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/model/layout.h"
@@ -81,16 +82,15 @@ struct Effort {
 };
 
 inline int64_t NumElements(const Workload& workload) {
-  int64_t sum = 0;
-  for (const int64_t elements : workload.buckets) sum += elements;
-  return sum;
+  return std::accumulate(workload.buckets.begin(), workload.buckets.end(),
+                         int64_t{0});
 }
 
 // In backward order, as a layout's.
-inline std::vector<Range> BucketsOf(const Workload& workload) {
+inline std::vector<Range> BucketsOf(const std::vector<int64_t>& sizes) {
   std::vector<Range> buckets;
-  int64_t end = NumElements(workload);
-  for (const int64_t elements : workload.buckets) {
+  int64_t end = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  for (const int64_t elements : sizes) {
     buckets.push_back({end - elements, end});
     end -= elements;
   }

@@ -16,20 +16,19 @@ models=resnet50,resnet18 batches=256,64 precisions=bf16,tf32,fp32 seconds=6
 ways=ddp,ring,ps,script-ring,script-ps
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-# plain MODEL SHAPE BATCH PRECISION [--over=WHAT]: the command of PyTorch's loop, which
-# prints images/s. It ends with 4 where they do not fit the GPU.
+# plain MODEL SHAPE BATCH PRECISION OVER [COMMAND...]: images/s of PyTorch's loop, which the
+# command starts. Ends with 4 where they do not fit the GPU.
 plain() {
-  plain=("$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3"
-    --precision="$4" --seconds="$seconds" --device=$device ${5:-})
+  "${@:6}" "$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3" \
+    --precision="$4" --over="$5" --seconds="$seconds" --device=$device 2>> "$out/python.log"
 }
 
 # script MODE MODEL SHAPE BATCH PRECISION: images/s of that loop with psring's optimizer.
 script() {
-  local mode=$1 plain
+  local mode=$1
   shift
-  plain "$@" --over=psring
-  timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 --update=fused -- "${plain[@]}" \
-    2>> "$out/python.log" | tee -a "$out/python.log" | sed -n 's/^\[worker 0\] \([0-9]*\)$/\1/p'
+  plain "$@" psring timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 --update=fused -- |
+    tee -a "$out/python.log" | sed -n 's/^\[worker 0\] \([0-9]*\)$/\1/p'
 }
 
 # trained MODE MODEL SHAPE BATCH PRECISION STEPS: images/s of psring. Its epochs are of
@@ -47,9 +46,8 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else
 
 # measure MODEL SHAPE BATCH PRECISION
 measure() {
-  local what="$1, batch $3, $4" base code=0 way rate steps failed_ways= plain
-  plain "$@"
-  base=$("${plain[@]}" 2>> "$out/python.log") || code=$?
+  local what="$1, batch $3, $4" base code=0 way rate steps failed_ways=
+  base=$(plain "$@" nothing) || code=$?
   if [ $code = 4 ]; then
     echo "$what: does not fit the GPU's memory"
     return
@@ -60,9 +58,8 @@ measure() {
     'BEGIN { n = int(1.5 * s * rate / batch); print (n < 12 ? 12 : n) }')
   printf '%-9s %5s %5s  plain %8s' "$1" "$3" "$4" "$base"
   for way in ${ways//,/ }; do
-    plain "$@" --over=ddp
     case $way in
-      ddp) rate=$("${plain[@]}" 2>> "$out/python.log") || rate=0 ;;
+      ddp) rate=$(plain "$@" ddp) || rate=0 ;;
       script-*) rate=$(script "${way#script-}" "$@") || rate=0 ;;
       *) rate=$(trained $way "$@" "$steps") || rate=0 ;;
     esac

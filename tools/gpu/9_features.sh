@@ -17,8 +17,8 @@ loss() {
   sed -n 's/.* test loss \([0-9.]*\),.*/\1/p' "$out/$log.log" | tail -n 1
 }
 
-# compare NAME TOLERANCE LAUNCH FLAGS -- WORKER FLAGS: a line of the result. ON_CPU: flags of
-# the CPUs' run in place of those in ON_GPU.
+# compare NAME TOLERANCE LAUNCH FLAGS -- WORKER FLAGS: a line of the result. ON_GPU: a flag
+# of the GPU's run alone.
 compare() {
   local what=$1 tolerance=$2 launch=() found wanted
   shift 2
@@ -46,8 +46,8 @@ run() {
 }
 
 pids=()
-fp16=(--precision=fp16) tf32=(--precision=tf32)
-[ $device = cuda ] || fp16=() tf32=()
+fp16=--precision=fp16 tf32=--precision=tf32
+[ $device = cuda ] || fp16= tf32=
 for mode in ring ps; do
   run $mode 0.001 --mode=$mode --
   run $mode-clip 0.001 --mode=$mode -- --clip-norm=0.5
@@ -56,8 +56,8 @@ for mode in ring ps; do
   run $mode-int8 0.02 --mode=$mode -- --compress=int8
   run $mode-topk 0.05 --mode=$mode -- --compress=topk:0.1
   run $mode-slow 0.001 --mode=$mode -- --slow=worker:1:x2
-  ON_GPU="${tf32[*]}" run $mode-tf32 0.02 --mode=$mode --
-  ON_GPU="${fp16[*]}" run $mode-fp16 0.02 --mode=$mode --
+  ON_GPU=$tf32 run $mode-tf32 0.02 --mode=$mode --
+  ON_GPU=$fp16 run $mode-fp16 0.02 --mode=$mode --
   run $mode-bf16 0.05 --mode=$mode -- --precision=bf16
 done
 run lenet-channels-last 0.01 --mode=ring -- --model=lenet:dropout=0 --channels-last

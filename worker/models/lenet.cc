@@ -1,6 +1,8 @@
 #include "worker/models/lenet.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "worker/models/layers.h"
 
 namespace psring {
@@ -48,10 +50,23 @@ class LeNet : public Classifier {
   const Linear fc1_, fc2_;
 };
 
+absl::StatusOr<double> ParseDropout(absl::string_view options) {
+  double dropout = 0.5;
+  if (absl::ConsumePrefix(&options, "dropout=") &&
+      (!absl::SimpleAtod(options, &dropout) ||
+       !(dropout >= 0 && dropout < 1))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dropout is '", options, "', expected 0 to 1, and less than 1"));
+  }
+  return dropout;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(const ImageShape& shape,
-                                                        double dropout) {
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
+    absl::string_view options, const ImageShape& shape) {
+  const auto dropout = ParseDropout(options);
+  if (!dropout.ok()) return dropout.status();
   const int64_t height = SideAfter(SideAfter(shape.height));
   const int64_t width = SideAfter(SideAfter(shape.width));
   if (height < 1 || width < 1) {
@@ -59,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(const ImageShape& shape,
         absl::StrCat("needs images of at least 16x16 pixels, these are ",
                      shape.channels, "x", shape.height, "x", shape.width));
   }
-  return std::make_unique<LeNet>(shape, kFilters2 * height * width, dropout);
+  return std::make_unique<LeNet>(shape, kFilters2 * height * width, *dropout);
 }
 
 }  // namespace psring

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "worker/data/image_shape.h"
 #include "worker/models/classifier.h"
 
@@ -12,10 +13,11 @@ namespace psring {
 
 // conv1 (10 of 5x5), max-pool 2, ReLU; conv2 (20 of 5x5), 2-d dropout, max-pool
 // 2, ReLU; fc1 (50), ReLU, dropout; fc2. On 1x28x28 in 10 classes it has 21,840
-// parameters. `dropout`: the part of the values that both zero, below 1.
-// INVALID_ARGUMENT where the image is too small: each side needs 16 pixels.
-absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(const ImageShape& shape,
-                                                        double dropout);
+// parameters. `options`: empty, or "dropout=F" for the part of the values that
+// both dropouts zero, 0.5 without, below 1. INVALID_ARGUMENT for another F, and
+// where the image is too small: each side needs 16 pixels.
+absl::StatusOr<std::unique_ptr<Classifier>> CreateLeNet(
+    absl::string_view options, const ImageShape& shape);
 
 }  // namespace psring
 

@@ -4,10 +4,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "worker/models/lenet.h"
 #include "worker/models/mlp.h"
 #include "worker/models/resnet.h"
@@ -29,30 +27,13 @@ absl::Status CheckShape(const ImageShape& shape) {
       shape.width, " in ", shape.num_classes, " classes"));
 }
 
-constexpr absl::string_view kLeNetDropout = "lenet:dropout=";
-
-// Of a lenet.
-absl::StatusOr<double> DropoutOf(absl::string_view spec) {
-  double dropout = 0.5;
-  if (absl::ConsumePrefix(&spec, kLeNetDropout) &&
-      (!absl::SimpleAtod(spec, &dropout) || !(dropout >= 0 && dropout < 1))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "dropout is '", spec, "', expected 0 to 1, and less than 1"));
-  }
-  return dropout;
-}
-
 Created CreateByName(absl::string_view spec, const ImageShape& shape) {
   if (absl::Status s = CheckModelName(spec); !s.ok()) return s;
   if (absl::Status status = CheckShape(shape); !status.ok()) return status;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(spec, absl::MaxSplits(':', 1));
   if (parts.first == "mlp") return CreateMlp(parts.second, shape);
-  if (parts.first == "lenet") {
-    const auto dropout = DropoutOf(spec);
-    if (!dropout.ok()) return dropout.status();
-    return CreateLeNet(shape, *dropout);
-  }
+  if (parts.first == "lenet") return CreateLeNet(parts.second, shape);
   if (spec == "resnet18") return CreateResNet(ResNetDepth::k18, shape);
   return CreateResNet(ResNetDepth::k50, shape);
 }
@@ -64,7 +45,7 @@ absl::Status CheckModelName(absl::string_view spec) {
     if (spec == known) return absl::OkStatus();
   }
   return spec == "mlp" || absl::StartsWith(spec, "mlp:") ||
-                 absl::StartsWith(spec, kLeNetDropout)
+                 absl::StartsWith(spec, "lenet:dropout=")
              ? absl::OkStatus()
              : absl::InvalidArgumentError(
                    absl::StrCat("unknown. Known: ", kKnownModels));

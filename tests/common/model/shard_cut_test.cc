@@ -76,9 +76,7 @@ TEST(CutAmongServers, AllHaveAnEqualPartOfEveryBucket) {
   const auto buckets = Buckets({kMiB * 6, kMiB * 10, kMiB * 8});
   for (const Ranges& part : CutAmongServers(buckets, 4)) {
     for (const Range& bucket : buckets) {
-      int64_t size = 0;
-      for (const Range& range : part) size += Intersect(range, bucket).size();
-      EXPECT_EQ(size, bucket.size() / 4);
+      EXPECT_EQ(SizeWithin(part, bucket), bucket.size() / 4);
     }
   }
 }
@@ -149,11 +147,7 @@ TEST(CutAmongThreads, AllHaveAPartOfEveryBucket) {
   for (const Ranges& part : CutAmongServers(buckets, 2)) {
     for (const Ranges& of_thread : CutAmongThreads(part, buckets, 4)) {
       for (const Range& bucket : buckets) {
-        int64_t size = 0;
-        for (const Range& range : of_thread) {
-          size += Intersect(range, bucket).size();
-        }
-        EXPECT_EQ(size, bucket.size() / 8);
+        EXPECT_EQ(SizeWithin(of_thread, bucket), bucket.size() / 8);
       }
     }
   }
