@@ -1,5 +1,7 @@
 #include "gpu/device_optimizer.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/state/state_files.h"
 
@@ -57,23 +59,39 @@ absl::Status DeviceOptimizer::SetState(std::vector<FlatBuffer> slots,
   return absl::OkStatus();
 }
 
+absl::StatusOr<FlatBuffer> DeviceOptimizer::CopyToHost(
+    const DeviceBuffer& source, Stream stream, Wait wait) const {
+  auto copy = FlatBuffer::Create(source.size());
+  if (!copy.ok()) return copy;
+  absl::Status status = Copy(copy->data(), source.data(), *copy, stream, wait);
+  if (!status.ok()) return status;
+  return copy;
+}
+
 absl::StatusOr<proto::SavedState> DeviceOptimizer::Save(
     const std::string& directory, Stream stream, Wait wait) const {
-  std::vector<const float*> sources = {model_.parameters.data()};
-  for (const DeviceBuffer& slot : model_.slots) sources.push_back(slot.data());
+  const auto parameters = CopyToHost(model_.parameters, stream, wait);
+  if (!parameters.ok()) return parameters.status();
   std::vector<FlatBuffer> copies;
-  for (const float* source : sources) {
-    auto copy = FlatBuffer::Create(model_.layout.num_elements());
-    if (!copy.ok()) return copy.status();
-    absl::Status status = Copy(copy->data(), source, *copy, stream, wait);
-    if (!status.ok()) return status;
-    copies.push_back(*std::move(copy));
-  }
   std::vector<const float*> slots;
-  for (size_t i = 1; i < copies.size(); ++i) slots.push_back(copies[i].data());
+  for (const DeviceBuffer& slot : model_.slots) {
+    auto copy = CopyToHost(slot, stream, wait);
+    if (!copy.ok()) return copy.status();
+    slots.push_back(copies.emplace_back(*std::move(copy)).data());
+  }
   return WriteStateRange(directory, model_.layout, optimizer_.slot_names(),
-                         {0, model_.layout.num_elements()}, copies[0].data(),
+                         {0, model_.layout.num_elements()}, parameters->data(),
                          slots);
+}
+
+absl::Status DeviceOptimizer::FetchSlots(absl::Span<float* const> slots,
+                                         Stream stream, Wait wait) const {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const auto copy = CopyToHost(model_.slots[i], stream, wait);
+    if (!copy.ok()) return copy.status();
+    std::copy_n(copy->data(), copy->size(), slots[i]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace psring

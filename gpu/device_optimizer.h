@@ -44,6 +44,10 @@ class DeviceOptimizer {
   absl::StatusOr<proto::SavedState> Save(const std::string& directory,
                                          Stream stream, Wait wait) const;
 
+  // As GradientExchange::FetchSlots. Blocks.
+  absl::Status FetchSlots(absl::Span<float* const> slots, Stream stream,
+                          Wait wait) const;
+
  private:
   DeviceOptimizer(Device& device, DeviceModel& model, Optimizer optimizer)
       : device_(device), model_(model), optimizer_(std::move(optimizer)) {}
@@ -51,6 +55,9 @@ class DeviceOptimizer {
   // Between `host` and the device.
   absl::Status Copy(void* to, const void* from, FlatBuffer& host, Stream stream,
                     Wait wait) const;
+  // All of the model at that place of the device, in the host's memory.
+  absl::StatusOr<FlatBuffer> CopyToHost(const DeviceBuffer& source,
+                                        Stream stream, Wait wait) const;
 
   Device& device_;
   DeviceModel& model_;

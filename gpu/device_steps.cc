@@ -47,4 +47,10 @@ absl::StatusOr<proto::SavedState> DeviceSteps::Save(
                          [&] { return AwaitCompute(deadline); });
 }
 
+absl::Status DeviceSteps::FetchSlots(absl::Span<float* const> slots,
+                                     Time deadline) {
+  return optimizer_.FetchSlots(slots, model_.compute,
+                               [&] { return AwaitCompute(deadline); });
+}
+
 }  // namespace psring

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/exchange/local_steps.h"
 #include "common/net/cancellation.h"
@@ -33,6 +34,8 @@ class DeviceSteps : public OwnSteps {
   absl::Status OfferParameters() override;
   absl::StatusOr<proto::SavedState> Save(const std::string& directory,
                                          Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
 
  private:
   DeviceSteps(Device& device, DeviceModel& model, DeviceOptimizer optimizer,

@@ -148,7 +148,9 @@ int PsExchange::ShareWith(int server, int first, int end) {
 }
 
 absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
-  for (ShardPeer& shard : shards_) shard.Pull();
+  for (ShardPeer& shard : shards_) {
+    shard.Pull(0, model_.parameters.data());
+  }
   return Await(-1, what, deadline, /*patience=*/deadline - Now());
 }
 
@@ -298,13 +300,24 @@ absl::Status PsExchange::Late(const std::string& what) const {
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
 }
 
+absl::Status PsExchange::AwaitReplies(const std::string& what, Time deadline,
+                                      absl::Duration patience) {
+  ParametersArrived arrived = std::exchange(arrived_, nullptr);
+  const absl::Status status = Await(-1, what, deadline, patience);
+  arrived_ = std::move(arrived);
+  return status;
+}
+
 // Awaits them all, whatever one says: answers must not come into the next step.
 absl::Status PsExchange::AskAll(WireHeader::Kind kind, const std::string& text,
                                 Time deadline) {
   for (ShardPeer& shard : shards_) {
     if (absl::Status s = shard.Ask(kind, text); !s.ok()) return s;
   }
-  if (absl::Status s = Await(-1, text, deadline); !s.ok()) return s;
+  if (absl::Status s = AwaitReplies(text, deadline, absl::ZeroDuration());
+      !s.ok()) {
+    return s;
+  }
   absl::Status refusal;
   for (const ShardPeer& shard : shards_) {
     refusal.Update(shard.reply().status());
@@ -320,6 +333,20 @@ absl::StatusOr<proto::SavedState> PsExchange::SaveState(
   proto::SavedState saved;
   for (const ShardPeer& shard : shards_) saved.MergeFrom(*shard.reply());
   return saved;
+}
+
+absl::Status PsExchange::FetchSlots(absl::Span<float* const> slots,
+                                    Time deadline) {
+  const absl::Duration patience = deadline - Now();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    for (ShardPeer& shard : shards_) {
+      shard.Pull(static_cast<int>(i) + 1, slots[i]);
+    }
+    const absl::Status status =
+        AwaitReplies("the optimizer's state", Now() + patience, patience);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,

@@ -52,6 +52,8 @@ class PsExchange : public GradientExchange {
   absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   Time deadline) override;
   Traffic traffic() const override;
@@ -77,13 +79,16 @@ class PsExchange : public GradientExchange {
   absl::Status PullAll(const std::string& what, Time deadline);
   // What the window has held back, where there was computing meanwhile.
   absl::Status SendEarlierPushes();
+  // Of answers that bring no parameters.
+  absl::Status AwaitReplies(const std::string& what, Time deadline,
+                            absl::Duration patience);
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
                       Time deadline);
   // Receives until no answer is due: of `step`, or what is no step's (-1).
   // `what` is for the deadline's error. Where `patience` is above 0, each
   // answer moves the deadline on to so much later.
   absl::Status Await(int64_t step, const std::string& what, Time deadline,
-                     absl::Duration patience = absl::ZeroDuration());
+                     absl::Duration patience);
   // Takes what has come from that shard; how many of its answers are missing.
   absl::StatusOr<int64_t> TakeFrom(ShardPeer& shard);
   // Blocks until there may be something to take.

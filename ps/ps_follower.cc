@@ -3,6 +3,14 @@
 #include "ps/ps_exchange.h"
 
 namespace psring {
+namespace {
+
+absl::Status NotTheLeader() {
+  return absl::FailedPreconditionError(
+      "another worker of this host saves the state");
+}
+
+}  // namespace
 
 absl::Status PsFollower::Finish(Time deadline) {
   ++step_;
@@ -15,8 +23,12 @@ absl::Status PsFollower::Synchronise(Before next, Time deadline) {
 
 absl::StatusOr<proto::SavedState> PsFollower::SaveState(
     const std::string& directory, Time deadline) {
-  return absl::FailedPreconditionError(
-      "another worker of this host saves the state");
+  return NotTheLeader();
+}
+
+absl::Status PsFollower::FetchSlots(absl::Span<float* const> slots,
+                                    Time deadline) {
+  return NotTheLeader();
 }
 
 }  // namespace psring

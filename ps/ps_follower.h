@@ -36,6 +36,8 @@ class PsFollower : public GradientExchange {
   // FAILED_PRECONDITION: the state is not this worker's.
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
   Traffic traffic() const override { return {}; }
 
  private:

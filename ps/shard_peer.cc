@@ -74,8 +74,10 @@ absl::Status ShardPeer::SendInit(absl::Span<const FlatBuffer* const> state) {
   return absl::OkStatus();
 }
 
-void ShardPeer::Pull() {
+void ShardPeer::Pull(int slot, float* into) {
   awaited_step_ = -1;
+  awaited_slot_ = slot;
+  awaited_values_ = into;
   for (int i = 0; i < pieces_.size(); ++i) unsent_.push_back(i);
 }
 
@@ -93,6 +95,8 @@ absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
 
 void ShardPeer::Push(int bucket, int64_t step) {
   awaited_step_ = last_step_ = step;
+  awaited_slot_ = 0;
+  awaited_values_ = worker_.model.parameters.data();
   const std::vector<int>& pieces = pieces_.of_bucket(bucket);
   if (signals_ == nullptr) {
     unsent_.insert(unsent_.end(), pieces.begin(), pieces.end());
@@ -123,6 +127,7 @@ absl::Status ShardPeer::SendPull(const Piece& piece) {
   DataMessage message;
   message.header = HeaderOf(WireHeader::PULL, piece);
   message.header.set_num_elements(0);
+  message.header.set_slot(static_cast<uint32_t>(awaited_slot_));
   return SendData(*socket_, std::move(message));
 }
 
@@ -198,8 +203,11 @@ absl::Status ShardPeer::OnParameters(const DataMessage& message) {
                      ", of which nothing has been pushed"));
   }
   // Of an earlier exchange, or once more: it has been taken.
-  if (step != awaited_step_ || !awaited_[*piece]) return absl::OkStatus();
-  std::memcpy(worker_.model.parameters.data() + pieces_[*piece].range.begin,
+  const auto slot = static_cast<int>(message.header.slot());
+  if (step != awaited_step_ || slot != awaited_slot_ || !awaited_[*piece]) {
+    return absl::OkStatus();
+  }
+  std::memcpy(awaited_values_ + pieces_[*piece].range.begin,
               message.payload.data(), message.payload.size());
   next_step_ = std::max(next_step_, message.header.next_step());
   awaited_[*piece] = false;

@@ -65,9 +65,10 @@ class ShardPeer {
   absl::Status SendInit(absl::Span<const FlatBuffer* const> state);
   // Pieces whose first values have not been sent.
   int first_values_left() const { return pieces_.size() - next_init_; }
-  // All parameters, as they are, shall be asked for. By message, and they wait
-  // for SendReady.
-  void Pull();
+  // All parameters (slot 0), or that state of the optimizer, as they are, shall
+  // be asked for, to lie at `into`, a flat model. By message, and they wait for
+  // SendReady.
+  void Pull(int slot, float* into);
   // Asks what is answered by SAVED or DONE; see reply().
   absl::Status Ask(proto::WireHeader::Kind kind, const std::string& text);
 
@@ -119,8 +120,10 @@ class ShardPeer {
   std::vector<bool> awaited_;  // by piece: sent and not answered
   int num_awaited_ = 0;        // of them
   int64_t awaited_step_ = -1;  // whose answers they are; -1: of pulls
-  int64_t last_step_ = -1;     // that was pushed
-  std::deque<int> unsent_;     // pieces that are ready, or to be pulled
+  int awaited_slot_ = 0;       // what they hold, and where that lies here
+  float* awaited_values_ = nullptr;
+  int64_t last_step_ = -1;  // that was pushed
+  std::deque<int> unsent_;  // pieces that are ready, or to be pulled
   uint64_t num_questions_ = 0;
   bool reply_awaited_ = false;  // to the last one
   absl::StatusOr<proto::SavedState> reply_ = proto::SavedState();

@@ -24,16 +24,29 @@ DataMessage ShardReplies::To(const std::string& peer, WireHeader::Kind kind,
   return reply;
 }
 
-void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
-                              int64_t step, int64_t next_step,
-                              Frame parameters) {
+DataMessage ShardReplies::Params(const std::string& peer, const Piece& piece,
+                                 int64_t step, Frame values) const {
   DataMessage reply = To(peer, WireHeader::PARAMS, WireHeader::FLOAT32);
   reply.header.set_step(step);
-  reply.header.set_next_step(next_step);
   reply.header.set_bucket(static_cast<uint32_t>(piece.bucket));
   reply.header.set_offset(static_cast<uint64_t>(piece.range.begin));
   reply.header.set_num_elements(static_cast<uint64_t>(piece.range.size()));
-  reply.payload = std::move(parameters);
+  reply.payload = std::move(values);
+  return reply;
+}
+
+void ShardReplies::Parameters(const std::string& peer, const Piece& piece,
+                              int64_t step, int64_t next_step,
+                              Frame parameters) {
+  DataMessage reply = Params(peer, piece, step, std::move(parameters));
+  reply.header.set_next_step(next_step);
+  send_(std::move(reply));
+}
+
+void ShardReplies::State(const std::string& peer, const Piece& piece, int slot,
+                         Frame state) {
+  DataMessage reply = Params(peer, piece, /*step=*/-1, std::move(state));
+  reply.header.set_slot(static_cast<uint32_t>(slot));
   send_(std::move(reply));
 }
 

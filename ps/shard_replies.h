@@ -28,6 +28,9 @@ class ShardReplies {
   // (-1); the worker goes on with `next_step`.
   void Parameters(const std::string& peer, const Piece& piece, int64_t step,
                   int64_t next_step, Frame parameters);
+  // The piece's slot-th state of the optimizer, as the answer to a pull.
+  void State(const std::string& peer, const Piece& piece, int slot,
+             Frame state);
   // Answers to the peer's question of that number.
   void Done(const std::string& peer, uint64_t question,
             const absl::Status& result);
@@ -41,6 +44,8 @@ class ShardReplies {
               bool more = false);
   DataMessage To(const std::string& peer, proto::WireHeader::Kind kind,
                  proto::WireHeader::DType dtype) const;
+  DataMessage Params(const std::string& peer, const Piece& piece, int64_t step,
+                     Frame values) const;
 
   const Send send_;
   const proto::Welcome& job_;

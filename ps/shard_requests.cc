@@ -146,8 +146,28 @@ absl::Status ShardRequests::OnPull(const DataMessage& message) {
   const auto piece = parts_.pieces.Find(message.header, WireHeader::FLOAT32);
   if (!piece.ok()) return piece.status();
   const int worker = static_cast<int>(message.header.sender());
+  if (message.header.slot() > 0) return OnPullState(*piece, message);
   if (initialised(*piece)) return steps_.OnPull(*piece, worker, message.peer);
   parked_pulls_[{*piece, worker}] = message.peer;
+  return absl::OkStatus();
+}
+
+// As it is: between steps, when worker 0 asks.
+absl::Status ShardRequests::OnPullState(int piece, const DataMessage& message) {
+  const auto slot = static_cast<int64_t>(message.header.slot());
+  if (message.header.sender() != 0 || slot > parts_.shard.num_slots()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("PULL of slot ", slot, " from worker ",
+                     message.header.sender(), ": worker 0 alone asks for the ",
+                     parts_.shard.num_slots(), " that there are"));
+  }
+  if (!initialised(piece)) return TooEarly("PULL of the optimizer's state");
+  const Piece& of = parts_.pieces[piece];
+  const float* values =
+      parts_.shard.state(static_cast<int>(slot), of.range.begin);
+  parts_.replies.State(message.peer, of, static_cast<int>(slot),
+                       Frame::Copy({reinterpret_cast<const char*>(values),
+                                    of.range.size() * sizeof(float)}));
   return absl::OkStatus();
 }
 

@@ -54,11 +54,10 @@ class ShardRequests {
   absl::Status Handle(DataMessage message);
   absl::Status OnInit(const DataMessage& message);
   absl::Status OnPull(const DataMessage& message);
+  absl::Status OnPullState(int piece, const DataMessage& message);
   absl::Status OnPush(DataMessage message);
   absl::Status OnProbeDirectory(const DataMessage& message);
   absl::Status OnSave(const DataMessage& message);
-
-  // INVALID_ARGUMENT: not as many as the job has, or one that is no rate.
 
   bool initialised() const { return missing_init_.empty(); }
   bool initialised(int piece) const;

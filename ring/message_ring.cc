@@ -139,7 +139,7 @@ absl::Status MessageRing::Synchronise(Before next, Time deadline) {
   });
 }
 
-// Where rank 0 has no memory for them nothing moves, and SaveState says so.
+// Where rank 0 has no memory for them nothing moves, and what follows says so.
 absl::Status MessageRing::CollectSlots(Time deadline) {
   TcpCommunicator& c = listener_->communicator();
   collected_ = c.rank() == 0 ? model_.ReserveSlots() : absl::OkStatus();
@@ -161,6 +161,13 @@ absl::StatusOr<proto::SavedState> MessageRing::SaveState(
   auto saved = collected_.ok() ? model_.Save(directory) : collected_;
   model_.ReleaseOthersSlots();
   return saved;
+}
+
+absl::Status MessageRing::FetchSlots(absl::Span<float* const> slots,
+                                     Time deadline) {
+  if (collected_.ok()) model_.FetchSlots(slots);
+  model_.ReleaseOthersSlots();
+  return collected_;
 }
 
 }  // namespace psring

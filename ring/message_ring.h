@@ -47,6 +47,8 @@ class MessageRing : public RingExchange {
   absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          Time deadline) override;
   Traffic traffic() const override {

@@ -89,8 +89,10 @@ class RankModel {
   void Update(const Bucket& bucket, Range range, const void* mean,
               int64_t step) const;
 
-  // As GradientExchange::SaveState; the state of all owners is here.
+  // As GradientExchange::SaveState and FetchSlots; the state of all owners is
+  // here.
   absl::StatusOr<proto::SavedState> Save(const std::string& directory) const;
+  void FetchSlots(absl::Span<float* const> slots) const;
 
  private:
   RankModel(FlatModel& flat, int rank, int64_t first_step, JobPlan plan,

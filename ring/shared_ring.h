@@ -52,6 +52,8 @@ class SharedRing : public RingExchange {
   absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
   absl::Status AllReduce(absl::Span<float> data, float scale,
                          Time deadline) override;
   Traffic traffic() const override { return options_.traffic; }

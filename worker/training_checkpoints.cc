@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/exchange/save_state.h"
+#include "common/exchange/ends_job.h"
 #include "common/log.h"
 #include "common/optim/optimizer.h"
 #include "worker/buffers.h"

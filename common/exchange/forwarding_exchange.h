@@ -33,6 +33,10 @@ class ForwardingExchange : public GradientExchange {
                                               Time deadline) override {
     return inner_->SaveState(directory, deadline);
   }
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override {
+    return inner_->FetchSlots(slots, deadline);
+  }
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   Time deadline) override {
     return inner_->CheckSaveDirectory(directory, deadline);

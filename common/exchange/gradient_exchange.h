@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/model/flat_model.h"
 
@@ -80,7 +81,8 @@ class GradientExchange {
 
   // Blocks until every worker is here and all hold the same parameters: those
   // of the last step, with every gradient in them. Before kSaveState also until
-  // rank 0 has, or can reach, what SaveState writes.
+  // rank 0 has, or can reach, the state that SaveState writes and FetchSlots
+  // copies; one of them follows.
   virtual absl::Status Synchronise(Before next, Time deadline) = 0;
 
   // Rank 0 only, after Synchronise and before the next step: whoever holds the
@@ -90,6 +92,12 @@ class GradientExchange {
   // go on.
   virtual absl::StatusOr<proto::SavedState> SaveState(
       const std::string& directory, Time deadline) = 0;
+
+  // Rank 0 only, as SaveState: copies the optimizer's state, wherever it is
+  // held, to `slots`, all of the optimizer's, of as many elements each as the
+  // flat model. Blocks; errors as SaveState's.
+  virtual absl::Status FetchSlots(absl::Span<float* const> slots,
+                                  Time deadline) = 0;
 
   // Rank 0 only: can everybody who would write there write into `directory`?
   // Where only rank 0 writes, it has found that out when it made the directory.

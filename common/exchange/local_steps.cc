@@ -49,6 +49,14 @@ absl::StatusOr<proto::SavedState> HostSteps::Save(const std::string& directory,
                          model_.parameters.data(), slots);
 }
 
+absl::Status HostSteps::FetchSlots(absl::Span<float* const> slots,
+                                   Time deadline) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    std::copy_n(slots_[i].data(), slots_[i].size(), slots[i]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LocalSteps::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived /*arrived: by worker*/,
                               Time deadline) {

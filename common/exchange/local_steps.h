@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
 #include "common/optim/job_plan.h"
@@ -42,6 +43,9 @@ class OwnSteps {
   // As GradientExchange::SaveState, of the parameters and the state. Blocks.
   virtual absl::StatusOr<proto::SavedState> Save(const std::string& directory,
                                                  Time deadline) = 0;
+  // As GradientExchange::FetchSlots. Blocks.
+  virtual absl::Status FetchSlots(absl::Span<float* const> slots,
+                                  Time deadline) = 0;
 };
 
 class HostSteps : public OwnSteps {
@@ -55,6 +59,8 @@ class HostSteps : public OwnSteps {
   absl::Status OfferParameters() override;
   absl::StatusOr<proto::SavedState> Save(const std::string& directory,
                                          Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
 
  private:
   HostSteps(Optimizer optimizer, FlatModel& model)
@@ -91,6 +97,10 @@ class LocalSteps : public ForwardingExchange {
   // FAILED_PRECONDITION between averagings.
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override {
+    return own_->FetchSlots(slots, deadline);
+  }
   // This worker writes all of it, rank 0, who has made the directory.
   absl::Status CheckSaveDirectory(const std::string& directory,
                                   Time deadline) override {

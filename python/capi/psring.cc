@@ -449,10 +449,18 @@ int64_t psring_synchronise(int64_t model) {
                       [](ScriptModel& m) { return m.Synchronise(); });
 }
 
-int64_t psring_save(int64_t model, const char* directory) {
-  const std::string path = directory;
-  return StartOnModel(std::make_shared<ModelUse>(model),
-                      [path](ScriptModel& m) { return m.Save(path); });
+int64_t psring_fetch_slots(int64_t model, float* const* slots,
+                           int32_t num_slots) {
+  auto use = std::make_shared<ModelUse>(model);
+  if (!*use) return PSRING_INVALID;
+  if (slots != nullptr && num_slots < 0) {
+    return CodeOf(Invalid(absl::StrCat(num_slots, " slots")));
+  }
+  std::vector<float*> into;
+  if (slots != nullptr) into.assign(slots, slots + num_slots);
+  if (absl::Status s = (*use)->CheckFetch(into); !s.ok()) return CodeOf(s);
+  return StartOnModel(std::move(use),
+                      [into](ScriptModel& m) { return m.FetchSlots(into); });
 }
 
 const char* psring_traffic(int64_t model) {

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 5
+#define PSRING_ABI 6
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -249,9 +249,11 @@ int64_t psring_updates(int64_t model);
  * in them. */
 int64_t psring_synchronise(int64_t model);
 
-/* Rank 0 writes parameters and optimizer state into a folder that exists, as
- * safetensors; all others wait. For update "fused". */
-int64_t psring_save(int64_t model, const char* directory);
+/* All workers call it, between steps: rank 0's slots receive the optimizer's
+ * state, all "num_slots" of it, flat memory on the host as for psring_begin.
+ * The others' slots are not used. For update "fused". */
+int64_t psring_fetch_slots(int64_t model, float* const* slots,
+                           int32_t num_slots);
 
 /* {"sent", "received", "gradients_sent"} in bytes since the start. */
 const char* psring_traffic(int64_t model);

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/cluster/host_of.h"
-#include "common/exchange/save_state.h"
+#include "common/exchange/ends_job.h"
 #include "common/log.h"
 #include "common/model/layout.h"
 #include "common/optim/job_plan.h"
@@ -310,10 +307,7 @@ nlohmann::json ScriptModel::Describe() const {
                        {"size", layout.tensor(i).size()},
                        {"bucket", layout.bucket_of_tensor(i)}});
   }
-  const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
-                                            ReturnsMean(client_->spec()));
-  const std::vector<std::string> slots =
-      optimizer.ok() ? optimizer->slot_names() : std::vector<std::string>();
+  const std::vector<std::string> slots = SlotNames();
   return {{"num_elements", layout.num_elements()},
           {"num_buckets", layout.num_buckets()},
           {"num_slots", slots.size()},
@@ -322,19 +316,29 @@ nlohmann::json ScriptModel::Describe() const {
           {"tensors", tensors}};
 }
 
-absl::StatusOr<std::vector<FlatBuffer>> ScriptModel::CopySlots(
-    absl::Span<const float* const> slots) const {
+// Connect has made one of these settings.
+std::vector<std::string> ScriptModel::SlotNames() const {
   const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
                                             ReturnsMean(client_->spec()));
-  if (!optimizer.ok()) return optimizer.status();
-  const size_t expected = static_cast<size_t>(optimizer->num_slots());
-  if (!slots.empty() && slots.size() != expected) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(slots.size(), " parts of the optimizer's state: ",
-                     client_->spec().optimizer().name(), " has ", expected));
+  return optimizer.ok() ? optimizer->slot_names() : std::vector<std::string>();
+}
+
+absl::Status ScriptModel::CheckNumSlots(size_t given) const {
+  const size_t expected = SlotNames().size();
+  if (given == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(given, " parts of the optimizer's state: ",
+                   client_->spec().optimizer().name(), " has ", expected));
+}
+
+absl::StatusOr<std::vector<FlatBuffer>> ScriptModel::CopySlots(
+    absl::Span<const float* const> slots) const {
+  if (!slots.empty()) {
+    if (absl::Status s = CheckNumSlots(slots.size()); !s.ok()) return s;
   }
   std::vector<FlatBuffer> buffers;
-  for (size_t i = 0; i < expected; ++i) {  // zeros where none are given
+  const size_t all = SlotNames().size();
+  for (size_t i = 0; i < all; ++i) {  // zeros where none are given
     auto buffer = FlatBuffer::Create(flat_.layout.num_elements());
     if (!buffer.ok()) return buffer.status();
     if (!slots.empty()) {
@@ -351,37 +355,7 @@ absl::Status ScriptModel::Begin(std::vector<FlatBuffer> slots) {
         absl::StrCat("'", id_, "' has begun already"));
   }
   begun_ = true;
-  if (absl::Status s = exchange_->Join(std::move(slots), Deadline()); !s.ok()) {
-    return s;
-  }
-  return CheckTemporaryFolder();
-}
-
-// Save would fail there only when its time comes.
-absl::Status ScriptModel::CheckTemporaryFolder() {
-  const proto::Welcome& job = job_.job();
-  const proto::JobSpec& spec = client_->spec();
-  const auto optimizer =
-      Optimizer::ForMean(spec.optimizer(), ReturnsMean(spec));
-  if (!optimizer.ok()) return optimizer.status();
-  const bool elsewhere = std::any_of(
-      job.servers().begin(), job.servers().end(), [&](const auto& server) {
-        return HostOf(server) != HostOf(job.workers(0));
-      });
-  if (job.rank() != 0 || !elsewhere || optimizer->num_slots() == 0) {
-    return absl::OkStatus();
-  }
-  std::error_code error;
-  const std::string folder = std::filesystem::temp_directory_path(error);
-  const absl::Status status = exchange_->CheckSaveDirectory(folder, Deadline());
-  if (EndsJob(status)) return status;
-  if (!status.ok()) {
-    LogWarning(
-        "the optimizer's state_dict() will fail in this job: $0. Name it in "
-        "TMPDIR",
-        status.message());
-  }
-  return absl::OkStatus();
+  return exchange_->Join(std::move(slots), Deadline());
 }
 
 absl::Status ScriptModel::Submit(int bucket) {
@@ -426,28 +400,29 @@ absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
   return absl::OkStatus();
 }
 
-absl::Status ScriptModel::Save(const std::string& directory) {
+absl::Status ScriptModel::CheckFetch(absl::Span<float* const> slots) const {
+  return job_.job().rank() == 0 ? CheckNumSlots(slots.size())
+                                : absl::OkStatus();
+}
+
+absl::Status ScriptModel::FetchSlots(absl::Span<float* const> slots) {
   if (absl::Status s = exchange_->Synchronise(Before::kSaveState, Deadline());
       !s.ok()) {
     return s;
   }
-  absl::Status saved;
+  absl::Status fetched;
   if (job_.job().rank() == 0) {
-    const auto optimizer = Optimizer::ForMean(client_->spec().optimizer(),
-                                              ReturnsMean(client_->spec()));
-    saved = SaveStateFiles(*exchange_, directory, flat_.layout,
-                           optimizer->slot_names(), Time::InfiniteFuture())
-                .status();
-    if (EndsJob(saved)) return saved;
+    fetched = exchange_->FetchSlots(slots, Deadline());
+    if (EndsJob(fetched)) return fetched;
   }
-  // All have met, and a disk may be slow.
+  // All have met, and the state may be large: the step timeout is not its.
   const auto all = job_.member().Gather(
-      absl::StrCat("saved ", id_, " ", num_saves_++),
-      std::string(saved.message()), Time::InfiniteFuture());
+      absl::StrCat("fetched ", id_, " ", num_fetches_++),
+      std::string(fetched.message()), Time::InfiniteFuture());
   if (!all.ok()) return all.status();
   if (all->front().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker 0 cannot save: ", all->front()));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "worker 0 cannot fetch the optimizer's state: ", all->front()));
 }
 
 void ScriptModel::Disconnect() {

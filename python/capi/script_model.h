@@ -88,8 +88,11 @@ class ScriptModel {
   absl::Status Synchronise() {
     return exchange_->Synchronise(Before::kEvaluation, Deadline());
   }
-  // All workers: rank 0 writes the state into that folder.
-  absl::Status Save(const std::string& directory);
+  // INVALID_ARGUMENT: rank 0 has memory for another number of them.
+  absl::Status CheckFetch(absl::Span<float* const> slots) const;
+  // All workers: rank 0's `slots`, which pass CheckFetch, receive the
+  // optimizer's state.
+  absl::Status FetchSlots(absl::Span<float* const> slots);
   // All workers. The exchange has ended after it; the memory is still there.
   absl::Status Close();
   // Ends the exchange, before the job's context does; the memory is still
@@ -109,7 +112,8 @@ class ScriptModel {
         flat_(std::move(flat)),
         device_(std::move(device)) {}
   Time Deadline() const;
-  absl::Status CheckTemporaryFolder();
+  std::vector<std::string> SlotNames() const;
+  absl::Status CheckNumSlots(size_t given) const;
   absl::Status AllocateOnGpu(const proto::JobSpec& spec);
   absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec,
                        const GpuDoor& door);
@@ -130,7 +134,7 @@ class ScriptModel {
   int num_submitted_ = 0;               // buckets, of this step
   std::atomic<int64_t> owed_step_ = 0;  // the first not submitted in full
   Traffic last_traffic_;                // of an exchange that has ended
-  int64_t num_saves_ = 0;               // names the gathers
+  int64_t num_fetches_ = 0;             // names the gathers
 };
 
 }  // namespace psring

@@ -16,7 +16,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 5
+ABI = 6
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 
@@ -88,7 +88,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "psring_finish": (c_int, [c_int64]),
     "psring_updates": (c_int64, [c_int64]),
     "psring_synchronise": (c_int64, [c_int64]),
-    "psring_save": (c_int64, [c_int64, c_char_p]),
+    "psring_fetch_slots": (c_int64, [c_int64, POINTER(c_void_p), c_int32]),
     "psring_traffic": (c_char_p, [c_int64]),
     "psring_close_model": (c_int64, [c_int64]),
     "psring_free_model": (c_int, [c_void_p]),

@@ -7,12 +7,9 @@ stand on them.
 import ctypes
 import json
 import os
-import shutil
-import struct
-import tempfile
 import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _job, _lib, _settings, collectives
 from .process_sets import ProcessSet, global_process_set
@@ -125,19 +122,6 @@ def out_of_step(error: BaseException) -> bool:
 # ---- Models ------------------------------------------------------------------
 
 
-def _read_state(path: str, slots: Dict[str, bytearray], places: Iterable[Tuple[str, Dict[str, int]]]) -> None:
-    """From a checkpoint's optimizer.safetensors into flat memory."""
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        for name, place in places:
-            for slot_name, slot in slots.items():
-                file.seek(8 + length + header[f"{slot_name}.{name}"]["data_offsets"][0])
-                target = memoryview(slot)[4 * place["begin"] : 4 * (place["begin"] + place["size"])]
-                if file.readinto(target) != len(target):  # type: ignore[attr-defined]
-                    raise ValueError(f"{path} is too short")
-
-
 class _Memory:
     """A model's memory. It is freed once the model's job has ended and nothing lies over it."""
 
@@ -207,7 +191,6 @@ class Model:
         self.layout = about["tensors"]
         # What sums in mode ring: "host" or "nccl".
         self.ring_backend: str = about.get("ring_backend", "")
-        self._tensor_names = [tensor_name for tensor_name, _ in tensors]
         # Flat memory of num_elements float32 each, on the options' "device".
         self.gradients_address: int = library.psring_gradients(self.number)
         self.parameters_address: int = library.psring_parameters(self.number)
@@ -262,35 +245,16 @@ class Model:
         _lib.Operation(_lib.library().psring_synchronise(self.number)).finish()
 
     def fetch_slots(self) -> List[bytearray]:
-        """The optimizer's state, float32 in flat memory by slot; all ranks call it.
-
-        It comes through files, which every server writes its part of: servers on
-        several hosts need a folder for temporary files that the hosts share.
-        """
-        slots = {name: bytearray(4 * self.num_elements) for name in self.slot_names}
+        """The optimizer's state, float32 in flat memory by slot; all ranks call it."""
+        slots = [bytearray(4 * self.num_elements) for _ in self.slot_names]
         if not slots:
             return []
         self._meet("state")
-        error = ""
-        directory = tempfile.mkdtemp(prefix="psring-state-") if _job.rank() == 0 else ""
-        try:
-            _lib.Operation(_lib.library().psring_save(self.number, directory.encode())).finish()
-            if directory:
-                path = os.path.join(directory, "optimizer.safetensors")
-                _read_state(path, slots, zip(self._tensor_names, self.layout))
-        except _lib.PsringError as reason:
-            if "all hosts share" not in str(reason):
-                raise
-            raise type(reason)(f"{reason}, and name it in TMPDIR") from None
-        except (OSError, ValueError, KeyError, struct.error) as reason:
-            error = f"{type(reason).__name__}: {reason}"
-        finally:
-            if directory:
-                shutil.rmtree(directory, ignore_errors=True)
-        error = collectives.broadcast_json(error)
-        if error:
-            raise _lib.PsringError(f"rank 0 cannot read the optimizer's state: {error}")
-        return [collectives.broadcast_(slot) for slot in slots.values()]
+        views = [(ctypes.c_char * len(slot)).from_buffer(slot) for slot in slots]
+        array = (ctypes.c_void_p * len(slots))(*map(ctypes.addressof, views))
+        number = _lib.library().psring_fetch_slots(self.number, array, len(slots))
+        _lib.Operation(number, (array, views)).finish()
+        return [collectives.broadcast_(slot) for slot in slots]
 
     def traffic(self) -> Dict[str, Any]:
         return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))

@@ -111,4 +111,10 @@ absl::StatusOr<proto::SavedState> NcclExchange::SaveState(
                          [&] { return communicator_->Drain(deadline); });
 }
 
+absl::Status NcclExchange::FetchSlots(absl::Span<float* const> slots,
+                                      Time deadline) {
+  return optimizer_.FetchSlots(slots, communicator_->stream(),
+                               [&] { return communicator_->Drain(deadline); });
+}
+
 }  // namespace psring

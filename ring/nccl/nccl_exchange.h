@@ -55,6 +55,8 @@ class NcclExchange : public GradientExchange {
   absl::Status Synchronise(Before next, Time deadline) override;
   absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
                                               Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
 
   Traffic traffic() const override {
     return {sums_.bytes(), sums_.bytes(), sums_.bytes() / 2};

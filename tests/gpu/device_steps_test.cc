@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "client/model_client.h"
-#include "common/exchange/save_state.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -78,10 +78,14 @@ absl::Status Train(LocalWorker& worker, GradientExchange& exchange,
 absl::Status Save(GradientExchange& exchange, LocalWorker& worker,
                   const std::string& directory) {
   const proto::JobSpec& spec = worker.client->spec();
-  return SaveStateFiles(exchange, directory, worker.model.layout,
-                        Optimizer::Create(spec.optimizer())->slot_names(),
-                        Soon())
-      .status();
+  const Layout& layout = worker.model.layout;
+  const auto slots = Optimizer::Create(spec.optimizer())->slot_names();
+  const auto saved = SaveStateFiles(exchange, directory, layout, slots, Soon());
+  if (!saved.ok()) return saved.status();
+  EXPECT_EQ(
+      *FetchedSlots(exchange, layout, static_cast<int>(slots.size()), Soon()),
+      *SlotsInFiles(directory, layout, slots));
+  return absl::OkStatus();
 }
 
 struct Trained {

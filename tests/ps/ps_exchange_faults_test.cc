@@ -18,7 +18,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/exchange/save_state.h"
 #include "common/net/frame.h"
 #include "common/state/state_files.h"
 #include "ps/piece_table.h"
@@ -28,6 +27,7 @@
 #include "tests/testing/captured_log.h"
 #include "tests/testing/hostile_peer.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
 

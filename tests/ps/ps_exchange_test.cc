@@ -9,6 +9,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "tests/ps/placed_job.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
 
@@ -41,6 +42,53 @@ TEST(Topologies, BspAndRingEndWithTheSameBitsHoweverTheyArePlaced) {
               << static_cast<int>(transport);
         }
       }
+    }
+  }
+}
+
+// To the bit, and the steps that follow are not disturbed.
+TEST_P(PlacementTest, WorkerZeroFetchesTheStateThatServersSave) {
+  for (proto::Sync sync : {proto::BSP, proto::ASYNC}) {
+    LocalJobOptions options =
+        Placed(Options(proto::PARAMETER_SERVER, sync, 2, 2), GetParam());
+    AddPieces(options.spec);
+    const std::string folder = testing::TestDirectory();
+    const std::vector<std::string> names = {"momentum_buffer"};
+    Finals finals(2);
+    const auto before = TrainBody(4, &finals);
+    const auto body = [&](LocalWorker& worker) -> absl::Status {
+      if (absl::Status s = before(worker); !s.ok()) return s;
+      GradientExchange& exchange = *worker.exchange;
+      if (absl::Status s = exchange.Synchronise(Before::kSaveState, Soon());
+          !s.ok()) {
+        return s;
+      }
+      const Layout& layout = worker.model.layout;
+      if (worker.rank == 0) {
+        const auto saved =
+            SaveStateFiles(exchange, folder, layout, names, Soon());
+        if (!saved.ok()) return saved.status();
+        const auto fetched = FetchedSlots(exchange, layout, 1, Soon());
+        if (!fetched.ok()) return fetched.status();
+        EXPECT_EQ(*fetched, *SlotsInFiles(folder, layout, names));
+        EXPECT_NE(fetched->front().front(), 0.0f);
+      }
+      if (absl::Status s = exchange.Synchronise(Before::kEvaluation, Soon());
+          !s.ok()) {
+        return s;
+      }
+      while (exchange.step() < 8) {
+        FillGradients(worker, exchange.step());
+        if (absl::Status s = Push(worker); !s.ok()) return s;
+      }
+      finals[worker.rank] = ParametersOf(worker);
+      return absl::OkStatus();
+    };
+    for (const absl::Status& s : RunLocalJob(options, body)) {
+      EXPECT_TRUE(s.ok()) << s;
+    }
+    if (sync == proto::BSP) {
+      EXPECT_EQ(finals, Train(options, 8));
     }
   }
 }

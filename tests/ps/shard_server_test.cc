@@ -328,6 +328,13 @@ TEST_F(ShardServerTest, DropsNamesAndCountsMalformedPeers) {
   add("slot 0 from worker 1", init, [](WireHeader& h) { h.set_sender(1); });
   add("slot -1 from worker 0", init,
       [](WireHeader& h) { h.set_slot(0xffffffff); });
+  add("PULL of slot 1 from worker 1: worker 0 alone",
+      Header(WireHeader::PULL, 0), [](WireHeader& h) {
+        h.set_sender(1);
+        h.set_slot(1);
+      });
+  add("PULL of slot 4294967295 from worker 0", Header(WireHeader::PULL, 0),
+      [](WireHeader& h) { h.set_slot(0xffffffff); });
   add("worker 1 pushes step 7 of bucket 0 out of turn", push,
       [](WireHeader& h) { h.set_step(7); });
   for (const auto kind : {WireHeader::SAVE, WireHeader::PROBE_DIR}) {
@@ -377,7 +384,7 @@ TEST_F(ShardServerTest, HearsADroppedPeerNoMore) {
 
 TEST_F(ShardServerTest, RefusesPushesAndSavesBeforeTheFirstParameters) {
   Start();
-  HostilePeer pusher(endpoint_), saver(endpoint_);
+  HostilePeer pusher(endpoint_), saver(endpoint_), puller(endpoint_);
   pusher.Send(Header(WireHeader::PUSH, 0, 1), Floats(0, 3.0f));
   ASSERT_TRUE(pusher.AwaitTaken(Soon()));
   WireHeader save = Header(WireHeader::SAVE, 0);
@@ -385,13 +392,17 @@ TEST_F(ShardServerTest, RefusesPushesAndSavesBeforeTheFirstParameters) {
   save.set_num_elements(4);
   saver.Send(save, "/tmp");
   ASSERT_TRUE(saver.AwaitTaken(Soon()));
+  WireHeader pull = Header(WireHeader::PULL, 0);
+  pull.set_slot(1);
+  puller.Send(pull, "");
+  ASSERT_TRUE(puller.AwaitTaken(Soon()));
   const std::string directory = testing::TestDirectory();
   testing::WriteFile(directory + "/seen", "");
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(AnswerTo(WireHeader::PROBE_DIR, directory + "/seen"), "");
   }
   Stop();
-  EXPECT_EQ(malformed_, 2);
+  EXPECT_EQ(malformed_, 3);
 }
 
 TEST_F(ShardServerTest, AnswersWhereItCannotWriteWithTheReason) {

@@ -478,10 +478,14 @@ class FakeLibrary:
     def psring_synchronise(self, number):
         return self.gather("synchronise", str(number), (), b"", None, 0, lambda parts: None)
 
-    def psring_save(self, number, directory):
+    def psring_fetch_slots(self, number, slots, num_slots):
+        model = self.models[number]
+        assert num_slots == len(model.slots)
         if self.rank == 0:
-            self.models[number].save(directory.decode())
-        return self.gather("save", str(number), (), b"", None, 0, lambda parts: None)
+            for slot, address in zip(model.slots, slots):
+                data = self.tensor_bytes(slot)
+                ctypes.memmove(address, data, len(data))
+        return self.gather("slots", str(number), (), b"", None, 0, lambda parts: None)
 
     def psring_traffic(self, number):
         return b'{"sent": 1, "received": 1, "gradients_sent": 1}'
@@ -596,16 +600,3 @@ class FakeModel:
             v.mul_(o["beta2"]).addcmul_(g, g, value=1 - o["beta2"])
             c1, c2 = 1 - o["beta1"] ** self.step, 1 - o["beta2"] ** self.step
             p.addcdiv_(m / c1, (v / c2).sqrt() + o["epsilon"], value=-lr)
-
-    def save(self, directory):
-        header, data = {}, b""
-        for slot_name, slot in zip(self.about["slot_names"], self.slots):
-            for tensor, place in zip(self.options["tensors"], self.about["tensors"]):
-                part = FakeLibrary.tensor_bytes(slot[place["begin"] : place["begin"] + place["size"]])
-                header[f"{slot_name}.{tensor['name']}"] = {
-                    "dtype": "F32", "shape": tensor["shape"], "data_offsets": [len(data), len(data) + len(part)],
-                }  # fmt: skip
-                data += part
-        text = json.dumps(header).encode()
-        with open(os.path.join(directory, "optimizer.safetensors"), "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + data)

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "tests/testing/local_job.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -60,7 +60,7 @@ TEST_P(RingExchangeTest, EveryWorkerHoldsTheSameParametersAfterEveryStep) {
 }
 
 // The parameters and the optimizer's state, to the bit: also where each rank
-// keeps its own slices' state alone.
+// keeps its own slices' state alone; and rank 0 fetches what it saves.
 TEST(RingExchange, SavesTheSameStateHoweverItsWorkersReachEachOther) {
   std::vector<std::string> saved;
   for (const Reach reach :
@@ -76,10 +76,20 @@ TEST(RingExchange, SavesTheSameStateHoweverItsWorkersReachEachOther) {
           !s.ok()) {
         return s;
       }
+      const Layout& layout = worker.model.layout;
       if (worker.rank == 0) {
-        const auto state = SaveStateFiles(*worker.exchange, directory,
-                                          worker.model.layout, kSlots, Soon());
+        const auto state =
+            SaveStateFiles(*worker.exchange, directory, layout, kSlots, Soon());
         if (!state.ok()) return state.status();
+      }
+      if (absl::Status s =
+              worker.exchange->Synchronise(Before::kSaveState, Soon());
+          !s.ok()) {
+        return s;
+      }
+      if (worker.rank == 0) {
+        EXPECT_EQ(*FetchedSlots(*worker.exchange, layout, 1, Soon()),
+                  *SlotsInFiles(directory, layout, kSlots));
       }
       return worker.exchange->Synchronise(Before::kEvaluation, Soon());
     };

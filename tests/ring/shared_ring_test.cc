@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "tests/ring/test_ring.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -145,6 +145,8 @@ TEST_P(SharedRingTest, TrainsToTheBitsOfASumAndAnUpdate) {
     if (rank == 0) {
       ASSERT_TRUE(
           SaveStateFiles(ring, saved, models_[0].layout, kSlots, Soon()).ok());
+      EXPECT_EQ(*FetchedSlots(ring, models_[0].layout, 2, Soon()),
+                *SlotsInFiles(saved, models_[0].layout, kSlots));
     }
     ASSERT_TRUE(ring.Synchronise(Before::kEvaluation, Soon()).ok());
   });

@@ -125,6 +125,10 @@ class FakeExchange : public GradientExchange {
                            flat_.parameters.data(), {});
   }
 
+  absl::Status FetchSlots(absl::Span<float* const>, Time) override {
+    return absl::OkStatus();
+  }
+
   Traffic traffic() const override { return {}; }
 
   // All but Submit.

@@ -1,77 +1,76 @@
 // A script's model on the host, through real jobs.
 #include "python/capi/script_model.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/local_job.h"
-#include "tests/testing/test_directory.h"
-
-namespace {
-
-std::atomic<bool> disk_is_slow{false};
-std::atomic<int> times_slow{0};
-
-}  // namespace
-
-// In place of the C library's.
-extern "C" int fsync(int fd) {
-  if (disk_is_slow) {
-    ++times_slow;
-    absl::SleepFor(absl::Milliseconds(700));
-  }
-  return static_cast<int>(syscall(SYS_fsync, fd));
-}
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
 
+using ::testing::Each;
+using ::testing::FloatEq;
+using ::testing::FloatNear;
+
 constexpr int kWorkers = 2;
+constexpr int kElements = 100;
+
+using Slots = std::vector<std::vector<float>>;
 
 class ScriptModelTest : public ::testing::TestWithParam<proto::Mode> {};
 
-// A save may take longer than a step may wait for others.
-TEST_P(ScriptModelTest, OthersWaitAsLongAsSomebodySaves) {
+// Of a step with the gradient 2: Adam's means are (1 - beta1) * 2 and
+// (1 - beta2) * 4.
+TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
   LocalJobOptions options;
   options.spec = SmallSpec(GetParam(), proto::BSP);
   options.num_workers = kWorkers;
-  options.num_servers = GetParam() == proto::RING ? 0 : 1;
+  options.num_servers = GetParam() == proto::RING ? 0 : 2;
   const nlohmann::json text = {
       {"id", "script"},
-      {"tensors", {{{"name", "t"}, {"shape", {100}}}}},
+      {"tensors", {{{"name", "t"}, {"shape", {kElements}}}}},
       {"update", "fused"},
       {"groups", {{{"name", "adam"}, {"lr", 0.05}, {"weight_decay", 0.0}}}},
       {"tensor_groups", {0}}};
-  const std::string directory = testing::TestDirectory();
-  const auto save = [&](LocalWorker& worker) -> absl::Status {
+  Slots fetched[kWorkers];
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
     const auto parsed = ParseModelOptions(text.dump(), GetParam());
     if (!parsed.ok()) return parsed.status();
-    // A call waits for twice as long.
     auto model = ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
-                                   /*step_timeout=*/absl::Milliseconds(400));
+                                   /*step_timeout=*/Soon() - Now());
     if (!model.ok()) return model.status();
-    absl::Status status = (*model)->Begin(*(*model)->CopySlots({}));
+    ScriptModel& m = **model;
+    absl::Status status = m.Begin(*m.CopySlots({}));
     if (!status.ok()) return status;
-    disk_is_slow = true;
-    status = (*model)->Save(directory);
-    disk_is_slow = false;
-    return status.ok() ? (*model)->Close() : status;
+    std::fill_n(m.gradients(), kElements, 2.0f);
+    if (absl::Status s = m.Submit(0); !s.ok()) return s;
+    if (absl::Status s = m.Finish(); !s.ok()) return s;
+    Slots& slots = fetched[worker.rank];
+    const int64_t flat = m.Describe()["num_elements"];
+    slots = Slots(2, std::vector<float>(flat));
+    const std::vector<float*> into = {slots[0].data(), slots[1].data()};
+    EXPECT_EQ(m.CheckFetch({into.data(), 1}).ok(), worker.rank > 0);
+    if (absl::Status s = m.CheckFetch(into); !s.ok()) return s;
+    if (absl::Status s = m.FetchSlots(into); !s.ok()) return s;
+    for (std::vector<float>& slot : slots) slot.resize(kElements);
+    return m.Close();
   };
-  times_slow = 0;
-  for (const absl::Status& s : RunLocalJob(options, save)) {
+  for (const absl::Status& s : RunLocalJob(options, body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
-  EXPECT_GE(times_slow, 2);
+  EXPECT_THAT(fetched[0][0], Each(FloatEq(0.2f)));
+  EXPECT_THAT(fetched[0][1], Each(FloatNear(0.004f, 1e-8f)));
+  EXPECT_THAT(fetched[1][0], Each(0.0f));  // rank 0's alone
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ScriptModelTest,

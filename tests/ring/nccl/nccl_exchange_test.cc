@@ -13,11 +13,11 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
-#include "common/exchange/save_state.h"
 #include "common/state/state_files.h"
 #include "ring/nccl/host_sum_exchange.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/nccl_job.h"
+#include "tests/testing/optimizer_state.h"
 #include "tests/testing/test_directory.h"
 
 namespace psring {
@@ -325,6 +325,9 @@ class SlowToJoin : public GradientExchange {
                                               Time) override {
     return proto::SavedState();
   }
+  absl::Status FetchSlots(absl::Span<float* const>, Time) override {
+    return absl::OkStatus();
+  }
   Traffic traffic() const override { return {}; }
 
  private:
@@ -376,7 +379,11 @@ TEST(NcclExchange, RefusesAModelWithoutRoomForTheOptimizersState) {
 absl::Status Save(GradientExchange& exchange, const Layout& layout,
                   const std::string& directory) {
   const std::vector<std::string> slots = {"momentum_buffer"};
-  return SaveStateFiles(exchange, directory, layout, slots, Soon()).status();
+  const auto saved = SaveStateFiles(exchange, directory, layout, slots, Soon());
+  if (!saved.ok()) return saved.status();
+  EXPECT_EQ(*FetchedSlots(exchange, layout, 1, Soon()),
+            *SlotsInFiles(directory, layout, slots));
+  return absl::OkStatus();
 }
 
 TEST(NcclExchange, WritesTheRingsCheckpointAndResumesFromItsState) {
