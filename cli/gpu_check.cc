@@ -33,6 +33,10 @@ int GpuCheck(const Args& args) {
   line.Add("--size", size, "Size of copies and allreduces");
   line.Add("--model", options.model, "Model to train");
   line.Add("--data", options.data, "Data to train it on");
+  line.Add("--steps", options.steps,
+           "Steps of each training; after many more, rounding alone makes "
+           "GPUs differ")
+      .Range(1, 100000);
   line.Add("--timeout", timeout_s, "Seconds for the whole check")
       .Range(1.0, 1e6);
   AddBinaryFlags(line, options.binaries);

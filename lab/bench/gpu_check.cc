@@ -161,7 +161,7 @@ class Checker {
     job.worker_binary = stage_.worker_binary;
     job.metrics_dir = dir->path();
     job.worker_flags = {"--model=" + options_.model, "--data=" + options_.data,
-                        absl::StrCat("--steps=", kGpuCheckSteps),
+                        absl::StrCat("--steps=", options_.steps),
                         absl::StrCat("--batch-size=", kGpuCheckBatch),
                         absl::StrCat("--lr=", kGpuCheckRate),
                         "--device=" + device, "--log-level=warn",

@@ -14,20 +14,21 @@
 
 namespace psring {
 
-struct GpuCheckOptions {
-  int64_t size_bytes = 256'000'000;  // of copies and allreduces
-  // That is trained: without dropout, so that CPUs and GPUs compute the same.
-  std::string model = "mlp:784-256-10";
-  std::string data = "digits:train=2048,test=512";
-  absl::Duration timeout = absl::Minutes(10);  // of all of it
-  Binaries binaries;
-};
-
 // The trainings: steps, samples of each worker's step, learning rate. After
 // more steps, what rounding changes has grown too large to tell an error from.
 inline constexpr int kGpuCheckSteps = 96;
 inline constexpr int kGpuCheckBatch = 32;
 inline constexpr double kGpuCheckRate = 0.05;
+
+struct GpuCheckOptions {
+  int64_t size_bytes = 256'000'000;  // of copies and allreduces
+  // That is trained: without dropout, so that CPUs and GPUs compute the same.
+  std::string model = "mlp:784-256-10";
+  std::string data = "digits:train=2048,test=512";
+  int steps = kGpuCheckSteps;
+  absl::Duration timeout = absl::Minutes(10);  // of all of it
+  Binaries binaries;
+};
 
 // Whether the loss of a training of `model` on GPUs is that on CPUs, which add
 // in different orders.

@@ -5,7 +5,7 @@
 # have such reads that do no harm; their reports are kept.) psring's kernels share no memory
 # within a block, so racecheck would have nothing to look at.
 #
-# gpu-check's trainings are slow under it. --tools=memcheck runs one tool, and
+# gpu-check's trainings are slow under it, and take 8 steps here. --tools=memcheck runs one tool, and
 # --seconds=1200 gives it more time than the ten minutes allow.
 
 name=3_sanitizer on_cpu= flags="tools seconds" tools=memcheck,initcheck seconds=270
@@ -25,7 +25,7 @@ check() {
   # call it: neither is an error.
   timeout $((seconds + 10)) "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 \
     --require-cuda-init no "$@" \
-    "${psring[@]}" gpu-check --size=1MB "--timeout=$seconds" > "$out/$tool.log" 2>&1
+    "${psring[@]}" gpu-check --size=1MB --steps=8 "--timeout=$seconds" > "$out/$tool.log" 2>&1
 }
 
 # The reports of psring's own kernels: each names its kernel after an "at".
