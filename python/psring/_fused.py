@@ -94,6 +94,23 @@ class FusedArrays:
             model.submit(bucket)
         model.finish()
 
+    def flat(self, arrays: Sequence[Any]) -> np.ndarray:
+        """A slot for begin(), of arrays like the parameters."""
+        assert self.model is not None
+        slot = np.zeros(self.model.num_elements, np.float32)
+        for at, array in zip(self.ranges, arrays):
+            slot[at] = np.asarray(array, np.float32).reshape(-1)
+        return slot
+
+    def fetch_slots(self) -> Dict[str, List[np.ndarray]]:
+        """The optimizer's state, by slot: arrays like the parameters. All ranks call it, between steps."""
+        assert self.model is not None
+        slots = {}
+        for name, slot in zip(self.model.slot_names, self.model.fetch_slots()):
+            values = np.frombuffer(slot, dtype=np.float32)
+            slots[name] = [values[at].reshape(p.shape).copy() for at, p in zip(self.ranges, self.parameters)]
+        return slots
+
     def crc(self) -> Optional[int]:
         """Of the parameters as they are, or as they were when close() was called."""
         if self.model is None:

@@ -121,8 +121,65 @@ def test_servers_and_ring_end_with_the_same_bits_and_with_keras_own_steps(backen
     assert lines[-1]["event"] == "end" and lines[-1]["step"] == 19 * 6 and lines[-1]["weights_crc32"] > 0
 
 
+def resumed():
+    """By optimizer: weights after six steps; of which the last three are those of a model that rank 0 has
+    loaded, as a whole, or its weights; and what the optimizer's variables then hold, beside Keras's own."""
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    x, y = data(ps.rank())
+    results = {}
+    for name in ("momentum", "nesterov", "adamw", "adam"):
+
+        def fit(model, begin, end):
+            callbacks = [ps.BroadcastCallback()]
+            model.fit(x[begin:end], y[begin:end], batch_size=8, verbose=0, shuffle=False, callbacks=callbacks)
+            model.optimizer.synchronize_state()
+            state = [np.ravel(keras.ops.convert_to_numpy(v)) for v in model.optimizer.variables]
+            return weights(model).tolist(), np.concatenate(state).tolist()
+
+        def compiled(update):
+            model = network(ps.rank())
+            model.compile(optimizer=ps.DistributedOptimizer(optimizers()[name][0], update=update), loss="mse")
+            return model
+
+        path = os.path.join(os.environ["FOLDER"], f"{name} of {ps.rank()}")
+        whole, local, first, weights_alone = compiled("fused"), compiled("local"), compiled("fused"), compiled("fused")
+        ends = [fit(whole, 0, 48), fit(local, 0, 48)]
+        fit(first, 0, 24)
+        if ps.rank() == 0:
+            first.save(path + ".keras")
+            first.save_weights(path + ".weights.h5")
+            loaded = keras.models.load_model(path + ".keras")
+            weights_alone.optimizer.build(weights_alone.trainable_variables)
+            weights_alone.load_weights(path + ".weights.h5")
+            loaded.optimizer = ps.DistributedOptimizer(loaded.optimizer, update="fused")
+        else:
+            loaded = compiled("fused")
+        ends += [fit(loaded, 24, 48), fit(weights_alone, 24, 48)]
+        results[name] = ends
+    return results
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_model_that_was_saved_with_its_state_goes_on_as_if_it_had_not_stopped(backend, mode, tmp_path):
+    needs("keras", backend)
+    for ends in run(resumed, mode=mode, env={"KERAS_BACKEND": backend, "FOLDER": str(tmp_path)}, timeout=300):
+        for name, (whole, local, *after) in ends.items():
+            for fused, own in zip(whole, local):
+                assert fused == pytest.approx(own, rel=1e-4, abs=2e-6), name
+            for loaded in after:
+                assert loaded[0] == pytest.approx(whole[0], rel=1e-5, abs=1e-7), name
+                assert loaded[1] == pytest.approx(whole[1], rel=1e-5, abs=1e-7), name
+
+
 def separable():
-    """(loss before, loss after, checksum) of three classes that a line separates from each other."""
+    """(loss before, loss after, checksum of weights, of Adam's velocities) of three classes that a line
+    separates from each other."""
     import keras
     import numpy as np
 
@@ -141,7 +198,11 @@ def separable():
     before = model.evaluate(x, y, verbose=0)
     model.fit(x, y, batch_size=20, epochs=6, verbose=0)
     model.optimizer.synchronize_parameters()
-    return before, model.evaluate(x, y, verbose=0), zlib.crc32(weights(model).tobytes())
+    model.optimizer.synchronize_state()
+    velocities = [np.array(keras.ops.convert_to_numpy(v)) for v in model.optimizer._velocities]
+    assert all(velocity.any() for velocity in velocities)
+    crcs = zlib.crc32(weights(model).tobytes()), zlib.crc32(b"".join(v.tobytes() for v in velocities))
+    return before, model.evaluate(x, y, verbose=0), crcs
 
 
 @pytest.mark.parametrize("sync", ["async", "ssp:2"])
@@ -151,7 +212,7 @@ def test_three_workers_train_by_updates_that_wait_for_nobody(backend, sync):
     env = {"KERAS_BACKEND": backend, "PSRING_SYNC": sync, "PSRING_SERVERS": "2"}
     ranks = run(separable, size=3, mode="ps", env=env, timeout=300)
     assert all(after < 0.1 < 0.7 < before for before, after, _ in ranks), ranks
-    assert len({crc for _, _, crc in ranks}) == 1
+    assert len({crcs for _, _, crcs in ranks}) == 1
 
 
 def with_embedding():

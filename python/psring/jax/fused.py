@@ -190,15 +190,12 @@ class FusedOptimizer:
         """
         self._wait_for_jit()
         with self._lock:
-            model = self._alive()
-            slots, step = model.fetch_slots(), model.updates()
-        state: Dict[str, Any] = {"step": step}
-        for name, slot in zip(model.slot_names, slots):
-            values = np.frombuffer(slot, dtype=np.float32)
-            places = zip(self._arrays.ranges, self._arrays.parameters)
-            leaves = [values[at].reshape(p.shape).copy() for at, p in places]
-            state[name] = jax.tree_util.tree_unflatten(self._structure, leaves)
-        return state
+            step = self._alive().updates()
+            slots = self._arrays.fetch_slots()
+        return {
+            "step": step,
+            **{name: jax.tree_util.tree_unflatten(self._structure, leaves) for name, leaves in slots.items()},
+        }
 
     def _slots_of(self, state: Dict[str, Any]) -> List[np.ndarray]:
         """Flat memory for the library, from what state() has returned."""
@@ -212,9 +209,7 @@ class FusedOptimizer:
             shapes = [np.shape(leaf) for leaf in leaves]
             if structure != self._structure or shapes != [p.shape for p in self._arrays.parameters]:
                 raise ValueError(f"{here}: {name} is no pytree like the parameters: pass what state() returned for them")
-            slots.append(np.zeros(model.num_elements, np.float32))
-            for at, leaf in zip(self._arrays.ranges, leaves):
-                slots[-1][at] = np.asarray(leaf, np.float32).reshape(-1)
+            slots.append(self._arrays.flat(leaves))
         return slots
 
     # ---- Parameters ----------------------------------------------------------

@@ -10,7 +10,7 @@ from .. import _job
 from ..collectives import Average, Max, agree, auto_name
 from ..process_sets import global_process_set
 from .fused import broadcast_numpy
-from .optimizer import exchanged_state, is_distributed, reduce_numpy, refuse_in_a_model
+from .optimizer import is_distributed, reduce_numpy, refuse_in_a_model, take_state
 
 
 def broadcast_weights(model: Any, root_rank: int = 0) -> None:
@@ -66,7 +66,8 @@ class BroadcastCallback(keras.callbacks.Callback):
         if built[0] > 0:
             if not optimizer.built:
                 optimizer.build(self.model.trainable_variables)
-            _broadcast(exchanged_state(optimizer), self._root_rank)
+            _broadcast(list(optimizer.variables), self._root_rank)
+            take_state(optimizer)
 
 
 class MetricAverageCallback(keras.callbacks.Callback):

@@ -75,6 +75,14 @@ def formula_of(optimizer: Any, together: bool) -> Formula:
     return Formula({**options, "epsilon_hat": True})
 
 
+def _slots_of(optimizer: Any) -> Dict[str, List[Any]]:
+    """Keras's variables of an optimizer that is built, by the library's names: one for each of
+    the optimizer's trainable variables."""
+    if hasattr(optimizer, "_velocities"):
+        return {"exp_avg": optimizer._momentums, "exp_avg_sq": optimizer._velocities}
+    return {"momentum_buffer": optimizer.momentums} if optimizer.momentum else {}
+
+
 # ---- From a framework's program to the host, and back ------------------------
 
 
@@ -154,7 +162,40 @@ class Fused:
         self._scheduled = isinstance(getattr(optimizer, "_learning_rate", None), schedules)
         # Of the first step.
         self._first_rate, self._num_groups = 1.0, 1
+        # What it begins with: steps that have been made, and arrays by slot.
+        self._iterations, self._state = 0, {}  # type: int, Dict[str, List[np.ndarray]]
+        self.take_state(optimizer)
         self._agreed_rate = 0.0
+
+    # ---- The optimizer's state
+
+    def take_state(self, optimizer: Any) -> None:
+        """Where it has been loaded, rank 0's is what the first step begins with."""
+        if not optimizer.built or self._arrays is not None:
+            return
+        state = {
+            name: [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
+            for name, variables in _slots_of(optimizer).items()
+        }
+        # All zero: it is new, or of a job that had the state elsewhere and did not fetch it.
+        if any(array.any() for arrays in state.values() for array in arrays):
+            self._iterations, self._state = int(keras.ops.convert_to_numpy(optimizer.iterations)), state
+
+    def synchronize_state(self, optimizer: Any) -> None:
+        """Keras's variables of the state become what the library has. All ranks call it."""
+        _await_host_calls()
+        with self._lock:
+            if self._arrays is None and not self._closed:
+                return  # no step has been made
+            slots = self._alive().fetch_slots()
+        for name, variables in _slots_of(optimizer).items():
+            for variable, array in zip(variables, slots[name]):
+                variable.assign(self._scaled(name, array, -self._first_rate))
+
+    @staticmethod
+    def _scaled(name: str, array: np.ndarray, factor: float) -> np.ndarray:
+        """Keras's velocity is the library's buffer times -r."""
+        return array * np.float32(factor) if name == "momentum_buffer" else array
 
     # ---- In the backend's program
 
@@ -261,17 +302,23 @@ class Fused:
         )
         self._agreed_rate = lr
         first = 1.0 if self._scheduled else lr or 1.0
-        self._first_rate = memory.broadcast_json(first, name=self.name + ".first_rate")
+        # In ssp and async each rank's step is an update.
+        updates = self._iterations * (1 if self._together else _job.size())
+        self._first_rate, updates = memory.broadcast_json([first, updates], name=self.name + ".first_rate")
         groups = [{**self._formula.options, "lr": self._first_rate}]
         if any(groups_of):
             groups.append({**groups[0], "weight_decay": 0.0})
         self._num_groups = len(groups)
         arrays = FusedArrays(
             self.name, [(f"variable {i}", value) for i, value in enumerate(values)],
-            {**self._options, "groups": groups}, groups_of,
+            {**self._options, "groups": groups, "updates": updates}, groups_of,
         )  # fmt: skip
-        arrays.begin()
-        self._arrays = arrays
+        slots = [
+            arrays.flat([self._scaled(name, array, -1 / self._first_rate) for array in of_slot])
+            for name, of_slot in self._state.items()
+        ]
+        arrays.begin(slots if _job.rank() == 0 else [])
+        self._arrays, self._state = arrays, {}
         _metrics.tell_model(sum(value.size for value in values), arrays.crc, optimizer=self)
 
     def synchronize(self, optimizer: Any) -> None:

@@ -118,6 +118,14 @@ class _Distributed:
         broadcast_weights(model).
         """
 
+    def synchronize_state(self) -> None:
+        """Makes the optimizer's slot variables (momentums, velocities) hold the library's state, so
+        that model.save() or model.save_weights() of rank 0 keeps it.
+
+        All ranks call it, between steps. With update="local" Keras holds the state, and there is
+        nothing to do.
+        """
+
     def close(self) -> None:
         """Frees psring's memory for it. The variables keep their values, and it makes no more steps.
 
@@ -131,10 +139,10 @@ def is_distributed(optimizer: Any) -> bool:
     return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed) or isinstance(optimizer, _Distributed)
 
 
-def exchanged_state(optimizer: Any) -> List[Any]:
-    """The variables of DistributedOptimizer's optimizer that all ranks must have alike: with
-    update="fused" its slots do not move."""
-    return [optimizer.iterations] if isinstance(optimizer, _Fused) else list(optimizer.variables)
+def take_state(optimizer: Any) -> None:
+    """Something has written to the variables of DistributedOptimizer's optimizer."""
+    if isinstance(optimizer, _Fused):
+        optimizer._psring.take_state(optimizer)  # type: ignore[attr-defined]
 
 
 def refuse_in_a_model(model: Any) -> None:
@@ -170,6 +178,15 @@ class _Fused(_Distributed):
         self._psring.synchronize(self)  # type: ignore[attr-defined]
 
     synchronize_parameters.__doc__ = _Distributed.synchronize_parameters.__doc__
+
+    def synchronize_state(self) -> None:
+        self._psring.synchronize_state(self)  # type: ignore[attr-defined]
+
+    synchronize_state.__doc__ = _Distributed.synchronize_state.__doc__
+
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(store)  # type: ignore[misc]
+        self._psring.take_state(self)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self._psring.close()  # type: ignore[attr-defined]
@@ -251,10 +268,10 @@ def DistributedOptimizer(
     of these variables, too. What a script writes to trainable variables after the first step
     is lost.
 
-    With "fused" the optimizer's own slot variables (momentums, velocities) do not move: the state
-    is the library's, and ends with the job. The variables hold the parameters, so
-    model.save_weights() on rank 0 saves them, in ssp and async after synchronize_parameters(),
-    which all ranks call.
+    With "fused" the state (momentums, velocities) is the library's, and ends with the job. Before
+    rank 0 saves the model, all ranks call optimizer.synchronize_state(), which brings it into the
+    optimizer's own slot variables, and in ssp and async synchronize_parameters(). An optimizer
+    that was loaded goes on from its slot variables, rank 0's, in the first step.
 
     Args:
         op: Average, or Sum.
