@@ -64,7 +64,7 @@ def one_step(model, opt, step, passes=1, autocast=None, scaler=None, waiting=con
         x, y = batch(step * 7 + i, my_rank())
         with waiting() if i + 1 < passes else contextlib.nullcontext():
             with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
-                loss = F.cross_entropy(model(x).float(), y)
+                loss = F.cross_entropy(model(x.to(next(model.parameters()).dtype)).float(), y)
             if scaler is None:
                 loss.backward()
             else:
@@ -207,15 +207,22 @@ def test_fused_updates_are_torchs_within_rounding(mode):
 
 
 def training(kind, steps, file, load):
-    """Fused; from the file where `load` says so, and into it where it does not."""
+    """Fused; from the file where `load` says so, and into it where it does not. "KIND of bf16": of such
+    parameters, whose state is float32."""
     ps.init()
     model = net()
+    kind, _, of_bf16 = kind.partition(" of ")
+    if of_bf16:
+        model.bfloat16()
     opt = optimizer_of(model, kind)
+    saved = torch.load(file) if load else {}
     if load:
-        saved = torch.load(file)
         model.load_state_dict(saved["model"])
+    if load and not of_bf16:
         opt.load_state_dict(saved["optimizer"])
     opt = ps.DistributedOptimizer(opt, model=model, update="fused", bucket_mb=0.01)
+    if load and of_bf16:
+        opt.load_state_dict(saved["optimizer"])
     for step in steps:
         one_step(model, opt, step)
     state = {"model": model.state_dict(), "optimizer": opt.state_dict()}  # all ranks
@@ -229,7 +236,7 @@ def files(kind):
     return os.path.join(os.environ["STATE_DIRECTORY"], kind)
 
 
-KINDS = ("sgd", "momentum", "adam", "groups")
+KINDS = ("sgd", "momentum", "adam", "groups", "sgd of bf16", "adam of bf16")
 
 
 def six_steps():

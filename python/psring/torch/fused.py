@@ -81,12 +81,25 @@ def model_options(
 # ---- Parameters in the library's memory --------------------------------------
 
 
-def place_parameters(entries: Sequence[Entry]) -> None:
-    """Before begin(): the library's memory takes the parameters' values."""
+# Of the state of a float16 or bfloat16 parameter: the float32 values that the library keeps of it.
+MASTER = "master_param"
+
+
+def _is_half(param: torch.Tensor) -> bool:
+    return param.dtype in (torch.float16, torch.bfloat16)
+
+
+def place_parameters(entries: Sequence[Entry], state: Dict[Any, Any]) -> None:
+    """Before begin(): the library's memory takes the parameters' values, from their float32 values in the
+    state except where a script has written something else to the parameter."""
     with torch.no_grad():
         for entry in entries:
+            param, master = entry.param.detach(), state.get(entry.param, {}).get(MASTER)
             assert entry.result is not None
-            entry.result.copy_(entry.param.detach())
+            entry.result.copy_(param)
+            if master is not None:
+                master = master.to(param.device)
+                entry.result.copy_(torch.where(master.to(param.dtype) == param, master.float(), param.float()))
 
 
 def take_parameters(entries: Sequence[Entry]) -> None:
@@ -165,12 +178,29 @@ def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, 
     slots = [torch.frombuffer(slot, dtype=torch.float32) for slot in exchange.fetch_slots()]
     updates = exchange.updates()
     state: Dict[Any, Dict[str, Any]] = {}
-    for entry in entries if slots else ():
-        begin, end = exchange.places[entry.name]
-        state[entry.param] = {
-            name: slot[begin:end].clone().view(entry.param.shape).to(entry.param.device)
-            for name, slot in zip(exchange.slot_names, slots)
-        }
-        if exchange.slot_names != ["momentum_buffer"]:
-            state[entry.param]["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
+    for entry in entries:
+        param, of_param = entry.param, {}  # type: torch.Tensor, Dict[str, Any]
+        if slots:
+            begin, end = exchange.places[entry.name]
+            for name, slot in zip(exchange.slot_names, slots):
+                of_param[name] = slot[begin:end].clone().view(param.shape).to(param.device)
+            if exchange.slot_names != ["momentum_buffer"]:
+                of_param["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
+        if _is_half(param):
+            assert entry.result is not None
+            of_param[MASTER] = entry.result.detach().to(param.device, copy=True)
+        if of_param:
+            state[param] = of_param
     return state
+
+
+def keep_float32(optimizer: torch.optim.Optimizer, state_dict: Dict[str, Any]) -> None:
+    """After load_state_dict(): torch casts the state to its parameter's dtype, and the library's is float32."""
+    numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for number, param in zip(numbers, params):
+        if not _is_half(param):
+            continue
+        for name, value in state_dict["state"].get(number, {}).items():
+            if name != "step" and torch.is_tensor(value) and value.dtype == torch.float32:
+                optimizer.state[param][name] = value.detach().to(param.device, copy=True)

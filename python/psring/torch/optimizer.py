@@ -11,6 +11,7 @@ from .. import _job, _lib, _metrics
 from .._models import out_of_step
 from ..collectives import Average, ReduceOp
 from ..process_sets import ProcessSet, global_process_set
+from . import fused
 from .buffers import Buffers
 from .compression import Compression, Compressor
 from .functions import broadcast_parameters
@@ -126,7 +127,10 @@ class _Distributed:
         """As the optimizer's own. With update="fused" after the first step,
         all workers call it; rank 0's state is taken."""
         super().load_state_dict(state_dict)  # type: ignore[misc]
-        if self._psring.settings.fused and self._psring.reducer.exchange is not None:
+        if not self._psring.settings.fused:
+            return
+        fused.keep_float32(self, state_dict)  # type: ignore[arg-type]
+        if self._psring.reducer.exchange is not None:
             self._psring.restart()
 
     def close(self) -> None:

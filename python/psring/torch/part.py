@@ -147,7 +147,7 @@ class Part:
         exchange = ModelExchange(self.name, entries, options, self._gpu)
         exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
         if settings.fused:
-            fused.place_parameters(entries)
+            fused.place_parameters(entries, self.optimizer.state)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
             fused.take_parameters(entries)
             self.optimizer.state.clear()
