@@ -53,7 +53,7 @@ def wanted() -> bool:
 
 
 def count_step() -> None:
-    """An optimizer begins a step; log() counts by the one that makes most."""
+    """An optimizer begins a step; log() counts those of all optimizers."""
     _failure.goes_on()
     global _steps, _first_step, _last_step
     with _lock:
