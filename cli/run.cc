@@ -57,6 +57,7 @@ struct RunFlags {
   SupervisedFlags supervised;
   // What scripts read from their environment; empty: not set.
   std::string sync, update, compress, metrics_dir, tensorboard;
+  std::string interface, advertise;
   SecurityWish security = {};
 };
 
@@ -114,6 +115,11 @@ void AddFlags(CommandLine& line, RunFlags& flags) {
       "--coordinator", job.coordinator,
       "HOST:PORT at which the command that starts rank 0 listens, the same "
       "on all hosts");
+  line.Add("--interface", flags.interface,
+           "On a host with several networks: the interface over which the "
+           "other hosts reach its workers");
+  line.Add("--advertise", flags.advertise,
+           "Instead of --interface: the address at which they do");
   AddPageFlags(line, job.page, job.page_token_file);
   AddSecurityFlags(line, flags.security, /*several_hosts=*/true);
   line.Add("--join-timeout", job.join_timeout_s,
@@ -171,6 +177,26 @@ absl::Status TakeVariables(const CommandLine& line, RunFlags& flags) {
   if (!s.ok() || job.mode != "ps") return s;
   return TakeNumber(variables, "PSRING_SERVERS_PER_NODE",
                     &flags.servers_per_node);
+}
+
+// What flags say, in the variables by which workers are told.
+void SetVariables(const CommandLine& line, RunFlags& flags) {
+  for (const auto& [name, value] :
+       {std::pair("PSRING_SYNC", &flags.sync),
+        std::pair("PSRING_UPDATE", &flags.update),
+        std::pair("PSRING_COMPRESS", &flags.compress)}) {
+    if (!value->empty()) flags.job.extra[name] = *value;
+  }
+  if (line.Has("--interface") || line.Has("--advertise")) {
+    flags.job.extra["PSRING_INTERFACE"] = flags.interface;
+    flags.job.extra["PSRING_ADVERTISE"] = flags.advertise;
+  }
+  for (const auto& [name, folder] :
+       {std::pair("PSRING_METRICS_DIR", &flags.metrics_dir),
+        std::pair("PSRING_TENSORBOARD", &flags.tensorboard)}) {
+    if (folder->empty()) continue;
+    flags.job.extra[name] = std::filesystem::absolute(*folder).string();
+  }
 }
 
 // A job that this command starts by itself gets a key of its own; else all
@@ -300,6 +326,9 @@ int RunScript(const Args& args) {
   if (absl::Status s = TakeVariables(line, flags); !s.ok()) {
     return line.UsageError(std::string(s.message()));
   }
+  if (line.Has("--interface") && line.Has("--advertise")) {
+    return line.UsageError("--interface and --advertise: give one");
+  }
   if (line.Has("--servers") && line.Has("--servers-per-node")) {
     return line.UsageError("--servers and --servers-per-node: give one");
   }
@@ -333,18 +362,7 @@ int RunScript(const Args& args) {
     absl::Status s = TakeServersPerNode(flags.servers_per_node, flags.job);
     if (!s.ok()) return line.UsageError(std::string(s.message()));
   }
-  for (const auto& [name, value] :
-       {std::pair("PSRING_SYNC", &flags.sync),
-        std::pair("PSRING_UPDATE", &flags.update),
-        std::pair("PSRING_COMPRESS", &flags.compress)}) {
-    if (!value->empty()) flags.job.extra[name] = *value;
-  }
-  for (const auto& [name, folder] :
-       {std::pair("PSRING_METRICS_DIR", &flags.metrics_dir),
-        std::pair("PSRING_TENSORBOARD", &flags.tensorboard)}) {
-    if (folder->empty()) continue;
-    flags.job.extra[name] = std::filesystem::absolute(*folder).string();
-  }
+  SetVariables(line, flags);
   absl::Status s = TakeKey(flags.security, becomes_worker, flags.job);
   if (!s.ok()) return Fail(kName, s);
   if (flags.job.mode == "ddp" && flags.job.security.require_encryption) {

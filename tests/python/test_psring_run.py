@@ -171,14 +171,23 @@ def test_a_job_that_needs_more_files_than_a_shell_allows_gets_them():
     assert run.returncode == 0, out
 
 
-def test_the_environment_chooses_the_address_of_a_worker():
+def test_the_user_chooses_the_address_of_a_worker():
     show = (
         "import json, psring; from psring import _lib; psring.init()\n"
         "print('address', json.loads(_lib.text(_lib.library().psring_job()))['address'])"
     )
-    run = psring("-n", "2", "--mode=ring", "--", sys.executable, "-c", show, PSRING_ADVERTISE="127.0.0.2")
-    out = run.communicate(timeout=60)[0]
-    assert out.count("address 127.0.0.2") == 2, out
+    for flags, variables, address in (
+        ([], {"PSRING_ADVERTISE": "127.0.0.2"}, "127.0.0.2"),
+        (["--advertise=127.0.0.3"], {"PSRING_ADVERTISE": "127.0.0.2"}, "127.0.0.3"),
+        (["--interface=lo"], {"PSRING_ADVERTISE": "127.0.0.2"}, "127.0.0.1"),
+    ):
+        run = psring("-n", "2", "--mode=ring", *flags, "--", sys.executable, "-c", show, **variables)
+        out = run.communicate(timeout=60)[0]
+        assert out.count(f"address {address}") == 2, out
+    run = psring("-n", "1", "--interface=none7", "--", sys.executable, "-c", show)
+    assert "none7" in run.communicate(timeout=60)[0] and run.returncode == 1
+    run = psring("--interface=lo", "--advertise=127.0.0.1", "--", sys.executable, "-c", show)
+    assert "give one" in run.communicate(timeout=60)[0] and run.returncode == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another host's /tmp takes root")
