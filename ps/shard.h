@@ -46,10 +46,6 @@ class Shard {
     return parameters_.memory();
   }
   absl::InlinedVector<float*, 16> SlotsAt(int64_t begin);
-  // The slot-th state alone, from 1.
-  const float* state(int slot, int64_t begin) const {
-    return slots_[slot - 1].data() + PlaceOf(begin);
-  }
 
   // Sets the parameters (slot 0) or the optimizer's slot-th state, from bytes
   // of any alignment.

@@ -163,8 +163,7 @@ absl::Status ShardRequests::OnPullState(int piece, const DataMessage& message) {
   }
   if (!initialised(piece)) return TooEarly("PULL of the optimizer's state");
   const Piece& of = parts_.pieces[piece];
-  const float* values =
-      parts_.shard.state(static_cast<int>(slot), of.range.begin);
+  const float* values = parts_.shard.SlotsAt(of.range.begin)[slot - 1];
   parts_.replies.State(message.peer, of, static_cast<int>(slot),
                        Frame::Copy({reinterpret_cast<const char*>(values),
                                     of.range.size() * sizeof(float)}));

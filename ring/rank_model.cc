@@ -132,10 +132,4 @@ absl::StatusOr<proto::SavedState> RankModel::Save(
                          flat_.parameters.data(), slots);
 }
 
-void RankModel::FetchSlots(absl::Span<float* const> slots) const {
-  for (size_t i = 0; i < slots.size(); ++i) {
-    std::copy_n(slots_[i].data(), slots_[i].size(), slots[i]);
-  }
-}
-
 }  // namespace psring

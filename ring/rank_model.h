@@ -92,7 +92,9 @@ class RankModel {
   // As GradientExchange::SaveState and FetchSlots; the state of all owners is
   // here.
   absl::StatusOr<proto::SavedState> Save(const std::string& directory) const;
-  void FetchSlots(absl::Span<float* const> slots) const;
+  void FetchSlots(absl::Span<float* const> slots) const {
+    CopyAll(slots_, slots);
+  }
 
  private:
   RankModel(FlatModel& flat, int rank, int64_t first_step, JobPlan plan,

@@ -51,9 +51,7 @@ absl::StatusOr<proto::SavedState> HostSteps::Save(const std::string& directory,
 
 absl::Status HostSteps::FetchSlots(absl::Span<float* const> slots,
                                    Time deadline) {
-  for (size_t i = 0; i < slots.size(); ++i) {
-    std::copy_n(slots_[i].data(), slots_[i].size(), slots[i]);
-  }
+  CopyAll(slots_, slots);
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -71,6 +72,12 @@ void FlatBuffer::Release(Range range) {
   // the system refuses, it keeps the pages.
   madvise(data_ + begin, (end - begin) * sizeof(float),
           owned_ ? MADV_DONTNEED : MADV_REMOVE);
+}
+
+void CopyAll(absl::Span<const FlatBuffer> from, absl::Span<float* const> to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::copy_n(from[i].data(), from[i].size(), to[i]);
+  }
 }
 
 absl::StatusOr<FlatModel> FlatModel::Create(Layout layout, SameHost same_host,

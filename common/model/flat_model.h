@@ -49,6 +49,9 @@ class FlatBuffer {
   std::shared_ptr<const void> memory_;
 };
 
+// Copies each of them to where `to` says.
+void CopyAll(absl::Span<const FlatBuffer> from, absl::Span<float* const> to);
+
 // Where a worker's model lies: in memory of its own, or in an arena that the
 // processes of its host can map.
 enum class SameHost { kOff, kAuto };

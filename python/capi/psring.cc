@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "gpu/device.h"
 #include "python/capi/interrupts.h"
@@ -116,6 +117,14 @@ int InterruptedOr(int code, const InterruptScope& interrupts) {
 std::shared_ptr<Activity> ActivityOfJob() {
   const Lease p = JoinedProcess();
   return p ? p->session->activity() : std::make_shared<Activity>();
+}
+
+// A caller's so many slots; null: none.
+template <typename T>
+absl::StatusOr<absl::Span<T* const>> SlotsOf(T* const* slots, int32_t num) {
+  if (slots == nullptr) return absl::Span<T* const>();
+  if (num < 0) return Invalid(absl::StrCat(num, " slots"));
+  return absl::Span<T* const>(slots, static_cast<size_t>(num));
 }
 
 }  // namespace
@@ -398,11 +407,9 @@ int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots) {
   auto use = std::make_shared<ModelUse>(model);
   if (!*use) return PSRING_INVALID;
-  if (slots != nullptr && num_slots < 0) {
-    return CodeOf(Invalid(absl::StrCat(num_slots, " slots")));
-  }
-  const size_t count = slots == nullptr ? 0 : static_cast<size_t>(num_slots);
-  auto copied = (*use)->CopySlots({slots, count});
+  const auto given = SlotsOf(slots, num_slots);
+  if (!given.ok()) return CodeOf(given.status());
+  auto copied = (*use)->CopySlots(*given);
   if (!copied.ok()) return CodeOf(copied.status());
   auto buffers = std::make_shared<std::vector<FlatBuffer>>(*std::move(copied));
   return StartOnModel(std::move(use), [buffers](ScriptModel& m) {
@@ -453,11 +460,9 @@ int64_t psring_fetch_slots(int64_t model, float* const* slots,
                            int32_t num_slots) {
   auto use = std::make_shared<ModelUse>(model);
   if (!*use) return PSRING_INVALID;
-  if (slots != nullptr && num_slots < 0) {
-    return CodeOf(Invalid(absl::StrCat(num_slots, " slots")));
-  }
-  std::vector<float*> into;
-  if (slots != nullptr) into.assign(slots, slots + num_slots);
+  const auto given = SlotsOf(slots, num_slots);
+  if (!given.ok()) return CodeOf(given.status());
+  const std::vector<float*> into(given->begin(), given->end());
   if (absl::Status s = (*use)->CheckFetch(into); !s.ok()) return CodeOf(s);
   return StartOnModel(std::move(use),
                       [into](ScriptModel& m) { return m.FetchSlots(into); });

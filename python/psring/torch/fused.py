@@ -96,10 +96,10 @@ def place_parameters(entries: Sequence[Entry], state: Dict[Any, Any]) -> None:
         for entry in entries:
             param, master = entry.param.detach(), state.get(entry.param, {}).get(MASTER)
             assert entry.result is not None
-            entry.result.copy_(param)
             if master is not None:
                 master = master.to(param.device)
-                entry.result.copy_(torch.where(master.to(param.dtype) == param, master.float(), param.float()))
+                param = torch.where(master.to(param.dtype) == param, master.float(), param.float())
+            entry.result.copy_(param)
 
 
 def take_parameters(entries: Sequence[Entry]) -> None:
