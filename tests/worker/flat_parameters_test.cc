@@ -2,8 +2,13 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "worker/buffers.h"
@@ -82,6 +87,43 @@ TEST(FlatParameters, GradientsAreTheSameWhenABucketsAreCopiedAtOnce) {
     }
     EXPECT_EQ(all[0], all[1]);
   }
+}
+
+// How many tensors libtorch was told to copy by one call, the last time.
+int64_t copied_together = 0;
+
+TEST(CopyAll, CopiesByOneCallWhatLiesAlike) {
+  const at::Tensor pixels = at::rand({2, 3, 4, 5});
+  const at::Tensor pointwise = at::rand({6, 3, 1, 1});
+  const std::vector<at::Tensor> from = {
+      pixels.contiguous(at::MemoryFormat::ChannelsLast),
+      // Its strides are others, and its elements lie where they lay.
+      pointwise.as_strided({6, 3, 1, 1}, {3, 1, 3, 3}),
+      at::rand({7}),
+      at::rand({3, 2}).t(),
+      at::rand({5}, at::kDouble),
+  };
+  std::vector<at::Tensor> to;
+  for (const at::Tensor& value : from) {
+    to.push_back(at::zeros(value.sizes(), at::kFloat));
+  }
+  const at::CallbackHandle handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& call)
+                                     -> std::unique_ptr<at::ObserverContext> {
+        if (std::string(call.name()) == "aten::_foreach_copy_") {
+          copied_together = call.inputs()[0].toTensorVector().size();
+        }
+        return nullptr;
+      }).needsInputs(true));
+  CopyAll(to, from);
+  at::removeCallback(handle);
+  for (size_t i = 0; i < to.size(); ++i) {
+    EXPECT_TRUE(to[i].equal(from[i].to(at::kFloat))) << i;
+  }
+#if TORCH_VERSION_MAJOR > 2 || \
+    (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+  EXPECT_EQ(copied_together, 2);
+#endif
 }
 
 TEST(FlatParameters, TheGradientOfWhatTookNoPartIsZero) {

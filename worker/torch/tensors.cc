@@ -7,8 +7,13 @@
 #include <ATen/ops/nll_loss.h>
 #include <torch/version.h>
 
-#if TORCH_VERSION_MAJOR > 2 || \
-    (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
+#include <vector>
+
+#define PSRING_TORCH_HAS_FOREACH_COPY \
+  (TORCH_VERSION_MAJOR > 2 ||         \
+   (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1))
+
+#if PSRING_TORCH_HAS_FOREACH_COPY
 #include <ATen/ops/_foreach_copy.h>
 #endif
 
@@ -22,14 +27,44 @@ at::Tensor TensorAt(float* memory, at::IntArrayRef shape, at::Device device) {
   return at::from_blob(memory, shape, at::TensorOptions().device(device));
 }
 
-void CopyAll(at::TensorList to, at::TensorList from) {
-#if TORCH_VERSION_MAJOR > 2 || \
-    (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
-  at::_foreach_copy_(to, from);
-#else
-  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-#endif
+#if PSRING_TORCH_HAS_FOREACH_COPY
+namespace {
+
+// Whether two tensors have their elements at the same places. Strides of
+// dimensions of size 1 do not count: channels last, they are others.
+bool LieAlike(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() ||
+      a.device() != b.device()) {
+    return false;
+  }
+  for (int64_t i = 0; i < a.dim(); ++i) {
+    if (a.size(i) != 1 && a.stride(i) != b.stride(i)) return false;
+  }
+  return true;
 }
+
+}  // namespace
+
+void CopyAll(at::TensorList to, at::TensorList from) {
+  std::vector<at::Tensor> places;
+  std::vector<at::Tensor> values;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (!LieAlike(to[i], from[i])) {
+      to[i].copy_(from[i]);
+      continue;
+    }
+    places.push_back(to[i]);
+    values.push_back(from[i].strides() == to[i].strides()
+                         ? from[i]
+                         : from[i].as_strided(to[i].sizes(), to[i].strides()));
+  }
+  if (!places.empty()) at::_foreach_copy_(places, values);
+}
+#else
+void CopyAll(at::TensorList to, at::TensorList from) {
+  for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+#endif
 
 void SeedLibtorch(uint64_t seed) { at::manual_seed(seed); }
 
