@@ -34,9 +34,15 @@ def my_rank():
     return int(os.environ["PSRING_RANK"])
 
 
+def device():
+    """test_gpu.py sets another."""
+    return os.environ.get("TEST_DEVICE", "cpu")
+
+
 def batch(step, rank):
     generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(6, 20, generator=generator), torch.randint(5, (6,), generator=generator)
+    x, y = torch.randn(6, 20, generator=generator), torch.randint(5, (6,), generator=generator)
+    return x.to(device()), y.to(device())
 
 
 def optimizer_of(model, kind):
@@ -54,7 +60,7 @@ def optimizer_of(model, kind):
 def crc(model):
     """Of parameters and buffers."""
     values = [p.detach().reshape(-1).float() for p in (*model.parameters(), *model.buffers())]
-    return zlib.crc32(bytes(torch.cat(values).view(torch.uint8).tolist()))
+    return zlib.crc32(bytes(torch.cat(values).cpu().view(torch.uint8).tolist()))
 
 
 def one_step(model, opt, step, passes=1, autocast=None, scaler=None, waiting=contextlib.nullcontext):
@@ -63,7 +69,7 @@ def one_step(model, opt, step, passes=1, autocast=None, scaler=None, waiting=con
     for i in range(passes):
         x, y = batch(step * 7 + i, my_rank())
         with waiting() if i + 1 < passes else contextlib.nullcontext():
-            with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            with torch.autocast(device(), dtype=autocast or torch.bfloat16, enabled=autocast is not None):
                 loss = F.cross_entropy(model(x.to(next(model.parameters()).dtype)).float(), y)
             if scaler is None:
                 loss.backward()
@@ -79,11 +85,12 @@ def one_step(model, opt, step, passes=1, autocast=None, scaler=None, waiting=con
 
 
 def new_scaler(scaled):
-    return torch.amp.GradScaler("cpu", init_scale=1024.0) if scaled else None
+    return torch.amp.GradScaler(device(), init_scale=1024.0) if scaled else None
 
 
-def train(update, kind, passes=1, autocast=None, scaled=False, norm=None):
-    model = net() if norm is None else normed(norm == "sync")
+def trained(update, kind, passes=1, autocast=None, scaled=False, norm=None, dtype=None):
+    """The model after some steps."""
+    model = (net() if norm is None else normed(norm == "sync")).to(device(), dtype)
     scaler = new_scaler(scaled)
     opt = ps.DistributedOptimizer(
         optimizer_of(model, kind), model=model, update=update, backward_passes_per_step=passes, bucket_mb=0.01,
@@ -93,7 +100,7 @@ def train(update, kind, passes=1, autocast=None, scaled=False, norm=None):
         one_step(model, opt, step, passes, autocast, scaler)
     if scaled:
         assert scaler.get_scale() == 512  # one step was skipped
-    return crc(model)
+    return model
 
 
 BF16, FP16 = {"autocast": torch.bfloat16}, {"autocast": torch.float16}
@@ -119,6 +126,7 @@ WAYS = [
     ("fused", "momentum", {"norm": "batch"}),
     ("local", "momentum", {"norm": "sync"}),
     ("fused", "momentum", {"norm": "sync"}),
+    ("fused", "adam", {"dtype": torch.bfloat16}),
 ]
 # What torch's DDP has, too; its SyncBatchNorm needs a GPU.
 OF_DDP = [way for way in WAYS if way[0] == "local" and way[2].get("norm") != "sync"]
@@ -126,7 +134,7 @@ OF_DDP = [way for way in WAYS if way[0] == "local" and way[2].get("norm") != "sy
 
 def all_ways():
     ps.init()
-    return [train(update, kind, **more) for update, kind, more in WAYS]
+    return [crc(trained(update, kind, **more)) for update, kind, more in WAYS]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
@@ -156,7 +164,7 @@ def plain():
 
 def local_ways():
     ps.init()
-    return [train("local", kind) for kind in ("sgd", "momentum", "adam", "groups")]
+    return [crc(trained("local", kind)) for kind in ("sgd", "momentum", "adam", "groups")]
 
 
 @pytest.mark.parametrize("mode", ["ring", "ps"])
@@ -281,7 +289,7 @@ def under_ddp():
 def in_mode_ddp():
     """The same hooks and buckets as in other modes, but Gloo sums."""
     ps.init(mode="ddp")
-    return [train(update, kind, **more) for update, kind, more in WAYS if update == "local"]
+    return [crc(trained(update, kind, **more)) for update, kind, more in WAYS if update == "local"]
 
 
 def test_two_processes_are_ddp_over_gloo():

@@ -384,3 +384,82 @@ def sparsely_trained(device):
 @needs_gpu
 def test_sparse_gradients_on_a_gpu_are_those_on_the_cpu():
     assert sparsely_trained("cuda") == pytest.approx(sparsely_trained("cpu"), abs=1e-5)
+
+
+def train_in_all_ways():
+    """Checksum and weights by way of test_bits.py, whose functions look at TEST_DEVICE."""
+    import test_bits
+
+    ps.init()
+    if test_bits.device() == "cuda":
+        torch.cuda.set_device(ps.local_rank() % torch.cuda.device_count())
+    models = [test_bits.trained(update, kind, **more) for update, kind, more in test_bits.WAYS]
+    return [(test_bits.crc(model), torch.tensor(test_bits.weights(model))) for model in models]
+
+
+def in_all_ways(device, mode, size=2, **env):
+    # cuBLAS computes with the same bits each time only with one workspace for each stream.
+    env = {"TEST_DEVICE": device, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **env}
+    ranks = run(train_in_all_ways, size=size, mode=mode, timeout=300, env=env)
+    return [[crc for crc, _ in rank] for rank in ranks], [weights for _, weights in ranks[0]]
+
+
+def assert_near(found, expected):
+    from test_bits import WAYS
+
+    for way, a, b in zip(WAYS, found, expected):
+        # A step more or less moves every weight by 0.01 or so.
+        limit = 3e-3 if {"autocast", "dtype"} & way[2].keys() else 1e-5
+        assert (a - b).abs().mean() < limit, (way, (a - b).abs().mean())
+
+
+@needs_gpu
+def test_all_ways_to_train_have_the_same_bits_in_both_topologies_on_a_gpu():
+    ring, weights = in_all_ways("cuda", "ring", PSRING_GPU="host")
+    assert ring[0] == ring[1]
+    for env in ({"PSRING_GPU": "host"}, {"PSRING_GPU": "off"}):
+        assert in_all_ways("cuda", "ps", **env)[0] == ring
+    assert_near(weights, in_all_ways("cpu", "ring")[1])
+
+
+@needs_gpu
+def test_all_ways_to_train_over_nccl():
+    size = min(torch.cuda.device_count(), 4)
+    ranks, weights = in_all_ways("cuda", "ring", size)
+    assert all(rank == ranks[0] for rank in ranks)
+    assert_near(weights, in_all_ways("cpu", "ring", size)[1])
+
+
+def train_compiled():
+    """A compiled model and the same one as it is, each with a scheduler's rates."""
+    ps.init()
+    device = torch.device("cuda", ps.local_rank() % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    weights = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(576, 5))
+        net = net.to(device, memory_format=torch.channels_last)
+        opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), model=net)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.1, total_steps=8)
+        call = torch.compile(net) if compiled else net
+        generator = torch.Generator().manual_seed(ps.rank())
+        for _ in range(8):
+            opt.zero_grad()
+            x = torch.randn(8, 3, 8, 8, generator=generator).to(device, memory_format=torch.channels_last)
+            call(x).square().mean().backward()
+            opt.step()
+            schedule.step()
+        weights.append(torch.cat([p.detach().reshape(-1) for p in net.parameters()]).tolist())
+        opt.close()
+    return weights
+
+
+@needs_gpu
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_a_compiled_model_on_a_gpu_trains_as_it_does_otherwise(update, mode):
+    ranks = run(train_compiled, mode=mode, timeout=300, env={"PSRING_UPDATE": update})
+    assert ranks[0] == ranks[1]
+    plain, compiled = ranks[0]
+    assert compiled == pytest.approx(plain, abs=1e-3)

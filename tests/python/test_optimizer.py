@@ -427,9 +427,45 @@ def gradients_lie_as_their_parameters():
     out.append(strides(opt.state[p]["exp_avg"] for p in net.parameters()) == strides(net.parameters()))
     # Ranks exchange memory as it lies, so it must lie alike.
     other = convolutions() if ps.rank() else convolutions().to(memory_format=torch.contiguous_format)
-    said = message(lambda: ps.DistributedOptimizer(sgd(other)))
-    out.append("group0.parameter0 float32[4, 3, 3, 3] with strides [27, 1, 9, 3] on rank 1" in said)
-    out.append("with strides" not in message(lambda: ps.DistributedOptimizer(sgd(other), update="fused")))
+    for update in ("local", "fused"):
+        said = message(lambda: ps.DistributedOptimizer(sgd(other), update=update))
+        out.append("group0.parameter0 float32[4, 3, 3, 3] with strides [27, 1, 9, 3] on rank 1" in said)
+    return out
+
+
+@scenario
+def fused_parameters_and_their_state_lie_as_the_models_do():
+    """A model that was compiled for these strides before the first step goes on with them."""
+    out = []
+    for dtype in (torch.float32, torch.bfloat16):
+        net = convolutions().to(dtype)
+        before = strides(net.parameters())
+        opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters(), lr=0.01), model=net, update="fused")
+        plain = convolutions().to(dtype)
+        own = torch.optim.Adam(plain.parameters(), lr=0.01)
+
+        def step(number):
+            opt.zero_grad()
+            net(images(number, ps.rank()).to(dtype)).square().mean().backward()
+            opt.step()
+            own.zero_grad()
+            sum(plain(images(number, r).to(dtype)).square().mean() for r in range(2)).div(2).backward()
+            own.step()
+
+        for number in range(2):
+            step(number)
+        out.append(strides(net.parameters()) == before)
+        state = opt.state_dict()
+        of_state = [state["state"][i]["exp_avg"] for i in range(len(before))]
+        out.append(strides(of_state) == before)
+        if dtype == torch.float32:
+            expected = [own.state[p]["exp_avg"] for p in plain.parameters()]
+            out.append(all(torch.allclose(a, b, atol=1e-6) for a, b in zip(of_state, expected)))
+        opt.load_state_dict(state)
+        step(2)
+        out.append(strides(net.parameters()) == before)
+        out.append(dtype != torch.float32 or same(net, weights(plain)))
+        opt.close()
     return out
 
 

@@ -85,12 +85,10 @@ class Entry:
         )
 
 
-def _part(
-    flat: torch.Tensor, begin: int, end: int, param: torch.Tensor, strides: Optional[Sequence[int]]
-) -> torch.Tensor:
-    """flat[begin:end] in the shape of a parameter. strides: None for logical order."""
-    part = flat[begin:end]
-    return part.view(param.shape) if strides is None else part.as_strided(param.shape, strides)
+def part_of(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torch.Tensor:
+    """flat[begin:end] in the shape of a parameter, with the elements in the order in which the parameter's
+    lie, as with channels_last: optimizers that walk raw memory need it, and so do compiled models."""
+    return flat[begin:end].as_strided(param.shape, dense_strides(param))
 
 
 # Of this process, until shutdown: parameters and gradients may lie in their memory
@@ -149,11 +147,8 @@ class ModelExchange(Model):
         for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
-            # With "fused" the library has parameters and their slots in logical order. Otherwise
-            # gradients lie as their parameters do, which optimizers that walk raw memory need.
-            strides = None if fused else dense_strides(entry.param)
-            entry.gradient = _part(self.gradients, begin, end, entry.param, strides)
-            entry.result = _part(self.results, begin, end, entry.param, strides)
+            entry.gradient = part_of(self.gradients, begin, end, entry.param)
+            entry.result = part_of(self.results, begin, end, entry.param)
             entry.bucket = place["bucket"]
             if fused:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
@@ -271,7 +266,7 @@ class BucketExchange:
         begin = end = 0
         for position, entry in enumerate(entries):
             first, end = end, end + entry.param.numel()
-            entry.gradient = _part(self.gradients, first, end, entry.param, dense_strides(entry.param))
+            entry.gradient = part_of(self.gradients, first, end, entry.param)
             entry.result = entry.gradient
             entry.bucket = len(self._ranges)
             if end - begin >= limit or position + 1 == len(entries):

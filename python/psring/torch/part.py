@@ -14,7 +14,7 @@ from .._models import next_name
 from ..collectives import Average, Max, Sum, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
-from ._tensors import NO_DATA, describe, describe_layout, warn_of_copies, warn_once
+from ._tensors import NO_DATA, describe_layout, warn_of_copies, warn_once
 from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
@@ -71,11 +71,9 @@ class Part:
         if settings.fused:
             self._current_options()
             _check_apart(named, settings.local_remedy)
-        # With "local" ranks exchange bytes in the order in which they lie.
-        described = describe if settings.fused else describe_layout
         agree(
             [settings.agreed(self.kind)]
-            + [f"tensor {i}, {n} {described(p)}" for i, (n, p) in enumerate(named)]
+            + [f"tensor {i}, {n} {describe_layout(p)}" for i, (n, p) in enumerate(named)]
             + (self._buffers.described() if self._buffers else []),
             self.name + ".names",
             settings.process_set,
