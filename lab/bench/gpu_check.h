@@ -16,7 +16,7 @@ namespace psring {
 
 // The trainings: steps, samples of each worker's step, learning rate. After
 // more steps, what rounding changes has grown too large to tell an error from.
-inline constexpr int kGpuCheckSteps = 96;
+inline constexpr int kGpuCheckSteps = 48;
 inline constexpr int kGpuCheckBatch = 32;
 inline constexpr double kGpuCheckRate = 0.05;
 

@@ -60,7 +60,7 @@ for mode in ring ps; do
   ON_GPU=$fp16 run $mode-fp16 0.02 --mode=$mode --
   run $mode-bf16 0.05 --mode=$mode -- --precision=bf16
 done
-run lenet-channels-last 0.01 --mode=ring -- --model=lenet:dropout=0 --channels-last
+run lenet-channels-last 0.01 --mode=ring -- --model=lenet:dropout=0 --channels-last --steps=48
 run loader-threads 0.001 --mode=ring -- --loader-threads=2
 run sync-batch-norm 0.02 --mode=ring -- --model=resnet18 --sync-batch-norm --steps=6
 run servers-2 0.001 --mode=ps --servers=2 -- --momentum=0.9 --lr=0.01
