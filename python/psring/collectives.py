@@ -307,18 +307,26 @@ def agree(mine: List[str], name: str, process_set: ProcessSet = global_process_s
 # ---- Buffers -----------------------------------------------------------------
 
 
+def _view_in_place(array: Any, what: str) -> memoryview:
+    try:
+        view = memoryview(array)
+    except BufferError as error:  # of an array of JAX's on a GPU
+        raise ValueError(f"{what} in place needs a buffer in the host's memory: pass numpy.array(x) ({error})") from None
+    if view.readonly or not view.c_contiguous:
+        raise ValueError(f"{what} in place needs a writable, contiguous buffer: pass a copy")
+    return view
+
+
 def allreduce_async_(
     array: Any, op: Optional[ReduceOp] = None, name: Optional[str] = None,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> _lib.Operation:  # fmt: skip
     """Starts the reduction of a writable, contiguous buffer, in place."""
-    view = memoryview(array)
+    view = _view_in_place(array, "allreduce")
     dtype = _FORMATS.get(view.format)
     if dtype is None:
         raise TypeError(f"allreduce of elements {view.format!r}: it takes {', '.join(_FORMATS)}")
-    if view.readonly or not view.c_contiguous:
-        raise ValueError("allreduce in place needs a writable, contiguous buffer: pass a copy")
     if op in (None, Average) and view.format not in "efd":
         raise TypeError("op=Average of integers has no exact result: use Sum, or convert to floats")
     memory = _buffer(array)
@@ -341,9 +349,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> Any:  # fmt: skip
     """Makes a writable buffer's contents those of the root's, and returns it."""
-    view = memoryview(array)
-    if view.readonly or not view.c_contiguous:
-        raise ValueError("broadcast in place needs a writable, contiguous buffer: pass a copy")
+    view = _view_in_place(array, "broadcast")
     memory = _buffer(array)
     start_broadcast(
         name or auto_name("broadcast_buffer", process_set), ctypes.addressof(memory),
@@ -367,8 +373,11 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
 
 def _writable_copy(value: Any) -> Any:
     copy = value.copy()
-    if not memoryview(copy).readonly:
-        return copy
+    try:
+        if not memoryview(copy).readonly:
+            return copy
+    except BufferError:  # it lies on a GPU
+        pass
     import numpy  # an array of JAX's
 
     return numpy.array(copy)

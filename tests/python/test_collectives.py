@@ -48,6 +48,37 @@ def every_dtype():
     return out
 
 
+class OnGpu(numpy.ndarray):
+    """As JAX's arrays on a GPU: NumPy reads it, and nobody gets its memory."""
+
+
+def memory_of(value):
+    if isinstance(value, OnGpu):
+        raise BufferError("Python buffer protocol is only defined for CPU buffers.")
+    return memoryview(value)
+
+
+@together
+def arrays_on_gpus():
+    psring.collectives.memoryview = memory_of
+    value = (numpy.arange(3.0) + ps.rank()).view(OnGpu)
+    said = []
+    for call in (psring.allreduce_, psring.broadcast_):
+        try:
+            call(value)
+        except ValueError as error:
+            said.append(str(error))
+    results = psring.mean(value).tolist(), psring.sum(value).tolist(), type(psring.mean(value)), said
+    del psring.collectives.memoryview
+    return results
+
+
+def test_means_of_arrays_on_gpus_are_numpys(results):
+    for mean, total, kind, said in results["arrays_on_gpus"]:
+        assert mean == [0.5, 1.5, 2.5] and total == [1, 3, 5] and kind is numpy.ndarray
+        assert len(said) == 2 and all("in place needs a buffer in the host's memory" in text for text in said)
+
+
 def test_allreduce_takes_every_dtype_and_layout(results):
     for out in results["every_dtype"]:
         for dtype, (total, most) in ((k, v) for k, v in out.items() if k.startswith("torch.")):
