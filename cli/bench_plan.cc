@@ -32,6 +32,50 @@ constexpr char kExample[] =
     "--batch-size=256 \\\n"
     "    --data=synthetic:3x224x224,classes=1000,train=4096";
 
+// The operations that a flag has an effect on.
+struct FlagUse {
+  const char* flag;
+  std::vector<std::string> operations;
+};
+
+absl::Status CheckFlagsAreUsed(const CommandLine& line,
+                               const std::vector<std::string>& operations) {
+  const std::vector<std::string> sweeps = {"allreduce", "pushpull"};
+  const std::vector<FlagUse> all = {
+      {"--sizes", sweeps},
+      {"--ranks", {"allreduce", "pushpull", "links"}},
+      {"--servers", {"pushpull", "train"}},
+      {"--iterations", {"allreduce", "pushpull", "links"}},
+      {"--warmup", sweeps},
+      {"--rounds", sweeps},
+      {"--optimizer", {"pushpull"}},
+      {"--hot", sweeps},
+      {"--peers", sweeps},
+      {"--ps-lite", {"pushpull"}},
+      {"--models", {"train"}},
+      {"--modes", {"train"}},
+      {"--precision", {"train"}},
+      {"--data", {"train"}},
+      {"--batch-size", {"train"}},
+      {"--workers", {"train"}},
+      {"--device", {"train"}},
+      {"--steps", {"train"}},
+      {"--repetitions", {"train"}},
+  };
+  for (const FlagUse& use : all) {
+    const bool is_used =
+        absl::c_any_of(use.operations, [&](const std::string& operation) {
+          return absl::c_linear_search(operations, operation);
+        });
+    if (is_used || !line.Has(use.flag)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(use.flag, " is for ", absl::StrJoin(use.operations, ", "),
+                     ", and this run measures ",
+                     absl::StrJoin(operations, ", "), ": leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 void AddSweepFlags(CommandLine& line, BenchFlags& flags) {
   line.Add("--sizes", flags.sizes,
            "Sizes of each rank's buffer; 1KB is 1000 bytes");
@@ -203,6 +247,10 @@ void AddBenchFlags(CommandLine& line, BenchFlags& flags) {
 
 absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
                                        const BenchFlags& flags) {
+  if (absl::Status s = CheckFlagsAreUsed(line, flags.options.operations);
+      !s.ok()) {
+    return s;
+  }
   auto sizes = ParseSizes(flags.sizes);
   if (!sizes.ok()) return OfFlag("--sizes", sizes.status());
   auto ranks = ParseNumbers(flags.ranks, 2, kMaxRanks);

@@ -172,8 +172,10 @@ void AddPredictFlags(CommandLine& line, PredictFlags& flags) {
   line.Add("--parameters", flags.options.parameters,
            "Number of the model's parameters, in place of measuring it")
       .Range(int64_t{1}, int64_t{1} << 40);
-  line.Add("--bucket-mb", flags.bucket_mb,
-           "Size of the buckets in which gradients leave, in MiB")
+  line.Add(
+          "--bucket-mb", flags.bucket_mb,
+          "Size of the buckets in which gradients leave, in MiB; the last ones "
+          "of a step may be smaller")
       .Range(0.001, 100000.0);
   line.Add(
       "--compute", flags.compute,

@@ -255,8 +255,10 @@ void WorkerFlags::AddTrainingFlags(CommandLine& line) {
   line.Add("--seed", seed,
            "Seed of the first weights, the order of the data and dropout")
       .Range(int64_t{0}, int64_t{1} << 40);
-  line.Add("--bucket-mb", bucket_mb,
-           "Size of the buckets in which gradients leave, in MiB")
+  line.Add(
+          "--bucket-mb", bucket_mb,
+          "Size of the buckets in which gradients leave, in MiB; the last ones "
+          "of a step may be smaller")
       .Range(0.001, 1024.0);
 }
 

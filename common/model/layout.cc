@@ -17,6 +17,9 @@ namespace {
 // Models end below this; products of their sizes then fit in an int64_t.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
+// Smaller ones would take little less time, and cost more messages.
+constexpr int64_t kSmallestHalfBytes = 1 << 20;
+
 int64_t AlignUp(int64_t n) {
   return (n + kAlignElements - 1) / kAlignElements * kAlignElements;
 }
@@ -91,14 +94,17 @@ absl::Status Layout::PlaceTensors() {
 
 void Layout::CutBuckets(int64_t bucket_bytes) {
   bucket_of_tensor_.resize(tensors_.size());
+  const auto bytes_of = [](int64_t elements) {
+    return elements * static_cast<int64_t>(sizeof(float));
+  };
   int64_t end = num_elements_;
   for (int i = static_cast<int>(tensors_.size()) - 1; i >= 0; --i) {
     bucket_of_tensor_[i] = num_buckets();
     const int64_t begin = tensor_ranges_[i].begin;
-    const int64_t bytes = (end - begin) * static_cast<int64_t>(sizeof(float));
     // Nothing lies before element 0: tensors without elements join the last
     // bucket rather than make an empty one.
-    const bool full = begin > 0 && bytes >= bucket_bytes;
+    const bool full = begin > 0 && bytes_of(end - begin) >=
+                                       BucketLimit(bytes_of(end), bucket_bytes);
     if (full || i == 0) {
       buckets_.push_back({begin, end});
       end = begin;
@@ -120,6 +126,12 @@ void Layout::ComputeDigest() {
     add(bucket.end);
   }
   digest_ = digest.value();
+}
+
+int64_t BucketLimit(int64_t left_bytes, int64_t bucket_bytes) {
+  const int64_t half = left_bytes / 2;
+  return half < kSmallestHalfBytes ? bucket_bytes
+                                   : std::min(bucket_bytes, half);
 }
 
 Range NearEqualPart(Range whole, int n, int c) {

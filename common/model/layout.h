@@ -41,8 +41,8 @@ inline constexpr int kMaxGroups = 64;
 
 class Layout {
  public:
-  // Buckets are closed as soon as they hold at least `bucket_bytes`; a tensor
-  // is never split over buckets. Errors: no tensor, a negative dimension, a
+  // Buckets are closed as soon as they hold at least BucketLimit(); a tensor is
+  // never split over buckets. Errors: no tensor, a negative dimension, a
   // name given twice, 2^40 elements or more, bucket_bytes < 1. Scalars (shape
   // []) and tensors without elements are legal.
   static absl::StatusOr<Layout> Create(std::vector<proto::TensorShape> tensors,
@@ -88,6 +88,12 @@ Range NearEqualPart(Range whole, int n, int c);
 
 // A worker's --bucket-mb unless it is given.
 inline constexpr int64_t kDefaultBucketBytes = 25 << 20;
+
+// What the next bucket holds at least, where `left_bytes` of the gradients are
+// in none yet: `bucket_bytes`, or less where the end is near. When the last
+// bucket is ready, backward is over, and nothing hides the time of its
+// exchange; so each of the last ones holds half of what is left, down to 1 MiB.
+int64_t BucketLimit(int64_t left_bytes, int64_t bucket_bytes);
 
 // The most elements of a piece (128 KiB): small enough that the answers to the
 // last pushes, which leave when those have come from everybody, take little

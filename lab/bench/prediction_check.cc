@@ -62,9 +62,9 @@ class Checking {
       if (!status.ok()) break;
     }
     if (rows_.empty()) return status;
-    Print();
-    status.Update(
-        WriteReportFile(options_.out, kCheckJson, DumpJson(Json(), 1) + "\n"));
+    Print(status);
+    status.Update(WriteReportFile(options_.out, kCheckJson,
+                                  DumpJson(Json(status), 1) + "\n"));
     return status;
   }
 
@@ -173,7 +173,8 @@ class Checking {
     return calibrated;
   }
 
-  void Print() const {
+  // `measured`: why links are missing, where some are.
+  void Print(const absl::Status& measured) const {
     std::vector<std::vector<std::string>> cells = {{"link", "topology", "hosts",
                                                     "size", "measured",
                                                     "predicted", "error"}};
@@ -200,9 +201,13 @@ class Checking {
               << HostCores()
               << " cores: what else it does slows them, most of all on fast "
                  "links.\n";
+    if (measured.ok()) return;
+    std::cout << "* Cut short: the link that was measured and those that were "
+                 "to follow are missing. "
+              << std::string(measured.message()) << "\n";
   }
 
-  nlohmann::json Json() const {
+  nlohmann::json Json(const absl::Status& measured) const {
     nlohmann::json rows = nlohmann::json::array();
     for (const Row& row : rows_) {
       rows.push_back({
@@ -219,6 +224,7 @@ class Checking {
       });
     }
     return {{"machine", MachineJson(DescribeMachine())},
+            {"cut_short", std::string(measured.message())},
             {"rows", std::move(rows)}};
   }
 

@@ -15,8 +15,9 @@
 namespace psring {
 namespace {
 
-// A quarter of a bucket, so that buckets are as large as a trained model's.
-constexpr int64_t kTensorElements = kDefaultBucketBytes / 4 / sizeof(float);
+// Small beside the smallest bucket, so that buckets are as large as a trained
+// model's, and as those of ExchangeWorkload() (lab/predict/calibration.h).
+constexpr int64_t kTensorElements = 64 << 10;
 
 // From the agreement on the start to the start: longer than the agreement takes
 // to reach everybody.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/model/layout.h"
 #include "common/uniform.h"
 
 namespace psring {
@@ -25,11 +26,13 @@ double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
 }  // namespace
 
 std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes) {
-  const int64_t most =
-      std::max<int64_t>(1, static_cast<int64_t>(bucket_bytes / sizeof(float)));
+  constexpr int64_t kBytes = sizeof(float);
+  const auto most =
+      std::max<int64_t>(kBytes, static_cast<int64_t>(bucket_bytes));
   std::vector<int64_t> buckets;
-  for (int64_t left = parameters; left > 0; left -= most) {
-    buckets.push_back(std::min(left, most));
+  for (int64_t left = parameters; left > 0; left -= buckets.back()) {
+    buckets.push_back(
+        std::min(left, BucketLimit(kBytes * left, most) / kBytes));
   }
   return buckets;
 }

@@ -10,8 +10,8 @@
 
 namespace psring {
 
-// Elements of buckets of `bucket_bytes`, the last (the model's first tensors)
-// the rest.
+// Elements of the buckets of a model that could be cut anywhere
+// (BucketLimit()), the last (the model's first tensors) the rest.
 std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
 
 // When each bucket of a worker that computes for `compute_s` is ready, counted

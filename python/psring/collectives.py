@@ -310,8 +310,11 @@ def agree(mine: List[str], name: str, process_set: ProcessSet = global_process_s
 def _view_in_place(array: Any, what: str) -> memoryview:
     try:
         view = memoryview(array)
-    except BufferError as error:  # of an array of JAX's on a GPU
-        raise ValueError(f"{what} in place needs a buffer in the host's memory: pass numpy.array(x) ({error})") from None
+    except (BufferError, ValueError) as error:  # of an array of JAX's on a GPU, or of bfloat16
+        raise ValueError(
+            f"{what} in place cannot use the memory of this {type(array).__name__}: pass an array of NumPy's, of "
+            f"float32, say ({error})"
+        ) from None
     if view.readonly or not view.c_contiguous:
         raise ValueError(f"{what} in place needs a writable, contiguous buffer: pass a copy")
     return view
@@ -376,7 +379,7 @@ def _writable_copy(value: Any) -> Any:
     try:
         if not memoryview(copy).readonly:
             return copy
-    except BufferError:  # it lies on a GPU
+    except BufferError:  # as in _view_in_place()
         pass
     import numpy  # an array of JAX's
 

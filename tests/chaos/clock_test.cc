@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int kSteps = 600;
+constexpr int kSteps = 2000;
 
 class ClockTest : public ::testing::TestWithParam<std::string> {
  protected:

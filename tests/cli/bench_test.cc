@@ -204,7 +204,7 @@ TEST_F(BenchTest, TrainsEveryModelInEveryWayAndPrecision) {
   const Ran ran = Bench({"train", "--models=mlp:784-128-10,mlp:784-64-10",
                          "--modes=ps-bsp,ring", "--precision=fp32,bf16",
                          "--workers=1", "--steps=3000", "--repetitions=1",
-                         "--batch-size=32", "--peers=none", "--device=cpu"});
+                         "--batch-size=32", "--device=cpu"});
   ASSERT_EQ(ran.code, 0) << ran.output;
   std::vector<std::string> trained;
   const json report = Report();
@@ -230,10 +230,10 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
       {
           {{}, {"operation"}},
           {{"broadcast"}, {"broadcast"}},
-          {{"links", "--sizes=1XB"}, {"--sizes", "\"1XB\"", "KB"}},
+          {{"allreduce", "--sizes=1XB"}, {"--sizes", "\"1XB\"", "KB"}},
           {{"links", "--ranks=1"}, {"--ranks", "\"1\"", "from 2"}},
           {{"links", "--iterations=19"}, {"--iterations", "19", "20 to"}},
-          {{"links", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
+          {{"allreduce", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
           {{"links", "--hosts=2", "--link=fast"}, {"--link", "\"fast\""}},
           {{"links", "--link=1gbit"}, {"--link", "--hosts"}},
           {{"pushpull", "--ps-lite=/nosuch"}, {"--ps-lite", "/nosuch", "make"}},
@@ -247,6 +247,9 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"links", "--hosts=2", "--ranks=4"}, {"--ranks", "4"}},
           {{"pushpull", "--hosts=2", "--servers=1"}, {"--servers", "separate"}},
           {{"links", "--hosts=2", "--placement=x"}, {"--placement", "x"}},
+          {{"links", "--sizes=1KB"}, {"--sizes", "allreduce, pushpull"}},
+          {{"train", "--ranks=2"}, {"--ranks", "measures train"}},
+          {{"allreduce", "pushpull", "--batch-size=8"}, {"--batch-size"}},
       };
   for (const auto& [flags, said] : kWrong) {
     const Ran ran = Bench(flags);

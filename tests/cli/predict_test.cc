@@ -62,7 +62,7 @@ TEST_F(PredictTest, PrintsEveryScaleAndWritesJsonAndAPage) {
   }
   const json report = ReadJson();
   EXPECT_EQ(report["parameters"], 25000000);
-  EXPECT_EQ(report["buckets"].size(), 4u);
+  EXPECT_EQ(report["buckets"].size(), 8u);
   EXPECT_EQ(report["hardware"]["link_bits_per_s"], 10e9);
   ASSERT_EQ(report["scales"].size(), 2u);
   std::set<std::string> names;

@@ -89,8 +89,21 @@ TEST(FlatParameters, GradientsAreTheSameWhenABucketsAreCopiedAtOnce) {
   }
 }
 
-// How many tensors libtorch was told to copy by one call, the last time.
+// How many tensors libtorch was told to copy by one call, the last time. On a
+// GPU it does so only where the strides are the same.
 int64_t copied_together = 0;
+
+std::unique_ptr<at::ObserverContext> CountCopied(
+    const at::RecordFunction& call) {
+  if (std::string(call.name()) != "aten::_foreach_copy_") return nullptr;
+  const auto to = call.inputs()[0].toTensorVector();
+  const auto from = call.inputs()[1].toTensorVector();
+  copied_together = static_cast<int64_t>(to.size());
+  for (size_t i = 0; i < to.size(); ++i) {
+    EXPECT_EQ(to[i].strides(), from[i].strides()) << i;
+  }
+  return nullptr;
+}
 
 TEST(CopyAll, CopiesByOneCallWhatLiesAlike) {
   const at::Tensor pixels = at::rand({2, 3, 4, 5});
@@ -108,13 +121,7 @@ TEST(CopyAll, CopiesByOneCallWhatLiesAlike) {
     to.push_back(at::zeros(value.sizes(), at::kFloat));
   }
   const at::CallbackHandle handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback([](const at::RecordFunction& call)
-                                     -> std::unique_ptr<at::ObserverContext> {
-        if (std::string(call.name()) == "aten::_foreach_copy_") {
-          copied_together = call.inputs()[0].toTensorVector().size();
-        }
-        return nullptr;
-      }).needsInputs(true));
+      at::RecordFunctionCallback(CountCopied).needsInputs(true));
   CopyAll(to, from);
   at::removeCallback(handle);
   for (size_t i = 0; i < to.size(); ++i) {

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # A parameter server's copies: images a second with 1, 2 and 4 servers and several
-# sizes of bucket, to be held against the copy rates of 2_check.
+# sizes of bucket in MiB, to be held against the copy rates of 2_check. --servers and
+# --sizes choose others.
 
 name=7_servers on_cpu="all of it, on images of 3x32x32"
+flags="servers sizes" servers= sizes=
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # Some seconds of an H100 each, in epochs long enough that evaluations between them do
 # not count.
-model=resnet50 shape=3x224x224 batch=64 steps=300 sizes="1 4 16 64" counts="1 2 4"
+model=resnet50 shape=3x224x224 batch=64 steps=300 counts=1,2,4 buckets=1,4,16,64
 if [ $device = cpu ]; then
-  model=resnet18 shape=3x32x32 batch=16 steps=9 sizes="1 16" counts="1 2"
+  model=resnet18 shape=3x32x32 batch=16 steps=9 counts=1,2 buckets=1,16
 fi
+servers=${servers:-$counts} sizes=${sizes:-$buckets}
 
 # measure SERVERS SIZE
 measure() {
@@ -29,10 +32,10 @@ measure() {
 }
 
 echo "servers bucket-mb images/s"
-for servers in $counts; do
-  for size in $sizes; do
-    if late; then echo "left out: $servers $size"; continue; fi
-    timed measure $servers $size
+for count in ${servers//,/ }; do
+  for size in ${sizes//,/ }; do
+    if late; then echo "left out: --servers=$count --sizes=$size"; continue; fi
+    timed measure "$count" "$size"
   done
 done
 finish

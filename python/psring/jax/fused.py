@@ -61,7 +61,8 @@ class FusedOptimizer:
         lr: the learning rate of every step that is given none.
         sync, staleness: in mode ps, "bsp", "ssp:K" or "async".
         compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
-        bucket_mb: the size of the buckets in which gradients leave; 25.
+        bucket_mb: the size of the buckets in which gradients leave; 25. The last ones of
+            a step may be smaller.
         state: what state() has returned, to continue from there; rank 0's is taken.
         hyperparameters: of "sgd": momentum, nesterov, weight_decay; of "adam" and
             "adamw": betas, eps, weight_decay. Defaults are those of torch.optim.

@@ -11,7 +11,7 @@ import torch
 
 from .. import _models
 from ._tensors import warn_once
-from .gradient_exchange import Entry, ModelExchange, part_of
+from .gradient_exchange import Entry, ModelExchange
 
 
 def group_options(kind: type, group: Dict[str, Any], remedy: str) -> Dict[str, Any]:
@@ -133,7 +133,7 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
         for entry in entries:
             value = state.get(entry.param, {}).get(slot_name)
             if value is not None:
-                part_of(slot, *exchange.places[entry.name], entry.param).copy_(value.detach())
+                exchange.part_of_slot(slot, entry).copy_(value.detach().reshape(entry.param.shape))
         slots.append(slot)
     return slots
 
@@ -181,8 +181,7 @@ def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, 
         param, of_param = entry.param, {}  # type: torch.Tensor, Dict[str, Any]
         if slots:
             for name, slot in zip(exchange.slot_names, slots):
-                of_slot = part_of(slot, *exchange.places[entry.name], param)
-                of_param[name] = of_slot.to(param.device, copy=True)
+                of_param[name] = exchange.part_of_slot(slot, entry).to(param.device, copy=True)
             if exchange.slot_names != ["momentum_buffer"]:
                 of_param["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
         if _is_half(param):

@@ -85,7 +85,7 @@ class Entry:
         )
 
 
-def part_of(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torch.Tensor:
+def _part(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torch.Tensor:
     """flat[begin:end] in the shape of a parameter, with the elements in the order in which the parameter's
     lie, as with channels_last: optimizers that walk raw memory need it, and so do compiled models."""
     return flat[begin:end].as_strided(param.shape, dense_strides(param))
@@ -147,8 +147,8 @@ class ModelExchange(Model):
         for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
-            entry.gradient = part_of(self.gradients, begin, end, entry.param)
-            entry.result = part_of(self.results, begin, end, entry.param)
+            entry.gradient = _part(self.gradients, begin, end, entry.param)
+            entry.result = _part(self.results, begin, end, entry.param)
             entry.bucket = place["bucket"]
             if fused:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
@@ -156,6 +156,13 @@ class ModelExchange(Model):
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)
+
+    def part_of_slot(self, slot: torch.Tensor, entry: Entry) -> torch.Tensor:
+        """An entry's elements of a flat tensor like those that fetch_slots() gives: they lie as the results
+        do, whatever a script has made of the parameter since."""
+        assert entry.result is not None
+        begin, end = self.places[entry.name]
+        return slot[begin:end].as_strided(entry.result.shape, entry.result.stride())
 
     def _floats(self, address: int, gpu: Optional[torch.device]) -> torch.Tensor:
         if gpu is None:
@@ -266,7 +273,7 @@ class BucketExchange:
         begin = end = 0
         for position, entry in enumerate(entries):
             first, end = end, end + entry.param.numel()
-            entry.gradient = part_of(self.gradients, first, end, entry.param)
+            entry.gradient = _part(self.gradients, first, end, entry.param)
             entry.result = entry.gradient
             entry.bucket = len(self._ranges)
             if end - begin >= limit or position + 1 == len(entries):

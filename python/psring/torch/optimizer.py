@@ -233,7 +233,8 @@ def DistributedOptimizer(
         update: "local", the default where steps are synchronous, or "fused", the
             default and the only way with ssp and async.
         compress: "none", "fp16", "bf16", "int8", "onebit", "topk:F".
-        bucket_mb: the size of the buckets in which gradients leave; 25.
+        bucket_mb: the size of the buckets in which gradients leave; 25. The last ones of
+            a step may be smaller.
         scaler: with update="fused", the GradScaler that will call step().
         broadcast_buffers: with model=, its buffers (the running mean of a batch norm, say)
             become rank 0's with every synchronous step that exchanges gradients; with ssp

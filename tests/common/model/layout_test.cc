@@ -96,6 +96,24 @@ TEST(LayoutTest, BucketsTouchCoverAlignAndHoldWholeTensors) {
   }
 }
 
+TEST(LayoutTest, BucketsHalveTowardsTheEndOfBackward) {
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_EQ(BucketLimit(100 * kMiB, 25 * kMiB), 25 * kMiB);
+  EXPECT_EQ(BucketLimit(40 * kMiB, 25 * kMiB), 20 * kMiB);
+  EXPECT_EQ(BucketLimit(2 * kMiB, 25 * kMiB), kMiB);
+  EXPECT_EQ(BucketLimit(2 * kMiB - 1, 25 * kMiB), 25 * kMiB) << "all the rest";
+  EXPECT_EQ(BucketLimit(2 * kMiB - 1, 100), 100);
+  EXPECT_EQ(BucketLimit(40 * kMiB, 100), 100);
+
+  const Layout layout = MakeLayout(testing::Resnet18(), kDefaultBucketBytes);
+  ASSERT_EQ(layout.num_buckets(), 5);  // of 45 MiB
+  for (int b = 1; b < layout.num_buckets(); ++b) {
+    EXPECT_LT(layout.bucket(b).size(), layout.bucket(b - 1).size());
+  }
+  EXPECT_LT(layout.bucket(4).size() * 4, kMiB);
+  EXPECT_EQ(MakeLayout(testing::Lenet(), kDefaultBucketBytes).num_buckets(), 1);
+}
+
 TEST(LayoutTest, DigestTellsNamesShapesOrderAndBucketsApart) {
   const TensorList a = {Tensor("a", {2, 3}), Tensor("b", {600})};
   const uint64_t digest = MakeLayout(a, 4).digest();

@@ -12,6 +12,16 @@ using testing::DoubleEq;
 using testing::Each;
 using testing::ElementsAre;
 
+TEST(CutBuckets, CutsAsAModelsLayoutDoes) {
+  constexpr int64_t kMi = 1 << 20;
+  EXPECT_THAT(
+      CutBuckets(16 * kMi, 25.0 * kMi),  // 64 MiB
+      ElementsAre(25 * kMi / 4, 39 * kMi / 8, 39 * kMi / 16, 39 * kMi / 32,
+                  39 * kMi / 64, 39 * kMi / 128, 39 * kMi / 128));
+  EXPECT_THAT(CutBuckets(100, 160), ElementsAre(40, 40, 20));
+  EXPECT_THAT(CutBuckets(3, 1), ElementsAre(1, 1, 1));
+}
+
 TEST(ReadyTimes, FollowTheForwardPassInProportionToTheElements) {
   const Workload workload = {
       .buckets = {100, 300}, .compute_s = {}, .forward_share = 0.2};
