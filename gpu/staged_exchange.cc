@@ -1,8 +1,8 @@
 #include "gpu/staged_exchange.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 
@@ -33,6 +33,7 @@ absl::Status StagedExchange::Prepare() {
   }
   filled_.resize(host_.layout.num_buckets());
   left_.resize(host_.layout.num_buckets());
+  has_returned_.resize(host_.layout.num_buckets());
   std::vector<Event*> events = {&backward_done_, &returned_};
   for (Event& event : filled_) events.push_back(&event);
   for (Event& event : left_) events.push_back(&event);
@@ -53,12 +54,10 @@ StagedExchange::~StagedExchange() {
 absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
                                   ParametersArrived arrived, Time deadline) {
   if (absl::Status s = FetchParameters(deadline); !s.ok()) return s;
-  returned_ranges_.clear();
-  const auto send_on = [this](Range range) {
-    failure_.Update(Return(range));
-    returned_ranges_.push_back(range);
+  const auto arrived_here = [this](int bucket) {
+    failure_.Update(ReturnBucket(bucket));
   };
-  if (absl::Status s = inner().Join(std::move(slots), send_on, deadline);
+  if (absl::Status s = inner().Join(std::move(slots), arrived_here, deadline);
       !s.ok()) {
     return s;
   }
@@ -104,14 +103,11 @@ absl::Status StagedExchange::SubmitNext() {
 }
 
 absl::Status StagedExchange::Finish(Time deadline) {
-  // Backward reads the parameters that are about to be overwritten.
-  absl::Status status = device_.Record(backward_done_, model_.compute);
-  status.Update(device_.WaitFor(returning_, backward_done_));
-  if (!status.ok()) return status;
   while (!leaving_buckets_.empty()) {
     const int bucket = leaving_buckets_.front();
     TimelineSpan leaving(track_, "leave", {.step = step(), .bucket = bucket});
-    status = Await(device_, left_[bucket], deadline, cancellation_);
+    const absl::Status status =
+        Await(device_, left_[bucket], deadline, cancellation_);
     if (!status.ok()) {
       return absl::Status(status.code(),
                           absl::StrCat("gradients of bucket ", bucket,
@@ -121,9 +117,15 @@ absl::Status StagedExchange::Finish(Time deadline) {
     leaving.End();
     if (absl::Status s = SubmitNext(); !s.ok()) return s;
   }
-  returned_ranges_.clear();
   if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;
   return FinishReturn();
+}
+
+absl::Status StagedExchange::ReturnBucket(int bucket) {
+  // Nobody reads the parameters that are overwritten: the bucket's gradients
+  // are in host memory, so backward has filled it.
+  has_returned_[bucket] = true;
+  return Return(host_.layout.bucket(bucket));
 }
 
 absl::Status StagedExchange::Return(Range range) {
@@ -133,27 +135,38 @@ absl::Status StagedExchange::Return(Range range) {
                       returning_);
 }
 
+absl::Status StagedExchange::ReturnOthers() {
+  // Behind all that the compute stream has got, which may read any of them.
+  absl::Status status = device_.Record(backward_done_, model_.compute);
+  status.Update(device_.WaitFor(returning_, backward_done_));
+  Range run;  // of buckets that touch: each lies before the one before it
+  for (int b = 0; b < host_.layout.num_buckets(); ++b) {
+    if (has_returned_[b]) continue;
+    const Range bucket = host_.layout.bucket(b);
+    if (run.begin != bucket.end) {
+      if (!run.empty()) status.Update(Return(run));
+      run = bucket;
+    }
+    run.begin = bucket.begin;
+  }
+  status.Update(Return(run));
+  return status;
+}
+
 // The host's copy is overwritten only after the next step's gradients have
 // left, which the compute stream makes behind this: nobody has to wait here.
 absl::Status StagedExchange::FinishReturn() {
   absl::Status status = std::exchange(failure_, absl::OkStatus());
-  // What was not told range by range returns now.
-  std::vector<Range> told = std::exchange(returned_ranges_, {});
-  std::sort(told.begin(), told.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  told.push_back({host_.layout.num_elements(), host_.layout.num_elements()});
-  int64_t begin = 0;
-  for (const Range& range : told) {
-    if (range.begin > begin) status.Update(Return({begin, range.begin}));
-    begin = std::max(begin, range.end);
+  if (absl::c_linear_search(has_returned_, false)) {
+    status.Update(ReturnOthers());
   }
+  has_returned_.assign(has_returned_.size(), false);
   status.Update(device_.Record(returned_, returning_));
   status.Update(device_.WaitFor(model_.compute, returned_));
   return status;
 }
 
 absl::Status StagedExchange::Synchronise(Before next, Time deadline) {
-  returned_ranges_.clear();
   if (absl::Status s = inner().Synchronise(next, deadline); !s.ok()) return s;
   return FinishReturn();
 }

@@ -5,9 +5,10 @@
 // the arena where processes share a host: nothing is copied twice. A bucket's
 // copy starts on a stream of its own as soon as backward has filled it; the
 // inner exchange gets what has arrived with the next Submit, and the rest, as
-// it arrives, in Finish. New parameters return on another stream as they come,
-// range by range, while later gradients still leave. The compute stream waits
-// for them; the processor does not.
+// it arrives, in Finish. A bucket's new parameters return on another stream as
+// they come, while backward still makes the gradients of later ones: it reads
+// none of a bucket that it has filled. The compute stream waits for them; the
+// processor does not.
 #ifndef PSRING_GPU_STAGED_EXCHANGE_H_
 #define PSRING_GPU_STAGED_EXCHANGE_H_
 
@@ -41,8 +42,8 @@ class StagedExchange : public ForwardingExchange {
   ~StagedExchange() override;
 
   using GradientExchange::Join;
-  // From the GPU's parameters, which the host's become first. The inner
-  // exchange tells this one of what is new; `arrived` is not called.
+  // From the GPU's parameters, which the host's become first. `arrived` is not
+  // called.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     Time deadline) override;
   // On the thread that runs backward: that is not the trainer's.
@@ -69,10 +70,13 @@ class StagedExchange : public ForwardingExchange {
   absl::Status SubmitNext();
   // The host's parameters become the GPU's.
   absl::Status FetchParameters(Time deadline);
-  // New parameters of this range are in host memory.
+  // New parameters of this bucket are in host memory.
+  absl::Status ReturnBucket(int bucket);
   absl::Status Return(Range range);
-  // What the compute stream gets from now on finds all that has returned.
+  // Buckets that have not returned do so now. What the compute stream gets from
+  // now on finds all of them.
   absl::Status FinishReturn();
+  absl::Status ReturnOthers();
 
   Device& device_;
   DeviceModel& model_;
@@ -87,8 +91,8 @@ class StagedExchange : public ForwardingExchange {
   Event backward_done_;
   Event returned_;
   std::deque<int> leaving_buckets_;  // of this step, in their order
-  std::vector<Range> returned_ranges_;
-  absl::Status failure_;  // of a Return that the inner exchange called
+  std::vector<bool> has_returned_;   // by bucket: in this step
+  absl::Status failure_;  // of a ReturnBucket that the inner exchange called
 };
 
 }  // namespace psring

@@ -93,11 +93,13 @@ int HostShard::Missing(size_t bucket) const {
   return missing;
 }
 
-void HostShard::Answer(int worker, int64_t next_step) {
-  ShardSignals& signals = workers_[worker].arena->shard(shard_);
+void HostShard::Answer(int worker, int bucket, int64_t next_step) {
+  WorkerArena& arena = *workers_[worker].arena;
+  ShardSignals& signals = arena.shard(shard_);
   if (next_step > signals.next_step.load(std::memory_order_relaxed)) {
     signals.next_step.store(next_step, std::memory_order_relaxed);
   }
+  arena.answered(bucket).fetch_add(1, std::memory_order_release);
   ++answered_[worker];
 }
 

@@ -71,10 +71,10 @@ class HostShard {
     return workers_[worker].arena->parameters() + begin;
   }
 
-  // One more piece of that worker's parameters is in place; it goes on with
-  // `next_step`, or what another piece tells it if that is later. It sees that
-  // with the next TellAnswers.
-  void Answer(int worker, int64_t next_step);
+  // One more piece of that bucket's parameters is in place for that worker; it
+  // goes on with `next_step`, or what another piece tells it if that is later.
+  // The next TellAnswers wakes it.
+  void Answer(int worker, int bucket, int64_t next_step);
   void TellAnswers();
 
  private:

@@ -178,7 +178,12 @@ absl::Status PsExchange::Submit(int bucket) {
   }
   for (ShardPeer* shard : shards_of_[bucket]) {
     shard->Push(bucket, step_);
+    answers_of_bucket_[bucket] += shard->pieces_in_arena(bucket);
     if (absl::Status s = shard->SendReady(kWindowPieces); !s.ok()) return s;
+  }
+  if (arrived_ != nullptr) {
+    untold_buckets_.push_back(bucket);
+    TellArrived();
   }
   return absl::OkStatus();
 }
@@ -212,7 +217,6 @@ absl::Status PsExchange::Finish(Time deadline) {
 
 absl::Status PsExchange::Await(int64_t step, const std::string& what,
                                Time deadline, absl::Duration patience) {
-  std::vector<bool> told(shards_.size(), arrived_ == nullptr);
   TimelineSpan span(track_, "await", {.step = step, .peer_role = "ps"});
   int64_t earlier = std::numeric_limits<int64_t>::max();
   while (true) {
@@ -220,18 +224,14 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
       answers_seen_ = model_.arena->answers().count();
     }
     int64_t due = 0;
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      ShardPeer& shard = shards_[i];
+    for (ShardPeer& shard : shards_) {
       const auto shard_due = TakeFrom(shard);
       if (!shard_due.ok()) return shard_due.status();
-      if (!told[i] && *shard_due == 0) {
-        told[i] = true;
-        for (const Range& range : shard.place().ranges) arrived_(range);
-      }
       due += *shard_due;
       // The last one to be named is the one that was waited for longest.
       if (*shard_due > 0) span.args().peer = shard.place().server;
     }
+    TellArrived();
     if (due == 0) return absl::OkStatus();
     if (std::exchange(earlier, due) > due) {
       deadline = std::max(deadline, Now() + patience);
@@ -239,6 +239,21 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
     if (Now() > deadline) return Late(what);
     if (absl::Status s = Sleep(deadline); !s.ok()) return s;
   }
+}
+
+void PsExchange::TellArrived() {
+  std::erase_if(untold_buckets_, [this](int bucket) {
+    for (const ShardPeer* shard : shards_of_[bucket]) {
+      if (shard->due_by_message(bucket) > 0) return false;
+    }
+    if (model_.arena != nullptr &&
+        model_.arena->answered(bucket).load(std::memory_order_acquire) <
+            answers_of_bucket_[bucket]) {
+      return false;
+    }
+    arrived_(bucket);
+    return true;
+  });
 }
 
 absl::StatusOr<int64_t> PsExchange::TakeFrom(ShardPeer& shard) {
@@ -300,21 +315,13 @@ absl::Status PsExchange::Late(const std::string& what) const {
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
 }
 
-absl::Status PsExchange::AwaitReplies(const std::string& what, Time deadline,
-                                      absl::Duration patience) {
-  ParametersArrived arrived = std::exchange(arrived_, nullptr);
-  const absl::Status status = Await(-1, what, deadline, patience);
-  arrived_ = std::move(arrived);
-  return status;
-}
-
 // Awaits them all, whatever one says: answers must not come into the next step.
 absl::Status PsExchange::AskAll(WireHeader::Kind kind, const std::string& text,
                                 Time deadline) {
   for (ShardPeer& shard : shards_) {
     if (absl::Status s = shard.Ask(kind, text); !s.ok()) return s;
   }
-  if (absl::Status s = AwaitReplies(text, deadline, absl::ZeroDuration());
+  if (absl::Status s = Await(-1, text, deadline, absl::ZeroDuration());
       !s.ok()) {
     return s;
   }
@@ -343,7 +350,7 @@ absl::Status PsExchange::FetchSlots(absl::Span<float* const> slots,
       shard.Pull(static_cast<int>(i) + 1, slots[i]);
     }
     const absl::Status status =
-        AwaitReplies("the optimizer's state", Now() + patience, patience);
+        Await(-1, "the optimizer's state", Now() + patience, patience);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -67,7 +67,8 @@ class PsExchange : public GradientExchange {
         model_(model),
         track_(track),
         shards_of_(model.layout.num_buckets()),
-        wait_(HasCoreForEach(job)) {}
+        wait_(HasCoreForEach(job)),
+        answers_of_bucket_(model.layout.num_buckets()) {}
 
   void AddShard(const ShardPlace& place, std::unique_ptr<Socket> socket);
   void FindHostShards();
@@ -79,11 +80,10 @@ class PsExchange : public GradientExchange {
   absl::Status PullAll(const std::string& what, Time deadline);
   // What the window has held back, where there was computing meanwhile.
   absl::Status SendEarlierPushes();
-  // Of answers that bring no parameters.
-  absl::Status AwaitReplies(const std::string& what, Time deadline,
-                            absl::Duration patience);
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
                       Time deadline);
+  // Tells `arrived_` of the buckets of this step that all shards have answered.
+  void TellArrived();
   // Receives until no answer is due: of `step`, or what is no step's (-1).
   // `what` is for the deadline's error. Where `patience` is above 0, each
   // answer moves the deadline on to so much later.
@@ -110,7 +110,10 @@ class PsExchange : public GradientExchange {
   int64_t answers_seen_ = 0;  // there
   bool listens_ = true;       // has taken what messages have come
   ParametersArrived arrived_;
-  bool by_message_ = true;  // some shard is reached so
+  // What has been pushed and not told yet.
+  std::vector<int> untold_buckets_;
+  std::vector<int64_t> answers_of_bucket_;  // awaited in the arena, since start
+  bool by_message_ = true;                  // some shard is reached so
   // Tells buckets that come one after the other from buckets with computing
   // between them.
   Time last_submit_ = Time::InfinitePast();

@@ -23,7 +23,8 @@ ShardPeer::ShardPeer(const Worker& worker, const ShardPlace& place,
       place_(place),
       socket_(std::move(socket)),
       pieces_(worker.model.layout, place.ranges),
-      awaited_(pieces_.size(), false) {}
+      awaited_(pieces_.size(), false),
+      due_of_bucket_(worker.model.layout.num_buckets()) {}
 
 void ShardPeer::UseArena(ShardSignals& signals, WakeCount& pushes,
                          std::unique_ptr<DoorbellButton> button) {
@@ -78,7 +79,10 @@ void ShardPeer::Pull(int slot, float* into) {
   awaited_step_ = -1;
   awaited_slot_ = slot;
   awaited_values_ = into;
-  for (int i = 0; i < pieces_.size(); ++i) unsent_.push_back(i);
+  for (int i = 0; i < pieces_.size(); ++i) {
+    unsent_.push_back(i);
+    ++due_of_bucket_[pieces_[i].bucket];
+  }
 }
 
 absl::Status ShardPeer::Ask(WireHeader::Kind kind, const std::string& text) {
@@ -100,6 +104,7 @@ void ShardPeer::Push(int bucket, int64_t step) {
   const std::vector<int>& pieces = pieces_.of_bucket(bucket);
   if (signals_ == nullptr) {
     unsent_.insert(unsent_.end(), pieces.begin(), pieces.end());
+    due_of_bucket_[bucket] += static_cast<int>(pieces.size());
   } else {
     answers_awaited_ += static_cast<int64_t>(pieces.size());
     if (pushes_->Add(1)) button_->Ring();
@@ -212,6 +217,7 @@ absl::Status ShardPeer::OnParameters(const DataMessage& message) {
   next_step_ = std::max(next_step_, message.header.next_step());
   awaited_[*piece] = false;
   --num_awaited_;
+  --due_of_bucket_[pieces_[*piece].bucket];
   return absl::OkStatus();
 }
 

@@ -85,6 +85,12 @@ class ShardPeer {
 
   // Answers that are missing; below 0 where an arena holds too many.
   int64_t due() const;
+  // Pieces of that bucket that messages have yet to bring.
+  int due_by_message(int bucket) const { return due_of_bucket_[bucket]; }
+  // Pieces of that bucket of which the arena holds the answers; 0 by message.
+  int pieces_in_arena(int bucket) const {
+    return signals_ == nullptr ? 0 : num_pieces(bucket);
+  }
   // Whether one of them comes by message.
   bool awaits_message() const {
     return num_awaited_ > 0 || !unsent_.empty() || reply_awaited_;
@@ -102,6 +108,9 @@ class ShardPeer {
  private:
   std::string Name() const;
   SpanArgs Args() const;
+  int num_pieces(int bucket) const {
+    return static_cast<int>(pieces_.of_bucket(bucket).size());
+  }
   proto::WireHeader HeaderOf(proto::WireHeader::Kind kind,
                              const Piece& piece) const;
   absl::Status SendPull(const Piece& piece);
@@ -119,6 +128,8 @@ class ShardPeer {
   int next_init_ = 0;          // the piece whose first values go next
   std::vector<bool> awaited_;  // by piece: sent and not answered
   int num_awaited_ = 0;        // of them
+  // By bucket: pieces that wait to be sent, or have not been answered.
+  std::vector<int> due_of_bucket_;
   int64_t awaited_step_ = -1;  // whose answers they are; -1: of pulls
   int awaited_slot_ = 0;       // what they hold, and where that lies here
   float* awaited_values_ = nullptr;

@@ -205,7 +205,7 @@ void ShardSteps::Answer(PieceState& state, int worker, const Push& push,
     if (!in_place) {
       std::memcpy(parts_.host.parameters(worker, range.begin), data, bytes);
     }
-    parts_.host.Answer(worker, next_step);
+    parts_.host.Answer(worker, state.piece.bucket, next_step);
     return;
   }
   // Behind a barrier these parameters change only when every worker has pushed

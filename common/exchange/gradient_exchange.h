@@ -46,8 +46,9 @@ struct Traffic {
 // What workers meet for; see Synchronise.
 enum class Before { kEvaluation, kSaveState };
 
-// Told of a range of the parameters that is new, on the trainer's thread.
-using ParametersArrived = std::function<void(Range)>;
+// Told of a bucket whose parameters are the next step's, on the thread that has
+// called the exchange.
+using ParametersArrived = std::function<void(int bucket)>;
 
 class GradientExchange {
  public:
@@ -56,9 +57,8 @@ class GradientExchange {
   // Fills the model's parameters, on every worker, with rank 0's. A run that
   // resumes hands in rank 0's optimizer state: one buffer a slot, each as large
   // as the flat model; a fresh one none. `arrived`, unless it is null, is
-  // called in this call, in Finish and in Synchronise with each range of the
-  // parameters that is new before the call returns; an exchange may leave
-  // ranges out. Blocks.
+  // called in Submit and in Finish of each bucket that has come; an exchange
+  // may leave any out. Blocks.
   virtual absl::Status Join(std::vector<FlatBuffer> slots,
                             ParametersArrived arrived, Time deadline) = 0;
   absl::Status Join(std::vector<FlatBuffer> slots, Time deadline) {

@@ -21,7 +21,7 @@ constexpr int64_t ElementsOf(int64_t bytes) {
 
 WorkerArena::WorkerArena(const Layout& layout, int num_slots)
     : num_slots_(num_slots) {
-  const int64_t words = sizeof(std::atomic<int64_t>) * layout.num_buckets();
+  const int64_t words = 2 * sizeof(std::atomic<int64_t>) * layout.num_buckets();
   staging_ = RoundToPage(ElementsOf(sizeof(Block) + words));
   parameters_ = staging_ + 2 * kStagingElements;
   gradients_ = parameters_ + RoundToPage(layout.num_elements());
@@ -69,11 +69,6 @@ absl::StatusOr<std::unique_ptr<WorkerArena>> WorkerArena::Map(
   if (!memory.ok()) return memory.status();
   arena->arena_ = *std::move(memory);
   return arena;
-}
-
-std::atomic<int64_t>& WorkerArena::pushed(int bucket) {
-  return reinterpret_cast<std::atomic<int64_t>*>(arena_->data() +
-                                                 sizeof(Block))[bucket];
 }
 
 }  // namespace psring

@@ -89,7 +89,9 @@ class WorkerArena {
   // being pushed; written before `pushed`, read after it.
   double* rates() { return block().rates; }
   // Steps whose gradients of this bucket have been pushed: step + 1, or 0.
-  std::atomic<int64_t>& pushed(int bucket);
+  std::atomic<int64_t>& pushed(int bucket) { return words()[2 * bucket]; }
+  // Pieces of this bucket that all shards have answered, since the start.
+  std::atomic<int64_t>& answered(int bucket) { return words()[2 * bucket + 1]; }
 
  private:
   struct Block {
@@ -106,6 +108,10 @@ class WorkerArena {
     return slots_ + i * (gradients_ - parameters_);
   }
   Block& block() { return *reinterpret_cast<Block*>(arena_->data()); }
+  std::atomic<int64_t>* words() {
+    return reinterpret_cast<std::atomic<int64_t>*>(arena_->data() +
+                                                   sizeof(Block));
+  }
   float* At(int64_t element) {
     return reinterpret_cast<float*>(arena_->data()) + element;
   }

@@ -249,11 +249,11 @@ TEST_F(HostWorkersTest, AWorkerIsWokenByTheShardThatAnswersLast) {
   HostShard one(workers, 0, {0}, &pushes_, /*together=*/true);
   HostShard two(workers, 1, {0}, &other_pushes, /*together=*/true);
   ASSERT_TRUE(arenas_[1]->answers().Sleep(3));
-  two.Answer(1, 1);
-  two.Answer(1, 1);
+  two.Answer(1, 0, 1);
+  two.Answer(1, 0, 1);
   two.TellAnswers();
   EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
-  one.Answer(1, 1);
+  one.Answer(1, 0, 1);
   EXPECT_FALSE(IsRung(arenas_[1]->doorbell()));
   one.TellAnswers();
   EXPECT_TRUE(IsRung(arenas_[1]->doorbell()));
@@ -264,9 +264,9 @@ TEST_F(HostWorkersTest, AnswersAreSeenOnceTheyAreTold) {
   HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
   const ShardSignals& signals = arenas_[1]->shard(0);
   ASSERT_TRUE(arenas_[1]->answers().Sleep(1));
-  link.Answer(1, 4);
-  link.Answer(1, 9);
-  link.Answer(1, 6);
+  link.Answer(1, 0, 4);
+  link.Answer(1, 0, 9);
+  link.Answer(1, 0, 6);
   EXPECT_EQ(signals.answers.load(), 0);
   link.TellAnswers();
   EXPECT_EQ(signals.answers.load(), 3);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,46 @@ TEST(Topologies, BspAndRingEndWithTheSameBitsHoweverTheyArePlaced) {
         }
       }
     }
+  }
+}
+
+// Whoever copies them then, to a GPU, need not look at them again.
+TEST_P(PlacementTest, ABucketIsToldOnceItHoldsTheNextStep) {
+  LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 2, 2), GetParam());
+  options.shard_threads = 2;
+  AddPieces(options.spec);
+  for (const absl::Status& s : RunLocalJob(options, [](LocalWorker& worker) {
+         const Layout& layout = worker.model.layout;
+         const float* const parameters = worker.model.parameters.data();
+         std::map<int, std::vector<float>> told;
+         const auto arrived = [&](int bucket) {
+           const Range range = layout.bucket(bucket);
+           EXPECT_EQ(told.count(bucket), 0u);
+           told[bucket].assign(parameters + range.begin,
+                               parameters + range.end);
+         };
+         if (auto s = worker.exchange->Join({}, arrived, Soon()); !s.ok()) {
+           return s;
+         }
+         for (int step = 0; step < 4; ++step) {
+           FillGradients(worker, step);
+           for (int b = 0; b < layout.num_buckets(); ++b) {
+             if (auto s = worker.exchange->Submit(b); !s.ok()) return s;
+           }
+           if (auto s = worker.exchange->Finish(Soon()); !s.ok()) return s;
+           EXPECT_EQ(told.size(), static_cast<size_t>(layout.num_buckets()));
+           for (const auto& [bucket, values] : told) {
+             const Range range = layout.bucket(bucket);
+             EXPECT_TRUE(std::equal(values.begin(), values.end(),
+                                    parameters + range.begin))
+                 << "bucket " << bucket << ", step " << step;
+           }
+           told.clear();
+         }
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
   }
 }
 

@@ -115,6 +115,16 @@ void FakeDevice::AwaitIdle() {
   });
 }
 
+bool FakeDevice::AwaitCopies(int64_t n, Time deadline) {
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitUntil([&] { return num_copies_ >= n; }, deadline);
+}
+
+int64_t FakeDevice::num_copies() const {
+  MutexLock lock(&mutex_);
+  return num_copies_;
+}
+
 void FakeDevice::DropUpdates(int n) {
   MutexLock lock(&mutex_);
   drop_every_ = n;
@@ -318,8 +328,10 @@ absl::Status FakeDevice::Copy(void* to, const void* from, int64_t size_bytes,
   if (!status.ok()) return status;
   void* const target = ReachAny(to);
   const void* const source = ReachAny(from);
-  Enqueue(stream, [=] {
+  Enqueue(stream, [=, this] {
     std::memcpy(target, source, static_cast<size_t>(size_bytes));
+    MutexLock lock(&mutex_);
+    ++num_copies_;
     return absl::OkStatus();
   });
   return absl::OkStatus();

@@ -45,6 +45,9 @@ class FakeDevice : public Device {
   void Release();
   // Blocks until all work is done.
   void AwaitIdle();
+  // Blocks until so many copies are done, since the start; false: not in time.
+  bool AwaitCopies(int64_t n, Time deadline);
+  int64_t num_copies() const;
 
   // From now on every `n`th update is lost, as by a kernel that does not run.
   void DropUpdates(int n);
@@ -129,6 +132,7 @@ class FakeDevice : public Device {
   int drop_every_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none
   int64_t num_updates_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_copies_ ABSL_GUARDED_BY(mutex_) = 0;  // done
   int num_hung_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
