@@ -146,13 +146,12 @@ int RunScript(const Args& args) {
   }
   auto plan = PlanRun(line, flags);
   if (!plan.ok()) return line.UsageError(std::string(plan.status().message()));
-  const bool becomes_worker = !plan->worker_of.empty();
-  absl::Status s = TakeKey(flags.security, becomes_worker, plan->job);
+  absl::Status s = TakeKey(flags.security, plan->becomes_worker, plan->job);
   if (!s.ok()) return Fail(kName, s);
   if (s = CheckJob(plan->job); !s.ok()) {
     return line.UsageError(std::string(s.message()));
   }
-  if (becomes_worker) return BecomeWorker(plan->job);
+  if (plan->becomes_worker) return BecomeWorker(plan->job);
   WarnOfLoopback(plan->job);
   return RunWorkers(plan->job, flags.supervised);
 }

@@ -168,7 +168,7 @@ absl::StatusOr<RunPlan> PlanWorker(const CommandLine& line, RunFlags& flags,
         absl::StrCat(flags.job.join_timeout_s);
   }
   SetVariables(line, flags);
-  return RunPlan{flags.job, launcher};
+  return RunPlan{flags.job, /*becomes_worker=*/true};
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ absl::StatusOr<RunPlan> PlanRun(const CommandLine& line, RunFlags flags) {
     if (s = TakeServersPerNode(flags.servers_per_node, job); !s.ok()) return s;
   }
   SetVariables(line, flags);
-  return RunPlan{job, ""};
+  return RunPlan{job, /*becomes_worker=*/false};
 }
 
 }  // namespace psring

@@ -28,9 +28,9 @@ void AddRunFlags(CommandLine& line, RunFlags& flags);
 
 struct RunPlan {
   ScriptJob job;  // its key has yet to be found
-  // What has started this command, "srun", say, whose worker this process
-  // becomes; empty: this command starts the workers.
-  std::string worker_of;
+  // A launcher has started this command: this process becomes a worker.
+  // Otherwise this command starts the workers.
+  bool becomes_worker = false;
 };
 
 // What the parsed flags and the environment ask for. INVALID_ARGUMENT names the

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 
@@ -33,7 +32,6 @@ absl::Status StagedExchange::Prepare() {
   }
   filled_.resize(host_.layout.num_buckets());
   left_.resize(host_.layout.num_buckets());
-  has_returned_.resize(host_.layout.num_buckets());
   std::vector<Event*> events = {&backward_done_, &returned_};
   for (Event& event : filled_) events.push_back(&event);
   for (Event& event : left_) events.push_back(&event);
@@ -121,10 +119,10 @@ absl::Status StagedExchange::Finish(Time deadline) {
   return FinishReturn();
 }
 
+// The bucket's gradients are in host memory. So the compute stream has done
+// what made them, which is all that reads these parameters in backward.
 absl::Status StagedExchange::ReturnBucket(int bucket) {
-  // Nobody reads the parameters that are overwritten: the bucket's gradients
-  // are in host memory, so backward has filled it.
-  has_returned_[bucket] = true;
+  ++num_returned_;
   return Return(host_.layout.bucket(bucket));
 }
 
@@ -135,32 +133,16 @@ absl::Status StagedExchange::Return(Range range) {
                       returning_);
 }
 
-absl::Status StagedExchange::ReturnOthers() {
-  // Behind all that the compute stream has got, which may read any of them.
-  absl::Status status = device_.Record(backward_done_, model_.compute);
-  status.Update(device_.WaitFor(returning_, backward_done_));
-  Range run;  // of buckets that touch: each lies before the one before it
-  for (int b = 0; b < host_.layout.num_buckets(); ++b) {
-    if (has_returned_[b]) continue;
-    const Range bucket = host_.layout.bucket(b);
-    if (run.begin != bucket.end) {
-      if (!run.empty()) status.Update(Return(run));
-      run = bucket;
-    }
-    run.begin = bucket.begin;
-  }
-  status.Update(Return(run));
-  return status;
-}
-
 // The host's copy is overwritten only after the next step's gradients have
 // left, which the compute stream makes behind this: nobody has to wait here.
 absl::Status StagedExchange::FinishReturn() {
   absl::Status status = std::exchange(failure_, absl::OkStatus());
-  if (absl::c_linear_search(has_returned_, false)) {
-    status.Update(ReturnOthers());
+  if (std::exchange(num_returned_, 0) < host_.layout.num_buckets()) {
+    // Behind all that the compute stream has got, which may read them.
+    status.Update(device_.Record(backward_done_, model_.compute));
+    status.Update(device_.WaitFor(returning_, backward_done_));
+    status.Update(Return({0, host_.layout.num_elements()}));
   }
-  has_returned_.assign(has_returned_.size(), false);
   status.Update(device_.Record(returned_, returning_));
   status.Update(device_.WaitFor(model_.compute, returned_));
   return status;

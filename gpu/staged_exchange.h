@@ -73,10 +73,9 @@ class StagedExchange : public ForwardingExchange {
   // New parameters of this bucket are in host memory.
   absl::Status ReturnBucket(int bucket);
   absl::Status Return(Range range);
-  // Buckets that have not returned do so now. What the compute stream gets from
-  // now on finds all of them.
+  // Where not all buckets have returned they do so now. What the compute stream
+  // gets from now on finds all of them.
   absl::Status FinishReturn();
-  absl::Status ReturnOthers();
 
   Device& device_;
   DeviceModel& model_;
@@ -91,7 +90,7 @@ class StagedExchange : public ForwardingExchange {
   Event backward_done_;
   Event returned_;
   std::deque<int> leaving_buckets_;  // of this step, in their order
-  std::vector<bool> has_returned_;   // by bucket: in this step
+  int num_returned_ = 0;             // of this step's buckets
   absl::Status failure_;  // of a ReturnBucket that the inner exchange called
 };
 

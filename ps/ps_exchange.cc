@@ -241,19 +241,25 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
   }
 }
 
+bool PsExchange::HasArrived(int bucket) const {
+  for (const ShardPeer* shard : shards_of_[bucket]) {
+    if (shard->due_by_message(bucket) > 0) return false;
+  }
+  return model_.arena == nullptr ||
+         model_.arena->answered(bucket).load(std::memory_order_acquire) >=
+             answers_of_bucket_[bucket];
+}
+
 void PsExchange::TellArrived() {
-  std::erase_if(untold_buckets_, [this](int bucket) {
-    for (const ShardPeer* shard : shards_of_[bucket]) {
-      if (shard->due_by_message(bucket) > 0) return false;
+  std::vector<int> left;
+  for (const int bucket : untold_buckets_) {
+    if (HasArrived(bucket)) {
+      arrived_(bucket);
+    } else {
+      left.push_back(bucket);
     }
-    if (model_.arena != nullptr &&
-        model_.arena->answered(bucket).load(std::memory_order_acquire) <
-            answers_of_bucket_[bucket]) {
-      return false;
-    }
-    arrived_(bucket);
-    return true;
-  });
+  }
+  untold_buckets_ = std::move(left);
 }
 
 absl::StatusOr<int64_t> PsExchange::TakeFrom(ShardPeer& shard) {

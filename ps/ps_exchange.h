@@ -42,8 +42,7 @@ class PsExchange : public GradientExchange {
       const proto::Welcome& job, FlatModel& model, Track* track = nullptr);
 
   using GradientExchange::Join;
-  // `arrived` is told of a shard's range when the shard has answered for all of
-  // it.
+  // `arrived` is told of a bucket when all shards have answered it.
   absl::Status Join(std::vector<FlatBuffer> slots, ParametersArrived arrived,
                     Time deadline) override;
   absl::Status Submit(int bucket) override;
@@ -82,7 +81,9 @@ class PsExchange : public GradientExchange {
   absl::Status SendEarlierPushes();
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
                       Time deadline);
-  // Tells `arrived_` of the buckets of this step that all shards have answered.
+  // Whether all shards have answered this bucket.
+  bool HasArrived(int bucket) const;
+  // Tells `arrived_` of the buckets of this step that have, each once.
   void TellArrived();
   // Receives until no answer is due: of `step`, or what is no step's (-1).
   // `what` is for the deadline's error. Where `patience` is above 0, each

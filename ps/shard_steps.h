@@ -113,9 +113,9 @@ class ShardSteps {
   void ApplyOne(PieceState& state, int worker, int64_t step);
   void ApplyStep(PieceState& state, const std::vector<int>& workers);
   // The worker gets the parameters, as the answer to its push of `step` or to a
-  // pull (-1), and `next_step`: into its arena, where nobody uses them until
-  // all of its answers are there, or by message. `in_place`: they are in its
-  // arena already.
+  // pull (-1), and `next_step`: into its arena, where nobody uses those of a
+  // bucket until all of its answers are there, or by message. `in_place`: they
+  // are in its arena already.
   void Answer(PieceState& state, int worker, const Push& push, int64_t step,
               int64_t next_step, bool in_place);
   std::optional<UpdateTurn> AwaitedOf(const PieceState& state) const;

@@ -20,7 +20,7 @@ constexpr int64_t ElementsOf(int64_t bytes) {
 }  // namespace
 
 WorkerArena::WorkerArena(const Layout& layout, int num_slots)
-    : num_slots_(num_slots) {
+    : num_buckets_(layout.num_buckets()), num_slots_(num_slots) {
   const int64_t words = 2 * sizeof(std::atomic<int64_t>) * layout.num_buckets();
   staging_ = RoundToPage(ElementsOf(sizeof(Block) + words));
   parameters_ = staging_ + 2 * kStagingElements;

@@ -82,16 +82,19 @@ class WorkerArena {
   SharedCounter& done() { return block().done; }
   CollectiveCall& call(int parity) { return block().calls[parity]; }
   ShardSignals& shard(int index) { return block().shards[index]; }
-  // Pieces that all shards have answered; a shard adds what it has answered to
-  // its own `answers` before.
+  // Pieces that shards have answered, all shards together; a shard adds what it
+  // has answered to its own `answers` before.
   WakeCount& answers() { return block().answers; }
   // At most 2 * kMaxGroups rates (common/optim/rates.h) of the step that is
   // being pushed; written before `pushed`, read after it.
   double* rates() { return block().rates; }
   // Steps whose gradients of this bucket have been pushed: step + 1, or 0.
-  std::atomic<int64_t>& pushed(int bucket) { return words()[2 * bucket]; }
-  // Pieces of this bucket that all shards have answered, since the start.
-  std::atomic<int64_t>& answered(int bucket) { return words()[2 * bucket + 1]; }
+  std::atomic<int64_t>& pushed(int bucket) { return words()[bucket]; }
+  // Pieces of this bucket that shards have answered since the start, all shards
+  // together.
+  std::atomic<int64_t>& answered(int bucket) {
+    return words()[num_buckets_ + bucket];
+  }
 
  private:
   struct Block {
@@ -116,6 +119,7 @@ class WorkerArena {
     return reinterpret_cast<float*>(arena_->data()) + element;
   }
 
+  const int num_buckets_;
   const int num_slots_;
   // In elements.
   int64_t staging_ = 0;

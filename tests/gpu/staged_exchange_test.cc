@@ -292,8 +292,7 @@ TEST(StagedExchange, CallsTheGpuByBucketAndNotByTensor) {
            if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
          }
          if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         // Out: an event, its wait, the copy and another event. Back: a wait
-         // and a copy.
+         // Out: an event, its wait, the copy and another event. Back: a copy.
          EXPECT_LE(gpu.device.num_calls() - before, 6 * num_buckets + 4);
          EXPECT_LT(num_buckets, 20);
          gpu.exchange.reset();

@@ -8,6 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/time/clock.h"
+#include "common/clock.h"
+#include "common/model/layout.h"
+#include "ps/shard_map.h"
 #include "tests/ps/placed_job.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/optimizer_state.h"
@@ -82,6 +86,45 @@ TEST_P(PlacementTest, ABucketIsToldOnceItHoldsTheNextStep) {
            told.clear();
          }
          return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// In Submit, while backward goes on: a GPU gets it then.
+TEST(PsExchange, ABucketThatHasBeenAnsweredIsToldWithTheNextOne) {
+  const LocalJobOptions options =
+      Placed(Options(proto::PARAMETER_SERVER, proto::BSP, 1),
+             Transport::kSharedMemory);
+  for (const absl::Status& s : RunLocalJob(options, [](LocalWorker& worker) {
+         const Layout& layout = worker.model.layout;
+         std::vector<int> told;
+         const auto arrived = [&](int bucket) { told.push_back(bucket); };
+         if (auto s = worker.exchange->Join({}, arrived, Soon()); !s.ok()) {
+           return s;
+         }
+         FillGradients(worker, 0);
+         if (auto s = worker.exchange->Submit(0); !s.ok()) return s;
+         int64_t num_pieces = 0;
+         for (const ShardPlace& shard :
+              MapShards(layout, worker.client->job())) {
+           for (const Piece& piece :
+                PiecesOfShard(layout, shard.ranges, kPieceElements)) {
+             num_pieces += piece.bucket == 0 ? 1 : 0;
+           }
+         }
+         EXPECT_GT(num_pieces, 0);
+         const Time deadline = Soon();
+         while (worker.model.arena->answered(0).load() < num_pieces &&
+                Now() < deadline) {
+           absl::SleepFor(absl::Milliseconds(1));
+         }
+         if (auto s = worker.exchange->Submit(1); !s.ok()) return s;
+         EXPECT_EQ(told.empty() ? -1 : told.front(), 0);
+         for (int b = 2; b < layout.num_buckets(); ++b) {
+           if (auto s = worker.exchange->Submit(b); !s.ok()) return s;
+         }
+         return worker.exchange->Finish(Soon());
        })) {
     EXPECT_TRUE(s.ok()) << s;
   }
