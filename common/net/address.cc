@@ -63,13 +63,22 @@ const addrinfo* Preferred(const addrinfo* list) {
   return list;
 }
 
+// In the order in which they are preferred.
+enum class Kind { kV4, kV6, kV6OfOneLink };
+
+Kind KindOf(const sockaddr* address) {
+  if (address->sa_family == AF_INET) return Kind::kV4;
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  return IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? Kind::kV6OfOneLink : Kind::kV6;
+}
+
 struct Interface {
   std::string name;
   std::string address;  // numeric
-  bool v4 = false;
+  Kind kind;
 };
 
-// One for each address of each interface.
+// One for each address of each interface; preferred ones first.
 absl::StatusOr<std::vector<Interface>> Interfaces() {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) {
@@ -82,12 +91,15 @@ absl::StatusOr<std::vector<Interface>> Interfaces() {
     if (i->ifa_addr == nullptr) continue;
     const int family = i->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    const bool v4 = family == AF_INET;
     interfaces.push_back(
         {i->ifa_name,
-         Numeric(i->ifa_addr, v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)),
-         v4});
+         Numeric(i->ifa_addr, family == AF_INET ? sizeof(sockaddr_in)
+                                                : sizeof(sockaddr_in6)),
+         KindOf(i->ifa_addr)});
   }
+  absl::c_stable_sort(interfaces, [](const Interface& a, const Interface& b) {
+    return a.kind < b.kind;
+  });
   return interfaces;
 }
 
@@ -96,15 +108,16 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
   if (!interfaces.ok()) return interfaces.status();
   std::vector<std::string> known;
   for (const Interface& interface : *interfaces) {
-    if (!interface.v4) continue;
     if (interface.name == name) return interface.address;
-    known.push_back(interface.name);
+    if (!absl::c_linear_search(known, interface.name)) {
+      known.push_back(interface.name);
+    }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--interface=", name,
-                   " (interface= in Python): no such interface with an IPv4 "
-                   "address. This host has: ",
-                   absl::StrJoin(known, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--interface=", name,
+      " (interface= in Python): no such interface with an address. This host "
+      "has: ",
+      absl::StrJoin(known, ", ")));
 }
 
 // A UDP socket's connect sends nothing; it only asks the routing table.
@@ -130,17 +143,23 @@ absl::StatusOr<std::string> LocalEndOfRoute(const std::string& host) {
 // This host's address on the way to others; empty: it has none, or several of
 // which none is on a default route.
 std::string AddressForOthers() {
-  const auto on_route = LocalEndOfRoute("192.0.2.1");  // of nobody (RFC 5737)
-  if (on_route.ok()) return *on_route;
-  std::string only;
+  // Of nobody (RFC 5737, RFC 3849).
+  for (const char* far : {"192.0.2.1", "2001:db8::1"}) {
+    const auto on_route = LocalEndOfRoute(far);
+    if (on_route.ok()) return *on_route;
+  }
   const auto interfaces = Interfaces();
   if (!interfaces.ok()) return "";
-  for (const Interface& interface : *interfaces) {
-    if (!interface.v4 || IsLoopback(interface.address)) continue;
-    if (!only.empty()) return "";
-    only = interface.address;
+  for (const Kind kind : {Kind::kV4, Kind::kV6}) {
+    std::vector<std::string> found;
+    for (const Interface& interface : *interfaces) {
+      if (interface.kind == kind && !IsLoopback(interface.address)) {
+        found.push_back(interface.address);
+      }
+    }
+    if (!found.empty()) return found.size() == 1 ? found.front() : "";
   }
-  return only;
+  return "";
 }
 
 }  // namespace

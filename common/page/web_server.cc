@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "civetweb.h"
@@ -140,6 +141,10 @@ absl::StatusOr<std::unique_ptr<WebServer>> WebServer::Start(
     const HostPort& address, std::function<void(WebRequest&)> answer) {
   const auto host = Resolve(address.host);
   if (!host.ok()) return host.status();
+  if (absl::StrContains(*host, ':')) {  // Debian builds civetweb without IPv6
+    return absl::UnimplementedError(
+        absl::StrCat("cannot listen on ", *host, ", only on IPv4 addresses"));
+  }
   std::unique_ptr<WebServer> server(new WebServer(std::move(answer)));
   server->address_ = {*host, address.port};
   const std::string where = ToString(server->address_);

@@ -11,10 +11,11 @@ import os
 import socket
 import sys
 import threading
+from concurrent import futures
 from typing import Any, Dict, Optional
 
 from . import _lib
-from ._rendezvous import Rendezvous
+from ._rendezvous import Rendezvous, in_thread
 
 _given: Optional[Rendezvous] = None
 
@@ -72,16 +73,20 @@ class RayTrain(Rendezvous):
         return RayTrain(context)
 
     def tell(self, text: str) -> None:
-        self._broadcast(text)
+        self._broadcast(text)  # the job's join timeout says who is missing
 
     def ask(self, seconds: float) -> str:
-        return self._broadcast(None)
+        try:
+            return self._broadcast(None).result(seconds)
+        except futures.TimeoutError:
+            raise TimeoutError(f"not all workers of Ray Train have called init() within {seconds:g} s") from None
 
     @staticmethod
-    def _broadcast(text: Optional[str]) -> str:
+    def _broadcast(text: Optional[str]) -> "futures.Future[str]":
+        """It waits for the last worker without an end."""
         from ray.train.collective import broadcast_from_rank_zero
 
-        return broadcast_from_rank_zero(text)
+        return in_thread(lambda: broadcast_from_rank_zero(text))
 
 
 class TorchrunStore(Rendezvous):
@@ -204,19 +209,14 @@ class Pmix(Rendezvous):
         self._check("PMIx_Commit", self._library.PMIx_Commit())
 
     def ask(self, seconds: float) -> str:
-        """PMIx_Get waits without an end, so a thread waits for it."""
-        first, found, codes = self._Process(self._namespace, 0), ctypes.POINTER(self._Value)(), []
-
-        def get() -> None:
-            arguments = (ctypes.byref(first), self._key, None, ctypes.c_size_t(0), ctypes.byref(found))
-            codes.append(self._library.PMIx_Get(*arguments))
-
-        thread = threading.Thread(target=get, daemon=True)
-        thread.start()
-        thread.join(seconds)
-        if not codes:
-            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s")
-        self._check("PMIx_Get", codes[0])
+        """PMIx_Get waits without an end."""
+        first, found = self._Process(self._namespace, 0), ctypes.POINTER(self._Value)()
+        arguments = (ctypes.byref(first), self._key, None, ctypes.c_size_t(0), ctypes.byref(found))
+        try:
+            code = in_thread(lambda: self._library.PMIx_Get(*arguments)).result(seconds)
+        except futures.TimeoutError:
+            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s") from None
+        self._check("PMIx_Get", code)
         return found.contents.text.decode(errors="backslashreplace")
 
     @staticmethod

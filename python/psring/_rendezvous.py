@@ -11,7 +11,9 @@ import ipaddress
 import os
 import re
 import socket
-from typing import Dict, Iterator, Tuple
+import threading
+from concurrent import futures
+from typing import Callable, Dict, Iterator, Tuple, TypeVar
 
 from . import _lib
 
@@ -42,6 +44,23 @@ class Rendezvous:
         raise NotImplementedError
 
 
+_T = TypeVar("_T")
+
+
+def in_thread(call: Callable[[], _T]) -> "futures.Future[_T]":
+    """For a launcher's call that has no deadline: it waits in a thread, which ends with the process."""
+    outcome: "futures.Future[_T]" = futures.Future()
+
+    def wait() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # of the launcher's own kinds
+            outcome.set_exception(error)
+
+    threading.Thread(target=wait, name="psring rendezvous", daemon=True).start()
+    return outcome
+
+
 def address_for_others(host: str) -> str:
     """`host`; where that is the name of a loopback address here, as Debian makes a host's own name in
     /etc/hosts, this host's address on the way to others."""
@@ -51,14 +70,17 @@ def address_for_others(host: str) -> str:
     except ValueError:
         pass
     try:
-        addresses = {found[4][0] for found in socket.getaddrinfo(host, None, socket.AF_INET)}
-        if "localhost" in host or not all(ipaddress.ip_address(address).is_loopback for address in addresses):
+        addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
+        preferred = {address for address in addresses if ":" not in address} or addresses
+        if "localhost" in host or not all(ipaddress.ip_address(address).is_loopback for address in preferred):
             return host
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
-            asks.connect(("192.0.2.1", 9))  # sends nothing, to an address of nobody (RFC 5737)
-            return str(asks.getsockname()[0])
     except OSError:
         return host  # the library says what is wrong with it
+    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asks:
+            asks.connect((far, 9))  # sends nothing, to an address of nobody (RFC 5737, RFC 3849)
+            return str(asks.getsockname()[0])
+    return host
 
 
 def new_key(channel: Rendezvous) -> str:

@@ -10,7 +10,6 @@ again (spark.stage.maxConsecutiveAttempts, 4): a function that loads its last ch
 on from there.
 """
 
-import threading
 from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -27,17 +26,8 @@ class _BarrierChannel(_rendezvous.Rendezvous):
         self._context, self.rank, self.host = context, context.partitionId(), host
 
     def _gather(self, text: str) -> "futures.Future[List[str]]":
-        """allGather waits for the last task for a year: a thread waits for it."""
-        texts: "futures.Future[List[str]]" = futures.Future()
-
-        def gather() -> None:
-            try:
-                texts.set_result(self._context.allGather(text))
-            except BaseException as error:  # of Spark's own kinds
-                texts.set_exception(error)
-
-        threading.Thread(target=gather, daemon=True).start()
-        return texts
+        """allGather waits for the last task for a year."""
+        return _rendezvous.in_thread(lambda: self._context.allGather(text))
 
     def tell(self, text: str) -> None:
         self._gather(text)  # the job's join timeout says who is missing

@@ -138,3 +138,29 @@ def test_the_workers_of_ray_train_find_each_other(cluster, expected, tmp_path):
 
     assert_same_training(result_in(tmp_path), expected(3))
     assert result_in(tmp_path)["servers"] == 2
+
+
+def test_workers_of_ray_train_do_not_wait_for_one_that_never_calls_init(cluster, tmp_path):
+    from ray.train import RunConfig, ScalingConfig, get_context
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    def main(config):
+        rank, others = get_context().get_world_rank(), [os.path.join(config["folder"], name) for name in "02"]
+        if rank == 1:
+            for _ in range(300):
+                if all(map(os.path.exists, others)):
+                    return
+                time.sleep(0.1)
+            raise AssertionError("the others wait")
+        try:
+            psring.init(join_timeout_s=3)
+        except Exception as error:
+            with open(os.path.join(config["folder"], str(rank)), "w") as file:
+                file.write(f"{type(error).__name__}: {error}")
+
+    DataParallelTrainer(
+        main, train_loop_config={"folder": str(tmp_path)},
+        scaling_config=ScalingConfig(num_workers=3), run_config=RunConfig(storage_path=str(tmp_path / "ray")),
+    ).fit()  # fmt: skip
+    assert (tmp_path / "2").read_text() == "TimeoutError: not all workers of Ray Train have called init() within 3 s"
+    assert "worker" in (tmp_path / "0").read_text()

@@ -91,6 +91,33 @@ TEST_F(TwoHostsTest, TrainInARing) {
   ExpectTrained(second, Hosts::AddressOf(1));
 }
 
+TEST_F(TwoHostsTest, TrainWhereHostsHaveIpv6Alone) {
+  const auto address = [](int host) {
+    return absl::StrCat("fd00:6::", 1 + host);
+  };
+  for (int host : {0, 1}) {
+    Process change =
+        Run(host, {"sh", "-c",
+                   absl::StrCat("ip -4 address flush dev eth0 && ip address "
+                                "add ",
+                                address(host), "/64 dev eth0 nodad")});
+    ASSERT_EQ(change.Wait(Soon()), 0) << change.Output();
+  }
+  const auto start = [&](int host, Flags argv) {
+    argv.push_back(absl::StrCat("--coordinator=[", address(0), "]:7000"));
+    argv.push_back("--interface=eth0");
+    return Run(host, argv);
+  };
+  std::vector<Process> job;
+  job.push_back(start(0, {PsBinary(), "--host-coordinator", "--workers=2"}));
+  job.push_back(start(0, Worker()));
+  job.push_back(start(1, Worker()));
+  for (Process& process : job) {
+    EXPECT_EQ(process.Wait(Soon()), 0) << process.Output();
+    EXPECT_THAT(process.Output(), HasSubstr("(the address of eth0)"));
+  }
+}
+
 // As Debian does it for the host's own name, at that host.
 TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
   const std::string hosts = testing::TestDirectory() + "/hosts";

@@ -234,6 +234,9 @@ TEST(JobPage, ATakenPortIsAnErrorThatNamesIt) {
             HasSubstr("in use")));
   EXPECT_THAT(std::string(JobPage::Start("nonsense", "").status().message()),
               StartsWith("--page: "));
+  EXPECT_EQ(JobPage::Start("[::1]:0", "").status().message(),
+            "--page: cannot listen on ::1, only on IPv4 addresses. Give "
+            "another address, or none: --page");
 }
 
 TEST(JobPage, TheProcessKeepsItsSignals) {
