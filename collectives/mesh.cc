@@ -156,7 +156,16 @@ void Mesh::TakePartIn(const Header& first, Time now) {
     for (int rank = 0; rank < job_.size(); ++rank) call.set.push_back(rank);
     call.index = job_.rank;
     const int64_t unit = sums ? SizeOf(call.arithmetic().dtype) : 0;
-    memory = Zeros(call.what.count() * unit);
+    // An allreduce writes its sums over zeros that have been sent; a
+    // reducescatter needs a place of its own for them.
+    const int64_t zeros = call.what.count() * unit;
+    int64_t sum = 0;
+    if (operation == proto::CollectiveCall::REDUCESCATTER) {
+      sum = SlicesOf(call.what, call.size())[call.index].size() * unit;
+    }
+    memory = Zeros(zeros + sum);
+    call.in = memory.get();
+    call.out = memory.get() + (sum > 0 ? zeros : 0);
   }
   if (memory == nullptr) {
     const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
@@ -168,7 +177,6 @@ void Mesh::TakePartIn(const Header& first, Time now) {
     return SendFailure(static_cast<int>(first.sender()), key, why,
                        /*spread=*/true);
   }
-  call.in = call.out = memory.get();
   join_deadline_ = now + step_timeout_;
   Start(std::make_unique<Operation>(key, std::move(call), 0,
                                     now + step_timeout_, std::move(memory)),

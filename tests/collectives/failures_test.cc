@@ -315,6 +315,28 @@ TEST(JoinUnevenTest, TakesPartWithZerosUntilAllHaveJoined) {
   });
 }
 
+// Whatever order its zeros leave in, and its sum is made in.
+TEST(JoinUnevenTest, TakesPartInReduceScattersOfAnySize) {
+  for (const int joined : {1, 2}) {
+    TestMesh mesh(3);
+    mesh.Run([&](int rank, Collectives& c) {
+      for (const int64_t slice : {5, 4096, 100'000}) {
+        const std::vector<int64_t> counts = {slice, slice, slice + 7};
+        for (int i = 0; i < 10 && rank != joined; ++i) {
+          const std::vector<float> in(3 * slice + 7, 1);
+          std::vector<float> out(counts[rank]);
+          ASSERT_EQ(Await(c, c.ReduceScatter("r", in.data(), out.data(), counts,
+                                             {DType::kFloat32})),
+                    absl::OkStatus());
+          ASSERT_EQ(out, std::vector<float>(counts[rank], 2))
+              << "slices of " << slice << ", rank " << joined << " has joined";
+        }
+      }
+      ASSERT_EQ(Await(c, c.JoinUneven()), absl::OkStatus());
+    });
+  }
+}
+
 // That everybody has joined may be heard from rank 0 before the others' joins.
 TEST(JoinUnevenTest, EndsRoundAfterRoundInWhateverOrderJoinsAreHeard) {
   TestMesh mesh(4);
