@@ -9,10 +9,6 @@ namespace {
 
 constexpr int kLeader = 0;  // its place in the group
 
-// The leader's own deadline, two step timeouts, comes before its followers',
-// and says which server is late.
-constexpr int kFollowersPatience = 3;
-
 }  // namespace
 
 HostSumExchange::HostSumExchange(Device& device, DeviceModel& model,
@@ -122,13 +118,16 @@ absl::Status HostSumExchange::Finish(Time deadline) {
   status = OnStream(
       [&](GradientExchange& exchange) { return exchange.Finish(deadline); });
   if (!status.ok()) return status;
+  // The leader may take long, as long as parameters come. Where it fails, or is
+  // late, the job ends, and so does this wait.
+  const bool leads = communicator_->rank() == kLeader;
   status = communicator_->EnqueueBroadcast(
       model_.parameters.span(), kLeader,
       absl::StrCat("parameters of step ", step), *ready,
-      kFollowersPatience * step_timeout_);
+      leads ? step_timeout_ : absl::InfiniteDuration());
   if (!status.ok()) return status;
   if (absl::Status s = LeadCompute(); !s.ok()) return s;
-  if (communicator_->rank() == kLeader) return communicator_->Look();
+  if (leads) return communicator_->Look();
   // The watchdog keeps the deadline.
   return communicator_->Drain(Time::InfiniteFuture());
 }

@@ -11,6 +11,10 @@ std::string In(const NcclView& view, absl::string_view what) {
   return absl::StrCat(view.collective, ": ", what);
 }
 
+std::string InMilliseconds(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
 }  // namespace
 
 absl::Status JudgeNccl(Time now, const NcclView& view,
@@ -24,17 +28,15 @@ absl::Status JudgeNccl(Time now, const NcclView& view,
   if (!view.error.empty() && now - view.error_since >= culprit_grace) {
     return absl::UnavailableError(In(view, view.error));
   }
-  if (now - view.asked_since >= view.timeout) {
+  if (now - view.asked_since >= view.driver_timeout) {
     return absl::UnavailableError(
         In(view, absl::StrCat("the GPU's driver has not answered for ",
-                              absl::FormatDuration(absl::Trunc(
-                                  view.timeout, absl::Milliseconds(1))))));
+                              InMilliseconds(view.driver_timeout))));
   }
   if (!view.collective.empty() && now - view.collective_since >= view.timeout) {
     return absl::DeadlineExceededError(
-        In(view, absl::StrCat("not complete after ",
-                              absl::FormatDuration(absl::Trunc(
-                                  view.timeout, absl::Milliseconds(1))))));
+        In(view,
+           absl::StrCat("not complete after ", InMilliseconds(view.timeout))));
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@ struct NcclView {
   // Since when a call of the GPU's driver has not returned; a call can hang
   // behind a kernel that hangs.
   Time asked_since = Time::InfiniteFuture();
+  absl::Duration driver_timeout = absl::InfiniteDuration();
 
   // The oldest collective in flight, or nothing: "allreduce of bucket 3, step
   // 812". Its time runs from when this rank's data was ready and the stream had

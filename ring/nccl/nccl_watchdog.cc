@@ -160,6 +160,7 @@ NcclView NcclWatchdog::View() {
   view.collective = in_flight_.front().collective.what;
   view.collective_since = in_flight_.front().since;
   view.timeout = in_flight_.front().collective.timeout;
+  view.driver_timeout = std::min(view.timeout, options_.driver_timeout);
   return view;
 }
 

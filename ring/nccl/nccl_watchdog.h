@@ -44,6 +44,9 @@ struct NcclWatchdogOptions {
   // How long NCCL's own error waits for the control plane to name the culprit:
   // a little longer than that takes (kDeadAfter in cluster/membership.h).
   absl::Duration culprit_grace = absl::Seconds(6);
+  // How long a call of the GPU's driver may take, where the oldest collective
+  // has no shorter timeout.
+  absl::Duration driver_timeout = absl::Minutes(3);
   // Called before an abort that ends collectives in a stream, which goes on
   // behind them with sums that are not complete: what follows there must not be
   // used. A program that does not ask psring first has to be ended. May be
@@ -65,7 +68,7 @@ struct WatchedCollective {
   // Its time runs from there. From the watchdog's pool, and returned to it;
   // none: now.
   std::optional<Event> ready;
-  absl::Duration timeout;
+  absl::Duration timeout;  // may be infinite
 };
 
 class NcclWatchdog {

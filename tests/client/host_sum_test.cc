@@ -67,6 +67,7 @@ struct GpuTraining {
   Finals finals;  // by rank
   // Before a worker's step, instead of which it returns an error.
   std::function<absl::Status(LocalWorker&, int64_t step)> before_step = nullptr;
+  std::function<void(LocalWorker&, int64_t step)> before_bucket = nullptr;
 };
 
 Floats Values(const DeviceModel& model) {
@@ -102,6 +103,7 @@ absl::Status Train(LocalWorker& worker, GpuTraining& training) {
       return absl::OkStatus();
     });
     for (int b = worker.model.layout.num_buckets(); b-- > 0;) {
+      if (training.before_bucket) training.before_bucket(worker, step);
       // What fills a bucket reads its parameters, for as long as it takes.
       const Range range = worker.model.layout.bucket(b);
       device.Enqueue(kComputeStream, [&model, range] {
@@ -261,6 +263,33 @@ TEST(HostSumJob, CallsTheGpuByBucketAndNotByTensor) {
            options, [&](LocalWorker& w) { return Train(w, training); })) {
     EXPECT_TRUE(s.ok()) << s;
   }
+}
+
+// However long a step takes whose pieces keep coming.
+TEST(HostSumJob, AWorkerWaitsForAsLongAsItsLeader) {
+  Gpus gpus(3, {0, 1});
+  GpuTraining training{gpus, CoarseGradients, Finals(3)};
+  LocalJobOptions options = PsJob(3, SameHost::kOff);
+  options.num_servers = 1;
+  options.step_timeout = absl::Seconds(2);
+  for (int i = 0; i < 40; ++i) {
+    proto::TensorShape& tensor = *options.spec.add_tensors();
+    tensor.set_name(absl::StrCat("more", i));
+    tensor.add_shape(1000);
+  }
+  options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+  options.host_of = [](int index) { return index < 2 ? "a" : "b"; };
+  absl::Duration slept;
+  training.before_bucket = [&](LocalWorker& worker, int64_t step) {
+    if (worker.index != 2 || step != 2) return;
+    absl::SleepFor(absl::Seconds(0.2));
+    slept += absl::Seconds(0.2);
+  };
+  for (const absl::Status& s : RunLocalJob(
+           options, [&](LocalWorker& w) { return Train(w, training); })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+  EXPECT_GT(slept, 3 * options.step_timeout);
 }
 
 TEST(HostSumJob, AWorkerThatDoesNotComeIsNamed) {
