@@ -66,14 +66,25 @@ std::string ReasonAgainstNccl(absl::Span<const std::string> gpus,
   return "";
 }
 
-absl::StatusOr<std::string> AskForReasonAgainstNccl(Member& member,
-                                                    const std::string& name,
-                                                    const std::string& gpu,
-                                                    bool may_share,
-                                                    Time deadline) {
-  const auto gpus = member.Gather(name, gpu, deadline);
+absl::Status AgreeOnNccl(JobClient& job, const NcclVote& vote, Time deadline,
+                         proto::JobSpec& spec, std::optional<NcclApi>& nccl) {
+  const bool hidden = job.requires_encryption() && !OnOneHost(job.job());
+  const auto gpus = job.member().Gather(
+      vote.gather, nccl.has_value() && !hidden ? vote.gpu : "", deadline);
   if (!gpus.ok()) return gpus.status();
-  return ReasonAgainstNccl(*gpus, member.job(), may_share);
+  if (!nccl.has_value() || vote.must) return absl::OkStatus();
+  const std::string why_not =
+      hidden ? "--require-encryption, and NCCL does not encrypt what it sends "
+               "between hosts"
+             : ReasonAgainstNccl(*gpus, job.job(), vote.may_share);
+  if (why_not.empty()) return absl::OkStatus();
+  if (job.job().rank() == 0) {
+    LogWarning("'$0' sums on the hosts, from GPU memory: $1", spec.model(),
+               why_not);
+  }
+  nccl.reset();
+  spec.set_ring_backend("host");
+  return absl::OkStatus();
 }
 
 std::optional<NcclApi> ChooseHostSum(const std::string& wish, bool on_gpu,

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/job_client.h"
 #include "common/clock.h"
-#include "common/cluster/member.h"
 #include "protos/cluster.pb.h"
 #include "ring/nccl/nccl_api.h"  // IWYU pragma: export
 
@@ -33,13 +33,20 @@ absl::StatusOr<std::optional<NcclApi>> ChooseRingBackend(
 std::string ReasonAgainstNccl(absl::Span<const std::string> gpus,
                               const proto::Welcome& job, bool may_share);
 
-// The same, which all workers of the job ask each other by the same `name`,
-// new in the job; `gpu`: this one's. Blocks until all have asked.
-absl::StatusOr<std::string> AskForReasonAgainstNccl(Member& member,
-                                                    const std::string& name,
-                                                    const std::string& gpu,
-                                                    bool may_share,
-                                                    Time deadline);
+// What a worker brings to AgreeOnNccl.
+struct NcclVote {
+  std::string gather;  // the name of the gather, new in the job
+  std::string gpu;     // the bus of its GPU
+  bool may_share = false;
+  bool must = false;  // keeps NCCL, whatever the others have
+};
+
+// All workers of a ring call it after ChooseRingBackend, which gave `nccl`, so
+// that all take NCCL or none. Where not all can, or what NCCL sends between
+// hosts would have to be encrypted, empties `nccl` and sets the ring backend of
+// `spec` to the host's; worker 0 logs why. Blocks until all have called it.
+absl::Status AgreeOnNccl(JobClient& job, const NcclVote& vote, Time deadline,
+                         proto::JobSpec& spec, std::optional<NcclApi>& nccl);
 
 // What sums the gradients of this worker's GPU with those of others on its host
 // before they go to the servers. `wish`: "off", or "auto": NCCL where the model

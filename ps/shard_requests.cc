@@ -8,7 +8,7 @@
 #include "common/optim/job_plan.h"
 #include "common/optim/rates.h"
 #include "common/optim/sync_policy.h"
-#include "ps/directory_probe.h"
+#include "common/state/directory_probe.h"
 
 namespace psring {
 namespace {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/optim/compression.h"
-#include "common/optim/job_plan.h"
 
 namespace psring {
 

@@ -6,7 +6,7 @@
 // recorded too, as step kPullTurn.
 //
 //   file    magic size header entry* end
-//   magic   8 bytes, kUpdateLogMagic
+//   magic   8 bytes, kMagic
 //   size    u32, of the header
 //   header  proto::UpdateLogHeader
 //   entry   piece u32, worker u32, step i64

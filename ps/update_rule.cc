@@ -4,7 +4,6 @@
 
 #include "common/optim/fused_update.h"
 #include "common/optim/rates.h"
-#include "common/optim/sync_policy.h"
 
 namespace psring {
 

@@ -8,6 +8,7 @@ Refused, one line each with file and line:
     target does not list in its deps: Bazel, which runs without a sandbox here, would not notice;
   - an include of a header whose target is not visible from there: the floors
     are the package_groups of the BUILD file at the root;
+  - a target in deps none of whose headers is included;
   - folders that include each other, directly or through others;
   - a folder other than client/ that includes both topologies, ps/ and ring/.
 --list prints which folder includes which, from the top floor down.
@@ -143,12 +144,16 @@ def check(root):
     for target in build.targets:
         for path in target.files:
             owners[path].append(target)
+    headers = {target.label: {f for f in target.files if f.endswith(".h")} for target in build.targets}
+    headers = {label: files for label, files in headers.items() if files}
     refused, arrows = set(), collections.defaultdict(set)
     for target in build.targets:
         package = package_of(target.label)
+        included = set()
         for path in target.files:
             for number, header in includes_of(os.path.join(root, path)):
                 where = "%s:%d" % (path, number)
+                included.add(header)
                 if header not in owners:
                     if os.path.isdir(os.path.join(root, os.path.dirname(header) or "?")):
                         refused.add("%s includes %s, which no target has" % (where, header))
@@ -163,6 +168,10 @@ def check(root):
                 folders = os.path.dirname(path), os.path.dirname(header)
                 if folders[0] != folders[1] and not path.startswith("tests/"):
                     arrows[folders[0]].add(folders[1])
+        for label in target.deps & set(headers) if target.files else ():
+            if not headers[label] & included:
+                refused.add("%s lists %s in its deps, and includes none of its headers" % (
+                    target.label, label))
     return sorted(refused), arrows
 
 

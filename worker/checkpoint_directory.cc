@@ -1,11 +1,9 @@
 #include "worker/checkpoint_directory.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -19,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/log.h"
+#include "common/state/directory_probe.h"
 
 namespace psring {
 namespace {
@@ -27,7 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = "step-";
 constexpr char kLockFile[] = "/.lock";
-constexpr char kProbePrefix[] = ".psring-probe-";  // servers' too
 constexpr int64_t kMaxHolderBytes = 500;
 constexpr absl::Duration kLockRetry = absl::Milliseconds(50);
 
@@ -56,18 +54,15 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
       absl::StrCat("cannot list ", directory, ": ", error.message()));
 }
 
-absl::Status CannotWrite(const std::string& directory, int error) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("--checkpoint-dir: cannot write into ", directory, ": ",
-                   std::generic_category().message(error)));
+absl::Status OfFlag(const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("--checkpoint-dir: ", status.message()));
 }
 
 absl::Status Probe(const std::string& directory) {
-  std::string probe = absl::StrCat(directory, "/", kProbePrefix, "XXXXXX");
-  const int fd = mkstemp(probe.data());
-  if (fd < 0) return CannotWrite(directory, errno);
-  close(fd);
-  unlink(probe.c_str());
+  const auto probe = MakeProbe(directory);
+  if (!probe.ok()) return OfFlag(probe.status());
+  unlink(probe->c_str());
   return absl::OkStatus();
 }
 
@@ -202,7 +197,10 @@ absl::StatusOr<CheckpointLock> CheckpointLock::Take(
     Time deadline, const std::function<absl::Status()>& goes_on) {
   std::error_code error;
   fs::create_directories(directory, error);
-  if (error) return CannotWrite(directory, error.value());
+  if (error) {
+    return OfFlag(absl::PermissionDeniedError(
+        absl::StrCat("cannot write into ", directory, ": ", error.message())));
+  }
   absl::Status status = resume ? absl::OkStatus() : RefuseEarlierRun(directory);
   status.Update(Probe(directory));
   if (!status.ok()) return status;

@@ -83,7 +83,6 @@ class WorkerRun {
   // Whether to compute on a GPU, and what sums in ring mode.
   absl::Status ChooseBackend();
   absl::Status AllocateFlat();
-  absl::Status AgreeOnBackend();
   absl::Status Agree();
   absl::Status Prepare();
   void TakeCores();
@@ -173,35 +172,23 @@ absl::Status WorkerRun::ChooseBackend() {
   return absl::OkStatus();
 }
 
-// All workers of a ring call it: where NCCL is one of several choices, all take
-// it, or none.
-absl::Status WorkerRun::AgreeOnBackend() {
-  const proto::Welcome& joined = member().job();
-  if (wish_.mode() != proto::RING || joined.workers_size() == 1) {
-    return absl::OkStatus();
-  }
-  const auto why_not = AskForReasonAgainstNccl(
-      member(), "ring backend",
-      nccl_.has_value()
-          ? BusIdOf(options_.device, options_.allow_shared_gpu, joined)
-          : std::string(),
-      options_.allow_shared_gpu, Now() + options_.step_timeout);
-  if (!why_not.ok()) return why_not.status();
-  if (!nccl_.has_value() || options_.ring_backend != "auto" ||
-      why_not->empty()) {
-    return absl::OkStatus();
-  }
-  LogWarning("sums on the host, from GPU memory: $0", *why_not);
-  nccl_.reset();
-  wish_.set_ring_backend("host");
-  return absl::OkStatus();
-}
-
 absl::Status WorkerRun::Agree() {
   auto start = AgreeOnStart(member(), options_.start, cancellation_, wish_);
   if (!start.ok()) return start.status();
   start_ = *std::move(start);
-  return AgreeOnBackend();
+  const proto::Welcome& joined = member().job();
+  if (wish_.mode() != proto::RING || joined.workers_size() == 1) {
+    return absl::OkStatus();
+  }
+  return AgreeOnNccl(
+      *job_,
+      {.gather = "ring backend",
+       .gpu = nccl_.has_value()
+                  ? BusIdOf(options_.device, options_.allow_shared_gpu, joined)
+                  : "",
+       .may_share = options_.allow_shared_gpu,
+       .must = options_.ring_backend == "nccl"},
+      Now() + options_.step_timeout, wish_, nccl_);
 }
 
 absl::Status WorkerRun::Join() {

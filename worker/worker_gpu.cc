@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/ring_backend.h"
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/host_of.h"
 #include "common/host_cores.h"
 #include "common/log.h"
 #include "gpu/near_cores.h"
+#include "ring/nccl/nccl_api.h"
 #include "worker/torch/tensors.h"
 
 namespace psring {

@@ -11,7 +11,6 @@
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
-#include "common/net/cancellation.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "worker/flat_parameters.h"

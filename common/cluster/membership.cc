@@ -24,7 +24,7 @@ using proto::ControlMessage;
 constexpr int kMaxOpenGathers = 64;
 constexpr size_t kMaxOpenBytes = 64 << 20;
 constexpr int64_t kMostMs = int64_t{1} << 40;
-// Heartbeats come every second.
+// Sooner than kSilentAfter: an engine restarts a lost process within a second.
 constexpr absl::Duration kMissed = absl::Milliseconds(1500);
 
 }  // namespace

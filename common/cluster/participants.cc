@@ -4,13 +4,6 @@
 #include "common/printable.h"
 
 namespace psring {
-namespace {
-
-// A process that is heard this late may be gone.
-constexpr absl::Duration kSilent = absl::Seconds(2);
-
-}  // namespace
-
 const Participant* MostStill(const Participants& participants, Time now,
                              absl::Duration least) {
   const Participant* most = nullptr;
@@ -41,7 +34,7 @@ const Participant* FindCulprit(const Participants& participants, Time now) {
   const Participant* silent = nullptr;  // for longest
   for (const auto& [peer, participant] : participants) {
     if (participant.left) continue;
-    if (now - participant.last_heard > kSilent &&
+    if (now - participant.last_heard > kSilentAfter &&
         (silent == nullptr || participant.last_heard < silent->last_heard)) {
       silent = &participant;
     }
@@ -66,7 +59,7 @@ std::string DescribeHang(const Participant& participant, Time now) {
 
 std::string DescribeCulprit(const Participant& culprit, Time now) {
   const std::string who = Describe(culprit.process);
-  if (now - culprit.last_heard > kSilent) {
+  if (now - culprit.last_heard > kSilentAfter) {
     return absl::StrCat(who, ", last heard from ",
                         DescribeSeconds(now - culprit.last_heard), " ago");
   }

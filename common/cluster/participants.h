@@ -19,6 +19,9 @@ inline constexpr absl::Duration kLongWait = absl::Seconds(5);
 // may be why: some heartbeats.
 inline constexpr absl::Duration kSuspicious = absl::Seconds(3);
 
+// Silent is who has sent no heartbeat for so long; they come every second.
+inline constexpr absl::Duration kSilentAfter = absl::Seconds(2);
+
 struct Participant {
   bool WaitsLong() const {
     return !left && !waits_at.empty() && waiting >= kLongWait;

@@ -1,15 +1,12 @@
 #include "common/page/process_state.h"
 
+#include "absl/time/time.h"
+#include "common/cluster/participants.h"
+
 namespace psring {
-namespace {
-
-// Heartbeats come once a second.
-constexpr int64_t kSilentMs = 2500;
-
-}  // namespace
-
 bool IsSilent(const proto::ProcessView& process) {
-  return !process.left() && process.silent_ms() > kSilentMs;
+  return !process.left() &&
+         process.silent_ms() > absl::ToInt64Milliseconds(kSilentAfter);
 }
 
 const char* StateOf(const proto::ProcessView& process) {

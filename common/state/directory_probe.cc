@@ -1,4 +1,4 @@
-#include "ps/directory_probe.h"
+#include "common/state/directory_probe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ constexpr char kShared[] =
 }  // namespace
 
 absl::StatusOr<std::string> MakeProbe(const std::string& directory) {
-  std::string path = directory + "/.psring-probe-XXXXXX";
+  std::string path = absl::StrCat(directory, "/", kProbePrefix, "XXXXXX");
   const int fd = mkstemp(path.data());
   if (fd < 0) {
     return absl::PermissionDeniedError(

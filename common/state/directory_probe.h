@@ -1,5 +1,5 @@
-#ifndef PSRING_PS_DIRECTORY_PROBE_H_
-#define PSRING_PS_DIRECTORY_PROBE_H_
+#ifndef PSRING_COMMON_STATE_DIRECTORY_PROBE_H_
+#define PSRING_COMMON_STATE_DIRECTORY_PROBE_H_
 
 #include <string>
 
@@ -7,6 +7,9 @@
 #include "absl/status/statusor.h"
 
 namespace psring {
+
+// What the names of such files begin with.
+inline constexpr char kProbePrefix[] = ".psring-probe-";
 
 // An empty file of a new name in `directory`, to be removed by who makes it;
 // its path. PERMISSION_DENIED where this process cannot write there.
@@ -20,4 +23,4 @@ absl::Status ProbeFolderOf(const std::string& file);
 
 }  // namespace psring
 
-#endif  // PSRING_PS_DIRECTORY_PROBE_H_
+#endif  // PSRING_COMMON_STATE_DIRECTORY_PROBE_H_

@@ -65,7 +65,6 @@ void TakeInfo(const json& event, TraceInfo& info) {
     args.at("job").get_to(info.job);
     info.workers = static_cast<int>(WholeOf(args.at("workers")));
     info.servers = static_cast<int>(WholeOf(args.at("servers")));
-    args.at("mode").get_to(info.mode);
     args.at("sync").get_to(info.sync);
     info.staleness = WholeOf(args.at("staleness"));
     info.backup_workers = static_cast<int>(WholeOf(args.at("backup_workers")));

@@ -22,7 +22,6 @@ struct TraceInfo {
   std::string job;
   int workers = 0;
   int servers = 0;
-  std::string mode;  // "ps" or "ring"
   std::string sync;  // "bsp", "ssp" or "async"
   int64_t staleness = 0;
   int backup_workers = 0;

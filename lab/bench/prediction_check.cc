@@ -17,7 +17,6 @@
 #include "lab/bench/sweep.h"
 #include "lab/host/hosts.h"
 #include "lab/host/machine.h"
-#include "lab/host/statistics.h"
 #include "lab/host/units.h"
 #include "lab/page/report_files.h"
 #include "lab/page/report_parts.h"

@@ -216,8 +216,9 @@ float* psring_gradients(int64_t model);
 int64_t psring_begin(int64_t model, const float* const* slots,
                      int32_t num_slots);
 
-/* "fused": the learning rate of each group from the next psring_submit on; with
- * "momenta" then each group's momentum, which is beta1 of adam and adamw. */
+/* "fused": the learning rate of each group from the next step on; with
+ * "momenta" then each group's momentum, which is beta1 of adam and adamw. Not
+ * between a step's first psring_submit and the end of its psring_finish. */
 int psring_set_rates(int64_t model, const double* rates, int32_t num_rates);
 
 /* Of a model on a GPU: the caller works in this stream (a cudaStream_t; null,

@@ -8,7 +8,6 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/cluster/host_of.h"
 #include "common/log.h"
 #include "common/optim/policies.h"
 
@@ -48,24 +47,16 @@ absl::StatusOr<std::optional<NcclApi>> ChooseSums(
     const absl::Status s = CheckPolicies(spec, job.job().workers_size());
     if (!s.ok()) return s;
   }
-  const bool hidden = job.requires_encryption() && !OnOneHost(job.job());
-  const std::string backend =
-      hidden && wish.ring_backend == "auto" ? "host" : wish.ring_backend;
-  auto nccl = ChooseRingBackend(backend, /*on_gpu=*/true, spec, door.load_nccl);
+  auto nccl = ChooseRingBackend(wish.ring_backend, /*on_gpu=*/true, spec,
+                                door.load_nccl);
   if (!nccl.ok() || wish.ring_backend != "auto") return nccl;
-  const bool can = nccl->has_value();
-  const auto why_not = AskForReasonAgainstNccl(
-      job.member(), absl::StrCat("gpus of ", spec.model()),
-      can ? device.info().bus_id : std::string(), /*may_share=*/false,
-      deadline);
-  if (!why_not.ok()) return why_not.status();
-  if (!can || why_not->empty()) return nccl;
-  if (job.job().rank() == 0) {
-    LogWarning("'$0' sums on the hosts, from GPU memory: $1", spec.model(),
-               *why_not);
-  }
-  spec.set_ring_backend("host");
-  return std::nullopt;
+  const absl::Status agreed =
+      AgreeOnNccl(job,
+                  {.gather = absl::StrCat("gpus of ", spec.model()),
+                   .gpu = device.info().bus_id},
+                  deadline, spec, *nccl);
+  if (!agreed.ok()) return agreed;
+  return nccl;
 }
 
 }  // namespace psring

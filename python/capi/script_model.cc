@@ -11,7 +11,6 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/exchange/ends_job.h"
-#include "common/log.h"
 #include "common/model/layout.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"

@@ -301,8 +301,7 @@ absl::Status NcclCommunicator::RegisterBuffer(void* data, int64_t size_bytes,
 
 absl::StatusOr<std::vector<std::string>> NcclCommunicator::Gather(
     const std::string& name, const std::string& payload, Time deadline) {
-  auto all = options_.gather(
-      absl::StrCat("nccl/", options_.generation, "/", name), payload, deadline);
+  auto all = options_.gather(absl::StrCat("nccl/", name), payload, deadline);
   if (all.ok() && all->size() != static_cast<size_t>(size())) {
     return absl::InternalError(absl::StrCat(
         "'", name, "' has ", all->size(), " answers of ", size(), " workers"));

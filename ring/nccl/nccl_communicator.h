@@ -35,7 +35,6 @@ using GatherFunction = std::function<absl::StatusOr<std::vector<std::string>>(
 
 struct NcclOptions {
   GatherFunction gather;
-  int64_t generation = 0;         // of the membership
   bool allow_shared_gpu = false;  // two ranks on one GPU: never for speed
   NcclWatchdogOptions watchdog;   // who_is_late is filled in
 };
@@ -96,7 +95,7 @@ class NcclCommunicator : public Communicator {
   absl::Status Drain(Time deadline);
 
   // Through the control plane: all ranks' payloads, by rank. `name` is used
-  // once in a generation.
+  // once.
   absl::StatusOr<std::vector<std::string>> Gather(const std::string& name,
                                                   const std::string& payload,
                                                   Time deadline);

@@ -7,7 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/net/keys.h"
 #include "tests/testing/captured_log.h"
+#include "tests/testing/local_job.h"
+#include "tests/testing/soon.h"
 
 namespace psring {
 namespace {
@@ -66,6 +70,54 @@ TEST(ReasonAgainstNccl, NamesWhoCannotAndWhoShares) {
   EXPECT_EQ(reason({"0:1", "0:1", "0:1"}, /*may_share=*/true), "");
   EXPECT_THAT(reason({"0:1", "0:2", ""}, /*may_share=*/true),
               AllOf(HasSubstr("worker 2"), HasSubstr("cannot use NCCL")));
+}
+
+// What each of two workers ends with where the first has NCCL, and the second
+// where `both` says so.
+std::vector<std::string> Agreed(LocalJobOptions options, bool both,
+                                bool must = false) {
+  options.spec = SmallSpec(proto::RING, proto::BSP);
+  options.num_workers = 2;
+  std::vector<std::string> backends(2);
+  const auto results =
+      RunLocalJob(options, [&](LocalWorker& worker) -> absl::Status {
+        proto::JobSpec spec = Ring();
+        const bool has = worker.rank == 0 || both;
+        auto nccl = ChooseRingBackend("auto", has, spec, HasNccl);
+        if (!nccl.ok()) return nccl.status();
+        const absl::Status agreed = AgreeOnNccl(
+            *worker.job,
+            {.gather = "g", .gpu = absl::StrCat(worker.rank), .must = must},
+            Soon(), spec, *nccl);
+        EXPECT_EQ(nccl->has_value(), spec.ring_backend() == "nccl");
+        backends[worker.rank] = spec.ring_backend();
+        return agreed;
+      });
+  for (const absl::Status& s : results) EXPECT_TRUE(s.ok()) << s;
+  return backends;
+}
+
+TEST(AgreeOnNccl, AllTakeItOrNone) {
+  using Backends = std::vector<std::string>;
+  CapturedLog log;
+  EXPECT_EQ(Agreed({}, /*both=*/true), Backends({"nccl", "nccl"}));
+  EXPECT_EQ(log.Count("sums on the hosts"), 0);
+  EXPECT_EQ(Agreed({}, /*both=*/false), Backends({"host", "host"}));
+  EXPECT_EQ(log.Count("sums on the hosts, from GPU memory: worker 1"), 1);
+  EXPECT_EQ(Agreed({}, /*both=*/false, /*must=*/true),
+            Backends({"nccl", "host"}));
+}
+
+TEST(AgreeOnNccl, HostsSumWhereAllHasToBeEncryptedBetweenThem) {
+  using Backends = std::vector<std::string>;
+  LocalJobOptions options;
+  options.secret = Secret::Random();
+  options.require_encryption = true;
+  EXPECT_EQ(Agreed(options, /*both=*/true), Backends({"nccl", "nccl"}));
+  options.host_of = [](int index) { return absl::StrCat("host-", index); };
+  CapturedLog log;
+  EXPECT_EQ(Agreed(options, /*both=*/true), Backends({"host", "host"}));
+  EXPECT_EQ(log.Count("--require-encryption, and NCCL does not encrypt"), 1);
 }
 
 TEST(ChooseHostSum, TakesNcclWhereServersTakeTheGradientsOfAllWorkers) {

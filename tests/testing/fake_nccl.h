@@ -31,7 +31,6 @@ class FakeNccl {
   NcclApi ApiOf(FakeDevice& device);
 
   // From now on:
-  void SetVersion(int version);
   void HangInit();
   // Launches stay in preparation, or no longer.
   void HoldLaunches(bool hold);
@@ -100,7 +99,6 @@ class FakeNccl {
   std::vector<std::unique_ptr<Comm>> comms_ ABSL_GUARDED_BY(mutex_);
   std::map<int, NcclResult> broken_ ABSL_GUARDED_BY(mutex_);
   std::set<int> no_buffers_ ABSL_GUARDED_BY(mutex_);
-  int version_ ABSL_GUARDED_BY(mutex_) = 22803;
   bool hang_init_ ABSL_GUARDED_BY(mutex_) = false;
   bool hold_launches_ ABSL_GUARDED_BY(mutex_) = false;
   bool hang_aborts_ ABSL_GUARDED_BY(mutex_) = false;

@@ -78,6 +78,7 @@ ClusterOptions ClusterOptionsOf(const Coordinator& coordinator,
   if (options.host_of) cluster.host = options.host_of(index);
   cluster.join_timeout = absl::Seconds(30);
   cluster.security.secret = options.secret;
+  cluster.security.require_encryption = options.require_encryption;
   return cluster;
 }
 

@@ -36,6 +36,7 @@ struct LocalJobOptions {
   std::function<SameHost(int index)> same_host_of = nullptr;
   absl::Duration step_timeout = absl::Seconds(60);
   std::optional<Secret> secret = {};  // nothing: no keys
+  bool require_encryption = false;
   // Of a worker by its turn to start: what sums within its host. The body then
   // connects `client` itself, with its GPU.
   std::function<std::optional<NcclApi>(int index)> nccl_of = nullptr;
