@@ -19,10 +19,6 @@ namespace {
 
 using proto::ControlMessage;
 
-// What a member may have in gathers that are not complete: each of its threads
-// waits for one.
-constexpr int kMaxOpenGathers = 64;
-constexpr size_t kMaxOpenBytes = 64 << 20;
 constexpr int64_t kMostMs = int64_t{1} << 40;
 // Sooner than kSilentAfter: an engine restarts a lost process within a second.
 constexpr absl::Duration kMissed = absl::Milliseconds(1500);
@@ -50,7 +46,7 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
     case ControlMessage::kHeartbeat:
       return OnHeartbeat(now, peer, member, message.heartbeat());
     case ControlMessage::kGather:
-      return OnGather(peer, member, message.gather());
+      return OnGather(member, message.gather());
     case ControlMessage::kAnnounce:
       return OnAnnounce(member, message.announce());
     case ControlMessage::kLeave:
@@ -202,74 +198,19 @@ std::vector<Membership::Outgoing> Membership::ToAll(
   return out;
 }
 
-bool Membership::MayGather(const proto::Process& process,
-                           const proto::Gather& gather) const {
-  int open = 1;
-  size_t bytes = gather.payload().size() + gather.name().size() +
-                 gather.among_size() * sizeof(gather.among(0));
-  for (const auto& [key, contributions] : gathers_) {
-    const auto own = contributions.find(process.rank());
-    if (key.role != process.role() || own == contributions.end()) continue;
-    ++open;
-    bytes += own->second.size() + key.name.size() +
-             key.among.size() * sizeof(key.among[0]);
-  }
-  return open <= kMaxOpenGathers && bytes <= kMaxOpenBytes;
-}
-
-bool Membership::IsAmong(const proto::Process& process,
-                         const std::vector<int>& among) const {
-  return std::adjacent_find(among.begin(), among.end(),
-                            std::greater_equal<>()) == among.end() &&
-         among.front() >= 0 && among.back() < Promised(process.role()) &&
-         std::binary_search(among.begin(), among.end(), process.rank());
-}
-
 std::vector<Membership::Outgoing> Membership::OnGather(
-    const std::string& peer, const Participant& member,
-    const proto::Gather& gather) {
+    const Participant& member, const proto::Gather& gather) {
   if (state_ != State::kRunning) return {};
   const proto::Role role = member.process.role();
-  const GatherKey key = {
-      role, gather.name(), {gather.among().begin(), gather.among().end()}};
-  if (!key.among.empty() && !IsAmong(member.process, key.among)) {
-    return End(absl::AbortedError(
-        absl::StrCat(Describe(member.process), " began gather ",
-                     CleanWord(gather.name()), " among wrong ranks")));
-  }
-  // A repeat finds no entry where the gather is complete: its answer is on the
-  // way.
-  if (gather.repeat() && !gathers_.contains(key)) return {};
-  if (!gather.repeat() && !MayGather(member.process, gather)) {
-    return End(absl::AbortedError(absl::StrCat(
-        Describe(member.process), " began gather ", CleanWord(gather.name()),
-        " while too much that it gathered before was not complete")));
-  }
-  Contributions& contributions = gathers_[key];
-  if (!gather.repeat()) {
-    contributions.emplace(member.process.rank(), gather.payload());
-  }
+  auto answer = gathers_.Add(member.process, Promised(role), gather);
+  if (!answer.ok()) return End(answer.status());
+  if (!answer->has_value()) return {};
+  const std::vector<int> ranks = std::move((*answer)->ranks);
   ControlMessage message;
-  message.mutable_gathered()->set_name(gather.name());
-  const int expected =
-      key.among.empty() ? Promised(role) : static_cast<int>(key.among.size());
-  if (static_cast<int>(contributions.size()) < expected) {
-    if (!gather.repeat()) return {};
-    for (int i = 0; i < expected; ++i) {
-      const int r = key.among.empty() ? i : key.among[i];
-      if (contributions.contains(r)) continue;
-      message.mutable_gathered()->add_missing(r);
-    }
-    return {{peer, std::move(message)}};
-  }
-  for (const auto& [rank, payload] : contributions) {
-    message.mutable_gathered()->add_payloads(payload);
-  }
-  const Contributions complete = std::move(contributions);
-  gathers_.erase(key);
+  *message.mutable_gathered() = std::move((*answer)->gathered);
   return ToAll(std::move(message), [&](const Participant& other) {
     return other.process.role() == role &&
-           complete.contains(other.process.rank());
+           std::binary_search(ranks.begin(), ranks.end(), other.process.rank());
   });
 }
 

@@ -7,7 +7,6 @@
 #ifndef PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
 #define PSRING_COMMON_CLUSTER_MEMBERSHIP_H_
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/gathers.h"
 #include "common/cluster/participants.h"  // IWYU pragma: export
 #include "protos/cluster.pb.h"
 
@@ -94,24 +94,9 @@ class Membership {
  private:
   enum class State { kForming, kRunning, kOver };
 
-  struct GatherKey {
-    int role;
-    std::string name;
-    std::vector<int> among;  // ranks; empty: all of the role
-    auto operator<=>(const GatherKey&) const = default;
-  };
-  using Contributions = std::map<int, std::string>;  // by rank
-
   std::vector<Outgoing> OnJoin(Time now, const std::string& peer,
                                const proto::Join& join);
-  // Whether that would leave it within bounds.
-  bool MayGather(const proto::Process& process,
-                 const proto::Gather& gather) const;
-  // Whether `among` are ranks of that process's role, its own too.
-  bool IsAmong(const proto::Process& process,
-               const std::vector<int>& among) const;
-  std::vector<Outgoing> OnGather(const std::string& peer,
-                                 const Participant& member,
+  std::vector<Outgoing> OnGather(const Participant& member,
                                  const proto::Gather& gather);
   std::vector<Outgoing> OnAnnounce(const Participant& sender,
                                    const proto::Announce& announce) const;
@@ -154,7 +139,7 @@ class Membership {
   std::vector<int> left_untold_;  // workers' ranks
   Participants members_;
   std::vector<std::string> join_order_;  // peers
-  std::map<GatherKey, Contributions> gathers_;
+  Gathers gathers_;
   // Whom those wait for who wait long, as of the last tick: nothing where
   // nobody did, null where nobody can be blamed.
   std::optional<const Participant*> culprit_;
