@@ -44,18 +44,44 @@ class Lease {
   Process* process_ = nullptr;
 };
 
+// ---- The process's part in a job ----
+
+// psring_join, psring_leave: their handles, or an error's code, with the error
+// set.
+int64_t StartToJoin(const char* options);
+int64_t StartToLeave(const std::string& error);
+// Where the coordinator of this process listens; "": it has none.
+std::string CoordinatorOfProcess();
+// Why its job has failed; "": it has not.
+std::string FailureOfProcess();
+// In a child of fork: the job is its parent's.
+void ForgetProcess();
+// Frees a model that a session has left behind, by its parameters: PSRING_OK,
+// or an error's code, with the error set.
+int FreeLeftModel(const void* parameters);
+
 // Null before psring_join, and in a child of fork.
 Process* CurrentProcess();
 // The same, of a job that is complete; otherwise none, with the error set.
 Lease JoinedProcess();
+
+// ---- What the functions return ----
 
 // Sets this thread's error and returns `code`.
 int Error(int code, const absl::Status& status);
 // PSRING_OK, or the error's code, with the error set.
 int CodeOf(const absl::Status& status);
 
+// This thread's error: the last that was set.
+const char* LastError();
+// `text` until this thread's next call of it.
+const char* Text(std::string text);
+
 absl::Status Invalid(absl::string_view text);
 absl::Status NotJoined();
+
+// A task's, whose result is its status alone.
+Tasks::Work WithoutResult(std::function<absl::Status()> work);
 
 // Handles are even where a task stands behind them, odd where a collective
 // does.

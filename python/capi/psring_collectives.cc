@@ -49,9 +49,16 @@ int64_t HandleOf(const absl::StatusOr<int64_t>& started) {
   return HandleOfCollective(*started);
 }
 
-// The number of ranks in a set.
-size_t SizeOf(const Lease& p, RankSet set) {
-  return set.empty() ? NumWorkers(p) : set.size();
+// What `start` starts among the ranks that a caller names; it is also told how
+// many they are.
+template <typename Start>
+int64_t StartAmong(const int32_t* set, int32_t set_size, const Start& start) {
+  const Lease p = JoinedProcess();
+  if (!p) return PSRING_INVALID;
+  const auto ranks = SetOf(p, set, set_size);
+  if (!ranks.ok()) return CodeOf(ranks.status());
+  const size_t size = ranks->empty() ? NumWorkers(p) : ranks->size();
+  return HandleOf(start(p->session->collectives(), *ranks, size));
 }
 
 }  // namespace
@@ -62,68 +69,53 @@ int64_t psring_allreduce(const char* name, const void* in, void* out,
                          int64_t count, int dtype, int reduction,
                          double prescale, double postscale, const int32_t* set,
                          int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(
-      p->session->collectives().AllReduce(name, in, out, count, *how, *ranks));
+  return StartAmong(set, set_size, [&](Collectives& c, RankSet ranks, size_t) {
+    return c.AllReduce(name, in, out, count, *how, ranks);
+  });
 }
 
 int64_t psring_allgather(const char* name, const void* in, int64_t bytes,
                          const char* tag, const int32_t* set,
                          int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(
-      p->session->collectives().AllGather(name, in, bytes, tag, *ranks));
+  return StartAmong(set, set_size, [&](Collectives& c, RankSet ranks, size_t) {
+    return c.AllGather(name, in, bytes, tag, ranks);
+  });
 }
 
 int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
                          const char* tag, const int32_t* set,
                          int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(p->session->collectives().Broadcast(name, data, bytes, root,
-                                                      tag, *ranks));
+  return StartAmong(set, set_size, [&](Collectives& c, RankSet ranks, size_t) {
+    return c.Broadcast(name, data, bytes, root, tag, ranks);
+  });
 }
 
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
                         const char* tag, const int32_t* set, int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(p->session->collectives().AllToAll(
-      name, in, {bytes, SizeOf(p, *ranks)}, tag, *ranks));
+  return StartAmong(set, set_size,
+                    [&](Collectives& c, RankSet ranks, size_t size) {
+                      return c.AllToAll(name, in, {bytes, size}, tag, ranks);
+                    });
 }
 
 int64_t psring_reducescatter(const char* name, const void* in, void* out,
                              const int64_t* counts, int dtype, int reduction,
                              double prescale, double postscale,
                              const int32_t* set, int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
   const auto how = ArithmeticOf(dtype, reduction, prescale, postscale);
   if (!how.ok()) return CodeOf(how.status());
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(p->session->collectives().ReduceScatter(
-      name, in, out, {counts, SizeOf(p, *ranks)}, *how, *ranks));
+  return StartAmong(
+      set, set_size, [&](Collectives& c, RankSet ranks, size_t size) {
+        return c.ReduceScatter(name, in, out, {counts, size}, *how, ranks);
+      });
 }
 
 int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size) {
-  const Lease p = JoinedProcess();
-  if (!p) return PSRING_INVALID;
-  const auto ranks = SetOf(p, set, set_size);
-  if (!ranks.ok()) return CodeOf(ranks.status());
-  return HandleOf(p->session->collectives().Barrier(name, *ranks));
+  return StartAmong(set, set_size, [&](Collectives& c, RankSet ranks, size_t) {
+    return c.Barrier(name, ranks);
+  });
 }
 
 int64_t psring_join_uneven(void) {
