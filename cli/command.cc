@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -13,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/net/address.h"
 #include "common/process/page_flags.h"
 
@@ -63,7 +63,7 @@ absl::Status OfFlag(const std::string& flag, const absl::Status& status) {
 
 int Fail(const std::string& command, const absl::Status& status,
          int exit_code) {
-  std::cerr << command << ": " << status.message() << std::endl;
+  LogBare(absl::StrCat(command, ": ", status.message(), "\n"));
   return exit_code;
 }
 

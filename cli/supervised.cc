@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <atomic>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "cli/command.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
 #include "common/process/open_files.h"
@@ -90,6 +90,47 @@ void AskForStacks(Supervisor& supervisor, OutputPrinter& printer) {
   }
 }
 
+// The exit code, after saying how a job has ended: whether all processes could
+// be started, what failed first, and what the user's signal was, 0 for none.
+int ExitOf(const std::string& command, const SupervisedFlags& flags,
+           const Supervisor& supervisor, const absl::Status& started,
+           const std::optional<Failure>& failure, int signal) {
+  if (signal == 0 && failure) {
+    return Fail(command, absl::AbortedError(ToString(*failure)),
+                failure->ending.shell_code());
+  }
+  if (AsksSoftly(signal) && started.ok() && !failure) {
+    LogBare(absl::StrCat(command, ": all processes have ended well after SIG",
+                         sigabbrev_np(signal), "\n"));
+    return flags.stopped_exit_code;
+  }
+  const bool ended_by_themselves =
+      started.ok() && failure && failure->ending.signal == 0;
+  if (AsksSoftly(signal) && supervisor.killed().empty() &&
+      ended_by_themselves) {
+    LogBare(absl::StrCat(command, ": all processes have ended after SIG",
+                         sigabbrev_np(signal), "; ", failure->name, ": ",
+                         ToString(failure->ending), "\n"));
+    return failure->ending.shell_code();
+  }
+  if (AsksSoftly(signal) && !supervisor.killed().empty()) {
+    return Fail(
+        command,
+        absl::CancelledError(absl::StrCat(
+            "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
+            flags.grace_period_s, " s (--grace-period), not having ended: ",
+            absl::StrJoin(supervisor.killed(), ", "))),
+        128 + signal);
+  }
+  return ExitCode(command, started, signal);
+}
+
+// Who reads slowly reads to the end, unless the user wants an end.
+void AwaitReader(LiveBlock& block, const SignalWatcher& signals) {
+  while (signals.received() == 0 && !block.Flush(absl::Milliseconds(100))) {
+  }
+}
+
 }  // namespace
 
 int RunSupervised(
@@ -118,9 +159,11 @@ int RunSupervised(
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
   };
+  options.blocked_fd = [&] { return printer->block().blocked_fd(); };
   Supervisor* processes = nullptr;
   bool hopeless = false, told = false;
   options.on_tick = [&] {
+    printer->block().Flush();
     progress.Show();
     if (printer->block().closed()) {
       cancellation.Cancel(absl::CancelledError("nobody reads the output"));
@@ -154,38 +197,12 @@ int RunSupervised(
   }
   supervisor.Wait();
   progress.End();
+  AwaitReader(printer->block(), signals);
   if (started.ok()) failure = supervisor.first_failure();
-  const int signal = signals.received() == 0 && printer->block().closed()
-                         ? SIGPIPE
-                         : signals.received();
-  if (signal == 0 && failure) {
-    return Fail(command, absl::AbortedError(ToString(*failure)),
-                failure->ending.shell_code());
-  }
-  if (AsksSoftly(signal) && started.ok() && !failure) {
-    std::fprintf(stderr, "%s: all processes have ended well after SIG%s\n",
-                 command.c_str(), sigabbrev_np(signal));
-    return flags.stopped_exit_code;
-  }
-  const bool ended_by_themselves =
-      started.ok() && failure && failure->ending.signal == 0;
-  if (AsksSoftly(signal) && supervisor.killed().empty() &&
-      ended_by_themselves) {
-    std::fprintf(stderr, "%s: all processes have ended after SIG%s; %s: %s\n",
-                 command.c_str(), sigabbrev_np(signal), failure->name.c_str(),
-                 ToString(failure->ending).c_str());
-    return failure->ending.shell_code();
-  }
-  if (AsksSoftly(signal) && !supervisor.killed().empty()) {
-    return Fail(
-        command,
-        absl::CancelledError(absl::StrCat(
-            "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
-            flags.grace_period_s, " s (--grace-period), not having ended: ",
-            absl::StrJoin(supervisor.killed(), ", "))),
-        128 + signal);
-  }
-  return ExitCode(command, started, signal);
+  return ExitOf(command, flags, supervisor, started, failure,
+                signals.received() == 0 && printer->block().closed()
+                    ? SIGPIPE
+                    : signals.received());
 }
 
 }  // namespace psring

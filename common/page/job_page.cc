@@ -1,6 +1,5 @@
 #include "common/page/job_page.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,7 +56,7 @@ absl::StatusOr<std::unique_ptr<JobPage>> JobPage::Start(
   page->url_ =
       absl::StrCat("http://", ReachedAt(listens), "/?token=", page->token_);
   // Wanted, whatever the level of the log.
-  std::fprintf(stderr, "psring: the job's page: %s\n", page->url_.c_str());
+  LogBare(absl::StrCat("psring: the job's page: ", page->url_, "\n"));
   if (!IsLoopback(listens.host)) {
     LogWarning(
         "the page listens on $0 in plain HTTP: who reads the network reads the "

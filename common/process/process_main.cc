@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdio>
 #include <future>
 #include <memory>
 #include <string>
@@ -35,8 +34,8 @@ constexpr absl::Duration kThreadsPatience = absl::Seconds(15);
 void TellThreads(const std::string& name) {
   const auto told = std::make_shared<std::promise<void>>();
   std::thread([name, told] {
-    std::fprintf(stderr, "%s: its threads:\n%s", name.c_str(),
-                 ThreadsReport(kThreadsTimeout).c_str());
+    LogBare(
+        absl::StrCat(name, ": its threads:\n", ThreadsReport(kThreadsTimeout)));
     told->set_value();
   }).detach();
   told->get_future().wait_for(absl::ToChronoSeconds(kThreadsPatience));
@@ -54,9 +53,8 @@ class LastResort {
           if (cancellation.status().ok()) return;
           if (!ended_.SleepUntil(Now() + kEndTimeout).ok()) return;
           TellThreads(name);
-          std::fprintf(stderr, "%s: %s. This process hangs, and ends now\n",
-                       name.c_str(),
-                       std::string(cancellation.status().message()).c_str());
+          LogBare(absl::StrCat(name, ": ", cancellation.status().message(),
+                               ". This process hangs, and ends now\n"));
           _exit(1);
         }) {}
   ~LastResort() {
@@ -70,10 +68,8 @@ class LastResort {
 };
 
 void WriteThreads(const std::string& name) {
-  const std::string text =
-      absl::StrCat(name, ": SIGUSR1: what the threads of pid ", getpid(),
-                   " do:\n", ThreadsReport(kThreadsTimeout));
-  fwrite(text.data(), 1, text.size(), stderr);
+  LogBare(absl::StrCat(name, ": SIGUSR1: what the threads of pid ", getpid(),
+                       " do:\n", ThreadsReport(kThreadsTimeout)));
 }
 
 }  // namespace
@@ -218,8 +214,7 @@ int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
     signal = watcher.received();
   }
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", line.name().c_str(),
-               std::string(status.message()).c_str());
+  LogBare(absl::StrCat(line.name(), ": ", status.message(), "\n"));
   if (signal != 0) return 128 + signal;
   return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
 }

@@ -45,6 +45,10 @@ struct SupervisorOptions {
   ProcessGroups* groups = nullptr;
   // Every line of output, without its newline. May be empty.
   std::function<void(const std::string& name, absl::string_view line)> on_line;
+  // What to poll for POLLOUT while what on_line got cannot be shown; -1: it
+  // can. Meanwhile no more output is read, so that processes wait which have
+  // much to say. May be empty.
+  std::function<int()> blocked_fd;
   // Called at least every `tick` while waiting. May be empty.
   std::function<void()> on_tick;
   absl::Duration tick = absl::Milliseconds(100);

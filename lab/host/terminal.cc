@@ -9,8 +9,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 
 namespace psring {
+namespace {
+
+constexpr absl::Duration kLastPatience = absl::Seconds(1);
+
+}  // namespace
 
 int TerminalColumns(FILE* out) {
   const char* terminal = getenv("TERM");
@@ -35,12 +41,20 @@ std::string ProgressBar(double share, int width) {
                       std::string(width - filled, '.'), "]");
 }
 
+LiveBlock::LiveBlock(FILE* out, int columns) : out_(out), columns_(columns) {
+  const int fd = fileno(out);
+  if (fd >= 0) writer_ = std::make_unique<TryWriter>(fd);
+}
+
+LiveBlock::~LiveBlock() { Flush(kLastPatience); }
+
 void LiveBlock::Print(absl::string_view text) {
   Write(absl::StrCat(Erased(), text, Drawn()));
 }
 
 void LiveBlock::Draw(std::vector<std::string> lines) {
-  if (!live()) return;
+  // A reader that comes back shall not see all that it has missed of the block.
+  if (!live() || !left_.empty()) return;
   // A line that wraps could not be redrawn.
   for (std::string& line : lines)
     line.resize(std::min<size_t>(line.size(), columns_ - 1));
@@ -62,13 +76,34 @@ std::string LiveBlock::Drawn() const {
   return text;
 }
 
-// One write, so that lines of others never fall into it.
 void LiveBlock::Write(absl::string_view text) {
   if (text.empty() || closed_) return;
-  errno = 0;
-  const bool written = fwrite(text.data(), 1, text.size(), out_) == text.size();
-  if (fflush(out_) == 0 && written) return;
-  closed_ = errno == EPIPE || errno == EIO;
+  if (writer_ == nullptr) {
+    fwrite(text.data(), 1, text.size(), out_);
+    fflush(out_);
+    return;
+  }
+  absl::StrAppend(&left_, text);
+  Flush();
 }
+
+bool LiveBlock::Flush(absl::Duration patience) {
+  const Time end = Now() + patience;
+  while (!left_.empty()) {
+    const ssize_t written = writer_->Write(left_);
+    if (written < 0) {
+      closed_ = errno == EPIPE || errno == EIO;
+      left_.clear();
+    } else {
+      left_.erase(0, static_cast<size_t>(written));
+    }
+    if (left_.empty()) break;
+    const absl::Duration rest = end - Now();
+    if (rest <= absl::ZeroDuration() || !writer_->Await(rest)) return false;
+  }
+  return true;
+}
+
+int LiveBlock::blocked_fd() const { return left_.empty() ? -1 : fileno(out_); }
 
 }  // namespace psring
