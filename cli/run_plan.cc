@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/command.h"
 #include "common/cluster/environment.h"
 #include "common/net/address.h"
 #include "common/optim/sync_policy.h"
@@ -85,7 +86,8 @@ void SetVariables(const CommandLine& line, RunFlags& flags) {
   for (const auto& [name, value] :
        {std::pair("PSRING_SYNC", &flags.sync),
         std::pair("PSRING_UPDATE", &flags.update),
-        std::pair("PSRING_COMPRESS", &flags.compress)}) {
+        std::pair("PSRING_COMPRESS", &flags.compress),
+        std::pair("PSRING_PORTS", &flags.ports)}) {
     if (!value->empty()) flags.job.extra[name] = *value;
   }
   if (line.Has("--interface") || line.Has("--advertise")) {
@@ -139,6 +141,9 @@ absl::Status TakeServersPerNode(int servers_per_node, ScriptJob& job) {
 absl::Status CheckFlags(const CommandLine& line, const RunFlags& flags) {
   if (line.Has("--interface") && line.Has("--advertise")) {
     return absl::InvalidArgumentError("--interface and --advertise: give one");
+  }
+  if (const auto ports = ParsePortRange(flags.ports); !ports.ok()) {
+    return OfFlag("--ports", ports.status());
   }
   if (line.Has("--servers") && line.Has("--servers-per-node")) {
     return absl::InvalidArgumentError(
@@ -219,6 +224,9 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
            "other hosts reach its workers");
   line.Add("--advertise", flags.advertise,
            "Instead of --interface: the address at which they do");
+  line.Add("--ports", flags.ports,
+           "FIRST-LAST: ports on which its workers and servers listen; "
+           "default: the system chooses");
   AddPageFlags(line, job.page, job.page_token_file);
   AddSecurityFlags(line, flags.security, /*several_hosts=*/true);
   line.Add("--join-timeout", job.join_timeout_s,

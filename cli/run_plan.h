@@ -19,7 +19,7 @@ struct RunFlags {
   SupervisedFlags supervised;
   // What scripts read from their environment; empty: not set.
   std::string sync, update, compress, metrics_dir, tensorboard;
-  std::string interface, advertise;
+  std::string interface, advertise, ports;
   SecurityWish security = {};
 };
 

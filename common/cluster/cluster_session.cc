@@ -49,6 +49,12 @@ absl::StatusOr<std::unique_ptr<ClusterSession>> ClusterSession::Start(
   std::unique_ptr<ClusterSession> session(
       new ClusterSession(context, cancellation, options));
   const Placement& placement = options.placement;
+  const auto ports = ParsePortRange(options.ports);
+  if (!ports.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ports (PSRING_PORTS): ", ports.status().message()));
+  }
+  context.UsePorts(*ports);
   if (absl::Status s = session->AwaitNames(); !s.ok()) return s;
   auto address =
       ChooseAdvertised({.advertise = options.advertise,

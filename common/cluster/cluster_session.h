@@ -27,6 +27,7 @@ struct ClusterOptions {
   std::string host = HostName();  // as others know this host
   std::string advertise;          // see AddressWish
   std::string interface;
+  std::string ports;  // "41000-41099" to listen on; empty: the system chooses
   // Where a hosting process writes the port that its coordinator listens on,
   // atomically; empty: nowhere.
   std::string coordinator_port_file;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -191,6 +192,20 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
   }
   result.host = std::string(host);
   return result;
+}
+
+absl::StatusOr<PortRange> ParsePortRange(absl::string_view text) {
+  if (text.empty()) return PortRange();
+  const std::pair<absl::string_view, absl::string_view> ends =
+      absl::StrSplit(text, absl::MaxSplits('-', 1));
+  PortRange ports;
+  if (!absl::SimpleAtoi(ends.first, &ports.first) ||
+      !absl::SimpleAtoi(ends.second, &ports.last) || ports.first < 1 ||
+      ports.first > ports.last || ports.last > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is no range of ports, e.g. 41000-41099"));
+  }
+  return ports;
 }
 
 absl::StatusOr<HostPort> ParseEndpoint(absl::string_view endpoint) {

@@ -43,6 +43,15 @@ absl::Status CheckIsOneAddress(const std::string& host);
 // "10.0.0.1", "::1", "fe80::1%eth0".
 bool IsNumericAddress(absl::string_view text);
 
+// Ports to listen on; 0: the system chooses.
+struct PortRange {
+  int first = 0;
+  int last = 0;
+};
+
+// "41000-41099"; "" is 0. INVALID_ARGUMENT names the text.
+absl::StatusOr<PortRange> ParsePortRange(absl::string_view text);
+
 struct AddressWish {
   std::string advertise = {};         // an address or name to use as it is
   std::string interface = {};         // e.g. "eth0"

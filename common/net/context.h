@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/host_cores.h"
+#include "common/net/address.h"
 #include "common/net/doorkeeper.h"
 #include "common/net/keys.h"
 #include "zmq.hpp"
@@ -50,6 +51,10 @@ class Context {
     return secret.has_value() ? Secure(*secret) : UseTokens();
   }
 
+  // Before any socket: those that leave the port to the system take one of
+  // these.
+  void UsePorts(PortRange ports) { ports_ = ports; }
+
   bool secured() const { return proof_ == Proof::kKey; }
 
   // Whoever connects to a data socket of this context has to know it, and is
@@ -67,6 +72,7 @@ class Context {
   absl::Status StartDoorkeeper();
 
   zmq::context_t context_;
+  PortRange ports_;
   Proof proof_ = Proof::kNone;
   KeyPair coordinator_, member_, own_;      // of a secured one
   std::string token_;                       // of one that uses tokens

@@ -3,14 +3,24 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace psring {
+namespace {
+
+// Longer than a switch or a route takes to come back; shorter than the default
+// step timeout, whose error would name a rank that waits.
+constexpr absl::Duration kUnreachableAfter = absl::Seconds(30);
+
+}  // namespace
+
 using proto::WireHeader;
 
 SocketOptions DataSocketOptions(std::string peer_key) {
   SocketOptions options;
   options.peer_key = std::move(peer_key);
   options.max_frame_bytes = kMaxPayloadBytes;
+  options.unreachable_after = kUnreachableAfter;
   options.linger = absl::Seconds(2);
   return options;
 }

@@ -1,5 +1,6 @@
 #include "common/net/handshakes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -19,6 +20,12 @@ constexpr int kHungUp = 6;
 constexpr int kHungUpAgain = 2;
 // Within which such a peer says what.
 constexpr absl::Duration kGreeting = absl::Milliseconds(300);
+// A dead process is noticed sooner.
+constexpr absl::Duration kTellAfter = absl::Seconds(8);
+constexpr char kReachRemedy[] =
+    "Does a firewall, or a missing route, keep this host from it? A job's "
+    "processes listen on ports that the system chooses, or on those of --ports "
+    "(PSRING_PORTS)";
 constexpr char kKeyRemedy[] =
     "Every process of a job needs the same key: psring keygen makes one, and "
     "psring keygen --print | ssh HOST psring keygen --stdin copies it";
@@ -26,12 +33,16 @@ constexpr char kKeyRemedy[] =
 }  // namespace
 
 Handshakes::Handshakes(zmq::context_t& context, zmq::socket_t& dealer,
-                       std::string endpoint, bool keyed)
+                       std::string endpoint, bool keyed,
+                       absl::Duration unreachable_after)
     : dealer_(dealer),
       endpoint_(std::move(endpoint)),
       keyed_(keyed),
+      unreachable_after_(unreachable_after),
       events_(context, dealer,
-              ZMQ_EVENT_HANDSHAKE_SUCCEEDED | kHandshakeFailures) {
+              ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                  kHandshakeFailures),
+      since_(Now()) {
   Read();
 }
 
@@ -43,12 +54,31 @@ bool Handshakes::Read() {
     if (event->kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
       hung_up_ = 0;
       greets_ = false;
+      connected_ = true;
+      told_ = false;
       anew |= ++connections_ > 1;
+    } else if (event->kind == ZMQ_EVENT_DISCONNECTED) {
+      if (std::exchange(connected_, false)) since_ = Now();
     } else {
       OnRefused(event->kind, event->value);
     }
   }
   return anew;
+}
+
+void Handshakes::CheckReach(Time now) {
+  if (!MissesConnection() || !refused_.ok()) return;
+  const absl::Duration away = now - since_;
+  if (away < std::min(kTellAfter, unreachable_after_ / 2)) return;
+  const std::string what =
+      absl::StrCat("no connection to ", endpoint_, " for ",
+                   absl::FormatDuration(absl::Trunc(away, absl::Seconds(1))));
+  if (!std::exchange(told_, true)) {
+    LogWarning("$0. $1. Trying on", what, kReachRemedy);
+  }
+  if (away >= unreachable_after_) {
+    refused_ = absl::UnavailableError(absl::StrCat(what, ". ", kReachRemedy));
+  }
 }
 
 // After something has come that cannot be decrypted: ZeroMQ has given up.

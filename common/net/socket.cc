@@ -232,8 +232,9 @@ bool Socket::delivered() const {
 }
 
 absl::StatusOr<std::optional<Frames>> Socket::TryReceive() {
-  if (handshakes_.has_value() && !handshakes_->refused().ok()) {
-    return handshakes_->refused();
+  if (handshakes_.has_value()) {
+    if (MissesConnection()) handshakes_->CheckReach(Now());
+    if (!handshakes_->refused().ok()) return handshakes_->refused();
   }
   // Some, so that nobody keeps a thread here with what is not for it.
   for (int i = 0; i < kLinkMessagesAtOnce; ++i) {

@@ -87,6 +87,10 @@ struct SocketOptions {
   std::string peer_key = {};
   // A peer that sends a larger frame is cut off.
   int64_t max_frame_bytes = 16 << 20;
+  // Of a DEALER: after so long without a connection, while what it has sent has
+  // not arrived, TryReceive returns UNAVAILABLE; half of that, or a little more
+  // than it takes to notice a dead process, after which the log says so.
+  absl::Duration unreachable_after = absl::InfiniteDuration();
   // How long a closed socket goes on sending what is queued.
   absl::Duration linger = absl::ZeroDuration();
 };
@@ -94,8 +98,10 @@ struct SocketOptions {
 class Socket {
  public:
   // A ROUTER bound to `host`:`port` (a numeric address; port 0: the system
-  // chooses). Its messages begin with the peer's identity. ALREADY_EXISTS when
-  // the port is in use, INVALID_ARGUMENT when the address is not this host's.
+  // chooses, or the context has ports for it). Its messages begin with the
+  // peer's identity. ALREADY_EXISTS when the port is in use,
+  // RESOURCE_EXHAUSTED when all of the context's are, INVALID_ARGUMENT when the
+  // address is not this host's.
   static absl::StatusOr<std::unique_ptr<Socket>> Bind(
       Context& context, absl::string_view host, int port,
       const SocketOptions& options = {});
@@ -182,8 +188,15 @@ class Socket {
       Context& context, zmq::socket_type type, const SocketOptions& options);
   void SetOptions(const SocketOptions& options, bool encrypted);
   void SetProof(Context& context, const SocketOptions& options);
+  absl::Status Listen(const std::string& endpoint);
   // Whether there is something to receive.
   bool HasInput();
+  // Of a DEALER: something is to be sent to a peer that it should be connected
+  // to, and is not.
+  bool MissesConnection() const {
+    return handshakes_.has_value() && handshakes_->MissesConnection() &&
+           !peer_.kept.empty();
+  }
   void OnHandshakes();
 
   Peer* Find(absl::string_view identity);
@@ -226,7 +239,8 @@ class Socket {
 };
 
 // Blocks until a message may be there on one of the sockets (true), one of
-// `fds` is readable, or the deadline has passed.
+// `fds` is readable, a socket that is not connected may have news, or the
+// deadline has passed.
 absl::StatusOr<bool> WaitForMessage(absl::Span<Socket* const> sockets,
                                     absl::Span<const int> fds, Time deadline);
 

@@ -157,16 +157,33 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Bind(
     const SocketOptions& options) {
   auto socket = Create(context, zmq::socket_type::router, options);
   if (!socket.ok()) return socket;
-  const std::string endpoint = Endpoint(host, port);
+  const PortRange ports = port == 0 ? context.ports_ : PortRange{port, port};
+  // From a random one on: processes that start together do not all try the
+  // same.
+  const int size = ports.last - ports.first + 1;
+  const int start = static_cast<int>(std::random_device()() % size);
+  absl::Status status;
+  for (int i = 0; i < size; ++i) {
+    status =
+        (*socket)->Listen(Endpoint(host, ports.first + (start + i) % size));
+    if (status.ok()) return socket;
+    if (!absl::IsAlreadyExists(status)) return status;
+  }
+  if (size == 1) return status;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "cannot listen at ", host, ": all of its ports ", ports.first, "-",
+      ports.last, " (--ports, PSRING_PORTS) are in use. Give more"));
+}
+
+absl::Status Socket::Listen(const std::string& endpoint) {
   try {
-    (*socket)->socket_.set(zmq::sockopt::ipv6,
-                           endpoint.find('[') != endpoint.npos);
-    Uninterrupted([&] { (*socket)->socket_.bind(endpoint); });
-    (*socket)->endpoint_ = (*socket)->socket_.get(zmq::sockopt::last_endpoint);
+    socket_.set(zmq::sockopt::ipv6, endpoint.find('[') != endpoint.npos);
+    Uninterrupted([&] { socket_.bind(endpoint); });
+    endpoint_ = socket_.get(zmq::sockopt::last_endpoint);
+    return absl::OkStatus();
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot listen on ", endpoint));
   }
-  return socket;
 }
 
 absl::Status Socket::BindAlso(absl::string_view host) {
@@ -189,7 +206,8 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Connect(
     dealer.set(zmq::sockopt::ipv6, endpoint.find('[') != endpoint.npos);
     (*socket)->endpoint_ = endpoint;
     (*socket)->handshakes_.emplace(context.context_, dealer, endpoint,
-                                   context.secured());
+                                   context.secured(),
+                                   options.unreachable_after);
     Uninterrupted([&] { dealer.connect(endpoint); });
   } catch (const zmq::error_t& error) {
     return ErrorOf(error, absl::StrCat("cannot connect to ", endpoint));

@@ -12,6 +12,11 @@
 #include "common/net/zmq_error.h"
 
 namespace psring {
+namespace {
+
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+
+}  // namespace
 
 // ZeroMQ's descriptor becomes readable when there is news for ZeroMQ, which is
 // not asked again while nothing was done with the socket since it had nothing.
@@ -38,6 +43,12 @@ absl::StatusOr<bool> WaitForMessage(absl::Span<Socket* const> sockets,
       absl::MakeSpan(items).subspan(fds.size(), sockets.size());
   const auto of_handshakes =
       absl::MakeSpan(items).subspan(fds.size() + sockets.size());
+  const auto misses_connection = [](const Socket* socket) {
+    return socket->MissesConnection();
+  };
+  if (std::any_of(sockets.begin(), sockets.end(), misses_connection)) {
+    deadline = std::min(deadline, Now() + kLookAgain);  // TryReceive may say it
+  }
   try {
     while (true) {
       for (Socket* socket : sockets) {

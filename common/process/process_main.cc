@@ -101,6 +101,10 @@ void ProcessFlags::AddTo(CommandLine& line) {
   line.Add("--interface", interface,
            "Network interface whose address to advertise")
       .Group(cluster);
+  line.Add("--ports", ports,
+           "FIRST-LAST: ports on which this process listens for the others, as "
+           "a firewall lets them through; default: the system chooses")
+      .Group(cluster);
   line.Add("--key-file", security.key_file,
            "File with the job's key, as psring keygen writes it; "
            "default: $PSRING_KEY_FILE, the launcher's, "
@@ -181,6 +185,7 @@ absl::StatusOr<ClusterOptions> ProcessFlags::Cluster(bool is_ps_process) const {
       .mode = mode == "ring" ? proto::RING : proto::PARAMETER_SERVER,
       .advertise = advertise,
       .interface = interface,
+      .ports = ports,
       .coordinator_port_file = coordinator_port_file,
       .join_timeout = absl::Seconds(join_timeout_s),
       .progress_timeout = absl::Seconds(progress_timeout_s),

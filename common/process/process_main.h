@@ -29,6 +29,7 @@ struct ProcessFlags {
   int workers = -1;
   std::string mode = "ps";  // of `psring worker`
   std::string advertise;
+  std::string ports;
   std::string interface;
   SecurityWish security = {};
   std::string same_host = "auto";

@@ -41,6 +41,7 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   options->Integer("shard_threads", session.server.shard_threads, 0, 64);
   options->Text("advertise", session.advertise);
   options->Text("interface", session.interface);
+  options->Text("ports", session.ports);
   options->OneOf("same_host", same_host, {"auto", "off"});
   options->Number("join_timeout_s", join_timeout, 1.0, 86400.0);
   options->Number("step_timeout_s", step_timeout, 1.0, 86400.0);
@@ -124,6 +125,7 @@ absl::Status Session::Join() {
       options_.wish.ring_mode ? proto::RING : proto::PARAMETER_SERVER;
   cluster.advertise = options_.advertise;
   cluster.interface = options_.interface;
+  cluster.ports = options_.ports;
   cluster.join_timeout = options_.join_timeout;
   cluster.progress_timeout = options_.progress_timeout;
   if (const int signal = options_.hang_signal; signal != 0) {
@@ -179,6 +181,7 @@ void Session::StartServers() {
     server.cluster.placement = PlaceServer(placement_, s, *coordinator);
     server.cluster.mode = proto::PARAMETER_SERVER;
     server.cluster.advertise = job_->address();
+    server.cluster.ports = options_.ports;
     server.cluster.join_timeout = options_.join_timeout;
     server.cluster.progress_timeout = options_.progress_timeout;
     server.cluster.security = security_;

@@ -38,6 +38,7 @@ struct SessionOptions {
   ServerOptions server;  // its cluster apart: of the servers that live here
   bool own_servers = true;
   std::string advertise;
+  std::string ports;
   std::string interface;
   SameHost same_host = SameHost::kAuto;
   absl::Duration join_timeout = absl::Seconds(60);

@@ -13,7 +13,7 @@ from .process_sets import add_process_set
 _MODES = ("ring", "ps", "ddp")
 _JOIN_SECONDS = 60.0
 _JOIN_OPTIONS = (
-    "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "same_host",
+    "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "ports", "same_host",
     "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
     "page", "page_token_file", "tensorboard",
 )  # fmt: skip
@@ -118,7 +118,8 @@ def init(
         comm: Horovod's; must stay None. Use process_sets.
         options: of the job: servers_per_node (in place of servers: as many on
             every host, in its first worker; under launchers that know hosts),
-            advertise, interface, same_host, join_timeout_s,
+            advertise, interface, ports ("41000-41099": on which this process
+            listens for the others), same_host, join_timeout_s,
             step_timeout_s, progress_timeout_s, log_level, metrics_dir,
             shard_threads, own_servers (False: they are started by hand),
             page ("HOST:PORT": rank 0 shows the job there, see docs/monitoring.md),
@@ -159,6 +160,7 @@ def init(
             "page_token_file": os.environ.get("PSRING_PAGE_TOKEN_FILE") or None,
             "interface": os.environ.get("PSRING_INTERFACE") or None,
             "advertise": os.environ.get("PSRING_ADVERTISE") or None,
+            "ports": os.environ.get("PSRING_PORTS") or None,
             "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
         request = {key: value for key, value in request.items() if value is not None}

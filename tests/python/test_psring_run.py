@@ -190,6 +190,27 @@ def test_the_user_chooses_the_address_of_a_worker():
     assert "give one" in run.communicate(timeout=60)[0] and run.returncode == 2
 
 
+def test_the_user_chooses_the_ports_of_workers_and_servers():
+    show = (
+        "import os, psring, sys, torch, psring.torch as ps; ps.init(); net = torch.nn.Linear(3, 2)\n"
+        "opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), 0.1), model=net)\n"
+        "net(torch.ones(1, 3)).sum().backward(); opt.step()\n"
+        "fds = [f'/proc/self/fd/{fd}' for fd in os.listdir('/proc/self/fd')]\n"
+        "own = {os.readlink(fd) for fd in fds if os.path.lexists(fd)}\n"
+        "lines = [line.split() for line in open('/proc/self/net/tcp')]\n"
+        "print([int(l[1].split(':')[1], 16) for l in lines if l[3] == '0A' and f'socket:[{l[9]}]' in own])"
+    )
+    flags = ["--mode=ps", "--servers=1", "--ports=42100-42149"]
+    run = psring("-n", "2", *flags, "--", sys.executable, "-c", show)
+    out = run.communicate(timeout=60)[0]
+    assert run.returncode == 0, out
+    ports = [int(port) for line in re.findall(r"\[([\d, ]+)\]$", out, re.M) for port in line.split(",")]
+    assert len(ports) >= 3 and all(42100 <= port <= 42149 for port in ports), out
+    for wrong in ("--ports=9", "--ports=2-1"):
+        run = psring("-n", "1", wrong, "--", sys.executable, "-c", show)
+        assert "is no range of ports" in run.communicate(timeout=60)[0] and run.returncode == 2
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="another host's /tmp takes root")
 def test_the_state_of_servers_on_hosts_that_share_no_folder_comes_to_all(tmp_path):
     steps = (

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace psring {
 namespace {
 
@@ -32,6 +34,21 @@ TEST(ParseHostPort, SaysWhatIsWrongWithAnythingElse) {
 TEST(ParseHostPort, RefusesAHostThatIsNone) {
   for (const char* text : {"[[a]]:1", "[]:1", "a b:1", "a\n:1", "a:+1"}) {
     EXPECT_FALSE(ParseHostPort(text).ok()) << text;
+  }
+}
+
+TEST(ParsePortRange, TakesTwoPortsInOrderAndNothingElse) {
+  const auto ports = ParsePortRange("41000-41099");
+  ASSERT_TRUE(ports.ok());
+  EXPECT_EQ(ports->first, 41000);
+  EXPECT_EQ(ports->last, 41099);
+  EXPECT_EQ(ParsePortRange("")->first, 0);
+  for (const char* text :
+       {"41000", "41099-41000", "0-9", "1-65536", "a-b", "1-2-3", "-", "-5"}) {
+    const auto wrong = ParsePortRange(text);
+    ASSERT_FALSE(wrong.ok()) << text;
+    EXPECT_THAT(std::string(wrong.status().message()),
+                HasSubstr(absl::StrCat("'", text, "'")));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/address.h"
@@ -24,6 +25,7 @@
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 Frames Receive(Socket& socket) {
@@ -215,6 +217,74 @@ TEST(Socket, KeepsWhatItsPeerDoesNotKnowToHaveArrived) {
     EXPECT_FALSE((*dealer)->TryReceive()->has_value());
   }
   EXPECT_TRUE((*dealer)->delivered());
+}
+
+TEST(Socket, ListensOnThePortsOfItsContext) {
+  Context context;
+  const int first = FreePort() | 1;
+  context.UsePorts({first, first + 1});
+  std::vector<std::unique_ptr<Socket>> sockets;
+  auto socket = Socket::Bind(context, "127.0.0.1", 0);
+  while (socket.ok()) {
+    sockets.push_back(*std::move(socket));
+    const int port = ParseEndpoint(sockets.back()->endpoint())->port;
+    ASSERT_TRUE(port == first || port == first + 1) << port;
+    ASSERT_LE(sockets.size(), 2u);
+    socket = Socket::Bind(context, "127.0.0.1", 0);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(socket.status()));
+  EXPECT_THAT(std::string(socket.status().message()),
+              AllOf(HasSubstr(absl::StrCat(first, "-", first + 1, " (--ports")),
+                    HasSubstr("in use")));
+}
+
+// As behind a firewall. What is kept for a peer would never arrive.
+TEST(Socket, SaysThatItsPeerCannotBeReached) {
+  Context context;
+  const std::string nobody = absl::StrCat("tcp://127.0.0.1:", FreePort());
+  SocketOptions options;
+  options.unreachable_after = absl::Seconds(2);
+  auto dealer = Socket::Connect(context, nobody, options);
+  absl::SleepFor(options.unreachable_after);
+  ASSERT_TRUE((*dealer)->TryReceive().ok()) << "nothing is to be sent";
+  ASSERT_TRUE((*dealer)->Send(OneFrame("x")).ok());
+  Socket* const sockets[] = {dealer->get()};
+  const Time deadline = Soon();
+  absl::Status status;
+  while (status.ok() && Now() < deadline) {
+    ASSERT_TRUE(Wait(sockets, std::vector<int>{}, deadline).ok());
+    status = (*dealer)->TryReceive().status();
+  }
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("no connection to " + nobody), HasSubstr("firewall")));
+}
+
+// Also of one that it was connected to, until somebody is there again.
+TEST(Socket, APeerThatComesBackInTimeIsReached) {
+  Context context;
+  SocketOptions options;
+  options.unreachable_after = absl::Seconds(60);
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  const std::string endpoint = (*router)->endpoint();
+  auto dealer = Socket::Connect(context, endpoint, options);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("one")).ok());
+  EXPECT_EQ(Receive(**router)[1].view(), "one");
+  router->reset();
+  ASSERT_TRUE((*dealer)->Send(OneFrame("two")).ok());
+  absl::SleepFor(absl::Seconds(1.5));
+  router = Socket::Bind(context, "127.0.0.1", ParseEndpoint(endpoint)->port);
+  ASSERT_TRUE(router.ok()) << router.status();
+  Socket* const sockets[] = {dealer->get(), router->get()};
+  const Time deadline = Soon();
+  absl::StatusOr<std::optional<Frames>> come;
+  do {
+    ASSERT_TRUE(Wait(sockets, std::vector<int>{}, deadline).ok());
+    ASSERT_TRUE((*dealer)->TryReceive().ok());
+    come = (*router)->TryReceive();
+  } while (come.ok() && !come->has_value() && Now() < deadline);
+  ASSERT_TRUE(come.ok() && come->has_value());
 }
 
 // A process of a large job has one to every other process; ZeroMQ's default
