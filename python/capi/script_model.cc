@@ -393,6 +393,16 @@ bool ScriptModel::waits_for_all() const {
   return PolicyOf(spec).barrier && spec.backup_workers() == 0;
 }
 
+std::optional<int64_t> ScriptModel::StepNeededBy(int64_t step) const {
+  const proto::JobSpec& spec = client_->spec();
+  const SyncPolicy& policy = PolicyOf(spec);
+  if (policy.barrier) {
+    return waits_for_all() ? std::optional<int64_t>(step) : std::nullopt;
+  }
+  if (policy.lead == SyncPolicy::Lead::kUnlimited) return std::nullopt;
+  return step - MaxLead(policy, spec.staleness());
+}
+
 absl::Status ScriptModel::SetRates(absl::Span<const double> rates) {
   if (absl::Status s = CheckRates(client_->spec(), rates); !s.ok()) return s;
   std::copy(rates.begin(), rates.end(), flat_.rates.begin());

@@ -80,6 +80,9 @@ class ScriptModel {
   bool Owes(int64_t step) const { return step >= owed_step_; }
   // Whether a step waits for every worker's gradients.
   bool waits_for_all() const;
+  // Of which step every worker's gradients have to come before that one can
+  // end; nothing: of none.
+  std::optional<int64_t> StepNeededBy(int64_t step) const;
   absl::Status SetRates(absl::Span<const double> rates);
   // On a GPU: the stream that the program works on from now on; at first the
   // default one. INVALID_ARGUMENT for a model in the host's memory.

@@ -275,9 +275,9 @@ absl::Status Session::Finish(ScriptModel& model) {
   const WaitingForOthers waiting(*activity_, "the exchange of a step");
   const Time begin = Now();
   const int64_t step = model.step();
-  if (model.waits_for_all()) {
+  if (const auto needed = model.StepNeededBy(step); needed.has_value()) {
     MutexLock lock(&mutex_);
-    waiting_[&model] = {begin, step};
+    waiting_[&model] = {begin, *needed};
   }
   const absl::Status status = model.Finish();
   MutexLock lock(&mutex_);
@@ -365,7 +365,10 @@ void Session::WatchSteps() {
     first_left = std::min(first_left, now);
     MutexLock lock(&mutex_);
     for (const auto& [model, waiting] : waiting_) {
-      if (now - std::max(first_left, waiting.since) < grace) continue;
+      if (now - std::max(first_left, waiting.since) < grace ||
+          !model->waits_for_all()) {  // ssp's gates wait for it no more
+        continue;
+      }
       cancellation_.Cancel(absl::FailedPreconditionError(absl::StrCat(
           psring::Describe(job_->job().workers(left.front())),
           " has left the job, but step ", waiting.step, " of '", model->id(),

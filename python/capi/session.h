@@ -153,7 +153,7 @@ class Session {
   // Steps under way that wait for every worker: since when, and their number.
   struct WaitingStep {
     Time since;
-    int64_t step;
+    int64_t step;  // ScriptModel::StepNeededBy
   };
   std::map<const ScriptModel*, WaitingStep> waiting_ ABSL_GUARDED_BY(mutex_);
   Time last_step_ ABSL_GUARDED_BY(mutex_);  // when it ended

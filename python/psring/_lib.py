@@ -198,10 +198,20 @@ _REMEDY = (
     "If it has fewer batches, give each rank as many, or let it call join() after its last one (psring.torch.join(); "
     "with Keras and JAX psring.join(), for update=\"local\" alone); if it takes longer, increase step_timeout_s"
 )
+# Where ranks meet before what all of them call: _models.py.
+_CALLED_BY_SOME = re.compile(r"'(state|synchronise) of ")
+_REMEDIES = {
+    "state": "The optimizer's state is fetched by all ranks together (update=\"fused\", ssp, async): all call "
+    "optimizer.state_dict() (with Keras synchronize_state()), also where rank 0 alone saves it",
+    "synchronise": "Parameters are synchronized by all ranks together: all call synchronize_parameters(), also where "
+    "rank 0 alone evaluates or saves",
+}
 
 
 def _with_remedy(error: str) -> str:
-    return f"{error}. {_REMEDY}" if _LATE.search(error) and _REMEDY not in error else error
+    met = _CALLED_BY_SOME.search(error)
+    remedy = _REMEDIES[met[1]] if met else _REMEDY if _LATE.search(error) else ""
+    return f"{error}. {remedy}" if remedy and remedy not in error else error
 
 
 def failure() -> str:

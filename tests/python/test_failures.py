@@ -147,6 +147,32 @@ for step in range(4):
 
 
 @needs_library
+def test_a_rank_that_alone_asks_for_the_state_is_told_so_where_others_may_be_ahead(tmp_path):
+    script = write(tmp_path, """
+import time, torch, psring.torch as ps
+ps.init(sync="ssp:2")
+net = torch.nn.Linear(4, 4)
+opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters(), lr=0.01), model=net)
+begin = time.monotonic()
+try:
+    for step in range(20):
+        if step == 4 and ps.rank() == 0:
+            opt.state_dict()
+        opt.zero_grad()
+        net(torch.ones(2, 4)).sum().backward()
+        opt.step()
+finally:
+    print(time.monotonic() - begin, flush=True)
+""")
+    ranks = run_script(script, 2, mode="ps")
+    assert all(code != 0 for code, _, _ in ranks)
+    said = ranks[0][2]
+    assert "rank 0 waits for barrier 'state of model.noname.0', rank 1 waits for step 4 of 'model.noname.0'" in said, said
+    assert "all call optimizer.state_dict()" in said, said
+    assert float(ranks[0][1].split()[-1]) < 8
+
+
+@needs_library
 @pytest.mark.parametrize("end, code", [("sys.exit(3)", 3), ("raise ValueError('the real error')", 1)])
 def test_hooks_that_others_have_chained_are_not_chained_again(tmp_path, end, code):
     """As a library does that wants to know how the process ends."""
