@@ -201,8 +201,13 @@ std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
     return std::nullopt;
   } catch (const CLI::Success& help) {
     return app_.exit(help);
-  } catch (const CLI::ExtrasError& error) {
-    return UsageError(absl::StrCat(error.what(), hint));
+  } catch (const CLI::ExtrasError&) {
+    // Its own text has them in the other order.
+    const std::vector<std::string> extras = app_.remaining(/*recurse=*/true);
+    return UsageError(absl::StrCat(
+        extras.size() == 1 ? "The following argument was not expected: "
+                           : "The following arguments were not expected: ",
+        absl::StrJoin(extras, " "), hint));
   } catch (const CLI::RequiredError& error) {
     return UsageError(WhatIsRequired(error.what()));
   } catch (const CLI::Error& error) {

@@ -10,7 +10,7 @@ from . import _failure, _lib
 
 
 class Job:
-    """What a process knows of its job. Fixed after construction."""
+    """What a process knows of its job, fixed after construction, and has done in it."""
 
     def __init__(self, about: Dict[str, Any], mode: str, defaults: Dict[str, Any]):
         self.rank: int = about["rank"]
@@ -27,6 +27,8 @@ class Job:
         # sync, staleness, update, compress, bucket_mb, gpu; None where not given.
         self.defaults = defaults
         self.pid = os.getpid()
+        self.has_optimizer = False  # has had a DistributedOptimizer
+        self.reductions = 0  # allreduces and reducescatters so far
 
 
 class Moment:

@@ -91,7 +91,7 @@ def start_allreduce(
     prescale: float = 1.0, postscale: float = 1.0,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current()
+    _job.current().reductions += 1
     code = op_code(op)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allreduce(
@@ -137,7 +137,7 @@ def start_reducescatter(
     op: Optional[ReduceOp], prescale: float = 1.0, postscale: float = 1.0,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current()
+    _job.current().reductions += 1
     code = op_code(op)
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(counts))(*counts)

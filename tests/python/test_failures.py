@@ -528,3 +528,28 @@ for job in range(6):
 """)
     results = run_script(script, 3)
     assert [code for code, _, _ in results] == [0, 0, 0], results
+
+
+@needs_library
+@pytest.mark.parametrize("instead, told", [("", True), ("wrapped", False), ("by hand", False)])
+def test_workers_that_train_each_for_itself_are_told_so(tmp_path, instead, told):
+    script = write(tmp_path, f"""
+import torch, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+if "{instead}" == "wrapped":
+    opt = ps.DistributedOptimizer(opt, model=net)
+for step in range(20):
+    opt.zero_grad()
+    net(torch.ones(2, 3)).sum().backward()
+    if "{instead}" == "by hand":
+        for p in net.parameters():
+            ps.allreduce_(p.grad)
+    opt.step()
+ps.sum(1.0)
+""")
+    ranks = run_script(script, 2)
+    assert all(code == 0 for code, _, _ in ranks)
+    said = "each of the 2 workers has trained for itself: this one made 20 steps"
+    assert (said in ranks[0][2]) == told and said not in ranks[1][2], ranks

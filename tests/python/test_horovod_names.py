@@ -168,7 +168,9 @@ def refusals():
     errors = [raised(call) for call in (
         lambda: hvd.allreduce(mine(), op=hvd.Adasum), lambda: hvd.grouped_allreduce([mine()], op=hvd.Adasum),
         lambda: hvd.reducescatter(mine(), op=hvd.Adasum), lambda: hvd.DistributedOptimizer(sgd, op=hvd.Adasum),
-        lambda: hvd.init(comm=[0, 1]), lambda: hvd.init([0, 1]), lambda: hvd.elastic,
+        lambda: hvd.init(comm=[0, 1]), lambda: hvd.init([0, 1]), lambda: hvd.elastic, lambda: hvd.start_timeline,
+        lambda: hvd.allreduce(3.0), lambda: hvd.DistributedOptimizer(net), lambda: hvd.DistributedOptimizer(type(sgd)),
+        lambda: hvd.DistributedOptimizer(sgd, named_parameters=torch.nn.Linear(2, 2).named_parameters()),
     )]  # fmt: skip
     return [f"{type(error).__name__}: {error}" for error in errors]
 
@@ -281,6 +283,12 @@ def test_process_sets(ranks):
 def test_refusals_say_what_to_do(ranks):
     adasum = "NotImplementedError: op=Adasum is not implemented: use Average, or Sum"
     words = [adasum] * 4 + ["ValueError: init(comm=...) is not supported"] * 2 + ["AttributeError: psring.torch has no elastic"]
+    words += [
+        "AttributeError: psring.torch has no start_timeline: ", "TypeError: this takes a tensor, not float",
+        "TypeError: DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not Linear",
+        "TypeError: DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not the class SGD",
+        "ValueError: parameter 0 of param_groups[0] (shape [2, 2]) is not among those of model= or named_parameters=",
+    ]  # fmt: skip
     for out in ranks:
         assert len(out["refusals"]) == len(words)
         assert all(said.startswith(word) for said, word in zip(out["refusals"], words)), out["refusals"]

@@ -15,6 +15,7 @@ import torch as _torch
 
 from .. import _lib
 from .. import collectives as _memory
+from . import _alone  # noqa: F401: warns at the end
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -108,12 +109,20 @@ if hasattr(_torch, "compile") and _torch.distributed.is_available():
         _torch.distributed.Backend.register_backend("psring", _backend, extended_api=True, devices=["cpu"])
 
 
+# Horovod's names that have no place here, and what does.
+_NOT_HERE = {
+    "elastic": "the number of workers is fixed while a job runs. Save checkpoints, and start again with another number",
+    "is_homogeneous": "compare local_size() over all ranks, with allgather_object",
+    "start_timeline": "the metrics of a job are PSRING_METRICS_DIR's, and torch.profiler shows a rank's time",
+    "stop_timeline": "the metrics of a job are PSRING_METRICS_DIR's, and torch.profiler shows a rank's time",
+    "sparse_allreduce_async": "DistributedOptimizer reduces sparse gradients itself",
+    "check_extension": "import psring.torch has checked it already",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "elastic":
-        raise AttributeError(
-            "psring.torch has no elastic: the number of workers is fixed while a job runs. "
-            "Save checkpoints, and start again with another number"
-        )
+    if name in _NOT_HERE:
+        raise AttributeError(f"psring.torch has no {name}: {_NOT_HERE[name]}")
     raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
 
 

@@ -59,6 +59,8 @@ def _op(op: Optional[ReduceOp], average: Optional[bool], tensor: torch.Tensor) -
     if op is None:
         op = Average
     memory.op_code(op)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"this takes a tensor, not {type(tensor).__name__}; ps.sum and ps.mean take numbers")
     if op is Average and not (tensor.is_floating_point() or tensor.is_complex()):
         raise ValueError(
             f"op=Average of {tensor.dtype} has no exact result: "

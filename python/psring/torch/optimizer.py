@@ -165,8 +165,9 @@ def _names(optimizer: Any, named: Optional[List[Tuple[str, Any]]]) -> Callable[[
             for i, param in enumerate(group["params"]):
                 if id(param) not in of:
                     raise ValueError(
-                        f"parameter {i} of param_groups[{g}] (shape {list(param.shape)}) is not in "
-                        "named_parameters: pass all parameters that the optimizer has"
+                        f"parameter {i} of param_groups[{g}] (shape {list(param.shape)}) is not among those of model= "
+                        "or named_parameters=. Was the optimizer made before the model was moved, wrapped or replaced? "
+                        "Make it from the parameters of the same model"
                     )
 
     def listed() -> List[Tuple[str, Any]]:
@@ -249,6 +250,9 @@ def DistributedOptimizer(
     ranks and the first difference.
     """
     job = _job.current()
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        what = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
+        raise TypeError(f"DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not {what}")
     if isinstance(optimizer, _Distributed):
         raise ValueError("this optimizer is a DistributedOptimizer already")
     settings = make_settings(

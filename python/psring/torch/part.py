@@ -52,6 +52,7 @@ class Part:
         self._rates: List[float] = []
         self._gpu: Optional[torch.device] = None  # in whose memory gradients are exchanged
         self.reducer = self._make_reducer()
+        _job.current().has_optimizer = True
         self._tell()
 
     def _tell(self) -> None:
@@ -72,7 +73,7 @@ class Part:
             self._current_options()
             _check_apart(named, settings.local_remedy)
         agree(
-            [settings.agreed(self.kind)]
+            settings.agreed(self.kind)
             + [f"tensor {i}, {n} {describe_layout(p)}" for i, (n, p) in enumerate(named)]
             + (self._buffers.described() if self._buffers else []),
             self.name + ".names",
@@ -202,6 +203,12 @@ class Part:
         if names:
             others = len(names) - 1
             more = f" and {others} other parameter{'s' if others > 1 else ''}" if others else ""
+            if self.settings.fused:
+                warn_once(
+                    f'this rank did not use {names[0]}{more} in the first step: with update="fused" weight decay shrinks '
+                    f"them all the same. Give them no weight decay, or {self.settings.local_remedy} and find_unused=True"
+                )
+                return
             warn_once(
                 f"no rank used {names[0]}{more} in the first step: p.grad is zeros there, and weight decay still shrinks "
                 "them. Pass find_unused=True, and p.grad is None as in plain torch, or give them no weight decay"

@@ -312,6 +312,8 @@ class Reducer:
                         f'{frozen[0].name} has been frozen, but with update="fused" momentum and weight decay '
                         "still move it: freeze parameters before DistributedOptimizer, or make a new one"
                     )
+                if first:
+                    self._on_unused([e for e, u in zip(self.entries, used) if not u])
             else:
                 self._finish(used)
                 if first and not self._find_unused:

@@ -1,6 +1,6 @@
 """What a DistributedOptimizer was asked for, checked and completed."""
 
-from typing import Any, Dict, NamedTuple, Optional, Type
+from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 from .. import _job, _models, _settings
 from ..collectives import Average, ReduceOp, Sum, op_code
@@ -50,13 +50,13 @@ class Settings(NamedTuple):
         update = "fused" if self.fused else "local"
         return _models.model_options(update, self.sync, self.staleness, self.compress, self.bucket_mb)
 
-    def agreed(self, kind: type) -> str:
-        """What must be the same on all ranks, as a text."""
+    def agreed(self, kind: type) -> List[str]:
+        """What must be the same on all ranks, as texts."""
         parts = {**self.model_options(), "op": self.op.name, "passes": self.passes}
         parts.update(predivide=self.predivide, sparse_as_dense=self.sparse_as_dense)
         parts.update(find_unused=self.find_unused, scaler=self.scaler is not None)
         parts.update(broadcast_buffers=self.broadcast_buffers, overlap=self.overlap)
-        return f"settings of {kind.__name__}: " + ", ".join(f"{k}={v}" for k, v in parts.items())
+        return [f"the optimizer {kind.__name__}"] + [f"{name}={value}" for name, value in parts.items()]
 
 
 _BUCKETS = {"none": NoneCompressor, "fp16": FP16Compressor, "bf16": BF16Compressor}
