@@ -62,6 +62,11 @@ std::optional<std::string> NameObjection(const proto::Join& join) {
                       "', is not one");
 }
 
+// For whoever starts a process anew at once.
+constexpr char kOfTheDead[] =
+    ". Where a process has died, the job ends within some seconds: start it "
+    "again then";
+
 std::optional<std::string> RankObjection(const proto::Join& join,
                                          const MembershipOptions& options,
                                          absl::Span<const Seated> seated) {
@@ -73,7 +78,7 @@ std::optional<std::string> RankObjection(const proto::Join& join,
       });
   if (joined >= promised) {
     return absl::StrCat("the job takes ", promised, " ", role,
-                        " processes, and all of them have joined");
+                        " processes, and all of them have joined", kOfTheDead);
   }
   if (join.wanted_rank() >= promised) {
     return absl::StrCat("rank ", join.wanted_rank(), ": the job takes ",
@@ -84,7 +89,7 @@ std::optional<std::string> RankObjection(const proto::Join& join,
     if (join.wanted_rank() >= 0 && other.process->role() == join.role() &&
         other.wanted_rank == join.wanted_rank()) {
       return absl::StrCat("rank ", join.wanted_rank(), " is taken by ",
-                          Describe(*other.process));
+                          Describe(*other.process), kOfTheDead);
     }
   }
   return std::nullopt;

@@ -246,7 +246,8 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
       return absl::StrCat(Describe(behind->process), ", which is at step ",
                           behind->step, ", this one at step ", member.step);
     }
-    return "others, none of whom works: all wait for each other";
+    return "others, none of whom works: all wait for each other, or for the "
+           "network";
   }
   return DescribeCulprit(*culprit, now);
 }

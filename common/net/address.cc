@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -56,10 +57,29 @@ bool IsZone(absl::string_view text) {
          });
 }
 
-// IPv4 first: every host of a job speaks it.
+// The local end of the route to an address; nothing: there is none, as errno
+// says. A UDP socket's connect sends nothing; it only asks the routing table.
+std::optional<std::string> LocalEnd(const addrinfo& to) {
+  const int fd = socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage local = {};
+  socklen_t size = sizeof(local);
+  const bool ok =
+      fd >= 0 && connect(fd, to.ai_addr, to.ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+  if (!ok) return std::nullopt;
+  return Numeric(reinterpret_cast<sockaddr*>(&local), size);
+}
+
+// IPv4 first, of those that this host has a route to: a name may have addresses
+// of both kinds where a host speaks only one.
 const addrinfo* Preferred(const addrinfo* list) {
-  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
-    if (a->ai_family == AF_INET) return a;
+  for (const bool v4 : {true, false}) {
+    for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+      if ((a->ai_family == AF_INET) == v4 && LocalEnd(*a).has_value()) return a;
+    }
   }
   return list;
 }
@@ -121,24 +141,13 @@ absl::StatusOr<std::string> AddressOfInterface(const std::string& name) {
       absl::StrJoin(known, ", ")));
 }
 
-// A UDP socket's connect sends nothing; it only asks the routing table.
 absl::StatusOr<std::string> LocalEndOfRoute(const std::string& host) {
   auto list = Lookup(host);
   if (!list.ok()) return list.status();
-  const addrinfo* to = Preferred(list->get());
-  const int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage local = {};
-  socklen_t size = sizeof(local);
-  const bool ok =
-      fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) == 0;
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  if (!ok) {
-    return absl::UnavailableError(
-        absl::StrCat("no route to host '", host, "': ", strerror(error)));
-  }
-  return Numeric(reinterpret_cast<sockaddr*>(&local), size);
+  const auto local = LocalEnd(*Preferred(list->get()));
+  if (local.has_value()) return *local;
+  return absl::UnavailableError(
+      absl::StrCat("no route to host '", host, "': ", strerror(errno)));
 }
 
 // This host's address on the way to others; empty: it has none, or several of

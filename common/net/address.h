@@ -23,7 +23,8 @@ std::string ToString(const HostPort& address);
 // The same of a socket's endpoint, "tcp://10.0.0.1:7000".
 absl::StatusOr<HostPort> ParseEndpoint(absl::string_view endpoint);
 
-// The numeric address of a name; IPv4 where there is one. May ask DNS.
+// The numeric address of a name; one of IPv4 where this host has a route to it.
+// May ask DNS.
 absl::StatusOr<std::string> Resolve(const std::string& host);
 
 bool IsLoopback(absl::string_view numeric_address);

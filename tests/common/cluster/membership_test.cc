@@ -552,7 +552,8 @@ TEST(Membership, WhoWaitsLongIsToldForWhom) {
             "worker 1 (host hostA, pid 4711), which is at step 6, this one at "
             "step 7");
   EXPECT_EQ(HeldUpBy(absl::Seconds(6), "", absl::ZeroDuration(), 7),
-            "others, none of whom works: all wait for each other");
+            "others, none of whom works: all wait for each other, or for the "
+            "network");
   EXPECT_EQ(HeldUpBy(absl::Seconds(6), "computing", absl::Seconds(3)),
             "worker 1 (host hostA, pid 4711), last heard from 3 s ago");
 }
