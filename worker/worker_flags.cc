@@ -9,7 +9,6 @@
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/slowdown.h"
-#include "worker/data/image_folder.h"
 #include "worker/data/load_dataset.h"
 #include "worker/models/model.h"
 #include "worker/torch/precision.h"
@@ -61,16 +60,6 @@ absl::StatusOr<SyncChoice> TakeBound(const std::string& sync,
                      sync, ":K"));
   }
   return choice;
-}
-
-// "mnist:/data/mnist" is "mnist" to the others: folders differ between hosts.
-std::string DataKind(const std::string& data) {
-  const std::string kind = data.substr(0, data.find(':'));
-  if (kind == "mnist" || kind == "cifar10") return kind;
-  if (kind != "images") return data;
-  const std::string rest = data.substr(std::min(kind.size() + 1, data.size()));
-  const auto images = ParseImageFolderOptions(rest);
-  return images.ok() ? kind + rest.substr(images->folder.size()) : data;
 }
 
 std::string Absolute(const std::string& path) {
@@ -402,7 +391,7 @@ absl::Status WorkerFlags::Fill(const CommandLine& line,
   spec.set_replay_dir(Absolute(replay));
   spec.set_clip_norm(clip_norm);
   spec.set_model(model);
-  spec.set_data(DataKind(data));
+  spec.set_data(DatasetKind(data));
   spec.set_batch_size(batch_size);
   spec.set_seed(seed);
   spec.set_sync_batch_norm(sync_batch_norm);

@@ -245,7 +245,7 @@ absl::StatusOr<ImageFolderOptions> ParseImageFolderOptions(
   }
   options.folder = std::string(text);
   if (!options.folder.empty()) return options;
-  return absl::InvalidArgumentError("names no folder. Write images:DIR");
+  return absl::InvalidArgumentError("names no folder");
 }
 
 absl::StatusOr<DatasetPair> LoadImageFolder(const ImageFolderOptions& options) {

@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 #include <string>
 #include <utility>
@@ -9,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "worker/data/cifar10_dataset.h"
 #include "worker/data/digits_dataset.h"
@@ -18,11 +21,6 @@
 
 namespace psring {
 namespace {
-
-constexpr char kKnown[] =
-    "mnist:DIR, cifar10:DIR, images:DIR[,size=PIXELS][,augment=no], "
-    "digits[:train=N,test=M,seed=S], "
-    "synthetic:CxHxW[,classes=K,train=N,test=M]";
 
 template <typename T>
 uLong Crc32Of(uLong before, const std::vector<T>& values) {
@@ -46,28 +44,91 @@ std::pair<absl::string_view, absl::string_view> Split(absl::string_view spec) {
   return absl::StrSplit(spec, absl::MaxSplits(':', 1));
 }
 
-absl::StatusOr<DatasetPair> LoadByName(absl::string_view name,
-                                       absl::string_view rest) {
-  if (name == "digits") return DrawDigits(*ParseDigitsOptions(rest));
-  if (name == "synthetic") return DrawSynthetic(*ParseSyntheticOptions(rest));
-  if (name == "images") return LoadImageFolder(*ParseImageFolderOptions(rest));
-  const std::string folder(rest);
-  return Identified(name == "mnist" ? LoadIdx(folder) : LoadCifar10(folder));
+absl::Status CheckFolder(absl::string_view folder) {
+  return folder.empty() ? absl::InvalidArgumentError("names no folder")
+                        : absl::OkStatus();
+}
+
+struct KnownDataset {
+  const char* name;
+  const char* usage;  // what follows the name
+  // INVALID_ARGUMENT: not with that; looks at no file. Load may rely on it.
+  absl::Status (*check)(absl::string_view rest);
+  absl::StatusOr<DatasetPair> (*load)(absl::string_view rest);
+  // The folder that `rest` begins with; null: it names none.
+  absl::string_view (*folder)(absl::string_view rest);
+};
+
+// A new data set is a row of this table.
+constexpr KnownDataset kKnown[] = {
+    {"mnist", ":DIR", CheckFolder,
+     [](absl::string_view rest) {
+       return Identified(LoadIdx(std::string(rest)));
+     },
+     [](absl::string_view rest) { return rest; }},
+    {"cifar10", ":DIR", CheckFolder,
+     [](absl::string_view rest) {
+       return Identified(LoadCifar10(std::string(rest)));
+     },
+     [](absl::string_view rest) { return rest; }},
+    {"images", ":DIR[,size=PIXELS][,augment=no]",
+     [](absl::string_view rest) {
+       return ParseImageFolderOptions(rest).status();
+     },
+     [](absl::string_view rest) {
+       return LoadImageFolder(*ParseImageFolderOptions(rest));
+     },
+     [](absl::string_view rest) {
+       const auto options = ParseImageFolderOptions(rest);
+       return rest.substr(0, options.ok() ? options->folder.size() : 0);
+     }},
+    {"digits", "[:train=N,test=M,seed=S]",
+     [](absl::string_view rest) { return ParseDigitsOptions(rest).status(); },
+     [](absl::string_view rest) -> absl::StatusOr<DatasetPair> {
+       return DrawDigits(*ParseDigitsOptions(rest));
+     },
+     nullptr},
+    {"synthetic", ":CxHxW[,classes=K,train=N,test=M]",
+     [](absl::string_view rest) {
+       return ParseSyntheticOptions(rest).status();
+     },
+     [](absl::string_view rest) -> absl::StatusOr<DatasetPair> {
+       return DrawSynthetic(*ParseSyntheticOptions(rest));
+     },
+     nullptr},
+};
+
+const KnownDataset* Find(absl::string_view name) {
+  const auto* found = std::find_if(
+      std::begin(kKnown), std::end(kKnown),
+      [&](const KnownDataset& known) { return known.name == name; });
+  return found == std::end(kKnown) ? nullptr : found;
 }
 
 }  // namespace
 
 absl::Status CheckDataset(absl::string_view spec) {
   const auto [name, rest] = Split(spec);
-  if (name == "digits") return ParseDigitsOptions(rest).status();
-  if (name == "synthetic") return ParseSyntheticOptions(rest).status();
-  if (name == "images") return ParseImageFolderOptions(rest).status();
-  if (name != "mnist" && name != "cifar10") {
-    return absl::InvalidArgumentError(absl::StrCat("unknown. Known: ", kKnown));
+  const KnownDataset* known = Find(name);
+  if (known != nullptr) {
+    absl::Status status = known->check(rest);
+    return status.ok() ? status
+                       : absl::Status(status.code(),
+                                      absl::StrCat(status.message(), ". Write ",
+                                                   name, known->usage));
   }
-  return rest.empty() ? absl::InvalidArgumentError(absl::StrCat(
-                            "names no folder. Write ", name, ":DIR"))
-                      : absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown. Known: ",
+      absl::StrJoin(kKnown, ", ", [](std::string* out, const KnownDataset& k) {
+        absl::StrAppend(out, k.name, k.usage);
+      })));
+}
+
+std::string DatasetKind(absl::string_view spec) {
+  const auto [name, rest] = Split(spec);
+  const KnownDataset* known = Find(name);
+  if (known == nullptr || known->folder == nullptr) return std::string(spec);
+  return absl::StrCat(name, rest.substr(known->folder(rest).size()));
 }
 
 absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec) {
@@ -77,7 +138,7 @@ absl::StatusOr<DatasetPair> LoadDataset(absl::string_view spec) {
     if (absl::Status s = CheckDataset(spec); !s.ok()) {
       loaded = s;
     } else {
-      loaded = LoadByName(name, rest);
+      loaded = Find(name)->load(rest);
     }
   } catch (const std::bad_alloc&) {
     loaded = absl::ResourceExhaustedError("not enough memory");

@@ -2,6 +2,8 @@
 #ifndef PSRING_WORKER_DATA_LOAD_DATASET_H_
 #define PSRING_WORKER_DATA_LOAD_DATASET_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -12,6 +14,10 @@ namespace psring {
 // INVALID_ARGUMENT: LoadDataset knows no such data set, or not with those
 // options. Looks at no file.
 absl::Status CheckDataset(absl::string_view spec);
+
+// What of `spec` all workers have in common: without the folder, which may
+// differ between hosts. "mnist" of "mnist:/data/mnist".
+std::string DatasetKind(absl::string_view spec);
 
 // mnist:DIR (IDX files; Fashion-MNIST too), cifar10:DIR (binary version),
 // images:DIR (JPEG and PNG files in folders by class, read while training),

@@ -131,6 +131,17 @@ TEST(LoadDatasetTest, NamesThePartAtFault) {
   }
 }
 
+// Folders differ between hosts.
+TEST(DatasetKindTest, LeavesOutTheFolder) {
+  EXPECT_EQ(DatasetKind("mnist:/a/b"), "mnist");
+  EXPECT_EQ(DatasetKind("cifar10:x"), "cifar10");
+  EXPECT_EQ(DatasetKind("images:/a,b,size=64,augment=no"),
+            "images,size=64,augment=no");
+  EXPECT_EQ(DatasetKind("digits:train=5"), "digits:train=5");
+  EXPECT_EQ(DatasetKind("digits"), "digits");
+  EXPECT_EQ(DatasetKind("other:/a"), "other:/a");
+}
+
 TEST(LoadDatasetTest, KeepsTheCodeOfAnErrorInAFile) {
   const auto loaded = LoadDataset("mnist:/does/not/exist");
   EXPECT_EQ(loaded.status().code(), absl::StatusCode::kNotFound);

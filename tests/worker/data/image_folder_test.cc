@@ -189,7 +189,7 @@ TEST(ParseImageFolderOptions, NamesThePartAtFault) {
                 HasSubstr(absl::StrCat("'", part, "'")));
   }
   EXPECT_THAT(std::string(ParseImageFolderOptions("").status().message()),
-              HasSubstr("Write images:DIR"));
+              HasSubstr("names no folder"));
 }
 
 }  // namespace
