@@ -144,6 +144,11 @@ const std::string& ValueOf(const Point& point, absl::string_view axis) {
   return point[AxisIndex(axis)];
 }
 
+std::vector<WaySpec> WaysOf(const AxisValues& values) {
+  const std::string text = absl::StrJoin(values[AxisIndex(kWayAxis)], ",");
+  return ParseWays(text).value();
+}
+
 WaySpec WayOf(const Point& point) {
   return ParseWays(ValueOf(point, kWayAxis)).value().front();
 }

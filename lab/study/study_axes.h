@@ -69,6 +69,8 @@ std::string InitialText(const Axis& axis);
 size_t AxisIndex(absl::string_view name);    // aborts where there is none
 const Axis& AxisOf(absl::string_view name);  // likewise
 const std::string& ValueOf(const Point& point, absl::string_view axis);
+// The ways among values that ParseAxes has given.
+std::vector<WaySpec> WaysOf(const AxisValues& values);
 // The point's way, which ParseAxes has found right.
 WaySpec WayOf(const Point& point);
 
