@@ -336,49 +336,37 @@ absl::Status WorkerFlags::CheckUses(const CommandLine& line,
   return absl::OkStatus();
 }
 
-absl::Status WorkerFlags::Fill(const CommandLine& line,
-                               WorkerOptions& options) const {
-  if (absl::Status s = CheckUses(line, options); !s.ok()) return s;
-  const auto choice = TakeBound(sync, staleness);
-  if (!choice.ok()) return choice.status();
-  const SyncPolicy& policy = *choice->policy;
-  if (process.mode == "ring" && !policy.barrier) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
-  }
-  if (options.start.resume && options.start.autoresume) {
+absl::Status WorkerFlags::CheckCheckpoints(const WorkerOptions& options) const {
+  const StartWish& start = options.start;
+  if (start.resume && start.autoresume) {
     return absl::InvalidArgumentError(
         "--resume needs a checkpoint, and --autoresume does not: choose one");
   }
-  if ((options.start.resume || options.start.autoresume) &&
-      options.start.directory.empty()) {
+  const char* needs_directory = start.resume           ? "--resume"
+                                : start.autoresume     ? "--autoresume"
+                                : checkpoint_every > 0 ? "--checkpoint-every"
+                                                       : nullptr;
+  if (needs_directory != nullptr && start.directory.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.start.resume ? "--resume" : "--autoresume",
-                     " needs --checkpoint-dir"));
+        absl::StrCat(needs_directory, " needs --checkpoint-dir"));
   }
-  if (checkpoint_every > 0 && options.start.directory.empty()) {
-    return absl::InvalidArgumentError(
-        "--checkpoint-every needs --checkpoint-dir");
-  }
-  const auto slowdown = Slowdown::Create(slow, /*seed=*/0);
-  if (!slowdown.ok()) return slowdown.status();
-  auto wish = ParseDevice(device);
-  if (!wish.ok()) return wish.status();
-  options.device = *wish;
-  const auto numbers = ParsePrecision(precision);
-  if (!numbers.ok()) return numbers.status();
-  options.precision = *numbers;
   if (checkpoint_every % local_steps != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--checkpoint-every=", checkpoint_every,
         " is not a multiple of --local-steps=", local_steps,
         ": between averagings each worker has parameters of its own"));
   }
-  proto::JobSpec& spec = options.spec;
+  return absl::OkStatus();
+}
+
+proto::JobSpec WorkerFlags::SpecOf(const CommandLine& line,
+                                   const SyncChoice& choice,
+                                   const WorkerOptions& options) const {
+  proto::JobSpec spec = options.spec;
   spec.set_mode(process.mode == "ring" ? proto::RING : proto::PARAMETER_SERVER);
   for (const std::string& fault : slow) spec.add_slow(fault);
-  spec.set_sync(policy.sync);
-  spec.set_staleness(std::max(choice->staleness, int64_t{0}));
+  spec.set_sync(choice.policy->sync);
+  spec.set_staleness(std::max(choice.staleness, int64_t{0}));
   spec.set_backup_workers(backup_workers);
   spec.set_staleness_lr(staleness_lr);
   spec.set_delay_compensation(delay_compensation);
@@ -403,11 +391,31 @@ absl::Status WorkerFlags::Fill(const CommandLine& line,
   spec.set_warmup_epochs(warmup_epochs);
   *spec.mutable_optimizer() = OptimizerOf(line);
   if (lr_schedule == "step") spec.set_decay_every_epochs(lr_step_epochs);
-  if (absl::Status s = CheckPolicies(spec, std::max(process.workers, 0));
-      !s.ok()) {
-    return s;
-  }
   spec.set_checkpoint_every(checkpoint_every);
+  return spec;
+}
+
+absl::Status WorkerFlags::Fill(const CommandLine& line,
+                               WorkerOptions& options) const {
+  if (absl::Status s = CheckUses(line, options); !s.ok()) return s;
+  const auto choice = TakeBound(sync, staleness);
+  if (!choice.ok()) return choice.status();
+  if (process.mode == "ring" && !choice->policy->barrier) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--mode=ring is synchronous: --sync=", sync, " is for --mode=ps"));
+  }
+  if (absl::Status s = CheckCheckpoints(options); !s.ok()) return s;
+  const auto slowdown = Slowdown::Create(slow, /*seed=*/0);
+  if (!slowdown.ok()) return slowdown.status();
+  auto wish = ParseDevice(device);
+  if (!wish.ok()) return wish.status();
+  options.device = *wish;
+  const auto numbers = ParsePrecision(precision);
+  if (!numbers.ok()) return numbers.status();
+  options.precision = *numbers;
+  options.spec = SpecOf(line, *choice, options);
+  const int workers = std::max(process.workers, 0);
+  if (absl::Status s = CheckPolicies(options.spec, workers); !s.ok()) return s;
   options.start.directory = Absolute(options.start.directory);
   options.data = data;
   options.same_host = process.SameHostWish();

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/model/layout.h"
+#include "common/optim/sync_policy.h"
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
 #include "worker/worker.h"
@@ -66,6 +67,10 @@ struct WorkerFlags {
   void AddTrainingFlags(CommandLine& line);
   void AddOptimizerFlags(CommandLine& line);
   proto::OptimizerSettings OptimizerOf(const CommandLine& line) const;
+  absl::Status CheckCheckpoints(const WorkerOptions& options) const;
+  // What of it all workers have in common.
+  proto::JobSpec SpecOf(const CommandLine& line, const SyncChoice& choice,
+                        const WorkerOptions& options) const;
   // Whether the others leave what the user gave an effect.
   absl::Status CheckUses(const CommandLine& line,
                          const WorkerOptions& options) const;
