@@ -11,7 +11,7 @@ import torch
 from .. import _job, _lib, _metrics
 from .. import collectives as memory
 from .._models import next_name
-from ..collectives import Average, Max, Sum, agree
+from ..collectives import Average, Max, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
 from ._tensors import NO_DATA, describe_layout, warn_of_copies, warn_once
@@ -80,16 +80,9 @@ class Part:
             settings.process_set,
         )
         return Reducer(
-            self.name, named, self._place, self._make_exchange, settings.process_set,
-            fused=settings.fused, deferred=settings.deferred, local_remedy=settings.local_remedy,
-            average=settings.op is Average,
-            prescale=1.0 / settings.predivide,
-            postscale=settings.predivide * (settings.process_set.size() if settings.op is Sum else 1),
-            passes=settings.passes, sparse_as_dense=settings.sparse_as_dense,
-            find_unused=settings.find_unused, before_submit=self._before_submit,
-            after_finish=self._after_finish, on_unused=self._warn_of_decay,
-            alone=self._is_alone(), keeps_error=settings.compress != "none",
-            in_use=lambda optimizer=self._optimizer: optimizer() is not None,
+            self.name, named, settings, self._place, self._make_exchange,
+            before_submit=self._before_submit, after_finish=self._after_finish, on_unused=self._warn_of_decay,
+            in_use=lambda optimizer=self._optimizer: optimizer() is not None, alone=self._is_alone(),
         )  # fmt: skip
 
     def _is_alone(self) -> bool:

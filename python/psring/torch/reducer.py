@@ -20,10 +20,10 @@ import torch
 from .. import _job
 from .. import collectives as memory
 from ..collectives import Max
-from ..process_sets import ProcessSet
 from ._tensors import copy_all, warn_once
 from .collectives import allreduce_
 from .gradient_exchange import Entry
+from .settings import Settings
 from .sparse import reduce_sparse
 
 IDLE, COLLECTING, DONE = "idle", "collecting", "done"
@@ -57,14 +57,11 @@ class Reducer:
         place: called before it: what all ranks are told of where gradients lie.
         make_exchange: called once, with the entries in backward's order and every
             rank's place.
-        fused: the exchange applies the optimizer; p.grad stays the rank's own.
-        deferred: gradients leave in complete() alone.
-        local_remedy: for what the exchange cannot do where it applies the optimizer.
-        prescale, postscale: of gradients before, of means after the exchange.
+        settings: of the optimizer.
         before_submit: called before the first submit of each step.
         after_finish: unless fused, called when all of a step's means are there.
-        on_unused: unless find_unused or fused, called with the first step's means, for
-            parameters that no rank used.
+        on_unused: unless find_unused, called in the first step, for parameters that no
+            rank used; if fused, that this rank did not use.
         in_use: false once the optimizer is gone; hooks then do nothing.
         alone: the mean over all ranks is this rank's own gradient, as it is.
     """
@@ -73,37 +70,27 @@ class Reducer:
         self,
         name: str,
         named: Sequence[Tuple[str, torch.nn.Parameter]],
+        settings: Settings,
         place: Callable[[List[Entry]], str],
         make_exchange: Callable[[List[Entry], List[str]], Any],
-        process_set: ProcessSet,
         *,
-        fused: bool = False,
-        deferred: bool = False,
-        local_remedy: str = "",
-        average: bool = True,
-        prescale: float = 1.0,
-        postscale: float = 1.0,
-        passes: int = 1,
-        sparse_as_dense: bool = False,
-        find_unused: bool = False,
-        before_submit: Callable[[], None] = lambda: None,
-        after_finish: Callable[[], None] = lambda: None,
-        on_unused: Callable[[List[Entry]], None] = lambda entries: None,
-        in_use: Callable[[], bool] = lambda: True,
-        alone: bool = False,
-        keeps_error: bool = False,
+        before_submit: Callable[[], None],
+        after_finish: Callable[[], None],
+        on_unused: Callable[[List[Entry]], None],
+        in_use: Callable[[], bool],
+        alone: bool,
     ):
-        self.name, self.process_set, self.passes = name, process_set, passes
+        self.name, self.process_set, self.passes = name, settings.process_set, settings.passes
         self.exchange: Any = None
         self.entries = [Entry(n, p, i) for i, (n, p) in enumerate(named)]
         self._place, self._make_exchange = place, make_exchange
-        self._fused, self._deferred, self._average = fused, deferred, average
-        self._local_remedy = local_remedy
+        self._fused, self._deferred = settings.fused, settings.deferred
+        self._local_remedy = settings.local_remedy
+        self._average, self._prescale, self._postscale = settings.average, settings.prescale, settings.postscale
         # What compression has left out of earlier sums comes with later ones.
-        self._keeps_error = keeps_error
+        self._keeps_error = settings.compress != "none"
         self._frozen: List[str] = []  # then on all ranks
-        self._prescale, self._postscale = prescale, postscale
-        self._sparse_as_dense, self._find_unused = sparse_as_dense, find_unused
+        self._sparse_as_dense, self._find_unused = settings.sparse_as_dense, settings.find_unused
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
         self._on_unused = on_unused
         self.no_sync_depth = 0

@@ -41,6 +41,20 @@ class Settings(NamedTuple):
         return self.fused and (self.scaler is not None or not self.overlap)
 
     @property
+    def average(self) -> bool:
+        return self.op is Average
+
+    @property
+    def prescale(self) -> float:
+        """Of gradients before the exchange."""
+        return 1.0 / self.predivide
+
+    @property
+    def postscale(self) -> float:
+        """Of means after it."""
+        return self.predivide * (self.process_set.size() if self.op is Sum else 1)
+
+    @property
     def local_remedy(self) -> str:
         """For what update="fused" cannot do."""
         return _models.local_remedy(self.synchronous)
