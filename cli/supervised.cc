@@ -39,6 +39,9 @@ void SupervisedFlags::AddTo(CommandLine& line) {
 
 namespace {
 
+// Of output whose reader has stopped; what it does not see goes to --log-dir
+// and into errors all the same.
+constexpr size_t kMostUnshown = 16 << 20;
 // How often a file gets a line of how far the job is.
 constexpr absl::Duration kSayEvery = absl::Seconds(60);
 
@@ -125,7 +128,8 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
   return ExitCode(command, started, signal);
 }
 
-// Who reads slowly reads to the end, unless the user wants an end.
+// Who reads slowly reads to the end, as with any program, unless the user wants
+// an end.
 void AwaitReader(LiveBlock& block, const SignalWatcher& signals) {
   while (signals.received() == 0 && !block.Flush(absl::Milliseconds(100))) {
   }
@@ -159,7 +163,11 @@ int RunSupervised(
   options.on_line = [&](const std::string& name, absl::string_view line) {
     printer->Print(name, line);
   };
-  options.blocked_fd = [&] { return printer->block().blocked_fd(); };
+  options.unshown = [&] {
+    const LiveBlock& block = printer->block();
+    return SupervisorOptions::Unshown{block.blocked_fd(),
+                                      block.left() > kMostUnshown};
+  };
   Supervisor* processes = nullptr;
   bool hopeless = false, told = false;
   options.on_tick = [&] {
@@ -196,8 +204,8 @@ int RunSupervised(
     progress.Watch(security, *coordinator);
   }
   supervisor.Wait();
-  progress.End();
   AwaitReader(printer->block(), signals);
+  progress.End();
   if (started.ok()) failure = supervisor.first_failure();
   return ExitOf(command, flags, supervisor, started, failure,
                 signals.received() == 0 && printer->block().closed()

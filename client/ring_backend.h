@@ -38,7 +38,9 @@ struct NcclVote {
   std::string gather;  // the name of the gather, new in the job
   std::string gpu;     // the bus of its GPU
   bool may_share = false;
-  bool must = false;  // keeps NCCL, whatever the others have
+  // Keeps NCCL, whatever the others have; PrepareNcclNetwork then refuses what
+  // would have to be encrypted.
+  bool must = false;
 };
 
 // All workers of a ring call it after ChooseRingBackend, which gave `nccl`, so

@@ -75,7 +75,7 @@ void Mesh::AwaitWork(Time now) {
   const absl::Status waited =
       Wait(sockets, absl::MakeConstSpan(fds, broken_.ok() ? 2 : 1), until);
   if (!waited.ok() && broken_.ok()) FailAll(waited, Tell::kNobody);
-  if (live) links_->Tend();
+  if (live) links_->Tend(left_);
 }
 
 void Mesh::Connect(CollectiveJob job) {

@@ -147,6 +147,7 @@ SocketOptions CollectiveSocketOptions(std::string peer_key) {
   SocketOptions options;
   options.peer_key = std::move(peer_key);
   options.max_frame_bytes = kChunkBytes;
+  options.unreachable_after = kUnreachableAfter;
   options.linger = absl::Seconds(2);
   return options;
 }

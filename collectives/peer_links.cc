@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
 namespace psring {
 
 void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
@@ -21,9 +23,11 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
   status_.Update(peer->Send(std::move(frames)));
 }
 
-void PeerLinks::Tend() {
-  for (size_t i = 1; i < sockets_.size(); ++i) {
-    status_.Update(sockets_[i]->TryReceive().status());
+void PeerLinks::Tend(absl::Span<const int> left) {
+  for (int rank = 0; rank < static_cast<int>(by_rank_.size()); ++rank) {
+    if (by_rank_[rank] == nullptr || absl::c_linear_search(left, rank))
+      continue;
+    status_.Update(by_rank_[rank]->TryReceive().status());
   }
 }
 

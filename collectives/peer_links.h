@@ -31,9 +31,10 @@ class PeerLinks : public Outbox {
             Frame payload = {}) override;
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
-  // of their links alone (common/net/link.h): Tend takes it.
+  // of their links alone (common/net/link.h): Tend takes it. Nobody listens any
+  // more at ranks that have left.
   const std::vector<Socket*>& sockets() const { return sockets_; }
-  void Tend();
+  void Tend(absl::Span<const int> left);
 
   // The first error of a socket.
   const absl::Status& status() const { return status_; }

@@ -2,9 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -19,7 +20,17 @@ namespace {
 // job shall stand still because somebody has stopped a pager or a terminal.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 
-// Standard error, in colours where it is a terminal.
+// Not of terminals that are none, nor where NO_COLOR is set
+// (https://no-color.org).
+bool TakesColours() {
+  const char* terminal = std::getenv("TERM");
+  const char* none = std::getenv("NO_COLOR");
+  return isatty(STDERR_FILENO) != 0 && terminal != nullptr &&
+         absl::string_view(terminal) != "dumb" &&
+         (none == nullptr || none[0] == '\0');
+}
+
+// Standard error, in colours where it takes them.
 class StandardError : public spdlog::sinks::base_sink<std::mutex> {
  public:
   void WriteBare(absl::string_view text) {
@@ -63,9 +74,12 @@ class StandardError : public spdlog::sinks::base_sink<std::mutex> {
       const std::string note =
           absl::StrCat(within_line_ ? "\n" : "", "[", num_dropped_,
                        " lines are missing here: nobody has read them]\n");
+      const bool within_line = std::exchange(within_line_, false);
+      if (!WriteAll(note, absl::ZeroDuration())) {
+        within_line_ |= within_line;
+        return Drop();
+      }
       num_dropped_ = 0;
-      within_line_ = false;
-      if (!WriteAll(note, absl::ZeroDuration())) return Drop();
     }
     if (!WriteAll(text, kPatience)) Drop();
   }
@@ -84,7 +98,7 @@ class StandardError : public spdlog::sinks::base_sink<std::mutex> {
     return true;
   }
 
-  const bool coloured_ = isatty(STDERR_FILENO) != 0;
+  const bool coloured_ = TakesColours();
   TryWriter writer_{STDERR_FILENO};
   int64_t num_dropped_ = 0;   // lines, since the last that was written
   bool within_line_ = false;  // of which the rest was dropped

@@ -21,15 +21,13 @@ enum class LogLevel { kDebug, kInfo, kWarning, kCritical };
 // all but debug is logged. Any thread may call what follows at any time.
 void SetUpLog(const std::string& level);
 
-//
-// A line whose reader has stopped is waited for for a second, then dropped, as
-// those after it are until the reader goes on; the next line says how many are
-// missing.
+// Where the reader of the log has stopped, a process waits for it for a second,
+// and then drops lines until it reads again; a line then says how many.
 void Log(LogLevel level, absl::string_view line);
 // The same of lines without a time, whatever the level: of a program that ends,
 // or answers its user.
 void LogBare(absl::string_view lines);
-// Returns when all lines are written.
+// Returns when all lines are written, or dropped.
 void FlushLog();
 
 template <typename... Args>

@@ -15,57 +15,46 @@
 namespace psring {
 namespace {
 
-// Whether a second open of the same leads to the same reader. A file would be
-// written from its beginning.
-bool MayOpenAgain(const struct stat& about, int fd) {
-  return S_ISFIFO(about.st_mode) || (S_ISCHR(about.st_mode) && isatty(fd));
+// Another way to the same reader that never blocks, for the caller to close;
+// -1: there is none. A file would be written from its beginning.
+int OpenAgain(int fd) {
+  struct stat about = {};
+  if (fstat(fd, &about) != 0) return -1;
+  const bool terminal = S_ISCHR(about.st_mode) && isatty(fd);
+  if (!S_ISFIFO(about.st_mode) && !terminal) return -1;
+  const std::string path = absl::StrCat("/proc/self/fd/", fd);
+  return open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 }  // namespace
 
-TryWriter::~TryWriter() { CloseOwn(); }
-
-void TryWriter::CloseOwn() {
-  if (own_ >= 0) close(own_);
-  own_ = -1;
-}
-
-int TryWriter::Target() {
-  struct stat about = {};
-  if (fstat(fd_, &about) != 0) return fd_;
-  if (about.st_dev == device_ && about.st_ino == inode_) {
-    return own_ >= 0 ? own_ : fd_;
-  }
-  CloseOwn();
-  device_ = about.st_dev;
-  inode_ = about.st_ino;
-  if (MayOpenAgain(about, fd_)) {
-    const std::string path = absl::StrCat("/proc/self/fd/", fd_);
-    own_ = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  }
-  return own_ >= 0 ? own_ : fd_;
-}
-
-ssize_t TryWriter::Write(absl::string_view text) {
-  const int target = Target();
+ssize_t TryWriter::Write(absl::string_view text) const {
+  const int own = OpenAgain(fd_);
+  const int target = own >= 0 ? own : fd_;
   size_t written = 0;
-  while (written < text.size()) {
+  int error = 0;
+  while (written < text.size() && error == 0) {
     pollfd item = {target, POLLOUT, 0};
     if (poll(&item, 1, 0) <= 0) break;
     // So much a pipe that takes anything takes at once, also where it could not
     // be opened again.
     const size_t size = std::min<size_t>(text.size() - written, PIPE_BUF);
     const ssize_t n = write(target, text.data() + written, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) return -1;
-    written += static_cast<size_t>(n);
+    if (n >= 0) {
+      written += static_cast<size_t>(n);
+    } else if (errno == EAGAIN) {
+      break;
+    } else if (errno != EINTR) {
+      error = errno;
+    }
   }
-  return static_cast<ssize_t>(written);
+  if (own >= 0) close(own);
+  errno = error;
+  return error != 0 ? -1 : static_cast<ssize_t>(written);
 }
 
-bool TryWriter::Await(absl::Duration patience) {
-  pollfd item = {Target(), POLLOUT, 0};
+bool TryWriter::Await(absl::Duration patience) const {
+  pollfd item = {fd_, POLLOUT, 0};
   return poll(&item, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) >
          0;
 }

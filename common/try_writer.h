@@ -10,34 +10,21 @@
 
 namespace psring {
 
-// One thread's own at a time.
 class TryWriter {
  public:
   // `fd` stays the caller's, and its flags, which other processes share, stay
-  // as they are: pipes and terminals are opened once more. Where `fd` comes to
-  // lead elsewhere, so does this.
+  // as they are.
   explicit TryWriter(int fd) : fd_(fd) {}
-  ~TryWriter();
-  TryWriter(const TryWriter&) = delete;
-  TryWriter& operator=(const TryWriter&) = delete;
 
   // Writes the beginning of `text`, as much as is taken now, and returns its
   // size. -1: it cannot be written, as errno says.
-  ssize_t Write(absl::string_view text);
+  ssize_t Write(absl::string_view text) const;
 
   // Blocks until something is taken, at most for `patience`; false: nothing is.
-  bool Await(absl::Duration patience);
+  bool Await(absl::Duration patience) const;
 
  private:
-  // What to write to: `fd_`, or another way to the same that never blocks.
-  int Target();
-  void CloseOwn();
-
   const int fd_;
-  int own_ = -1;
-  // What `fd_` led to when `own_` was opened, or could not be.
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
 };
 
 }  // namespace psring

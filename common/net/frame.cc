@@ -6,14 +6,6 @@
 #include "absl/time/time.h"
 
 namespace psring {
-namespace {
-
-// Longer than a switch or a route takes to come back; shorter than the default
-// step timeout, whose error would name a rank that waits.
-constexpr absl::Duration kUnreachableAfter = absl::Seconds(30);
-
-}  // namespace
-
 using proto::WireHeader;
 
 SocketOptions DataSocketOptions(std::string peer_key) {

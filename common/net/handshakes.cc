@@ -41,8 +41,7 @@ Handshakes::Handshakes(zmq::context_t& context, zmq::socket_t& dealer,
       unreachable_after_(unreachable_after),
       events_(context, dealer,
               ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
-                  kHandshakeFailures),
-      since_(Now()) {
+                  kHandshakeFailures) {
   Read();
 }
 
@@ -55,10 +54,11 @@ bool Handshakes::Read() {
       hung_up_ = 0;
       greets_ = false;
       connected_ = true;
+      missed_since_ = Time::InfiniteFuture();
       told_ = false;
       anew |= ++connections_ > 1;
     } else if (event->kind == ZMQ_EVENT_DISCONNECTED) {
-      if (std::exchange(connected_, false)) since_ = Now();
+      connected_ = false;
     } else {
       OnRefused(event->kind, event->value);
     }
@@ -68,7 +68,8 @@ bool Handshakes::Read() {
 
 void Handshakes::CheckReach(Time now) {
   if (!MissesConnection() || !refused_.ok()) return;
-  const absl::Duration away = now - since_;
+  missed_since_ = std::min(missed_since_, now);
+  const absl::Duration away = now - missed_since_;
   if (away < std::min(kTellAfter, unreachable_after_ / 2)) return;
   const std::string what =
       absl::StrCat("no connection to ", endpoint_, " for ",

@@ -31,12 +31,14 @@ class Handshakes {
   // Takes all news. Whether a connection has been made in place of another.
   bool Read();
 
-  // Whether a connection should be there, and is not; CheckReach then has to be
-  // called now and then.
+  // Whether a connection should be there, and is not, as of the last Read;
+  // while something is to be sent, CheckReach then has to be called now and
+  // then.
   bool MissesConnection() const {
     return !connected_ && unreachable_after_ < absl::InfiniteDuration();
   }
-  // Something is to be sent. Logs that there has been no connection for long.
+  // Something is to be sent. Logs that there has been no connection for long
+  // since that was first so.
   void CheckReach(Time now);
 
   // PERMISSION_DENIED, with the remedy: the peer has another key, or one of
@@ -56,7 +58,7 @@ class Handshakes {
   SocketEvents events_;
   int connections_ = 0;  // so far
   bool connected_ = false;
-  Time since_;           // when it was last connected, or began
+  Time missed_since_ = Time::InfiniteFuture();
   bool told_ = false;    // that it has not been for long
   int hung_up_ = 0;      // on handshakes, one after the other
   bool greets_ = false;  // the peer, which has hung up on all, as it should

@@ -233,6 +233,7 @@ bool Socket::delivered() const {
 
 absl::StatusOr<std::optional<Frames>> Socket::TryReceive() {
   if (handshakes_.has_value()) {
+    if (MissesConnection()) OnHandshakes();  // it may be there by now
     if (MissesConnection()) handshakes_->CheckReach(Now());
     if (!handshakes_->refused().ok()) return handshakes_->refused();
   }

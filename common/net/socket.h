@@ -95,6 +95,11 @@ struct SocketOptions {
   absl::Duration linger = absl::ZeroDuration();
 };
 
+// For sockets without whose peer the job cannot continue. Longer than a switch
+// or a route takes to come back; shorter than the default step timeout, whose
+// error would name a rank that waits.
+inline constexpr absl::Duration kUnreachableAfter = absl::Seconds(30);
+
 class Socket {
  public:
   // A ROUTER bound to `host`:`port` (a numeric address; port 0: the system

@@ -70,15 +70,17 @@ void Supervisor::ServeOnce() {
 // Waits for output, an end, a cancellation or the next planned signal.
 void Supervisor::PollMembers(Time deadline) {
   if (!plan_.empty()) deadline = std::min(deadline, plan_.front().when);
-  const int blocked = options_.blocked_fd ? options_.blocked_fd() : -1;
+  const auto unshown =
+      options_.unshown ? options_.unshown() : SupervisorOptions::Unshown();
+  const bool reads = !unshown.much || cancelled_ || !plan_.empty();
   std::vector<pollfd> fds;  // those below 0 are ignored
   for (const Member& member : members_) {
     const bool ended = member.child->ending().has_value();
-    fds.push_back({blocked >= 0 ? -1 : member.child->output_fd(), POLLIN, 0});
+    fds.push_back({reads ? member.child->output_fd() : -1, POLLIN, 0});
     fds.push_back({ended ? -1 : member.child->exit_fd(), POLLIN, 0});
   }
   fds.push_back({cancelled_ ? -1 : cancellation_.fd(), POLLIN, 0});
-  fds.push_back({blocked, POLLOUT, 0});
+  fds.push_back({unshown.fd, POLLOUT, 0});
   const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
   poll(fds.data(), fds.size(),
        static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left))));

@@ -45,10 +45,14 @@ struct SupervisorOptions {
   ProcessGroups* groups = nullptr;
   // Every line of output, without its newline. May be empty.
   std::function<void(const std::string& name, absl::string_view line)> on_line;
-  // What to poll for POLLOUT while what on_line got cannot be shown; -1: it
-  // can. Meanwhile no more output is read, so that processes wait which have
-  // much to say. May be empty.
-  std::function<int()> blocked_fd;
+  // Of what on_line got: what to poll for POLLOUT while some of it could not be
+  // shown yet, and whether that is so much that no more is read for now: those
+  // who have much to say then wait, unless they are to end. May be empty.
+  struct Unshown {
+    int fd = -1;
+    bool much = false;
+  };
+  std::function<Unshown()> unshown;
   // Called at least every `tick` while waiting. May be empty.
   std::function<void()> on_tick;
   absl::Duration tick = absl::Milliseconds(100);

@@ -49,6 +49,8 @@ class LiveBlock {
   bool Flush(absl::Duration patience = absl::ZeroDuration());
   // What to poll for POLLOUT while something is left; else -1.
   int blocked_fd() const;
+  // Its bytes.
+  size_t left() const { return left_.size(); }
 
   // Shows these lines, each as far as it fits. None: takes the block away.
   void Draw(std::vector<std::string> lines);

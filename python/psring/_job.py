@@ -29,6 +29,11 @@ class Job:
         self.pid = os.getpid()
         self.has_optimizer = False  # has had a DistributedOptimizer
         self.reductions = 0  # allreduces and reducescatters so far
+        self.most_bytes = 0  # that one collective was given
+
+    def note_collective(self, size: int, reduces: bool = False) -> None:
+        self.reductions += reduces
+        self.most_bytes = max(self.most_bytes, size)
 
 
 class Moment:

@@ -91,7 +91,7 @@ def start_allreduce(
     prescale: float = 1.0, postscale: float = 1.0,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current().reductions += 1
+    _job.current().note_collective(4 * count, reduces=True)
     code = op_code(op)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allreduce(
@@ -104,7 +104,7 @@ def start_allgather(
     name: str, source: int, size: int, tag: str,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current()
+    _job.current().note_collective(size)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
@@ -116,6 +116,7 @@ def start_broadcast(
 ) -> _lib.Operation:  # fmt: skip
     if not 0 <= root < _job.size() or root not in process_set.ranks:
         raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
+    _job.current().note_collective(size)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_broadcast(_lib.encoded(name), data, size, root, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
@@ -125,7 +126,7 @@ def start_alltoall(
     name: str, source: int, sizes: Sequence[int], tag: str,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current()
+    _job.current().note_collective(max(sizes, default=0))
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(sizes))(*sizes)
     number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
@@ -137,7 +138,7 @@ def start_reducescatter(
     op: Optional[ReduceOp], prescale: float = 1.0, postscale: float = 1.0,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    _job.current().reductions += 1
+    _job.current().note_collective(4 * max(counts, default=0), reduces=True)
     code = op_code(op)
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(counts))(*counts)

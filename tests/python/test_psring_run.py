@@ -261,3 +261,33 @@ def test_a_process_that_is_restarted_before_its_loss_is_noticed_waits_for_the_ne
     again = [start(0, 5), again]
     told = [worker.communicate(timeout=60)[0] for worker in again]
     assert [worker.returncode for worker in again] == [0, 0], told
+
+
+def test_a_script_saves_on_sigterm_though_nobody_reads_what_it_prints(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os, psring
+psring.init()
+preemption, place = psring.Preemption(), os.path.join({str(tmp_path)!r}, str(psring.rank()))
+while not preemption.requested():
+    with open(place + ".alive", "a") as file:
+        file.write("x")
+    print("x" * 50000, flush=True)
+open(place + ".saved", "w").close()
+psring.shutdown()
+""")
+    run = psring("-n", "2", "--mode=ring", "--", sys.executable, str(script))
+    alive = [tmp_path / f"{rank}.alive" for rank in range(2)]
+
+    def prints():
+        return [path.stat().st_size if path.exists() else 0 for path in alive]
+
+    before, end = None, time.monotonic() + 60
+    while (before != prints() or not all(before)) and time.monotonic() < end:
+        before = prints()
+        time.sleep(2)
+    assert before == prints() and all(before) and run.poll() is None
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(timeout=60) == 0
+    assert all((tmp_path / f"{rank}.saved").exists() for rank in range(2))
+    run.stdout.close()

@@ -7,8 +7,8 @@ from .. import _job
 
 # Steps of plain optimizers so far.
 _steps = 0
-# Fewer reductions than one in so many steps are of metrics, not of gradients or weights.
-_SELDOM = 10
+# Collectives of fewer bytes are of metrics and settings, not of weights, gradients or samples.
+_MANY_BYTES = 4096
 
 
 def _count(*_: Any) -> None:
@@ -26,10 +26,12 @@ except ImportError:
 
 def _warn() -> None:
     job = _job.current()
-    if job.rank == 0 and job.size > 1 and not job.has_optimizer and _steps > _SELDOM * job.reductions:
+    averages = job.reductions * 10 >= max(_steps, 1) or job.most_bytes >= _MANY_BYTES
+    if job.rank == 0 and job.size > 1 and _steps > 0 and not job.has_optimizer and not averages:
         warnings.warn(
-            f"each of the {job.size} workers has trained for itself: this one made {_steps} steps of an optimizer that "
-            "psring does not know. To train one model together, wrap it: opt = ps.DistributedOptimizer(opt, model=model)"
+            f"worker 0 made {_steps} steps of an optimizer that psring does not know, and the {job.size} workers have "
+            "exchanged almost nothing: each trains for itself. To train one model together, wrap the optimizer: "
+            "opt = ps.DistributedOptimizer(opt, model=model)"
         )
 
 

@@ -198,8 +198,9 @@ class Part:
             more = f" and {others} other parameter{'s' if others > 1 else ''}" if others else ""
             if self.settings.fused:
                 warn_once(
-                    f'this rank did not use {names[0]}{more} in the first step: with update="fused" weight decay shrinks '
-                    f"them all the same. Give them no weight decay, or {self.settings.local_remedy} and find_unused=True"
+                    f"this rank did not use {names[0]}{more} in the first step. If no other does, weight decay shrinks "
+                    'them all the same with update="fused": give them no weight decay, or '
+                    f"{self.settings.local_remedy} and find_unused=True"
                 )
                 return
             warn_once(

@@ -248,6 +248,7 @@ TEST(Socket, SaysThatItsPeerCannotBeReached) {
   absl::SleepFor(options.unreachable_after);
   ASSERT_TRUE((*dealer)->TryReceive().ok()) << "nothing is to be sent";
   ASSERT_TRUE((*dealer)->Send(OneFrame("x")).ok());
+  ASSERT_TRUE((*dealer)->TryReceive().ok()) << "it was not needed before";
   Socket* const sockets[] = {dealer->get()};
   const Time deadline = Soon();
   absl::Status status;
@@ -259,6 +260,22 @@ TEST(Socket, SaysThatItsPeerCannotBeReached) {
   EXPECT_THAT(
       std::string(status.message()),
       AllOf(HasSubstr("no connection to " + nobody), HasSubstr("firewall")));
+}
+
+// Nobody may have waited on it since it was connected.
+TEST(Socket, KnowsThatItIsConnectedWithoutAWait) {
+  Context context;
+  auto router = Socket::Bind(context, "127.0.0.1", 0);
+  SocketOptions options;
+  options.unreachable_after = absl::Seconds(1);
+  auto dealer = Socket::Connect(context, (*router)->endpoint(), options);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("one")).ok());
+  ASSERT_TRUE((*dealer)->TryReceive().ok());  // it may not be connected yet
+  EXPECT_EQ(Receive(**router)[1].view(), "one");
+  absl::SleepFor(2 * options.unreachable_after);
+  ASSERT_TRUE((*dealer)->Send(OneFrame("two")).ok());
+  const auto still = (*dealer)->TryReceive();
+  EXPECT_TRUE(still.ok()) << still.status();
 }
 
 // Also of one that it was connected to, until somebody is there again.
