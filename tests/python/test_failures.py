@@ -553,3 +553,26 @@ ps.sum(1.0)
     assert all(code == 0 for code, _, _ in ranks)
     said = "worker 0 made 20 steps of an optimizer that psring does not know, and the 2 workers have exchanged almost"
     assert (said in ranks[0][2]) == told and said not in ranks[1][2], ranks
+
+
+@needs_library
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+@pytest.mark.parametrize("given, error", [("loss", "ranks 0 and 1 differ: lr=0.1 of param_groups[0] on rank 0"), ("ps.mean(loss)", "")])
+def test_a_schedule_that_goes_by_a_ranks_own_loss_is_an_error(tmp_path, mode, given, error):
+    script = write(tmp_path, f"""
+import torch, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+opt = ps.DistributedOptimizer(opt, model=net)
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, patience=1)
+for step in range(30):
+    opt.zero_grad()
+    loss = net(torch.ones(2, 3)).pow(2).sum() + ps.rank() * step
+    loss.backward()
+    opt.step()
+    schedule.step({given})
+""")
+    ranks = run_script(script, 2, mode=mode)
+    assert all((code != 0) == bool(error) for code, _, _ in ranks), ranks
+    assert error in ranks[0][2], ranks[0][2]

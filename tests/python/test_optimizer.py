@@ -821,6 +821,8 @@ def reads_no_result_unless_buffers_follow():
         train(net, opt, 1)
         exchange = opt._psring.reducer.exchange
         exchange.results = exchange.results.as_subclass(CountsReads)
+        # As on a GPU, between two looks at the ranks' settings.
+        exchange.on_gpu, exchange.steps = True, 64
         CountsReads.reads = 0
         train(net, opt, 3)
         out.append(CountsReads.reads == reads)

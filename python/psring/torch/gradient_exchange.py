@@ -9,6 +9,7 @@ sets and for mode ddp.
 
 import contextlib
 import weakref
+import zlib
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -17,6 +18,10 @@ from .. import _job
 from .._models import Model
 from ._tensors import dense_strides, increment_version, over_gpu_memory
 from .gpu import StreamOrder
+
+
+# So few that their squares' sums are exact enough, whatever the number of ranks.
+_DIGESTS = 8
 
 
 class Entry:
@@ -124,10 +129,13 @@ class ModelExchange(Model):
     ):
         forward = list(reversed(entries))
         tensors: List[Tuple[str, Sequence[int]]] = [(e.name, list(e.param.shape)) for e in forward]
-        # A rank with data brings 1 in one element more; see take_part_without_data.
+        # A rank with data brings 1, h and h * h in three elements more; see take_part_without_data, and
+        # settings_agree.
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
         if self.counts_ranks:
-            tensors.insert(0, ("psring: ranks with data", [1]))
+            tensors.insert(0, ("psring: ranks with data", [3]))
+        self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
+        self.steps = 0
         if gpu is not None:
             torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
         super().__init__(name, tensors, options)
@@ -181,7 +189,9 @@ class ModelExchange(Model):
 
     def submit(self, bucket: int) -> None:
         if bucket == self._flag_bucket:
-            self.gradients[self._flag] = 1.0  # a ring leaves its sums there
+            digest = zlib.crc32(self.told_settings(), self.steps) % _DIGESTS
+            for index, value in enumerate((1.0, digest, digest * digest)):
+                self.gradients[self._flag + index] = value  # a ring leaves its sums there
         for reference in self._fused.get(bucket, ()):
             entry = reference()
             if entry is not None:
@@ -193,6 +203,7 @@ class ModelExchange(Model):
         self.order()
         with self._keeping_device():
             super().finish()
+        self.steps += 1
 
     def _keeping_device(self) -> Any:
         """The library makes its GPU the thread's current one; the script's stays."""
@@ -217,6 +228,15 @@ class ModelExchange(Model):
         """After finish(): whether the step was without ranks that have joined. Reads a
         result, and so waits for the GPU where that lies on one."""
         return not self.counts_ranks or float(self.results[self._flag]) * _job.size() > _job.size() - 0.5
+
+    def settings_agree(self) -> bool:
+        """After finish(): whether told_settings() has been the same on all ranks with data, of which another
+        step may find out where this one does not. Reads results, as all_have_data() does."""
+        if not self.counts_ranks:
+            return True
+        count, total, squares = (_job.size() * self.results[self._flag : self._flag + 3].double()).tolist()
+        # count * count * the variance: 0, or count - 1 at least. Rounding is far below a half.
+        return count * squares - total * total < 0.5
 
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:

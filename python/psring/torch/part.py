@@ -32,6 +32,25 @@ def _crc(groups: List[Dict[str, Any]]) -> int:
     return crc
 
 
+def _hyperparameters(optimizer: Any) -> List[str]:
+    """The numbers by which an optimizer steps: other ones on another rank would make other parameters.
+    As exact as float32: hosts may compute a schedule with other libraries."""
+    told = []
+    for index, group in enumerate(optimizer.param_groups if optimizer is not None else ()):
+        for name in ("lr", "momentum", "betas", "weight_decay"):
+            value = group.get(name)
+            numbers = value if isinstance(value, (tuple, list)) else [value]
+            if all(isinstance(number, (int, float)) for number in numbers):
+                told.append(f"{name}={', '.join(f'{number:.7g}' for number in numbers)} of param_groups[{index}]")
+    return told
+
+
+def _is_checked(exchange: ModelExchange) -> bool:
+    """Now and then where it takes a wait for the GPU."""
+    steps = exchange.steps
+    return not exchange.on_gpu or steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
+
+
 class Part:
     """psring's part of one optimizer; the optimizer owns it."""
 
@@ -145,6 +164,7 @@ class Part:
             self.optimizer.state.clear()
         else:
             exchange.begin()
+            exchange.told_settings = lambda optimizer=self._optimizer: repr(_hyperparameters(optimizer())).encode()
         return exchange
 
     def _start_bucket(self, bucket: torch.Tensor, number: int) -> Callable[[], Any]:
@@ -188,6 +208,18 @@ class Part:
         # all_have_data() waits for the GPU, so only those ask who send buffers.
         if self.settings.synchronous and self._sends_buffers() and self.reducer.exchange.all_have_data():
             self._take_buffers()
+        exchange = self.reducer.exchange
+        if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
+            self._tell_settings(exchange)
+
+    def _tell_settings(self, exchange: ModelExchange) -> None:
+        """Each rank's optimizer would make other parameters from the same gradients."""
+        if exchange.all_have_data():
+            agree(_hyperparameters(self.optimizer), f"{self.name}.settings{exchange.steps}", self.settings.process_set)
+        raise _lib.InvalidArgumentError(
+            f"in step {exchange.steps} the ranks' optimizers of '{self.name}' have different learning rates or other "
+            "settings: a schedule does the same on all ranks where it is given the same, such as ps.mean(loss)"
+        )
 
     def _warn_of_decay(self, unused: List[Entry]) -> None:
         """Plain torch leaves a parameter without a gradient as it is; one of zeros is decayed."""
