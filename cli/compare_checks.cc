@@ -19,6 +19,8 @@
 namespace psring {
 namespace {
 
+using Ways = std::vector<WaySpec>;
+
 // An axis's flag belongs before `--`, where the report takes notice of it, and
 // a way's into --modes.
 absl::Status CheckNoAxis(const Args& flags) {
@@ -49,25 +51,23 @@ absl::Status CheckNoAxis(const Args& flags) {
 
 // What follows `--` and what the ways carry, which may be another value of a
 // flag of the study's.
-absl::Status CheckWorkerFlags(const AxisValues& values, const Args& passed_on) {
+absl::Status CheckWorkerFlags(const Ways& ways, const Args& passed_on) {
   if (absl::Status s = CheckNoAxis(passed_on); !s.ok()) return s;
   for (const char* flag : kTrainersFlags) {
     if (!HasFlag(passed_on, flag)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " is a flag of the study: give it before `--`"));
   }
-  const std::vector<WaySpec> specs = WaysOf(values);
-  for (const WaySpec& spec : specs) {
-    if (absl::Status s = CheckNoAxis(spec.worker_flags); !s.ok()) return s;
+  for (const WaySpec& way : ways) {
+    if (absl::Status s = CheckNoAxis(way.worker_flags); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
-                         const CompareFlags& flags, const Args& passed_on) {
-  const std::vector<WaySpec> specs = WaysOf(values);
+absl::Status CheckScript(const CommandLine& line, const CompareFlags& flags,
+                         const Ways& ways, const Args& passed_on) {
   if (!IsScript(passed_on)) {
-    if (absl::c_any_of(specs, [](const WaySpec& way) { return way.ddp; })) {
+    if (absl::c_any_of(ways, [](const WaySpec& way) { return way.ddp; })) {
       return absl::InvalidArgumentError(
           "--modes: ddp is for a script after `--`; psring bench train holds "
           "the built-in trainer against it");
@@ -87,7 +87,7 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
         flag, " is for the built-in trainer; the script ", passed_on[0],
         " has options of its own, which follow its name"));
   }
-  for (const WaySpec& way : specs) {
+  for (const WaySpec& way : ways) {
     if (way.plain()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--modes: ", way.name, ": a script has no flags after a +"));
@@ -104,10 +104,9 @@ absl::Status CheckScript(const CommandLine& line, const AxisValues& values,
 
 // Flags of the study that the others leave without effect.
 absl::Status CheckUses(const CommandLine& line, const CompareFlags& flags,
-                       const AxisValues& values) {
-  const std::vector<WaySpec> specs = WaysOf(values);
+                       const Ways& ways) {
   const bool has_servers = absl::c_any_of(
-      specs, [](const WaySpec& way) { return way.has_servers(); });
+      ways, [](const WaySpec& way) { return way.has_servers(); });
   if (line.Has("--servers") && !has_servers) {
     return absl::InvalidArgumentError(
         "--servers is for the ps ways, and --modes names none");
@@ -142,9 +141,10 @@ absl::Status CheckFaults(const std::vector<Point>& runs) {
 
 absl::Status CheckCompare(const CommandLine& line, const CompareFlags& flags,
                           const AxisValues& values, const Args& passed_on) {
-  absl::Status s = CheckScript(line, values, flags, passed_on);
-  if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(values, passed_on);
-  if (s.ok()) s = CheckUses(line, flags, values);
+  const Ways ways = WaysOf(values);
+  absl::Status s = CheckScript(line, flags, ways, passed_on);
+  if (s.ok() && !IsScript(passed_on)) s = CheckWorkerFlags(ways, passed_on);
+  if (s.ok()) s = CheckUses(line, flags, ways);
   if (s.ok()) s = CheckFaults(AllRuns(values));
   return s.ok() ? CheckPageFlags(line, flags.page) : s;
 }

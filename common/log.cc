@@ -2,13 +2,13 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/colours.h"
 #include "common/try_writer.h"
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"
@@ -19,16 +19,6 @@ namespace {
 // How long a process waits for whoever reads its log, before it drops lines: no
 // job shall stand still because somebody has stopped a pager or a terminal.
 constexpr absl::Duration kPatience = absl::Seconds(1);
-
-// Not of terminals that are none, nor where NO_COLOR is set
-// (https://no-color.org).
-bool TakesColours() {
-  const char* terminal = std::getenv("TERM");
-  const char* none = std::getenv("NO_COLOR");
-  return isatty(STDERR_FILENO) != 0 && terminal != nullptr &&
-         absl::string_view(terminal) != "dumb" &&
-         (none == nullptr || none[0] == '\0');
-}
 
 // Standard error, in colours where it takes them.
 class StandardError : public spdlog::sinks::base_sink<std::mutex> {
@@ -98,7 +88,7 @@ class StandardError : public spdlog::sinks::base_sink<std::mutex> {
     return true;
   }
 
-  const bool coloured_ = TakesColours();
+  const bool coloured_ = TakesColours(stderr);
   TryWriter writer_{STDERR_FILENO};
   int64_t num_dropped_ = 0;   // lines, since the last that was written
   bool within_line_ = false;  // of which the rest was dropped

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/colours.h"
 #include "lab/host/terminal.h"
 
 namespace psring {

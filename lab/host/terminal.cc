@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/colours.h"
 
 namespace psring {
 namespace {
@@ -19,20 +19,10 @@ constexpr absl::Duration kLastPatience = absl::Seconds(1);
 }  // namespace
 
 int TerminalColumns(FILE* out) {
-  const char* terminal = getenv("TERM");
-  if (!isatty(fileno(out)) ||
-      (terminal != nullptr && absl::string_view(terminal) == "dumb")) {
-    return 0;
-  }
+  if (!IsTerminal(out)) return 0;
   winsize size = {};
   if (ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
-}
-
-bool TakesColours(FILE* out) {
-  const char* no_colour = getenv("NO_COLOR");
-  return TerminalColumns(out) > 0 &&
-         (no_colour == nullptr || no_colour[0] == '\0');
 }
 
 std::string ProgressBar(double share, int width) {

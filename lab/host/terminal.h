@@ -17,9 +17,6 @@ namespace psring {
 // cannot move its cursor (TERM=dumb).
 int TerminalColumns(FILE* out);
 
-// Only on a terminal, and not where NO_COLOR is set (https://no-color.org).
-bool TakesColours(FILE* out);
-
 // "[######......]", `width` characters between the brackets; `share` of 1.
 std::string ProgressBar(double share, int width);
 

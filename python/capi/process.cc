@@ -177,6 +177,11 @@ int CodeOf(const absl::Status& status) {
   return Error(callers ? PSRING_INVALID : PSRING_ERROR, status);
 }
 
+int InterruptedOr(int code, const InterruptScope& interrupts) {
+  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
+                                                       : code;
+}
+
 absl::Status Invalid(absl::string_view text) {
   return absl::InvalidArgumentError(text);
 }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/net/cancellation.h"
+#include "python/capi/interrupts.h"
 #include "python/capi/session.h"
 #include "python/capi/tasks.h"
 
@@ -76,6 +77,9 @@ int CodeOf(const absl::Status& status);
 const char* LastError();
 // `text` until this thread's next call of it.
 const char* Text(std::string text);
+
+// PSRING_INTERRUPTED where that is why the call has failed.
+int InterruptedOr(int code, const InterruptScope& interrupts);
 
 absl::Status Invalid(absl::string_view text);
 absl::Status NotJoined();

@@ -115,8 +115,7 @@ int psring_wait_interruptibly(int64_t handle) {
   while (code == PSRING_PENDING) {
     code = psring_wait(handle, std::numeric_limits<int>::max());
   }
-  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
-                                                       : code;
+  return InterruptedOr(code, interrupts);
 }
 
 int psring_release(int64_t handle) {

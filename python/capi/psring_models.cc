@@ -142,8 +142,7 @@ int psring_finish(int64_t model) {
   const int code = OnModel(model, [](Session& session, ScriptModel& m) {
     return session.Finish(m);
   });
-  return code != PSRING_OK && interrupts.interrupted() ? PSRING_INTERRUPTED
-                                                       : code;
+  return InterruptedOr(code, interrupts);
 }
 
 int64_t psring_updates(int64_t model) {

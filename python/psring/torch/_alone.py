@@ -26,8 +26,8 @@ except ImportError:
 
 def _warn() -> None:
     job = _job.current()
-    averages = job.reductions * 10 >= max(_steps, 1) or job.most_bytes >= _MANY_BYTES
-    if job.rank == 0 and job.size > 1 and _steps > 0 and not job.has_optimizer and not averages:
+    averages = job.reductions * 10 >= _steps or job.most_bytes >= _MANY_BYTES
+    if job.rank == 0 and job.size > 1 and not job.has_optimizer and not averages:
         warnings.warn(
             f"worker 0 made {_steps} steps of an optimizer that psring does not know, and the {job.size} workers have "
             "exchanged almost nothing: each trains for itself. To train one model together, wrap the optimizer: "

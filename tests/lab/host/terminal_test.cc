@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "common/colours.h"
+
 namespace psring {
 namespace {
 
