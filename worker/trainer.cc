@@ -1,7 +1,5 @@
 #include "worker/trainer.h"
 
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -15,10 +13,9 @@
 #include "common/clock.h"
 #include "common/cluster/worker_sum.h"
 #include "common/log.h"
-#include "common/optim/gradient_clip.h"
 #include "common/split_mix.h"
+#include "worker/diverged.h"
 #include "worker/sampler.h"
-#include "worker/torch/tensors.h"
 #include "worker/torch/torch_error.h"
 
 namespace psring {
@@ -26,16 +23,6 @@ namespace {
 
 // After the step that a worker has come to.
 constexpr char kStops[] = ", and stops there";
-
-// Unrelated seeds from related numbers.
-uint64_t Mix(uint64_t x) { return SplitMix64(x).Next(); }
-
-// `what`: "loss of step 5".
-absl::Status Diverged(const std::string& what, double value) {
-  return absl::OutOfRangeError(absl::StrCat(
-      "the ", what, " is ", value,
-      ": training has diverged. A smaller --lr or --warmup-epochs may help"));
-}
 
 // A device holds the training samples at most.
 LoaderOptions ForEvaluation(LoaderOptions options) {
@@ -51,9 +38,19 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
       activity_(parts.member.activities().own()),
       rank_(parts.member.job().rank()),
       num_workers_(parts.member.job().workers_size()),
-      flat_(parts.model, parts.flat.layout, parts.memory,
-            [this](int bucket) { OnBucketReady(bucket); }),
-      loader_(parts.data.train, options.loader),
+      gradient_({.model = parts.model,
+                 .train = parts.data.train,
+                 .flat = parts.flat,
+                 .memory = parts.memory,
+                 .exchange = parts.exchange,
+                 .cancellation = parts.cancellation,
+                 .track = parts.track},
+                {.seed = options.seed,
+                 .rank = rank_,
+                 .clip_norm = options.clip_norm,
+                 .precision = options.precision,
+                 .scale_loss = options.scale_loss,
+                 .loader = options.loader}),
       losses_(parts.memory.device, parts.cancellation),
       evaluator_({.model = parts.model,
                   .test = parts.data.test,
@@ -92,20 +89,14 @@ double Trainer::EpochStats::ImagesPerSecond() const {
          std::max(absl::ToDoubleSeconds(time), 1e-9);
 }
 
-// Dropout's randomness is a function of (seed, rank, step): the same in every
-// topology, and the same for a run that stopped and resumed.
-void Trainer::SeedDropout() {
-  SeedLibtorch(Mix(Mix(options_.seed + 1) ^ Mix(static_cast<uint64_t>(step_)) ^
-                   (static_cast<uint64_t>(rank_) << 48)));
-}
-
 absl::Status Trainer::Run() {
   return CatchTorchErrors(
       [this] { return Train(); },
       [this] {
         return absl::StrCat(
             evaluating_ ? "evaluation after step " : "training, step ", step_,
-            ", ", evaluating_ ? evaluator_.batch_size() : batch_size_,
+            ", ",
+            evaluating_ ? evaluator_.batch_size() : gradient_.batch_size(),
             " samples at once");
       });
 }
@@ -143,7 +134,7 @@ absl::Status Trainer::Train() {
         const int64_t end = std::min(begin + options_.batch_size, size);
         return Samples{{indices.begin() + begin, indices.begin() + end}, draw};
       };
-      if (absl::Status s = Step({samples_of(step_), samples_of(step_ + 1)});
+      if (absl::Status s = Step(samples_of(step_), samples_of(step_ + 1));
           !s.ok()) {
         return s;
       }
@@ -188,30 +179,6 @@ absl::Status Trainer::SaveEarly() {
   return checkpoints_.AtEnd(end_.step, end_.updates);
 }
 
-void Trainer::OnBucketReady(int bucket) {
-  if (HoldsBack()) return held_back_.push_back(bucket);
-  TimelineSpan span(parts_.track, "submit", {.step = step_, .bucket = bucket});
-  submit_status_.Update(parts_.exchange.Submit(bucket));
-}
-
-at::Tensor Trainer::Gradients() const {
-  const FlatMemory& memory = parts_.memory;
-  return TensorAt(memory.gradients, {parts_.flat.gradients.size()},
-                  memory.device);
-}
-
-double Trainer::Clip() {
-  if (parts_.memory.device.is_cpu()) {
-    return ClipToNorm(options_.clip_norm, parts_.flat.gradients.span());
-  }
-  c10::NoGradGuard no_grad;
-  const at::Tensor gradients = Gradients();
-  const auto norm = gradients.norm().item<double>();
-  const double factor = options_.clip_norm / (norm + 1e-6);
-  if (factor < 1) gradients.mul_(factor);
-  return norm;
-}
-
 absl::StatusOr<absl::Duration> Trainer::SlowDown() {
   const double factor = options_.slowdown.FactorOf(rank_, step_);
   if (factor <= 1) return absl::ZeroDuration();
@@ -224,82 +191,6 @@ absl::StatusOr<absl::Duration> Trainer::SlowDown() {
   absl::Status slept = parts_.cancellation.SleepUntil(Now() + wait);
   if (!slept.ok()) return slept;
   return wait;
-}
-
-absl::StatusOr<at::Tensor> Trainer::Unscale(at::Tensor loss,
-                                            const StepSamples& samples) {
-  while (true) {
-    {
-      c10::NoGradGuard no_grad;
-      const at::Tensor gradients = Gradients();
-      gradients.mul_(1 / scaler_.scale());
-      if (gradients.isfinite().all().item<bool>()) break;
-    }
-    // NCCL that was aborted leaves anything.
-    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
-    if (!scaler_.Halve()) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "the gradient of step ", step_,
-          " is infinite in fp16: training has diverged. A smaller --lr, "
-          "--warmup-epochs or --precision=bf16 may help"));
-    }
-    held_back_.clear();
-    auto again = Compute(samples);
-    if (!again.ok()) return again;
-    loss = *std::move(again);
-  }
-  scaler_.Succeeded();
-  return loss;
-}
-
-absl::Status Trainer::ClipGradient() {
-  if (options_.clip_norm <= 0) return absl::OkStatus();
-  TimelineSpan span(parts_.track, "clip", {.step = step_});
-  const double norm = Clip();
-  if (!std::isfinite(norm)) {
-    if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
-    return Diverged(absl::StrCat("norm of step ", step_, "'s gradient"), norm);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::SubmitHeldBack() {
-  if (absl::Status s = ClipGradient(); !s.ok()) return s;
-  for (int bucket : held_back_) {
-    if (absl::Status s = parts_.exchange.Submit(bucket); !s.ok()) return s;
-  }
-  held_back_.clear();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<at::Tensor> Trainer::Compute(const StepSamples& samples) {
-  const SpanArgs args = {.step = step_};
-  batch_size_ = static_cast<int64_t>(samples.now.indices.size());
-  SeedDropout();
-  parts_.model.set_training(true);
-  TimelineSpan data(parts_.track, "data", args);
-  const auto batch = loader_.Load(samples.now);
-  if (!batch.ok()) return batch.status();
-  if (!samples.next.indices.empty()) loader_.Prepare(samples.next);
-  data.End();
-  if (absl::Status s = OnClock(&StepClock::EndData); !s.ok()) return s;
-  TimelineSpan forward(parts_.track, "forward", args);
-  at::Tensor output;
-  {
-    const PrecisionScope scope(options_.precision, parts_.memory.device.type());
-    output = parts_.model.Forward(batch->images);
-  }
-  const at::Tensor loss = MeanNllLoss(output, batch->labels);
-  forward.End();
-  if (absl::Status s = OnClock(&StepClock::EndForward); !s.ok()) return s;
-  TimelineSpan backward(parts_.track, "backward", args);
-  if (options_.scale_loss) {
-    loss.mul(scaler_.scale()).backward();
-  } else {
-    loss.backward();
-  }
-  flat_.FinishBackward();
-  return loss;
 }
 
 absl::Status Trainer::FinishStep() {
@@ -401,11 +292,7 @@ absl::StatusOr<bool> Trainer::CatchUp(bool stops) {
   return true;
 }
 
-absl::Status Trainer::OnClock(absl::Status (StepClock::*mark)()) {
-  return clock_ == nullptr ? absl::OkStatus() : (*clock_.*mark)();
-}
-
-absl::Status Trainer::Step(const StepSamples& samples) {
+absl::Status Trainer::Step(const Samples& now, const Samples& next) {
   if (absl::Status s = parts_.cancellation.status(); !s.ok()) return s;
   TimelineSpan span(parts_.track, "step", {.step = step_});
   activity_.Work("computing");
@@ -415,10 +302,7 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   const Time begin = Now();
   absl::Status status =
       clock_ == nullptr ? absl::OkStatus() : clock_->Begin(step_, *injected);
-  absl::StatusOr<at::Tensor> loss = Compute(samples);
-  if (options_.scale_loss && loss.ok()) {
-    loss = Unscale(*std::move(loss), samples);
-  }
+  const auto loss = gradient_.Compute(step_, now, next, clock_.get());
   if (!loss.ok()) return loss.status();
   if (clock_ != nullptr) {
     status.Update(clock_->EndBackward());
@@ -428,12 +312,11 @@ absl::Status Trainer::Step(const StepSamples& samples) {
     times_.compute += compute_time_;
     times_.busy.Add(Now() - start);
   }
-  if (!submit_status_.ok()) return submit_status_;
-  if (HoldsBack()) {
-    if (absl::Status s = SubmitHeldBack(); !s.ok()) return s;
-  }
+  if (absl::Status s = gradient_.Submit(); !s.ok()) return s;
   if (absl::Status s = FinishStep(); !s.ok()) return s;
-  if (absl::Status s = OnClock(&StepClock::End); !s.ok()) return s;
+  if (clock_ != nullptr) {
+    if (absl::Status s = clock_->End(); !s.ok()) return s;
+  }
   if (absl::Status s = TakeLoss(*loss); !s.ok()) return s;
   if (absl::Status s = TakeTimes(); !s.ok()) return s;
   step_ = parts_.exchange.step();
@@ -442,8 +325,8 @@ absl::Status Trainer::Step(const StepSamples& samples) {
   training_time_ += took;
   ++num_steps_;
   ++epoch_stats_.num_steps;
-  epoch_stats_.num_images += static_cast<int64_t>(samples.now.indices.size());
-  num_images_ += static_cast<int64_t>(samples.now.indices.size());
+  epoch_stats_.num_images += gradient_.batch_size();
+  num_images_ += gradient_.batch_size();
   epoch_stats_.time += took;
   return absl::OkStatus();
 }

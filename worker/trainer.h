@@ -28,9 +28,9 @@
 #include "worker/evaluator.h"
 #include "worker/flat_parameters.h"
 #include "worker/late_loss.h"
-#include "worker/loss_scaler.h"
 #include "worker/models/classifier.h"
 #include "worker/step_clock.h"
+#include "worker/step_gradient.h"
 #include "worker/torch/precision.h"
 #include "worker/training_checkpoints.h"
 #include "worker/training_report.h"
@@ -110,32 +110,10 @@ class Trainer {
     absl::Duration time;
   };
 
-  struct StepSamples {
-    Samples now;
-    Samples next;  // of the step after; without indices: not known
-  };
-
   // Throws what libtorch throws, as all below that compute.
   absl::Status Train();
-  void OnBucketReady(int bucket);
-  // Whether buckets leave only after backward, all gradients being needed.
-  bool HoldsBack() const {
-    return options_.clip_norm > 0 || options_.scale_loss;
-  }
-  // Divides what the scaled loss gave; computes again with a smaller factor
-  // while gradients are infinite. The loss.
-  absl::StatusOr<at::Tensor> Unscale(at::Tensor loss,
-                                     const StepSamples& samples);
-  // After backward: clips the gradient by its global norm and submits it.
-  absl::Status SubmitHeldBack();
-  absl::Status ClipGradient();
-  at::Tensor Gradients() const;
-  // Clips the gradients in place; their norm before.
-  double Clip();
   // Waits for as long as an injected fault makes this step longer; how long.
   absl::StatusOr<absl::Duration> SlowDown();
-  // Forward and backward, on whose way buckets are submitted; the loss.
-  absl::StatusOr<at::Tensor> Compute(const StepSamples& samples);
   absl::Status FinishStep();
   // On a GPU it becomes known a step later.
   absl::Status TakeLoss(const at::Tensor& loss);
@@ -150,8 +128,8 @@ class Trainer {
   // this one): then all do. Whether they do; end_ says where.
   absl::StatusOr<bool> EndSteps(bool stops);
   absl::StatusOr<bool> CatchUp(bool stops);
-  absl::Status OnClock(absl::Status (StepClock::*mark)());
-  absl::Status Step(const StepSamples& samples);
+  // `next`: of the step after; without indices: not known.
+  absl::Status Step(const Samples& now, const Samples& next);
   // `before`: the step that has been made. Whether all stop early.
   absl::StatusOr<bool> AfterStep(int64_t before);
   absl::Status EndEpoch();
@@ -159,7 +137,6 @@ class Trainer {
   absl::StatusOr<bool> StopsHere();
   // A checkpoint of where that leaves all.
   absl::Status SaveEarly();
-  void SeedDropout();
   TrainingReport::State State() const;
   Time StepDeadline() const;
   int64_t epoch() const;  // from 1: the last step's
@@ -172,15 +149,11 @@ class Trainer {
   const int rank_;
   const int num_workers_;
 
-  FlatParameters flat_;
-  absl::Status submit_status_;  // of the hooks of this backward pass
-  std::vector<int> held_back_;  // buckets of this step
-  BatchLoader loader_;
+  StepGradient gradient_;
   LateLoss losses_;
   Evaluator evaluator_;
   TrainingCheckpoints checkpoints_;
   TrainingReport report_;
-  LossScaler scaler_;
   std::unique_ptr<StepClock> clock_;  // null: on the CPU
   int64_t step_;
   absl::Duration training_time_;
@@ -191,7 +164,6 @@ class Trainer {
   StepTimes times_;
   double last_loss_ = 0;
   bool evaluating_ = false;
-  int64_t batch_size_ = 0;  // of the step that is computed
   EpochStats epoch_stats_;  // of the epoch under way
   int64_t num_epochs_ = 0;
   bool stopped_ = false;

@@ -107,17 +107,18 @@ TEST(ReduceAndUpdate, RefusesParametersThatANodeCannotReach) {
   });
 }
 
-// A deadline is for who brings nothing, not for a long way.
+// A deadline is for who brings nothing, not for a long way. A busy machine may
+// well hold everybody up for a second.
 TEST(ReduceAndUpdate, MayTakeLongAsLongAsSegmentsCome) {
   RunRing(2, RingPath::kTcp, [](TestRank& rank) {
-    constexpr int64_t kSegments = 8;
+    constexpr int64_t kSegments = 15;
     std::vector<float> parameters(2 * kSegments * kSegmentElements);
     const auto update = [&](Range, const void*) {
-      if (rank.c.rank() == 0) absl::SleepFor(absl::Milliseconds(100));
+      if (rank.c.rank() == 0) absl::SleepFor(absl::Milliseconds(200));
     };
     const absl::Status status = rank.tcp->ReduceAndUpdate(
         rank.Place(std::vector<float>(parameters.size())), 1.0f,
-        parameters.data(), update, Now() + absl::Milliseconds(400));
+        parameters.data(), update, Now() + absl::Milliseconds(1500));
     EXPECT_TRUE(status.ok()) << status;
   });
 }
