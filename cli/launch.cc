@@ -1,5 +1,6 @@
 #include "cli/launch.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
@@ -63,6 +64,12 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
   line.Footer(kExample);
 }
 
+bool Resumes(const Args& worker_flags) {
+  return std::any_of(
+      worker_flags.begin(), worker_flags.end(),
+      [](const std::string& flag) { return flag == "--autoresume"; });
+}
+
 }  // namespace
 
 int Launch(const Args& args) {
@@ -90,6 +97,12 @@ int Launch(const Args& args) {
                              "--page", "--page-token-file"});
     if (!s.ok()) return line.UsageError(std::string(s.message()));
   }
+  if (flags.supervised.max_restarts > 0 && !Resumes(flags.job.worker_flags)) {
+    return line.UsageError(
+        "--max-restarts: a job that is started again goes on from a "
+        "checkpoint, so give the workers, after `--`, --autoresume, "
+        "--checkpoint-dir=DIR and --checkpoint-every=STEPS");
+  }
   if (absl::Status s = CheckProgram(flags.binaries.worker); !s.ok()) {
     return Fail(kName, s);
   }
@@ -98,9 +111,10 @@ int Launch(const Args& args) {
   flags.job.security = *std::move(security);
   flags.job.ps_binary = flags.binaries.ps;
   flags.job.worker_binary = flags.binaries.worker;
-  return RunSupervised(
-      kName, flags.supervised, flags.job.security,
-      [&](Supervisor& supervisor) { return StartJob(flags.job, supervisor); });
+  return RunSupervised(kName, flags.supervised, flags.job.security,
+                       [&](Supervisor& supervisor, const Attempt&) {
+                         return StartJob(flags.job, supervisor);
+                       });
 }
 
 }  // namespace psring

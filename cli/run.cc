@@ -119,8 +119,13 @@ int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
   std::unique_ptr<RunningScript> running;
   const int code =
       RunSupervised(kName, supervised, job.security,
-                    [&](Supervisor& supervisor) -> absl::StatusOr<HostPort> {
-                      auto started = RunningScript::Start(job, supervisor);
+                    [&](Supervisor& supervisor,
+                        const Attempt& attempt) -> absl::StatusOr<HostPort> {
+                      running.reset();  // frees its port
+                      ScriptJob now = job;
+                      now.restarts = attempt.restarts;
+                      now.may_come_again = attempt.has_next;
+                      auto started = RunningScript::Start(now, supervisor);
                       if (!started.ok()) return started.status();
                       running = *std::move(started);
                       return running->coordinator();

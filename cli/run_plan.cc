@@ -166,6 +166,11 @@ absl::StatusOr<RunPlan> PlanWorker(const CommandLine& line, RunFlags& flags,
         absl::StrCat("--log-dir: ", launcher,
                      " started this process and keeps its output; or give -n"));
   }
+  if (line.Has("--max-restarts")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max-restarts: ", launcher,
+        " started this process and alone can start it again; or give -n"));
+  }
   flags.job.extra["PSRING_SERVERS_PER_NODE"] =
       absl::StrCat(flags.servers_per_node);
   if (line.Has("--join-timeout")) {

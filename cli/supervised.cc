@@ -35,6 +35,10 @@ void SupervisedFlags::AddTo(CommandLine& line) {
            "another than 0 tells an engine such as Kubernetes or Slurm that "
            "the training is not over")
       .Range(0, 125);
+  line.Add("--max-restarts", max_restarts,
+           "Times that the whole job is started again after a process of it "
+           "has failed or was killed")
+      .Range(0, 1000000);
 }
 
 namespace {
@@ -42,6 +46,9 @@ namespace {
 // Of output whose reader has stopped; what it does not see goes to --log-dir
 // and into errors all the same.
 constexpr size_t kMostUnshown = 16 << 20;
+// So that a job that fails at once does not keep a host busy, and that other
+// hosts' processes have ended, too.
+constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 // How often a file gets a line of how far the job is.
 constexpr absl::Duration kSayEvery = absl::Seconds(60);
 
@@ -93,11 +100,18 @@ void AskForStacks(Supervisor& supervisor, OutputPrinter& printer) {
   }
 }
 
-// The exit code, after saying how a job has ended: whether all processes could
-// be started, what failed first, and what the user's signal was, 0 for none.
+// How one attempt has ended.
+struct Outcome {
+  absl::Status started;  // whether all processes could be
+  std::optional<Failure> failure;
+  std::vector<std::string> killed;  // as they did not end
+};
+
+// The exit code, after saying how a job has ended. `signal`: the user's, 0 for
+// none.
 int ExitOf(const std::string& command, const SupervisedFlags& flags,
-           const Supervisor& supervisor, const absl::Status& started,
-           const std::optional<Failure>& failure, int signal) {
+           const Outcome& outcome, int signal) {
+  const auto& [started, failure, killed] = outcome;
   if (signal == 0 && failure) {
     return Fail(command, absl::AbortedError(ToString(*failure)),
                 failure->ending.shell_code());
@@ -109,20 +123,19 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
   }
   const bool ended_by_themselves =
       started.ok() && failure && failure->ending.signal == 0;
-  if (AsksSoftly(signal) && supervisor.killed().empty() &&
-      ended_by_themselves) {
+  if (AsksSoftly(signal) && killed.empty() && ended_by_themselves) {
     LogBare(absl::StrCat(command, ": all processes have ended after SIG",
                          sigabbrev_np(signal), "; ", failure->name, ": ",
                          ToString(failure->ending), "\n"));
     return failure->ending.shell_code();
   }
-  if (AsksSoftly(signal) && !supervisor.killed().empty()) {
+  if (AsksSoftly(signal) && !killed.empty()) {
     return Fail(
         command,
         absl::CancelledError(absl::StrCat(
             "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
             flags.grace_period_s, " s (--grace-period), not having ended: ",
-            absl::StrJoin(supervisor.killed(), ", "))),
+            absl::StrJoin(killed, ", "))),
         128 + signal);
   }
   return ExitCode(command, started, signal);
@@ -135,82 +148,142 @@ void AwaitReader(LiveBlock& block, const SignalWatcher& signals) {
   }
 }
 
-}  // namespace
+// The processes, each time that they are started, and what the user has of
+// them.
+class SupervisedJob {
+ public:
+  SupervisedJob(const SupervisedFlags& flags, const Security& security,
+                OutputPrinter& printer)
+      : flags_(flags), security_(security), printer_(printer) {
+    SignalActions actions = ActionsOn(groups_);
+    actions.on_user_signal = [this] { asked_ = true; };
+    signals_.emplace(cancellation_, std::move(actions));
+  }
 
-int RunSupervised(
-    const std::string& command, const SupervisedFlags& flags,
-    const Security& security,
-    const std::function<absl::StatusOr<HostPort>(Supervisor&)>& start) {
-  IgnoreBrokenPipes();
-  AllowAllFiles();
-  Cancellation cancellation;
-  std::atomic<bool> asked = false;  // by SIGUSR1
+  Outcome RunOnce(const StartProcesses& start, const Attempt& attempt);
+
+  // Whether the processes should be started again, had they another attempt;
+  // not before it is time to.
+  bool MayStartAgain(const Outcome& outcome) const {
+    const bool wrong_flags = outcome.failure.has_value() &&
+                             outcome.failure->ending.shell_code() == 2;
+    return outcome.failure.has_value() && !wrong_flags &&
+           cancellation_.SleepUntil(Now() + kRestartDelay).ok();
+  }
+
+  // What has ended it: the user's signal, SIGPIPE where nobody reads the
+  // output, 0 for neither.
+  int signal() const {
+    const int received = signals_->received();
+    return received == 0 && printer_.block().closed() ? SIGPIPE : received;
+  }
+
+ private:
+  SupervisorOptions Options();
+  void OnTick(Supervisor& supervisor, ShownProgress& progress);
+
+  const SupervisedFlags& flags_;
+  const Security& security_;
+  OutputPrinter& printer_;
+  Cancellation cancellation_;
+  std::atomic<bool> asked_ = false;  // by SIGUSR1
   // The processes die with this one, but not what they have started.
-  ProcessGroups groups;
-  SignalActions actions = ActionsOn(groups);
-  actions.on_user_signal = [&] { asked = true; };
-  SignalWatcher signals(cancellation, std::move(actions));
-  auto printer = OutputPrinter::Create(stdout, flags.log_dir);
-  if (!printer.ok()) return Fail(command, printer.status());
-  ShownProgress progress(*printer);
+  ProcessGroups groups_;
+  std::optional<SignalWatcher> signals_;
+  // Of this attempt: whether its failure leaves the others nothing to wait for,
+  // and whether it was told.
+  bool hopeless_ = false, told_ = false;
+};
+
+SupervisorOptions SupervisedJob::Options() {
   SupervisorOptions options;
-  options.stops_softly = [&] {
-    const int signal = signals.received();
-    return signal != 0 ? AsksSoftly(signal) : printer->block().closed();
+  options.stops_softly = [this] {
+    const int signal = signals_->received();
+    return signal != 0 ? AsksSoftly(signal) : printer_.block().closed();
   };
-  options.soft_grace = absl::Seconds(flags.grace_period_s);
-  options.groups = &groups;
-  options.on_line = [&](const std::string& name, absl::string_view line) {
-    printer->Print(name, line);
+  options.soft_grace = absl::Seconds(flags_.grace_period_s);
+  options.groups = &groups_;
+  options.on_line = [this](const std::string& name, absl::string_view line) {
+    printer_.Print(name, line);
   };
-  options.unshown = [&] {
-    const LiveBlock& block = printer->block();
+  options.unshown = [this] {
+    const LiveBlock& block = printer_.block();
     return SupervisorOptions::Unshown{block.blocked_fd(),
                                       block.left() > kMostUnshown};
   };
+  return options;
+}
+
+void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
+  printer_.block().Flush();
+  progress.Show();
+  if (printer_.block().closed()) {
+    cancellation_.Cancel(absl::CancelledError("nobody reads the output"));
+  }
+  if (asked_.exchange(false)) AskForStacks(supervisor, printer_);
+  const std::optional<Failure>& failure = supervisor.first_failure();
+  // It has said nothing, and the others take some seconds to miss it.
+  const bool silent = failure && failure->ending.signal != 0 &&
+                      cancellation_.status().ok() && !supervisor.AllEnded();
+  if (silent && !std::exchange(told_, true)) {
+    printer_.block().Print(absl::StrCat("[job] ", failure->name, " (pid ",
+                                        failure->pid, ") was ",
+                                        ToString(failure->ending), "\n"));
+  }
+  // The others would wait for the one that has failed until they may not.
+  if (!hopeless_ && failure && progress.FormingSince(failure->seen)) {
+    hopeless_ = true;
+    supervisor.Stop();
+  }
+}
+
+Outcome SupervisedJob::RunOnce(const StartProcesses& start,
+                               const Attempt& attempt) {
+  hopeless_ = told_ = false;
+  ShownProgress progress(printer_);
   Supervisor* processes = nullptr;
-  bool hopeless = false, told = false;
-  options.on_tick = [&] {
-    printer->block().Flush();
-    progress.Show();
-    if (printer->block().closed()) {
-      cancellation.Cancel(absl::CancelledError("nobody reads the output"));
-    }
-    if (asked.exchange(false)) AskForStacks(*processes, *printer);
-    const std::optional<Failure>& failure = processes->first_failure();
-    // It has said nothing, and the others take some seconds to miss it.
-    const bool silent = failure && failure->ending.signal != 0 &&
-                        cancellation.status().ok() && !processes->AllEnded();
-    if (silent && !std::exchange(told, true)) {
-      printer->block().Print(absl::StrCat("[job] ", failure->name, " (pid ",
-                                          failure->pid, ") was ",
-                                          ToString(failure->ending), "\n"));
-    }
-    // The others would wait for the one that has failed until they may not.
-    if (!hopeless && failure && progress.FormingSince(failure->seen)) {
-      hopeless = true;
-      processes->Stop();
-    }
-  };
-  Supervisor supervisor(cancellation, options);
+  SupervisorOptions options = Options();
+  options.on_tick = [&] { OnTick(*processes, progress); };
+  Supervisor supervisor(cancellation_, options);
   processes = &supervisor;
-  const auto coordinator = start(supervisor);
-  const absl::Status started = coordinator.status();
+  const auto coordinator = start(supervisor, attempt);
   // Processes that Stop() ends are not why they could not all start.
   std::optional<Failure> failure = supervisor.first_failure();
-  if (!started.ok()) {
+  if (!coordinator.ok()) {
     supervisor.Stop();
   } else {
-    progress.Watch(security, *coordinator);
+    progress.Watch(security_, *coordinator);
   }
   supervisor.Wait();
-  AwaitReader(printer->block(), signals);
+  AwaitReader(printer_.block(), *signals_);
   progress.End();
-  if (started.ok()) failure = supervisor.first_failure();
-  return ExitOf(command, flags, supervisor, started, failure,
-                signals.received() == 0 && printer->block().closed()
-                    ? SIGPIPE
-                    : signals.received());
+  if (coordinator.ok()) failure = supervisor.first_failure();
+  return {coordinator.status(), std::move(failure), supervisor.killed()};
+}
+
+}  // namespace
+
+int RunSupervised(const std::string& command, const SupervisedFlags& flags,
+                  const Security& security, const StartProcesses& start) {
+  IgnoreBrokenPipes();
+  AllowAllFiles();
+  auto printer = OutputPrinter::Create(stdout, flags.log_dir);
+  if (!printer.ok()) return Fail(command, printer.status());
+  SupervisedJob job(flags, security, *printer);
+  Attempt attempt = {.restarts = 0, .has_next = flags.max_restarts > 0};
+  while (true) {
+    const Outcome outcome = job.RunOnce(start, attempt);
+    if (!attempt.has_next || !job.MayStartAgain(outcome)) {
+      return ExitOf(command, flags, outcome, job.signal());
+    }
+    ++attempt.restarts;
+    attempt.has_next = attempt.restarts < flags.max_restarts;
+    printer->block().Print(absl::StrCat(
+        "[job] ", outcome.failure->name, " (pid ", outcome.failure->pid,
+        ") failed: ", ToString(outcome.failure->ending),
+        "; starts the job again, ", attempt.restarts, " of ",
+        flags.max_restarts, " times\n"));
+  }
 }
 
 }  // namespace psring

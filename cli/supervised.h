@@ -17,21 +17,31 @@ struct SupervisedFlags {
   std::string log_dir;  // empty: output is not kept
   double grace_period_s = 30;
   int stopped_exit_code = 0;  // after a SIGTERM that all have survived
+  int max_restarts = 0;
 
   void AddTo(CommandLine& line);
 };
 
-// Calls `start`, which starts the processes and tells where their coordinator
-// listens, and waits for their end or for a signal, which stops them; SIGUSR1
-// is handed on to them. Their lines go to stdout and, with a log_dir, to files;
-// below them a terminal shows how far the job is, and a file gets a line of it
-// now and then. Says on stderr what went wrong as `command`; the exit code:
-// that of the first process that failed; the flag's after a SIGTERM that all
-// have survived.
-int RunSupervised(
-    const std::string& command, const SupervisedFlags& flags,
-    const Security& security,
-    const std::function<absl::StatusOr<HostPort>(Supervisor&)>& start);
+// One of the times that the processes are started.
+struct Attempt {
+  int restarts = 0;       // those before it
+  bool has_next = false;  // its failure is followed by another
+};
+
+// Starts all processes and tells where their coordinator listens.
+using StartProcesses =
+    std::function<absl::StatusOr<HostPort>(Supervisor&, const Attempt&)>;
+
+// Starts the processes and waits for their end or for a signal, which stops
+// them; SIGUSR1 is handed on to them. Processes that fail are all started
+// again, at most max_restarts times, unless their flags are wrong (exit code
+// 2). Their lines go to stdout and, with a log_dir, to files; below them a
+// terminal shows how far the job is, and a file gets a line of it now and then.
+// Says on stderr what went wrong as `command`; the exit code: that of the
+// process that failed first, at last; the flag's after a SIGTERM that all have
+// survived.
+int RunSupervised(const std::string& command, const SupervisedFlags& flags,
+                  const Security& security, const StartProcesses& start);
 
 }  // namespace psring
 

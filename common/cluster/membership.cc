@@ -118,17 +118,17 @@ std::vector<Membership::Outgoing> Membership::OnJoin(Time now,
 
 // A process that comes to a job that was complete has been started again, as
 // its engine does that restarts lost processes: so will be whoever has the
-// coordinator. One that is lost may not be missed yet.
+// coordinator, unless it has said so itself. One that is lost may not be missed
+// yet.
 bool Membership::NextJobMayCome(Time now, const proto::Join& join) const {
-  if (!was_complete_ || join.protocol_version() != kProtocolVersion) {
-    return false;
-  }
+  if (join.protocol_version() != kProtocolVersion) return false;
   bool hosted = false, silent = false;
   for (const auto& [peer, member] : members_) {
     hosted |= member.process.hosts_coordinator();
     silent |= !member.left && now - member.last_heard > kMissed;
   }
-  return hosted && (over() || silent);
+  if (options_.may_come_again) return over() ? !result_.ok() : silent;
+  return was_complete_ && hosted && (over() || silent);
 }
 
 std::optional<std::string> Membership::Objection(

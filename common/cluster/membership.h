@@ -40,6 +40,9 @@ struct MembershipOptions {
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
   uint64_t job_epoch = 0;  // names the job
+  // Whether whoever has the coordinator starts the job again if it fails, at
+  // the same address.
+  bool may_come_again = false;
   // Every process has a Context::public_key, which nobody else has.
   bool public_keys = false;
 

@@ -23,6 +23,7 @@ MembershipOptions MembershipOf(const ScriptJob& job) {
   membership.num_servers = ring ? 0 : job.servers;
   membership.num_workers = job.job_size();
   membership.join_timeout = absl::Seconds(job.join_timeout_s);
+  membership.may_come_again = job.may_come_again;
   return membership;
 }
 
@@ -84,6 +85,7 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_MODE", job.mode},
       {"PSRING_SERVERS", absl::StrCat(job.servers)},
       {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
+      {"PSRING_RESTARTS", absl::StrCat(job.restarts)},
       {"PYTHONUNBUFFERED", "1"}};
   const Variables own = ReadVariables();
   // The user's own stays, unless a flag says more.

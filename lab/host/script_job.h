@@ -30,6 +30,9 @@ struct ScriptJob {
   // a port that the system chooses.
   std::string coordinator;
   double join_timeout_s = 60;
+  int restarts = 0;  // of it, so far
+  // Whether its failure is followed by another start, on all hosts.
+  bool may_come_again = false;
   std::string page;             // where the job is shown; empty: nowhere
   std::string page_token_file;  // empty: a new token
   int threads_per_worker = 0;   // 0: this host's cores shared out

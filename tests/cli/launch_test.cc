@@ -89,6 +89,25 @@ TEST(Launch, AWorkerThatCannotStartIsTheFailureNotWhatItEnds) {
                                     worker + ": No such file"));
 }
 
+TEST(Launch, StartsAJobThatFailsAgainAsOftenAsItMay) {
+  const auto launch = [](const std::string& code) {
+    return RunPsring({"launch", "--workers=2", "--max-restarts=2", "--",
+                      "--autoresume", "--fake-fail-rank=1",
+                      "--fake-fail-code=" + code});
+  };
+  const Ran ran = launch("7");
+  EXPECT_EQ(ran.code, 7) << ran.output;
+  EXPECT_THAT(ran.output,
+              HasSubstr("failed: exit code 7; starts the job again, 1 of 2"));
+  EXPECT_THAT(ran.output, HasSubstr("starts the job again, 2 of 2"));
+  const auto starts = absl::StrSplit(ran.output, "[worker 1] pid ");
+  EXPECT_EQ(std::distance(starts.begin(), starts.end()), 1 + 3);
+  // A wrong flag stays one.
+  const Ran wrong = launch("2");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.output, Not(HasSubstr("starts the job again")));
+}
+
 // As in the wheel for Python, where the server would otherwise wait for it.
 TEST(Launch, WithoutTheTrainerNothingStarts) {
   const Ran ran = RunPsring({"launch", "--worker-binary=/nosuch/worker"});
@@ -115,6 +134,8 @@ TEST(Launch, AWrongFlagGetsOneLineWithItsValueAndRange) {
       {{"--mode=ring", "--server-flag=--shard-threads=2"},
        {"--server-flag", "ring"}},
       {{"--page-token-file=x"}, {"--page-token-file", "give --page"}},
+      {{"--max-restarts=1", "--", "--steps=9"},
+       {"--max-restarts", "--autoresume", "--checkpoint-dir"}},
       {{"--steps=10"}, {"--steps=10", "the workers' flags go after `--`"}},
       {{"--", "--rank=3"}, {"--rank", "leave it out"}},
       {{"--", "--workers=3"}, {"--workers", "before `--`"}},

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "tests/integration/hand_job.h"
 #include "tests/integration/launched_job.h"
+#include "tests/testing/proc_fs.h"
 #include "tests/testing/process.h"
 #include "tests/testing/soon.h"
 #include "tests/testing/test_directory.h"
@@ -39,6 +40,16 @@ const std::vector<std::string> kLeNet = {
 const std::vector<std::string> kResNet = {"--model=resnet18",
                                           "--data=digits:train=32,test=4",
                                           "--batch-size=4", "--momentum=0.5"};
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name != ".lock") names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 class CheckpointTest : public ::testing::Test {
  protected:
@@ -80,18 +91,23 @@ class CheckpointTest : public ::testing::Test {
               "");
   }
 
+  // Returns when it has begun to write it; false when it does not get there.
+  bool WritesCheckpoint(Process& process, const std::string& folder,
+                        int64_t step) {
+    const std::string name = fs::path(CheckpointAt(folder, step)).filename();
+    const Time deadline = Now() + absl::Minutes(5);
+    while (Now() < deadline) {
+      if (fs::exists(folder + "/" + name)) return true;
+      for (const std::string& other : NamesIn(folder)) {
+        if (other.rfind(".incomplete-" + name, 0) == 0) return true;
+      }
+      if (process.Wait(Now() + absl::Milliseconds(1)) >= 0) return false;
+    }
+    return false;
+  }
+
   const std::string folder_ = TestDirectory();
 };
-
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    if (name != ".lock") names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // Stops within the second epoch, and ends within the third.
 TEST_F(CheckpointTest, AResumedRingEndsAsOneThatDidNotStop) {
@@ -195,6 +211,31 @@ TEST_F(CheckpointTest, TheSameCommandBeginsAJobAndResumesIt) {
       CheckpointDifference(CheckpointAt(whole, 8), CheckpointAt(parts, 8)), "");
 }
 
+// The processes of a launcher, one of which is killed.
+TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
+  const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
+  fs::create_directories(parts);
+  Train(Job(kPs, kLeNet, whole, 600));
+  LaunchedJob job =
+      Job(kPs, kLeNet, parts, 600, {"--autoresume", "--checkpoint-every=20"});
+  job.launch_flags = {"--max-restarts=1"};
+  auto launch = Process::Start(LaunchArgv(job));
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  ASSERT_TRUE(WritesCheckpoint(*launch, parts, 40)) << launch->Output();
+  const pid_t server = ChildWith(launch->pid(), "ps/ps ", "--rank=1 ");
+  ASSERT_GT(server, 0);
+  kill(server, SIGKILL);
+  EXPECT_EQ(launch->Wait(Now() + absl::Minutes(5)), 0) << launch->Output();
+  EXPECT_THAT(launch->Output(),
+              HasSubstr(absl::StrCat("[job] ps 1 (pid ", server,
+                                     ") failed: killed by SIGKILL (Killed); "
+                                     "starts the job again, 1 of 1")));
+  EXPECT_THAT(launch->Output(), HasSubstr("resumes from " + parts));
+  EXPECT_EQ(
+      CheckpointDifference(CheckpointAt(whole, 600), CheckpointAt(parts, 600)),
+      "");
+}
+
 // Worker 0 alone reads and writes them.
 TEST_F(CheckpointTest, OtherWorkersOfARingNeedNoFolder) {
   const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
@@ -239,20 +280,6 @@ TEST_F(CheckpointTest, ResumesOneThatHasNothingLeftToDo) {
 class KilledJobTest : public CheckpointTest,
                       public ::testing::WithParamInterface<const char*> {
  protected:
-  // Returns when it has begun to; false when it does not get there.
-  bool WritesCheckpoint(Process& process, int64_t step) {
-    const std::string name = fs::path(CheckpointAt(folder_, step)).filename();
-    const Time deadline = Now() + absl::Minutes(5);
-    while (Now() < deadline) {
-      if (fs::exists(folder_ + "/" + name)) return true;
-      for (const std::string& other : NamesIn(folder_)) {
-        if (other.rfind(".incomplete-" + name, 0) == 0) return true;
-      }
-      if (process.Wait(Now() + absl::Milliseconds(1)) >= 0) return false;
-    }
-    return false;
-  }
-
   void ExpectOnlyWholeCheckpoints() {
     for (const std::string& name : NamesIn(folder_)) {
       if (name.rfind(".incomplete-", 0) == 0) continue;
@@ -274,7 +301,8 @@ TEST_P(KilledJobTest, LeavesWholeCheckpointsAndGoesOnFromTheLast) {
             {"--checkpoint-every=1", round > 0 ? "--resume" : "--seed=0"});
     auto process = Process::Start(LaunchArgv(job));
     ASSERT_TRUE(process.ok()) << process.status();
-    ASSERT_TRUE(WritesCheckpoint(*process, step + 3)) << process->Output();
+    ASSERT_TRUE(WritesCheckpoint(*process, folder_, step + 3))
+        << process->Output();
     process->Signal(SIGKILL);
     EXPECT_EQ(process->Wait(Now() + absl::Minutes(1)), 128 + SIGKILL);
     ExpectOnlyWholeCheckpoints();

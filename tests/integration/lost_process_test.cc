@@ -93,17 +93,6 @@ TEST(WorkerWithoutItsData, IsNamedByThoseWhoWaitForIt) {
   }
 }
 
-pid_t ChildWith(pid_t parent, const std::string& program,
-                const std::string& flag) {
-  for (pid_t child : ChildrenOf(parent)) {
-    const std::string line = CommandLine(child);
-    if (absl::StrContains(line, program) && absl::StrContains(line, flag)) {
-      return child;
-    }
-  }
-  return 0;
-}
-
 // How long workers take before they join.
 class LostProcessOfLaunch : public ::testing::TestWithParam<const char*> {};
 

@@ -116,6 +116,7 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
     (["--mode=ps", "--servers=1", "--servers-per-node=1"], {}, "--servers and --servers-per-node: give one"),
     (["--servers-per-node=1"], {}, "--servers-per-node: only --mode=ps has servers"),
     (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
+    (["--max-restarts=1"], POD, "--max-restarts: Kubernetes started this process"),
     ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),
     ([], {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "3"}, "--coordinator=HOST:PORT is missing"),
 ])  # fmt: skip

@@ -291,3 +291,54 @@ psring.shutdown()
     assert run.wait(timeout=60) == 0
     assert all((tmp_path / f"{rank}.saved").exists() for rank in range(2))
     run.stdout.close()
+
+
+# Trains with checkpoints of its own; while the job was not started again, rank 1 dies before the step that is given.
+LOSES_A_WORKER = """
+import os, signal, sys
+import psring.torch as ps
+import torch
+ps.init()
+folder, dies_at = sys.argv[1], int(sys.argv[2])
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9), model=net)
+begin, path = 0, os.path.join(folder, "saved.pt")
+if os.path.exists(path):
+    saved = torch.load(path)
+    net.load_state_dict(saved["net"]), opt.load_state_dict(saved["opt"])
+    begin = saved["step"]
+for step in range(begin, 8):
+    if ps.rank() == 1 and step == dies_at and os.environ["PSRING_RESTARTS"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    opt.zero_grad()
+    net(torch.full((1, 4), float(step + ps.rank()))).sum().backward()
+    opt.step()
+    if ps.rank() == 0:
+        torch.save({"net": net.state_dict(), "opt": opt.state_dict(), "step": step + 1}, path + ".new")
+        os.replace(path + ".new", path)
+print("began at", begin, "ended with", net.weight.tolist())
+"""
+
+
+def test_a_job_on_two_hosts_that_loses_a_process_is_started_again_on_both(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LOSES_A_WORKER)
+
+    def train(name, dies_at):
+        (tmp_path / name).mkdir()
+        job = ["-n1", "--size=2", "--insecure", f"--coordinator=127.0.0.1:{free_port()}", "--max-restarts=1"]
+        hosts = [
+            psring(*job, f"--first-rank={rank}", "--", sys.executable, str(script), str(tmp_path / name), str(dies_at))
+            for rank in (0, 1)
+        ]
+        told = [host.communicate(timeout=100)[0] for host in hosts]
+        assert [host.returncode for host in hosts] == [0, 0], told
+        return told
+
+    whole, parts = train("whole", -1), train("parts", 5)
+    assert all("starts the job again, 1 of 1 times" in out for out in parts), parts
+    assert not any("starts the job again" in out for out in whole), whole
+    weights = [re.findall(r"began at (\d+) ended with (.*)", out) for out in (*whole, *parts)]
+    assert [int(begin) for [(begin, _)] in weights] == [0, 0, 5, 5], weights
+    assert len({text for [(_, text)] in weights}) == 1, weights

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -111,6 +112,17 @@ std::string CommandLine(pid_t pid) {
   std::string line = Slurp(absl::StrCat("/proc/", pid, "/cmdline"));
   std::replace(line.begin(), line.end(), '\0', ' ');
   return line;
+}
+
+pid_t ChildWith(pid_t parent, const std::string& program,
+                const std::string& flag) {
+  for (pid_t child : ChildrenOf(parent)) {
+    const std::string line = CommandLine(child);
+    if (absl::StrContains(line, program) && absl::StrContains(line, flag)) {
+      return child;
+    }
+  }
+  return 0;
 }
 
 bool IsAlive(pid_t pid) {

@@ -27,6 +27,10 @@ std::vector<pid_t> ChildrenOf(pid_t pid);
 // "worker/worker --rank=1 ..."; empty when there is no such process.
 std::string CommandLine(pid_t pid);
 
+// The child whose command line has both texts; 0: none.
+pid_t ChildWith(pid_t parent, const std::string& program,
+                const std::string& flag);
+
 // False for a zombie too: its parent may not have asked for it yet.
 bool IsAlive(pid_t pid);
 

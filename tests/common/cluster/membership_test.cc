@@ -434,6 +434,32 @@ TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
   EXPECT_FALSE(next_may_come(launched, kStart));
 }
 
+// As psring run --max-restarts does on several hosts, each when its own
+// processes have ended.
+TEST(Membership, WhoComesToAFailedJobThatIsStartedAgainMayWaitForThat) {
+  MembershipOptions options = Options(1, 2);
+  options.may_come_again = true;
+  const auto next_may_come = [](Membership& m) {
+    const auto out = m.OnMessage(kStart, "again", JoinOf(proto::WORKER, 1));
+    return out.size() == 1 && out[0].message->refuse().next_job_may_come();
+  };
+  Membership forming(options, kStart);
+  forming.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1));
+  EXPECT_FALSE(next_may_come(forming));  // its rank is taken, by one who lives
+  forming.OnMessage(kStart, "b", LeaveOf("broken"));
+  EXPECT_TRUE(next_may_come(forming));
+  Membership ended(options, kStart);
+  ended.OnMessage(kStart, "s", JoinOf(proto::PS));
+  for (const auto& [peer, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    ended.OnMessage(kStart, peer, JoinOf(proto::WORKER, rank));
+  }
+  for (const char* peer : {"a", "b"}) {
+    ended.OnMessage(kStart, peer, LeaveOf(""));
+  }
+  ASSERT_TRUE(ended.over());
+  EXPECT_FALSE(next_may_come(ended));
+}
+
 TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
   Membership m = Running();
   EXPECT_TRUE(m.OnMessage(kStart, "a", LeaveOf("")).empty());
