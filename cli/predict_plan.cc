@@ -100,6 +100,11 @@ absl::Status PlanHardware(const CommandLine& line, const PredictFlags& flags,
   return absl::OkStatus();
 }
 
+void SortOnce(std::vector<int>& numbers) {
+  absl::c_sort(numbers);
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
 absl::Status PlanScales(const CommandLine& line, const PredictFlags& flags,
                         PredictOptions* options) {
   const std::string hosts =
@@ -107,14 +112,14 @@ absl::Status PlanScales(const CommandLine& line, const PredictFlags& flags,
   auto numbers = ParseNumbers(hosts, 2, kMostHosts);
   if (!numbers.ok()) return OfFlag("--hosts", numbers.status());
   options->hosts = *std::move(numbers);
-  std::sort(options->hosts.begin(), options->hosts.end());
+  SortOnce(options->hosts);
   const std::string servers =
       flags.check && flags.servers == "auto" ? "1,2,4" : flags.servers;
   if (servers == "auto") return absl::OkStatus();
   auto given = ParseNumbers(servers, 1, kMostHosts);
   if (!given.ok()) return OfFlag("--servers", given.status());
   options->servers = *std::move(given);
-  std::sort(options->servers.begin(), options->servers.end());
+  SortOnce(options->servers);
   return absl::OkStatus();
 }
 

@@ -281,8 +281,8 @@ int RunSupervised(const std::string& command, const SupervisedFlags& flags,
     printer->block().Print(absl::StrCat(
         "[job] ", outcome.failure->name, " (pid ", outcome.failure->pid,
         ") failed: ", ToString(outcome.failure->ending),
-        "; starts the job again, ", attempt.restarts, " of ",
-        flags.max_restarts, " times\n"));
+        "; starts the job again (restart ", attempt.restarts, " of ",
+        flags.max_restarts, ")\n"));
   }
 }
 

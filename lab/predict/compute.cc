@@ -14,13 +14,9 @@ double Mean(const std::vector<double>& times) {
          static_cast<double>(times.size());
 }
 
-double Draw(const std::vector<double>& sorted, std::mt19937_64& random) {
-  const double place =
-      Uniform(random()) * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] +
-         (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+double Draw(const std::vector<double>& times, std::mt19937_64& random) {
+  const double place = Uniform(random()) * static_cast<double>(times.size());
+  return times[std::min(static_cast<size_t>(place), times.size() - 1)];
 }
 
 }  // namespace
@@ -51,14 +47,11 @@ std::vector<double> ReadyTimes(const Workload& workload, double compute_s) {
 
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random) {
-  std::vector<std::vector<double>> sorted = workload.compute_s;
-  if (sorted.empty()) sorted = {{0.0}};
-  for (std::vector<double>& times : sorted) {
-    std::sort(times.begin(), times.end());
-  }
+  const std::vector<std::vector<double>>& times = workload.compute_s;
+  if (times.empty()) return std::vector<double>(workers, 0);
   std::vector<double> drawn;
   for (int w = 0; w < workers; ++w) {
-    drawn.push_back(Draw(sorted.size() == 1 ? sorted[0] : sorted[w], random));
+    drawn.push_back(Draw(times.size() == 1 ? times[0] : times[w], random));
   }
   return drawn;
 }

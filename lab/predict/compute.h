@@ -19,9 +19,9 @@ std::vector<int64_t> CutBuckets(int64_t parameters, double bucket_bytes);
 // compute_s.
 std::vector<double> ReadyTimes(const Workload& workload, double compute_s);
 
-// Draws a time for every worker, from its own distribution or the shared one:
-// between two measured values all are equally likely. Returns the same for the
-// same state of `random`.
+// Draws a time for every worker, out of its own measured ones or the shared
+// ones, of which all are equally likely. Returns the same for the same state of
+// `random`.
 std::vector<double> DrawComputeTimes(const Workload& workload, int workers,
                                      std::mt19937_64& random);
 

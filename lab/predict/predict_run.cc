@@ -79,6 +79,7 @@ class Predicting {
       SubtractUpdate(study->hardware, &source);
     } else if (options_.compute_s.empty()) {
       origin = absl::StrCat(options_.from, ", the fastest way",
+                            source.run.empty() ? "" : ": ", source.run,
                             source.with_exchange ? ", its exchange in it" : "");
     }
     study->model = source.model;

@@ -71,15 +71,20 @@ bool ComputeTimesDiffer(const Workload& workload) {
          (workload.compute_s.size() == 1 && workload.compute_s[0].size() > 1);
 }
 
-// What a step draws: times, where they differ, and how flows share links.
-int NumSteps(const Hardware& hardware, const Workload& workload,
-             const Topology& topology, const Effort& effort) {
-  if (ComputeTimesDiffer(workload)) return effort.steps;
+// How many simulations an exchange takes by itself: how flows share links is
+// drawn.
+int NumExchanges(const Hardware& hardware, const Topology& topology,
+                 const Effort& effort) {
   if (topology.kind == TopologyKind::kRing || hardware.fair_flows) return 1;
   // Where flows are many, no single one decides.
   const bool many =
       int64_t{topology.workers} * topology.num_servers() > kManyFlows;
   return many ? std::min(effort.steps, kStepsOfMany) : effort.steps;
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(values.size());
 }
 
 class StepPredictor {
@@ -157,20 +162,27 @@ Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Cancellation* cancellation) {
   const StepPredictor predictor(hardware, workload, topology, effort);
   std::mt19937_64 random(effort.seed);
-  const int num_steps = NumSteps(hardware, workload, topology, effort);
-  std::vector<double> steps;
+  const int num_exchanges = NumExchanges(hardware, topology, effort);
+  const int num_steps =
+      ComputeTimesDiffer(workload) ? effort.steps : num_exchanges;
+  std::vector<double> compute, steps, exchanges;
   for (int i = 0; i < num_steps; ++i) {
     if (cancellation != nullptr && !cancellation->status().ok()) return {};
-    steps.push_back(predictor.Step(
-        DrawComputeTimes(workload, topology.workers, random), random()));
+    const std::vector<double> drawn =
+        DrawComputeTimes(workload, topology.workers, random);
+    compute.push_back(Mean(drawn));
+    steps.push_back(predictor.Step(drawn, random()));
+  }
+  const std::vector<double> none(topology.workers, 0);
+  for (int i = 0; i < num_exchanges; ++i) {
+    if (cancellation != nullptr && !cancellation->status().ok()) return {};
+    exchanges.push_back(predictor.Step(none, random()));
   }
   Prediction prediction;
   prediction.topology = topology;
-  prediction.compute_s = MeanCompute(workload);
-  prediction.exchange_s =
-      predictor.Step(std::vector<double>(topology.workers, 0), random());
-  prediction.step_s = std::accumulate(steps.begin(), steps.end(), 0.0) /
-                      static_cast<double>(steps.size());
+  prediction.compute_s = Mean(compute);
+  prediction.exchange_s = Mean(exchanges);
+  prediction.step_s = Mean(steps);
   std::sort(steps.begin(), steps.end());
   prediction.p99_s = steps[static_cast<size_t>(
       std::ceil(0.99 * static_cast<double>(steps.size())) - 1)];

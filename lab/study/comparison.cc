@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "common/optim/compression.h"
@@ -248,6 +249,34 @@ int NumFailed(const Comparison& comparison, const Variant& variant) {
                     }));
 }
 
+Group WithSharedSeeds(Group group) {
+  const auto all_have = [&](const RunResult& run) {
+    const std::string& seed = ValueOf(run.point, "seed");
+    return std::all_of(
+        group.variants.begin(), group.variants.end(), [&](const Variant* v) {
+          return std::any_of(v->runs.begin(), v->runs.end(),
+                             [&](const RunResult& other) {
+                               return ValueOf(other.point, "seed") == seed;
+                             });
+        });
+  };
+  std::vector<Variant> shared;
+  size_t left_out = 0;
+  for (const Variant* variant : group.variants) {
+    Variant& copy = shared.emplace_back(*variant);
+    left_out += std::erase_if(
+        copy.runs, [&](const RunResult& run) { return !all_have(run); });
+  }
+  if (left_out == 0) return group;
+  if (shared[0].runs.empty()) return {};
+  group.shared = std::make_shared<const std::vector<Variant>>(shared);
+  group.variants.clear();
+  for (const Variant& variant : *group.shared) {
+    group.variants.push_back(&variant);
+  }
+  return group;
+}
+
 std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis) {
   std::vector<Group> groups;
@@ -263,6 +292,7 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
       if (in_group(other.point)) group.variants.push_back(&other);
     }
     done.push_back(first.point);
+    if (group.variants.size() > 1) group = WithSharedSeeds(std::move(group));
     if (group.variants.size() > 1) groups.push_back(std::move(group));
   }
   return groups;

@@ -3,6 +3,7 @@
 #define PSRING_LAB_STUDY_COMPARISON_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -86,9 +87,17 @@ int NumFailed(const Comparison& comparison, const Variant& variant);
 struct Group {
   std::string label;  // what they share, of what varies; may be empty
   std::vector<const Variant*> variants;
+  // Copies with the seeds that all of them finished, where some finished more:
+  // means over other seeds cannot be compared. Null: they finished the same.
+  std::shared_ptr<const std::vector<Variant>> shared = nullptr;
 };
 
-// Those of at least two variants. `comparison` must outlive them.
+// The group with the seeds that all of its variants finished; without variants
+// where they have none in common.
+Group WithSharedSeeds(Group group);
+
+// Those of at least two variants, with their shared seeds. `comparison` must
+// outlive them.
 std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis);
 

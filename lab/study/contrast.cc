@@ -8,8 +8,11 @@
 namespace psring {
 namespace {
 
-// Figures of one seed each that differ by a smaller part are not told apart.
-constexpr double kOneSeedMargin = 0.05;
+// Figures that differ by a smaller part are not told apart: of one seed each,
+// as the times of a machine change by that much from run to run, and of
+// several, whose ranges may lie apart by chance.
+constexpr double kOneSeedMargin = 0.1;
+constexpr double kMargin = 0.05;
 
 bool HaveOneSeed(const Variant& a, const Variant& b) {
   return a.runs.size() == 1 && b.runs.size() == 1;
@@ -18,9 +21,11 @@ bool HaveOneSeed(const Variant& a, const Variant& b) {
 }  // namespace
 
 bool Tied(const Rated& a, const Rated& b) {
-  if (!HaveOneSeed(*a.variant, *b.variant)) return Meet(a.spread, b.spread);
+  const bool one = HaveOneSeed(*a.variant, *b.variant);
+  if (!one && Meet(a.spread, b.spread)) return true;
   const double larger = std::max(a.spread.mean, b.spread.mean);
-  return std::abs(a.spread.mean - b.spread.mean) <= kOneSeedMargin * larger;
+  return std::abs(a.spread.mean - b.spread.mean) <=
+         (one ? kOneSeedMargin : kMargin) * larger;
 }
 
 Ranking RankBySeconds(const Comparison& comparison, const Group& group) {
@@ -54,11 +59,13 @@ const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
 
 std::optional<Ratio> SecondsRatio(const Comparison& comparison,
                                   const Variant& base, const Variant& other) {
-  const auto before = SecondsToTarget(comparison, base);
-  const auto now = SecondsToTarget(comparison, other);
+  const Group pair = WithSharedSeeds({"", {&base, &other}});
+  if (pair.variants.empty()) return std::nullopt;
+  const auto before = SecondsToTarget(comparison, *pair.variants[0]);
+  const auto now = SecondsToTarget(comparison, *pair.variants[1]);
   if (!before || !now || before->mean <= 0) return std::nullopt;
   return Ratio{now->mean / before->mean,
-               Tied({&base, *before}, {&other, *now})};
+               Tied({pair.variants[0], *before}, {pair.variants[1], *now})};
 }
 
 std::vector<StepContrast> ContrastSteps(const Comparison& comparison,

@@ -19,9 +19,9 @@ struct Rated {
   Spread spread;
 };
 
-// Whether the seeds cannot tell the two apart: their ranges meet or, where both
-// have one seed, their figures differ by less than 5%, since nobody knows then
-// how far seeds scatter.
+// Whether the seeds cannot tell the two apart: their ranges meet, or their
+// means differ by less than 5% or, where both have one seed, 10%, since nobody
+// knows then how far seeds scatter.
 bool Tied(const Rated& a, const Rated& b);
 
 // A figure over another one.
@@ -42,8 +42,8 @@ Ranking RankBySeconds(const Comparison& comparison, const Group& group);
 const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
                       const std::string& axis);
 
-// The seconds to the target of `other` over those of `base`; nothing unless
-// both reach it with every seed.
+// The seconds to the target of `other` over those of `base`, with the seeds
+// that both have; nothing unless both reach it with every seed.
 std::optional<Ratio> SecondsRatio(const Comparison& comparison,
                                   const Variant& base, const Variant& other);
 

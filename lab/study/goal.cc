@@ -31,10 +31,15 @@ bool Goal::IsBetter(double a, double b) const {
   return score == Score::kAccuracy ? a > b : a < b;
 }
 
+bool Goal::IsReachedBy(double value) const {
+  constexpr double kHair = 1e-6;
+  return score == Score::kAccuracy ? value >= target - kHair
+                                   : value <= target + kHair * std::abs(target);
+}
+
 const EpochSample* Goal::FirstAt(const RunResult& run) const {
   for (const EpochSample& evaluation : run.epochs) {
-    const double value = Of(evaluation);
-    if (!std::isnan(value) && !IsBetter(target, value)) return &evaluation;
+    if (IsReachedBy(Of(evaluation))) return &evaluation;
   }
   return nullptr;
 }

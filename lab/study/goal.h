@@ -34,6 +34,9 @@ struct Goal {
   double BestOf(const RunResult& run) const;
   // Nothing is better than NaN.
   bool IsBetter(double a, double b) const;
+  // Whether the value is the target or better, to a millionth: a target of
+  // three digits and a value in float32 are both rounded.
+  bool IsReachedBy(double value) const;
   // When the first evaluation at the target or better was; null if none was.
   const EpochSample* FirstAt(const RunResult& run) const;
 

@@ -132,12 +132,18 @@ std::string Compared(const Ratio& ratio, const char* as) {
                       ratio.tied ? " (no clear difference)" : "");
 }
 
-// "ring takes 2.9 times as long"; empty where `base` did not reach the target.
+// "ring takes 2.9 times as long".
 std::string Effect(const Comparison& comparison, const Variant& base,
                    const Variant& other) {
   const std::string way = NameAlong(other, kWayAxis);
+  const bool base_reaches = SecondsToTarget(comparison, base).has_value();
   if (!SecondsToTarget(comparison, other)) {
-    return absl::StrCat(way, " does not get there with every seed");
+    return absl::StrCat(
+        way, base_reaches ? " does not get there with every seed"
+                          : " gets there with every seed in neither case");
+  }
+  if (!base_reaches) {
+    return absl::StrCat(way, " gets there, as it does not otherwise");
   }
   const auto ratio = SecondsRatio(comparison, base, other);
   return ratio ? absl::StrCat(way, " takes ", Compared(*ratio, "long")) : "";
@@ -288,6 +294,21 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
                             100 * errors->worst, errors->worst_label)));
 }
 
+// What was held against each other where runs are missing.
+void AddSharedSeeds(const Comparison& comparison, Strings* findings) {
+  for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
+    if (group.shared == nullptr) continue;
+    Strings seeds;
+    for (const RunResult& run : group.variants[0]->runs) {
+      seeds.push_back(ValueOf(run.point, "seed"));
+    }
+    findings->push_back(Sentence(
+        group, absl::StrCat("runs are missing, so the ways are compared by the "
+                            "seeds that all of them finished: ",
+                            Listing(seeds), ".")));
+  }
+}
+
 bool Varies(const Comparison& comparison, const Axis& axis) {
   return axis.kind != AxisKind::kSeeds &&
          comparison.values[AxisIndex(axis.name)].size() > 1;
@@ -327,6 +348,7 @@ Strings Headlines(const Comparison& comparison) {
 
 Strings Findings(const Comparison& comparison) {
   Strings findings;
+  AddSharedSeeds(comparison, &findings);
   for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);

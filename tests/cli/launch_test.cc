@@ -97,9 +97,10 @@ TEST(Launch, StartsAJobThatFailsAgainAsOftenAsItMay) {
   };
   const Ran ran = launch("7");
   EXPECT_EQ(ran.code, 7) << ran.output;
-  EXPECT_THAT(ran.output,
-              HasSubstr("failed: exit code 7; starts the job again, 1 of 2"));
-  EXPECT_THAT(ran.output, HasSubstr("starts the job again, 2 of 2"));
+  EXPECT_THAT(
+      ran.output,
+      HasSubstr("failed: exit code 7; starts the job again (restart 1 of 2"));
+  EXPECT_THAT(ran.output, HasSubstr("starts the job again (restart 2 of 2"));
   const auto starts = absl::StrSplit(ran.output, "[worker 1] pid ");
   EXPECT_EQ(std::distance(starts.begin(), starts.end()), 1 + 3);
   // A wrong flag stays one.

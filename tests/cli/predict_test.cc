@@ -137,6 +137,27 @@ TEST_F(PredictTest, TakesWhatTheWorkersComputedWhereTheComparisonTells) {
               testing::ElementsAre(0.01, 0.02, 0.011, 0.019));
 }
 
+// A smaller batch computes faster, and says nothing of the others.
+TEST_F(PredictTest, TakesTheFastestRunOfThoseWithoutFlagsOfTheirOwn) {
+  const std::string run = R"({"num_parameters": 61706, "num_steps": 100,
+       "steps": [{"step": 10, "seconds": 0.2}, {"step": 100, "seconds": 2.0}],
+       "point": {"mode": ")";
+  const std::string report =
+      Write("report.json",
+            R"({"runs": [)" + run + R"(ring", "workers": "2"}, "seconds": 3.0,
+       "step_seconds": {"0": {"compute": 0.03, "busy": [0.03]}}},)" +
+                run + R"(ps-bsp", "workers": "2"}, "seconds": 2.0,
+       "step_seconds": {"0": {"compute": 0.02, "busy": [0.02]}}},)" +
+                run + R"(ring+batch-size=4", "workers": "2"}, "seconds": 1.0,
+       "step_seconds": {"0": {"compute": 0.01, "busy": [0.01]}}}]})");
+  const Ran ran = Predict({"--from=" + report, "--hosts=4,4", "--update=4GB",
+                           "--json=" + out_ + "/p.json"});
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("the fastest way: ps-bsp, 2 workers)"));
+  EXPECT_THAT(ReadJson()["compute_s"], testing::ElementsAre(0.02));
+  EXPECT_EQ(ReadJson()["scales"].size(), 1u);  // 4 hosts, once
+}
+
 TEST_F(PredictTest, BusyTimesCountWhateverTheLinksWere) {
   const auto predict = [&](const std::string& point, const std::string& busy) {
     const std::string report = Write("report.json", R"({"runs": [

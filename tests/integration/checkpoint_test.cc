@@ -229,7 +229,7 @@ TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
   EXPECT_THAT(launch->Output(),
               HasSubstr(absl::StrCat("[job] ps 1 (pid ", server,
                                      ") failed: killed by SIGKILL (Killed); "
-                                     "starts the job again, 1 of 1")));
+                                     "starts the job again (restart 1 of 1")));
   EXPECT_THAT(launch->Output(), HasSubstr("resumes from " + parts));
   EXPECT_EQ(
       CheckpointDifference(CheckpointAt(whole, 600), CheckpointAt(parts, 600)),

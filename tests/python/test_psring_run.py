@@ -337,7 +337,7 @@ def test_a_job_on_two_hosts_that_loses_a_process_is_started_again_on_both(tmp_pa
         return told
 
     whole, parts = train("whole", -1), train("parts", 5)
-    assert all("starts the job again, 1 of 1 times" in out for out in parts), parts
+    assert all("starts the job again (restart 1 of 1)" in out for out in parts), parts
     assert not any("starts the job again" in out for out in whole), whole
     weights = [re.findall(r"began at (\d+) ended with (.*)", out) for out in (*whole, *parts)]
     assert [int(begin) for [(begin, _)] in weights] == [0, 0, 5, 5], weights

@@ -58,6 +58,22 @@ TEST(Compare, TheTargetIsWhatEveryWayReachesWithEverySeed) {
   EXPECT_EQ(StepsToTarget(comparison, comparison.variants[0])->mean, 10);
 }
 
+// 93.3 / 100 is less than the three digits of it, and a float32 than its
+// number.
+TEST(Compare, ATargetIsReachedByWhatItWasRoundedFrom) {
+  for (int tenths = 0; tenths <= 1000; ++tenths) {
+    const double accuracy = tenths / 10.0 / 100;
+    const Goal goal = {Score::kAccuracy, tenths / 1000.0};
+    EXPECT_TRUE(goal.IsReachedBy(accuracy)) << tenths;
+    EXPECT_TRUE(goal.IsReachedBy(static_cast<float>(accuracy))) << tenths;
+    EXPECT_FALSE(goal.IsReachedBy(accuracy - 1e-5)) << tenths;
+    const Goal loss = {Score::kTestLoss, tenths / 1000.0};
+    EXPECT_TRUE(loss.IsReachedBy(static_cast<float>(tenths / 1000.0)));
+    EXPECT_FALSE(loss.IsReachedBy(tenths / 1000.0 + 1e-5)) << tenths;
+  }
+  EXPECT_FALSE(Goal{}.IsReachedBy(std::nan("")));
+}
+
 TEST(Compare, AWayThatDivergedSetsNoTarget) {
   const Comparison comparison = Compare(
       ValuesOf({{"mode", "ps-bsp,ring"}}),

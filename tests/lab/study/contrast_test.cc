@@ -32,9 +32,10 @@ Variant Runs(std::vector<double> seconds) {
 
 TEST(Tied, OneSeedEachIsTiedBelowAMarginAndSeveralWhereTheirRangesMeet) {
   const Variant one = Runs({1}), many = Runs({1, 2});
-  EXPECT_TRUE(Tied({&one, {10, 10, 10}}, {&one, {10.4, 10.4, 10.4}}));
-  EXPECT_FALSE(Tied({&one, {10, 10, 10}}, {&one, {10.6, 10.6, 10.6}}));
-  EXPECT_FALSE(Tied({&many, {10, 10, 10}}, {&one, {10.1, 10.1, 10.1}}));
+  EXPECT_TRUE(Tied({&one, {10, 10, 10}}, {&one, {10.9, 10.9, 10.9}}));
+  EXPECT_FALSE(Tied({&one, {10, 10, 10}}, {&one, {11.2, 11.2, 11.2}}));
+  EXPECT_TRUE(Tied({&many, {10, 10, 10}}, {&many, {10.1, 10.1, 10.1}}));
+  EXPECT_FALSE(Tied({&many, {10, 9.9, 10.1}}, {&many, {10.7, 10.6, 10.8}}));
   EXPECT_TRUE(Tied({&many, {10, 9, 11}}, {&many, {12, 11, 13}}));
 }
 

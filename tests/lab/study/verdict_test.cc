@@ -124,11 +124,49 @@ TEST(Headlines, AWayOneOfWhoseSeedsFailedIsNotRanked) {
                    {{At({{"mode", "ring"}, {"seed", "1"}}), "diverged", 1}});
   };
   EXPECT_THAT(Headlines(compare(4)),
-              ElementsAre("90.00% accuracy is reached by ps-bsp, after 8.4 s. "
+              ElementsAre("90.00% accuracy is reached by ps-bsp, after 8.0 s. "
                           "ring failed with 1 of 2 seeds."));
   EXPECT_THAT(Headlines(compare(9)),
               ElementsAre(HasSubstr("ring failed with 1 of 2 seeds and did not "
                                     "reach it (at best 50.00%).")));
+}
+
+// Seed 1 is the slower one, and would make ps-bsp look slower than it is.
+TEST(Headlines, WaysAreComparedByTheSeedsThatAllOfThemFinished) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+              {RunOf({}, 4, 2.0), RunOf({{"seed", "1"}}, 4, 6.0),
+               RunOf({{"mode", "ring"}}, 4, 2.0)},
+              {.target = 0.9});
+  EXPECT_THAT(Headlines(comparison),
+              ElementsAre(AllOf(HasSubstr("does not differ"),
+                                Not(HasSubstr("faster")))));
+  EXPECT_THAT(Findings(comparison),
+              Contains("Runs are missing, so the ways are compared by the "
+                       "seeds that all of them finished: 0."));
+  EXPECT_THAT(Findings(ThreeWays()),
+              Not(Contains(HasSubstr("Runs are missing"))));
+}
+
+TEST(Headlines, AFaultIsBlamedForNothingThatHappensWithoutIt) {
+  const std::string slow = "worker:0:x4";
+  const auto headline = [&](int without, int with) {
+    return Headlines(
+               Compare(ValuesOf({{"mode", "ps-bsp,ring"},
+                                 {"slow", "none"},
+                                 {"slow", slow}}),
+                       {RunOf({}, 4, 2.0), RunOf({{"slow", slow}}, 4, 8.0),
+                        RunOf({{"mode", "ring"}}, without, 2.0),
+                        RunOf({{"mode", "ring"}, {"slow", slow}}, with, 8.0)},
+                       {.target = 0.9}))
+        .back();
+  };
+  EXPECT_THAT(headline(4, 4), HasSubstr("ring takes 4.00 times as long"));
+  EXPECT_THAT(headline(4, 9), HasSubstr("ring does not get there with"));
+  EXPECT_THAT(headline(9, 9), HasSubstr("ring gets there with every seed in "
+                                        "neither case"));
+  EXPECT_THAT(headline(9, 4), HasSubstr("ring gets there, as it does not "
+                                        "otherwise"));
 }
 
 TEST(Headlines, EveryAxisThatVariesHasItsAnswers) {
