@@ -18,18 +18,18 @@ namespace psring {
 struct PredictSource {
   std::string model;
   int64_t parameters = 0;
-  std::string run;                // whose compute_s these are: "ring, 2 workers"
+  std::string run;  // whose compute_s these are: "ring, 2 workers"
   std::vector<double> compute_s;  // of steps
   bool with_exchange = false;     // of compute_s
   std::optional<double> link_bits_per_s;
 };
 
 // report.json of `psring compare`: the model, and how long its fastest run's
-// workers computed, of those of ways without flags of their own, such as another
-// batch size, if there are any; where it does not tell, the times of that run's
-// steps.
-// bench.json of `psring bench --hosts`: the slowest link. NOT_FOUND, or
-// DATA_LOSS, which names the file and the field that is missing or wrong.
+// workers computed, of those of ways without flags of their own, such as
+// another batch size, if there are any; where it does not tell, the times of
+// that run's steps. bench.json of `psring bench --hosts`: the slowest link.
+// NOT_FOUND, or DATA_LOSS, which names the file and the field that is missing
+// or wrong.
 absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 
 // Measures a single worker on this host, for `budget` of training and at least
