@@ -115,7 +115,8 @@ void EventFile::WriteTable(const std::string& tag, const TextTableRows& rows) {
 }
 
 void EventFile::WriteLine(const json& line) {
-  if (!file_.is_open()) return;
+  const bool says_nothing = line.value("event", "") == "progress";
+  if (!file_.is_open() || says_nothing) return;
   tensorboard::Event event;
   event.set_step(line.value("step", int64_t{0}));
   AddValues(line.value("event", "metrics"), line, event.mutable_summary());

@@ -5,7 +5,11 @@
 //    "learning_rate", and of a mean step since the line before
 //    "compute_seconds" and "exposed_seconds"}; of a script the first four
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
-//    "test_accuracy", "images_per_second"}
+//    "test_accuracy", "images_per_second"}; of a script more than one for one
+//    evaluation, each with a part of its figures, where it tells them so, and
+//    "not_finite" with the names of those that are null for that reason
+//   {"event":"progress", "step", "seconds"}, of a script at its first step and
+//    from then on at most four times a second
 //   {"event":"model", "num_parameters", "global_batch"}, of a script
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see

@@ -120,12 +120,37 @@ void TakeModel(const json& event, ProcessMetrics* metrics) {
   }
 }
 
+// A script tells of one evaluation in one line or more.
+void TakeEpoch(const json& event, ProcessMetrics* metrics) {
+  const EpochSample epoch = ToEpoch(event);
+  const bool infinite = event.contains("not_finite");
+  if (metrics->epochs.empty() || metrics->epochs.back().epoch != epoch.epoch) {
+    metrics->epochs.push_back(epoch);
+    metrics->diverged = infinite;
+    return;
+  }
+  EpochSample& told = metrics->epochs.back();
+  metrics->diverged |= infinite;
+  for (double EpochSample::*figure :
+       {&EpochSample::train_loss, &EpochSample::test_loss,
+        &EpochSample::test_accuracy, &EpochSample::images_per_second}) {
+    if (!std::isnan(epoch.*figure)) told.*figure = epoch.*figure;
+  }
+}
+
+void TakeProgress(const json& event, ProcessMetrics* metrics) {
+  const double unknown = std::nan("");
+  metrics->progress.push_back(
+      {WholeOf(event.at("step")), Number(event, "seconds"), unknown, unknown});
+}
+
 void TakeEvent(const json& event, ProcessMetrics* metrics) {
   const std::string kind = event.at("event").get<std::string>();
   if (kind == "start") TakeStart(event, metrics);
   if (kind == "step") metrics->steps.push_back(ToStep(event));
   if (kind == "model") TakeModel(event, metrics);
-  if (kind == "epoch") metrics->epochs.push_back(ToEpoch(event));
+  if (kind == "epoch") TakeEpoch(event, metrics);
+  if (kind == "progress") TakeProgress(event, metrics);
   if (kind == "end") metrics->end = ToEnd(event);
 }
 

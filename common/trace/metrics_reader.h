@@ -15,8 +15,8 @@
 
 namespace psring {
 
-// Seconds count the training from its first step on, without evaluations. A
-// number that was not finite reads as NaN.
+// Seconds count the training from its first step on, without evaluations, or a
+// script from when it had joined. A number that was not finite reads as NaN.
 struct StepSample {
   int64_t step = 0;
   double seconds = 0;
@@ -75,6 +75,10 @@ struct ProcessMetrics {
   bool on_gpu = false;
   std::vector<StepSample> steps;
   std::vector<EpochSample> epochs;
+  // Whether a figure of the last evaluation was told and is no finite number.
+  bool diverged = false;
+  // Of a script: the first step's and then some; loss and rate are NaN.
+  std::vector<StepSample> progress;
   std::optional<ProcessEnd> end;
 };
 

@@ -147,6 +147,15 @@ std::optional<Spread> OfFirstAt(
       variant, [&](const RunResult& run) { return what(*goal.FirstAt(run)); });
 }
 
+// Whether it is known at which steps the target was reached.
+bool KnowsSteps(const Comparison& comparison, const Variant& variant) {
+  return std::all_of(variant.runs.begin(), variant.runs.end(),
+                     [&](const RunResult& run) {
+                       const EpochSample* at = comparison.goal.FirstAt(run);
+                       return at != nullptr && at->step > 0;
+                     });
+}
+
 // A ring stands in the group of every number of servers, and founds none that
 // others can: it comes last.
 std::vector<const Variant*> Founders(const Comparison& comparison,
@@ -221,6 +230,7 @@ std::optional<Spread> SecondsToTarget(const Comparison& comparison,
 
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
                                     const Variant& variant) {
+  if (!KnowsSteps(comparison, variant)) return std::nullopt;
   return OfFirstAt(comparison, variant, [](const EpochSample& epoch) {
     return static_cast<double>(epoch.step);
   });
@@ -228,6 +238,7 @@ std::optional<Spread> StepsToTarget(const Comparison& comparison,
 
 std::optional<Spread> StepSecondsToTarget(const Comparison& comparison,
                                           const Variant& variant) {
+  if (!KnowsSteps(comparison, variant)) return std::nullopt;
   return OfFirstAt(comparison, variant, [](const EpochSample& epoch) {
     return epoch.seconds /
            static_cast<double>(std::max<int64_t>(1, epoch.step));

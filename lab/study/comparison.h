@@ -71,6 +71,8 @@ std::string RateUnit(const Comparison& comparison);
 // Nothing unless every seed reached it, as no failed run did.
 std::optional<Spread> SecondsToTarget(const Comparison& comparison,
                                       const Variant& variant);
+// The same where it is not known at which steps that was, as of a script that
+// tells none.
 std::optional<Spread> StepsToTarget(const Comparison& comparison,
                                     const Variant& variant);
 // Of a mean step on the way there: their quotient.

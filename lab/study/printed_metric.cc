@@ -1,6 +1,7 @@
 #include "lab/study/printed_metric.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/numbers.h"
@@ -17,6 +18,26 @@ Time AtWall(double seconds, absl::Duration stopped) {
   const absl::Duration ago =
       WallNow() - absl::UnixEpoch() - absl::Seconds(seconds);
   return Now() - (ago - stopped);
+}
+
+// How many steps had been made after so many seconds, between two that are
+// known; 0: nothing is.
+int64_t StepAt(const ProcessMetrics& process, double seconds) {
+  const std::vector<StepSample>& known = process.progress;
+  if (known.empty()) return 0;
+  const auto after = std::find_if(
+      known.begin(), known.end(),
+      [&](const StepSample& sample) { return sample.seconds > seconds; });
+  if (after == known.begin()) return 0;
+  // All have been made when the last line comes, some time after it.
+  if (after == known.end()) {
+    return process.end ? process.end->step : known.back().step;
+  }
+  const StepSample& before = *(after - 1);
+  const double part =
+      (seconds - before.seconds) / (after->seconds - before.seconds);
+  return before.step +
+         std::llround(part * static_cast<double>(after->step - before.step));
 }
 
 }  // namespace
@@ -79,15 +100,14 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
     for (const Sample& sample : samples_) {
       EpochSample& epoch = process.epochs.emplace_back();
       epoch.epoch = static_cast<int64_t>(process.epochs.size());
-      const int64_t last_step = process.end ? process.end->step : 0;
-      epoch.step =
-          last_step * epoch.epoch / static_cast<int64_t>(samples_.size());
       epoch.seconds = absl::ToDoubleSeconds(sample.when - start);
+      epoch.step = StepAt(process, epoch.seconds);
       epoch.train_loss = kUnknown;
       epoch.test_loss = is_loss_ ? sample.value : kUnknown;
       epoch.test_accuracy =
           is_loss_ ? kUnknown : sample.value / (*percent() ? 100 : 1);
       epoch.images_per_second = kUnknown;
+      process.diverged = !std::isfinite(sample.value);
     }
   }
 }

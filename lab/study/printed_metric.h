@@ -35,7 +35,8 @@ class PrintedMetric {
   // Every number that was taken becomes one of worker 0's epochs, as its test
   // loss, or its test accuracy, a hundredth where they are percent. Their
   // seconds count from the start that its metrics tell, as those do that a
-  // script logs.
+  // script logs; their step is that of the progress that its metrics tell, 0
+  // where they tell none.
   void AddTo(std::vector<ProcessMetrics>& all) const;
 
  private:

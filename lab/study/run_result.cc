@@ -66,6 +66,18 @@ double Samples(const std::vector<ProcessMetrics>& all, int64_t num_steps) {
   return static_cast<double>(num_steps) * static_cast<double>(batch);
 }
 
+// What a script does before its first step is no training.
+void CountFromFirstStep(const ProcessMetrics& worker0, RunResult* result) {
+  if (worker0.progress.empty()) return;
+  const double start = worker0.progress.front().seconds;
+  for (StepSample& sample : result->steps) {
+    sample.seconds = std::max(0.0, sample.seconds - start);
+  }
+  for (EpochSample& sample : result->epochs) {
+    sample.seconds = std::max(0.0, sample.seconds - start);
+  }
+}
+
 const ProcessMetrics* FindWorkerZero(const std::vector<ProcessMetrics>& all) {
   for (const ProcessMetrics& process : all) {
     if (process.role == "worker" && process.rank == 0) return &process;
@@ -93,6 +105,13 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
         absl::StrCat("the metrics lack ", process.role, " ", process.rank,
                      "'s end: it was stopped, or could not write them"));
   }
+  if (worker0->diverged) {
+    return absl::OutOfRangeError(
+        absl::StrCat("training has diverged: what the evaluation after step ",
+                     worker0->epochs.back().step,
+                     " told is no finite number. A smaller learning rate may "
+                     "help"));
+  }
   RunResult result;
   result.point = point;
   result.num_parameters = worker0->num_parameters;
@@ -107,6 +126,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
   }
   result.steps = worker0->steps;
   result.epochs = worker0->epochs;
+  CountFromFirstStep(*worker0, &result);
   result.weights_crc32 = worker0->end->weights_crc32;
   for (const ProcessMetrics& process : all) {
     (process.role == "ps" ? TakeServer : TakeWorker)(process, &result);

@@ -171,10 +171,10 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
 
 // How speed per step and number of steps make up the time to the target.
 std::string WhySentence(const Comparison& comparison, const Group& group) {
-  // A script's time counts from init() on.
+  // A script's time goes on while it evaluates.
   const bool script = group.variants[0]->runs[0].counts_steps;
   const char* const per_step =
-      script ? " per step, its start and evaluations counted," : " per step";
+      script ? " per step, its evaluations counted," : " per step";
   Strings parts;
   for (const StepContrast& other : ContrastSteps(comparison, group)) {
     parts.push_back(absl::StrCat(NameAlong(*other.variant, kWayAxis), " is ",

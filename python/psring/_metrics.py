@@ -5,20 +5,26 @@ import threading
 import time
 import weakref
 import zlib
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import _failure, _job, _lib
+
+# How often, in seconds, the metrics say how many steps have been made.
+_SAYS_STEPS_EVERY = 0.25
 
 _lock = threading.Lock()
 _steps = 0
 _epochs = 0
-_tells_accuracy = False
-_first_step = _last_step = 0.0
+_epoch_step = -1  # of the last evaluation, and what has been told of it
+_told: Set[str] = set()
+_first_step = _last_step = _said_steps = 0.0
 _at_end: List[Callable[[], Dict[str, Any]]] = []
 _callbacks: List[Callable[..., Any]] = []
 
 # What psring's metrics call them, and what they are called here.
 _NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
+# What tells of an evaluation.
+_EVALUATION = {"accuracy", "test_loss"}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -36,9 +42,14 @@ def _number(name: str, value: Any) -> Any:
         ) from None
 
 
+def _is_infinite(value: Any) -> bool:
+    """Or no number (NaN)."""
+    return isinstance(value, float) and not abs(value) < float("inf")
+
+
 def _finite(value: Any) -> Any:
     """JSON has no NaN and no infinity."""
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+    return None if _is_infinite(value) else value
 
 
 def write(line: Dict[str, Any]) -> None:
@@ -55,12 +66,18 @@ def wanted() -> bool:
 def count_step() -> None:
     """An optimizer begins a step; log() counts those of all optimizers."""
     _failure.goes_on()
-    global _steps, _first_step, _last_step
+    global _steps, _first_step, _last_step, _said_steps
     with _lock:
+        made = _steps
         _steps += 1
         _last_step = time.monotonic()
-        if _steps == 1:
+        if made == 0:
             _first_step = _last_step
+        says = made == 0 or _last_step - _said_steps >= _SAYS_STEPS_EVERY
+        if says:
+            _said_steps = _last_step
+    if says and wanted():
+        write({"event": "progress", "step": made})
 
 
 def at_end(call: Callable[[], Dict[str, Any]]) -> None:
@@ -119,9 +136,10 @@ def write_end() -> None:
 
 
 def forget() -> None:
-    global _steps, _epochs, _tells_accuracy
+    global _steps, _epochs, _epoch_step
     _steps = _epochs = 0
-    _tells_accuracy = False
+    _epoch_step = -1
+    _told.clear()
     _at_end.clear()
     _callbacks.clear()
 
@@ -150,7 +168,7 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     and arrays of one element. Without `step`, it is the number of steps that the
     optimizers have made.
     """
-    global _epochs, _tells_accuracy
+    global _epochs, _epoch_step
     _job.current()
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
@@ -158,14 +176,21 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     accuracy = numbers.get("accuracy", 0)
     if not 0 <= accuracy <= 1 and abs(accuracy) < float("inf"):
         raise ValueError(f"log(accuracy={accuracy}): it is a part of 1, such as 0.93; divide percent by 100")
+    evaluation = _EVALUATION & figures.keys()
     with _lock:
         line["step"] = _steps if step is None else int(step)
-        # A script with an accuracy may tell its test_loss in a call of its own.
-        if "accuracy" in figures or ("test_loss" in figures and not _tells_accuracy):
-            _epochs += 1
-            _tells_accuracy = _tells_accuracy or "accuracy" in figures
+        if evaluation:
+            # A script may tell its accuracy and its test_loss in calls of their own.
+            if line["step"] != _epoch_step or evaluation & _told:
+                _epochs += 1
+                _epoch_step = line["step"]
+                _told.clear()
+            _told.update(evaluation)
             line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
+            infinite = [name for name in ("test_accuracy", "test_loss") if _is_infinite(figures.get(name))]
+            if infinite:
+                figures["not_finite"] = infinite
     line.update(figures)
     write(line)
     for callback in _callbacks:

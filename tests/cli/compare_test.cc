@@ -194,6 +194,7 @@ case "$PSRING_MODE-$PSRING_SYNC-$PSRING_COMPRESS" in
 esac
 [ "$1" != losses ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":3.1,"test_accuracy":null,"images_per_second":null}' >> $f
 [ "$1" = quiet ] || [ "$1" = losses ] || echo '{"event":"epoch","epoch":1,"step":20,"seconds":2.5,"train_loss":null,"test_loss":0.5,"test_accuracy":'$accuracy',"images_per_second":null}' >> $f
+[ "$1-$PSRING_MODE" != diverges-ps ] || echo '{"event":"epoch","epoch":2,"step":20,"seconds":2.6,"train_loss":null,"test_loss":null,"not_finite":["test_loss"],"test_accuracy":null,"images_per_second":null}' >> $f
 echo "seed $PSRING_SEED: accuracy $accuracy perplexity 25.5"
 echo '{"event":"end","step":20,"seconds":2.5,"bytes_sent":100,"bytes_received":100,"peak_memory_bytes":1000,"weights_crc32":'$((PSRING_SEED + 7))'}' >> $f
 )sh";
@@ -225,6 +226,17 @@ TEST_F(CompareScriptTest, ComparesTheWaysOnAUsersProgram) {
   }
   EXPECT_EQ(report["runs"][0]["test_accuracy"], 0.9);
   EXPECT_THAT(Report("report.html"), HasSubstr("torch.distributed"));
+}
+
+TEST_F(CompareScriptTest, AWayThatDivergesHasFailedAndTheOthersGoOn) {
+  const Ran ran =
+      Compare({"--modes=ps-bsp,ring", "--", "/bin/sh", script_, "diverges"});
+  EXPECT_NE(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("training has diverged"));
+  const json report = json::parse(Report("report.json"));
+  ASSERT_EQ(report["runs"].size(), 1u);
+  EXPECT_EQ(report["runs"][0]["point"]["mode"], "ring");
+  EXPECT_EQ(report["failed_runs"].size(), 1u);
 }
 
 TEST_F(CompareScriptTest, FindsTheMeasureInWhatIsPrinted) {

@@ -429,6 +429,36 @@ ps.log(loss=3.0)
         assert (end["event"], end["step"]) == ("end", 0)
 
 
+def test_log_joins_what_is_told_of_one_evaluation(tmp_path):
+    script = write(tmp_path, """
+import torch, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(1, 1)
+optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+for loss, accuracy in ((2.0, 0.5), (1.0, 0.7), (float("nan"), 0.1)):
+    net(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    ps.log(test_loss=loss)
+    ps.log(accuracy=accuracy)
+ps.log(test_loss=5.0)  # another one, after as many steps
+""")
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    [(code, out)] = [rank[:2] for rank in run_script(script, 1, env={"PSRING_METRICS_DIR": str(folder)})]
+    assert code == 0, out
+    lines = [json.loads(line) for line in (folder / "worker-0.jsonl").read_text().splitlines()]
+    told = [
+        (line["epoch"], line["step"], line["test_loss"], line["test_accuracy"], line.get("not_finite"))
+        for line in lines if line["event"] == "epoch"
+    ]  # fmt: skip
+    assert told == [
+        (1, 1, 2.0, None, None), (1, 1, None, 0.5, None), (2, 2, 1.0, None, None), (2, 2, None, 0.7, None),
+        (3, 3, None, None, ["test_loss"]), (3, 3, None, 0.1, None), (4, 3, 5.0, None, None),
+    ]  # fmt: skip
+    progress = [line for line in lines if line["event"] == "progress"]
+    assert progress[0]["step"] == 0 and progress[0]["seconds"] > 0
+
+
 @pytest.mark.parametrize("mode", ["ring", "ps"])
 def test_a_rank_that_hangs_is_named_with_what_it_does(tmp_path, mode):
     script = write(tmp_path, f"""

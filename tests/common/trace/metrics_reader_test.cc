@@ -47,6 +47,30 @@ TEST_F(MetricsReaderTest, AFileThatIsNotThereYetIsNoError) {
   EXPECT_EQ(reader_.metrics().role, "");
 }
 
+// As a script that tells its loss and its accuracy in calls of their own.
+TEST_F(MetricsReaderTest, LinesOfOneEvaluationAreOne) {
+  const auto epoch = [&](int number, const std::string& figures) {
+    Append(R"({"event":"epoch","epoch":)" + std::to_string(number) +
+           R"(,"step":9,"seconds":2.0,"train_loss":null,)" + figures +
+           R"(,"images_per_second":null})" + "\n");
+    EXPECT_TRUE(reader_.Read().ok());
+  };
+  epoch(1, R"("test_loss":2.0,"test_accuracy":null)");
+  epoch(1, R"("test_loss":null,"test_accuracy":0.5)");
+  ASSERT_THAT(reader_.metrics().epochs, SizeIs(1));
+  EXPECT_EQ(reader_.metrics().epochs[0].test_loss, 2);
+  EXPECT_EQ(reader_.metrics().epochs[0].test_accuracy, 0.5);
+  EXPECT_FALSE(reader_.metrics().diverged);
+  epoch(2,
+        R"("not_finite":["test_loss"],"test_loss":null,"test_accuracy":null)");
+  epoch(2, R"("test_loss":null,"test_accuracy":0.1)");
+  ASSERT_THAT(reader_.metrics().epochs, SizeIs(2));
+  EXPECT_TRUE(std::isnan(reader_.metrics().epochs[1].test_loss));
+  EXPECT_TRUE(reader_.metrics().diverged);
+  epoch(3, R"("test_loss":1.0,"test_accuracy":null)");
+  EXPECT_FALSE(reader_.metrics().diverged);
+}
+
 TEST_F(MetricsReaderTest, TakesInEveryEvent) {
   for (const char* line : {kStart, kStep, kEpoch, kEnd}) {
     Append(std::string(line) + "\n");

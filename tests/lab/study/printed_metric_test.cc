@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace psring {
 namespace {
@@ -22,11 +26,43 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   metric.AddTo(all);
   ASSERT_EQ(all[0].epochs.size(), 2u);
   EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.915);
-  EXPECT_EQ(all[0].epochs[0].step, 50);
+  EXPECT_EQ(all[0].epochs[0].step, 0);  // not known
   EXPECT_EQ(all[0].epochs[1].test_accuracy, 0.95);
   EXPECT_EQ(all[0].epochs[1].epoch, 2);
   EXPECT_GE(all[0].epochs[1].seconds, all[0].epochs[0].seconds);
   EXPECT_TRUE(all[1].epochs.empty());
+}
+
+// 30 steps in the first minute, and 970 in the eight after it.
+TEST(PrintedMetric, TakesItsStepFromTheProgressOfThatTime) {
+  PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
+  metric.Take("accuracy 0.5");
+  const double now = absl::ToDoubleSeconds(WallNow() - absl::UnixEpoch());
+  const auto step_after = [&](double seconds) {
+    std::vector<ProcessMetrics> all(1);
+    all[0].role = "worker";
+    all[0].started_s = now - seconds;
+    all[0].progress = {{0, 10, 0, 0}, {30, 60, 0, 0}, {970, 540, 0, 0}};
+    all[0].end.emplace().step = 1000;
+    metric.AddTo(all);
+    return static_cast<double>(all[0].epochs[0].step);
+  };
+  EXPECT_EQ(step_after(5), 0);
+  EXPECT_NEAR(step_after(35), 15, 3);
+  EXPECT_NEAR(step_after(300), 500, 10);
+  EXPECT_EQ(step_after(600), 1000);
+}
+
+TEST(PrintedMetric, ThatIsNoNumberAtLastHasDiverged) {
+  PrintedMetric metric("loss (\\S+)", /*is_loss=*/true);
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  for (const auto& [line, diverged] :
+       {std::pair("loss nan", true), {"loss 0.5", false}, {"loss inf", true}}) {
+    metric.Take(line);
+    metric.AddTo(all);
+    EXPECT_EQ(all[0].diverged, diverged) << line;
+  }
 }
 
 TEST(PrintedMetric, OfALossIsNoAccuracyAndNoPercentage) {

@@ -45,6 +45,26 @@ absl::StatusOr<RunResult> Ran() {
                             Worker(1, 5)});
 }
 
+// Before that a script loads libraries and data.
+TEST(Summarize, AScriptsTimeCountsFromItsFirstStep) {
+  ProcessMetrics script = Worker(0, 4);
+  script.progress = {{0, 1.5, 0, 0}, {60, 3, 0, 0}};
+  const auto result = Summarize(At({}), {script});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->epochs[0].seconds, 0.5);
+  EXPECT_EQ(result->epochs[1].seconds, 2.5);
+  EXPECT_EQ(result->steps[0].seconds, 0);
+}
+
+TEST(Summarize, WhatEndsWithNoFiniteNumberHasDiverged) {
+  ProcessMetrics script = Worker(0, 4);
+  script.diverged = true;
+  const absl::Status status = Summarize(At({}), {script}).status();
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("diverged: what the evaluation after step 100"));
+}
+
 TEST(Summarize, TakesTheWorstProcessOfEachRole) {
   const auto result = Ran();
   ASSERT_TRUE(result.ok()) << result.status();
