@@ -91,14 +91,7 @@ int64_t StartToLeave(const std::string& error) {
       }
       process_mutex.Await([p] { return p->calls == 0; });
     }
-    auto models = session->TakeModels();
-    {
-      MutexLock lock(&process_mutex);
-      for (auto& model : models) {
-        const float* parameters = model->parameters();
-        left_models[parameters] = std::move(model);
-      }
-    }
+    for (auto& model : session->TakeModels()) LeaveModel(std::move(model));
     session.reset();  // ends the servers that live here
     return why.empty() ? ended : absl::OkStatus();
   }));
@@ -122,13 +115,18 @@ void ForgetProcess() {
   process = nullptr;
 }
 
+void LeaveModel(std::unique_ptr<ScriptModel> model) {
+  const float* parameters = model->parameters();
+  MutexLock lock(&process_mutex);
+  left_models[parameters] = std::move(model);
+}
+
 int FreeLeftModel(const void* parameters) {
   std::unique_ptr<ScriptModel> model;
   MutexLock lock(&process_mutex);
   const auto found = left_models.find(parameters);
   if (found == left_models.end()) {
-    return Error(PSRING_INVALID,
-                 Invalid("no model of a job that has ended lies there"));
+    return Error(PSRING_INVALID, Invalid("no model that is closed lies there"));
   }
   model = std::move(found->second);
   left_models.erase(found);

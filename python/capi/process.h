@@ -57,8 +57,10 @@ std::string CoordinatorOfProcess();
 std::string FailureOfProcess();
 // In a child of fork: the job is its parent's.
 void ForgetProcess();
-// Frees a model that a session has left behind, by its parameters: PSRING_OK,
-// or an error's code, with the error set.
+// Keeps the memory of a closed model for those who still use it.
+void LeaveModel(std::unique_ptr<ScriptModel> model);
+// Frees it, by its parameters: PSRING_OK, or an error's code, with the error
+// set.
 int FreeLeftModel(const void* parameters);
 
 // Null before psring_join, and in a child of fork.

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Changes with every change of this header that a caller may notice. */
-#define PSRING_ABI 6
+#define PSRING_ABI 7
 #define PSRING_VERSION "0.2.0"
 
 enum {
@@ -259,11 +259,12 @@ int64_t psring_fetch_slots(int64_t model, float* const* slots,
 /* {"sent", "received", "gradients_sent"} in bytes since the start. */
 const char* psring_traffic(int64_t model);
 
-/* All workers close it; its memory is gone. */
+/* All workers close it. Its memory stays until psring_free_model. */
 int64_t psring_close_model(int64_t model);
 
-/* Frees the memory of a model that was open when this process left its job,
- * which programs may use until then. `parameters`: its psring_parameters.
+/* Frees the memory of a model that is closed, or was open when this process
+ * left its job, which programs may use until then. `parameters`: its
+ * psring_parameters.
  * PSRING_INVALID: there is no such model. Does not block. */
 int psring_free_model(const void* parameters);
 

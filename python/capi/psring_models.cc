@@ -183,8 +183,12 @@ int64_t psring_close_model(int64_t model) {
   if (!*use) return PSRING_INVALID;
   if (!use->model->TryUse()) return CodeOf(InUse());
   Tasks& tasks = use->lease->tasks;
-  return tasks.Start(WithoutResult(
-      [use, model] { return use->lease->session->CloseModel(model); }));
+  return tasks.Start(WithoutResult([use, model] {
+    std::unique_ptr<ScriptModel> closed;
+    absl::Status status = use->lease->session->CloseModel(model, &closed);
+    if (closed != nullptr) LeaveModel(std::move(closed));
+    return status;
+  }));
 }
 
 int psring_free_model(const void* parameters) {

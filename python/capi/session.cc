@@ -401,8 +401,9 @@ ScriptModel* Session::model(int64_t number) {
   return found == models_.end() ? nullptr : found->second.get();
 }
 
-absl::Status Session::CloseModel(int64_t number) {
-  std::unique_ptr<ScriptModel> model;
+absl::Status Session::CloseModel(int64_t number,
+                                 std::unique_ptr<ScriptModel>* closed) {
+  ScriptModel* model = nullptr;
   {
     MutexLock lock(&mutex_);
     const auto found = models_.find(number);
@@ -410,15 +411,16 @@ absl::Status Session::CloseModel(int64_t number) {
       return absl::InvalidArgumentError(
           absl::StrCat("there is no model ", number));
     }
-    model = std::move(found->second);
+    *closed = std::move(found->second);
+    model = closed->get();
     models_.erase(found);
-    told_.erase(model.get());
+    told_.erase(model);
   }
-  const absl::Status closed = model->Close();
+  const absl::Status status = model->Close();
   model->Disconnect();
   MutexLock lock(&mutex_);
   closed_traffic_ += model->traffic();
-  return closed;
+  return status;
 }
 
 void Session::HeedStop(bool heeds) {

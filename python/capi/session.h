@@ -94,7 +94,9 @@ class Session {
   ScriptModel* model(int64_t number);
   // Blocks until all have closed it. INVALID_ARGUMENT: there is none of that
   // number.
-  absl::Status CloseModel(int64_t number);
+  // `closed` becomes the model, whose memory may be in use, or stays null where
+  // there is none of that number.
+  absl::Status CloseModel(int64_t number, std::unique_ptr<ScriptModel>* closed);
   // All models, whose memory programs may still use; their exchanges have
   // ended. The last call.
   std::vector<std::unique_ptr<ScriptModel>> TakeModels();

@@ -16,7 +16,7 @@ import threading
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-ABI = 6
+ABI = 7
 
 OK, PENDING, ERROR, INTERRUPTED, INVALID = 0, 1, -1, -2, -3
 

@@ -123,13 +123,13 @@ def out_of_step(error: BaseException) -> bool:
 
 
 class _Memory:
-    """A model's memory. It is freed once the model's job has ended and nothing lies over it."""
+    """A model's memory. It is freed once the model is closed, or its job has ended, and nothing lies over it."""
 
     of_job: List["_Memory"] = []
 
     def __init__(self, parameters: int):
         self._parameters, self._pid = parameters, os.getpid()
-        self._users, self._job_has_ended = 0, False
+        self._users, self._pinned, self._closed = 0, False, False
         self._lock = threading.RLock()  # a collection of garbage may come while it is held
         _Memory.of_job.append(self)
 
@@ -139,9 +139,15 @@ class _Memory:
             self._users += 1
         weakref.finalize(holder, self._unused).atexit = False
 
-    def used_for_ever(self) -> None:
+    def used_until_closed(self) -> None:
+        """By what cannot say when it ends; after the end of the job, too."""
+        self._pinned = True
+
+    def close(self) -> None:
         with self._lock:
-            self._users += 1
+            _Memory.of_job.remove(self)
+            self._closed, self._pinned = True, False
+            self._free()
 
     def _unused(self) -> None:
         with self._lock:
@@ -149,7 +155,7 @@ class _Memory:
             self._free()
 
     def _free(self) -> None:
-        if self._job_has_ended and self._users == 0 and self._pid == os.getpid():
+        if self._closed and not self._pinned and self._users == 0 and self._pid == os.getpid():
             _lib.library().psring_free_model(self._parameters)
 
     @staticmethod
@@ -157,7 +163,7 @@ class _Memory:
         memories, _Memory.of_job = _Memory.of_job, []
         for memory in memories:
             with memory._lock:
-                memory._job_has_ended = True
+                memory._closed = True
                 memory._free()
 
 
@@ -196,9 +202,10 @@ class Model:
         self.parameters_address: int = library.psring_parameters(self.number)
         self.memory = _Memory(self.parameters_address)
 
-    def floats_at(self, address: int) -> Any:
-        """The model's float32 numbers there, in the host's memory, with the buffer protocol."""
-        array = (ctypes.c_float * self.num_elements).from_address(address)
+    def floats_at(self, address: int, number: Optional[int] = None) -> Any:
+        """So many float32 numbers there, by default all of the model's, in the host's memory, with the buffer
+        protocol."""
+        array = (ctypes.c_float * (self.num_elements if number is None else number)).from_address(address)
         self.memory.used_by(array)
         return array
 
@@ -260,7 +267,7 @@ class Model:
         return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))
 
     def close(self) -> None:
-        """All workers close it; its memory is gone."""
+        """All workers close it. Its memory stays as long as something lies over it; a GPU's is gone."""
         self._meet("end")
         _lib.Operation(_lib.library().psring_close_model(self.number)).finish()
-        _Memory.of_job.remove(self.memory)
+        self.memory.close()

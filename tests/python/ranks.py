@@ -88,14 +88,14 @@ def use_library():
         psring._lib.use(FakeLibrary())
 
 
-def _call(module, name, environment, path, timeout):
+def _call(module, name, args, environment, path, timeout):
     """One rank of run(), in a process of its own: its result, or what it says, goes to a file."""
     os.environ.update(environment)
     os.dup2(os.open(path + ".err", os.O_CREAT | os.O_WRONLY), 2)
     faulthandler.dump_traceback_later(timeout * 0.95, file=2)  # where it hangs, if it does
     use_library()
     try:
-        result = getattr(importlib.import_module(module), name)()
+        result = getattr(importlib.import_module(module), name)(*args)
         psring.shutdown()
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -114,16 +114,16 @@ def _forks():
     return context
 
 
-def run(function, size=2, mode="ring", env=None, timeout=60):
-    """What function() of a test module returned, by rank."""
+def run(function, size=2, mode="ring", env=None, timeout=60, args=()):
+    """What function(*args) of a test module returned, by rank."""
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         paths = [os.path.join(directory, str(rank)) for rank in range(size)]
         processes = []
         for rank, path in enumerate(paths):
             environment = _environment(rank, size, port, mode, env)
-            args = (function.__module__, function.__name__, environment, path, timeout)
-            processes.append(_FORKS.Process(target=_call, args=args))
+            call = (function.__module__, function.__name__, args, environment, path, timeout)
+            processes.append(_FORKS.Process(target=_call, args=call))
             processes[-1].start()
         deadline = time.monotonic() + timeout
         for process in processes:

@@ -248,7 +248,7 @@ print(ps.rank(), "done")
         assert lines[0] == "56" and "fork of a worker" in lines[1] and lines[2] == f"{rank} done"
 
 
-@pytest.mark.parametrize("abi, words", [(7, "has interface 7"), (psring._lib.ABI, "has no psring_version")])
+@pytest.mark.parametrize("abi, words", [(99, "has interface 99"), (psring._lib.ABI, "has no psring_version")])
 def test_a_library_of_another_version_is_refused(monkeypatch, abi, words):
     class Function:
         def __call__(self):
@@ -264,13 +264,13 @@ def test_a_library_of_another_version_is_refused(monkeypatch, abi, words):
 def test_a_script_with_a_library_of_another_version_says_so(tmp_path):
     library = tmp_path / "libpsring.so"
     compiler = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]
-    subprocess.run(compiler, input="int psring_abi(void) { return 7; }", text=True, check=True)
+    subprocess.run(compiler, input="int psring_abi(void) { return 99; }", text=True, check=True)
     script = write(tmp_path, "import psring\npsring.init()\n")
     env = {**os.environ, "PYTHONPATH": PACKAGE, "PSRING_LIBRARY": str(library)}
     ran = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
     last = ran.stderr.strip().splitlines()[-1]
-    assert f"{library} has interface 7, this Python package needs {psring._lib.ABI}" in last, last
+    assert f"{library} has interface 99, this Python package needs {psring._lib.ABI}" in last, last
     assert "take both from the same version of psring" in last
 
 

@@ -96,6 +96,14 @@ def num_bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor's elements in their order, flat; a copy where they do not lie so."""
+    flat = tensor.resolve_conj().resolve_neg().reshape(-1)
+    if flat.stride(0) != 1:  # of one element, which counts as contiguous
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
+
+
 # Of torch 2.1 and newer.
 _foreach_copy = getattr(torch, "_foreach_copy_", None)
 

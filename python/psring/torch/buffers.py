@@ -6,12 +6,8 @@ import torch
 
 from .. import _job
 from ..process_sets import ProcessSet
-from ._tensors import NO_DATA, check_bytes, copy_all, describe, num_bytes
+from ._tensors import NO_DATA, bytes_of, check_bytes, copy_all, describe, num_bytes
 from .collectives import broadcast_
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
 
 
 def _take(buffers: Sequence[torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -78,7 +74,7 @@ class Buffers:
                 # The largest elements first, so that each buffer's bytes are where its dtype may lie.
                 buffers.sort(key=lambda buffer: -buffer.element_size())
                 # As bytes, because the library does not know every dtype that a buffer may have.
-                mine = torch.cat([_bytes(buffer) for buffer in buffers]).to("cpu")
+                mine = torch.cat([bytes_of(buffer) for buffer in buffers]).to("cpu")
                 theirs = mine if _job.rank() == root else mine.clone()
                 broadcast_(theirs, root, f"{name}.{number}", self._process_set)
                 if theirs is not mine:

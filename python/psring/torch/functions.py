@@ -10,7 +10,7 @@ import torch
 from .. import _job
 from ..collectives import agree, auto_name, broadcast_bytes, broadcast_object
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_bytes, dense_strides, describe, num_bytes
+from ._tensors import bytes_of, check_bytes, dense_strides, describe, num_bytes
 from .collectives import broadcast_
 
 # One transfer carries at most so much, so that a copy of the model is never whole.
@@ -40,8 +40,7 @@ def _copy_chunk(tensors: List[torch.Tensor], flat: torch.Tensor, into_flat: bool
         for tensor in tensors:
             end = begin + num_bytes(tensor)
             if into_flat:
-                bytes_of = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
-                flat[begin:end].copy_(bytes_of)
+                flat[begin:end].copy_(bytes_of(tensor.detach().to("cpu")))
             else:
                 # A copy, because a view needs aligned memory.
                 part = flat[begin:end].clone().view(tensor.dtype).reshape(tensor.shape)

@@ -16,7 +16,7 @@ import torch
 
 from .. import _job
 from .._models import Model
-from ._tensors import dense_strides, increment_version, over_gpu_memory
+from ._tensors import dense_strides, increment_version, over_gpu_memory, warn_once
 from .gpu import StreamOrder
 
 
@@ -28,14 +28,15 @@ class Entry:
     """One parameter of an optimizer, in the exchange and in the current step."""
 
     __slots__ = (
-        "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
-        "__weakref__",
+        "name", "param", "index", "gradient", "result", "home", "bucket", "ready", "sparse_dim", "version", "address",
+        "writes", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
         self.name, self.param, self.index = name, param, index
         self.gradient: Optional[torch.Tensor] = None
         self.result: Optional[torch.Tensor] = None
+        self.home = 0  # the address of `result`
         self.bucket = -1
         self.ready = False
         # Above 0: its gradients are sparse and travel by themselves.
@@ -74,6 +75,10 @@ class Entry:
         if grad is None or grad._version != self.version:
             return True
         return grad.layout == torch.strided and grad.data_ptr() != self.address
+
+    def has_moved(self) -> bool:
+        """Whether torch has moved the result's storage."""
+        return self.result is not None and self.result.data_ptr() != self.home
 
     def shares_result(self) -> bool:
         """Whether p.grad can be the result itself; else it is a copy."""
@@ -145,7 +150,9 @@ class ModelExchange(Model):
         self.on_gpu = gpu is not None
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
+        # A parameter that lies there has a storage of its own: torch.save() writes whole storages.
         fused = options.get("update") == "fused"
+        self._apart = fused and gpu is None
         self._fused: Dict[int, List["weakref.ref[Entry]"]] = {}  # by bucket; with "fused" alone
         layout = self.layout
         self._flag, self._flag_bucket = 0, -1
@@ -156,7 +163,8 @@ class ModelExchange(Model):
             begin, end = place["begin"], place["begin"] + place["size"]
             self.places[entry.name] = (begin, end)
             entry.gradient = _part(self.gradients, begin, end, entry.param)
-            entry.result = _part(self.results, begin, end, entry.param)
+            entry.result = self._result(entry, begin, end)
+            entry.home = entry.result.data_ptr()
             entry.bucket = place["bucket"]
             if fused:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
@@ -164,6 +172,30 @@ class ModelExchange(Model):
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)
+
+    def _result(self, entry: Entry, begin: int, end: int) -> torch.Tensor:
+        """Where an entry's elements come back to."""
+        if not self._apart:
+            return _part(self.results, begin, end, entry.param)
+        own = self.floats_at(self.parameters_address + 4 * begin, end - begin)
+        return _part(torch.frombuffer(own, dtype=torch.float32), 0, end - begin, entry.param)
+
+    def come_home(self) -> bool:
+        """Results lie in the library's memory again, which torch moves to shared memory of its own where a script
+        sends one of their tensors to another process or calls share_memory(). Whether any was moved."""
+        if self._apart:
+            moved = [entry for entry in self._alive() if entry.has_moved()]
+        elif self.results.data_ptr() == self.parameters_address:
+            return False
+        else:
+            self.results = self._floats(self.parameters_address, self._gpu)
+            moved = self._alive()
+        for entry in moved:
+            entry.result = self._result(entry, *self.places[entry.name])
+        return bool(moved)
+
+    def _alive(self) -> List[Entry]:
+        return [entry for entry in (held() for held in self._entries) if entry is not None]
 
     def part_of_slot(self, slot: torch.Tensor, entry: Entry) -> torch.Tensor:
         """An entry's elements of a flat tensor like those that fetch_slots() gives: they lie as the results
@@ -175,7 +207,7 @@ class ModelExchange(Model):
     def _floats(self, address: int, gpu: Optional[torch.device]) -> torch.Tensor:
         if gpu is None:
             return torch.frombuffer(self.floats_at(address), dtype=torch.float32)
-        self.memory.used_for_ever()
+        self.memory.used_until_closed()
         return over_gpu_memory(address, self.num_elements, gpu)
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
@@ -204,6 +236,12 @@ class ModelExchange(Model):
         with self._keeping_device():
             super().finish()
         self.steps += 1
+        if self.come_home() and self._apart:
+            warn_once(
+                "parameters were moved to other memory, as torch.multiprocessing does with what it sends and "
+                'model.share_memory() with a model: with update="fused" they lie in psring\'s memory again, so '
+                "the other process sees no later step. Send it copies, or use update=\"local\""
+            )
 
     def _keeping_device(self) -> Any:
         """The library makes its GPU the thread's current one; the script's stays."""
@@ -241,8 +279,8 @@ class ModelExchange(Model):
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:
             return False
-        begin = self.results.data_ptr()
-        return begin <= tensor.data_ptr() < begin + 4 * self.results.numel()
+        begin = self.parameters_address
+        return begin <= tensor.data_ptr() < begin + 4 * self.num_elements
 
     def detach(self) -> None:
         """Parameters and gradients that lie in the library's memory move out."""
@@ -256,10 +294,8 @@ class ModelExchange(Model):
                 param.grad = param.grad.clone()  # type: ignore[union-attr]
         # So do this exchange's own tensors, which garbage may keep for long.
         self.gradients = self.results = torch.empty(0, device="cpu")
-        for reference in self._entries:
-            entry = reference()
-            if entry is not None:
-                entry.gradient = entry.result = None
+        for entry in self._alive():
+            entry.gradient = entry.result = None
 
     def close(self) -> None:
         """All workers close it."""

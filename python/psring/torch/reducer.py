@@ -13,11 +13,11 @@ p.grad holds, or zeros.
 import json
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import _job
+from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Max
 from ._tensors import copy_all, warn_once
@@ -239,7 +239,10 @@ class Reducer:
         if entry.sparse_dim:
             return
         grad, place = entry.param.grad, entry.gradient
-        assert place is not None
+        if place is None:
+            raise _lib.PsringError(
+                "the job in which this DistributedOptimizer was made has ended: make a new one after init()"
+            )
         self.exchange.order()
         if grad is None:
             place.zero_()
@@ -357,6 +360,11 @@ class Reducer:
         # Of gradients in the exchange's memory nobody can tell: they count each other's changes.
         changed = next((e for e in self.entries if e.has_changed() and not e.holds_result()), None)
         if changed is not None:
+            if self._another_of(changed) is not None:
+                raise RuntimeError(
+                    f"{changed.name} belongs to two DistributedOptimizers, and both exchange its gradient: end the "
+                    "former one with its close() before the next one is made"
+                )
             raise RuntimeError(
                 f"the gradient of {changed.name} was changed during backward(), after it had left: register a hook "
                 "that changes gradients before DistributedOptimizer is made, or change them when backward() is over"
@@ -379,6 +387,15 @@ class Reducer:
                 if not anybody:
                     entry.param.grad = None
 
+    def _another_of(self, entry: Entry) -> "Optional[Reducer]":
+        """Of another optimizer that takes the parameter's gradient during backward."""
+        for other in list(_all):
+            if other is self or not other._hooks or not other._in_use():
+                continue
+            if any(theirs.param is entry.param for theirs in other.entries):
+                return other
+        return None
+
     def _tell_unused(self, used: List[bool]) -> None:
         mine = [e for e, u in zip(self.entries, used) if not u and e.result is not None]
         nobodys = [entry for entry in mine if not entry.result.any()]
@@ -389,7 +406,8 @@ class Reducer:
         param, result = entry.param, entry.result
         assert result is not None
         if entry.shares_result():
-            param.grad = result
+            # A tensor of its own: p.grad.data = ... may turn it to other memory, as model.half() does.
+            param.grad = result.detach()
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
         else:
@@ -431,6 +449,14 @@ class Reducer:
         self.state, self.touched, self._pass, self._queued = IDLE, False, 0, False
         for entry in self.entries:
             entry.version = -1
+
+    def check_restart(self) -> None:
+        """An error where a new reducer would sum what is a sum over all ranks already."""
+        if self.state == DONE and self._sums_remain and any(map(self._may_hold_sum, self.entries)):
+            raise RuntimeError(
+                "param_groups or the optimizer's state changed between backward() and step(), and with op=Sum the "
+                "gradients, which are sums over all ranks already, would be summed again: do that after step()"
+            )
 
     def close(self) -> None:
         """Removes the hooks and closes the exchange, which all ranks do."""

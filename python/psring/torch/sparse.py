@@ -26,8 +26,10 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     else:
         grad = grad.coalesce()
         indices, values = grad.indices().t().contiguous(), grad.values()
-    rows = allgather_async(indices, f"{name}.{entry.name}.rows", process_set)
-    parts = allgather_async(values, f"{name}.{entry.name}.values", process_set)
+    # A collective's name has at most 256 bytes.
+    tag = entry.name if len(entry.name.encode()) <= 128 else f"sparse{entry.index}"
+    rows = allgather_async(indices, f"{name}.{tag}.rows", process_set)
+    parts = allgather_async(values, f"{name}.{tag}.values", process_set)
     total = parts.wait()
     if average:
         total = total / process_set.size()

@@ -30,8 +30,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
-        use_batch = self.training or not self.track_running_stats
-        if not use_batch or self.process_set.size() == 1:
+        if not self.training or self.process_set.size() == 1:
             return super().forward(input)
         name = auto_name("sync_batch_norm", self.process_set)
         # Statistics in float32 even of half precision.
@@ -54,11 +53,13 @@ class SyncBatchNorm(_BatchNorm):
         self._update_running(mean.detach(), (squares / (total - 1)).detach())
         out = centred * torch.rsqrt(variance + self.eps).reshape(shape)
         if self.affine:
-            out = out * self.weight.reshape(shape) + self.bias.reshape(shape)
+            out = out * self.weight.reshape(shape)
+            if self.bias is not None:
+                out = out + self.bias.reshape(shape)
         return out.to(input.dtype)
 
     def _update_running(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
-        if not (self.training and self.track_running_stats):
+        if not self.track_running_stats:
             return
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
