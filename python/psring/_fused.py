@@ -127,6 +127,7 @@ class FusedArrays:
         self._last_crc = self.crc()
         model, self.model = self.model, None
         _open.discard(self)
+        self.parameters, self._gradients = [], []
         model.close()
 
     def forget(self) -> None:

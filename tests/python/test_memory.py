@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import psring.torch as ps
-from ranks import run
+from ranks import models_in_memory, run
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no memory of its own"
@@ -104,6 +104,24 @@ def hold_views(update, end):
 @pytest.mark.parametrize("end", ["close", "load", "shutdown"])
 def test_what_a_script_holds_outlives_the_optimizers_memory(update, end):
     assert run(hold_views, args=(update, end)) == [True, True]
+
+
+def models_after_each_other(update):
+    ps.init()
+    left = []
+    for _ in range(3):
+        net = convolution()
+        optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, update=update)
+        step(net, optimizer)
+        optimizer.close()
+        left.append(models_in_memory())
+    return left
+
+
+@UPDATES
+def test_memory_over_which_nothing_lies_is_freed(update):
+    for left in run(models_after_each_other, args=(update,)):
+        assert len(set(left)) == 1, left
 
 
 def save_a_layer():
