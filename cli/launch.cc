@@ -107,6 +107,9 @@ int Launch(const Args& args) {
     return Fail(kName, s);
   }
   auto security = NewSecurity(flags.security, ReadVariables());
+  if (absl::IsInvalidArgument(security.status())) {
+    return line.UsageError(std::string(security.status().message()));
+  }
   if (!security.ok()) return Fail(kName, security.status());
   flags.job.security = *std::move(security);
   flags.job.ps_binary = flags.binaries.ps;

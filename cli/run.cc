@@ -152,10 +152,11 @@ int RunScript(const Args& args) {
   auto plan = PlanRun(line, flags);
   if (!plan.ok()) return line.UsageError(std::string(plan.status().message()));
   absl::Status s = TakeKey(flags.security, plan->becomes_worker, plan->job);
-  if (!s.ok()) return Fail(kName, s);
-  if (s = CheckJob(plan->job); !s.ok()) {
+  if (s.ok()) s = CheckJob(plan->job);
+  if (absl::IsInvalidArgument(s)) {
     return line.UsageError(std::string(s.message()));
   }
+  if (!s.ok()) return Fail(kName, s);
   if (plan->becomes_worker) return BecomeWorker(plan->job);
   WarnOfLoopback(plan->job);
   return RunWorkers(plan->job, flags.supervised);

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "common/cluster/environment.h"
 #include "common/net/address.h"
+#include "common/optim/compression.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {
@@ -144,6 +145,10 @@ absl::Status CheckFlags(const CommandLine& line, const RunFlags& flags) {
   }
   if (const auto ports = ParsePortRange(flags.ports); !ports.ok()) {
     return OfFlag("--ports", ports.status());
+  }
+  if (const auto way = ParseCompression(flags.compress);
+      line.Has("--compress") && !way.ok()) {
+    return way.status();
   }
   if (line.Has("--servers") && line.Has("--servers-per-node")) {
     return absl::InvalidArgumentError(

@@ -84,7 +84,7 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
       .Range(0, 1024);
   line.Add("--slow", slow,
            "Slows a worker down on purpose: worker:RANK:xFACTOR or "
-           "random:p=PROBABILITY:xFACTOR; may be repeated")
+           "random:p=PROBABILITY:xFACTOR, by up to x1000; may be repeated")
       .OneValueEach()
       .Group("Faults");
   line.Add("--device", device,
@@ -272,8 +272,8 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
       .OneOf({"constant", "step", "cosine"});
   add("--clip-norm", clip_norm,
       "Clips each worker's own gradient to this global norm before it leaves, "
-      "in every mode; the mean of all is not clipped. Nothing leaves while "
-      "backward runs then. 0: no clipping")
+      "in every mode; the mean of all is not clipped. Gradients then leave "
+      "after backward, so nothing hides their exchange. 0: no clipping")
       .Range(0.0, 1e9);
   add("--warmup-epochs", warmup_epochs,
       "Epochs over which the rate climbs linearly")
@@ -284,9 +284,10 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
   add("--lr-gamma", lr_gamma, "--lr-schedule=step: factor of each decay")
       .Range(0.0, 1.0);
   line.Add("--scale-lr", scale_lr,
-           "Multiplies the rate by the gradients that an update is the mean "
-           "of: one of each worker, less --backup-workers; one with --sync="
-           "ssp and async and with --local-steps, whose updates are more")
+           "Multiplies the rate by the number of gradients that an update is "
+           "the mean of: the workers less --backup-workers in bsp and in a "
+           "ring; one, so nothing changes, with --sync=ssp and async and "
+           "with --local-steps")
       .Group(group);
 }
 

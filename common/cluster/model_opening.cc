@@ -74,7 +74,8 @@ absl::Status CheckSpecs(Member& member, const std::string& id,
   if (!all.ok()) return all.status();
   for (const int worker : differ) {
     const auto difference =
-        SpecDifference((*all)[worker].spec(), (*all)[0].spec());
+        SpecDifference((*all)[worker].spec(), (*all)[0].spec(),
+                       absl::StrCat("in worker ", worker), "in worker 0");
     if (!difference) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(Describe(member.job().workers(worker)),

@@ -37,6 +37,9 @@ class FirstDifference : public MessageDifferencer::Reporter {
  public:
   using Path = std::vector<MessageDifferencer::SpecificField>;
 
+  FirstDifference(const std::string& whose_here, const std::string& whose_job)
+      : whose_here_(whose_here), whose_job_(whose_job) {}
+
   const std::string& text() const { return text_; }
 
   void ReportAdded(const Message& here, const Message& job,
@@ -73,11 +76,12 @@ class FirstDifference : public MessageDifferencer::Reporter {
       }
     }
     const auto& last = path.back();
-    text_ = absl::StrCat(name, ": ", ValueOf(here, last.field, last.index),
-                         " here, ", ValueOf(job, last.field, last.new_index),
-                         " in the job");
+    text_ = absl::StrCat(
+        name, ": ", ValueOf(here, last.field, last.index), " ", whose_here_,
+        ", ", ValueOf(job, last.field, last.new_index), " ", whose_job_);
   }
 
+  const std::string whose_here_, whose_job_;
   std::string text_;
   bool of_tensors_ = false;
 };
@@ -85,8 +89,10 @@ class FirstDifference : public MessageDifferencer::Reporter {
 }  // namespace
 
 std::optional<std::string> SpecDifference(const proto::JobSpec& here,
-                                          const proto::JobSpec& job) {
-  FirstDifference reporter;
+                                          const proto::JobSpec& job,
+                                          const std::string& whose_here,
+                                          const std::string& whose_job) {
+  FirstDifference reporter(whose_here, whose_job);
   MessageDifferencer differencer;
   differencer.ReportDifferencesTo(&reporter);
   if (differencer.Compare(here, job)) return std::nullopt;

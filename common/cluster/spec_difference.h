@@ -10,9 +10,12 @@
 namespace psring {
 
 // "lr: 0.02 here, 0.1 in the job": the first field that differs, with this
-// process's value and the job's; nothing when they agree.
-std::optional<std::string> SpecDifference(const proto::JobSpec& here,
-                                          const proto::JobSpec& job);
+// process's value and the job's; nothing when they agree. `whose_here`,
+// `whose_job`: what follows the values, as where both are others'.
+std::optional<std::string> SpecDifference(
+    const proto::JobSpec& here, const proto::JobSpec& job,
+    const std::string& whose_here = "here",
+    const std::string& whose_job = "in the job");
 
 }  // namespace psring
 

@@ -120,6 +120,13 @@ std::vector<std::string> PredictVerdicts(const PredictStudy& study) {
         absl::StrFormat("%d hosts: %s, %s a step, of which %s is computing",
                         scale.hosts, Describe(best.topology),
                         FormatTime(best.step_s), Percent(best.efficiency()));
+    const bool is_fastest = std::all_of(
+        scale.all.begin(), scale.all.end(),
+        [&](const Prediction& p) { return p.step_s >= best.step_s; });
+    if (!is_fastest) {
+      absl::StrAppend(&verdict,
+                      " (the fastest is within 2% of it, with more hosts)");
+    }
     if (scale.best != 0) {
       absl::StrAppend(&verdict,
                       absl::StrFormat("; the ring takes %.2f times as long",

@@ -15,8 +15,8 @@ std::string StudyText(const Comparison& comparison) {
   std::string text =
       absl::StrCat("\n", TextTable(ScreenCells(comparison)), "\n");
   if (!comparison.cut_short.empty()) {
-    absl::StrAppend(&text, "* CUT SHORT: of ", comparison.cut_short,
-                    " alone.\n");
+    absl::StrAppend(&text, "* CUT SHORT: these figures are of only ",
+                    comparison.cut_short, " alone.\n");
   }
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&text, "* ", headline, "\n");

@@ -32,6 +32,8 @@ _SLICE_MS = 100
 class PsringError(RuntimeError):
     """The job, or a call that all workers make together, failed."""
 
+    __module__ = "psring"
+
 
 class JobFailedError(PsringError):
     """The job has failed, and its first failure is known: the text names the

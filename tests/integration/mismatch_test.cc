@@ -57,12 +57,14 @@ void ExpectDisagreement(Process& one, Process& other, const std::string& said) {
 TEST(Mismatch, EndsTheJobAtOnceAndNamesTheOneWhoDisagrees) {
   const Disagreement kDisagreements[] = {
       {"--model=mlp:784-8-10",
-       "model: \"mlp:784-8-10\" here, \"mlp:784-16-10\" in the job"},
-      {"--lr=0.5", "optimizer.lr: 0.5 here, 0.01 in the job"},
-      {"--optimizer=adam", "optimizer.name: \"adam\" here, \"sgd\" in the job"},
-      {"--seed=7", "seed: 7 here, 0 in the job"},
-      {"--batch-size=16", "batch_size: 16 here, 8 in the job"},
-      {"--bucket-mb=1", "bucket_bytes: 1048576 here, 26214400 in the job"},
+       "model: \"mlp:784-8-10\" in worker 1, \"mlp:784-16-10\" in worker 0"},
+      {"--lr=0.5", "optimizer.lr: 0.5 in worker 1, 0.01 in worker 0"},
+      {"--optimizer=adam",
+       "optimizer.name: \"adam\" in worker 1, \"sgd\" in worker 0"},
+      {"--seed=7", "seed: 7 in worker 1, 0 in worker 0"},
+      {"--batch-size=16", "batch_size: 16 in worker 1, 8 in worker 0"},
+      {"--bucket-mb=1",
+       "bucket_bytes: 1048576 in worker 1, 26214400 in worker 0"},
       {"--data=digits:train=128,test=64", "digits:train=128,test=64"},
   };
   for (const auto& [flag, said] : kDisagreements) {

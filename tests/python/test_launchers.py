@@ -115,6 +115,8 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
 @pytest.mark.parametrize("args, variables, says", [
     (["--mode=ps", "--servers=1", "--servers-per-node=1"], {}, "--servers and --servers-per-node: give one"),
     (["--servers-per-node=1"], {}, "--servers-per-node: only --mode=ps has servers"),
+    (["--compress=zz"], {}, '--compress (compress= in Python): "zz" is none of'),
+    (["--insecure", "--require-encryption"], {}, "--insecure contradicts --require-encryption"),
     (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
     (["--max-restarts=1"], POD, "--max-restarts: Kubernetes started this process"),
     ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),

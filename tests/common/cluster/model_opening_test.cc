@@ -137,9 +137,11 @@ void ModelOpeningTest::ExpectNamed(int disagrees, int name_bytes) {
             return OpenModel(member, "model", part, Soon()).status();
           });
   for (const absl::Status& status : results) {
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr(absl::StrCat("worker ", disagrees, " (host h")),
-                      HasSubstr("optimizer.lr: 0.1 here, 0.02 in the job")));
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr(absl::StrCat("worker ", disagrees, " (host h")),
+              HasSubstr(absl::StrCat("optimizer.lr: 0.1 in worker ", disagrees,
+                                     ", 0.02 in worker 0"))));
   }
 }
 

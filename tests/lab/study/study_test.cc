@@ -110,7 +110,8 @@ TEST_F(StudyTest, GoesOnAfterAnInterruptThatSaysHow) {
   EXPECT_THAT(process.Output(),
               HasSubstr("7 of 12 runs are kept in " + out_ +
                         ": the same command resumes from there"));
-  EXPECT_THAT(process.Output(), HasSubstr("CUT SHORT: of 7 of 12 runs alone"));
+  EXPECT_THAT(process.Output(),
+              HasSubstr("CUT SHORT: these figures are of only 7 of 12 runs"));
   const json report = json::parse(Text(out_ + "/report.json"));
   EXPECT_THAT(report["runs"], SizeIs(7));
   EXPECT_EQ(report["cut_short"], "7 of 12 runs");
