@@ -134,6 +134,16 @@ Job SharedJob(const CommandLine& line, const CompareFlags& flags,
   return job;
 }
 
+// The device is chosen by the GPUs that there are, so it is no flag.
+std::map<std::string, std::string> DescribePrograms(const Job& job) {
+  std::map<std::string, std::string> described =
+      DescribeFiles({job.ps_binary, job.worker_binary});
+  if (HasFlag(job.worker_flags, "--device")) {
+    described["--device"] = ValueOf(ArgsOf(job.worker_flags, "--device"));
+  }
+  return described;
+}
+
 Aim AimOf(const CommandLine& line, const CompareFlags& flags) {
   const bool by_loss = line.Has("--target-loss");
   Aim aim;
@@ -183,7 +193,8 @@ std::variant<StudyPlan, int> PlanCompare(const Args& args) {
   plan.setup = Setup(args, flags);
   plan.setup.threads_per_worker = plan.job.threads_per_worker;
   plan.setup.flags = AllFlags(line, *values, passed_on);
-  if (IsScript(passed_on)) plan.setup.script = DescribeScript(passed_on);
+  plan.setup.inputs = IsScript(passed_on) ? DescribeScript(passed_on)
+                                          : DescribePrograms(plan.job);
   plan.runs = AllRuns(*values);
   plan.values = *std::move(values);
   plan.aim = AimOf(line, flags);

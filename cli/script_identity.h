@@ -4,15 +4,24 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "lab/host/arguments.h"
 
 namespace psring {
 
 // What a script's runs depend on, beside the flags: the first file that its
-// command names (others may be what it writes), and the variables that psring
-// reads for it.
+// command names (others may be what it writes), the modules beside it that it
+// imports, and the variables that psring reads for it.
 std::map<std::string, std::string> DescribeScript(const Args& command);
+
+// {"the file train.py", "CRC-32 0badcafe"} of each that can be read.
+std::map<std::string, std::string> DescribeFiles(const Args& files);
+
+// The Python files that `script` imports, and those that these import, as far
+// as they lie in its folder or in packages there: sorted, without itself. Found
+// by their import statements, of which strings and code may hide some.
+std::vector<std::string> ImportedFiles(const std::string& script);
 
 }  // namespace psring
 

@@ -77,7 +77,7 @@ json ManifestJson(const StudySetup& setup) {
         {"the processor", setup.machine.cpu},
         {"the number of cores", absl::StrCat(setup.machine.cores)}}},
   };
-  for (const auto& [what, value] : setup.script) {
+  for (const auto& [what, value] : setup.inputs) {
     manifest["made_with"][what] = value;
   }
   // As a file gives it back: bytes that are not text are replaced.

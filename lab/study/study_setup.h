@@ -18,9 +18,9 @@ struct StudySetup {
   std::string command;  // that makes the same report again
   // Every flag with its value, given or not; under "--" what every worker got.
   std::vector<std::pair<std::string, std::string>> flags;
-  // Of a script: its file, and the variables that psring reads for it:
-  // {"the file train.py", "CRC-32 0badcafe"}.
-  std::map<std::string, std::string> script;
+  // What else the runs depend on: the files that they run, a script's
+  // variables, the device: {"the file train.py", "CRC-32 0badcafe"}.
+  std::map<std::string, std::string> inputs;
   int threads_per_worker = 1;
   std::string created;  // date and time
   std::string commit;
