@@ -25,7 +25,8 @@
 //
 //   {"point": {AXIS: VALUE}, "num_parameters", "num_steps" (of each worker),
 //    "seconds" (of training, without evaluations), "wall_seconds",
-//    "images_per_second", "test_accuracy", "test_loss" (after the last epoch),
+//    "other_cores" (see lab/host/other_load.h), "images_per_second",
+//    "test_accuracy", "test_loss" (after the last epoch),
 //    "worker_bytes_sent_per_step", "server_bytes_sent_per_step",
 //    "worker_peak_bytes", "server_peak_bytes"  (of the process with most),
 //    "worker_peak_gpu_bytes"  (the same; 0: none on a GPU that tells),

@@ -46,6 +46,9 @@ struct RunResult {
   std::optional<double> predicted_step_s;  // see run_predictor.h
   std::optional<uint32_t> weights_crc32;   // a script may not tell
   double wall_seconds = 0;  // from the first process's start to the last's end
+  // That other programs took of this host on average, where they held the run
+  // up; see lab/host/other_load.h. Nothing: not known.
+  std::optional<double> other_cores;
   std::vector<StepSample> steps;    // of worker 0
   std::vector<EpochSample> epochs;  // of worker 0
 };

@@ -102,6 +102,9 @@ RunResult Take(const json& value) {
   run.num_steps = WholeOf(value.at("num_steps"));
   run.seconds = ToNumber(value.at("seconds"));
   run.wall_seconds = ToNumber(value.at("wall_seconds"));
+  if (const json cores = value.value("other_cores", json()); !cores.is_null()) {
+    run.other_cores = cores.get<double>();
+  }
   run.images_per_second = ToNumber(value.at("images_per_second"));
   run.counts_steps = value.value("counts_steps", false);
   run.on_gpu = value.value("on_gpu", false);
@@ -142,6 +145,7 @@ json ToJson(const RunResult& run) {
       {"num_steps", run.num_steps},
       {"seconds", Number(run.seconds)},
       {"wall_seconds", Number(run.wall_seconds)},
+      {"other_cores", run.other_cores ? Number(*run.other_cores) : json()},
       {"images_per_second", Number(run.images_per_second)},
       {"counts_steps", run.counts_steps},
       {"on_gpu", run.on_gpu},

@@ -22,6 +22,7 @@
 #include "lab/host/hosts.h"
 #include "lab/host/job_watch.h"
 #include "lab/host/link_spec.h"
+#include "lab/host/other_load.h"
 #include "lab/host/script_job.h"
 #include "lab/host/supervisor.h"
 #include "lab/page/job_lines.h"
@@ -270,6 +271,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
   }
   Printed printed(job.metric, job.metric_is_loss);
   const Time start = Now();
+  const OtherLoad others;
   const absl::Status s = Train(
       ValueOf(point, kWayAxis), job, cancellation,
       [&printed](const std::string& name, absl::string_view line) {
@@ -284,6 +286,7 @@ absl::StatusOr<RunResult> RunOnce(const Point& point, const Job& base,
     return why;
   }
   result->wall_seconds = absl::ToDoubleSeconds(Now() - start);
+  result->other_cores = others.Cores();
   return result;
 }
 

@@ -294,6 +294,30 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
                             100 * errors->worst, errors->worst_label)));
 }
 
+// Whose times others' work has lengthened.
+void AddOtherPrograms(const Comparison& comparison, Strings* findings) {
+  constexpr double kMuch = 0.1;  // of a core
+  double sum = 0, most = 0;
+  size_t known = 0;
+  std::string where;
+  for (const Variant& variant : comparison.variants) {
+    for (const RunResult& run : variant.runs) {
+      if (!run.other_cores) continue;
+      ++known;
+      sum += *run.other_cores;
+      if (*run.other_cores <= most) continue;
+      most = *run.other_cores;
+      where = RunLabel(run.point);
+    }
+  }
+  if (known == 0 || most < kMuch) return;
+  findings->push_back(absl::StrFormat(
+      "Other programs kept %.1f cores of this host busy on average while it "
+      "had none to spare, and %.1f during %s: times differ for that reason, "
+      "too.",
+      sum / static_cast<double>(known), most, where));
+}
+
 // What was held against each other where runs are missing.
 void AddSharedSeeds(const Comparison& comparison, Strings* findings) {
   for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
@@ -349,6 +373,7 @@ Strings Headlines(const Comparison& comparison) {
 Strings Findings(const Comparison& comparison) {
   Strings findings;
   AddSharedSeeds(comparison, &findings);
+  AddOtherPrograms(comparison, &findings);
   for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);

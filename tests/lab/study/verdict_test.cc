@@ -148,6 +148,20 @@ TEST(Headlines, WaysAreComparedByTheSeedsThatAllOfThemFinished) {
               Not(Contains(HasSubstr("Runs are missing"))));
 }
 
+TEST(Findings, TellOfOtherProgramsThatHeldRunsUp) {
+  Comparison comparison = ThreeWays();
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("Other programs"))));
+  for (Variant& variant : comparison.variants) {
+    for (RunResult& run : variant.runs) run.other_cores = 0.0;
+  }
+  EXPECT_THAT(Findings(comparison), Not(Contains(HasSubstr("Other programs"))));
+  comparison.variants[1].runs[1].other_cores = 1.2;
+  EXPECT_THAT(Findings(comparison),
+              Contains(AllOf(HasSubstr("kept 0.2 cores"),
+                             HasSubstr("and 1.2 during ps-async"),
+                             HasSubstr("seed 1"))));
+}
+
 TEST(Headlines, AFaultIsBlamedForNothingThatHappensWithoutIt) {
   const std::string slow = "worker:0:x4";
   const auto headline = [&](int without, int with) {
