@@ -262,8 +262,17 @@ absl::StatusOr<RunPlan> PlanRun(const CommandLine& line, RunFlags flags) {
   const auto env = DetectEnvironment(ReadVariables());
   if (!env.ok()) return env.status();
   ScriptJob& job = flags.job;
-  const bool launched = !env->source.empty() && env->source != "psring run" &&
-                        FlagOfPlace(line).empty();
+  const bool by_launcher = !env->source.empty() && env->source != "psring run";
+  const bool launched = by_launcher && FlagOfPlace(line).empty();
+  if (by_launcher && env->size > 1 && FlagOfPlace(line) == "--coordinator") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--coordinator: ", env->source, " started this command ", env->size,
+        " times, and with this flag each would start a job of its own there: "
+        "leave it out (where ",
+        env->source,
+        " does not say where rank 0 is, set PSRING_COORDINATOR), or give "
+        "--size and --first-rank, too"));
+  }
   if (launched && !line.Has("--workers")) {
     if (env->workers_wanted < 2) return PlanWorker(line, flags, env->source);
     job.workers = env->workers_wanted;

@@ -117,6 +117,8 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
     (["--servers-per-node=1"], {}, "--servers-per-node: only --mode=ps has servers"),
     (["--compress=zz"], {}, '--compress (compress= in Python): "zz" is none of'),
     (["--insecure", "--require-encryption"], {}, "--insecure contradicts --require-encryption"),
+    (["--coordinator=127.0.0.1:7100"], {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"},
+     "Open MPI started this command 2 times, and with this flag each would start a job of its own"),
     (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
     (["--max-restarts=1"], POD, "--max-restarts: Kubernetes started this process"),
     ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),
