@@ -49,6 +49,9 @@ constexpr size_t kMostUnshown = 16 << 20;
 // So that a job that fails at once does not keep a host busy, and that other
 // hosts' processes have ended, too.
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
+// From SIGTERM to SIGKILL for processes that have trained nothing yet. A server
+// with a coordinator would wait for those who may still come.
+constexpr absl::Duration kFormingGrace = absl::Seconds(1);
 // How often a file gets a line of how far the job is.
 constexpr absl::Duration kSayEvery = absl::Seconds(60);
 
@@ -233,7 +236,7 @@ void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
   // The others would wait for the one that has failed until they may not.
   if (!hopeless_ && failure && progress.FormingSince(failure->seen)) {
     hopeless_ = true;
-    supervisor.Stop();
+    supervisor.Stop(kFormingGrace);
   }
 }
 

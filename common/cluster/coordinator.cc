@@ -223,7 +223,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   };
   serve_until([&] { return membership.over(); }, Now() + kLastWord);
   // Who starts a little later shall not look for a coordinator for a minute.
-  if (membership.over()) {
+  if (membership.over() && options.late_comers) {
     serve_until([&] { return membership.everybody_knows(); },
                 Now() + kLateComers);
   }

@@ -40,6 +40,9 @@ struct MembershipOptions {
   absl::Duration join_timeout = absl::Seconds(60);
   absl::Duration dead_after = kDeadAfter;
   uint64_t job_epoch = 0;  // names the job
+  // Whether processes may come that do not know yet that the job is over. A
+  // launcher ends those that it has started.
+  bool late_comers = true;
   // Whether whoever has the coordinator starts the job again if it fails, at
   // the same address.
   bool may_come_again = false;

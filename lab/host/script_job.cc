@@ -24,6 +24,7 @@ MembershipOptions MembershipOf(const ScriptJob& job) {
   membership.num_workers = job.job_size();
   membership.join_timeout = absl::Seconds(job.join_timeout_s);
   membership.may_come_again = job.may_come_again;
+  membership.late_comers = job.job_size() > job.workers;
   return membership;
 }
 

@@ -53,9 +53,10 @@ void Supervisor::Wait() {
   while (!AllEnded()) ServeOnce();
 }
 
-void Supervisor::Stop() {
+void Supervisor::Stop(std::optional<absl::Duration> grace) {
   const Time now = Now();
-  plan_ = {{now, SIGTERM}, {now + options_.terminate_grace, SIGKILL}};
+  plan_ = {{now, SIGTERM},
+           {now + grace.value_or(options_.terminate_grace), SIGKILL}};
 }
 
 void Supervisor::ServeOnce() {

@@ -86,8 +86,9 @@ class Supervisor {
   // bound once one failed or a cancellation came.
   void Wait();
 
-  // SIGTERM to everybody, SIGKILL later; Wait() then returns.
-  void Stop();
+  // SIGTERM to everybody, SIGKILL after `grace`, by default terminate_grace;
+  // Wait() then returns.
+  void Stop(std::optional<absl::Duration> grace = std::nullopt);
   void SignalAll(int signal);
   // To the processes that do something with it: each alone, without those that
   // it has started. Returns the names of the others.

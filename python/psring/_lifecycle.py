@@ -141,9 +141,16 @@ def init(
     with _lock:
         if _job.is_initialized():
             return
-        mode = mode or os.environ.get("PSRING_MODE") or None
-        if mode is not None and mode not in _MODES:
-            raise ValueError(f'mode={mode!r}: it is "ring", "ps" or "ddp"')
+        chosen = os.environ.get("PSRING_MODE") or None
+        for choice in (mode, chosen):
+            if choice is not None and choice not in _MODES:
+                raise ValueError(f'mode={choice!r}: it is "ring", "ps" or "ddp"')
+        if mode is not None and chosen not in (None, mode) and os.environ.get("PSRING_COORDINATOR_HOSTED") == "1":
+            raise ValueError(
+                f'init(mode="{mode}"): the job of this process is in mode "{chosen}", which whoever started it has '
+                f"chosen: leave mode= out, and start it by psring run --mode={mode}"
+            )
+        mode = mode or chosen
         defaults = _settings.defaults(
             sync=sync, staleness=staleness, update=update, compress=compress, bucket_mb=bucket_mb, gpu=gpu
         )

@@ -67,6 +67,11 @@ def test_the_culprit_is_named_with_its_exit_code(tmp_path, flags):
     assert "psring run: worker 1 (pid " in ran.stderr, ran.stderr
 
 
+def test_a_script_that_asks_for_another_mode_is_told_who_chose_it(tmp_path):
+    ran = psring_run(tmp_path, "import psring; psring.init(mode='ps')")
+    assert ran.returncode == 1 and 'in mode "ring"' in ran.stderr and "psring run --mode=ps" in ran.stderr, ran.stderr
+
+
 def test_a_metrics_folder_that_cannot_be_written_is_named(tmp_path):
     ran = psring_run(tmp_path, JOINS, "--metrics-dir=/proc/none")
     assert ran.returncode != 0
