@@ -99,7 +99,7 @@ int Launch(const Args& args) {
   }
   if (flags.supervised.max_restarts > 0 && !Resumes(flags.job.worker_flags)) {
     return line.UsageError(
-        "--max-restarts: a job that is started again goes on from a "
+        "--max-restarts: a job that is started again continues from a "
         "checkpoint, so give the workers, after `--`, --autoresume, "
         "--checkpoint-dir=DIR and --checkpoint-every=STEPS");
   }

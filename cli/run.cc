@@ -88,6 +88,7 @@ int BecomeWorker(const ScriptJob& job) {
     variables["PSRING_PAGE_TOKEN_FILE"] = job.page_token_file;
   }
   variables["PYTHONUNBUFFERED"] = "1";
+  variables["PSRING_RESTARTS"] = "0";
   Args argv = {"/usr/bin/env"};
   const Security& security = job.security;
   if (security.insecure) variables["PSRING_INSECURE"] = "1";

@@ -43,6 +43,8 @@ bool IsScriptFile(const std::string& path) {
 // So many files, and bytes of each, are looked at.
 constexpr size_t kMostFiles = 1000;
 constexpr size_t kMostBytes = 4 << 20;
+// Of a statement: the search takes stack.
+constexpr size_t kLongest = 2000;
 
 std::string Read(const fs::path& path) {
   std::string text(kMostBytes, '\0');
@@ -50,6 +52,29 @@ std::string Read(const fs::path& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
   return text;
+}
+
+// The lines without comments; those that a parenthesis or a backslash joins to
+// an import are one.
+std::vector<std::string> StatementsOf(const std::string& text) {
+  std::vector<std::string> statements;
+  bool open = false;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripTrailingAsciiWhitespace(line.substr(0, line.find('#')));
+    const bool joined = absl::EndsWith(line, "\\");
+    line = absl::StripSuffix(line, "\\");
+    if (open) {
+      absl::StrAppend(&statements.back(), " ", line);
+    } else {
+      statements.emplace_back(line);
+    }
+    const std::string& all = statements.back();
+    const bool parenthesis =
+        absl::StrContains(all, "import") && absl::StrContains(all, "(") &&
+        !absl::StrContains(all, ")") && all.size() < kLongest;
+    open = joined || parenthesis;
+  }
+  return statements;
 }
 
 // "a.b" of "import a.b", "from a.b import c" and "import x, a.b as d"; of
@@ -60,11 +85,9 @@ std::vector<std::string> ModulesOf(const std::string& text,
   static const std::regex* const statement = new std::regex(
       R"(^[ \t]*(?:import[ \t]+([^#;]+)|from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([^#;]+)))");
   std::vector<std::string> modules;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    std::cmatch match;
-    constexpr size_t kLongest = 1000;  // the search takes stack
-    if (line.size() > kLongest ||
-        !std::regex_search(line.begin(), line.end(), match, *statement)) {
+  for (const std::string& line : StatementsOf(text)) {
+    std::smatch match;
+    if (line.size() > kLongest || !std::regex_search(line, match, *statement)) {
       continue;
     }
     std::string from = match[2].str();
@@ -80,6 +103,7 @@ std::vector<std::string> ModulesOf(const std::string& text,
     for (absl::string_view name : absl::StrSplit(names, ',')) {
       name = absl::StripAsciiWhitespace(name.substr(0, name.find(" as ")));
       name = absl::StripPrefix(absl::StripSuffix(name, ")"), "(");
+      name = absl::StripAsciiWhitespace(name);
       modules.push_back(from.empty() ? std::string(name)
                                      : absl::StrCat(from, ".", name));
     }

@@ -20,7 +20,7 @@ std::map<std::string, std::string> DescribeFiles(const Args& files);
 
 // The Python files that `script` imports, and those that these import, as far
 // as they lie in its folder or in packages there: sorted, without itself. Found
-// by their import statements, of which strings and code may hide some.
+// by their import statements; what code imports by itself (importlib) is not.
 std::vector<std::string> ImportedFiles(const std::string& script);
 
 }  // namespace psring

@@ -276,8 +276,9 @@ int RunSupervised(const std::string& command, const SupervisedFlags& flags,
   Attempt attempt = {.restarts = 0, .has_next = flags.max_restarts > 0};
   while (true) {
     const Outcome outcome = job.RunOnce(start, attempt);
+    const int signal = job.signal();  // one that comes later has ended nothing
     if (!attempt.has_next || !job.MayStartAgain(outcome)) {
-      return ExitOf(command, flags, outcome, job.signal());
+      return ExitOf(command, flags, outcome, signal);
     }
     ++attempt.restarts;
     attempt.has_next = attempt.restarts < flags.max_restarts;

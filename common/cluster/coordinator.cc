@@ -142,7 +142,8 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
       if (membership.Knows(peer)) {
         socket.Vouch(peer);
         anyone_joined = true;
-      } else if (!answers.empty() && !membership.over()) {
+      } else if (!answers.empty() && !membership.over() &&
+                 !answers[0].message->refuse().next_job_may_come()) {
         // It is told so once. Of a job that is over, all who come learn why.
         drop(peer, absl::PermissionDeniedError(
                        absl::StrCat(Describe(message.join()), " may not join: ",

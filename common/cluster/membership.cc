@@ -127,7 +127,9 @@ bool Membership::NextJobMayCome(Time now, const proto::Join& join) const {
     hosted |= member.process.hosts_coordinator();
     silent |= !member.left && now - member.last_heard > kMissed;
   }
-  if (options_.may_come_again) return over() ? !result_.ok() : silent;
+  if (options_.may_come_again) {
+    return over() ? !result_.ok() : silent || was_complete_;
+  }
   return was_complete_ && hosted && (over() || silent);
 }
 

@@ -123,14 +123,18 @@ void TakeModel(const json& event, ProcessMetrics* metrics) {
 // A script tells of one evaluation in one line or more.
 void TakeEpoch(const json& event, ProcessMetrics* metrics) {
   const EpochSample epoch = ToEpoch(event);
-  const bool infinite = event.contains("not_finite");
-  if (metrics->epochs.empty() || metrics->epochs.back().epoch != epoch.epoch) {
+  const bool is_new =
+      metrics->epochs.empty() || metrics->epochs.back().epoch != epoch.epoch;
+  if (is_new) {
     metrics->epochs.push_back(epoch);
-    metrics->diverged = infinite;
-    return;
+    metrics->infinite_loss = metrics->infinite_accuracy = false;
   }
+  for (const json& name : event.value("not_finite", json::array())) {
+    metrics->infinite_loss |= name == "test_loss";
+    metrics->infinite_accuracy |= name == "test_accuracy";
+  }
+  if (is_new) return;
   EpochSample& told = metrics->epochs.back();
-  metrics->diverged |= infinite;
   for (double EpochSample::*figure :
        {&EpochSample::train_loss, &EpochSample::test_loss,
         &EpochSample::test_accuracy, &EpochSample::images_per_second}) {

@@ -75,8 +75,9 @@ struct ProcessMetrics {
   bool on_gpu = false;
   std::vector<StepSample> steps;
   std::vector<EpochSample> epochs;
-  // Whether a figure of the last evaluation was told and is no finite number.
-  bool diverged = false;
+  // Of the last evaluation: which figures were told and are no finite numbers.
+  bool infinite_loss = false;
+  bool infinite_accuracy = false;
   // Of a script: the first step's and then some; loss and rate are NaN.
   std::vector<StepSample> progress;
   std::optional<ProcessEnd> end;

@@ -41,10 +41,16 @@ std::optional<ProcessorTime> ParseProcStat(std::istream& text) {
   }
   const absl::Duration tick =
       absl::Seconds(1) / std::max(1L, sysconf(_SC_CLK_TCK));
-  const double idle = ticks[3] + ticks[4];
-  double all = 0;
-  for (const double each : ticks) all += each;
-  return ProcessorTime{(all - idle) * tick, idle * tick};
+  return ProcessorTime{(ticks[0] + ticks[1] + ticks[2] + ticks[7]) * tick,
+                       (ticks[3] + ticks[4]) * tick,
+                       (ticks[5] + ticks[6]) * tick};
+}
+
+double CoresOfOthers(const ProcessorTime& host, absl::Duration own,
+                     absl::Duration took) {
+  const absl::Duration all = host.busy + host.idle + host.interrupts;
+  if (took <= absl::ZeroDuration() || host.idle > kLeftIdle * all) return 0;
+  return std::max(0.0, absl::FDivDuration(host.busy - own, took));
 }
 
 OtherLoad::OtherLoad()
@@ -52,13 +58,10 @@ OtherLoad::OtherLoad()
 
 std::optional<double> OtherLoad::Cores() const {
   const auto now = TimeOfHost();
-  const absl::Duration took = Now() - start_;
-  if (!before_ || !now || took <= absl::ZeroDuration()) return std::nullopt;
-  const absl::Duration busy = now->busy - before_->busy;
-  const absl::Duration idle = now->idle - before_->idle;
-  if (idle > kLeftIdle * (busy + idle)) return 0;
-  const absl::Duration others = busy - (OwnTime() - own_before_);
-  return std::max(0.0, absl::FDivDuration(others, took));
+  if (!before_ || !now) return std::nullopt;
+  return CoresOfOthers({now->busy - before_->busy, now->idle - before_->idle,
+                        now->interrupts - before_->interrupts},
+                       OwnTime() - own_before_, Now() - start_);
 }
 
 }  // namespace psring

@@ -12,12 +12,19 @@ namespace psring {
 
 // The processors' time, all of them together, since the host started.
 struct ProcessorTime {
-  absl::Duration busy;  // what a hypervisor took ("steal") counts
+  absl::Duration busy;  // of programs, and what a hypervisor took ("steal")
   absl::Duration idle;
+  absl::Duration interrupts;  // which belong to nobody
 };
 
 // Of the text of /proc/stat; nothing where that is another system's.
 std::optional<ProcessorTime> ParseProcStat(std::istream& text);
+
+// How many cores others have kept busy on average for `took`, in which the
+// host's time grew by `host` and that of one's own programs by `own`; 0 where a
+// tenth of the processors' time was left idle, as they held nobody up.
+double CoresOfOthers(const ProcessorTime& host, absl::Duration own,
+                     absl::Duration took);
 
 // One thread's own.
 class OtherLoad {
@@ -25,10 +32,8 @@ class OtherLoad {
   // Counts from now on.
   OtherLoad();
 
-  // How many cores others than this process, and the children that it has
-  // awaited, have kept busy on average; 0 where a tenth of the processors' time
-  // was left idle, as they held nobody up. Nothing where the host does not
-  // tell.
+  // CoresOfOthers than this process and the children that it has awaited.
+  // Nothing where the host does not tell.
   std::optional<double> Cores() const;
 
  private:

@@ -260,34 +260,6 @@ int NumFailed(const Comparison& comparison, const Variant& variant) {
                     }));
 }
 
-Group WithSharedSeeds(Group group) {
-  const auto all_have = [&](const RunResult& run) {
-    const std::string& seed = ValueOf(run.point, "seed");
-    return std::all_of(
-        group.variants.begin(), group.variants.end(), [&](const Variant* v) {
-          return std::any_of(v->runs.begin(), v->runs.end(),
-                             [&](const RunResult& other) {
-                               return ValueOf(other.point, "seed") == seed;
-                             });
-        });
-  };
-  std::vector<Variant> shared;
-  size_t left_out = 0;
-  for (const Variant* variant : group.variants) {
-    Variant& copy = shared.emplace_back(*variant);
-    left_out += std::erase_if(
-        copy.runs, [&](const RunResult& run) { return !all_have(run); });
-  }
-  if (left_out == 0) return group;
-  if (shared[0].runs.empty()) return {};
-  group.shared = std::make_shared<const std::vector<Variant>>(shared);
-  group.variants.clear();
-  for (const Variant& variant : *group.shared) {
-    group.variants.push_back(&variant);
-  }
-  return group;
-}
-
 std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis) {
   std::vector<Group> groups;
@@ -303,8 +275,49 @@ std::vector<Group> GroupsAlong(const Comparison& comparison,
       if (in_group(other.point)) group.variants.push_back(&other);
     }
     done.push_back(first.point);
-    if (group.variants.size() > 1) group = WithSharedSeeds(std::move(group));
     if (group.variants.size() > 1) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+Group WithSharedSeeds(const Comparison& comparison, Group group) {
+  const auto is_whole = [&](const Variant* variant) {
+    return NumFailed(comparison, *variant) == 0;
+  };
+  const auto all_have = [&](const RunResult& run) {
+    const std::string& seed = ValueOf(run.point, "seed");
+    const auto has = [&](const RunResult& other) {
+      return ValueOf(other.point, "seed") == seed;
+    };
+    return std::all_of(
+        group.variants.begin(), group.variants.end(), [&](const Variant* v) {
+          return !is_whole(v) ||
+                 std::any_of(v->runs.begin(), v->runs.end(), has);
+        });
+  };
+  std::vector<Variant> shared;
+  size_t left_out = 0;
+  for (const Variant* variant : group.variants) {
+    if (!is_whole(variant)) continue;
+    Variant& copy = shared.emplace_back(*variant);
+    left_out += std::erase_if(
+        copy.runs, [&](const RunResult& run) { return !all_have(run); });
+  }
+  group.none_shared = left_out > 0 && shared[0].runs.empty();
+  if (left_out == 0 || group.none_shared) return group;
+  group.shared = std::make_shared<const std::vector<Variant>>(shared);
+  auto next = group.shared->begin();
+  for (const Variant*& variant : group.variants) {
+    if (is_whole(variant)) variant = &*next++;
+  }
+  return group;
+}
+
+std::vector<Group> ComparedAlong(const Comparison& comparison,
+                                 absl::string_view axis) {
+  std::vector<Group> groups = GroupsAlong(comparison, axis);
+  for (Group& group : groups) {
+    group = WithSharedSeeds(comparison, std::move(group));
   }
   return groups;
 }

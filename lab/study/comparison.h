@@ -89,19 +89,25 @@ int NumFailed(const Comparison& comparison, const Variant& variant);
 struct Group {
   std::string label;  // what they share, of what varies; may be empty
   std::vector<const Variant*> variants;
-  // Copies with the seeds that all of them finished, where some finished more:
-  // means over other seeds cannot be compared. Null: they finished the same.
+  // Copies of those without failed runs, with the seeds that all of these
+  // finished: means over other seeds cannot be compared. Null: they finished
+  // the same seeds, or none in common.
   std::shared_ptr<const std::vector<Variant>> shared = nullptr;
+  bool none_shared = false;
 };
 
-// The group with the seeds that all of its variants finished; without variants
-// where they have none in common.
-Group WithSharedSeeds(Group group);
-
-// Those of at least two variants, with their shared seeds. `comparison` must
+// Those of at least two variants, with all their runs. `comparison` must
 // outlive them.
 std::vector<Group> GroupsAlong(const Comparison& comparison,
                                absl::string_view axis);
+
+// The group with the seeds that all of its variants finished, but for those of
+// which a run failed: they keep theirs, and are not ranked.
+Group WithSharedSeeds(const Comparison& comparison, Group group);
+
+// GroupsAlong, each WithSharedSeeds.
+std::vector<Group> ComparedAlong(const Comparison& comparison,
+                                 absl::string_view axis);
 
 // What a process would send in a step if each were a host of its own; nothing
 // where no formula is known. With n workers, S servers and a model of M bytes

@@ -59,8 +59,7 @@ const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
 
 std::optional<Ratio> SecondsRatio(const Comparison& comparison,
                                   const Variant& base, const Variant& other) {
-  const Group pair = WithSharedSeeds({"", {&base, &other}});
-  if (pair.variants.empty()) return std::nullopt;
+  const Group pair = WithSharedSeeds(comparison, {"", {&base, &other}});
   const auto before = SecondsToTarget(comparison, *pair.variants[0]);
   const auto now = SecondsToTarget(comparison, *pair.variants[1]);
   if (!before || !now || before->mean <= 0) return std::nullopt;

@@ -107,7 +107,8 @@ void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {
       epoch.test_accuracy =
           is_loss_ ? kUnknown : sample.value / (*percent() ? 100 : 1);
       epoch.images_per_second = kUnknown;
-      process.diverged = !std::isfinite(sample.value);
+      (is_loss_ ? process.infinite_loss : process.infinite_accuracy) =
+          !std::isfinite(sample.value);
     }
   }
 }

@@ -66,6 +66,13 @@ double Samples(const std::vector<ProcessMetrics>& all, int64_t num_steps) {
   return static_cast<double>(num_steps) * static_cast<double>(batch);
 }
 
+// By what its last evaluation told: the accuracy or, without one, the loss.
+bool HasDiverged(const ProcessMetrics& worker0) {
+  return worker0.infinite_accuracy ||
+         (worker0.infinite_loss &&
+          std::isnan(worker0.epochs.back().test_accuracy));
+}
+
 // What a script does before its first step is no training.
 void CountFromFirstStep(const ProcessMetrics& worker0, RunResult* result) {
   if (worker0.progress.empty()) return;
@@ -105,7 +112,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
         absl::StrCat("the metrics lack ", process.role, " ", process.rank,
                      "'s end: it was stopped, or could not write them"));
   }
-  if (worker0->diverged) {
+  if (HasDiverged(*worker0)) {
     return absl::OutOfRangeError(
         absl::StrCat("training has diverged: what the evaluation after step ",
                      worker0->epochs.back().step,
@@ -124,6 +131,7 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
     }
     if (!std::isnan(epoch.test_loss)) result.test_loss = epoch.test_loss;
   }
+  if (worker0->infinite_loss) result.test_loss = std::nan("");
   result.steps = worker0->steps;
   result.epochs = worker0->epochs;
   CountFromFirstStep(*worker0, &result);

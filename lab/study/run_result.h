@@ -62,7 +62,8 @@ struct FailedRun {
 
 // FAILED_PRECONDITION names the process whose metrics lack their end.
 // INVALID_ARGUMENT: nothing tells of what is compared, as of a script that does
-// not log it. OUT_OF_RANGE: its last evaluation told no finite number.
+// not log it. OUT_OF_RANGE: its last evaluation told an accuracy or,
+// without one, a loss that is no finite number.
 absl::StatusOr<RunResult> Summarize(const Point& point,
                                     const std::vector<ProcessMetrics>& all);
 

@@ -143,7 +143,8 @@ std::string Effect(const Comparison& comparison, const Variant& base,
                           : " gets there with every seed in neither case");
   }
   if (!base_reaches) {
-    return absl::StrCat(way, " gets there, as it does not otherwise");
+    return absl::StrCat(
+        way, " gets there with every seed, which it does not otherwise");
   }
   const auto ratio = SecondsRatio(comparison, base, other);
   return ratio ? absl::StrCat(way, " takes ", Compared(*ratio, "long")) : "";
@@ -188,13 +189,18 @@ std::string WhySentence(const Comparison& comparison, const Group& group) {
                           ", ", absl::StrJoin(parts, "; "), "."));
 }
 
-std::string EndSentence(const Goal& goal, const Group& group) {
+std::string EndSentence(const Comparison& comparison, const Group& group) {
+  const Goal& goal = comparison.goal;
   Strings parts;
   for (const auto& [variant, end] : RankByEnd(goal, group)) {
     std::string range = goal.Text(end.mean);
     if (end.min < end.max) {
       absl::StrAppend(&range, " (", goal.Text(end.min), " to ",
                       goal.Text(end.max), ")");
+    }
+    if (const int failed = NumFailed(comparison, *variant); failed > 0) {
+      absl::StrAppend(&range, " with ", variant->runs.size(), " of ",
+                      variant->runs.size() + failed, " seeds");
     }
     parts.push_back(absl::StrCat(NameAlong(*variant, kWayAxis), " ", range));
   }
@@ -297,33 +303,32 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
 // Whose times others' work has lengthened.
 void AddOtherPrograms(const Comparison& comparison, Strings* findings) {
   constexpr double kMuch = 0.1;  // of a core
-  double sum = 0, most = 0;
-  size_t known = 0;
-  std::string where;
+  const RunResult* most = nullptr;
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {
-      if (!run.other_cores) continue;
-      ++known;
-      sum += *run.other_cores;
-      if (*run.other_cores <= most) continue;
-      most = *run.other_cores;
-      where = RunLabel(run.point);
+      const double least = most == nullptr ? kMuch : *most->other_cores;
+      if (run.other_cores.value_or(0) > least) most = &run;
     }
   }
-  if (known == 0 || most < kMuch) return;
+  if (most == nullptr) return;
   findings->push_back(absl::StrFormat(
-      "Other programs kept %.1f cores of this host busy on average while it "
-      "had none to spare, and %.1f during %s: times differ for that reason, "
-      "too.",
-      sum / static_cast<double>(known), most, where));
+      "Other programs kept up to %.1f cores busy (during %s) while this host "
+      "had none to spare: times differ for that reason, too.",
+      *most->other_cores, RunLabel(most->point)));
 }
 
-// What was held against each other where runs are missing.
+// What is held against each other where an interrupted study lacks runs.
 void AddSharedSeeds(const Comparison& comparison, Strings* findings) {
-  for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
+  for (const Group& group : ComparedAlong(comparison, kWayAxis)) {
+    if (group.none_shared) {
+      findings->push_back(
+          Sentence(group,
+                   "runs are missing, and the ways have finished no seed "
+                   "in common: their figures are of different seeds."));
+    }
     if (group.shared == nullptr) continue;
     Strings seeds;
-    for (const RunResult& run : group.variants[0]->runs) {
+    for (const RunResult& run : group.shared->front().runs) {
       seeds.push_back(ValueOf(run.point, "seed"));
     }
     findings->push_back(Sentence(
@@ -363,7 +368,7 @@ Strings Headlines(const Comparison& comparison) {
       AddEffects(comparison, axis, &headlines);
       continue;
     }
-    for (const Group& group : GroupsAlong(comparison, axis.name)) {
+    for (const Group& group : ComparedAlong(comparison, axis.name)) {
       headlines.push_back(RankingSentence(comparison, group, axis.name));
     }
   }
@@ -374,10 +379,10 @@ Strings Findings(const Comparison& comparison) {
   Strings findings;
   AddSharedSeeds(comparison, &findings);
   AddOtherPrograms(comparison, &findings);
-  for (const Group& group : GroupsAlong(comparison, kWayAxis)) {
+  for (const Group& group : ComparedAlong(comparison, kWayAxis)) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);
-    findings.push_back(EndSentence(comparison.goal, group));
+    findings.push_back(EndSentence(comparison, group));
   }
   AddIdentical(comparison, &findings);
   AddTraffic(comparison, &findings);

@@ -173,6 +173,7 @@ def init(
         request = {key: value for key, value in request.items() if value is not None}
         request["hang_signal"] = _stacks.answer_signals()
         _join(request)
+        _metrics.joined(request.get("metrics_dir"))
         about = json.loads(_lib.text(_lib.library().psring_job()))
         job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
         _failure.arm(leave, job.rank)

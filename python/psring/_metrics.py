@@ -1,6 +1,5 @@
 """What a run says of itself, for `psring compare` and for your own tools."""
 
-import os
 import threading
 import time
 import weakref
@@ -13,6 +12,7 @@ from . import _failure, _job, _lib
 _SAYS_STEPS_EVERY = 0.25
 
 _lock = threading.Lock()
+_wanted = False
 _steps = 0
 _epochs = 0
 _epoch_step = -1  # of the last evaluation, and what has been told of it
@@ -60,7 +60,13 @@ def write(line: Dict[str, Any]) -> None:
 
 def wanted() -> bool:
     """Whether anybody reads this process's metrics."""
-    return bool(os.environ.get("PSRING_METRICS_DIR"))
+    return _wanted
+
+
+def joined(metrics_dir: Optional[str]) -> None:
+    """The job writes its metrics there; None: nowhere."""
+    global _wanted
+    _wanted = bool(metrics_dir)
 
 
 def count_step() -> None:

@@ -24,7 +24,11 @@ class ScriptIdentityTest : public ::testing::Test {
     Write("helper.py",
           "x = 'import never'\n"
           "def f():\n"
-          "    from nets.big import (Net, Other)\n");
+          "    from nets import (  # two\n"
+          "        big as large,\n"
+          "        tiny,\n"
+          "    )\n");
+    Write("nets/tiny.py", "from \\\n  main import y\n");
     Write("nets/__init__.py", "");
     Write("nets/big.py",
           "from . import small\n"
@@ -48,7 +52,7 @@ TEST_F(ScriptIdentityTest, FindsTheModulesThatAScriptImports) {
       ImportedFiles(folder_ + "main.py"),
       ElementsAre(folder_ + "helper.py", folder_ + "nets/__init__.py",
                   folder_ + "nets/big.py", folder_ + "nets/layers/conv.py",
-                  folder_ + "nets/small.py"));
+                  folder_ + "nets/small.py", folder_ + "nets/tiny.py"));
 }
 
 TEST_F(ScriptIdentityTest, TellsWhenOneOfThemHasChanged) {

@@ -215,9 +215,10 @@ TEST_F(CheckpointTest, TheSameCommandBeginsAJobAndResumesIt) {
 TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
   const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
   fs::create_directories(parts);
-  Train(Job(kPs, kLeNet, whole, 600));
+  Train(Job(kPs, kLeNet, whole, 1000));
   LaunchedJob job =
-      Job(kPs, kLeNet, parts, 600, {"--autoresume", "--checkpoint-every=20"});
+      Job(kPs, kLeNet, parts, 600,
+          {"--autoresume", "--checkpoint-every=20", "--checkpoint-keep=0"});
   job.launch_flags = {"--max-restarts=1"};
   auto launch = Process::Start(LaunchArgv(job));
   ASSERT_TRUE(launch.ok()) << launch.status();
@@ -231,9 +232,9 @@ TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
                                      ") failed: killed by SIGKILL (Killed); "
                                      "starts the job again (restart 1 of 1")));
   EXPECT_THAT(launch->Output(), HasSubstr("resumes from " + parts));
-  EXPECT_EQ(
-      CheckpointDifference(CheckpointAt(whole, 600), CheckpointAt(parts, 600)),
-      "");
+  EXPECT_EQ(CheckpointDifference(CheckpointAt(whole, 1000),
+                                 CheckpointAt(parts, 1000)),
+            "");
 }
 
 // Worker 0 alone reads and writes them.

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(
 UPDATES = pytest.mark.parametrize("update", ["local", "fused"])
 
 
-def step(net, optimizer, scale=1.0):
-    optimizer.zero_grad()
+def step(net, optimizer, scale=1.0, **zero):
+    optimizer.zero_grad(**zero)
     (net(torch.ones(1, 2, 4, 4)) * scale).sum().backward()
     optimizer.step()
 
@@ -28,7 +28,7 @@ def convolution():
     return torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 2))
 
 
-def beside_plain_torch(update, disturb):
+def beside_plain_torch(update, disturb, to_none=True):
     """The greatest differences of weights and, with "local", of gradients, where disturb(net, step) comes
     after each of six steps."""
     ps.init()
@@ -37,7 +37,7 @@ def beside_plain_torch(update, disturb):
     reference = torch.optim.SGD(plain.parameters(), lr=0.01)
     for number in range(6):
         for model, its in ((net, optimizer), (plain, reference)):
-            step(model, its, number + 1.0)
+            step(model, its, number + 1.0, set_to_none=to_none)
             disturb(model, number)
     pairs = list(zip(net.parameters(), plain.parameters()))
     weights = max(float((a - b).abs().max()) for a, b in pairs)
@@ -66,12 +66,35 @@ def share(net, number):
         net.share_memory()
 
 
+@pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("update, disturb", [
     ("local", to_half_and_back), ("local", clip_by_value), ("local", to_channels_last), ("local", share),
     ("fused", share), ("fused", to_channels_last),
 ])  # fmt: skip
-def test_training_goes_on_where_a_script_gives_tensors_other_memory(update, disturb):
-    assert max(max(differences) for differences in run(beside_plain_torch, args=(update, disturb))) < 1e-6
+def test_training_goes_on_where_a_script_gives_tensors_other_memory(update, disturb, to_none):
+    ranks = run(beside_plain_torch, args=(update, disturb, to_none))
+    assert max(max(differences) for differences in ranks) < 1e-6
+
+
+def share_then_synchronise():
+    ps.init(sync="async")
+    net = torch.nn.Linear(1, 1)
+    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    for number in range(4):
+        if number == 0 or ps.rank() == 1:
+            optimizer.zero_grad()
+            net(torch.ones(1, 1)).sum().backward()
+            optimizer.step()
+        if number == 0 and ps.rank() == 0:
+            net.share_memory()
+    ps.barrier()
+    optimizer.synchronize_parameters()
+    return net.weight.item()
+
+
+def test_parameters_that_were_moved_are_synchronised():
+    first, second = run(share_then_synchronise, mode="ps")
+    assert first == second
 
 
 def views_of(net, update):
@@ -207,7 +230,13 @@ def error_of(case):
     net(torch.ones(1, 2)).sum().backward()
     try:
         if case == "sum":
-            first.add_param_group({"params": list(net[1].parameters())})
+            try:
+                first.add_param_group({"params": list(net[1].parameters())})
+            finally:
+                first.step()  # as the error says, and the group again
+                first.add_param_group({"params": list(net[1].parameters())})
+                net(torch.ones(1, 2)).sum().backward()
+                first.step()
         elif case == "shutdown":
             first.step()
             ps.shutdown()
@@ -225,7 +254,7 @@ def error_of(case):
 
 
 @pytest.mark.parametrize("case, words", [
-    ("sum", "would be summed again: do that after step()"),
+    ("sum", "would be summed again. Call it after step()"),
     ("shutdown", "has ended: make a new one after init()"),
     ("two", "belongs to two DistributedOptimizers"),
 ])  # fmt: skip

@@ -180,19 +180,24 @@ class ModelExchange(Model):
         own = self.floats_at(self.parameters_address + 4 * begin, end - begin)
         return _part(torch.frombuffer(own, dtype=torch.float32), 0, end - begin, entry.param)
 
-    def come_home(self) -> bool:
+    def _come_home(self) -> None:
         """Results lie in the library's memory again, which torch moves to shared memory of its own where a script
-        sends one of their tensors to another process or calls share_memory(). Whether any was moved."""
+        sends one of their tensors to another process or calls share_memory()."""
         if self._apart:
             moved = [entry for entry in self._alive() if entry.has_moved()]
         elif self.results.data_ptr() == self.parameters_address:
-            return False
+            return
         else:
             self.results = self._floats(self.parameters_address, self._gpu)
             moved = self._alive()
         for entry in moved:
             entry.result = self._result(entry, *self.places[entry.name])
-        return bool(moved)
+        if moved and self._apart:
+            warn_once(
+                "parameters were moved to other memory, as torch.multiprocessing does with what it sends and "
+                'model.share_memory() with a model: with update="fused" they lie in psring\'s memory again, so '
+                "the other process sees no later step. Send it copies, or use update=\"local\""
+            )
 
     def _alive(self) -> List[Entry]:
         return [entry for entry in (held() for held in self._entries) if entry is not None]
@@ -236,12 +241,7 @@ class ModelExchange(Model):
         with self._keeping_device():
             super().finish()
         self.steps += 1
-        if self.come_home() and self._apart:
-            warn_once(
-                "parameters were moved to other memory, as torch.multiprocessing does with what it sends and "
-                'model.share_memory() with a model: with update="fused" they lie in psring\'s memory again, so '
-                "the other process sees no later step. Send it copies, or use update=\"local\""
-            )
+        self._come_home()
 
     def _keeping_device(self) -> Any:
         """The library makes its GPU the thread's current one; the script's stays."""
@@ -250,6 +250,7 @@ class ModelExchange(Model):
     def synchronise(self) -> None:
         self.order()
         super().synchronise()
+        self._come_home()
 
     def take_part_without_data(self) -> bool:
         """A step with zeros, for a rank that has no more data; update "local" only.

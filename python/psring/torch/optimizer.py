@@ -103,6 +103,7 @@ class _Distributed:
         if self._psring.settings.fused:
             remedy = self._psring.settings.local_remedy
             raise ValueError(f'add_param_group() is not supported with update="fused": {remedy}')
+        self._psring.reducer.check_restart()
         super().add_param_group(param_group)  # type: ignore[misc]
         try:
             self._psring.restart()

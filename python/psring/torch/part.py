@@ -114,7 +114,6 @@ class Part:
     def restart(self) -> None:
         """The next backward opens a new exchange, with the parameters of then."""
         passes = self.reducer.passes
-        self.reducer.check_restart()
         self.reducer.close()
         self.reducer = self._make_reducer()
         self.reducer.passes = passes

@@ -406,8 +406,9 @@ class Reducer:
         param, result = entry.param, entry.result
         assert result is not None
         if entry.shares_result():
-            # A tensor of its own: p.grad.data = ... may turn it to other memory, as model.half() does.
-            param.grad = result.detach()
+            # A tensor and a count of writes of its own: p.grad.data = ... may turn it to other memory, as
+            # model.half() does.
+            param.grad = result.data
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
         else:
@@ -454,8 +455,8 @@ class Reducer:
         """An error where a new reducer would sum what is a sum over all ranks already."""
         if self.state == DONE and self._sums_remain and any(map(self._may_hold_sum, self.entries)):
             raise RuntimeError(
-                "param_groups or the optimizer's state changed between backward() and step(), and with op=Sum the "
-                "gradients, which are sums over all ranks already, would be summed again: do that after step()"
+                "add_param_group() between backward() and step(): with op=Sum the gradients, which are sums over all "
+                "ranks already, would be summed again. Call it after step()"
             )
 
     def close(self) -> None:

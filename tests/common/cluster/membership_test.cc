@@ -453,6 +453,8 @@ TEST(Membership, WhoComesToAFailedJobThatIsStartedAgainMayWaitForThat) {
   for (const auto& [peer, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
     ended.OnMessage(kStart, peer, JoinOf(proto::WORKER, rank));
   }
+  // Its predecessor may have died a moment ago.
+  EXPECT_TRUE(next_may_come(ended));
   for (const char* peer : {"a", "b"}) {
     ended.OnMessage(kStart, peer, LeaveOf(""));
   }

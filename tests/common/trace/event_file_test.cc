@@ -48,6 +48,14 @@ TEST(EventFile, HoldsEachNumberOfALineUnderItsName) {
   EXPECT_THAT(bytes, Not(HasSubstr("accuracy")));
 }
 
+// Which a metrics file has several times a second.
+TEST(EventFile, ShowsNothingOfAScriptsProgress) {
+  const std::string directory = TestDirectory();
+  EventFile(directory, "ring")
+      .WriteLine({{"event", "progress"}, {"step", 4}, {"seconds", 1.5}});
+  EXPECT_THAT(OnlyFile(directory), Not(HasSubstr("progress")));
+}
+
 TEST(EventFile, AFolderThatCannotBeIsAWarning) {
   CapturedLog log;
   EventFile events("/dev/null", "ring");

@@ -60,15 +60,15 @@ TEST_F(MetricsReaderTest, LinesOfOneEvaluationAreOne) {
   ASSERT_THAT(reader_.metrics().epochs, SizeIs(1));
   EXPECT_EQ(reader_.metrics().epochs[0].test_loss, 2);
   EXPECT_EQ(reader_.metrics().epochs[0].test_accuracy, 0.5);
-  EXPECT_FALSE(reader_.metrics().diverged);
+  EXPECT_FALSE(reader_.metrics().infinite_loss);
   epoch(2,
         R"("not_finite":["test_loss"],"test_loss":null,"test_accuracy":null)");
   epoch(2, R"("test_loss":null,"test_accuracy":0.1)");
   ASSERT_THAT(reader_.metrics().epochs, SizeIs(2));
   EXPECT_TRUE(std::isnan(reader_.metrics().epochs[1].test_loss));
-  EXPECT_TRUE(reader_.metrics().diverged);
+  EXPECT_TRUE(reader_.metrics().infinite_loss);
   epoch(3, R"("test_loss":1.0,"test_accuracy":null)");
-  EXPECT_FALSE(reader_.metrics().diverged);
+  EXPECT_FALSE(reader_.metrics().infinite_loss);
 }
 
 TEST_F(MetricsReaderTest, TakesInEveryEvent) {

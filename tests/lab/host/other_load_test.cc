@@ -18,7 +18,8 @@ TEST(ParseProcStat, AddsWhatIsBusyAndWhatIsIdle) {
   ASSERT_TRUE(time.has_value());
   const absl::Duration tick =
       absl::Seconds(1) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  EXPECT_EQ(time->busy, 2000 * tick);
+  EXPECT_EQ(time->busy, 1900 * tick);
+  EXPECT_EQ(time->interrupts, 100 * tick);
   EXPECT_EQ(time->idle, 45000 * tick);
 }
 
@@ -29,12 +30,11 @@ TEST(ParseProcStat, OfAnotherSystemIsNothing) {
   }
 }
 
-TEST(OtherLoad, IsNotNegative) {
-  const OtherLoad others;
-  for (volatile int i = 0; i < 100'000'000;) i = i + 1;
-  const auto cores = others.Cores();
-  ASSERT_TRUE(cores.has_value());
-  EXPECT_GE(*cores, 0);
+TEST(CoresOfOthers, AreWhatOnesOwnProgramsHaveNotTaken) {
+  const absl::Duration s = absl::Seconds(1);
+  EXPECT_DOUBLE_EQ(CoresOfOthers({40 * s, 1 * s, 2 * s}, 25 * s, 10 * s), 1.5);
+  EXPECT_EQ(CoresOfOthers({20 * s, 20 * s, 0 * s}, 10 * s, 10 * s), 0);
+  EXPECT_EQ(CoresOfOthers({20 * s, 0 * s, 1 * s}, 20.1 * s, 10 * s), 0);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST(PrintedMetric, ThatIsNoNumberAtLastHasDiverged) {
        {std::pair("loss nan", true), {"loss 0.5", false}, {"loss inf", true}}) {
     metric.Take(line);
     metric.AddTo(all);
-    EXPECT_EQ(all[0].diverged, diverged) << line;
+    EXPECT_EQ(all[0].infinite_loss, diverged) << line;
   }
 }
 

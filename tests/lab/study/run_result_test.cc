@@ -58,7 +58,13 @@ TEST(Summarize, AScriptsTimeCountsFromItsFirstStep) {
 
 TEST(Summarize, WhatEndsWithNoFiniteNumberHasDiverged) {
   ProcessMetrics script = Worker(0, 4);
-  script.diverged = true;
+  script.infinite_loss = true;
+  // The accuracy judges it.
+  const auto judged = Summarize(At({}), {script});
+  ASSERT_TRUE(judged.ok()) << judged.status();
+  EXPECT_TRUE(std::isnan(judged->test_loss));
+  EXPECT_EQ(judged->test_accuracy, 0.9);
+  script.epochs.back().test_accuracy = std::nan("");
   const absl::Status status = Summarize(At({}), {script}).status();
   EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
   EXPECT_THAT(std::string(status.message()),
