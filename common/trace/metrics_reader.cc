@@ -144,8 +144,13 @@ void TakeEpoch(const json& event, ProcessMetrics* metrics) {
 
 void TakeProgress(const json& event, ProcessMetrics* metrics) {
   const double unknown = std::nan("");
-  metrics->progress.push_back(
-      {WholeOf(event.at("step")), Number(event, "seconds"), unknown, unknown});
+  const int64_t step = WholeOf(event.at("step"));
+  const double now = Number(event, "seconds");
+  const double last = event.value("last_step_seconds", 0.0);
+  if (last > 0) {
+    metrics->progress.push_back({step - 1, now - last, unknown, unknown});
+  }
+  metrics->progress.push_back({step, now, unknown, unknown});
 }
 
 void TakeEvent(const json& event, ProcessMetrics* metrics) {

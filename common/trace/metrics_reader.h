@@ -78,7 +78,8 @@ struct ProcessMetrics {
   // Of the last evaluation: which figures were told and are no finite numbers.
   bool infinite_loss = false;
   bool infinite_accuracy = false;
-  // Of a script: the first step's and then some; loss and rate are NaN.
+  // Of a script, how many steps had been made when, from the first one on; loss
+  // and rate are NaN.
   std::vector<StepSample> progress;
   std::optional<ProcessEnd> end;
 };

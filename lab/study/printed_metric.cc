@@ -29,10 +29,7 @@ int64_t StepAt(const ProcessMetrics& process, double seconds) {
       known.begin(), known.end(),
       [&](const StepSample& sample) { return sample.seconds > seconds; });
   if (after == known.begin()) return 0;
-  // All have been made when the last line comes, some time after it.
-  if (after == known.end()) {
-    return process.end ? process.end->step : known.back().step;
-  }
+  if (after == known.end()) return known.back().step;
   const StepSample& before = *(after - 1);
   const double part =
       (seconds - before.seconds) / (after->seconds - before.seconds);

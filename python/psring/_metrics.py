@@ -8,8 +8,10 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import _failure, _job, _lib
 
-# How often, in seconds, the metrics say how many steps have been made.
+# How often the metrics say how many steps have been made: so many seconds after a line, or a part of the
+# time since the first one.
 _SAYS_STEPS_EVERY = 0.25
+_SAYS_STEPS_PART = 0.02
 
 _lock = threading.Lock()
 _wanted = False
@@ -76,14 +78,21 @@ def count_step() -> None:
     with _lock:
         made = _steps
         _steps += 1
-        _last_step = time.monotonic()
+        before, _last_step = _last_step, time.monotonic()
         if made == 0:
             _first_step = _last_step
-        says = made == 0 or _last_step - _said_steps >= _SAYS_STEPS_EVERY
+        wait = min(_SAYS_STEPS_EVERY, _SAYS_STEPS_PART * (_last_step - _first_step))
+        says = made == 0 or _last_step - _said_steps >= max(wait, 0.001)
         if says:
             _said_steps = _last_step
     if says and wanted():
-        write({"event": "progress", "step": made})
+        _say_steps(made, before)
+
+
+def _say_steps(made: int, last_began: float) -> None:
+    """So many steps have been made, the last of which began then."""
+    last = time.monotonic() - last_began if made > 0 else 0.0
+    write({"event": "progress", "step": made, "last_step_seconds": last})
 
 
 def at_end(call: Callable[[], Dict[str, Any]]) -> None:
@@ -133,6 +142,8 @@ def write_end() -> None:
     if _steps > 1:
         # Of all steps, by those between the first and the last: not of what a script does before.
         line["seconds"] = (_last_step - _first_step) * _steps / (_steps - 1)
+    if _steps > 0 and wanted():
+        _say_steps(_steps, _last_step)
     for call in _at_end:
         figures = call()
         if "weights_crc32" in line and "weights_crc32" in figures:  # several models

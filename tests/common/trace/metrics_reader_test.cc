@@ -47,6 +47,24 @@ TEST_F(MetricsReaderTest, AFileThatIsNotThereYetIsNoError) {
   EXPECT_EQ(reader_.metrics().role, "");
 }
 
+// The script has paused after step 25.
+TEST_F(MetricsReaderTest, TakesWhenStepsWereMade) {
+  for (
+      const char* line :
+      {R"({"event":"progress","step":0,"seconds":1.0,"last_step_seconds":0})",
+       R"({"event":"progress","step":25,"seconds":9.0,"last_step_seconds":7})"}) {
+    Append(std::string(line) + "\n");
+  }
+  ASSERT_TRUE(reader_.Read().ok());
+  const std::vector<StepSample>& progress = reader_.metrics().progress;
+  ASSERT_THAT(progress, SizeIs(3));
+  EXPECT_EQ(progress[0].step, 0);
+  EXPECT_EQ(progress[1].step, 24);
+  EXPECT_EQ(progress[1].seconds, 2);
+  EXPECT_EQ(progress[2].step, 25);
+  EXPECT_EQ(progress[2].seconds, 9);
+}
+
 // As a script that tells its loss and its accuracy in calls of their own.
 TEST_F(MetricsReaderTest, LinesOfOneEvaluationAreOne) {
   const auto epoch = [&](int number, const std::string& figures) {
