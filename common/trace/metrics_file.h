@@ -8,11 +8,10 @@
 //    "test_accuracy", "images_per_second"}; of a script more than one for one
 //    evaluation, each with a part of its figures, where it tells them so, and
 //    "not_finite" with the names of those that are null for that reason
-//   {"event":"progress", "step", "seconds", "last_step_seconds"}, of a script
-//   at
-//    the beginning of its first step and then four times a second, at first
-//    more often: how many it has made, and how long the last one took with what
-//    the script did after it
+//   {"event":"progress", "step", "seconds", "last_step_seconds"}, of a script:
+//    how many steps it has made, and how long the last one took, with what came
+//    after it. At the beginning of the first step, and then four times a second
+//    (at first more often)
 //   {"event":"model", "num_parameters", "global_batch"}, of a script
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see

@@ -144,10 +144,11 @@ void TakeEpoch(const json& event, ProcessMetrics* metrics) {
 
 void TakeProgress(const json& event, ProcessMetrics* metrics) {
   const double unknown = std::nan("");
-  const int64_t step = WholeOf(event.at("step"));
+  const int64_t step = std::max<int64_t>(0, WholeOf(event.at("step")));
   const double now = Number(event, "seconds");
   const double last = event.value("last_step_seconds", 0.0);
-  if (last > 0) {
+  if (std::isnan(now)) return;
+  if (last > 0 && step > 0) {
     metrics->progress.push_back({step - 1, now - last, unknown, unknown});
   }
   metrics->progress.push_back({step, now, unknown, unknown});

@@ -44,6 +44,10 @@ std::vector<std::string> Seeds() {
                {"seconds", 0.5},
                {"loss", json()},
                {"images_per_second", 100.0}});
+  file->Write({{"event", "progress"},
+               {"step", 1},
+               {"seconds", 0.5},
+               {"last_step_seconds", 0.25}});
   file->Write({{"event", "model"}, {"num_parameters", 5}, {"global_batch", 8}});
   file->Write({{"event", "epoch"},
                {"epoch", 1},
