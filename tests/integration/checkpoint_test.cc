@@ -217,7 +217,7 @@ TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
   fs::create_directories(parts);
   Train(Job(kPs, kLeNet, whole, 1000));
   LaunchedJob job =
-      Job(kPs, kLeNet, parts, 600,
+      Job(kPs, kLeNet, parts, 1000,
           {"--autoresume", "--checkpoint-every=20", "--checkpoint-keep=0"});
   job.launch_flags = {"--max-restarts=1"};
   auto launch = Process::Start(LaunchArgv(job));
