@@ -43,15 +43,18 @@ int RealConnect(int fd, const sockaddr* address, socklen_t size) {
   return real(fd, address, size);
 }
 
+bool IsStream(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+         type == SOCK_STREAM;
+}
+
 bool IsTcpConnection(int fd) {
   sockaddr_storage peer;
   socklen_t size = sizeof(peer);
-  int type = 0;
-  socklen_t type_size = sizeof(type);
   return getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-         peer.ss_family == AF_INET &&
-         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 &&
-         type == SOCK_STREAM;
+         peer.ss_family == AF_INET && IsStream(fd);
 }
 
 // The file descriptor stays its owner's; what it stands for is gone.
@@ -111,7 +114,8 @@ __attribute__((destructor)) void Tell() {
 extern "C" {
 
 int connect(int fd, const sockaddr* address, socklen_t size) {
-  if (down && address->sa_family == AF_INET) {
+  // A datagram's asks for the route alone, which stays.
+  if (down && address->sa_family == AF_INET && IsStream(fd)) {
     errno = ECONNREFUSED;
     return -1;
   }
