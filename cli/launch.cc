@@ -1,8 +1,8 @@
 #include "cli/launch.h"
 
-#include <algorithm>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
@@ -64,12 +64,6 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
   line.Footer(kExample);
 }
 
-bool Resumes(const Args& worker_flags) {
-  return std::any_of(
-      worker_flags.begin(), worker_flags.end(),
-      [](const std::string& flag) { return flag == "--autoresume"; });
-}
-
 }  // namespace
 
 int Launch(const Args& args) {
@@ -97,7 +91,8 @@ int Launch(const Args& args) {
                              "--page", "--page-token-file"});
     if (!s.ok()) return line.UsageError(std::string(s.message()));
   }
-  if (flags.supervised.max_restarts > 0 && !Resumes(flags.job.worker_flags)) {
+  if (flags.supervised.max_restarts > 0 &&
+      !absl::c_linear_search(flags.job.worker_flags, "--autoresume")) {
     return line.UsageError(
         "--max-restarts: a job that is started again continues from a "
         "checkpoint, so give the workers, after `--`, --autoresume, "

@@ -229,8 +229,7 @@ void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
   const bool silent = failure && failure->ending.signal != 0 &&
                       cancellation_.status().ok() && !supervisor.AllEnded();
   if (silent && !std::exchange(told_, true)) {
-    printer_.block().Print(absl::StrCat("[job] ", failure->name, " (pid ",
-                                        failure->pid, ") was ",
+    printer_.block().Print(absl::StrCat("[job] ", NameOf(*failure), " was ",
                                         ToString(failure->ending), "\n"));
   }
   // The others would wait for the one that has failed until they may not.
@@ -282,11 +281,10 @@ int RunSupervised(const std::string& command, const SupervisedFlags& flags,
     }
     ++attempt.restarts;
     attempt.has_next = attempt.restarts < flags.max_restarts;
-    printer->block().Print(absl::StrCat(
-        "[job] ", outcome.failure->name, " (pid ", outcome.failure->pid,
-        ") failed: ", ToString(outcome.failure->ending),
-        "; starts the job again (restart ", attempt.restarts, " of ",
-        flags.max_restarts, ")\n"));
+    printer->block().Print(absl::StrCat("[job] ", FirstLine(*outcome.failure),
+                                        "; starts the job again (restart ",
+                                        attempt.restarts, " of ",
+                                        flags.max_restarts, ")\n"));
   }
 }
 

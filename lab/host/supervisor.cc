@@ -12,9 +12,16 @@
 
 namespace psring {
 
+std::string NameOf(const Failure& failure) {
+  return absl::StrCat(failure.name, " (pid ", failure.pid, ")");
+}
+
+std::string FirstLine(const Failure& failure) {
+  return absl::StrCat(NameOf(failure), " failed: ", ToString(failure.ending));
+}
+
 std::string ToString(const Failure& failure) {
-  std::string text = absl::StrCat(failure.name, " (pid ", failure.pid,
-                                  ") failed: ", ToString(failure.ending));
+  std::string text = FirstLine(failure);
   if (failure.last_lines.empty()) return absl::StrCat(text, "; no output");
   absl::StrAppend(&text, "; its last lines:");
   for (const std::string& line : failure.last_lines) {

@@ -67,6 +67,10 @@ struct Failure {
   Time seen;  // that it has ended
 };
 
+// "worker 1 (pid 4711)"; the same and " failed: exit code 7".
+std::string NameOf(const Failure& failure);
+std::string FirstLine(const Failure& failure);
+
 // Several lines for people, the last lines of output indented.
 std::string ToString(const Failure& failure);
 

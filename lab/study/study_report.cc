@@ -16,7 +16,7 @@ std::string StudyText(const Comparison& comparison) {
       absl::StrCat("\n", TextTable(ScreenCells(comparison)), "\n");
   if (!comparison.cut_short.empty()) {
     absl::StrAppend(&text, "* CUT SHORT: these figures are of only ",
-                    comparison.cut_short, " alone.\n");
+                    comparison.cut_short, ".\n");
   }
   for (const std::string& headline : Headlines(comparison)) {
     absl::StrAppend(&text, "* ", headline, "\n");

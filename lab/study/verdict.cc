@@ -318,8 +318,8 @@ void AddOtherPrograms(const Comparison& comparison, Strings* findings) {
 }
 
 // What is held against each other where an interrupted study lacks runs.
-void AddSharedSeeds(const Comparison& comparison, Strings* findings) {
-  for (const Group& group : ComparedAlong(comparison, kWayAxis)) {
+void AddSharedSeeds(const std::vector<Group>& groups, Strings* findings) {
+  for (const Group& group : groups) {
     if (group.none_shared) {
       findings->push_back(
           Sentence(group,
@@ -377,9 +377,10 @@ Strings Headlines(const Comparison& comparison) {
 
 Strings Findings(const Comparison& comparison) {
   Strings findings;
-  AddSharedSeeds(comparison, &findings);
+  const std::vector<Group> groups = ComparedAlong(comparison, kWayAxis);
+  AddSharedSeeds(groups, &findings);
   AddOtherPrograms(comparison, &findings);
-  for (const Group& group : ComparedAlong(comparison, kWayAxis)) {
+  for (const Group& group : groups) {
     const std::string why = WhySentence(comparison, group);
     if (!why.empty()) findings.push_back(why);
     findings.push_back(EndSentence(comparison, group));

@@ -28,15 +28,14 @@ class Entry:
     """One parameter of an optimizer, in the exchange and in the current step."""
 
     __slots__ = (
-        "name", "param", "index", "gradient", "result", "home", "bucket", "ready", "sparse_dim", "version", "address",
-        "writes", "__weakref__",
+        "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
         self.name, self.param, self.index = name, param, index
         self.gradient: Optional[torch.Tensor] = None
         self.result: Optional[torch.Tensor] = None
-        self.home = 0  # the address of `result`
         self.bucket = -1
         self.ready = False
         # Above 0: its gradients are sparse and travel by themselves.
@@ -75,10 +74,6 @@ class Entry:
         if grad is None or grad._version != self.version:
             return True
         return grad.layout == torch.strided and grad.data_ptr() != self.address
-
-    def has_moved(self) -> bool:
-        """Whether torch has moved the result's storage."""
-        return self.result is not None and self.result.data_ptr() != self.home
 
     def shares_result(self) -> bool:
         """Whether p.grad can be the result itself; else it is a copy."""
@@ -164,7 +159,6 @@ class ModelExchange(Model):
             self.places[entry.name] = (begin, end)
             entry.gradient = _part(self.gradients, begin, end, entry.param)
             entry.result = self._result(entry, begin, end)
-            entry.home = entry.result.data_ptr()
             entry.bucket = place["bucket"]
             if fused:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
@@ -177,14 +171,18 @@ class ModelExchange(Model):
         """Where an entry's elements come back to."""
         if not self._apart:
             return _part(self.results, begin, end, entry.param)
-        own = self.floats_at(self.parameters_address + 4 * begin, end - begin)
+        own = self.floats_at(self._address_of(begin), end - begin)
         return _part(torch.frombuffer(own, dtype=torch.float32), 0, end - begin, entry.param)
+
+    def _address_of(self, element: int) -> int:
+        return self.parameters_address + 4 * element
 
     def _come_home(self) -> None:
         """Results lie in the library's memory again, which torch moves to shared memory of its own where a script
         sends one of their tensors to another process or calls share_memory()."""
         if self._apart:
-            moved = [entry for entry in self._alive() if entry.has_moved()]
+            homes = ((entry, self._address_of(self.places[entry.name][0])) for entry in self._alive())
+            moved = [entry for entry, home in homes if entry.result is not None and entry.result.data_ptr() != home]
         elif self.results.data_ptr() == self.parameters_address:
             return
         else:
@@ -280,8 +278,7 @@ class ModelExchange(Model):
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:
             return False
-        begin = self.parameters_address
-        return begin <= tensor.data_ptr() < begin + 4 * self.num_elements
+        return self._address_of(0) <= tensor.data_ptr() < self._address_of(self.num_elements)
 
     def detach(self) -> None:
         """Parameters and gradients that lie in the library's memory move out."""

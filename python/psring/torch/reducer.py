@@ -13,7 +13,7 @@ p.grad holds, or zeros.
 import json
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
@@ -160,7 +160,7 @@ class Reducer:
                 "one's loss passes through needs requires_grad_(False) meanwhile. An optimizer that "
                 "another one follows ends with its close()"
             )
-        if self._sums_remain and any(map(self._may_hold_sum, self.entries)):
+        if self._holds_sums():
             raise RuntimeError(
                 "backward() ran again before step() and would sum what is already a sum over all "
                 "ranks: accumulate under opt.no_sync(), set backward_passes_per_step, or use op=Average. "
@@ -169,6 +169,9 @@ class Reducer:
         # p.grad is new, or a mean, equal on all ranks, to which this backward adds: its mean
         # over the ranks is the right sum.
         self.state = IDLE
+
+    def _holds_sums(self) -> bool:
+        return self._sums_remain and any(map(self._may_hold_sum, self.entries))
 
     @staticmethod
     def _may_hold_sum(entry: Entry) -> bool:
@@ -360,7 +363,7 @@ class Reducer:
         # Of gradients in the exchange's memory nobody can tell: they count each other's changes.
         changed = next((e for e in self.entries if e.has_changed() and not e.holds_result()), None)
         if changed is not None:
-            if self._another_of(changed) is not None:
+            if self._is_anothers(changed):
                 raise RuntimeError(
                     f"{changed.name} belongs to two DistributedOptimizers, and both exchange its gradient: end the "
                     "former one with its close() before the next one is made"
@@ -387,14 +390,10 @@ class Reducer:
                 if not anybody:
                     entry.param.grad = None
 
-    def _another_of(self, entry: Entry) -> "Optional[Reducer]":
-        """Of another optimizer that takes the parameter's gradient during backward."""
-        for other in list(_all):
-            if other is self or not other._hooks or not other._in_use():
-                continue
-            if any(theirs.param is entry.param for theirs in other.entries):
-                return other
-        return None
+    def _is_anothers(self, entry: Entry) -> bool:
+        """Whether another optimizer takes the parameter's gradient during backward, too."""
+        others = [other for other in list(_all) if other is not self and other._hooks and other._in_use()]
+        return any(theirs.param is entry.param for other in others for theirs in other.entries)
 
     def _tell_unused(self, used: List[bool]) -> None:
         mine = [e for e, u in zip(self.entries, used) if not u and e.result is not None]
@@ -453,7 +452,7 @@ class Reducer:
 
     def check_restart(self) -> None:
         """An error where a new reducer would sum what is a sum over all ranks already."""
-        if self.state == DONE and self._sums_remain and any(map(self._may_hold_sum, self.entries)):
+        if self.state == DONE and self._holds_sums():
             raise RuntimeError(
                 "add_param_group() between backward() and step(): with op=Sum the gradients, which are sums over all "
                 "ranks already, would be summed again. Call it after step()"
