@@ -129,7 +129,7 @@ class _Memory:
 
     def __init__(self, parameters: int):
         self._parameters, self._pid = parameters, os.getpid()
-        self._users, self._pinned, self._closed = 0, False, False
+        self._users, self._closed = 0, False
         self._lock = threading.RLock()  # a collection of garbage may come while it is held
         _Memory.of_job.append(self)
 
@@ -139,14 +139,10 @@ class _Memory:
             self._users += 1
         weakref.finalize(holder, self._unused).atexit = False
 
-    def used_until_closed(self) -> None:
-        """By what cannot say when it ends; after the end of the job, too."""
-        self._pinned = True
-
     def close(self) -> None:
         with self._lock:
             _Memory.of_job.remove(self)
-            self._closed, self._pinned = True, False
+            self._closed = True
             self._free()
 
     def _unused(self) -> None:
@@ -155,7 +151,7 @@ class _Memory:
             self._free()
 
     def _free(self) -> None:
-        if self._closed and not self._pinned and self._users == 0 and self._pid == os.getpid():
+        if self._closed and self._users == 0 and self._pid == os.getpid():
             _lib.library().psring_free_model(self._parameters)
 
     @staticmethod
@@ -267,7 +263,7 @@ class Model:
         return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))
 
     def close(self) -> None:
-        """All workers close it. Its memory stays as long as something lies over it; a GPU's is gone."""
+        """All workers close it. Its memory stays as long as something lies over it."""
         self._meet("end")
         _lib.Operation(_lib.library().psring_close_model(self.number)).finish()
         self.memory.close()

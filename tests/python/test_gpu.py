@@ -133,7 +133,7 @@ def train(update, on_gpu):
         torch.cuda.current_stream = lambda device: streams[next(calls) % 3 == 0]
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
-        gradient_exchange.over_gpu_memory = lambda address, n, device: torch.frombuffer(
+        gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
             (ctypes.c_float * n).from_address(address), dtype=torch.float32
         )
         psring._models.Model.set_stream = lambda model, stream: log.append(("tell", stream))
@@ -190,7 +190,7 @@ def train_all_kinds(on_gpu, prescale):
         torch.cuda.current_stream = lambda device: FakeStream(0, [])
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
-        gradient_exchange.over_gpu_memory = lambda address, n, device: torch.frombuffer(
+        gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
             (ctypes.c_float * n).from_address(address), dtype=torch.float32
         )
         psring._models.Model.set_stream = lambda model, stream: None
@@ -463,3 +463,21 @@ def test_a_compiled_model_on_a_gpu_trains_as_it_does_otherwise(update, mode):
     assert ranks[0] == ranks[1]
     plain, compiled = ranks[0]
     assert compiled == pytest.approx(plain, abs=1e-3)
+
+
+@needs_gpu
+@pytest.mark.parametrize("update", ["local", "fused"])
+@pytest.mark.parametrize("end", ["close", "load", "shutdown"])
+def test_what_a_script_holds_outlives_the_optimizers_memory_on_a_gpu(update, end):
+    import test_memory
+
+    assert run(test_memory.hold_views, args=(update, end), timeout=120, env={"TEST_DEVICE": "cuda"}) == [True, True]
+
+
+@needs_gpu
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_memory_on_a_gpu_over_which_nothing_lies_is_freed(update):
+    import test_memory
+
+    for left in run(test_memory.models_after_each_other, args=(update,), timeout=120, env={"TEST_DEVICE": "cuda"}):
+        assert len(set(left)) == 1, left

@@ -9,6 +9,7 @@ import torch
 
 import psring.torch as ps
 from ranks import models_in_memory, run
+from test_bits import device
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no memory of its own"
@@ -17,15 +18,19 @@ pytestmark = pytest.mark.skipif(
 UPDATES = pytest.mark.parametrize("update", ["local", "fused"])
 
 
+def images():
+    return torch.ones(1, 2, 4, 4, device=device())
+
+
 def step(net, optimizer, scale=1.0, **zero):
     optimizer.zero_grad(**zero)
-    (net(torch.ones(1, 2, 4, 4)) * scale).sum().backward()
+    (net(images()) * scale).sum().backward()
     optimizer.step()
 
 
 def convolution():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    return torch.nn.Sequential(torch.nn.Conv2d(2, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 2)).to(device())
 
 
 def beside_plain_torch(update, disturb, to_none=True):
@@ -99,7 +104,8 @@ def test_parameters_that_were_moved_are_synchronised():
 
 def views_of(net, update):
     tensors = [param if update == "fused" else param.grad for param in net.parameters()]
-    return [tensors[0].detach(), tensors[2].detach()[1], tensors[2].detach().numpy(), *net.state_dict().values()]
+    array = [tensors[2].detach().numpy()] if device() == "cpu" else []
+    return [tensors[0].detach(), tensors[2].detach()[1], *array, *net.state_dict().values()]
 
 
 def hold_views(update, end):
@@ -109,7 +115,7 @@ def hold_views(update, end):
     step(net, optimizer)
     held = views_of(net, update)
     before = copy.deepcopy(held)
-    loss = net(torch.ones(1, 2, 4, 4)).sum()
+    loss = net(images()).sum()
     if end == "close":
         optimizer.close()
     elif end == "load":
@@ -117,7 +123,7 @@ def hold_views(update, end):
     else:
         ps.shutdown()
     for _ in range(20):  # what was freed would be used again
-        torch.randn(100000)
+        torch.randn(100000, device=device())
     as_before = all(bool((a == b).all()) for a, b in zip(held, before))
     loss.backward()  # reads the parameters of before
     return as_before

@@ -1,7 +1,7 @@
 """Tensors as the library sees them: contiguous host memory, a dtype, a count."""
 
 import warnings
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -140,9 +140,13 @@ class _GpuMemory:
         }  # fmt: skip
 
 
-def over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch.Tensor:
+def over_gpu_memory(
+    address: int, num_elements: int, gpu: torch.device, used_by: Callable[[Any], None]
+) -> torch.Tensor:
+    """So many float32 there. used_by: is told of an object that lives as long as something lies over them."""
+    memory = _GpuMemory(address, num_elements)
     try:
-        tensor = torch.as_tensor(_GpuMemory(address, num_elements), device=gpu)
+        tensor = torch.as_tensor(memory, device=gpu)
     except RuntimeError as error:
         if "numpy" not in str(error).lower():
             raise
@@ -154,6 +158,7 @@ def over_gpu_memory(address: int, num_elements: int, gpu: torch.device) -> torch
             f"this PyTorch copies psring's memory on {gpu} in place of using it: set PSRING_GPU=off, "
             "or use another PyTorch"
         )
+    used_by(memory)
     return tensor
 
 

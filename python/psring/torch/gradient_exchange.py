@@ -210,8 +210,7 @@ class ModelExchange(Model):
     def _floats(self, address: int, gpu: Optional[torch.device]) -> torch.Tensor:
         if gpu is None:
             return torch.frombuffer(self.floats_at(address), dtype=torch.float32)
-        self.memory.used_until_closed()
-        return over_gpu_memory(address, self.num_elements, gpu)
+        return over_gpu_memory(address, self.num_elements, gpu, self.memory.used_by)
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         """Everybody's parameters and optimizer state become rank 0's."""
