@@ -37,7 +37,7 @@ trained() {
   rm -rf "$out/metrics"
   job "$1-$2-$4-$5" --mode="$1" --workers=1 --metrics-dir="$out/metrics" -- --model="$2" \
     --data="synthetic:$3,classes=1000,train=8192,test=1" --batch-size="$4" --precision="$5" \
-    --steps="$6" --channels-last --device=$device --lr=0.01 || return
+    --steps="$6" --loader-threads=2 --channels-last --device=$device --lr=0.01 || return
   "$python" "$folder/rate.py" "$out/metrics" 2>> "$out/python.log"
 }
 

@@ -22,7 +22,7 @@ measure() {
   if ! job "$log" --mode=ps --servers="$1" --workers=1 --metrics-dir="$out/metrics" -- \
     --model=$model --data=synthetic:$shape,classes=1000,train=8192,test=1 \
     --batch-size=$batch --steps=$steps --precision=bf16 --channels-last --bucket-mb="$2" \
-    --device=$device --lr=0.01; then
+    --loader-threads=2 --device=$device --lr=0.01; then
     bad "$1 servers, $2 MiB: see $out/$log.log"
   elif rate=$("$python" "$folder/rate.py" "$out/metrics" 2>> "$out/python.log"); then
     printf '%7s %9s %8s\n' "$1" "$2" "$rate"
