@@ -243,11 +243,12 @@ absl::Status WorkerRun::Prepare() {
 // near its GPU.
 void WorkerRun::TakeCores() {
   const proto::Welcome& joined = member().job();
-  cores_ = std::max(1, HostCores() / PlaceOnHost(joined, joined.rank()).count);
-  at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);
+  const int share = HostCores() / PlaceOnHost(joined, joined.rank()).count;
   if (on_gpu_ && options_.affinity == "auto") {
     StayNear(BusIdOf(options_.device, options_.allow_shared_gpu, joined));
   }
+  cores_ = std::max(1, std::min(share, HostCores()));
+  at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);
 }
 
 absl::Status WorkerRun::OpenRecords() {

@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
   if (!gpus.ok()) return gpus.status();
   if (absl::Status s = CheckNotShared(*gpus, may_share); !s.ok()) return s;
   if (may_share && ShareAGpu(*gpus, job)) {
-    ReplaceVariables(SharedGpuVariables(job.rank()));
+    ReplaceVariables(SharedGpuVariables(job.rank(), OnOneHost(job)));
   }
   // Not before: a GPU may let one process in at a time, and its error would
   // name no worker.

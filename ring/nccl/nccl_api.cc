@@ -9,12 +9,15 @@ std::string NcclVersionName(int version) {
                       version % 100);
 }
 
-std::map<std::string, std::string> SharedGpuVariables(int rank) {
-  return {{"NCCL_HOSTID", absl::StrCat("psring-", rank)},
-          {"NCCL_NET", "Socket"},
-          {"NCCL_IB_DISABLE", "1"},
-          {"NCCL_SOCKET_IFNAME", "lo"},
-          {"NCCL_MAX_CTAS", "1"}};
+std::map<std::string, std::string> SharedGpuVariables(int rank,
+                                                      bool on_one_host) {
+  std::map<std::string, std::string> variables = {
+      {"NCCL_HOSTID", absl::StrCat("psring-", rank)},
+      {"NCCL_NET", "Socket"},
+      {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_MAX_CTAS", "1"}};
+  if (on_one_host) variables["NCCL_SOCKET_IFNAME"] = "lo";
+  return variables;
 }
 
 }  // namespace psring

@@ -65,8 +65,10 @@ std::string NcclVersionName(int version);
 
 // What NCCL has to find in the environment before it lets rank `rank` share a
 // GPU: it refuses two ranks on one GPU of one host, so it has to believe in as
-// many hosts, and to reach them by the loopback device. Never for speed.
-std::map<std::string, std::string> SharedGpuVariables(int rank);
+// many hosts, and, where all ranks are on one, to reach them by the loopback
+// device. Never for speed.
+std::map<std::string, std::string> SharedGpuVariables(int rank,
+                                                      bool on_one_host);
 
 // From libnccl.so.2, which stays loaded: the one that this process has loaded
 // already or the system knows, else the first in `directories`. UNIMPLEMENTED:

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/net/keys.h"
+#include "ring/nccl/nccl_api.h"
 #include "tests/testing/captured_log.h"
 #include "tests/testing/local_job.h"
 #include "tests/testing/soon.h"
@@ -203,6 +204,12 @@ TEST_F(NcclNetworkTest, IsTheInterfaceOfPsringsAddressAndIsSaidToBeOpen) {
   const NcclNetwork without_key = {.address = "127.0.0.1"};
   ASSERT_TRUE(PrepareNcclNetwork(JobOn("a", "b"), without_key).ok());
   EXPECT_EQ(log_.Count("does not encrypt"), 1);
+}
+
+// PrepareNcclNetwork does not replace it.
+TEST_F(NcclNetworkTest, IsTheLoopbackDeviceOnlyWhereAGpuIsSharedOnOneHost) {
+  EXPECT_EQ(SharedGpuVariables(1, /*on_one_host=*/true)[kInterface], "lo");
+  EXPECT_EQ(SharedGpuVariables(1, /*on_one_host=*/false).count(kInterface), 0);
 }
 
 TEST_F(NcclNetworkTest, IsNcclsChoiceWhereTheAddressIsNoInterfaces) {
