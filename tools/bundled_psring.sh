@@ -15,9 +15,10 @@ fi
 wanted=$(sed 's/.* //; s/+.*//' "$here/libtorch-version")
 if [ -z "$torch" ]; then
   echo "psring: no libtorch here: workers cannot start. Install torch $wanted for python3, or set PSRING_TORCH." >&2
-elif [ -f "$torch/version.py" ]; then
-  found=$(sed -n "s/^__version__ = '\([^+']*\).*/\1/p" "$torch/version.py")
-  [ "$wanted" = "$found" ] ||
+else  # a wheel of Python's, or a plain libtorch
+  found=$(cat "$torch/version.py" "$torch/build-version" 2> /dev/null |
+    sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p; s/^\([0-9][0-9.]*\).*/\1/p" | head -n 1)
+  [ -z "$found" ] || [ "$wanted" = "$found" ] ||
     echo "psring: built with libtorch $wanted, found $found in $torch: workers may not start" >&2
 fi
 # `psring run` gives programs of the user's their own one back.

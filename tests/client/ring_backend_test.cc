@@ -52,6 +52,10 @@ TEST(ChooseRingBackend, SaysWhatNcclHasNot) {
   EXPECT_FALSE(ChooseRingBackend("host", true, local, HasNccl)->has_value());
   EXPECT_FALSE(ChooseRingBackend("auto", false, local, HasNccl)->has_value());
   EXPECT_EQ(log.Count("NCCL has no"), 2);
+  EXPECT_THAT(
+      std::string(
+          ChooseRingBackend("nccl", true, local, HasNccl).status().message()),
+      AllOf(HasSubstr("--local-steps"), HasSubstr("--ring-backend=host")));
 }
 
 TEST(ReasonAgainstNccl, NamesWhoCannotAndWhoShares) {

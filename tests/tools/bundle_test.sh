@@ -44,6 +44,22 @@ bare LD_LIBRARY_PATH=/of/the/user ./psring run -n 1 -- sh -c 'echo "path $LD_LIB
   > out 2>&1 || { cat out; fail "run"; }
 grep -q "path /of/the/user$" out || { cat out; fail "a script has the bundle's libraries"; }
 
+# found_version FILE TEXT: what is said of a libtorch whose FILE tells its version.
+found_version() {
+  rm -rf "$TEST_TMPDIR/torch"
+  mkdir -p "$TEST_TMPDIR/torch/lib"
+  touch "$TEST_TMPDIR/torch/lib/libtorch.so"
+  echo "$2" > "$TEST_TMPDIR/torch/$1"
+  bare PSRING_TORCH="$TEST_TMPDIR/torch" ./psring --help 2>&1 > /dev/null
+}
+wanted=$(sed 's/.* //; s/+.*//' libtorch-version)
+for said in "version.py __version__ = '1.2.3+cu130'" "build-version 1.2.3+cpu"; do
+  found_version "${said%% *}" "${said#* }" > out || true
+  grep -q "built with libtorch $wanted, found 1.2.3 in" out || { cat out; fail "of another libtorch: $said"; }
+done
+found_version build-version "$wanted+cpu" > out || true
+! grep libtorch out || fail "of the same libtorch"
+
 code=0
 bare PSRING_TORCH=/nowhere ./psring doctor > out 2>&1 || code=$?
 [ $code = 1 ] && grep -q "PSRING_TORCH=/nowhere has no" out || fail "a wrong PSRING_TORCH"

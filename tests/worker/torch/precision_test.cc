@@ -1,5 +1,6 @@
 #include "worker/torch/precision.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
@@ -53,6 +54,21 @@ TEST(SetGpuModes, LetsCublasBeDeterministicAsTheUserMayToo) {
   EXPECT_STREQ(getenv(kName), ":16:8");
   unsetenv(kName);
   SetGpuModes(Precision::kFp32, /*deterministic=*/false);
+}
+
+TEST(SetGpuModes, SetsLibtorchsSwitches) {
+  const at::Context& context = at::globalContext();
+  for (const bool deterministic : {true, false}) {
+    SetGpuModes(Precision::kFp32, deterministic);
+    EXPECT_EQ(context.deterministicCuDNN(), deterministic);
+    EXPECT_EQ(context.deterministicAlgorithms(), deterministic);
+    EXPECT_EQ(context.benchmarkCuDNN(), !deterministic);
+  }
+  for (const Precision precision : {Precision::kTf32, Precision::kFp32}) {
+    SetGpuModes(precision, /*deterministic=*/false);
+    EXPECT_EQ(context.allowTF32CuBLAS(), precision == Precision::kTf32);
+    EXPECT_EQ(context.allowTF32CuDNN(), precision == Precision::kTf32);
+  }
 }
 
 TEST(PrecisionScope, ComputesInItAndNoLongerAfterwards) {
