@@ -122,15 +122,21 @@ class FakeStream:
         self._log.append(("wait", self.cuda_stream, other.cuda_stream))
 
 
-def train(update, on_gpu):
+def train(update, on_gpu, tells_numbers=True):
     """A few steps whose hooks run in streams by turns. on_gpu: the memory of the library
-    is taken for a GPU's."""
+    is taken for a GPU's. tells_numbers: torch has its function for the current stream's number."""
     log = []
     if on_gpu:
         streams = [FakeStream(0, log), FakeStream(7, log)]
-        calls = iter(range(10**6))
+        turns = [streams[turn % 3 == 0] for turn in range(1000)]
+
+        def number_of_current(index):
+            turns.pop(0)
+            return turns[0].cuda_stream
+
         torch.cuda.device = lambda device: contextlib.nullcontext()
-        torch.cuda.current_stream = lambda device: streams[next(calls) % 3 == 0]
+        torch.cuda.current_stream = lambda device: turns[0] if tells_numbers else turns.pop(0)
+        torch._C._cuda_getCurrentRawStream = number_of_current if tells_numbers else None
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
         gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
@@ -168,7 +174,13 @@ def train_fused_gpu():
     return train("fused", True)
 
 
-@pytest.mark.parametrize("plain, on_gpu", [(train_local, train_local_gpu), (train_fused, train_fused_gpu)])
+def train_without_numbers():
+    return train("fused", True, tells_numbers=False)
+
+
+@pytest.mark.parametrize("plain, on_gpu", [
+    (train_local, train_local_gpu), (train_fused, train_fused_gpu), (train_fused, train_without_numbers),
+])  # fmt: skip
 def test_what_hooks_do_in_several_streams_is_one_sequence(plain, on_gpu):
     expected = run(plain)[0][0]
     for weights, log in run(on_gpu):
@@ -188,6 +200,7 @@ def train_all_kinds(on_gpu, prescale):
     if on_gpu:
         torch.cuda.device = lambda device: contextlib.nullcontext()
         torch.cuda.current_stream = lambda device: FakeStream(0, [])
+        torch._C._cuda_getCurrentRawStream = lambda index: 0
         gpu.choose = lambda entries, wish: torch.device("cpu")
         gpu.place_of = lambda device, wish: "gpu:host"
         gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(

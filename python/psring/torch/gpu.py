@@ -74,11 +74,15 @@ class StreamOrder:
 
     def __init__(self, device: torch.device, tell: Callable[[int], None]):
         self._device, self._tell = device, tell
+        # The number of the current stream, without an object for it: hooks ask for each gradient.
+        self._number = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._last = torch.cuda.current_stream(device)
         tell(self._last.cuda_stream)
 
     def come_behind(self) -> None:
         """What this thread's stream gets from now on comes behind what was done so far."""
+        if self._number is not None and self._number(self._device.index) == self._last.cuda_stream:
+            return
         stream = torch.cuda.current_stream(self._device)
         if stream.cuda_stream == self._last.cuda_stream:
             return
