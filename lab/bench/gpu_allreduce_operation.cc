@@ -36,9 +36,9 @@ class GpuAllReduceOperation : public Operation {
     if (!all.ok()) return all.status();
     const auto num_gpus = static_cast<int>(all->size());
     const bool shared = job_.num_ranks() > num_gpus;
-    if (shared)
-      ReplaceVariables(SharedGpuVariables(job_.rank(),
-                                          /*on_one_host=*/true));
+    if (shared) {
+      ReplaceVariables(SharedGpuVariables(job_.rank(), /*on_one_host=*/true));
+    }
     auto device = OpenCudaDevice(job_.rank() % num_gpus);
     if (!device.ok()) return device.status();
     auto buffer =

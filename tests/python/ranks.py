@@ -20,7 +20,10 @@ import time
 import psring
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGE = os.path.abspath(os.path.join(HERE, "..", "..", "python"))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PACKAGE = os.path.join(ROOT, "python")
+# psring itself, built here or named.
+PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 
 
 def free_port(count=1):

@@ -1,4 +1,4 @@
-"""psring bench train: PyTorch's DistributedDataParallel beside psring's own ways."""
+"""psring bench train, with PyTorch's DistributedDataParallel: bench_test.cc has psring's own ways."""
 
 import json
 import os
@@ -7,10 +7,7 @@ import sys
 
 import pytest
 
-from ranks import HERE
-
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
+from ranks import PROGRAM
 
 
 def test_ddp_trains_every_model_with_every_number_of_workers(tmp_path):

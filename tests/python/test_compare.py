@@ -11,10 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ranks import PACKAGE
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
+from ranks import PACKAGE, PROGRAM
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),

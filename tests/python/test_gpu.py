@@ -122,9 +122,21 @@ class FakeStream:
         self._log.append(("wait", self.cuda_stream, other.cuda_stream))
 
 
+def pretend_a_gpu(current_stream, number_of_current, set_stream):
+    """Takes the memory of the library for a GPU's, with these in place of torch's and the library's calls."""
+    torch.cuda.device = lambda device: contextlib.nullcontext()
+    torch.cuda.current_stream = current_stream
+    torch._C._cuda_getCurrentRawStream = number_of_current
+    psring._models.Model.set_stream = set_stream
+    gpu.choose = lambda entries, wish: torch.device("cpu")
+    gpu.place_of = lambda device, wish: "gpu:host"
+    gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
+        (ctypes.c_float * n).from_address(address), dtype=torch.float32
+    )
+
+
 def train(update, on_gpu, tells_numbers=True):
-    """A few steps whose hooks run in streams by turns. on_gpu: the memory of the library
-    is taken for a GPU's. tells_numbers: torch has its function for the current stream's number."""
+    """A few steps whose hooks run in streams by turns. on_gpu: on what is taken for a GPU. tells_numbers: torch has its function for the current stream's number."""
     log = []
     if on_gpu:
         streams = [FakeStream(0, log), FakeStream(7, log)]
@@ -134,15 +146,11 @@ def train(update, on_gpu, tells_numbers=True):
             turns.pop(0)
             return turns[0].cuda_stream
 
-        torch.cuda.device = lambda device: contextlib.nullcontext()
-        torch.cuda.current_stream = lambda device: turns[0] if tells_numbers else turns.pop(0)
-        torch._C._cuda_getCurrentRawStream = number_of_current if tells_numbers else None
-        gpu.choose = lambda entries, wish: torch.device("cpu")
-        gpu.place_of = lambda device, wish: "gpu:host"
-        gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
-            (ctypes.c_float * n).from_address(address), dtype=torch.float32
+        pretend_a_gpu(
+            current_stream=lambda device: turns[0] if tells_numbers else turns.pop(0),
+            number_of_current=number_of_current if tells_numbers else None,
+            set_stream=lambda model, stream: log.append(("tell", stream)),
         )
-        psring._models.Model.set_stream = lambda model, stream: log.append(("tell", stream))
     ps.init()
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
@@ -198,15 +206,11 @@ def train_all_kinds(on_gpu, prescale):
     of calls that copy several."""
     calls = []
     if on_gpu:
-        torch.cuda.device = lambda device: contextlib.nullcontext()
-        torch.cuda.current_stream = lambda device: FakeStream(0, [])
-        torch._C._cuda_getCurrentRawStream = lambda index: 0
-        gpu.choose = lambda entries, wish: torch.device("cpu")
-        gpu.place_of = lambda device, wish: "gpu:host"
-        gradient_exchange.over_gpu_memory = lambda address, n, device, used_by: torch.frombuffer(
-            (ctypes.c_float * n).from_address(address), dtype=torch.float32
+        pretend_a_gpu(
+            current_stream=lambda device: FakeStream(0, []),
+            number_of_current=lambda index: 0,
+            set_stream=lambda model, stream: None,
         )
-        psring._models.Model.set_stream = lambda model, stream: None
         copy = _tensors._foreach_copy
         if copy is not None:
             _tensors._foreach_copy = lambda places, values: (calls.append(len(places)), copy(places, values))

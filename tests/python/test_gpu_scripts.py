@@ -6,10 +6,8 @@ import sys
 
 import pytest
 
-from ranks import HERE, PACKAGE
+from ranks import PACKAGE, PROGRAM, ROOT
 
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 SCRIPTS = os.path.join(ROOT, "tools", "gpu")
 NAMES = sorted(name for name in os.listdir(SCRIPTS) if name[0].isdigit())
 

@@ -8,11 +8,9 @@ import zlib
 
 import pytest
 
-from ranks import HERE, PACKAGE, models_in_memory, run, run_script
+from ranks import PACKAGE, PROGRAM, models_in_memory, run, run_script
 from test_other_frameworks import EXAMPLES, needs
 
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 BACKENDS = ["torch", "jax", "tensorflow"]
 
 

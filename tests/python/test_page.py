@@ -16,11 +16,7 @@ import urllib.request
 import pytest
 
 import chromium
-from ranks import PACKAGE, free_port
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
+from ranks import PACKAGE, PROGRAM, ROOT, free_port
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),

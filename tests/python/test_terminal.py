@@ -14,10 +14,8 @@ import time
 
 import pytest
 
-from ranks import PACKAGE
+from ranks import PACKAGE, PROGRAM
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 HAS_WORKER = os.path.exists(os.path.join(os.path.dirname(PROGRAM), "..", "worker", "worker"))
 
 pytestmark = pytest.mark.skipif(

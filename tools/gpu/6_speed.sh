@@ -32,7 +32,8 @@ script() {
 }
 
 # trained MODE MODEL SHAPE BATCH PRECISION STEPS: images/s of psring. Its epochs are of
-# 8192 images, so that evaluations between them are few.
+# 8192 images, so that evaluations between them are few; with threads that load them, they
+# stay in the host's memory, as the plain loop's do.
 trained() {
   rm -rf "$out/metrics"
   job "$1-$2-$4-$5" --mode="$1" --workers=1 --metrics-dir="$out/metrics" -- --model="$2" \

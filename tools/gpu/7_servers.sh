@@ -8,7 +8,7 @@ flags="servers sizes" servers= sizes=
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # Some seconds of an H100 each, in epochs long enough that evaluations between them do
-# not count.
+# not count. With threads that load them, images stay in the host's memory, as in 6_speed.
 model=resnet50 shape=3x224x224 batch=64 steps=300 counts=1,2,4 buckets=1,4,16,64
 if [ $device = cpu ]; then
   model=resnet18 shape=3x32x32 batch=16 steps=9 counts=1,2 buckets=1,16
