@@ -106,6 +106,8 @@ absl::StatusOr<Exchange> ModelClient::Connect(Timeline* timeline, Track* track,
 absl::StatusOr<Exchange> ModelClient::ConnectHosts(const GpuModel* gpu,
                                                    Timeline* timeline,
                                                    Track* track) {
+  // A thread of the staged exchange's calls the other exchanges.
+  if (gpu != nullptr) track = AddTrack(timeline, "exchange");
   auto topology = ConnectTopology(timeline, track);
   if (!topology.ok()) return topology.status();
   Exchange exchange = *std::move(topology);
@@ -118,9 +120,11 @@ absl::StatusOr<Exchange> ModelClient::ConnectHosts(const GpuModel* gpu,
     exchange = *std::move(compressed);
   }
   if (gpu != nullptr) {
-    auto staged =
-        StagedExchange::Create(gpu->device, gpu->model, flat_,
-                               std::move(exchange), job_.cancellation(), track);
+    // A sum of NCCL's may come before: its watchdog gives up earlier, and then
+    // asks who is late.
+    auto staged = StagedExchange::Create(
+        gpu->device, gpu->model, flat_, std::move(exchange),
+        job_.cancellation(), 3 * options_.step_timeout, track);
     if (!staged.ok()) return staged.status();
     exchange = *std::move(staged);
   }

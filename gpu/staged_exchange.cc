@@ -10,9 +10,9 @@ namespace psring {
 absl::StatusOr<std::unique_ptr<StagedExchange>> StagedExchange::Create(
     Device& device, DeviceModel& model, FlatModel& host,
     std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation,
-    Track* track) {
+    absl::Duration timeout, Track* track) {
   std::unique_ptr<StagedExchange> exchange(new StagedExchange(
-      device, model, host, std::move(inner), cancellation, track));
+      device, model, host, std::move(inner), cancellation, timeout, track));
   if (absl::Status s = exchange->Prepare(); !s.ok()) return s;
   return exchange;
 }
@@ -44,6 +44,7 @@ absl::Status StagedExchange::Prepare() {
 }
 
 StagedExchange::~StagedExchange() {
+  runner_.reset();
   // Copies may still be under way after a failure; nothing can be done for one
   // that never ends but to leave its memory locked.
   for (void* data : registered_) device_.UnregisterHost(data);
@@ -82,39 +83,28 @@ absl::Status StagedExchange::Submit(int bucket) {
                              range.size() * static_cast<int64_t>(sizeof(float)),
                              leaving_));
   status.Update(device_.Record(left_[bucket], leaving_));
-  leaving_buckets_.push_back(bucket);
-  while (status.ok() && leaving_buckets_.front() != bucket) {
-    const auto arrived = device_.IsDone(left_[leaving_buckets_.front()]);
-    if (!arrived.ok()) return arrived.status();
-    // What was aborted has arrived, too, with nothing of use.
-    if (absl::Status s = cancellation_.status(); !s.ok()) return s;
-    if (!*arrived) break;
-    status = SubmitNext();
-  }
-  return status;
+  if (!status.ok()) return status;
+  last_ = runner_->Post(
+      [this, bucket, step = step()] { return HandOver(bucket, step); });
+  return absl::OkStatus();
 }
 
-absl::Status StagedExchange::SubmitNext() {
-  const int bucket = leaving_buckets_.front();
-  leaving_buckets_.pop_front();
+absl::Status StagedExchange::HandOver(int bucket, int64_t step) {
+  TimelineSpan leaving(track_, "leave", {.step = step, .bucket = bucket});
+  const absl::Status status =
+      Await(device_, left_[bucket], Now() + timeout_, cancellation_);
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("gradients of bucket ", bucket, " on GPU ",
+                                     device_.info().index, ": ",
+                                     std::string(status.message())));
+  }
+  leaving.End();
   return inner().Submit(bucket);
 }
 
 absl::Status StagedExchange::Finish(Time deadline) {
-  while (!leaving_buckets_.empty()) {
-    const int bucket = leaving_buckets_.front();
-    TimelineSpan leaving(track_, "leave", {.step = step(), .bucket = bucket});
-    const absl::Status status =
-        Await(device_, left_[bucket], deadline, cancellation_);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat("gradients of bucket ", bucket,
-                                       " on GPU ", device_.info().index, ": ",
-                                       std::string(status.message())));
-    }
-    leaving.End();
-    if (absl::Status s = SubmitNext(); !s.ok()) return s;
-  }
+  if (absl::Status s = runner_->Await(last_); !s.ok()) return s;
   if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;
   return FinishReturn();
 }

@@ -3,25 +3,26 @@
 //
 // Gradients leave through page-locked host memory, the model's own, which is
 // the arena where processes share a host: nothing is copied twice. A bucket's
-// copy starts on a stream of its own as soon as backward has filled it; the
-// inner exchange gets what has arrived with the next Submit, and the rest, as
-// it arrives, in Finish. A bucket's new parameters return on another stream as
-// they come, while backward still makes the gradients of later ones: it reads
-// none of a bucket that it has filled. The compute stream waits for them; the
-// processor does not.
+// copy starts on a stream of its own as soon as backward has filled it. A
+// thread of the exchange's own waits for it and hands the bucket to the inner
+// exchange, which may take long to compress or to send it; the thread that
+// runs backward goes on meanwhile. A bucket's new parameters return on another
+// stream as they come, while backward still makes the gradients of later ones:
+// it reads none of a bucket that it has filled. The compute stream waits for
+// them; the processor does not.
 #ifndef PSRING_GPU_STAGED_EXCHANGE_H_
 #define PSRING_GPU_STAGED_EXCHANGE_H_
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
+#include "common/exchange/serial_runner.h"
 #include "common/model/flat_model.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
@@ -32,13 +33,14 @@ namespace psring {
 
 class StagedExchange : public ForwardingExchange {
  public:
-  // Page-locks `host`, which `inner` works on. All references outlive the
-  // exchange. `track`: the trainer's, or null. RESOURCE_EXHAUSTED as
-  // Device::RegisterHost.
+  // Page-locks `host`, which `inner` works on. `timeout`: how long the GPU
+  // may take for a bucket's gradients. All references outlive the exchange.
+  // `track`: of the thread that hands buckets over, or null.
+  // RESOURCE_EXHAUSTED as Device::RegisterHost.
   static absl::StatusOr<std::unique_ptr<StagedExchange>> Create(
       Device& device, DeviceModel& model, FlatModel& host,
       std::unique_ptr<GradientExchange> inner, const Cancellation& cancellation,
-      Track* track = nullptr);
+      absl::Duration timeout, Track* track = nullptr);
   ~StagedExchange() override;
 
   using GradientExchange::Join;
@@ -56,18 +58,20 @@ class StagedExchange : public ForwardingExchange {
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,
                  std::unique_ptr<GradientExchange> inner,
-                 const Cancellation& cancellation, Track* track)
+                 const Cancellation& cancellation, absl::Duration timeout,
+                 Track* track)
       : ForwardingExchange(std::move(inner)),
         device_(device),
         model_(model),
         host_(host),
         cancellation_(cancellation),
+        timeout_(timeout),
         track_(track) {}
 
   absl::Status Prepare();
-  // The inner exchange gets the gradients of the bucket that is next, which are
-  // in host memory.
-  absl::Status SubmitNext();
+  // On the thread that hands buckets over: waits for the copy, and the inner
+  // exchange gets it.
+  absl::Status HandOver(int bucket, int64_t step);
   // The host's parameters become the GPU's.
   absl::Status FetchParameters(Time deadline);
   // New parameters of this bucket are in host memory.
@@ -81,6 +85,7 @@ class StagedExchange : public ForwardingExchange {
   DeviceModel& model_;
   FlatModel& host_;
   const Cancellation& cancellation_;
+  const absl::Duration timeout_;
   Track* const track_;
   std::vector<void*> registered_;
   Stream leaving_;
@@ -89,9 +94,14 @@ class StagedExchange : public ForwardingExchange {
   std::vector<Event> left_;    // by bucket: its gradients are in host memory
   Event backward_done_;
   Event returned_;
-  std::deque<int> leaving_buckets_;  // of this step, in their order
-  int num_returned_ = 0;             // of this step's buckets
+
+  // Of whoever calls the inner exchange: `runner_`, and between a Finish and
+  // the next Submit the trainer's thread.
+  int num_returned_ = 0;  // of this step's buckets
   absl::Status failure_;  // of a ReturnBucket that the inner exchange called
+
+  int64_t last_ = 0;  // of the tasks of `runner_`
+  std::optional<SerialRunner> runner_{SerialRunner::Where::kOwnThread};
 };
 
 }  // namespace psring

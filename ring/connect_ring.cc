@@ -4,10 +4,10 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/exchange/serial_runner.h"
 #include "common/host_cores.h"
 #include "common/log.h"
 #include "common/optim/compression.h"
-#include "ring/collective_runner.h"
 #include "ring/host_ranks.h"
 #include "ring/message_ring.h"
 #include "ring/rank_model.h"
@@ -17,7 +17,7 @@ namespace psring {
 
 namespace {
 
-using Where = CollectiveRunner::Where;
+using Where = SerialRunner::Where;
 
 absl::StatusOr<std::unique_ptr<HostRanks>> FindHosts(
     RingListener& listener, const proto::Welcome& job, FlatModel& flat,

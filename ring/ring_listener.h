@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/exchange/serial_runner.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
-#include "ring/collective_runner.h"
 #include "ring/tcp_communicator.h"
 
 namespace psring {
@@ -28,20 +28,20 @@ class RingListener {
   const std::string& endpoint() const { return endpoint_; }
   const Cancellation& cancellation() const { return cancellation_; }
 
-  CollectiveRunner& runner() { return runner_; }
+  SerialRunner& runner() { return runner_; }
   // Only the runner's tasks use it, except for what any thread may call.
   TcpCommunicator& communicator() { return *communicator_; }
 
  private:
   explicit RingListener(const Cancellation& cancellation)
       : cancellation_(cancellation),
-        runner_(CollectiveRunner::Where::kOwnThread,
+        runner_(SerialRunner::Where::kOwnThread,
                 [this] { communicator_.reset(); }) {}
 
   const Cancellation& cancellation_;
   std::string endpoint_;
   std::unique_ptr<TcpCommunicator> communicator_;  // the runner's thread's own
-  CollectiveRunner runner_;  // ends first: it uses all of the above
+  SerialRunner runner_;  // ends first: it uses all of the above
 };
 
 }  // namespace psring

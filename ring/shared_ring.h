@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
+#include "common/exchange/serial_runner.h"
 #include "common/trace/timeline.h"
-#include "ring/collective_runner.h"
 #include "ring/host_ranks.h"
 #include "ring/rank_model.h"
 #include "ring/ring_exchange.h"
@@ -31,7 +31,7 @@ namespace psring {
 class SharedRing : public RingExchange {
  public:
   struct Options {
-    CollectiveRunner::Where where = CollectiveRunner::Where::kOwnThread;
+    SerialRunner::Where where = SerialRunner::Where::kOwnThread;
     int threads = 1;  // that share this rank's part of a sum
     absl::Duration step_timeout = absl::Seconds(60);  // of one collective
     Track* track = nullptr;  // of whichever thread runs collectives
@@ -78,7 +78,7 @@ class SharedRing : public RingExchange {
   RankModel model_;
   ShmCommunicator communicator_;
 
-  CollectiveRunner runner_;  // ends first: it uses all of the above
+  SerialRunner runner_;  // ends first: it uses all of the above
 };
 
 }  // namespace psring

@@ -22,7 +22,8 @@ namespace psring {
 class CompressedExchange : public ForwardingExchange {
  public:
   // `codec` is the job's. `model` is the exchange's, and outlives this.
-  // `track`: the trainer's, or null. RESOURCE_EXHAUSTED as FlatBuffer's.
+  // `track`: of the thread that submits, or null. RESOURCE_EXHAUSTED as
+  // FlatBuffer's.
   static absl::StatusOr<std::unique_ptr<CompressedExchange>> Create(
       std::unique_ptr<GradientExchange> exchange, GradientCodec codec,
       FlatModel& model, Track* track = nullptr);

@@ -17,11 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/exchange/serial_runner.h"
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"
 #include "protos/cluster.pb.h"
-#include "ring/collective_runner.h"
 #include "ring/nccl/nccl_communicator.h"
 
 namespace psring {
@@ -80,7 +80,7 @@ class BucketSums {
 
   // Uses the communicator, which nobody else does before all is launched but to
   // look and to record.
-  CollectiveRunner launches_{CollectiveRunner::Where::kOwnThread};
+  SerialRunner launches_{SerialRunner::Where::kOwnThread};
   int64_t last_launch_ = 0;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
+#include "common/mutex.h"
 #include "tests/testing/fake_device.h"
 #include "tests/testing/local_job.h"
 
@@ -29,12 +30,13 @@ constexpr int kSteps = 4;
 
 // A worker with a GPU: its exchange is staged.
 struct GpuWorker {
-  explicit GpuWorker(LocalWorker& worker)
+  explicit GpuWorker(LocalWorker& worker,
+                     absl::Duration timeout = absl::Seconds(60))
       : device(worker.rank),
         model(*DeviceModel::Create(device, worker.model.layout, 0)) {
-    auto staged =
-        StagedExchange::Create(device, model, worker.model,
-                               std::move(worker.exchange), worker.cancellation);
+    auto staged = StagedExchange::Create(device, model, worker.model,
+                                         std::move(worker.exchange),
+                                         worker.cancellation, timeout);
     EXPECT_TRUE(staged.ok()) << staged.status();
     exchange = *std::move(staged);
   }
@@ -152,13 +154,13 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
   options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
   absl::Status finished;
   RunLocalJob(options, [&](LocalWorker& worker) {
-    GpuWorker gpu(worker);
+    GpuWorker gpu(worker, absl::Milliseconds(50));
     if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
     gpu.device.Stall(kComputeStream);
     for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
       if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
     }
-    finished = gpu.exchange->Finish(Now());
+    finished = gpu.exchange->Finish(Soon());
     gpu.device.Release();
     gpu.exchange.reset();
     return finished;
@@ -168,42 +170,83 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
               AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
 }
 
-// Says which buckets the inner exchange has got.
+// Says which buckets the inner exchange has got, and takes none while it is
+// held.
 class Overheard : public ForwardingExchange {
  public:
   explicit Overheard(std::unique_ptr<GradientExchange> inner)
       : ForwardingExchange(std::move(inner)) {}
 
   absl::Status Submit(int bucket) override {
-    submitted.push_back(bucket);
+    MutexLock lock(&mutex_);
+    mutex_.Await([&] { return !held_; });
+    submitted_.push_back(bucket);
     return inner().Submit(bucket);
   }
 
-  std::vector<int> submitted;
+  void Hold(bool held) {
+    MutexLock lock(&mutex_);
+    held_ = held;
+  }
+  size_t num_submitted() {
+    MutexLock lock(&mutex_);
+    return submitted_.size();
+  }
+  // Whether there are so many in time.
+  bool Await(size_t number) {
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitUntil([&] { return submitted_.size() >= number; },
+                             Soon());
+  }
+
+ private:
+  Mutex mutex_;
+  bool held_ = false;
+  std::vector<int> submitted_;
 };
 
-// Not in Finish: what backward has still to do takes its time.
-TEST(StagedExchange, WhatHasArrivedLeavesWithTheNextBucket) {
+// With nobody's help: what backward has still to do takes its time.
+TEST(StagedExchange, WhatHasArrivedLeaves) {
   LocalJobOptions options;
   options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
   for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         auto overheard =
-             std::make_unique<Overheard>(std::move(worker.exchange));
-         const std::vector<int>& submitted = overheard->submitted;
-         worker.exchange = std::move(overheard);
+         auto made = std::make_unique<Overheard>(std::move(worker.exchange));
+         Overheard& overheard = *made;
+         worker.exchange = std::move(made);
          GpuWorker gpu(worker);
-         const int num_buckets = worker.model.layout.num_buckets();
          if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         EXPECT_GE(num_buckets, 3);
-         std::vector<int> expected;
-         for (int b = 0; b < num_buckets; ++b) {
+         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+           gpu.device.Stall(kComputeStream);
            if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-           EXPECT_EQ(submitted, expected);
-           expected.push_back(b);
-           gpu.device.AwaitIdle();
+           EXPECT_EQ(overheard.num_submitted(), b);
+           gpu.device.Release();
+           EXPECT_TRUE(overheard.Await(b + 1));
          }
          if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         EXPECT_EQ(submitted, expected);
+         gpu.exchange.reset();
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// One that compresses, say: the thread that runs backward has more to do.
+TEST(StagedExchange, BackwardDoesNotWaitForASlowExchange) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         auto made = std::make_unique<Overheard>(std::move(worker.exchange));
+         Overheard& overheard = *made;
+         worker.exchange = std::move(made);
+         GpuWorker gpu(worker);
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         overheard.Hold(true);
+         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+         }
+         EXPECT_EQ(overheard.num_submitted(), 0);
+         overheard.Hold(false);
+         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
          gpu.exchange.reset();
          return absl::OkStatus();
        })) {

@@ -21,7 +21,7 @@
 namespace psring {
 namespace {
 
-using Where = CollectiveRunner::Where;
+using Where = SerialRunner::Where;
 
 const std::vector<std::string> kSlots = {"exp_avg", "exp_avg_sq"};
 constexpr int kRanks = 3;

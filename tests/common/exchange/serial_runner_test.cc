@@ -1,4 +1,4 @@
-#include "ring/collective_runner.h"
+#include "common/exchange/serial_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,12 +13,12 @@ namespace psring {
 namespace {
 
 using ::testing::ElementsAre;
-using Where = CollectiveRunner::Where;
+using Where = SerialRunner::Where;
 
-class CollectiveRunnerTest : public ::testing::TestWithParam<Where> {};
+class SerialRunnerTest : public ::testing::TestWithParam<Where> {};
 
-TEST_P(CollectiveRunnerTest, RunsTasksInTheirOrder) {
-  CollectiveRunner runner(GetParam());
+TEST_P(SerialRunnerTest, RunsTasksInTheirOrder) {
+  SerialRunner runner(GetParam());
   std::vector<int> ran;
   int64_t last = 0;
   for (int i = 0; i < 100; ++i) {
@@ -33,8 +33,8 @@ TEST_P(CollectiveRunnerTest, RunsTasksInTheirOrder) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(ran[i], i);
 }
 
-TEST_P(CollectiveRunnerTest, RunsNothingAfterAnError) {
-  CollectiveRunner runner(GetParam());
+TEST_P(SerialRunnerTest, RunsNothingAfterAnError) {
+  SerialRunner runner(GetParam());
   std::vector<int> ran;
   const auto task = [&ran](int i, absl::Status result) {
     return [&ran, i, result] {
@@ -50,8 +50,8 @@ TEST_P(CollectiveRunnerTest, RunsNothingAfterAnError) {
   EXPECT_THAT(ran, ElementsAre(1, 2));
 }
 
-TEST_P(CollectiveRunnerTest, RunReturnsWhatItsTaskDoes) {
-  CollectiveRunner runner(GetParam());
+TEST_P(SerialRunnerTest, RunReturnsWhatItsTaskDoes) {
+  SerialRunner runner(GetParam());
   int ran = 0;
   EXPECT_TRUE(runner
                   .Run([&] {
@@ -64,16 +64,15 @@ TEST_P(CollectiveRunnerTest, RunReturnsWhatItsTaskDoes) {
   EXPECT_EQ(runner.Run([&] { return late; }), late);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, CollectiveRunnerTest,
+INSTANTIATE_TEST_SUITE_P(Threads, SerialRunnerTest,
                          ::testing::Values(Where::kOwnThread,
                                            Where::kCallersThread));
 
-TEST(CollectiveRunner, ItsOwnThreadRunsWhileTheCallerDoesSomethingElse) {
+TEST(SerialRunner, ItsOwnThreadRunsWhileTheCallerDoesSomethingElse) {
   std::vector<std::thread::id> threads;
   {
-    CollectiveRunner runner(Where::kOwnThread, [&] {
-      threads.push_back(std::this_thread::get_id());
-    });
+    SerialRunner runner(Where::kOwnThread,
+                        [&] { threads.push_back(std::this_thread::get_id()); });
     absl::Notification ran;
     const int64_t number = runner.Post([&] {
       threads.push_back(std::this_thread::get_id());
@@ -88,8 +87,8 @@ TEST(CollectiveRunner, ItsOwnThreadRunsWhileTheCallerDoesSomethingElse) {
   EXPECT_EQ(threads[1], threads[0]);
 }
 
-TEST(CollectiveRunner, AwaitReturnsWhileLaterTasksAreUnderWay) {
-  CollectiveRunner runner(Where::kOwnThread);
+TEST(SerialRunner, AwaitReturnsWhileLaterTasksAreUnderWay) {
+  SerialRunner runner(Where::kOwnThread);
   absl::Notification awaited;
   const int64_t first = runner.Post([] { return absl::OkStatus(); });
   const int64_t second = runner.Post([&] {
@@ -101,8 +100,8 @@ TEST(CollectiveRunner, AwaitReturnsWhileLaterTasksAreUnderWay) {
   EXPECT_TRUE(runner.Await(second).ok());
 }
 
-TEST(CollectiveRunner, ACallerThatWaitsRunsItsTaskItself) {
-  CollectiveRunner runner(Where::kOwnThread);
+TEST(SerialRunner, ACallerThatWaitsRunsItsTaskItself) {
+  SerialRunner runner(Where::kOwnThread);
   std::thread::id thread;
   EXPECT_TRUE(runner
                   .Run([&] {
@@ -114,8 +113,8 @@ TEST(CollectiveRunner, ACallerThatWaitsRunsItsTaskItself) {
 }
 
 // As gradients' buckets are submitted by the thread that runs backward.
-TEST(CollectiveRunner, WhatIsPostedWhileACallerRunsATaskRunsAfterIt) {
-  CollectiveRunner runner(Where::kOwnThread);
+TEST(SerialRunner, WhatIsPostedWhileACallerRunsATaskRunsAfterIt) {
+  SerialRunner runner(Where::kOwnThread);
   absl::Notification ran;
   EXPECT_TRUE(runner
                   .Run([&] {
@@ -132,8 +131,8 @@ TEST(CollectiveRunner, WhatIsPostedWhileACallerRunsATaskRunsAfterIt) {
   EXPECT_TRUE(ran.WaitForNotificationWithTimeout(absl::Seconds(30)));
 }
 
-TEST(CollectiveRunner, TheCallersThreadRunsTasksInAwaitAlone) {
-  CollectiveRunner runner(Where::kCallersThread);
+TEST(SerialRunner, TheCallersThreadRunsTasksInAwaitAlone) {
+  SerialRunner runner(Where::kCallersThread);
   std::thread::id thread;
   const int64_t number = runner.Post([&] {
     thread = std::this_thread::get_id();

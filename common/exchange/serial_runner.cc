@@ -1,15 +1,15 @@
-#include "ring/collective_runner.h"
+#include "common/exchange/serial_runner.h"
 
 #include <utility>
 
 namespace psring {
 
-CollectiveRunner::CollectiveRunner(Where where, std::function<void()> at_end)
+SerialRunner::SerialRunner(Where where, std::function<void()> at_end)
     : at_end_(std::move(at_end)) {
   if (where == Where::kOwnThread) thread_ = std::thread([this] { Loop(); });
 }
 
-CollectiveRunner::~CollectiveRunner() {
+SerialRunner::~SerialRunner() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -17,13 +17,13 @@ CollectiveRunner::~CollectiveRunner() {
   if (thread_.joinable()) thread_.join();
 }
 
-int64_t CollectiveRunner::Post(Task task) {
+int64_t SerialRunner::Post(Task task) {
   MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
   return ++num_posted_;
 }
 
-absl::Status CollectiveRunner::Await(int64_t number) {
+absl::Status SerialRunner::Await(int64_t number) {
   mutex_.Lock();
   while (num_over_ < number) {
     const auto changed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -37,7 +37,7 @@ absl::Status CollectiveRunner::Await(int64_t number) {
   return failure;
 }
 
-absl::Status CollectiveRunner::Run(absl::FunctionRef<absl::Status()> task) {
+absl::Status SerialRunner::Run(absl::FunctionRef<absl::Status()> task) {
   mutex_.Lock();
   if (running_ || !tasks_.empty()) {
     mutex_.UnlockQuietly();
@@ -57,7 +57,7 @@ absl::Status CollectiveRunner::Run(absl::FunctionRef<absl::Status()> task) {
 }
 
 // The runner's own thread would be woken for nothing.
-void CollectiveRunner::UnlockAfterTask() {
+void SerialRunner::UnlockAfterTask() {
   if (tasks_.empty()) {
     mutex_.UnlockQuietly();
   } else {
@@ -65,7 +65,7 @@ void CollectiveRunner::UnlockAfterTask() {
   }
 }
 
-void CollectiveRunner::Loop() {
+void SerialRunner::Loop() {
   const auto changed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || due();
   };
@@ -80,7 +80,7 @@ void CollectiveRunner::Loop() {
   if (at_end_ != nullptr) at_end_();
 }
 
-void CollectiveRunner::RunNext() {
+void SerialRunner::RunNext() {
   const Task task = std::move(tasks_.front());
   tasks_.pop_front();
   running_ = true;

@@ -1,13 +1,13 @@
-// Runs a rank's collectives one after the other, in the order in which they are
-// posted.
+// Runs what a step sends, such as a ring's collectives, one after the other in
+// the order in which it is posted.
 //
 // On a thread of its own, as a ring's bytes move only while every rank takes
 // part and the trainer's thread is busy with backward. A caller that waits runs
 // what nobody has begun with itself: to wake another thread and to be woken by
 // it takes as long as a small collective. Where the host has no core for such a
 // thread, the caller's runs all of them, in Await.
-#ifndef PSRING_RING_COLLECTIVE_RUNNER_H_
-#define PSRING_RING_COLLECTIVE_RUNNER_H_
+#ifndef PSRING_COMMON_EXCHANGE_SERIAL_RUNNER_H_
+#define PSRING_COMMON_EXCHANGE_SERIAL_RUNNER_H_
 
 #include <cstdint>
 #include <deque>
@@ -21,17 +21,17 @@
 
 namespace psring {
 
-// One thread, the caller's, makes all calls.
-class CollectiveRunner {
+// One thread, the caller's, makes all calls, or several do, one at a time.
+class SerialRunner {
  public:
   // Has a deadline of its own, and so have all waits for it.
   using Task = std::function<absl::Status()>;
   enum class Where { kOwnThread, kCallersThread };
 
   // `at_end` is called last on the runner's own thread.
-  explicit CollectiveRunner(Where where, std::function<void()> at_end = {});
+  explicit SerialRunner(Where where, std::function<void()> at_end = {});
   // Skips what is queued. Blocks for the task under way and for `at_end`.
-  ~CollectiveRunner();
+  ~SerialRunner();
 
   // Queues a task and returns its number: 1, 2, 3, ... Does not block.
   int64_t Post(Task task);
@@ -67,4 +67,4 @@ class CollectiveRunner {
 
 }  // namespace psring
 
-#endif  // PSRING_RING_COLLECTIVE_RUNNER_H_
+#endif  // PSRING_COMMON_EXCHANGE_SERIAL_RUNNER_H_
