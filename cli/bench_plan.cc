@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "cli/version.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
 #include "gpu/device.h"
@@ -179,15 +180,22 @@ absl::Status CheckHot(const std::vector<int>& ranks) {
 
 std::string TrainDevice(const std::string& wish, const BenchOptions& options) {
   if (wish != "auto") return wish;
+  if (!absl::c_linear_search(options.operations, "train")) return "cpu";
   const auto gpus = ListCudaDevices();
   if (!gpus.ok()) return "cpu";
   const int workers = *absl::c_max_element(options.workers);
   const auto num_gpus = static_cast<int>(gpus->size());
-  if (CommonDevice(workers, num_gpus) != "cpu") return "cuda";
-  if (absl::c_linear_search(options.operations, "train")) {
-    std::cerr << "psring bench: " << workers << " workers on a host with "
-              << num_gpus << " GPU(s): all train on the CPU" << std::endl;
+  const auto torch = FindLibtorch(options.binaries.worker);
+  std::string why;
+  if (CommonDevice(workers, num_gpus) == "cpu") {
+    why =
+        absl::StrCat(workers, " workers on a host with ", num_gpus, " GPU(s)");
+  } else if (torch.ok() && torch->cuda == "none") {
+    why = absl::StrCat("libtorch ", torch->version,
+                       " has no CUDA, although this host has a GPU");
   }
+  if (why.empty()) return "cuda";
+  std::cerr << "psring bench: " << why << ": all train on the CPU" << std::endl;
   return "cpu";
 }
 

@@ -20,6 +20,7 @@
 #include "common/host_cores.h"
 #include "common/net/zmq_info.h"
 #include "common/optim/optimizer.h"
+#include "gpu/device.h"
 #include "lab/host/gpu_info.h"
 #include "lab/host/machine.h"
 #include "lab/study/goal.h"
@@ -99,12 +100,13 @@ std::vector<std::pair<std::string, std::string>> AllFlags(
 
 // Unless the user says where to compute.
 void ChooseDevice(const AxisValues& values, const Args& passed_on, Job& job) {
-  const auto cuda = FindCuda();
-  if (!cuda.has_value() || HasFlag(passed_on, "--device")) return;
+  const auto gpus = ListCudaDevices();
+  if (!gpus.ok() || HasFlag(passed_on, "--device")) return;
+  const auto num_gpus = static_cast<int>(gpus->size());
   const int workers = MostWorkers(values);
-  if (CommonDevice(workers, cuda->num_devices) != "cpu") return;
+  if (CommonDevice(workers, num_gpus) != "cpu") return;
   std::cerr << "psring compare: " << workers << " workers on a host with "
-            << cuda->num_devices
+            << num_gpus
             << " GPU(s): all runs compute on the CPU. -- --device=cuda "
                "--allow-shared-gpu lets them share"
             << std::endl;
@@ -155,12 +157,12 @@ Aim AimOf(const CommandLine& line, const CompareFlags& flags) {
 }
 
 StudySetup Setup(const Args& args, const CompareFlags& flags) {
-  const auto torch = LibtorchVersion(flags.binaries.worker);
+  const auto torch = FindLibtorch(flags.binaries.worker);
   StudySetup setup;
   setup.command = CommandText("psring compare", args);
   setup.created = DateAndTime();
   setup.commit = BuiltCommit();
-  setup.libtorch = torch.ok() ? *torch : "unknown";
+  setup.libtorch = torch.ok() ? torch->version : "unknown";
   setup.zeromq = ZmqVersion();
   setup.machine = DescribeMachine();
   return setup;

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,12 +55,25 @@ struct DoctorFlags {
   AddressWish wish;
 };
 
-// Beside bin/cli/psring; a clone's programs lie elsewhere.
-bool IsOfWheel() {
+// The wheel or the bundle that has this program as bin/cli/psring; a clone's
+// lies elsewhere.
+std::filesystem::path Package() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto package = self.parent_path().parent_path().parent_path();
-  return std::filesystem::exists(package / "lib" / "libpsring.so", error);
+  return self.parent_path().parent_path().parent_path();
+}
+
+bool IsOfWheel() {
+  std::error_code error;
+  return std::filesystem::exists(Package() / "lib" / "libpsring.so", error);
+}
+
+// Of the libtorch that this bundle needs; empty where this is none.
+std::string BundleVersion() {
+  std::ifstream file(Package() / "libtorch-version");
+  std::string version;
+  std::getline(file, version);
+  return version;
 }
 
 Finding Torch(const std::string& worker_binary) {
@@ -68,8 +83,9 @@ Finding Torch(const std::string& worker_binary) {
                   "worker, launch, and compare without a script need a clone "
                   "of psring and ./psring there");
   }
-  return AboutTorch(LibtorchVersion(worker_binary),
-                    std::string(absl::StripSuffix(kTorchLocation, "\n")));
+  return AboutTorch(FindLibtorch(worker_binary),
+                    std::string(absl::StripSuffix(kTorchLocation, "\n")),
+                    BundleVersion());
 }
 
 Finding Server(const std::string& ps_binary) {
@@ -77,7 +93,7 @@ Finding Server(const std::string& ps_binary) {
     return Good("psring", BuiltCommit());
   }
   return {Kind::kFault, "psring", absl::StrCat(ps_binary, " is missing"),
-          kRebuild};
+          BundleVersion().empty() ? kRebuild : "unpack the bundle again"};
 }
 
 Finding Zmq() {

@@ -25,21 +25,33 @@ const char* Mark(Finding::Kind kind) {
 
 }  // namespace
 
-Finding AboutTorch(const absl::StatusOr<std::string>& version,
-                   const std::string& location) {
-  const bool is_path =
-      absl::StartsWith(location, "/") && !absl::StrContains(location, " (");
-  std::error_code error;
-  const bool is_gone = is_path && !std::filesystem::exists(location, error);
-  if (version.ok()) {
-    return {Finding::Kind::kGood, "libtorch",
-            is_gone ? *version : absl::StrCat(*version, " in ", location), ""};
+Finding AboutTorch(const absl::StatusOr<Libtorch>& torch,
+                   const std::string& built_with,
+                   const std::string& bundle_version) {
+  constexpr char kSubject[] = "libtorch";
+  if (torch.ok()) {
+    std::string what = absl::StrCat(
+        torch->version,
+        torch->cuda == "none" ? ", without CUDA" : ", CUDA " + torch->cuda);
+    if (!torch->folder.empty()) absl::StrAppend(&what, ", in ", torch->folder);
+    return {Finding::Kind::kGood, kSubject, what, ""};
   }
-  return {Finding::Kind::kFault, "libtorch",
-          is_gone ? absl::StrCat("was built with the one in ", location,
-                                 ", which is gone")
-                  : std::string(version.status().message()),
-          kRebuild};
+  std::string why(torch.status().message());
+  if (!bundle_version.empty()) {
+    return {Finding::Kind::kFault, kSubject, why,
+            absl::StrCat("pip install torch==", bundle_version,
+                         " for python3, or set PSRING_TORCH to the folder of a "
+                         "libtorch ",
+                         bundle_version)};
+  }
+  const bool is_path =
+      absl::StartsWith(built_with, "/") && !absl::StrContains(built_with, " (");
+  std::error_code error;
+  if (is_path && !std::filesystem::exists(built_with, error)) {
+    why = absl::StrCat("was built with the one in ", built_with,
+                       ", which is gone");
+  }
+  return {Finding::Kind::kFault, kSubject, why, kRebuild};
 }
 
 std::string RenderFindings(const std::vector<Finding>& findings) {

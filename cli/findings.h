@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/version.h"
 
 namespace psring {
 
@@ -23,10 +24,12 @@ struct Finding {
 
 inline constexpr char kRebuild[] = "./psring build";  // a remedy
 
-// Of libtorch: its `version`, as the worker's program has told it, and where
-// the one lies that was built with, a folder of another host in a bundle.
-Finding AboutTorch(const absl::StatusOr<std::string>& version,
-                   const std::string& location);
+// Of `torch`, as the worker's program has told it. `built_with`: the folder of
+// the one that the build found. `bundle_version`: the version that a bundle
+// needs; empty in a clone.
+Finding AboutTorch(const absl::StatusOr<Libtorch>& torch,
+                   const std::string& built_with,
+                   const std::string& bundle_version);
 
 // A line each, a fault's remedy below it, and a last line that sums up.
 std::string RenderFindings(const std::vector<Finding>& findings);

@@ -2,8 +2,9 @@
 
 #include <iostream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "cli/commit.h"
 #include "common/net/zmq_info.h"
 #include "gpu/device.h"
@@ -14,21 +15,27 @@ namespace psring {
 
 std::string BuiltCommit() { return kCommit; }
 
-absl::StatusOr<std::string> LibtorchVersion(const std::string& worker_binary) {
+absl::StatusOr<Libtorch> FindLibtorch(const std::string& worker_binary) {
   auto lines = Capture({worker_binary, "--version"});
   if (!lines.ok()) return lines.status();
-  constexpr absl::string_view kPrefix = "libtorch ";
-  for (const std::string& line : *lines) {
-    if (absl::StartsWith(line, kPrefix)) return line.substr(kPrefix.size());
+  Libtorch found;
+  for (absl::string_view line : *lines) {
+    if (absl::ConsumePrefix(&line, "libtorch "))
+      found.version = std::string(line);
+    if (absl::ConsumePrefix(&line, "libtorch's CUDA "))
+      found.cuda = std::string(line);
+    if (absl::ConsumePrefix(&line, "libtorch's folder "))
+      found.folder = std::string(line);
   }
+  if (!found.version.empty()) return found;
   return absl::NotFoundError(
       absl::StrCat(worker_binary, " --version does not name libtorch"));
 }
 
 int PrintVersion() {
-  const auto torch = LibtorchVersion(Binaries().worker);
+  const auto torch = FindLibtorch(Binaries().worker);
   std::cout << "psring " << BuiltCommit() << "\nlibtorch "
-            << (torch.ok() ? *torch : "not built") << "\nZeroMQ "
+            << (torch.ok() ? torch->version : "not built") << "\nZeroMQ "
             << ZmqVersion() << "\nCUDA " << BuiltCudaVersion() << std::endl;
   return 0;
 }

@@ -11,9 +11,15 @@ namespace psring {
 // The repository's commit that was built, or "unknown".
 std::string BuiltCommit();
 
-// The libtorch that the worker's program runs with, e.g. "2.13.0". An error
-// when that program is missing or does not run.
-absl::StatusOr<std::string> LibtorchVersion(const std::string& worker_binary);
+struct Libtorch {
+  std::string version;        // "2.13.0"
+  std::string cuda = "none";  // CUDA's version, "13.0"
+  std::string folder;         // where its libraries lie; empty: unknown
+};
+
+// The one that the worker's program runs with. An error when that program is
+// missing or does not run.
+absl::StatusOr<Libtorch> FindLibtorch(const std::string& worker_binary);
 
 // `psring --version`.
 int PrintVersion();

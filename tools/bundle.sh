@@ -40,7 +40,7 @@ pack() {
       install -m 644 "$library" "$to/lib/$name"
     done
   done
-  "$bin/worker/worker" --version > "$to/libtorch-version"
+  "$bin/worker/worker" --version | sed -n 's/^libtorch \([0-9.]*\).*/\1/p' > "$to/libtorch-version"
   install -m 644 "$root/LICENSE" "$to/"
   install -m 755 "$root/tools/bundled_psring.sh" "$to/psring"
   tar -C "$work" -czf "$file.part" psring-bundle

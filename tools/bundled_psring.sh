@@ -12,9 +12,15 @@ else
   torch=$(python3 -c 'import importlib.util as u
 print(u.find_spec("torch").submodule_search_locations[0])' 2> /dev/null)
 fi
-wanted=$(sed 's/.* //; s/+.*//' "$here/libtorch-version")
-if [ -z "$torch" ]; then
-  echo "psring: no libtorch here: workers cannot start. Install torch $wanted for python3, or set PSRING_TORCH." >&2
+wanted=$(cat "$here/libtorch-version")
+case ${1:-} in
+  compare | bench | predict | launch | worker) starts_workers=yes ;;
+  *) starts_workers= ;;
+esac
+if [ -z "$starts_workers" ]; then
+  :  # a script of `psring run` brings its own
+elif [ -z "$torch" ]; then
+  echo "psring: no libtorch here: the built-in trainer cannot start. Install torch $wanted for python3, or set PSRING_TORCH." >&2
 else  # a wheel of Python's, or a plain libtorch
   found=$(cat "$torch/version.py" "$torch/build-version" 2> /dev/null |
     sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p; s/^\([0-9][0-9.]*\).*/\1/p" | head -n 1)

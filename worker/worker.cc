@@ -183,9 +183,7 @@ absl::Status WorkerRun::Agree() {
   return AgreeOnNccl(
       *job_,
       {.gather = "ring backend",
-       .gpu = nccl_.has_value()
-                  ? BusIdOf(options_.device, options_.allow_shared_gpu, joined)
-                  : "",
+       .gpu = nccl_.has_value() ? BusIdOf(options_.device, joined) : "",
        .may_share = options_.allow_shared_gpu,
        .must = options_.ring_backend == "nccl"},
       Now() + options_.step_timeout, wish_, nccl_);
@@ -199,11 +197,10 @@ absl::Status WorkerRun::Join() {
   TakeCores();
   if (absl::Status s = AllocateFlat(); !s.ok()) return Leave(s);
   // NCCL sums on a GPU that workers share only where the user lets them.
-  const std::string gpu =
-      nccl_.has_value() && wish_.mode() != proto::RING &&
-              !options_.allow_shared_gpu
-          ? BusIdOf(options_.device, /*may_share=*/false, member().job())
-          : std::string();
+  const std::string gpu = nccl_.has_value() && wish_.mode() != proto::RING &&
+                                  !options_.allow_shared_gpu
+                              ? BusIdOf(options_.device, member().job())
+                              : std::string();
   auto client = ModelClient::Open(*job_,
                                   {.spec = wish_,
                                    .ring = options_.ring,
@@ -245,7 +242,7 @@ void WorkerRun::TakeCores() {
   const proto::Welcome& joined = member().job();
   const int share = HostCores() / PlaceOnHost(joined, joined.rank()).count;
   if (on_gpu_ && options_.affinity == "auto") {
-    StayNear(BusIdOf(options_.device, options_.allow_shared_gpu, joined));
+    StayNear(BusIdOf(options_.device, joined));
   }
   cores_ = std::max(1, std::min(share, HostCores()));
   at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);

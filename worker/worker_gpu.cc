@@ -17,12 +17,12 @@
 namespace psring {
 namespace {
 
-absl::StatusOr<DeviceInfo> Choose(const DeviceWish& wish, bool may_share,
+absl::StatusOr<DeviceInfo> Choose(const DeviceWish& wish,
                                   const proto::Welcome& job) {
   const auto all = ListCudaDevices();
   if (!all.ok()) return all.status();
   const auto index = ChooseGpu(wish, PlaceOnHost(job, job.rank()),
-                               static_cast<int>(all->size()), may_share);
+                               static_cast<int>(all->size()));
   if (!index.ok()) return index.status();
   return (*all)[*index];
 }
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenChosen(const DeviceWish& wish,
                                                    Member& member,
                                                    Time deadline) {
   const proto::Welcome& job = member.job();
-  const auto chosen = Choose(wish, may_share, job);
+  const auto chosen = Choose(wish, job);
   if (!chosen.ok()) return chosen.status();
   const DeviceInfo& info = *chosen;
   const auto gpus = member.Gather(
@@ -58,9 +58,8 @@ at::Tensor ParametersOf(const FlatMemory& memory, int64_t size) {
 
 }  // namespace
 
-std::string BusIdOf(const DeviceWish& wish, bool may_share,
-                    const proto::Welcome& job) {
-  const auto chosen = Choose(wish, may_share, job);
+std::string BusIdOf(const DeviceWish& wish, const proto::Welcome& job) {
+  const auto chosen = Choose(wish, job);
   return chosen.ok() ? chosen->bus_id : std::string();
 }
 

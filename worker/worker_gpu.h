@@ -20,8 +20,7 @@ namespace psring {
 
 // The GPU that Open will choose, by its bus id; slices of one GPU (MIG) have
 // the same. Empty where it will not find one.
-std::string BusIdOf(const DeviceWish& wish, bool may_share,
-                    const proto::Welcome& job);
+std::string BusIdOf(const DeviceWish& wish, const proto::Welcome& job);
 
 // Keeps this process to the cores near that GPU (--affinity). On a host of one
 // NUMA node all are near.

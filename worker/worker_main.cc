@@ -1,7 +1,6 @@
 // psring worker: one worker process, in either topology. Where a launcher
 // starts all processes of a job with the same command, the first ones become
 // servers.
-#include <torch/version.h>
 
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
 #include "common/trace/event_file.h"
+#include "worker/torch/torch_version.h"
 #include "worker/worker.h"
 #include "worker/worker_flags.h"
 
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       "and without servers, rank 0 hosting the coordinator:\n"
       "  psring worker --mode=ring --coordinator=10.0.0.2:7000 --workers=4 "
       "--rank=0 ...");
-  line.Version(std::string("libtorch ") + TORCH_VERSION);
+  line.Version(DescribeTorch);
   WorkerFlags flags;
   WorkerOptions options;
   flags.AddTo(line, options);

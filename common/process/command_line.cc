@@ -160,8 +160,8 @@ Flag CommandLine::AddWithImplied(const std::string& name,
 
 void CommandLine::Footer(const std::string& text) { app_.footer(text); }
 
-void CommandLine::Version(const std::string& text) {
-  app_.set_version_flag("--version", text);
+void CommandLine::Version(std::function<std::string()> text) {
+  app_.set_version_flag("--version", std::move(text));
 }
 
 std::string CommandLine::name() const { return app_.get_name(); }

@@ -84,8 +84,8 @@ class CommandLine {
 
   // What --help ends with.
   void Footer(const std::string& text);
-  // What --version prints.
-  void Version(const std::string& text);
+  // Says what --version prints.
+  void Version(std::function<std::string()> text);
 
   std::string name() const;
 

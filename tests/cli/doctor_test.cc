@@ -37,28 +37,38 @@ TEST(RenderFindings, WhatIsAbsentAndNotNeededIsNoFault) {
   EXPECT_FALSE(HasFault({{Finding::Kind::kAbsent, "CUDA", "none", ""}}));
 }
 
-// In a bundle, which brings its own, on another host.
 TEST(AboutTorch, WhatTheWorkerRunsWithIsGoodWhereverItWasBuilt) {
-  const Finding finding = AboutTorch(std::string("9.8.7"), "/no/such/torch");
+  const Libtorch torch = {"9.8.7", "13.0", "/opt/torch/lib"};
+  const Finding finding = AboutTorch(torch, "/no/such/torch", "");
   EXPECT_EQ(finding.kind, Finding::Kind::kGood);
-  EXPECT_EQ(finding.what, "9.8.7");
-  EXPECT_EQ(AboutTorch(std::string("9.8.7"), "/usr").what, "9.8.7 in /usr");
+  EXPECT_EQ(finding.what, "9.8.7, CUDA 13.0, in /opt/torch/lib");
+  EXPECT_EQ(AboutTorch(Libtorch{"9.8.7", "none", ""}, "/usr", "").what,
+            "9.8.7, without CUDA");
 }
 
 TEST(AboutTorch, ItsPlaceExplainsWhyTheWorkerDoesNotRun) {
   const auto failed = absl::InternalError("worker ended with 127");
-  const Finding gone = AboutTorch(failed, "/no/such/torch");
+  const Finding gone = AboutTorch(failed, "/no/such/torch", "");
   EXPECT_EQ(gone.kind, Finding::Kind::kFault);
   EXPECT_EQ(gone.what,
             "was built with the one in /no/such/torch, which is gone");
   EXPECT_EQ(gone.remedy, "./psring build");
-  EXPECT_EQ(AboutTorch(failed, "/usr").what, "worker ended with 127");
+  EXPECT_EQ(AboutTorch(failed, "/usr", "").what, "worker ended with 127");
+}
+
+TEST(AboutTorch, InABundleTheUserBringsIt) {
+  const auto failed = absl::InternalError("worker ended with 127");
+  const Finding finding = AboutTorch(failed, "/no/such/torch", "9.8.7");
+  EXPECT_EQ(finding.what, "worker ended with 127");
+  EXPECT_THAT(finding.remedy, HasSubstr("pip install torch==9.8.7"));
+  EXPECT_THAT(finding.remedy, HasSubstr("PSRING_TORCH"));
 }
 
 TEST(Doctor, NamesEverythingThatIsNeeded) {
   const Ran ran = RunPsring({"doctor"});
   EXPECT_EQ(ran.code, 0) << ran.output;
-  EXPECT_THAT(ran.output, HasSubstr("libtorch  9.8.7 in "));
+  EXPECT_THAT(ran.output,
+              HasSubstr("libtorch  9.8.7, CUDA 13.0, in /opt/torch/lib\n"));
   EXPECT_THAT(ran.output, ContainsRegex("ZeroMQ    [0-9.]+, with(out)? CURVE"));
   EXPECT_THAT(ran.output, ContainsRegex("protobuf  [0-9.]+"));
   EXPECT_THAT(ran.output, HasSubstr("CUDA"));
@@ -132,7 +142,7 @@ TEST(Version, NamesCommitAndLibraries) {
   const Ran ran = RunPsring({"--version"});
   EXPECT_EQ(ran.code, 0);
   EXPECT_THAT(ran.output, ContainsRegex("psring ([0-9a-f]{12}|unknown)"));
-  EXPECT_THAT(ran.output, HasSubstr("libtorch "));
+  EXPECT_THAT(ran.output, ContainsRegex("libtorch [0-9]+[.][0-9]+[.][0-9]+"));
   EXPECT_THAT(ran.output, ContainsRegex("ZeroMQ [0-9]+[.][0-9]+"));
   EXPECT_THAT(ran.output, ContainsRegex(BuiltWithCuda() ? "CUDA [0-9]+[.][0-9]"
                                                         : "CUDA none"));

@@ -34,11 +34,12 @@ absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text) {
 }
 
 absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
-                                 const absl::Status& gpus) {
+                                 const absl::Status& gpus, bool has_driver) {
   if (wish.kind == DeviceWish::Kind::kCpu) return false;
   if (gpus.ok()) return true;
   if (wish.kind == DeviceWish::Kind::kAuto) {
-    if (absl::IsFailedPrecondition(gpus)) {
+    if (absl::IsFailedPrecondition(gpus) ||
+        (absl::IsUnimplemented(gpus) && has_driver)) {
       LogWarning(
           "trains on the CPU although this host has a GPU: $0. --device=cpu "
           "says that this is meant",
@@ -52,18 +53,13 @@ absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
 }
 
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
-                              int num_gpus, bool may_share) {
+                              int num_gpus) {
   if (wish.index >= num_gpus) {
     return absl::InvalidArgumentError(absl::StrCat("--device=cuda:", wish.index,
                                                    ": this host has ", num_gpus,
                                                    " GPUs, numbered from 0"));
   }
-  if (wish.index >= 0) return wish.index;
-  if (place.index < num_gpus) return place.index;
-  // One alone may be another one for each worker: launchers hide the rest.
-  if (num_gpus == 1 || may_share) return place.index % num_gpus;
-  return absl::InvalidArgumentError(absl::StrCat(
-      place.count, " workers on a host with ", num_gpus, " GPUs. ", kRemedy));
+  return wish.index >= 0 ? wish.index : place.index % num_gpus;
 }
 
 std::string GpuText(absl::string_view host, absl::string_view bus_id,

@@ -25,18 +25,18 @@ struct DeviceWish {
 absl::StatusOr<DeviceWish> ParseDevice(absl::string_view text);
 
 // Whether to compute on a GPU, where `gpus` says that there are any that can be
-// used, or what is missing. That is an error only for who wished for one. A GPU
-// that is there (FAILED_PRECONDITION) is not left unused in silence.
+// used, or what is missing: FAILED_PRECONDITION where there are some, and
+// UNIMPLEMENTED where psring cannot know, and `has_driver` tells. That is an
+// error only for who wished for one. A GPU is not left unused in silence.
 absl::StatusOr<bool> DecideOnGpu(const DeviceWish& wish,
-                                 const absl::Status& gpus);
+                                 const absl::Status& gpus, bool has_driver);
 
-// The GPU of a worker at that place of a host that has `num_gpus`: the index it
-// wished for, else its place, else the only one, which launchers such as Slurm
-// make another for each worker: CheckNotShared tells. INVALID_ARGUMENT where
-// workers outnumber several GPUs and `may_share` is false; with it they take
-// turns.
+// The GPU of a worker at that place of a host where it sees `num_gpus`: the
+// index it wished for, else its place, else they take turns. Launchers such as
+// Slurm may let each worker see other ones: whether two have the same,
+// CheckNotShared tells. INVALID_ARGUMENT where there is none of that index.
 absl::StatusOr<int> ChooseGpu(const DeviceWish& wish, const LocalPlace& place,
-                              int num_gpus, bool may_share);
+                              int num_gpus);
 
 // What a worker tells the others of its GPU. `uuid`: of a slice of a GPU (MIG)
 // its own.

@@ -1,10 +1,13 @@
 #include "worker/torch/torch_device.h"
 
 #include <torch/cuda.h>
-#include <torch/version.h>
+
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/device.h"
+#include "worker/torch/torch_version.h"
 
 namespace psring {
 
@@ -13,11 +16,13 @@ absl::StatusOr<bool> WantsGpu(const DeviceWish& wish) {
   absl::Status status = ListCudaDevices().status();
   if (status.ok() && !torch::cuda::is_available()) {
     status = absl::FailedPreconditionError(absl::StrCat(
-        "libtorch ", TORCH_VERSION,
+        "libtorch ", TorchVersion(),
         " has no CUDA: build psring with, or point LD_LIBRARY_PATH at, a "
         "libtorch of this version that was built for CUDA"));
   }
-  return DecideOnGpu(wish, status);
+  std::error_code error;
+  const bool has_driver = std::filesystem::exists("/dev/nvidiactl", error);
+  return DecideOnGpu(wish, status, has_driver);
 }
 
 }  // namespace psring

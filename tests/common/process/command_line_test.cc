@@ -153,7 +153,7 @@ TEST(CommandLine, HelpShowsGroupsAndTheVersion) {
   CommandLine line("Tests.", "psring x");
   int rank = -1;
   line.Add("--rank", rank, "Rank").Group("Cluster").Default("");
-  line.Version("library 1.2");
+  line.Version([] { return std::string("library 1.2"); });
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(line.Parse({"--help"}), 0);
   const std::string help = ::testing::internal::GetCapturedStdout();

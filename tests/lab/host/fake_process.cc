@@ -76,7 +76,9 @@ bool HangsOn(const Flags& flags) {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--version") {
-    std::cout << "psring worker\nlibtorch 9.8.7" << std::endl;
+    std::cout << "psring worker\nlibtorch 9.8.7\nlibtorch's CUDA 13.0\n"
+                 "libtorch's folder /opt/torch/lib"
+              << std::endl;
     return 0;
   }
   Flags flags = Parse(argc, argv);
