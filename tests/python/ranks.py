@@ -26,6 +26,16 @@ PACKAGE = os.path.join(ROOT, "python")
 PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 
 
+def _with_it(name):
+    """Another program of the same build, or of the bundle that PROGRAM starts."""
+    built = os.path.join(os.path.dirname(os.path.dirname(PROGRAM)), name, name)
+    bundled = os.path.join(os.path.dirname(PROGRAM), "bin", name, name)
+    return bundled if os.path.exists(bundled) else built
+
+
+SERVER, WORKER = _with_it("ps"), _with_it("worker")
+
+
 def free_port(count=1):
     """The first of so many neighbours (torchrun's, then the coordinator's), below those that the system
     gives to connections: none takes them before they are listened on."""

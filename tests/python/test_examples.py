@@ -10,10 +10,9 @@ import sys
 import pytest
 import torch
 
-from ranks import HERE, PACKAGE, run_script
+from ranks import PACKAGE, PROGRAM, ROOT, run_script
 
-EXAMPLES = os.path.join(HERE, "..", "..", "examples", "python")
-PROGRAM = os.path.join(HERE, "..", "..", "bazel-bin", "cli", "psring")
+EXAMPLES = os.path.join(ROOT, "examples", "python")
 
 
 @pytest.mark.parametrize(

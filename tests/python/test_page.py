@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 import chromium
-from ranks import PACKAGE, PROGRAM, ROOT, free_port
+from ranks import PACKAGE, PROGRAM, ROOT, WORKER, free_port
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),
@@ -271,7 +271,7 @@ def test_top_asks_the_coordinator_of_a_job_without_a_page(tmp_path, secret):
         job.kill()
 
 
-@pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "bazel-bin", "worker", "worker")), reason="no worker is built")
+@pytest.mark.skipif(not os.path.exists(WORKER), reason="no worker is built")
 @pytest.mark.parametrize("mode", ["ring", "ps"])
 def test_the_built_in_trainer_tells_its_figures(tmp_path, mode):
     job = Job(tmp_path, command=[
@@ -293,7 +293,7 @@ def test_the_built_in_trainer_tells_its_figures(tmp_path, mode):
         job.kill()
 
 
-@pytest.mark.skipif(not os.path.exists(os.path.join(ROOT, "bazel-bin", "worker", "worker")), reason="no worker is built")
+@pytest.mark.skipif(not os.path.exists(WORKER), reason="no worker is built")
 def test_a_comparison_shows_all_its_ways(tmp_path):
     job = Job(tmp_path, command=[
         PROGRAM, "compare", "--page", "--modes=ring,ps-bsp", "--workers=2", f"--out={tmp_path / 'study'}",

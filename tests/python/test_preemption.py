@@ -94,9 +94,8 @@ def script_in(tmp_path):
 
 
 def start(tmp_path):
-    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     run = subprocess.Popen(
-        [program, "run", "-n", "2", "--", *script_in(tmp_path)],
+        [ranks.PROGRAM, "run", "-n", "2", "--", *script_in(tmp_path)],
         env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         # Tests may run under nohup, which psring run would heed.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
@@ -140,9 +139,8 @@ def test_a_second_sigterm_leaves_workers_the_time_to_save(tmp_path):
 def test_a_server_hands_sigterm_on_to_the_workers(tmp_path):
     """As where a node is drained that only a server is on."""
     coordinator = f"127.0.0.1:{free_port()}"
-    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "ps", "ps")
     server = subprocess.Popen(
-        [program, f"--coordinator={coordinator}", "--host-coordinator", "--servers=1", "--workers=2"],
+        [ranks.SERVER, f"--coordinator={coordinator}", "--host-coordinator", "--servers=1", "--workers=2"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     job = {

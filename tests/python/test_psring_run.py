@@ -38,11 +38,10 @@ for step in range(1000):
 
 
 def psring_run(tmp_path, text, *flags, python=sys.executable):
-    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     script = tmp_path / "script.py"
     script.write_text(text)
     return subprocess.run(
-        [program, "run", "-n", "2", *flags, "--", python, str(script)],
+        [ranks.PROGRAM, "run", "-n", "2", *flags, "--", python, str(script)],
         env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
@@ -112,10 +111,9 @@ def free_port():
 
 
 def psring(*arguments, **more):
-    program = os.path.join(ranks.HERE, "..", "..", "bazel-bin", "cli", "psring")
     before, preexec_fn = more.pop("before", []), more.pop("preexec_fn", None)
     return subprocess.Popen(
-        [*before, program, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
+        [*before, ranks.PROGRAM, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=preexec_fn,
     )  # fmt: skip
 

@@ -8,10 +8,6 @@ import pytest
 
 import ranks
 
-ROOT = os.path.join(ranks.HERE, "..", "..")
-PSRING = os.path.join(ROOT, "bazel-bin", "cli", "psring")
-WORKER = os.path.join(ROOT, "bazel-bin", "worker", "worker")
-
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in writes no events"
 )
@@ -36,10 +32,10 @@ def text(run, tag):
 
 def launch(folder, *arguments):
     pytest.importorskip("tensorboard", reason="no tensorboard: pip install tensorboard")
-    if not os.path.exists(WORKER):
+    if not os.path.exists(ranks.WORKER):
         pytest.skip("the built-in trainer is not built: ./psring build")
     ran = subprocess.run(
-        [PSRING, "launch", f"--tensorboard={folder}", "--workers=2", *arguments, "--model=mlp:784-16-10",
+        [ranks.PROGRAM, "launch", f"--tensorboard={folder}", "--workers=2", *arguments, "--model=mlp:784-16-10",
          "--data=digits:train=256,test=64", "--batch-size=8", "--epochs=2", "--lr=0.125", "--threads=1",
          "--device=cpu"],
         capture_output=True, text=True, timeout=120,

@@ -12,15 +12,13 @@ import sys
 import pytest
 import torch
 
-from ranks import HERE, PACKAGE
+from ranks import PACKAGE, PROGRAM, ROOT
 
-ROOT = os.path.join(HERE, "..", "..")
-PSRING = os.path.join(ROOT, "bazel-bin", "cli", "psring")
 SCRIPT = os.path.join(ROOT, "examples", "python", "mnist_horovod_style.py")
 MNIST = os.environ.get("PSRING_MNIST_DIR")
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PSRING),
+    not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),
     reason="the library or the psring program is not built: ./psring test builds them",
 )
 
@@ -52,8 +50,8 @@ def bits(path):
 
 def test_the_topologies_train_the_same_weights(tmp_path):
     ring, servers = tmp_path / "ring.pt", tmp_path / "ps.pt"
-    train([PSRING, "run", "-n", "2", "--mode=ring", "--"], ring, 1)
-    train([PSRING, "run", "-n", "2", "--mode=ps", "--servers=2", "--"], servers, 1)
+    train([PROGRAM, "run", "-n", "2", "--mode=ring", "--"], ring, 1)
+    train([PROGRAM, "run", "-n", "2", "--mode=ps", "--servers=2", "--"], servers, 1)
     assert bits(ring) == bits(servers)
     if shutil.which("mpirun"):
         mpi = tmp_path / "mpi.pt"
@@ -63,11 +61,11 @@ def test_the_topologies_train_the_same_weights(tmp_path):
 
 def test_asynchronous_servers_train_an_unchanged_script(tmp_path):
     """It learns at least as fast as one process that takes all steps by itself."""
-    run = [PSRING, "run", "--mode=ps", "--sync=async"]
+    run = [PROGRAM, "run", "--mode=ps", "--sync=async"]
     epochs = 3 if MNIST else 1
     together = accuracy(train([*run, "-n", "2", "--"], tmp_path / "two.pt", epochs))
     if MNIST:
-        alone = accuracy(train([PSRING, "run", "-n", "1", "--"], tmp_path / "one.pt", epochs))
+        alone = accuracy(train([PROGRAM, "run", "-n", "1", "--"], tmp_path / "one.pt", epochs))
         assert together > alone - 5, (together, alone)
 
 
@@ -93,7 +91,7 @@ if ps.rank() == 0:
 
 def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tmp_path):
     def train_adam(workers, steps, loaded, saved):
-        run = [PSRING, "run", "-n", str(workers), "--mode=ps", "--sync=async", "--", sys.executable, "-c", ADAM]
+        run = [PROGRAM, "run", "-n", str(workers), "--mode=ps", "--sync=async", "--", sys.executable, "-c", ADAM]
         ran = subprocess.run(
             [*run, str(steps), str(loaded), str(saved)], env={**os.environ, "PYTHONPATH": PACKAGE},
             capture_output=True, text=True, timeout=300,
@@ -127,7 +125,7 @@ for step in range(100):
 @pytest.mark.parametrize("mode, same_host", [("ring", "auto"), ("ring", "off"), ("ps", "auto")])
 def test_ranks_that_step_with_other_learning_rates_are_told(mode, same_host):
     ran = subprocess.run(
-        [PSRING, "run", "-n", "3", f"--mode={mode}", "--", sys.executable, "-c", OWN_RATES, same_host],
+        [PROGRAM, "run", "-n", "3", f"--mode={mode}", "--", sys.executable, "-c", OWN_RATES, same_host],
         env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ran.returncode != 0
@@ -161,7 +159,7 @@ print("finite", all(p.isfinite().all().item() for p in net.parameters()))
 @pytest.mark.skipif(not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"), reason="an older torch")
 def test_asynchronous_ranks_with_a_scaler_wait_for_nobody():
     ran = subprocess.run(
-        [PSRING, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", SCALED],
+        [PROGRAM, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", SCALED],
         env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -190,7 +188,7 @@ print("stays", torch.equal(before, net[0].weight))
 
 def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gradients():
     ran = subprocess.run(
-        [PSRING, "run", "-n", "2", "--mode=ring", "--", sys.executable, "-c", FROZEN],
+        [PROGRAM, "run", "-n", "2", "--mode=ring", "--", sys.executable, "-c", FROZEN],
         env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
