@@ -531,7 +531,7 @@ class FakeModel:
         self.gradients_memory = (ctypes.c_float * offset)()
         self.parameters = torch.frombuffer(self.parameters_memory, dtype=torch.float32)
         self.gradients = torch.frombuffer(self.gradients_memory, dtype=torch.float32)
-        self.slots = [torch.zeros(offset) for _ in slots]
+        self.slots = [torch.zeros(offset, dtype=torch.float32) for _ in slots]
         self.rates = [g["lr"] for g in groups]
         self.step = options.get("updates", 0)
         self.submitted = []

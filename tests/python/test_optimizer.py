@@ -767,10 +767,13 @@ def buffers():
     torch.manual_seed(5)
     test = torch.randn(7, 4)
     out = []
-    for update in ("local", "fused"):
+    for update, size in (("local", 5), ("fused", 5), ("local", 20000)):
         net, alone = Normed(), Normed()
+        for one in (net, alone):  # 103 bytes with the others, or more than travel with gradients
+            one.register_buffer("more", torch.full((size,), ps.rank(), dtype=torch.int64).to(torch.uint8).repeat(4))
         opt = ps.DistributedOptimizer(sgd(net), model=net, update=update)
         out.append(net.scale.item() == 1)
+        out.append(bool(opt._psring._carried_bytes([])) == (size == 5))
         alone.load_state_dict(net.state_dict())
         for step in range(STEPS):
             x, y = batch(step, ps.rank())
@@ -791,6 +794,17 @@ def buffers():
         net.eval()
         with torch.no_grad():
             out.append(alike(net(test).view(torch.uint8).tolist()))
+    net = Normed()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    for step in range(2):  # the first one opens the exchange
+        x, y = batch(step, ps.rank())
+        loss = F.cross_entropy(net(x), y)
+        opt.zero_grad()
+        loss.backward(retain_graph=True)
+        once = net.body[0].weight.grad.clone()
+        loss.backward()
+        out.append(torch.allclose(net.body[0].weight.grad, 2 * once))
+        opt.step()
     net = Normed()
     opt = ps.DistributedOptimizer(sgd(net), model=net, broadcast_buffers=False)
     train(net, opt, 1)
@@ -814,9 +828,11 @@ class CountsReads(torch.Tensor):
 
 
 @scenario
-def reads_no_result_unless_buffers_follow():
+def reads_no_result_unless_large_buffers_follow():
     out = []
-    for net, broadcast, reads in ((model(), True, 0), (Normed(), False, 0), (Normed(), True, 3)):
+    large = Normed()
+    large.register_buffer("large", torch.zeros(20000))
+    for net, broadcast, reads in ((model(), True, 0), (large, False, 0), (Normed(), True, 0), (large, True, 3)):
         opt = ps.DistributedOptimizer(sgd(net), model=net, broadcast_buffers=broadcast)
         train(net, opt, 1)
         exchange = opt._psring.reducer.exchange

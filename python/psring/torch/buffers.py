@@ -1,6 +1,6 @@
 """A model's buffers, such as the running mean of a batch norm: rank 0's for all ranks."""
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 
@@ -8,25 +8,6 @@ from .. import _job
 from ..process_sets import ProcessSet
 from ._tensors import NO_DATA, bytes_of, check_bytes, copy_all, describe, num_bytes
 from .collectives import broadcast_
-
-
-def _take(buffers: Sequence[torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor) -> None:
-    """Writes to the buffers whose bytes differ: a graph that reads another one may be kept.
-
-    Args:
-        mine, theirs: the bytes of all buffers, one after the other, in the host's memory.
-    """
-    sizes = [num_bytes(buffer) for buffer in buffers]
-    differ = [not torch.equal(a, b) for a, b in zip(mine.split(sizes), theirs.split(sizes))]
-    if not any(differ):
-        return
-    parts = theirs.to(buffers[0].device).split(sizes)
-    by_dtype: Dict[torch.dtype, List[Tuple[torch.Tensor, torch.Tensor]]] = {}
-    for buffer, part, differs in zip(buffers, parts, differ):
-        if differs:
-            by_dtype.setdefault(buffer.dtype, []).append((buffer, part.view(buffer.dtype).view(buffer.shape)))
-    for pairs in by_dtype.values():
-        copy_all(pairs)
 
 
 class Buffers:
@@ -55,30 +36,61 @@ class Buffers:
         """Whether broadcast() has anything to do; the same on all ranks."""
         return bool(self._places) and self._process_set.size() > 1
 
-    def broadcast(self, name: str) -> None:
-        """Makes them those of the set's first rank, with one transfer for each device."""
-        if not self.travel():
-            return
-        by_device: Dict[torch.device, List[torch.Tensor]] = {}
-        for name_of, module, key in self._places:
+    def num_bytes(self) -> int:
+        return sum(num_bytes(buffer) for buffer in self._now())
+
+    def _now(self) -> List[torch.Tensor]:
+        """The largest elements first, so that in pack() each buffer's bytes are where its dtype may lie."""
+        buffers = []
+        for name, module, key in self._places:
             buffer = module._buffers.get(key)
             if buffer is None:
                 raise RuntimeError(
-                    f"the buffer {name_of} is gone: all ranks keep the buffers that the model had when "
+                    f"the buffer {name} is gone: all ranks keep the buffers that the model had when "
                     "DistributedOptimizer was made, or pass broadcast_buffers=False"
                 )
-            by_device.setdefault(buffer.device, []).append(buffer.detach())
-        root = self._process_set.ranks[0]
+            buffers.append(buffer.detach())
+        return sorted(buffers, key=lambda buffer: -buffer.element_size())
+
+    def check(self) -> None:
+        """Raises where one is gone."""
+        self._now()
+
+    def pack(self, device: torch.device) -> torch.Tensor:
+        """The bytes of all, one after the other, on that device: the library does not know every dtype that a
+        buffer may have."""
         with torch.no_grad():
-            for number, buffers in enumerate(by_device.values()):
-                # The largest elements first, so that each buffer's bytes are where its dtype may lie.
-                buffers.sort(key=lambda buffer: -buffer.element_size())
-                # As bytes, because the library does not know every dtype that a buffer may have.
-                mine = torch.cat([bytes_of(buffer) for buffer in buffers]).to("cpu")
-                theirs = mine if _job.rank() == root else mine.clone()
-                broadcast_(theirs, root, f"{name}.{number}", self._process_set)
-                if theirs is not mine:
-                    _take(buffers, mine, theirs)
+            return torch.cat([bytes_of(buffer).to(device) for buffer in self._now()])
+
+    def take(self, mine: torch.Tensor, theirs: torch.Tensor) -> None:
+        """They become what another rank has packed. In the host's memory, those that differ are written; on a GPU all
+        are, as nobody waits for it to know. Either way a graph that reads one may be kept.
+
+        Args:
+            mine: what pack() has given here.
+            theirs: of the same length, on the same device.
+        """
+        buffers = self._now()
+        sizes = [num_bytes(buffer) for buffer in buffers]
+        by_place: Dict[Any, List[Tuple[torch.Tensor, torch.Tensor]]] = {}
+        for buffer, old, new in zip(buffers, mine.split(sizes), theirs.split(sizes)):
+            if new.device.type != "cpu" or not torch.equal(old, new):
+                value = new.view(buffer.dtype).view(buffer.shape)
+                by_place.setdefault((buffer.dtype, buffer.device), []).append((buffer.data, value))
+        with torch.no_grad():
+            for pairs in by_place.values():
+                copy_all(pairs)
+
+    def broadcast(self, name: str) -> None:
+        """Makes them those of the set's first rank, in one transfer through the host's memory."""
+        if not self.travel():
+            return
+        root = self._process_set.ranks[0]
+        mine = self.pack(torch.device("cpu"))
+        theirs = mine if _job.rank() == root else mine.clone()
+        broadcast_(theirs, root, name, self._process_set)
+        if theirs is not mine:
+            self.take(mine, theirs)
 
 
 __all__ = ["Buffers"]

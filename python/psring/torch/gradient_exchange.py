@@ -122,18 +122,26 @@ class ModelExchange(Model):
         entries: in the order in which backward makes their gradients ready.
         options: of psring_open_model, but for the tensors.
         gpu: the options' "device", where it is one: the memory is there.
+        carries: so many bytes of rank 0's travel to all ranks with each step's gradients, where counts_ranks.
     """
 
     def __init__(
-        self, name: str, entries: Sequence[Entry], options: Dict[str, Any], gpu: Optional[torch.device] = None
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        options: Dict[str, Any],
+        gpu: Optional[torch.device] = None,
+        carries: int = 0,
     ):
         forward = list(reversed(entries))
         tensors: List[Tuple[str, Sequence[int]]] = [(e.name, list(e.param.shape)) for e in forward]
         # A rank with data brings 1, h and h * h in three elements more; see take_part_without_data, and
-        # settings_agree.
+        # settings_agree. Rank 0 adds what is carried.
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
+        self.carries = carries if self.counts_ranks else 0
         if self.counts_ranks:
-            tensors.insert(0, ("psring: ranks with data", [3]))
+            tensors.insert(0, ("psring: ranks with data", [3 + (self.carries + 1) // 2]))
+        self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
         self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
         self.steps = 0
         if gpu is not None:
@@ -226,12 +234,39 @@ class ModelExchange(Model):
             digest = zlib.crc32(self.told_settings(), self.steps) % _DIGESTS
             for index, value in enumerate((1.0, digest, digest * digest)):
                 self.gradients[self._flag + index] = value  # a ring leaves its sums there
+            if self.carries:
+                self._send_carried()
         for reference in self._fused.get(bucket, ()):
             entry = reference()
             if entry is not None:
                 entry.leaves()
         with self._keeping_device():
             super().submit(bucket)
+
+    def _carried_part(self, flat: torch.Tensor) -> torch.Tensor:
+        return flat[self._flag + 3 : self._flag + 3 + (self.carries + 1) // 2]
+
+    def _send_carried(self) -> None:
+        """As one number for every two bytes: float32 holds them, and their sum with zeros, exactly."""
+        place = self._carried_part(self.gradients)
+        if _job.rank() != 0:
+            place.zero_()
+            return
+        value = self.carried()
+        if self.carries % 2:
+            value = torch.cat([value, value.new_zeros(1)])
+        place.copy_(value.view(torch.int16))
+
+    def carried_by_root(self, otherwise: torch.Tensor) -> torch.Tensor:
+        """After finish(): the bytes that rank 0 carried in this step; the others where not all ranks took part in it
+        with data. Does not wait for a GPU."""
+        size = _job.size()
+        numbers = (self._carried_part(self.results) * size).round_().to(torch.int16)
+        return torch.where(self._count() > size - 0.5, numbers.view(torch.uint8)[: self.carries], otherwise)
+
+    def _count(self) -> torch.Tensor:
+        """After finish(): of the ranks with data."""
+        return self.results[self._flag] * _job.size()
 
     def finish(self) -> None:
         self.order()
@@ -263,7 +298,7 @@ class ModelExchange(Model):
     def all_have_data(self) -> bool:
         """After finish(): whether the step was without ranks that have joined. Reads a
         result, and so waits for the GPU where that lies on one."""
-        return not self.counts_ranks or float(self.results[self._flag]) * _job.size() > _job.size() - 0.5
+        return not self.counts_ranks or float(self._count()) > _job.size() - 0.5
 
     def settings_agree(self) -> bool:
         """After finish(): whether told_settings() has been the same on all ranks with data, of which another
@@ -312,6 +347,7 @@ class BucketExchange:
     """
 
     on_gpu = False
+    carries = 0
 
     def __init__(
         self,

@@ -155,7 +155,10 @@ class Part:
             options["updates"] = memory.broadcast_json(
                 fused.first_updates(entries, self.optimizer.state), name=self.name + ".step"
             )
-        exchange = ModelExchange(self.name, entries, options, self._gpu)
+        exchange = ModelExchange(self.name, entries, options, self._gpu, self._carried_bytes(entries))
+        if exchange.carries:
+            device = exchange.gradients.device
+            exchange.carried = lambda buffers=self._buffers: buffers.pack(device)
         exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
         if settings.fused:
             fused.place_parameters(entries, self.optimizer.state)
@@ -166,6 +169,14 @@ class Part:
             exchange.begin()
             exchange.told_settings = lambda optimizer=self._optimizer: repr(_hyperparameters(optimizer())).encode()
         return exchange
+
+    def _carried_bytes(self, entries: List[Entry]) -> int:
+        """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
+        if not self._sends_buffers():
+            return 0
+        assert self._buffers is not None
+        size = self._buffers.num_bytes()
+        return size if size <= max(1 << 16, sum(entry.param.numel() for entry in entries) // 4) else 0
 
     def _start_bucket(self, bucket: torch.Tensor, number: int) -> Callable[[], Any]:
         small, ctx = self.settings.compression.compress(bucket)
@@ -192,6 +203,9 @@ class Part:
 
     def _before_submit(self) -> None:
         """Fused: the rates and momenta of this step, where they have changed."""
+        if self._sends_buffers():
+            assert self._buffers is not None
+            self._buffers.check()
         if not self.settings.fused:
             return
         fused.warn_if_written(self.dense())
@@ -205,10 +219,14 @@ class Part:
     def _after_finish(self) -> None:
         """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
         has no more data: it takes part in sums alone, and rank 0 may be it."""
-        # all_have_data() waits for the GPU, so only those ask who send buffers.
-        if self.settings.synchronous and self._sends_buffers() and self.reducer.exchange.all_have_data():
-            self._take_buffers()
         exchange = self.reducer.exchange
+        if self._buffers is not None and self._sends_buffers() and self.settings.synchronous:
+            if exchange.carries:
+                if _job.rank() != 0:
+                    mine = self._buffers.pack(exchange.gradients.device)
+                    self._buffers.take(mine, exchange.carried_by_root(mine))
+            elif exchange.all_have_data():  # which waits for a GPU
+                self._take_buffers()
         if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
             self._tell_settings(exchange)
 
