@@ -118,7 +118,7 @@ absl::Status Show(const Look& look, bool once,
     const bool over = view->state() == proto::JobView::OVER;
     if (over || (once && looks == kLooksOfOnce)) break;
     if (absl::Status s = cancellation.SleepUntil(Now() + kInterval); !s.ok()) {
-      return once ? s : absl::OkStatus();
+      return s;
     }
   }
   if (once) std::cout << Printed(state);

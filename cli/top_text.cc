@@ -50,7 +50,11 @@ std::string Head(const JobState& state) {
   }
   absl::StrAppend(&text, "\na step: compute ", Seconds(now.compute_s),
                   ", exposed ", Seconds(now.exposed_s), ", waiting for others ",
-                  Seconds(now.waiting_s), "\n");
+                  Seconds(now.waiting_s));
+  if (now.slowed_s > 0) {
+    absl::StrAppend(&text, ", slowed (--slow) ", Seconds(now.slowed_s));
+  }
+  absl::StrAppend(&text, "\n");
   if (!state.straggler().who.empty()) {
     absl::StrAppend(&text, "the straggler: ", state.straggler().who, ", ",
                     FormatPercent(state.straggler().share),

@@ -28,6 +28,10 @@ int64_t Count(int64_t count) {
   return std::clamp<int64_t>(count, 0, kMaxCount);
 }
 
+double Finite(double number) {
+  return std::isfinite(number) ? number : std::nan("");
+}
+
 double Seconds(double seconds) {
   return seconds > 0 ? std::min(seconds, kMaxSeconds) : 0;  // NaN too
 }
@@ -83,12 +87,12 @@ proto::Figures CleanFigures(proto::Figures f) {
   f.set_exposed_seconds(Seconds(f.exposed_seconds()));
   f.set_slowed_seconds(Seconds(f.slowed_seconds()));
   f.set_samples(Count(f.samples()));
-  if (!std::isfinite(f.loss())) f.clear_loss();
+  if (f.has_loss()) f.set_loss(Finite(f.loss()));
   f.set_total_steps(Count(f.total_steps()));
   f.set_evaluations(Count(f.evaluations()));
   f.set_evaluated_step(Count(f.evaluated_step()));
-  if (!std::isfinite(f.accuracy())) f.clear_accuracy();
-  if (!std::isfinite(f.test_loss())) f.clear_test_loss();
+  if (f.has_accuracy()) f.set_accuracy(Finite(f.accuracy()));
+  if (f.has_test_loss()) f.set_test_loss(Finite(f.test_loss()));
   if (f.records_size() > static_cast<int>(kMaxRecords)) f.clear_records();
   for (proto::StepRecord& record : *f.mutable_records()) {
     record.set_step(Count(record.step()));

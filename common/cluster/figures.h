@@ -46,7 +46,7 @@ class FigureBoard {
 };
 
 // Of what a peer has sent: no more than a correct one sends, and numbers that
-// are some.
+// are some; a loss or an accuracy that is not finite is NaN.
 proto::Figures CleanFigures(proto::Figures figures);
 
 // Of a peer's text at most 256 bytes, printable.

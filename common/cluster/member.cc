@@ -228,6 +228,8 @@ void Member::PostLeave(const absl::Status& result) {
   message.mutable_leave()->set_error(Printable(result.message()));
   message.mutable_leave()->set_timed_out(absl::IsDeadlineExceeded(result));
   message.mutable_leave()->set_step(step_.load());
+  *message.mutable_leave()->mutable_figures() =
+      figures_.Take(coordinator_clock());
   Post(std::move(message));
 }
 

@@ -284,6 +284,7 @@ std::vector<Membership::Outgoing> Membership::OnLeave(
   const std::string error = Printable(leave.error());
   member.left = true;
   member.step = std::max(member.step, leave.step());
+  if (leave.has_figures()) member.figures = CleanFigures(leave.figures());
   const std::string who = Named(member);
   if (leave.timed_out()) {
     if (const Participant* hung = MostStill(members_, now, kSuspicious)) {

@@ -1,7 +1,11 @@
 #include "common/page/job_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -30,6 +34,10 @@ bool IsWorker(const proto::ProcessView& p) {
 
 std::pair<int, int> KeyOf(const proto::ProcessView& p) {
   return {static_cast<int>(p.process().role()), p.process().rank()};
+}
+
+bool IsInfinite(const proto::ProcessView& p) {
+  return p.figures().has_loss() && !std::isfinite(p.figures().loss());
 }
 
 double Ratio(double a, double b) { return b > 0 ? std::max(a, 0.0) / b : 0; }
@@ -114,9 +122,13 @@ void JobState::Take(Time now, const proto::JobView& view) {
   if (looks_ % kLooksAnExplanation == 0) ExplainWaits();
   TakeEvaluations(before);
   MarkChanges(before);
-  if (view_.state() != proto::JobView::RUNNING) return;
-  now_ = PointNow();
-  Keep(*now_);
+  if (view_.state() == proto::JobView::RUNNING) {
+    now_ = PointNow();
+    Keep(*now_);
+  } else if (now_.has_value()) {  // its pace was that of before
+    now_->step = static_cast<double>(Step());
+    now_->loss = Loss();
+  }
 }
 
 void JobState::MeasurePaces(Time now) {
@@ -237,12 +249,25 @@ int64_t JobState::Step() const {
   return step;
 }
 
+std::optional<double> JobState::Loss() const {
+  double sum = 0;
+  int number = 0;
+  for (const proto::ProcessView& process : view_.processes()) {
+    if (!IsWorker(process) || !process.figures().has_loss()) continue;
+    sum += process.figures().loss();
+    ++number;
+  }
+  if (number == 0) return std::nullopt;
+  return sum / number;
+}
+
 JobPoint JobState::PointNow() const {
   JobPoint point;
   point.seconds = seconds_;
   point.step = static_cast<double>(Step());
-  double loss = 0, workers = 0, exposed = 0, updates = 0;
-  int with_loss = 0;
+  point.loss = Loss();
+  double workers = 0, exposed = 0, updates = 0;
+  std::set<std::pair<std::string, int32_t>> counted;  // a server may be threads
   for (int i = 0; i < view_.processes_size(); ++i) {
     const proto::ProcessView& process = view_.processes(i);
     if (process.left()) continue;
@@ -250,7 +275,12 @@ JobPoint JobState::PointNow() const {
     const proto::Figures& figures = process.figures();
     point.sent_per_second += pace.sent_per_second;
     point.received_per_second += pace.received_per_second;
-    point.resident_bytes += static_cast<double>(figures.resident_bytes());
+    const bool is_new =
+        counted.insert({process.process().host(), process.process().pid()})
+            .second;
+    if (is_new) {
+      point.resident_bytes += static_cast<double>(figures.resident_bytes());
+    }
     point.staleness += pace.staleness * pace.updates_per_second;
     updates += pace.updates_per_second;
     if (!IsWorker(process)) continue;
@@ -261,7 +291,6 @@ JobPoint JobState::PointNow() const {
     point.compute_s += pace.compute_s;
     exposed += pace.exposed_s;
     point.slowed_s += pace.slowed_s;
-    if (figures.has_loss()) loss += figures.loss(), ++with_loss;
   }
   point.steps_per_second = Ratio(point.steps_per_second, workers);
   point.compute_s = Ratio(point.compute_s, workers);
@@ -269,7 +298,6 @@ JobPoint JobState::PointNow() const {
   point.exposed_s = Ratio(exposed, workers) - point.waiting_s;
   point.slowed_s = Ratio(point.slowed_s, workers);
   point.staleness = Ratio(point.staleness, updates);
-  if (with_loss > 0) point.loss = loss / with_loss;
   return point;
 }
 
@@ -335,6 +363,9 @@ void JobState::MarkProcesses(const proto::JobView& before) {
     const proto::ProcessView* was = Find(before, process);
     if (was == nullptr) continue;
     const std::string who = Describe(process.process());
+    if (IsInfinite(process) && !IsInfinite(*was)) {
+      Mark(absl::StrCat("the loss of ", who, " is not finite"), true);
+    }
     waited += !was->held_up_by().empty();
     wait += !process.held_up_by().empty();
     if (wait == 1 && first == nullptr) first = &process;

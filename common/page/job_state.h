@@ -120,6 +120,7 @@ class JobState {
   void MarkProcesses(const proto::JobView& before);
   void Mark(std::string text, bool fault);
   int64_t Step() const;
+  std::optional<double> Loss() const;  // mean of the workers
 
   Time complete_;  // when it was first seen so
   int64_t looks_ = 0;

@@ -213,9 +213,9 @@
     const left = job.state === 'running' && job.total_steps && pace > 0
         ? (job.total_steps - step) / pace : null;
     setTile('left, about', left === null ? '' : duration(Math.max(left, 0)));
-    setTile('loss', figure(now.loss));
+    setTile('loss', now.not_finite ? 'not finite' : figure(now.loss));
     setTile('accuracy', figure(last.accuracy));
-    setTile('test loss', figure(last.test_loss));
+    setTile('test loss', last.not_finite ? 'not finite' : figure(last.test_loss));
     setTile('samples/s', now.samples_per_second ? figure(now.samples_per_second) : '');
     setTile('a step takes', seconds(now.compute_s + now.exposed_s + now.waiting_s +
                                     now.slowed_s || undefined));
@@ -227,8 +227,8 @@
   }
 
   function showStatus() {
-    const way = job.mode === 'ring' ? 'ring'
-        : 'ps' + (job.sync ? '-' + job.sync : '');
+    const way = job.mode === 'ps' ? 'ps' + (job.sync ? '-' + job.sync : '')
+        : job.mode || 'no job';
     const size = job.workers + (job.workers === 1 ? ' worker' : ' workers') +
         (job.servers ? ', ' + job.servers + (job.servers === 1 ? ' server' : ' servers') : '');
     const title = job.series ? job.series.title : way + ', ' + size;
@@ -342,14 +342,15 @@
       take(JSON.parse(event.data));
     };
     events.addEventListener('end', () => {
-      events.close();
+      // One that has failed may be started again here (--max-restarts).
+      if (!job || !job.result) events.close();
       connected = false;
       if (job) show();
     });
     events.onerror = () => {  // the browser tries again by itself
       connected = false;
       if (job) showStatus();
-      if (job && job.state === 'over') events.close();
+      if (job && job.state === 'over' && !job.result) events.close();
     };
   }
 

@@ -27,6 +27,10 @@ json Short(const std::optional<double>& value) {
   return value.has_value() ? Short(*value) : json();
 }
 
+bool IsInfinite(const std::optional<double>& value) {
+  return value.has_value() && !std::isfinite(*value);
+}
+
 json ToJson(const JobPoint& p) {
   const auto paced = [&p](double value) {
     return p.paced ? Short(value) : json();
@@ -34,6 +38,7 @@ json ToJson(const JobPoint& p) {
   return {{"seconds", Short(p.seconds)},
           {"step", p.step},
           {"loss", Short(p.loss)},
+          {"not_finite", IsInfinite(p.loss)},
           {"samples_per_second", paced(p.samples_per_second)},
           {"steps_per_second", paced(p.steps_per_second)},
           {"compute_s", paced(p.compute_s)},
@@ -57,10 +62,12 @@ json PointsOf(const JobState& state, Seen& seen) {
   }
   for (size_t i = seen.evaluations; i < state.evaluations().size(); ++i) {
     const JobEvaluation& e = state.evaluations()[i];
-    evaluations.push_back({{"seconds", Short(e.seconds)},
-                           {"step", e.step},
-                           {"accuracy", Short(e.accuracy)},
-                           {"test_loss", Short(e.test_loss)}});
+    evaluations.push_back(
+        {{"seconds", Short(e.seconds)},
+         {"step", e.step},
+         {"accuracy", Short(e.accuracy)},
+         {"test_loss", Short(e.test_loss)},
+         {"not_finite", IsInfinite(e.accuracy) || IsInfinite(e.test_loss)}});
   }
   json curves = {{"first_point", seen.points},
                  {"points", std::move(points)},
@@ -141,6 +148,12 @@ const char* NameOf(proto::JobView::State state) {
   }
 }
 
+// Null while no job of a series has begun.
+json NameOf(proto::Mode mode) {
+  if (mode == proto::MODE_UNSPECIFIED) return json();
+  return mode == proto::RING ? "ring" : "ps";
+}
+
 }  // namespace
 
 std::string ToJson(const JobState& state, const JobSeries& series, Seen& seen) {
@@ -160,7 +173,7 @@ std::string ToJson(const JobState& state, const JobSeries& series, Seen& seen) {
   }
   json job = {{"state", NameOf(view.state())},
               {"result", view.result()},
-              {"mode", view.mode() == proto::RING ? "ring" : "ps"},
+              {"mode", NameOf(view.mode())},
               {"sync", state.sync()},
               {"servers", view.num_servers()},
               {"workers", view.num_workers()},

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/net/key_file.h"
@@ -90,8 +91,9 @@ absl::StatusOr<bool> Make(const std::string& file, const std::string& line) {
 
 std::string ShownToken(absl::string_view authorization,
                        absl::string_view query) {
-  if (absl::ConsumePrefix(&authorization, "Bearer ")) {
-    return std::string(authorization);
+  constexpr absl::string_view kScheme = "Bearer ";  // in any case: RFC 9110
+  if (absl::StartsWithIgnoreCase(authorization, kScheme)) {
+    return std::string(authorization.substr(kScheme.size()));
   }
   return QueryValue(query, "token");
 }

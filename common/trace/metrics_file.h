@@ -3,7 +3,8 @@
 //   {"event":"start", "time", "role", "rank", "host", "pid", ...}
 //   {"event":"step", "step", "seconds", "loss", "images_per_second",
 //    "learning_rate", and of a mean step since the line before
-//    "compute_seconds" and "exposed_seconds"}; of a script the first four
+//    "compute_seconds" and "exposed_seconds"}; of a script the first four, and
+//    "not_finite" as below
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}; of a script more than one for one
 //    evaluation, each with a part of its figures, where it tells them so, and

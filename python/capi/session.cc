@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -311,7 +312,11 @@ void Session::TellStep(ScriptModel& model, int64_t step, Time begin, Time end) {
 }
 
 void Session::TellLog(const nlohmann::json& line) {
+  const nlohmann::json infinite = line.value("not_finite", nlohmann::json());
   const auto number = [&](const char* name) -> std::optional<double> {
+    for (const auto& other : infinite) {
+      if (other == name) return std::nan("");
+    }
     const auto found = line.find(name);
     if (found == line.end() || !found->is_number()) return std::nullopt;
     return found->get<double>();
@@ -327,10 +332,11 @@ void Session::TellLog(const nlohmann::json& line) {
     all.set_evaluated_step(static_cast<int64_t>(number("step").value_or(0)));
     if (accuracy.has_value()) all.set_accuracy(*accuracy);
     if (test_loss.has_value()) all.set_test_loss(*test_loss);
-    all.set_last_word(
-        absl::StrFormat("evaluation %d: test %s %.4f", all.evaluations(),
-                        accuracy.has_value() ? "accuracy" : "loss",
-                        accuracy.has_value() ? *accuracy : *test_loss));
+    const double told = accuracy.has_value() ? *accuracy : *test_loss;
+    all.set_last_word(absl::StrCat(
+        "evaluation ", all.evaluations(), ": test ",
+        accuracy.has_value() ? "accuracy" : "loss", " ",
+        std::isfinite(told) ? absl::StrFormat("%.4f", told) : "is not finite"));
   });
 }
 

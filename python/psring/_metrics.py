@@ -27,6 +27,8 @@ _callbacks: List[Callable[..., Any]] = []
 _NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
 # What tells of an evaluation.
 _EVALUATION = {"accuracy", "test_loss"}
+# What psring says of a line itself.
+_OF_A_LINE = {"event", "seconds", "not_finite"}
 
 
 def _number(name: str, value: Any) -> Any:
@@ -182,11 +184,13 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     init(tensorboard=...) names; without these nowhere. A call with `accuracy` or `test_loss` tells of
     an evaluation: `psring compare` draws those of rank 0, and judges by the accuracy, or by the
     test_loss where there is none. `loss` is the training's; other names are yours. Values are numbers, texts, or tensors
-    and arrays of one element. Without `step`, it is the number of steps that the
+    and arrays of one element; "event", "seconds" and "not_finite" are psring's. Without `step`, it is the number of steps that the
     optimizers have made.
     """
     global _epochs, _epoch_step
     _job.current()
+    for name in sorted(_OF_A_LINE & values.keys()):
+        raise ValueError(f"log({name}=...): psring says that of each line itself; use another name")
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
     numbers = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
@@ -205,9 +209,10 @@ def log(step: Optional[int] = None, **values: Any) -> None:
             _told.update(evaluation)
             line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
-            infinite = [name for name in ("test_accuracy", "test_loss") if _is_infinite(figures.get(name))]
-            if infinite:
-                figures["not_finite"] = infinite
+    known = {"loss", *_NAMES.values(), "test_loss"}
+    infinite = sorted(name for name in known & figures.keys() if _is_infinite(figures[name]))
+    if infinite:
+        line["not_finite"] = infinite
     line.update(figures)
     write(line)
     for callback in _callbacks:

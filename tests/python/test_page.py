@@ -116,6 +116,15 @@ class Job:
         self.reader.join()
 
 
+    def events(self):
+        """Of the page, to its end."""
+        request = urllib.request.Request(self.base + "/events", headers={"Authorization": "Bearer " + self.token})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        told = [json.loads(line[len("data: "):]) for line in lines if line.startswith("data: {")]
+        return [state for state in told if state]
+
+
 @pytest.fixture
 def job(tmp_path):
     job = Job(tmp_path, "--mode=ps")
@@ -219,6 +228,33 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(job):
     checked = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True, timeout=60)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, ""), metrics
     job.end()
+
+
+DIVERGES = """
+import os, sys, time, torch, psring.torch as psring
+psring.init()
+for step in range(30):
+    psring.log(loss=1.0 if step < 10 else float("nan"), step=step)
+    time.sleep(0.1)
+psring.log(test_loss=float("inf"), step=30)
+psring.log(accuracy=0.75, step=31)
+"""
+
+
+def test_the_end_shows_a_loss_that_is_not_finite_and_the_last_evaluation(tmp_path):
+    script = tmp_path / "diverges.py"
+    script.write_text(DIVERGES)
+    job = Job(tmp_path, command=[PROGRAM, "run", "-n", "2", "--page", "--", sys.executable, str(script)])
+    try:
+        *_, last = job.events()
+        assert last["state"] == "over" and last["now"]["not_finite"] is True and last["now"]["loss"] is None
+        assert [m["text"] for m in last["marks"] if m["fault"] and "loss of worker" in m["text"]] == [
+            f"the loss of worker {w['rank']} (host {w['host']}, pid {w['pid']}) is not finite" for w in last["processes"]
+            if w["role"] == "worker"]  # fmt: skip
+        assert last["processes"][0]["last_word"] == "evaluation 2: test accuracy 0.7500"
+        assert last["processes"][0]["loss"] is None
+    finally:
+        job.kill()
 
 
 def top(*args):

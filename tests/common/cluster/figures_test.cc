@@ -85,8 +85,9 @@ TEST(CleanFigures, LetsNobodySayWhatIsNoNumberOrTooMuch) {
   word += "\u00e9 and more";  // two bytes, across the limit
   figures.set_last_word("\x1b[2J" + word);
   const proto::Figures clean = CleanFigures(figures);
-  EXPECT_FALSE(clean.has_loss());
-  EXPECT_FALSE(clean.has_accuracy());
+  EXPECT_TRUE(std::isnan(clean.loss()));
+  EXPECT_TRUE(std::isnan(clean.accuracy()));
+  EXPECT_FALSE(clean.has_test_loss());
   EXPECT_EQ(clean.compute_seconds(), 0);
   EXPECT_EQ(clean.samples(), 0);
   EXPECT_EQ(clean.records_size(), 0);

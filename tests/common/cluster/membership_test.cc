@@ -621,11 +621,14 @@ TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
   EXPECT_EQ(b.figures().samples(), 640);
   EXPECT_EQ(b.figures().last_word(), "epoch 1");
 
-  m.OnMessage(kStart + absl::Seconds(5), "b", LeaveOf("out of memory"));
+  ControlMessage leave = LeaveOf("out of memory");
+  leave.mutable_leave()->mutable_figures()->set_loss(0.25);
+  m.OnMessage(kStart + absl::Seconds(5), "b", leave);
   const proto::JobView over = m.View(kStart + absl::Seconds(5));
   EXPECT_EQ(over.state(), proto::JobView::OVER);
   EXPECT_THAT(over.result(), HasSubstr("out of memory"));
   EXPECT_TRUE(over.processes(2).left());
+  EXPECT_EQ(over.processes(2).figures().loss(), 0.25);
 }
 
 TEST(Membership, AnybodyMayWishThatWorkersStop) {

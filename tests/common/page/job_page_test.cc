@@ -122,9 +122,11 @@ TEST(JobPage, NothingIsShownWithoutTheToken) {
   }
   EXPECT_THAT(page.Get(absl::StrCat("/state?token=", page.token, "0")),
               StartsWith("HTTP/1.1 403"));
-  EXPECT_THAT(page.Get("/state", absl::StrCat("Authorization: Bearer ",
-                                              page.token, "\r\n")),
-              AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\"step\":5")));
+  for (const char* scheme : {"Bearer ", "bearer "}) {
+    EXPECT_THAT(page.Get("/state", absl::StrCat("Authorization: ", scheme,
+                                                page.token, "\r\n")),
+                AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\"step\":5")));
+  }
 }
 
 TEST(JobPage, ServesThePageItsDataAndMetrics) {

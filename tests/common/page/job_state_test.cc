@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Time At(double seconds) { return Time() + absl::Seconds(1000 + seconds); }
 
@@ -82,7 +84,7 @@ class FakeJob {
     process.set_role(role);
     process.set_rank(rank);
     process.set_host("h");
-    process.set_pid(100 + rank);
+    process.set_pid((role == proto::PS ? 50 : 100) + rank);
   }
 
   proto::JobView view_;
@@ -212,6 +214,62 @@ TEST(JobState, MarksWhatHappenedOnce) {
                   "worker 1 (host h, pid 101) has not been heard for 3 s",
                   "the job has failed: lost worker 1"));
   EXPECT_EQ(state.seconds(), 5);
+}
+
+TEST(JobState, ALossThatIsNotFiniteIsShownAndMarkedOnce) {
+  FakeJob job(2);
+  JobState state;
+  for (int i = 0; i < 3; ++i) state.Take(At(i), job.Second());
+  EXPECT_TRUE(FaultsOf(state).empty());
+  for (int i = 3; i < 6; ++i) {
+    job.Second();
+    job.worker(1).mutable_figures()->set_loss(std::nan(""));
+    state.Take(At(i), job.view());
+  }
+  EXPECT_TRUE(std::isnan(*state.now()->loss));
+  EXPECT_THAT(
+      FaultsOf(state),
+      ElementsAre("the loss of worker 1 (host h, pid 101) is not finite"));
+  Seen seen;
+  const auto page = nlohmann::json::parse(ToJson(state, {}, seen));
+  EXPECT_TRUE(page["now"]["loss"].is_null());
+  EXPECT_EQ(page["now"]["not_finite"], true);
+  EXPECT_THAT(MetricsText(state),
+              HasSubstr("psring_loss{role=\"worker\",rank=\"1\"} nan\n"));
+}
+
+// What workers say when they leave is of the last step.
+TEST(JobState, TheEndHasTheLastFigures) {
+  FakeJob job(1);
+  JobState state;
+  for (int i = 0; i < 10; ++i) state.Take(At(i), job.Second());
+  job.view().set_state(proto::JobView::OVER);
+  job.worker(0).set_left(true);
+  job.worker(0).set_step(107);
+  job.worker(0).mutable_figures()->set_loss(0.125);
+  job.worker(0).mutable_figures()->set_evaluations(1);
+  job.worker(0).mutable_figures()->set_accuracy(0.75);
+  state.Take(At(10), job.view());
+  EXPECT_EQ(state.now()->step, 107);
+  EXPECT_EQ(state.now()->loss, 0.125);
+  EXPECT_NEAR(state.now()->steps_per_second, 10, 0.1);
+  ASSERT_EQ(state.evaluations().size(), 1u);
+  EXPECT_EQ(state.evaluations()[0].accuracy, 0.75);
+}
+
+// As under `psring run`.
+TEST(JobState, AServerThatIsAWorkersThreadsHasNoMemoryOfItsOwn) {
+  FakeJob job(2);
+  JobState state;
+  job.server().mutable_process()->set_pid(101);
+  for (int i = 0; i < 3; ++i) state.Take(At(i), job.Second());
+  EXPECT_EQ(state.now()->resident_bytes, 2000);
+}
+
+TEST(JobState, AJobThatHasNotBegunHasNoMode) {
+  JobState state;
+  state.Take(At(0), proto::JobView());
+  EXPECT_THAT(MetricsText(state), Not(HasSubstr("psring_job_info")));
 }
 
 TEST(JobState, MarksAreBounded) {
