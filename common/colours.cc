@@ -10,7 +10,9 @@ namespace psring {
 
 bool IsTerminal(FILE* out) {
   const char* terminal = std::getenv("TERM");
-  return isatty(fileno(out)) != 0 &&
+  // Open MPI gives each process a pseudo-terminal and mixes what they print.
+  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  return !by_mpirun && isatty(fileno(out)) != 0 &&
          (terminal == nullptr || absl::string_view(terminal) != "dumb");
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/figures.h"
@@ -31,6 +32,17 @@ std::function<void(const ServingTotals&)> AddsTo(FigureBoard& board) {
     });
     told = now;
   };
+}
+
+// Without what scripts add to their gradients: python/psring/torch.
+int64_t NumParameters(const Layout& layout) {
+  int64_t number = layout.num_parameters();
+  for (int i = 0; i < static_cast<int>(layout.tensors().size()); ++i) {
+    if (absl::StartsWith(layout.tensors()[i].name(), "psring: ")) {
+      number -= layout.tensor(i).size();
+    }
+  }
+  return number;
 }
 
 }  // namespace
@@ -116,8 +128,8 @@ void ServedModel::Serve(Timeline* timeline) {
          places[i].ranges});
   }
   const std::string word = absl::StrCat(
-      "serves ", layout_.num_parameters(), " parameters of ",
-      job_.spec().model(), " to ", job_.workers_size(), " workers");
+      "serves ", NumParameters(layout_), " parameters of ", job_.spec().model(),
+      " to ", job_.workers_size(), " workers");
   LogInfo("ps $0 $1", job_.rank(), word);
   member_.figures().Update(
       [&](proto::Figures& all) { all.set_last_word(word); });

@@ -28,7 +28,7 @@ METADATA = """Metadata-Version: 2.1
 Name: psring
 Version: {version}
 Summary: Distributed training over a parameter server or a ring, by one import
-License: {license}
+License: Apache-2.0
 Requires-Python: >=3.9
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
@@ -108,9 +108,8 @@ def main(bazel_bin, folder):
         wheel.add(name, data)
     for source, name in BUILT.items():
         wheel.add(name, stripped(os.path.join(bazel_bin, source)), 0o755)
-    license_name = read("LICENSE").split("\n", 1)[0].strip()
     wheel.add(f"{info}/METADATA", METADATA.format(
-        version=number, license=license_name, readme=read("README.md")))
+        version=number, readme=read("README.md")))
     wheel.add(f"{info}/WHEEL", WHEEL.format(tag=tag))
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
     wheel.add(f"{info}/LICENSE", read("LICENSE"))

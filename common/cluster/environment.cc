@@ -295,6 +295,7 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
   Reader reader(all);
   std::vector<std::string> warnings;
   const bool slurm = IsSlurmTask(reader);
+  const bool by_psring_run = !reader.Text("PSRING_RESTARTS").empty();
   std::optional<LaunchEnvironment> used;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.read_coordinator == ReadSlurmCoordinator && !slurm) continue;
@@ -314,6 +315,8 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
       if (in_pod && used->source == kLaunchers[0].name) {
         used->source = "Kubernetes";
       }
+    } else if (by_psring_run && used->source == kLaunchers[0].name) {
+      // It made workers of its own, of one or more tasks that another started.
     } else if (found->rank != used->rank || found->size != used->size) {
       warnings.push_back(absl::StrCat(
           used->source, " gives ", RankOf(*used), ", ", found->source,

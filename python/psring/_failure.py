@@ -7,10 +7,11 @@ instead of a traceback, which would only show where they were waiting. All end
 with a code that is not zero.
 """
 
+import builtins
 import os
 import sys
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import _lib
 
@@ -24,12 +25,33 @@ _told = False
 _exit_code = 0
 _previous: Any = None
 _previous_thread: Any = None
-_previous_exit: Any = None
+
+
+class _Exit:
+    """sys.exit, or the interpreter's exit or quit, which leaves the only trace of SystemExit that is there when
+    atexit's handlers run."""
+
+    def __init__(self, leave: Callable[..., Any]):
+        self._leave = leave
+
+    def __call__(self, code: Any = None) -> Any:
+        global _exit_code
+        if threading.current_thread() is threading.main_thread():
+            _exit_code = 0 if code is None else code
+        return self._leave(code)
+
+    def __repr__(self) -> str:
+        return repr(self._leave)
+
+
+_EXITS = (sys, "exit"), (builtins, "exit"), (builtins, "quit")
+# The place of each, what was there before, and what is now.
+_wrapped: Dict[Tuple[Any, str], Tuple[Any, _Exit]] = {}
 
 
 def arm(leave: Callable[..., None], rank: int) -> None:
     """From now on, an exception that nobody catches ends the job."""
-    global _leave, _rank, _armed, _told, _exit_code, _previous, _previous_thread, _previous_exit
+    global _leave, _rank, _armed, _told, _exit_code, _previous, _previous_thread
     _leave, _rank, _told, _exit_code = leave, rank, False, 0
     if _armed:
         return
@@ -39,20 +61,25 @@ def arm(leave: Callable[..., None], rank: int) -> None:
         _previous, sys.excepthook = sys.excepthook, _on_exception
     if _previous_thread is None:
         _previous_thread, threading.excepthook = threading.excepthook, _on_thread_exception
-    if _previous_exit is None:
-        _previous_exit, sys.exit = sys.exit, _exit
+    for module, name in _EXITS:
+        if hasattr(module, name) and (module, name) not in _wrapped:  # python -S has no exit() and no quit()
+            previous = getattr(module, name)
+            _wrapped[module, name] = previous, _Exit(previous)
+            setattr(module, name, _wrapped[module, name][1])
 
 
 def disarm() -> None:
     """The hooks stay (others may have chained theirs), and do nothing more."""
-    global _armed, _exit_code, _previous, _previous_thread, _previous_exit
+    global _armed, _exit_code, _previous, _previous_thread
     _armed, _exit_code = False, 0
     if sys.excepthook is _on_exception:
         sys.excepthook, _previous = _previous, None
     if threading.excepthook is _on_thread_exception:
         threading.excepthook, _previous_thread = _previous_thread, None
-    if sys.exit is _exit:
-        sys.exit, _previous_exit = _previous_exit, None
+    for (module, name), (previous, ours) in list(_wrapped.items()):
+        if getattr(module, name, None) is ours:
+            setattr(module, name, previous)
+            del _wrapped[module, name]
 
 
 def told() -> bool:
@@ -61,7 +88,7 @@ def told() -> bool:
 
 
 def exit_code() -> Any:
-    """What sys.exit was called with; 0 where it was not."""
+    """What sys.exit, exit or quit was called with; 0 where none was."""
     return _exit_code
 
 
@@ -73,14 +100,6 @@ def goes_on() -> None:
     main = threading.main_thread()
     if threading.current_thread() is main and main.is_alive():  # which it is no more for atexit's handlers
         _exit_code = 0
-
-
-def _exit(code: Any = None) -> None:
-    # The only trace of SystemExit that is left when atexit's handlers run.
-    global _exit_code
-    if threading.current_thread() is threading.main_thread():
-        _exit_code = 0 if code is None else code
-    _previous_exit(code)
 
 
 def _by_job(error: Optional[BaseException]) -> bool:

@@ -10,6 +10,7 @@ again (spark.stage.maxConsecutiveAttempts, 4): a function that loads its last ch
 on from there.
 """
 
+import inspect
 from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -103,6 +104,10 @@ class HorovodRunner:
     """
 
     def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only", **settings: Any):
+        taken = inspect.signature(run if np >= 0 else _engine.run_here).parameters.keys()
+        known = taken & {"mode", "servers", "servers_per_node", "env", "spark"}
+        for name in sorted(settings.keys() - known):
+            raise TypeError(f"HorovodRunner(np={np}, {name}=...): its settings are {', '.join(sorted(known))}")
         self._np, self._settings = np, settings
 
     def run(self, main: Callable[..., Any], **kwargs: Any) -> Any:

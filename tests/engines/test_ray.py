@@ -115,6 +115,11 @@ def test_the_page_of_a_running_job_shows_all_workers(executor, expected, tmp_pat
     assert_same_training(result, expected(3))
 
 
+def test_an_executor_without_workers_is_refused():
+    with pytest.raises(ValueError, match="num_workers=0"):
+        psring.ray.RayExecutor(0)
+
+
 def test_too_few_slots_are_an_error(executor):
     with pytest.raises(TimeoutError, match="no room for 9 workers"):
         many = psring.ray.RayExecutor(9, start_timeout_s=2)

@@ -76,6 +76,11 @@ def sums_of_two_jobs():
     return sums
 
 
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(TypeError, match=r"HorovodRunner\(np=-2, server=...\).*servers"):
+        psring.spark.HorovodRunner(np=-2, server=2)
+
+
 def test_without_spark_a_function_may_have_two_jobs(environment, monkeypatch):
     monkeypatch.setenv("PSRING_LIBRARY", environment["PSRING_LIBRARY"])
     assert psring.spark.HorovodRunner(np=-2).run(sums_of_two_jobs) == [2, 2]

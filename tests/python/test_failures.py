@@ -95,7 +95,9 @@ def test_a_folder_whose_name_is_not_utf8_is_named(tmp_path):
     assert code == 1 and r"metrics_dir='/tmp/a\udc80' is not UTF-8: choose another" in err.splitlines()[-1], err
 
 
-@pytest.mark.parametrize("line, code", [("sys.exit(3)", 3), ("sys.exit('bad data')", 1), ("raise SystemExit(4)", 1)])
+@pytest.mark.parametrize("line, code", [
+    ("sys.exit(3)", 3), ("sys.exit('bad data')", 1), ("exit(3)", 3), ("quit(3)", 3), ("raise SystemExit(4)", 1)
+])  # fmt: skip
 def test_an_exit_code_is_a_failure(tmp_path, line, code):
     script = write(tmp_path, f"""
 import sys, time, psring
@@ -107,7 +109,22 @@ psring.barrier()
     ranks = run_script(script, 2)
     assert ranks[1][0] == code
     assert ranks[0][0] == 1
-    assert "worker 1 (host " in ranks[0][2].strip().splitlines()[-1]
+    last = ranks[0][2].strip().splitlines()[-1]
+    assert "worker 1 (host " in last and ("exit code 3" in last or code != 3), last
+
+
+def test_exit_is_as_before_once_the_job_is_over(tmp_path):
+    script = write(tmp_path, """
+import builtins, sys, psring
+before = sys.exit, builtins.exit, builtins.quit
+psring.init()
+assert builtins.exit is not before[1] and repr(exit) == repr(before[1])
+psring.shutdown()
+assert (sys.exit, builtins.exit, builtins.quit) == before
+quit(5)
+""")
+    [(code, _, err)] = run_script(script, 1)
+    assert code == 5, err
 
 
 ADD = 'opt.add_param_group({"params": extra.parameters()})'

@@ -4,6 +4,8 @@ import copy
 import ctypes
 import gc
 import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import psring.torch as ps
-from ranks import free_port, models_in_memory, run
+from ranks import PACKAGE, free_port, models_in_memory, run
 
 SCENARIOS = {}
 STEPS = 4
@@ -875,6 +877,13 @@ def hooks_of_older_torch():
         return out
     finally:
         torch.Tensor.register_post_accumulate_grad_hook = newer
+
+
+@scenario
+def torch_1_13_has_no_profile_hook_step():
+    missing = "import torch\ndel torch.optim.Optimizer.profile_hook_step\nimport psring.torch"
+    ran = subprocess.run([sys.executable, "-c", missing], env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True)
+    return [ran.returncode == 0]
 
 
 @scenario

@@ -20,8 +20,8 @@ from .part import Part
 from .settings import make_settings
 
 
-# With torch's hooks of step() and its profiler around it.
-_fused_step = torch.optim.Optimizer.profile_hook_step(
+# With torch's hooks of step() and its profiler around it, which torch 1.13 does not offer.
+_fused_step = getattr(torch.optim.Optimizer, "profile_hook_step", lambda step: step)(
     lambda optimizer, closure=None: optimizer._psring.fused_step(closure)
 )
 

@@ -8,6 +8,10 @@ from .collectives import allgather_async
 from .gradient_exchange import Entry
 
 
+# Rows are checked here, which torch 2.13 warns of otherwise; torch 1.13 does not know the argument.
+_UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+
+
 def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: bool) -> None:
     """p.grad becomes the sum or mean of all ranks' sparse gradients.
 
@@ -39,4 +43,4 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
         raise _lib.PsringError(f"another rank sent a gradient of {entry.name} with rows outside of {list(param.shape)}")
     all_rows = all_rows.t().to(param.device)
-    param.grad = torch.sparse_coo_tensor(all_rows, total.to(param.device), param.shape).coalesce()
+    param.grad = torch.sparse_coo_tensor(all_rows, total.to(param.device), param.shape, **_UNCHECKED).coalesce()

@@ -188,6 +188,15 @@ TEST(DetectEnvironment, PrefersHydraToTheTaskThatItLivesIn) {
               ElementsAre(HasSubstr("MPICH gives rank 5 of 6, Slurm gives")));
 }
 
+// Under `srun -n 2 psring run -n 2`, say. By hand it may be a mistake.
+TEST(DetectEnvironment, PsringRunMakesMoreWorkersOfATask) {
+  const Variables set = {{"PSRING_RANK", "3"}, {"PSRING_SIZE", "4"}};
+  EXPECT_THAT(WarningsOf(With(set, Slurm())),
+              ElementsAre(HasSubstr("psring run gives rank 3 of 4, Slurm")));
+  const Variables by_it = With(set, {{"PSRING_RESTARTS", "0"}});
+  EXPECT_THAT(WarningsOf(With(by_it, Slurm())), ElementsAre());
+}
+
 TEST(DetectEnvironment, LaunchersTellWhichHostThisIs) {
   auto node = [](const Variables& variables) {
     const auto e = DetectEnvironment(variables);
