@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 using Floats = std::vector<float>;
 using Finals = std::vector<Floats>;
 
@@ -68,6 +69,7 @@ struct GpuTraining {
   // Before a worker's step, instead of which it returns an error.
   std::function<absl::Status(LocalWorker&, int64_t step)> before_step = nullptr;
   std::function<void(LocalWorker&, int64_t step)> before_bucket = nullptr;
+  std::vector<int64_t> sent = {};  // bytes of gradients, by rank
 };
 
 Floats Values(const DeviceModel& model) {
@@ -126,6 +128,9 @@ absl::Status Train(LocalWorker& worker, GpuTraining& training) {
   }
   device.AwaitIdle();
   training.finals[worker.rank] = Values(model);
+  if (!training.sent.empty()) {
+    training.sent[worker.rank] = (*exchange)->traffic().gradients_sent;
+  }
   // Whoever does not push waits for the leader in Finish, as for others.
   const proto::Welcome& job = worker.client->job();
   if (HostGroupOf(job, job.rank()).front() != job.rank()) {
@@ -226,6 +231,29 @@ TEST(HostSumJob, SaysWhoPushesForWhom) {
   EXPECT_EQ(log.Count("NCCL sums the gradients of 3 workers of this host; "
                       "worker 0 pushes them"),
             3);
+}
+
+// One push a host, of half as many bytes.
+TEST(HostSumJob, TheLeaderCompressesTheSum) {
+  std::vector<std::vector<int64_t>> sent;
+  for (const char* compress : {"", "fp16"}) {
+    Gpus gpus(4, {0, 1, 2, 3});
+    GpuTraining training{gpus, CoarseGradients, Finals(4)};
+    training.sent.resize(4);
+    LocalJobOptions options = PsJob(4, SameHost::kOff);
+    options.spec.set_compress(compress);
+    options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
+    options.host_of = [](int index) { return index < 2 ? "a" : "b"; };
+    for (const absl::Status& s : RunLocalJob(
+             options, [&](LocalWorker& w) { return Train(w, training); })) {
+      EXPECT_TRUE(s.ok()) << s;
+    }
+    sent.push_back(training.sent);
+  }
+  const int64_t all = sent[0][0];
+  EXPECT_GT(all, 0);
+  EXPECT_THAT(sent[0], UnorderedElementsAre(all, all, 0, 0));
+  EXPECT_THAT(sent[1], UnorderedElementsAre(all / 2, all / 2, 0, 0));
 }
 
 // One that is alone with its NCCL sums with nobody.
