@@ -99,7 +99,8 @@ def _say_steps(made: int, last_began: float) -> None:
 
 def at_end(call: Callable[[], Dict[str, Any]]) -> None:
     """What call() returns goes with the last line of the metrics."""
-    _at_end.append(call)
+    if call not in _at_end:
+        _at_end.append(call)
 
 
 class _Checksum:

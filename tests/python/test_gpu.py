@@ -11,6 +11,7 @@ there (./psring wheel --cuda), and PyTorch has NumPy.
 
 import contextlib
 import ctypes
+import json
 import os
 import warnings
 from types import SimpleNamespace
@@ -374,6 +375,56 @@ def test_ranks_that_share_a_gpu_sum_on_the_hosts():
     expected, _ = trained("cpu", size, "ring")
     weights, backend = trained("cuda", size, "ring")
     assert backend == "host" and weights == pytest.approx(expected, abs=1e-4)
+
+
+def train_normed():
+    """With a batch norm, whose buffers are rank 0's after each step."""
+    ps.init()
+    device = torch.device(os.environ["TEST_DEVICE"])
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2)).to(device)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    data = torch.randn(4, 16, 5, generator=torch.Generator().manual_seed(ps.rank())).to(device)
+    for x in data:
+        opt.zero_grad()
+        net(x).square().sum().backward()
+        opt.step()
+    return [net[1].running_mean.tolist(), net[1].running_var.tolist(), net[1].num_batches_tracked.item()]
+
+
+@needs_gpu
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_buffers_on_gpus_are_those_of_rank_0(mode):
+    results = {}
+    for device in ("cpu", "cuda"):
+        first, second = run(train_normed, mode=mode, timeout=300, env={"TEST_DEVICE": device})
+        assert first == second
+        results[device] = first
+    for of_cpu, of_gpu in zip(results["cpu"], results["cuda"]):
+        assert of_gpu == pytest.approx(of_cpu, abs=1e-4)
+
+
+def test_the_metrics_tell_a_gpus_memory(monkeypatch):
+    assert not torch.cuda.is_initialized() and gpu.memory_figures() == {}
+    device = torch.device("cuda", 1)
+    monkeypatch.setattr(gpu, "_most_model_bytes", {})
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    stats = {"allocated_bytes.all.current": 5, "reserved_bytes.all.current": 8, "reserved_bytes.all.peak": 9}
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda of: stats if of == device else {})
+    gpu.note_model_bytes(device, 100)
+    gpu.note_model_bytes(device, 50)
+    assert gpu.memory_figures() == {
+        "gpu_memory_bytes": {"model": 100, "allocated": 5, "peak_allocated": 0, "reserved": 8, "peak_reserved": 9}
+    }
+
+
+@needs_gpu
+def test_the_last_line_of_the_metrics_has_the_gpus_memory(tmp_path):
+    run(train_mlp, size=1, timeout=300, env={"TEST_DEVICE": "cuda", "PSRING_METRICS_DIR": str(tmp_path), "PSRING_UPDATE": "fused"})
+    end = json.loads((tmp_path / "worker-0.jsonl").read_text().splitlines()[-1])
+    memory = end["gpu_memory_bytes"]
+    assert memory["peak_reserved"] >= memory["reserved"] >= memory["allocated"] > 0
+    assert memory["model"] > 4 * 4 * 20 * 256  # parameters, gradients and Adam's state
 
 
 def train_sparse():

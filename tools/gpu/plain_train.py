@@ -2,7 +2,9 @@
 resnet18 or resnet50, SGD, autocast. Prints the images a second of about --seconds,
 after some steps before. Ends with 4 where the GPU has too little memory.
 
-Needs nothing but torch and lab/bench/peers/. --over=ddp: in DistributedDataParallel over NCCL (Gloo
+On stderr it says how long the processor took for each part of a step, which on a GPU is
+longer than the step's work there where batches are small. Needs nothing but torch and
+lab/bench/peers/. --over=ddp: in DistributedDataParallel over NCCL (Gloo
 on the CPU), with one rank. --over=psring: with its optimizer; `psring run` starts it.
 """
 
@@ -59,28 +61,43 @@ def main():
     scaler = torch.amp.GradScaler('cuda', enabled=args.precision == 'fp16')
     wait = torch.cuda.synchronize if on_gpu else lambda: None
 
+    parts = dict.fromkeys(('data', 'forward', 'backward', 'optimizer', 'wait'), 0.0)
+
     def train(steps):
         """Seconds that it took."""
         wait()
-        start = time.perf_counter()
+        moments = [time.perf_counter()]
+
+        def ends(name):
+            moments.append(time.perf_counter())
+            parts[name] += moments[-1] - moments[-2]
+
+        parts.update(dict.fromkeys(parts, 0.0))
         for step in range(steps):
             part = slice(step % 4 * args.batch, (step % 4 + 1) * args.batch)
             batch = images[part].to(args.device, non_blocking=True)
             wanted = labels[part].to(args.device, non_blocking=True)
             batch = batch.float().div_(255).sub_(0.5).div_(0.29)
             batch = batch.contiguous(memory_format=torch.channels_last)
+            ends('data')
             optimizer.zero_grad()
             with autocast:
                 loss = nn.functional.cross_entropy(model(batch).float(), wanted)
+            ends('forward')
             scaler.scale(loss).backward()
+            ends('backward')
             scaler.step(optimizer)
             scaler.update()
+            ends('optimizer')
         wait()
-        return time.perf_counter() - start
+        ends('wait')
+        return moments[-1] - moments[0]
 
     train(3)  # chooses algorithms
     steps = max(5, round(args.seconds * 3 / train(3)))
     print('%.0f' % (steps * args.batch / train(steps)))
+    told = ', '.join('%s %.2f' % (name, 1e3 * seconds / steps) for name, seconds in parts.items())
+    print('%s %s over %s: of the processor, ms a step: %s' % (args.model, args.batch, args.over, told), file=sys.stderr)
     if args.over == 'ddp':
         del model  # after its process group, it might never end
         torch.distributed.destroy_process_group()

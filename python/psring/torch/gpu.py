@@ -63,6 +63,32 @@ def model_options(device: torch.device, places: Sequence[str]) -> Dict[str, Any]
     return {"device": str(device), "ring_backend": "host"}
 
 
+# Of each GPU, the most that the library has held there for models, outside of torch's allocator.
+_most_model_bytes: Dict[torch.device, int] = {}
+
+
+def note_model_bytes(device: torch.device, num_bytes: int) -> None:
+    """The library's models there take so many now."""
+    _most_model_bytes[device] = max(_most_model_bytes.get(device, 0), num_bytes)
+
+
+def memory_figures() -> Dict[str, Any]:
+    """For the last line of the metrics: of the GPU that exchanges gradients, else of the current one; as the built-in
+    trainer's. {} where torch uses none."""
+    if not torch.cuda.is_initialized():
+        return {}
+    device = next(iter(_most_model_bytes), None) or torch.device("cuda", torch.cuda.current_device())
+    stats = torch.cuda.memory_stats(device)
+    figures = {"model": _most_model_bytes.get(device, 0)}
+    for kind in ("allocated", "reserved"):
+        figures[kind] = stats.get(f"{kind}_bytes.all.current", 0)
+        figures["peak_" + kind] = stats.get(f"{kind}_bytes.all.peak", 0)
+    return {"gpu_memory_bytes": figures}
+
+
+_job.after_leaving(_most_model_bytes.clear)
+
+
 class StreamOrder:
     """Keeps what is done with the library's memory in order, whatever stream each thread
     works in: autograd's hooks run in the streams of their forward pass.

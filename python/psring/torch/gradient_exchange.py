@@ -17,7 +17,7 @@ import torch
 from .. import _job
 from .._models import Model
 from ._tensors import dense_strides, increment_version, over_gpu_memory, warn_once
-from .gpu import StreamOrder
+from .gpu import StreamOrder, note_model_bytes
 
 
 # So few that their squares' sums are exact enough, whatever the number of ranks.
@@ -174,6 +174,15 @@ class ModelExchange(Model):
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)
+        if gpu is not None:
+            note_model_bytes(gpu, sum(model.gpu_bytes() for model in _open if model._gpu == gpu))
+
+    def gpu_bytes(self) -> int:
+        """That the model takes of its GPU."""
+        if self._gpu is None:
+            return 0
+        num_slots = len(self.slot_names) if self.ring_backend == "nccl" else 0
+        return 4 * (2 + num_slots) * self.num_elements
 
     def _result(self, entry: Entry, begin: int, end: int) -> torch.Tensor:
         """Where an entry's elements come back to."""

@@ -78,6 +78,7 @@ class Part:
         """The metrics learn of the model, and at the end of its last bits."""
         numbers = sum(p.numel() for _, p in self._named())
         _metrics.tell_model(numbers, functools.partial(_crc, self.optimizer.param_groups), self.optimizer)
+        _metrics.at_end(gpu.memory_figures)
 
     @property
     def optimizer(self) -> Any:
