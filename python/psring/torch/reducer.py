@@ -47,6 +47,11 @@ def _outer_node() -> Any:
     return node() if node is not None else None
 
 
+def _value(grad: torch.Tensor) -> torch.Tensor:
+    """Without its graph, which only backward(create_graph=True) makes: each hook would pay for detach()."""
+    return grad.detach() if grad.requires_grad else grad
+
+
 class Reducer:
     """The gradients of one optimizer's parameters. Used by the thread that trains
     and, within backward, by autograd's.
@@ -250,7 +255,7 @@ class Reducer:
         if grad is None:
             place.zero_()
         elif self.exchange.on_gpu and grad.layout == torch.strided:
-            self._waiting[entry.bucket].append((place, grad.detach()))
+            self._waiting[entry.bucket].append((place, _value(grad)))
             entry.remember(grad)
         else:
             if grad.layout != torch.strided:
@@ -260,7 +265,7 @@ class Reducer:
                         "psring makes it dense"
                     )
             dense = grad if grad.layout == torch.strided else grad.to_dense()
-            place.copy_(dense.detach())
+            place.copy_(_value(dense))
             if self._prescale != 1.0:
                 place.mul_(self._prescale)
             entry.remember(grad)
