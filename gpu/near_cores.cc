@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -54,6 +55,15 @@ std::vector<int> CoresNear(const std::string& bus_id,
     for (int core = first; core <= last; ++core) cores.push_back(core);
   }
   return cores;
+}
+
+int NumNear(const std::string& bus_id, absl::Span<const std::string> bus_ids,
+            const std::string& sysfs) {
+  const std::vector<int> cores = CoresNear(bus_id, sysfs);
+  return static_cast<int>(
+      absl::c_count_if(bus_ids, [&](const std::string& other) {
+        return CoresNear(other, sysfs) == cores;
+      }));
 }
 
 int KeepTo(absl::Span<const int> cores) {

@@ -15,6 +15,10 @@ namespace psring {
 std::vector<int> CoresNear(const std::string& bus_id,
                            const std::string& sysfs = "/sys");
 
+// How many of these GPUs have the same cores near them as `bus_id`.
+int NumNear(const std::string& bus_id, absl::Span<const std::string> bus_ids,
+            const std::string& sysfs = "/sys");
+
 // Keeps every thread of this process, and those that they start, to those of
 // `cores` that it may use; memory that they touch first comes from there, too.
 // A thread that may use none of them stays as it is. How many cores are left to

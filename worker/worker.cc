@@ -241,10 +241,12 @@ absl::Status WorkerRun::Prepare() {
 void WorkerRun::TakeCores() {
   const proto::Welcome& joined = member().job();
   const int share = HostCores() / PlaceOnHost(joined, joined.rank()).count;
+  int near = 1;
   if (on_gpu_ && options_.affinity == "auto") {
     StayNear(BusIdOf(options_.device, joined));
+    near = WorkersNear(options_.device, joined);
   }
-  cores_ = std::max(1, std::min(share, HostCores()));
+  cores_ = std::max(1, std::min(share, HostCores() / near));
   at::set_num_threads(options_.threads > 0 ? options_.threads : cores_);
 }
 

@@ -71,6 +71,18 @@ void StayNear(const std::string& bus_id) {
           before);
 }
 
+int WorkersNear(const DeviceWish& wish, const proto::Welcome& job) {
+  const auto all = ListCudaDevices();
+  const LocalPlace place = PlaceOnHost(job, job.rank());
+  if (!all.ok() || wish.index >= 0 ||
+      static_cast<int>(all->size()) < place.count) {
+    return 1;
+  }
+  std::vector<std::string> taken;
+  for (int i = 0; i < place.count; ++i) taken.push_back((*all)[i].bus_id);
+  return NumNear(taken[place.index], taken);
+}
+
 absl::StatusOr<std::unique_ptr<WorkerGpu>> WorkerGpu::Open(
     const DeviceWish& wish, bool may_share, Member& member,
     const Layout& layout, int num_slots, Time deadline) {

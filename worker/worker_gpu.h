@@ -26,6 +26,10 @@ std::string BusIdOf(const DeviceWish& wish, const proto::Welcome& job);
 // NUMA node all are near.
 void StayNear(const std::string& bus_id);
 
+// How many of this host's workers, this one among them, keep to the same cores;
+// 1 where it does not see the GPUs of the others.
+int WorkersNear(const DeviceWish& wish, const proto::Welcome& job);
+
 // Lives on the trainer's thread, and longer than the exchange that it gives.
 class WorkerGpu {
  public:

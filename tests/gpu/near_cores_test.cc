@@ -42,6 +42,22 @@ TEST(CoresNear, AreUnknownWhereTheKernelSaysNothing) {
   EXPECT_THAT(CoresNear("no such device", TestDirectory()), IsEmpty());
 }
 
+TEST(NumNear, CountsTheGpusOfANode) {
+  const std::string sysfs = TestDirectory();
+  const auto put = [&](const std::string& bus, const std::string& cores) {
+    const std::string device = sysfs + "/bus/pci/devices/" + bus;
+    std::filesystem::create_directories(device);
+    WriteFile(device + "/local_cpulist", cores);
+  };
+  put("a", "0-7\n");
+  put("b", "8-15\n");
+  put("c", "0-7\n");
+  EXPECT_EQ(NumNear("a", {"a", "b", "c"}, sysfs), 2);
+  EXPECT_EQ(NumNear("b", {"a", "b", "c"}, sysfs), 1);
+  // Of which the kernel says nothing: they share all cores.
+  EXPECT_EQ(NumNear("x", {"x", "y"}, sysfs), 2);
+}
+
 std::vector<int> Allowed() {
   cpu_set_t set;
   EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
