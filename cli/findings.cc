@@ -34,6 +34,10 @@ Finding AboutTorch(const absl::StatusOr<Libtorch>& torch,
         torch->version,
         torch->cuda == "none" ? ", without CUDA" : ", CUDA " + torch->cuda);
     if (!torch->folder.empty()) absl::StrAppend(&what, ", in ", torch->folder);
+    if (!bundle_version.empty() && torch->version != bundle_version) {
+      absl::StrAppend(&what, "; the bundle was built with ", bundle_version,
+                      ", and may fail with another");
+    }
     return {Finding::Kind::kGood, kSubject, what, ""};
   }
   std::string why(torch.status().message());

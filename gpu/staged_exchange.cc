@@ -1,5 +1,6 @@
 #include "gpu/staged_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,7 @@ absl::Status StagedExchange::Prepare() {
 }
 
 StagedExchange::~StagedExchange() {
+  stopping_ = true;
   runner_.reset();
   // Copies may still be under way after a failure; nothing can be done for one
   // that never ends but to leave its memory locked.
@@ -56,11 +58,10 @@ absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
   const auto arrived_here = [this](int bucket) {
     failure_.Update(ReturnBucket(bucket));
   };
-  if (absl::Status s = inner().Join(std::move(slots), arrived_here, deadline);
-      !s.ok()) {
-    return s;
-  }
-  return FinishReturn();
+  const absl::Status status =
+      inner().Join(std::move(slots), arrived_here, deadline);
+  NoteTraffic();
+  return status.ok() ? FinishReturn() : status;
 }
 
 absl::Status StagedExchange::FetchParameters(Time deadline) {
@@ -91,22 +92,58 @@ absl::Status StagedExchange::Submit(int bucket) {
 
 absl::Status StagedExchange::HandOver(int bucket, int64_t step) {
   TimelineSpan leaving(track_, "leave", {.step = step, .bucket = bucket});
-  const absl::Status status =
-      Await(device_, left_[bucket], Now() + timeout_, cancellation_);
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("gradients of bucket ", bucket, " on GPU ",
-                                     device_.info().index, ": ",
-                                     std::string(status.message())));
+  if (absl::Status s = AwaitCopy(bucket); !s.ok()) {
+    return absl::Status(s.code(), absl::StrCat("gradients of bucket ", bucket,
+                                               " on GPU ", device_.info().index,
+                                               ": ", std::string(s.message())));
   }
   leaving.End();
-  return inner().Submit(bucket);
+  const absl::Status status = inner().Submit(bucket);
+  NoteTraffic();
+  return status;
+}
+
+// In parts: who destroys the exchange does not wait for a GPU that hangs.
+absl::Status StagedExchange::AwaitCopy(int bucket) {
+  const Time deadline = Now() + timeout_;
+  while (true) {
+    const Time look = std::min(deadline, Now() + absl::Milliseconds(100));
+    absl::Status status = Await(device_, left_[bucket], look, cancellation_);
+    if (!absl::IsDeadlineExceeded(status) || look == deadline) return status;
+    if (stopping_) return absl::CancelledError("the exchange ends");
+  }
 }
 
 absl::Status StagedExchange::Finish(Time deadline) {
-  if (absl::Status s = runner_->Await(last_); !s.ok()) return s;
-  if (absl::Status s = inner().Finish(deadline); !s.ok()) return s;
-  return FinishReturn();
+  const Time began = Now();
+  if (absl::Status s = AwaitRunner(); !s.ok()) return s;
+  // Nobody else is to blame for a GPU that takes long.
+  deadline += Now() - began;
+  const absl::Status status = inner().Finish(deadline);
+  NoteTraffic();
+  return status.ok() ? FinishReturn() : status;
+}
+
+void StagedExchange::NoteTraffic() {
+  MutexLock lock(&mutex_);
+  traffic_ = inner().traffic();
+}
+
+Traffic StagedExchange::traffic() const {
+  MutexLock lock(&mutex_);
+  return traffic_;
+}
+
+absl::StatusOr<proto::SavedState> StagedExchange::SaveState(
+    const std::string& directory, Time deadline) {
+  if (absl::Status s = AwaitRunner(); !s.ok()) return s;
+  return inner().SaveState(directory, deadline);
+}
+
+absl::Status StagedExchange::FetchSlots(absl::Span<float* const> slots,
+                                        Time deadline) {
+  if (absl::Status s = AwaitRunner(); !s.ok()) return s;
+  return inner().FetchSlots(slots, deadline);
 }
 
 // The bucket's gradients are in host memory. So the compute stream has done
@@ -139,8 +176,10 @@ absl::Status StagedExchange::FinishReturn() {
 }
 
 absl::Status StagedExchange::Synchronise(Before next, Time deadline) {
-  if (absl::Status s = inner().Synchronise(next, deadline); !s.ok()) return s;
-  return FinishReturn();
+  if (absl::Status s = AwaitRunner(); !s.ok()) return s;
+  const absl::Status status = inner().Synchronise(next, deadline);
+  NoteTraffic();
+  return status.ok() ? FinishReturn() : status;
 }
 
 }  // namespace psring

@@ -13,17 +13,21 @@
 #ifndef PSRING_GPU_STAGED_EXCHANGE_H_
 #define PSRING_GPU_STAGED_EXCHANGE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
 #include "common/exchange/serial_runner.h"
 #include "common/model/flat_model.h"
+#include "common/mutex.h"
 #include "common/net/cancellation.h"
 #include "common/trace/timeline.h"
 #include "gpu/device.h"
@@ -54,6 +58,12 @@ class StagedExchange : public ForwardingExchange {
   // now on.
   absl::Status Finish(Time deadline) override;
   absl::Status Synchronise(Before next, Time deadline) override;
+  absl::StatusOr<proto::SavedState> SaveState(const std::string& directory,
+                                              Time deadline) override;
+  absl::Status FetchSlots(absl::Span<float* const> slots,
+                          Time deadline) override;
+  // As of the last call of the inner exchange: another may be under way.
+  Traffic traffic() const override;
 
  private:
   StagedExchange(Device& device, DeviceModel& model, FlatModel& host,
@@ -72,6 +82,10 @@ class StagedExchange : public ForwardingExchange {
   // On the thread that hands buckets over: waits for the copy, and the inner
   // exchange gets it.
   absl::Status HandOver(int bucket, int64_t step);
+  absl::Status AwaitCopy(int bucket);
+  // Until all buckets that were submitted have been handed over.
+  absl::Status AwaitRunner() { return runner_->Await(last_); }
+  void NoteTraffic();
   // The host's parameters become the GPU's.
   absl::Status FetchParameters(Time deadline);
   // New parameters of this bucket are in host memory.
@@ -95,12 +109,16 @@ class StagedExchange : public ForwardingExchange {
   Event backward_done_;
   Event returned_;
 
-  // Of whoever calls the inner exchange: `runner_`, and between a Finish and
-  // the next Submit the trainer's thread.
+  // Of whoever calls the inner exchange: `runner_`, or the trainer's thread
+  // after AwaitRunner.
   int num_returned_ = 0;  // of this step's buckets
   absl::Status failure_;  // of a ReturnBucket that the inner exchange called
 
+  mutable Mutex mutex_;
+  Traffic traffic_ ABSL_GUARDED_BY(mutex_);
+
   int64_t last_ = 0;  // of the tasks of `runner_`
+  std::atomic<bool> stopping_ = false;
   std::optional<SerialRunner> runner_{SerialRunner::Where::kOwnThread};
 };
 

@@ -1,5 +1,6 @@
 #include "worker/worker_gpu.h"
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,8 +75,9 @@ void StayNear(const std::string& bus_id) {
 int WorkersNear(const DeviceWish& wish, const proto::Welcome& job) {
   const auto all = ListCudaDevices();
   const LocalPlace place = PlaceOnHost(job, job.rank());
-  if (!all.ok() || wish.index >= 0 ||
-      static_cast<int>(all->size()) < place.count) {
+  // Launchers set it where each worker sees GPUs of its own.
+  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || !all.ok() ||
+      wish.index >= 0 || static_cast<int>(all->size()) < place.count) {
     return 1;
   }
   std::vector<std::string> taken;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/cluster/host_of.h"
 #include "common/cluster/membership.h"
 #include "common/page/clean_view.h"
 #include "common/page/process_state.h"
@@ -267,7 +268,7 @@ JobPoint JobState::PointNow() const {
   point.step = static_cast<double>(Step());
   point.loss = Loss();
   double workers = 0, exposed = 0, updates = 0;
-  std::set<std::pair<std::string, int32_t>> counted;  // a server may be threads
+  std::set<std::pair<HostId, int32_t>> counted;  // a server may be threads
   for (int i = 0; i < view_.processes_size(); ++i) {
     const proto::ProcessView& process = view_.processes(i);
     if (process.left()) continue;
@@ -276,7 +277,7 @@ JobPoint JobState::PointNow() const {
     point.sent_per_second += pace.sent_per_second;
     point.received_per_second += pace.received_per_second;
     const bool is_new =
-        counted.insert({process.process().host(), process.process().pid()})
+        counted.insert({HostOf(process.process()), process.process().pid()})
             .second;
     if (is_new) {
       point.resident_bytes += static_cast<double>(figures.resident_bytes());
@@ -349,6 +350,13 @@ void JobState::MarkChanges(const proto::JobView& before) {
   } else {
     MarkProcesses(before);
   }
+  for (const proto::ProcessView& process : view_.processes()) {
+    const proto::ProcessView* was = Find(before, process);
+    if (!IsInfinite(process) || (was != nullptr && IsInfinite(*was))) continue;
+    Mark(absl::StrCat("the loss of ", Describe(process.process()),
+                      " is not finite"),
+         /*fault=*/true);
+  }
   if (view_.state() != proto::JobView::OVER) return;
   const bool failed = !view_.result().empty();
   Mark(failed ? absl::StrCat("the job has failed: ", view_.result())
@@ -363,9 +371,6 @@ void JobState::MarkProcesses(const proto::JobView& before) {
     const proto::ProcessView* was = Find(before, process);
     if (was == nullptr) continue;
     const std::string who = Describe(process.process());
-    if (IsInfinite(process) && !IsInfinite(*was)) {
-      Mark(absl::StrCat("the loss of ", who, " is not finite"), true);
-    }
     waited += !was->held_up_by().empty();
     wait += !process.held_up_by().empty();
     if (wait == 1 && first == nullptr) first = &process;

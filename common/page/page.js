@@ -213,9 +213,11 @@
     const left = job.state === 'running' && job.total_steps && pace > 0
         ? (job.total_steps - step) / pace : null;
     setTile('left, about', left === null ? '' : duration(Math.max(left, 0)));
-    setTile('loss', now.not_finite ? 'not finite' : figure(now.loss));
-    setTile('accuracy', figure(last.accuracy));
-    setTile('test loss', last.not_finite ? 'not finite' : figure(last.test_loss));
+    const told = (figures, name) =>
+        (figures.not_finite || []).includes(name) ? 'not finite' : figure(figures[name]);
+    setTile('loss', told(now, 'loss'));
+    setTile('accuracy', told(last, 'accuracy'));
+    setTile('test loss', told(last, 'test_loss'));
     setTile('samples/s', now.samples_per_second ? figure(now.samples_per_second) : '');
     setTile('a step takes', seconds(now.compute_s + now.exposed_s + now.waiting_s +
                                     now.slowed_s || undefined));

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "common/cluster/membership.h"
 #include "common/page/process_state.h"
@@ -27,8 +29,15 @@ json Short(const std::optional<double>& value) {
   return value.has_value() ? Short(*value) : json();
 }
 
-bool IsInfinite(const std::optional<double>& value) {
-  return value.has_value() && !std::isfinite(*value);
+// The names of those that are not, and so null.
+json NotFinite(
+    std::initializer_list<std::pair<const char*, std::optional<double>>>
+        figures) {
+  json names = json::array();
+  for (const auto& [name, value] : figures) {
+    if (value.has_value() && !std::isfinite(*value)) names.push_back(name);
+  }
+  return names;
 }
 
 json ToJson(const JobPoint& p) {
@@ -38,7 +47,7 @@ json ToJson(const JobPoint& p) {
   return {{"seconds", Short(p.seconds)},
           {"step", p.step},
           {"loss", Short(p.loss)},
-          {"not_finite", IsInfinite(p.loss)},
+          {"not_finite", NotFinite({{"loss", p.loss}})},
           {"samples_per_second", paced(p.samples_per_second)},
           {"steps_per_second", paced(p.steps_per_second)},
           {"compute_s", paced(p.compute_s)},
@@ -67,7 +76,8 @@ json PointsOf(const JobState& state, Seen& seen) {
          {"step", e.step},
          {"accuracy", Short(e.accuracy)},
          {"test_loss", Short(e.test_loss)},
-         {"not_finite", IsInfinite(e.accuracy) || IsInfinite(e.test_loss)}});
+         {"not_finite",
+          NotFinite({{"accuracy", e.accuracy}, {"test_loss", e.test_loss}})}});
   }
   json curves = {{"first_point", seen.points},
                  {"points", std::move(points)},

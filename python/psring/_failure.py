@@ -31,8 +31,9 @@ class _Exit:
     """sys.exit, or the interpreter's exit or quit, which leaves the only trace of SystemExit that is there when
     atexit's handlers run."""
 
-    def __init__(self, leave: Callable[..., Any]):
+    def __init__(self, leave: Callable[..., Any], module: str, name: str):
         self._leave = leave
+        self.__module__, self.__name__, self.__doc__ = module, name, leave.__doc__
 
     def __call__(self, code: Any = None) -> Any:
         global _exit_code
@@ -42,6 +43,9 @@ class _Exit:
 
     def __repr__(self) -> str:
         return repr(self._leave)
+
+    def __reduce__(self) -> str:
+        return self.__name__  # of __module__
 
 
 _EXITS = (sys, "exit"), (builtins, "exit"), (builtins, "quit")
@@ -64,7 +68,7 @@ def arm(leave: Callable[..., None], rank: int) -> None:
     for module, name in _EXITS:
         if hasattr(module, name) and (module, name) not in _wrapped:  # python -S has no exit() and no quit()
             previous = getattr(module, name)
-            _wrapped[module, name] = previous, _Exit(previous)
+            _wrapped[module, name] = previous, _Exit(previous, module.__name__, name)
             setattr(module, name, _wrapped[module, name][1])
 
 

@@ -62,6 +62,9 @@ TEST(AboutTorch, InABundleTheUserBringsIt) {
   EXPECT_EQ(finding.what, "worker ended with 127");
   EXPECT_THAT(finding.remedy, HasSubstr("pip install torch==9.8.7"));
   EXPECT_THAT(finding.remedy, HasSubstr("PSRING_TORCH"));
+  const Libtorch other = {"9.8.6", "none", ""};
+  EXPECT_THAT(AboutTorch(other, "", "9.8.7").what,
+              HasSubstr("the bundle was built with 9.8.7"));
 }
 
 TEST(Doctor, NamesEverythingThatIsNeeded) {

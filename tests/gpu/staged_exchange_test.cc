@@ -9,10 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/exchange/forwarding_exchange.h"
 #include "common/mutex.h"
@@ -170,6 +173,70 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
               AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
 }
 
+// What waits for the others in Finish has its whole time after that.
+TEST(StagedExchange, OthersAreNotLateWhereTheGpuTakesLong) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         GpuWorker gpu(worker);
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         gpu.device.Stall(kComputeStream);
+         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+         }
+         std::thread releases([&] {
+           absl::SleepFor(absl::Milliseconds(300));
+           gpu.device.Release();
+         });
+         const absl::Status finished =
+             gpu.exchange->Finish(Now() + absl::Milliseconds(200));
+         releases.join();
+         gpu.exchange.reset();
+         return finished;
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+// Where a step has begun; as of a script that calls it before step().
+TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::ASYNC);
+  options.same_host = SameHost::kOff;
+  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
+         GpuWorker gpu(worker);
+         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+           EXPECT_GE(gpu.exchange->traffic().sent, 0);
+         }
+         if (auto s = gpu.exchange->Synchronise(Before::kEvaluation, Soon());
+             !s.ok()) {
+           return s;
+         }
+         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+         EXPECT_GT(gpu.exchange->traffic().gradients_sent, 0);
+         gpu.exchange.reset();
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+TEST(StagedExchange, EndsWithoutAGpuThatHangs) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  RunLocalJob(options, [&](LocalWorker& worker) {
+    GpuWorker gpu(worker, absl::InfiniteDuration());
+    if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+    gpu.device.Stall(kComputeStream);
+    if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
+    gpu.exchange.reset();
+    gpu.device.Release();
+    return absl::OkStatus();
+  });
+}
+
 // Says which buckets the inner exchange has got, and takes none while it is
 // held.
 class Overheard : public ForwardingExchange {
@@ -291,12 +358,11 @@ TEST(StagedExchange, ABucketReturnsWhileBackwardGoesOn) {
          const Layout& layout = worker.model.layout;
          EXPECT_GE(layout.num_buckets(), 2);
          if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
-         gpu.device.AwaitIdle();
          const int64_t before = gpu.device.num_copies();
+         if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
          gpu.device.Stall(kComputeStream);  // the next bucket takes long
          if (auto s = gpu.exchange->Submit(1); !s.ok()) return s;
-         EXPECT_TRUE(gpu.device.AwaitCopies(before + 1, Soon()));
+         EXPECT_TRUE(gpu.device.AwaitCopies(before + 2, Soon()));
          const float* const found = gpu.model.parameters.data();
          const Range first = layout.bucket(0);
          EXPECT_EQ(found[first.begin], 7);

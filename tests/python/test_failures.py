@@ -119,6 +119,8 @@ import builtins, sys, psring
 before = sys.exit, builtins.exit, builtins.quit
 psring.init()
 assert builtins.exit is not before[1] and repr(exit) == repr(before[1])
+import pickle
+assert pickle.loads(pickle.dumps(sys.exit)) is sys.exit and pickle.loads(pickle.dumps(quit)) is quit
 psring.shutdown()
 assert (sys.exit, builtins.exit, builtins.quit) == before
 quit(5)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -817,6 +818,72 @@ def buffers():
     return out + ["buffer 2, body.1.running_mean float32[8] on rank 0, buffer 2, more float32[2] on rank 1" in said]
 
 
+class Masked(torch.nn.Module):
+    def __init__(self, size=2):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(2, size, bias=False)
+        self.register_buffer("mask", torch.ones(size))
+
+    def forward(self, x):
+        return self.linear(x) * self.mask
+
+
+@scenario
+def buffers_that_backward_reads():
+    """One that another rank's replaces is a change in place, and an equal one is none."""
+    out = []
+    for rank_changes in (False, True):
+        net = Masked()
+        opt = ps.DistributedOptimizer(sgd(net), model=net)
+        for step in range(2):  # the first one opens the exchange
+            opt.zero_grad()
+            if step == 1 and rank_changes:
+                net.mask.fill_(1 + ps.rank())
+            loss = net(torch.ones(1, 2)).sum()
+            loss.backward(retain_graph=True)
+            if step == 1:
+                with opt.no_sync():
+                    said = message(loss.backward)
+                wrong = rank_changes and ps.rank() == 1
+                out.append("modified by an inplace operation" in said if wrong else said == "no error")
+                out.append(net.mask.tolist() == [1, 1])
+            opt.zero_grad()
+        opt.close()
+    return out
+
+
+@scenario
+def buffers_of_another_size():
+    """As a cache has that grows on all ranks."""
+    net = Masked()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    out = []
+    for size in (3, 3, 7, 3):
+        net.mask = torch.ones(size)
+        opt.zero_grad()
+        net.linear(torch.ones(1, 2)).sum().backward()
+        net.mask.fill_(ps.rank() + size)
+        opt.zero_grad()
+        net.linear(torch.ones(1, 2)).sum().backward()
+        opt.step()
+        out.append(net.mask.tolist() == [size] * size)
+    return out
+
+
+@scenario
+def models_with_buffers_are_not_kept():
+    net = Masked()
+    opt = ps.DistributedOptimizer(sgd(net), model=net)
+    net.optimizer = opt
+    net(torch.ones(1, 2)).sum().backward()
+    opt.step()
+    alive = weakref.ref(net)
+    del net, opt
+    gc.collect()
+    return [alive() is None]
+
+
 class CountsReads(torch.Tensor):
     """Counts how often a value of it goes to Python: on a GPU each time waits for the GPU."""
 
@@ -830,11 +897,15 @@ class CountsReads(torch.Tensor):
 
 
 @scenario
-def reads_no_result_unless_large_buffers_follow():
+def reads_few_results():
+    """None where the model has no buffers but a batch norm's; else one in each step."""
     out = []
     large = Normed()
     large.register_buffer("large", torch.zeros(20000))
-    for net, broadcast, reads in ((model(), True, 0), (large, False, 0), (Normed(), True, 0), (large, True, 3)):
+    others = 0 if ps.rank() == 0 else 3
+    for net, broadcast, reads in (
+        (model(), True, 0), (large, False, 0), (Normed().body, True, 0), (Normed(), True, others), (large, True, 3)
+    ):  # fmt: skip
         opt = ps.DistributedOptimizer(sgd(net), model=net, broadcast_buffers=broadcast)
         train(net, opt, 1)
         exchange = opt._psring.reducer.exchange

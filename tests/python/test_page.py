@@ -247,7 +247,7 @@ def test_the_end_shows_a_loss_that_is_not_finite_and_the_last_evaluation(tmp_pat
     job = Job(tmp_path, command=[PROGRAM, "run", "-n", "2", "--page", "--", sys.executable, str(script)])
     try:
         *_, last = job.events()
-        assert last["state"] == "over" and last["now"]["not_finite"] is True and last["now"]["loss"] is None
+        assert last["state"] == "over" and last["now"]["not_finite"] == ["loss"] and last["now"]["loss"] is None
         assert [m["text"] for m in last["marks"] if m["fault"] and "loss of worker" in m["text"]] == [
             f"the loss of worker {w['rank']} (host {w['host']}, pid {w['pid']}) is not finite" for w in last["processes"]
             if w["role"] == "worker"]  # fmt: skip

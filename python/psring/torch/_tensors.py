@@ -123,7 +123,8 @@ def copy_all(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         if alike and place.is_contiguous() and value.is_contiguous():
             # Their strides differ only in dimensions of size 1, as channels_last has them.
             value = value.as_strided(place.shape, place.stride())
-        if _foreach_copy is None or not alike or place.stride() != value.stride():
+        lazily = place.is_conj() or place.is_neg()
+        if _foreach_copy is None or not alike or lazily or place.stride() != value.stride():
             place.copy_(value)
             continue
         places.append(place)

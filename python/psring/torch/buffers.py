@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, Tuple
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 
 from .. import _job
 from ..process_sets import ProcessSet
@@ -37,10 +38,12 @@ class Buffers:
         return bool(self._places) and self._process_set.size() > 1
 
     def num_bytes(self) -> int:
-        return sum(num_bytes(buffer) for buffer in self._now())
+        """Errors: one is gone."""
+        return sum(num_bytes(buffer) for _, buffer in self._now())
 
-    def _now(self) -> List[torch.Tensor]:
-        """The largest elements first, so that in pack() each buffer's bytes are where its dtype may lie."""
+    def _now(self) -> List[Tuple[torch.nn.Module, torch.Tensor]]:
+        """With their modules. The largest elements first, so that in pack() each buffer's bytes are where its dtype
+        may lie."""
         buffers = []
         for name, module, key in self._places:
             buffer = module._buffers.get(key)
@@ -49,34 +52,39 @@ class Buffers:
                     f"the buffer {name} is gone: all ranks keep the buffers that the model had when "
                     "DistributedOptimizer was made, or pass broadcast_buffers=False"
                 )
-            buffers.append(buffer.detach())
-        return sorted(buffers, key=lambda buffer: -buffer.element_size())
-
-    def check(self) -> None:
-        """Raises where one is gone."""
-        self._now()
+            buffers.append((module, buffer.detach()))
+        return sorted(buffers, key=lambda item: -item[1].element_size())
 
     def pack(self, device: torch.device) -> torch.Tensor:
         """The bytes of all, one after the other, on that device: the library does not know every dtype that a
         buffer may have."""
         with torch.no_grad():
-            return torch.cat([bytes_of(buffer).to(device) for buffer in self._now()])
+            return torch.cat([bytes_of(buffer).to(device) for _, buffer in self._now()])
 
     def take(self, mine: torch.Tensor, theirs: torch.Tensor) -> None:
-        """They become what another rank has packed. In the host's memory, those that differ are written; on a GPU all
-        are, as nobody waits for it to know. Either way a graph that reads one may be kept.
+        """They become what another rank has packed. Those that differ are written, as a graph that reads another one
+        may be kept; which, a GPU is waited for to know, but for a batch norm's.
 
         Args:
             mine: what pack() has given here.
             theirs: of the same length, on the same device.
         """
         buffers = self._now()
-        sizes = [num_bytes(buffer) for buffer in buffers]
+        sizes = [num_bytes(buffer) for _, buffer in buffers]
+        written, others = [], []
+        for (module, buffer), old, new in zip(buffers, mine.split(sizes), theirs.split(sizes)):
+            value = new.view(buffer.dtype).view(buffer.shape)
+            # No backward reads what a batch norm keeps for evaluations: it is no change in place.
+            if isinstance(module, _NormBase) and module.training:
+                written.append((buffer.data, value))
+            else:
+                others.append((buffer, value, old, new))
+        if others:
+            differ = torch.stack([(old != new).any() for _, _, old, new in others]).tolist()
+            written += [(buffer, value) for (buffer, value, _, _), differs in zip(others, differ) if differs]
         by_place: Dict[Any, List[Tuple[torch.Tensor, torch.Tensor]]] = {}
-        for buffer, old, new in zip(buffers, mine.split(sizes), theirs.split(sizes)):
-            if new.device.type != "cpu" or not torch.equal(old, new):
-                value = new.view(buffer.dtype).view(buffer.shape)
-                by_place.setdefault((buffer.dtype, buffer.device), []).append((buffer.data, value))
+        for buffer, value in written:
+            by_place.setdefault((buffer.dtype, buffer.device), []).append((buffer, value))
         with torch.no_grad():
             for pairs in by_place.values():
                 copy_all(pairs)

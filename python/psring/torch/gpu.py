@@ -78,7 +78,10 @@ def memory_figures() -> Dict[str, Any]:
     if not torch.cuda.is_initialized():
         return {}
     device = next(iter(_most_model_bytes), None) or torch.device("cuda", torch.cuda.current_device())
-    stats = torch.cuda.memory_stats(device)
+    try:
+        stats = torch.cuda.memory_stats(device)
+    except RuntimeError:  # of an allocator that is not torch's own
+        return {}
     figures = {"model": _most_model_bytes.get(device, 0)}
     for kind in ("allocated", "reserved"):
         figures[kind] = stats.get(f"{kind}_bytes.all.current", 0)

@@ -139,6 +139,7 @@ class ModelExchange(Model):
         # settings_agree. Rank 0 adds what is carried.
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
         self.carries = carries if self.counts_ranks else 0
+        self.carries_now = self.carries > 0  # in this step
         if self.counts_ranks:
             tensors.insert(0, ("psring: ranks with data", [3 + (self.carries + 1) // 2]))
         self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
@@ -243,7 +244,7 @@ class ModelExchange(Model):
             digest = zlib.crc32(self.told_settings(), self.steps) % _DIGESTS
             for index, value in enumerate((1.0, digest, digest * digest)):
                 self.gradients[self._flag + index] = value  # a ring leaves its sums there
-            if self.carries:
+            if self.carries_now:
                 self._send_carried()
         for reference in self._fused.get(bucket, ()):
             entry = reference()
@@ -356,7 +357,7 @@ class BucketExchange:
     """
 
     on_gpu = False
-    carries = 0
+    carries, carries_now = 0, False
 
     def __init__(
         self,

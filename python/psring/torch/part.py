@@ -78,7 +78,8 @@ class Part:
         """The metrics learn of the model, and at the end of its last bits."""
         numbers = sum(p.numel() for _, p in self._named())
         _metrics.tell_model(numbers, functools.partial(_crc, self.optimizer.param_groups), self.optimizer)
-        _metrics.at_end(gpu.memory_figures)
+        if _metrics.wanted():
+            _metrics.at_end(gpu.memory_figures)
 
     @property
     def optimizer(self) -> Any:
@@ -159,7 +160,7 @@ class Part:
         exchange = ModelExchange(self.name, entries, options, self._gpu, self._carried_bytes(entries))
         if exchange.carries:
             device = exchange.gradients.device
-            exchange.carried = lambda buffers=self._buffers: buffers.pack(device)
+            exchange.carried = lambda optimizer=self._optimizer: optimizer()._psring._buffers.pack(device)  # as above
         exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
         if settings.fused:
             fused.place_parameters(entries, self.optimizer.state)
@@ -204,9 +205,11 @@ class Part:
 
     def _before_submit(self) -> None:
         """Fused: the rates and momenta of this step, where they have changed."""
+        exchange = self.reducer.exchange
         if self._sends_buffers():
             assert self._buffers is not None
-            self._buffers.check()
+            # All ranks' may have got another size since.
+            exchange.carries_now = 0 < exchange.carries == self._buffers.num_bytes()
         if not self.settings.fused:
             return
         fused.warn_if_written(self.dense())
@@ -214,7 +217,7 @@ class Part:
         fused.check_unchanged(self._options, options, self.settings.local_remedy)
         rates = fused.rates_of(options)
         if rates != self._rates:
-            self.reducer.exchange.set_rates(rates)
+            exchange.set_rates(rates)
             self._rates = rates
 
     def _after_finish(self) -> None:
@@ -222,7 +225,7 @@ class Part:
         has no more data: it takes part in sums alone, and rank 0 may be it."""
         exchange = self.reducer.exchange
         if self._buffers is not None and self._sends_buffers() and self.settings.synchronous:
-            if exchange.carries:
+            if exchange.carries_now:
                 if _job.rank() != 0:
                     mine = self._buffers.pack(exchange.gradients.device)
                     self._buffers.take(mine, exchange.carried_by_root(mine))
