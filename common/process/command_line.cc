@@ -37,6 +37,16 @@ std::string WithoutShortEquals(std::string arg) {
   return arg;
 }
 
+// "--x=", of an unset variable, say: CLI11 would take the next argument for the
+// value.
+bool LacksItsValue(const std::string& arg) {
+  const bool is_flag =
+      arg.size() > 2 && arg[0] == '-' &&
+      (arg[1] == '-' ? arg.size() > 3
+                     : arg.size() == 3 && absl::ascii_isalpha(arg[1]));
+  return is_flag && arg.find('=') == arg.size() - 1;
+}
+
 template <typename T>
 Flag AddWithDefault(CLI::App& app, const std::string& name, T& value,
                     const std::string& help) {
@@ -193,7 +203,13 @@ std::optional<int> CommandLine::ParseBeforeDashes(
 std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
                                          const std::string& hint) {
   std::vector<std::string> plain;
-  for (const std::string& arg : args) plain.push_back(WithoutShortEquals(arg));
+  for (const std::string& arg : args) {
+    if (LacksItsValue(arg)) {
+      return UsageError(
+          absl::StrCat(arg, " has no value: give one, or leave the flag out"));
+    }
+    plain.push_back(WithoutShortEquals(arg));
+  }
   // CLI11 takes the last one first.
   std::reverse(plain.begin(), plain.end());
   try {

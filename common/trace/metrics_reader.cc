@@ -33,6 +33,7 @@ void TakeStart(const json& event, ProcessMetrics* metrics) {
   metrics->steps_per_epoch = WholeOrZero(event, "steps_per_epoch");
   metrics->global_batch = WholeOrZero(event, "global_batch");
   metrics->on_gpu = event.value("device", "") == "cuda";
+  metrics->data = event.value("data", "");
 }
 
 StepSample ToStep(const json& event) {

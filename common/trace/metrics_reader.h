@@ -73,6 +73,7 @@ struct ProcessMetrics {
   int64_t steps_per_epoch = 0;
   int64_t global_batch = 0;
   bool on_gpu = false;
+  std::string data;  // with its checksum, where it came from files
   std::vector<StepSample> steps;
   std::vector<EpochSample> epochs;
   // Of the last evaluation: which figures were told and are no finite numbers.

@@ -88,7 +88,10 @@ absl::StatusOr<std::unique_ptr<Timeline>> Timeline::Create(
       options.max_mb * TraceFile::kRegionBytes);
   if (!file.ok()) {
     return absl::PermissionDeniedError(
-        absl::StrCat("--timeline: ", std::string(file.status().message())));
+        error ? absl::StrCat("--timeline: cannot make ", options.directory,
+                             ": ", error.message())
+              : absl::StrCat("--timeline: ",
+                             std::string(file.status().message())));
   }
   const int pid = (server ? kFirstServerPid : kFirstWorkerPid) + job.rank();
   std::unique_ptr<Timeline> timeline(

@@ -47,6 +47,7 @@ void TakeWorker(const ProcessMetrics& worker, RunResult* result) {
   result->worker_peak_gpu_bytes = std::max(
       result->worker_peak_gpu_bytes, end.peak_gpu_memory_bytes.value_or(0));
   result->on_gpu = result->on_gpu || worker.on_gpu;
+  result->data = worker.data;
   if (end.step_time) {
     result->step_times[static_cast<int>(worker.rank)] = *end.step_time;
   }

@@ -38,6 +38,7 @@ struct RunResult {
   int64_t server_peak_bytes = 0;
   int64_t worker_peak_gpu_bytes = 0;  // 0: not on a GPU, or it does not tell
   bool on_gpu = false;                // a script does not tell
+  std::string data;                   // ProcessMetrics's; nor does it tell this
   // In updates by other workers that a gradient missed; a ring's is 0.
   double staleness_mean = 0;
   int64_t staleness_max = 0;

@@ -108,6 +108,7 @@ RunResult Take(const json& value) {
   run.images_per_second = ToNumber(value.at("images_per_second"));
   run.counts_steps = value.value("counts_steps", false);
   run.on_gpu = value.value("on_gpu", false);
+  run.data = value.value("data", "");
   run.test_accuracy = ToNumber(value.at("test_accuracy"));
   run.test_loss = ToNumber(value.at("test_loss"));
   const json percent = value.value("printed_percent", json());
@@ -149,6 +150,7 @@ json ToJson(const RunResult& run) {
       {"images_per_second", Number(run.images_per_second)},
       {"counts_steps", run.counts_steps},
       {"on_gpu", run.on_gpu},
+      {"data", run.data},
       {"test_accuracy", Number(run.test_accuracy)},
       {"test_loss", Number(run.test_loss)},
       {"printed_percent",

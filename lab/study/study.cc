@@ -83,7 +83,10 @@ class Study {
       }
       RunFailure failure;
       auto run = RunOne(plan_.runs[i], *scratch, *predictor, &failure);
-      if (run.ok()) Keep(i, *run);
+      if (run.ok()) {
+        if (absl::Status s = CheckData(*run); !s.ok()) return s;
+        Keep(i, *run);
+      }
       if (!cancellation_.status().ok()) {
         return absl::CancelledError(absl::StrCat(
             "interrupted; all processes have ended", WhatIsKept()));
@@ -114,6 +117,22 @@ class Study {
       run->predicted_step_s = predictor.StepSeconds(*run);
     }
     return run;
+  }
+
+  // Runs of other data cannot be held against each other. (Those of a folder
+  // may be of an earlier psring, which did not tell.)
+  absl::Status CheckData(const RunResult& run) const {
+    for (const auto& other : runs_) {
+      if (!other.has_value() || other->data.empty() ||
+          other->data == run.data) {
+        continue;
+      }
+      return absl::FailedPreconditionError(absl::StrCat(
+          RunLabel(run.point), " was trained on ", run.data, ", and ",
+          RunLabel(other->point), " on ", other->data,
+          ": restore the files of --data, or choose another --out"));
+    }
+    return absl::OkStatus();
   }
 
   // One that the folder does not take is in the report at least.

@@ -247,7 +247,8 @@ int psring_finish(int64_t model);
 int64_t psring_updates(int64_t model);
 
 /* Every worker is here, and all hold the same parameters, with every gradient
- * in them. */
+ * in them. With "ssp" and "async" PSRING_INVALID between a step's first
+ * psring_submit and the end of its psring_finish, as psring_fetch_slots. */
 int64_t psring_synchronise(int64_t model);
 
 /* All workers call it, between steps: rank 0's slots receive the optimizer's

@@ -414,7 +414,23 @@ absl::Status ScriptModel::CheckFetch(absl::Span<float* const> slots) const {
                                 : absl::OkStatus();
 }
 
+// Answers to pushes and to pulls would be taken for each other.
+absl::Status ScriptModel::CheckNoStepBegun() const {
+  const bool begun = num_submitted_ > 0 || owed_step_ > exchange_->step();
+  if (!begun || PolicyOf(client_->spec()).barrier) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", id_,
+      "' has begun a step: workers meet, and fetch the optimizer's "
+      "state, after step() and not between backward() and step()"));
+}
+
+absl::Status ScriptModel::Synchronise() {
+  if (absl::Status s = CheckNoStepBegun(); !s.ok()) return s;
+  return exchange_->Synchronise(Before::kEvaluation, Deadline());
+}
+
 absl::Status ScriptModel::FetchSlots(absl::Span<float* const> slots) {
+  if (absl::Status s = CheckNoStepBegun(); !s.ok()) return s;
   if (absl::Status s = exchange_->Synchronise(Before::kSaveState, Deadline());
       !s.ok()) {
     return s;

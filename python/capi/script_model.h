@@ -88,9 +88,8 @@ class ScriptModel {
   // default one. INVALID_ARGUMENT for a model in the host's memory.
   absl::Status SetStream(Stream stream);
   absl::Status Finish();
-  absl::Status Synchronise() {
-    return exchange_->Synchronise(Before::kEvaluation, Deadline());
-  }
+  // INVALID_ARGUMENT with ssp and async: a step has begun.
+  absl::Status Synchronise();
   // INVALID_ARGUMENT: rank 0 has memory for another number of them.
   absl::Status CheckFetch(absl::Span<float* const> slots) const;
   // All workers: rank 0's `slots`, which pass CheckFetch, receive the
@@ -117,6 +116,7 @@ class ScriptModel {
   Time Deadline() const;
   std::vector<std::string> SlotNames() const;
   absl::Status CheckNumSlots(size_t given) const;
+  absl::Status CheckNoStepBegun() const;
   absl::Status AllocateOnGpu(const proto::JobSpec& spec);
   absl::Status Connect(std::optional<NcclApi> nccl, const proto::JobSpec& spec,
                        const GpuDoor& door);

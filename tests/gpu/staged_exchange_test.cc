@@ -198,10 +198,10 @@ TEST(StagedExchange, OthersAreNotLateWhereTheGpuTakesLong) {
   }
 }
 
-// Where a step has begun; as of a script that calls it before step().
+// Where a step has begun.
 TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
   LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::ASYNC);
+  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
   options.same_host = SameHost::kOff;
   for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
          GpuWorker gpu(worker);
@@ -210,7 +210,7 @@ TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
            if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
            EXPECT_GE(gpu.exchange->traffic().sent, 0);
          }
-         if (auto s = gpu.exchange->Synchronise(Before::kEvaluation, Soon());
+         if (auto s = gpu.exchange->Synchronise(Before::kSaveState, Soon());
              !s.ok()) {
            return s;
          }
@@ -358,6 +358,7 @@ TEST(StagedExchange, ABucketReturnsWhileBackwardGoesOn) {
          const Layout& layout = worker.model.layout;
          EXPECT_GE(layout.num_buckets(), 2);
          if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
+         gpu.device.AwaitIdle();
          const int64_t before = gpu.device.num_copies();
          if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
          gpu.device.Stall(kComputeStream);  // the next bucket takes long

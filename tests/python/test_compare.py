@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ranks import PACKAGE, PROGRAM
+from ranks import PACKAGE, PROGRAM, WORKER
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),
@@ -131,3 +132,27 @@ def test_a_script_that_prints_its_accuracy(tmp_path):
     assert seconds == sorted(seconds) and 0 < seconds[0]
     assert seconds[-1] < run["wall_seconds"]
     assert run["test_loss"] is None and "nan" not in out and ">nan<" not in page
+
+
+def write_digits(folder, shade):
+    """MNIST's files, of 64 images of one shade."""
+    folder.mkdir(exist_ok=True)
+    for kind in ("train", "t10k"):
+        (folder / f"{kind}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, 64, 28, 28) + bytes([shade]) * 64 * 784)
+        (folder / f"{kind}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 64) + bytes(range(8)) * 8)
+
+
+@pytest.mark.skipif(not os.path.exists(WORKER), reason="no worker is built")
+def test_a_study_does_not_go_on_with_other_data(tmp_path):
+    write_digits(tmp_path / "digits", 10)
+    command = [
+        PROGRAM, "compare", "--modes=ring,ps-bsp", "--workers=1", "--model=mlp:784-10", "--steps=4", "--batch-size=16",
+        f"--data=mnist:{tmp_path / 'digits'}", f"--out={tmp_path / 'study'}", "--", "--device=cpu",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    (tmp_path / "study" / "runs" / "run-001.json").unlink()  # as if it had stopped there
+    write_digits(tmp_path / "digits", 20)
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    said = resumed.stdout + resumed.stderr
+    assert resumed.returncode == 1 and "restore the files of --data, or choose another --out" in said, said
+    assert said.count("mnist,crc32=") == 2, said

@@ -193,3 +193,33 @@ def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gr
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("stays True") == 2, ran.stdout
+
+
+MID_STEP = """
+import torch, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(4, 4)
+opt = ps.DistributedOptimizer(torch.optim.Adam(net.parameters()), model=net)
+for step in range(2):
+    opt.zero_grad()
+    net(torch.ones(1, 4)).sum().backward()
+    if step == 1:
+        for call in opt.synchronize_parameters, opt.state_dict:
+            try:
+                call()
+            except ps.InvalidArgumentError as error:
+                print(error)
+    opt.step()
+opt.synchronize_parameters()
+print(len(opt.state_dict()["state"]), "parameters have a state")
+"""
+
+
+def test_workers_of_async_do_not_meet_while_a_step_is_under_way():
+    ran = subprocess.run(
+        [PROGRAM, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", MID_STEP],
+        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("has begun a step: workers meet") == 4, ran.stdout
+    assert ran.stdout.count("2 parameters have a state") == 2, ran.stdout

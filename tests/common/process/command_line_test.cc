@@ -90,6 +90,24 @@ TEST(CommandLine, AShortFlagTakesItsValueAfterAnEqualsSignToo) {
   EXPECT_EQ(number, 5);
 }
 
+// It does not take the next flag for its value.
+TEST(CommandLine, AFlagWithAnEmptyValueIsRefused) {
+  CommandLine line("Tests.", "psring x");
+  int number = 0;
+  bool quick = false;
+  std::string text;
+  line.Add("-n,--number", number, "");
+  line.Add("--text", text, "");
+  line.Add("--quick", quick, "");
+  for (const char* flag : {"--text=", "-n=", "--quick="}) {
+    EXPECT_THAT(Refused(line, {flag, "--quick"}),
+                HasSubstr(absl::StrCat(flag, " has no value")));
+  }
+  EXPECT_FALSE(line.Parse({"--text=a=", "--quick"}));
+  EXPECT_EQ(text, "a=");
+  EXPECT_TRUE(quick);
+}
+
 TEST(CommandLine, HelpShowsDefaultsAndNoHiddenFlag) {
   CommandLine line("Tests much.", "psring x");
   int ranks = 12, threads = 34;

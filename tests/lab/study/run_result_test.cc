@@ -108,6 +108,13 @@ TEST(Summarize, TakesTheFullestGpu) {
   EXPECT_EQ(RunFromJson(ToJson(*result))->worker_peak_gpu_bytes, 9000);
 }
 
+TEST(Summarize, KeepsTheDataOfTheWorkers) {
+  std::vector<ProcessMetrics> all = {Worker(0, 4), Worker(1, 5)};
+  for (ProcessMetrics& worker : all) worker.data = "mnist,crc32=1";
+  const auto result = Summarize(At({}), all);
+  EXPECT_EQ(RunFromJson(ToJson(*result))->data, "mnist,crc32=1");
+}
+
 TEST(Summarize, AddsTheHistogramsOfAllServers) {
   EXPECT_THAT(
       Ran()->staleness_histogram,
