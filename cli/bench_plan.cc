@@ -185,12 +185,12 @@ std::string TrainDevice(const std::string& wish, const BenchOptions& options) {
   if (!gpus.ok()) return "cpu";
   const int workers = *absl::c_max_element(options.workers);
   const auto num_gpus = static_cast<int>(gpus->size());
-  const auto torch = FindLibtorch(options.binaries.worker);
   std::string why;
   if (CommonDevice(workers, num_gpus) == "cpu") {
     why =
         absl::StrCat(workers, " workers on a host with ", num_gpus, " GPU(s)");
-  } else if (torch.ok() && torch->cuda == "none") {
+  } else if (const auto torch = FindLibtorch(options.binaries.worker);
+             torch.ok() && torch->cuda == "none") {
     why = absl::StrCat("libtorch ", torch->version,
                        " has no CUDA, although this host has a GPU");
   }

@@ -58,10 +58,7 @@ absl::Status StagedExchange::Join(std::vector<FlatBuffer> slots,
   const auto arrived_here = [this](int bucket) {
     failure_.Update(ReturnBucket(bucket));
   };
-  const absl::Status status =
-      inner().Join(std::move(slots), arrived_here, deadline);
-  NoteTraffic();
-  return status.ok() ? FinishReturn() : status;
+  return EndCall(inner().Join(std::move(slots), arrived_here, deadline));
 }
 
 absl::Status StagedExchange::FetchParameters(Time deadline) {
@@ -119,7 +116,10 @@ absl::Status StagedExchange::Finish(Time deadline) {
   if (absl::Status s = AwaitRunner(); !s.ok()) return s;
   // Nobody else is to blame for a GPU that takes long.
   deadline += Now() - began;
-  const absl::Status status = inner().Finish(deadline);
+  return EndCall(inner().Finish(deadline));
+}
+
+absl::Status StagedExchange::EndCall(const absl::Status& status) {
   NoteTraffic();
   return status.ok() ? FinishReturn() : status;
 }
@@ -177,9 +177,7 @@ absl::Status StagedExchange::FinishReturn() {
 
 absl::Status StagedExchange::Synchronise(Before next, Time deadline) {
   if (absl::Status s = AwaitRunner(); !s.ok()) return s;
-  const absl::Status status = inner().Synchronise(next, deadline);
-  NoteTraffic();
-  return status.ok() ? FinishReturn() : status;
+  return EndCall(inner().Synchronise(next, deadline));
 }
 
 }  // namespace psring

@@ -86,6 +86,8 @@ class StagedExchange : public ForwardingExchange {
   // Until all buckets that were submitted have been handed over.
   absl::Status AwaitRunner() { return runner_->Await(last_); }
   void NoteTraffic();
+  // The inner exchange has returned `status` from a call of the trainer's.
+  absl::Status EndCall(const absl::Status& status);
   // The host's parameters become the GPU's.
   absl::Status FetchParameters(Time deadline);
   // New parameters of this bucket are in host memory.

@@ -13,10 +13,6 @@ namespace {
 // RFC 1035's names have 255 bytes.
 constexpr size_t kMaxNameBytes = 255;
 
-const char* ModeName(proto::Mode mode) {
-  return mode == proto::RING ? "ring" : "ps";
-}
-
 std::optional<std::string> KindObjection(const proto::Join& join) {
   if (join.protocol_version() != kProtocolVersion) {
     return absl::StrCat("protocol version: ", join.protocol_version(),
@@ -40,7 +36,7 @@ std::string OtherJob(absl::string_view what, absl::string_view here,
 std::optional<std::string> SizeObjection(const proto::Join& join,
                                          const MembershipOptions& options) {
   if (join.mode() != options.mode) {
-    return OtherJob("mode", ModeName(join.mode()), ModeName(options.mode));
+    return OtherJob("mode", NameOf(join.mode()), NameOf(options.mode));
   }
   if (join.num_servers() > 0 && join.num_servers() != options.num_servers) {
     return OtherJob("servers", absl::StrCat(join.num_servers()),

@@ -91,6 +91,10 @@ const char* NameOf(proto::Role role) {
   return role == proto::PS ? "ps" : "worker";
 }
 
+const char* NameOf(proto::Mode mode) {
+  return mode == proto::RING ? "ring" : "ps";
+}
+
 std::string NameAndRank(const proto::Process& process) {
   const std::string name = NameOf(process.role());
   return process.rank() < 0 ? name : absl::StrCat(name, " ", process.rank());

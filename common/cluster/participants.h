@@ -64,6 +64,8 @@ proto::ProcessView ViewOf(const Participant& participant, Time now);
 
 // "ps" or "worker".
 const char* NameOf(proto::Role role);
+// "ring" or "ps".
+const char* NameOf(proto::Mode mode);
 
 // "worker 3"; "worker" while it has no rank yet.
 std::string NameAndRank(const proto::Process& process);

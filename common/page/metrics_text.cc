@@ -131,8 +131,8 @@ void AppendJob(const JobState& state, std::string* text) {
   const proto::JobView& view = state.view();
   if (view.mode() != proto::MODE_UNSPECIFIED) {
     AppendHead("psring_job_info", "gauge", "The job's mode; always 1.", text);
-    absl::StrAppend(text, "psring_job_info{mode=\"",
-                    view.mode() == proto::RING ? "ring" : "ps", "\"} 1\n");
+    absl::StrAppend(text, "psring_job_info{mode=\"", NameOf(view.mode()),
+                    "\"} 1\n");
   }
   AppendHead("psring_job_running", "gauge",
              "1 while the job runs; 0 before it is complete, and after.", text);

@@ -158,12 +158,6 @@ const char* NameOf(proto::JobView::State state) {
   }
 }
 
-// Null while no job of a series has begun.
-json NameOf(proto::Mode mode) {
-  if (mode == proto::MODE_UNSPECIFIED) return json();
-  return mode == proto::RING ? "ring" : "ps";
-}
-
 }  // namespace
 
 std::string ToJson(const JobState& state, const JobSeries& series, Seen& seen) {
@@ -181,9 +175,10 @@ std::string ToJson(const JobState& state, const JobSeries& series, Seen& seen) {
                      {"text", mark.text},
                      {"fault", mark.fault}});
   }
+  const bool has_mode = view.mode() != proto::MODE_UNSPECIFIED;
   json job = {{"state", NameOf(view.state())},
               {"result", view.result()},
-              {"mode", NameOf(view.mode())},
+              {"mode", has_mode ? json(NameOf(view.mode())) : json()},
               {"sync", state.sync()},
               {"servers", view.num_servers()},
               {"workers", view.num_workers()},

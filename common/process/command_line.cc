@@ -28,23 +28,22 @@ class NumberRange : public CLI::Validator {
   }
 };
 
+bool HasShortEquals(const std::string& arg) {
+  return arg.size() > 2 && arg[0] == '-' && absl::ascii_isalpha(arg[1]) &&
+         arg[2] == '=';
+}
+
 // "-n=4" as "-n4": CLI11 would take "=4" for the value.
 std::string WithoutShortEquals(std::string arg) {
-  if (arg.size() > 2 && arg[0] == '-' && absl::ascii_isalpha(arg[1]) &&
-      arg[2] == '=') {
-    arg.erase(2, 1);
-  }
+  if (HasShortEquals(arg)) arg.erase(2, 1);
   return arg;
 }
 
 // "--x=", of an unset variable, say: CLI11 would take the next argument for the
 // value.
 bool LacksItsValue(const std::string& arg) {
-  const bool is_flag =
-      arg.size() > 2 && arg[0] == '-' &&
-      (arg[1] == '-' ? arg.size() > 3
-                     : arg.size() == 3 && absl::ascii_isalpha(arg[1]));
-  return is_flag && arg.find('=') == arg.size() - 1;
+  const bool is_long = arg.size() > 3 && arg.compare(0, 2, "--") == 0;
+  return (is_long || HasShortEquals(arg)) && arg.find('=') == arg.size() - 1;
 }
 
 template <typename T>

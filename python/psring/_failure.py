@@ -32,25 +32,24 @@ class _Exit:
     atexit's handlers run."""
 
     def __init__(self, leave: Callable[..., Any], module: str, name: str):
-        self._leave = leave
+        self.leave = leave
         self.__module__, self.__name__, self.__doc__ = module, name, leave.__doc__
 
     def __call__(self, code: Any = None) -> Any:
         global _exit_code
         if threading.current_thread() is threading.main_thread():
             _exit_code = 0 if code is None else code
-        return self._leave(code)
+        return self.leave(code)
 
     def __repr__(self) -> str:
-        return repr(self._leave)
+        return repr(self.leave)
 
     def __reduce__(self) -> str:
         return self.__name__  # of __module__
 
 
 _EXITS = (sys, "exit"), (builtins, "exit"), (builtins, "quit")
-# The place of each, what was there before, and what is now.
-_wrapped: Dict[Tuple[Any, str], Tuple[Any, _Exit]] = {}
+_wrapped: Dict[Tuple[Any, str], _Exit] = {}  # by the place of each
 
 
 def arm(leave: Callable[..., None], rank: int) -> None:
@@ -67,9 +66,8 @@ def arm(leave: Callable[..., None], rank: int) -> None:
         _previous_thread, threading.excepthook = threading.excepthook, _on_thread_exception
     for module, name in _EXITS:
         if hasattr(module, name) and (module, name) not in _wrapped:  # python -S has no exit() and no quit()
-            previous = getattr(module, name)
-            _wrapped[module, name] = previous, _Exit(previous, module.__name__, name)
-            setattr(module, name, _wrapped[module, name][1])
+            _wrapped[module, name] = _Exit(getattr(module, name), module.__name__, name)
+            setattr(module, name, _wrapped[module, name])
 
 
 def disarm() -> None:
@@ -80,9 +78,9 @@ def disarm() -> None:
         sys.excepthook, _previous = _previous, None
     if threading.excepthook is _on_thread_exception:
         threading.excepthook, _previous_thread = _previous_thread, None
-    for (module, name), (previous, ours) in list(_wrapped.items()):
+    for (module, name), ours in list(_wrapped.items()):
         if getattr(module, name, None) is ours:
-            setattr(module, name, previous)
+            setattr(module, name, ours.leave)
             del _wrapped[module, name]
 
 

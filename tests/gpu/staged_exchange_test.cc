@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -152,22 +153,54 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair(proto::RING, SameHost::kAuto),
                       std::pair(proto::RING, SameHost::kOff)));
 
-TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
+LocalJobOptions OneServer() {
   LocalJobOptions options;
   options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  absl::Status finished;
-  RunLocalJob(options, [&](LocalWorker& worker) {
-    GpuWorker gpu(worker, absl::Milliseconds(50));
+  return options;
+}
+
+struct GpuJob {
+  LocalJobOptions options = OneServer();
+  absl::Duration timeout = absl::Seconds(60);
+  // To the worker's exchange, before that is staged.
+  std::function<void(LocalWorker&)> prepare = nullptr;
+};
+
+// Every process's, of a job whose worker has joined and then does `what`.
+std::vector<absl::Status> RunOnGpu(
+    const GpuJob& job,
+    const std::function<absl::Status(LocalWorker&, GpuWorker&)>& what) {
+  return RunLocalJob(job.options, [&](LocalWorker& worker) {
+    if (job.prepare != nullptr) job.prepare(worker);
+    GpuWorker gpu(worker, job.timeout);
     if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-    gpu.device.Stall(kComputeStream);
-    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-    }
-    finished = gpu.exchange->Finish(Soon());
-    gpu.device.Release();
+    const absl::Status status = what(worker, gpu);
     gpu.exchange.reset();
-    return finished;
+    return status;
   });
+}
+
+void ExpectOk(const std::vector<absl::Status>& statuses) {
+  for (const absl::Status& s : statuses) EXPECT_TRUE(s.ok()) << s;
+}
+
+absl::Status SubmitAll(LocalWorker& worker, GpuWorker& gpu) {
+  for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+    if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
+  absl::Status finished;
+  RunOnGpu({.timeout = absl::Milliseconds(50)},
+           [&](LocalWorker& worker, GpuWorker& gpu) {
+             gpu.device.Stall(kComputeStream);
+             if (auto s = SubmitAll(worker, gpu); !s.ok()) return s;
+             finished = gpu.exchange->Finish(Soon());
+             gpu.device.Release();
+             return finished;
+           });
   EXPECT_EQ(finished.code(), absl::StatusCode::kDeadlineExceeded) << finished;
   EXPECT_THAT(std::string(finished.message()),
               AllOf(HasSubstr("bucket 0"), HasSubstr("GPU 0")));
@@ -175,66 +208,48 @@ TEST(StagedExchange, AGpuThatHangsIsNamedWithTheBucket) {
 
 // What waits for the others in Finish has its whole time after that.
 TEST(StagedExchange, OthersAreNotLateWhereTheGpuTakesLong) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         GpuWorker gpu(worker);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         gpu.device.Stall(kComputeStream);
-         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-         }
-         std::thread releases([&] {
-           absl::SleepFor(absl::Milliseconds(300));
-           gpu.device.Release();
-         });
-         const absl::Status finished =
-             gpu.exchange->Finish(Now() + absl::Milliseconds(200));
-         releases.join();
-         gpu.exchange.reset();
-         return finished;
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  ExpectOk(RunOnGpu({}, [&](LocalWorker& worker, GpuWorker& gpu) {
+    gpu.device.Stall(kComputeStream);
+    if (auto s = SubmitAll(worker, gpu); !s.ok()) return s;
+    std::thread releases([&] {
+      absl::SleepFor(absl::Milliseconds(300));
+      gpu.device.Release();
+    });
+    const absl::Status finished =
+        gpu.exchange->Finish(Now() + absl::Milliseconds(200));
+    releases.join();
+    return finished;
+  }));
 }
 
 // Where a step has begun.
 TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  options.same_host = SameHost::kOff;
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         GpuWorker gpu(worker);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-           EXPECT_GE(gpu.exchange->traffic().sent, 0);
-         }
-         if (auto s = gpu.exchange->Synchronise(Before::kSaveState, Soon());
-             !s.ok()) {
-           return s;
-         }
-         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         EXPECT_GT(gpu.exchange->traffic().gradients_sent, 0);
-         gpu.exchange.reset();
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  GpuJob job;
+  job.options.same_host = SameHost::kOff;
+  ExpectOk(RunOnGpu(job, [&](LocalWorker& worker, GpuWorker& gpu) {
+    for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+      EXPECT_GE(gpu.exchange->traffic().sent, 0);
+    }
+    if (auto s = gpu.exchange->Synchronise(Before::kSaveState, Soon());
+        !s.ok()) {
+      return s;
+    }
+    if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+    EXPECT_GT(gpu.exchange->traffic().gradients_sent, 0);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(StagedExchange, EndsWithoutAGpuThatHangs) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  RunLocalJob(options, [&](LocalWorker& worker) {
-    GpuWorker gpu(worker, absl::InfiniteDuration());
-    if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-    gpu.device.Stall(kComputeStream);
-    if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
-    gpu.exchange.reset();
-    gpu.device.Release();
-    return absl::OkStatus();
-  });
+  RunOnGpu({.timeout = absl::InfiniteDuration()},
+           [&](LocalWorker& worker, GpuWorker& gpu) {
+             gpu.device.Stall(kComputeStream);
+             if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
+             gpu.exchange.reset();
+             gpu.device.Release();
+             return absl::OkStatus();
+           });
 }
 
 // Says which buckets the inner exchange has got, and takes none while it is
@@ -272,53 +287,43 @@ class Overheard : public ForwardingExchange {
   std::vector<int> submitted_;
 };
 
+GpuJob OverheardJob(Overheard*& overheard) {
+  GpuJob job;
+  job.prepare = [&overheard](LocalWorker& worker) {
+    auto made = std::make_unique<Overheard>(std::move(worker.exchange));
+    overheard = made.get();
+    worker.exchange = std::move(made);
+  };
+  return job;
+}
+
 // With nobody's help: what backward has still to do takes its time.
 TEST(StagedExchange, WhatHasArrivedLeaves) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         auto made = std::make_unique<Overheard>(std::move(worker.exchange));
-         Overheard& overheard = *made;
-         worker.exchange = std::move(made);
-         GpuWorker gpu(worker);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-           gpu.device.Stall(kComputeStream);
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-           EXPECT_EQ(overheard.num_submitted(), b);
-           gpu.device.Release();
-           EXPECT_TRUE(overheard.Await(b + 1));
-         }
-         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         gpu.exchange.reset();
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  Overheard* overheard = nullptr;
+  ExpectOk(RunOnGpu(
+      OverheardJob(overheard), [&](LocalWorker& worker, GpuWorker& gpu) {
+        for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
+          gpu.device.Stall(kComputeStream);
+          if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+          EXPECT_EQ(overheard->num_submitted(), b);
+          gpu.device.Release();
+          EXPECT_TRUE(overheard->Await(b + 1));
+        }
+        return gpu.exchange->Finish(Soon());
+      }));
 }
 
 // One that compresses, say: the thread that runs backward has more to do.
 TEST(StagedExchange, BackwardDoesNotWaitForASlowExchange) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         auto made = std::make_unique<Overheard>(std::move(worker.exchange));
-         Overheard& overheard = *made;
-         worker.exchange = std::move(made);
-         GpuWorker gpu(worker);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         overheard.Hold(true);
-         for (int b = 0; b < worker.model.layout.num_buckets(); ++b) {
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-         }
-         EXPECT_EQ(overheard.num_submitted(), 0);
-         overheard.Hold(false);
-         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         gpu.exchange.reset();
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  Overheard* overheard = nullptr;
+  ExpectOk(RunOnGpu(OverheardJob(overheard),
+                    [&](LocalWorker& worker, GpuWorker& gpu) {
+                      overheard->Hold(true);
+                      if (auto s = SubmitAll(worker, gpu); !s.ok()) return s;
+                      EXPECT_EQ(overheard->num_submitted(), 0);
+                      overheard->Hold(false);
+                      return gpu.exchange->Finish(Soon());
+                    }));
 }
 
 // Has the parameters of the next step, 7 each, as soon as it has gradients, of
@@ -347,84 +352,69 @@ class AnswersAtOnce : public ForwardingExchange {
 };
 
 TEST(StagedExchange, ABucketReturnsWhileBackwardGoesOn) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::RING, proto::BSP);
-  options.num_workers = 1;
-  options.num_servers = 0;
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         worker.exchange = std::make_unique<AnswersAtOnce>(
-             worker.model, std::move(worker.exchange));
-         GpuWorker gpu(worker);
-         const Layout& layout = worker.model.layout;
-         EXPECT_GE(layout.num_buckets(), 2);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         gpu.device.AwaitIdle();
-         const int64_t before = gpu.device.num_copies();
-         if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
-         gpu.device.Stall(kComputeStream);  // the next bucket takes long
-         if (auto s = gpu.exchange->Submit(1); !s.ok()) return s;
-         EXPECT_TRUE(gpu.device.AwaitCopies(before + 2, Soon()));
-         const float* const found = gpu.model.parameters.data();
-         const Range first = layout.bucket(0);
-         EXPECT_EQ(found[first.begin], 7);
-         EXPECT_EQ(found[first.end - 1], 7);
-         EXPECT_NE(found[layout.bucket(1).begin], 7);
-         gpu.device.Release();
-         for (int b = 2; b < layout.num_buckets(); ++b) {
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-         }
-         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         if (auto s = Await(gpu, worker); !s.ok()) return s;
-         EXPECT_EQ(found[0], 7);
-         gpu.exchange.reset();
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  GpuJob job;
+  job.options.spec = SmallSpec(proto::RING, proto::BSP);
+  job.options.num_workers = 1;
+  job.options.num_servers = 0;
+  job.prepare = [](LocalWorker& worker) {
+    worker.exchange = std::make_unique<AnswersAtOnce>(
+        worker.model, std::move(worker.exchange));
+  };
+  ExpectOk(RunOnGpu(job, [&](LocalWorker& worker, GpuWorker& gpu) {
+    const Layout& layout = worker.model.layout;
+    EXPECT_GE(layout.num_buckets(), 2);
+    gpu.device.AwaitIdle();
+    const int64_t before = gpu.device.num_copies();
+    if (auto s = gpu.exchange->Submit(0); !s.ok()) return s;
+    gpu.device.Stall(kComputeStream);  // the next bucket takes long
+    if (auto s = gpu.exchange->Submit(1); !s.ok()) return s;
+    EXPECT_TRUE(gpu.device.AwaitCopies(before + 2, Soon()));
+    const float* const found = gpu.model.parameters.data();
+    const Range first = layout.bucket(0);
+    EXPECT_EQ(found[first.begin], 7);
+    EXPECT_EQ(found[first.end - 1], 7);
+    EXPECT_NE(found[layout.bucket(1).begin], 7);
+    gpu.device.Release();
+    for (int b = 2; b < layout.num_buckets(); ++b) {
+      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+    }
+    if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+    if (auto s = Await(gpu, worker); !s.ok()) return s;
+    EXPECT_EQ(found[0], 7);
+    return absl::OkStatus();
+  }));
 }
 
 // A call costs microseconds of the processor, which has a step's to describe.
 TEST(StagedExchange, CallsTheGpuByBucketAndNotByTensor) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
+  GpuJob job;
   for (int i = 0; i < 300; ++i) {
-    proto::TensorShape& tensor = *options.spec.add_tensors();
+    proto::TensorShape& tensor = *job.options.spec.add_tensors();
     tensor.set_name(absl::StrCat("more", i));
     tensor.add_shape(4);
   }
-  options.spec.set_bucket_bytes(8192);
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         GpuWorker gpu(worker);
-         const int num_buckets = worker.model.layout.num_buckets();
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         const int64_t before = gpu.device.num_calls();
-         for (int b = num_buckets; b-- > 0;) {
-           if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
-         }
-         if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
-         // Out: an event, its wait, the copy and another event. Back: a copy.
-         EXPECT_LE(gpu.device.num_calls() - before, 6 * num_buckets + 4);
-         EXPECT_LT(num_buckets, 20);
-         gpu.exchange.reset();
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  job.options.spec.set_bucket_bytes(8192);
+  ExpectOk(RunOnGpu(job, [&](LocalWorker& worker, GpuWorker& gpu) {
+    const int num_buckets = worker.model.layout.num_buckets();
+    const int64_t before = gpu.device.num_calls();
+    for (int b = num_buckets; b-- > 0;) {
+      if (auto s = gpu.exchange->Submit(b); !s.ok()) return s;
+    }
+    if (auto s = gpu.exchange->Finish(Soon()); !s.ok()) return s;
+    // Out: an event, its wait, the copy and another event. Back: a copy.
+    EXPECT_LE(gpu.device.num_calls() - before, 6 * num_buckets + 4);
+    EXPECT_LT(num_buckets, 20);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(StagedExchange, UnlocksTheHostsMemory) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(proto::PARAMETER_SERVER, proto::BSP);
-  for (const absl::Status& s : RunLocalJob(options, [&](LocalWorker& worker) {
-         GpuWorker gpu(worker);
-         EXPECT_EQ(gpu.device.num_registered(), 2);
-         if (auto s = gpu.exchange->Join({}, Soon()); !s.ok()) return s;
-         gpu.exchange.reset();
-         EXPECT_EQ(gpu.device.num_registered(), 0);
-         return absl::OkStatus();
-       })) {
-    EXPECT_TRUE(s.ok()) << s;
-  }
+  ExpectOk(RunOnGpu({}, [&](LocalWorker& worker, GpuWorker& gpu) {
+    EXPECT_EQ(gpu.device.num_registered(), 2);
+    gpu.exchange.reset();
+    EXPECT_EQ(gpu.device.num_registered(), 0);
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

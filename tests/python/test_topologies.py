@@ -39,6 +39,21 @@ def train(launcher, weights, epochs, env=None):
     return ran.stdout + ran.stderr
 
 
+def run_text(text, *flags, args=()):
+    """`psring run` with those flags, of a script's text with those arguments."""
+    return subprocess.run(
+        [PROGRAM, "run", *flags, "--", sys.executable, "-c", text, *args],
+        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def printed(*arguments, **more):
+    """By a script of run_text's that ends well."""
+    ran = run_text(*arguments, **more)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 def accuracy(output):
     """Of the last epoch, in percent."""
     return float(re.findall(r"accuracy ([\d.]+)%", output)[-1])
@@ -91,12 +106,7 @@ if ps.rank() == 0:
 
 def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tmp_path):
     def train_adam(workers, steps, loaded, saved):
-        run = [PROGRAM, "run", "-n", str(workers), "--mode=ps", "--sync=async", "--", sys.executable, "-c", ADAM]
-        ran = subprocess.run(
-            [*run, str(steps), str(loaded), str(saved)], env={**os.environ, "PYTHONPATH": PACKAGE},
-            capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stderr
+        printed(ADAM, "-n", str(workers), "--mode=ps", "--sync=async", args=[str(steps), str(loaded), str(saved)])
         return [of["step"].item() for of in torch.load(saved)["state"].values()]
 
     # Every gradient of every worker is an update.
@@ -124,10 +134,7 @@ for step in range(100):
 
 @pytest.mark.parametrize("mode, same_host", [("ring", "auto"), ("ring", "off"), ("ps", "auto")])
 def test_ranks_that_step_with_other_learning_rates_are_told(mode, same_host):
-    ran = subprocess.run(
-        [PROGRAM, "run", "-n", "3", f"--mode={mode}", "--", sys.executable, "-c", OWN_RATES, same_host],
-        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    ran = run_text(OWN_RATES, "-n", "3", f"--mode={mode}", args=[same_host])
     assert ran.returncode != 0
     told = ran.stdout + ran.stderr
     assert re.search(r"worker 1 \(host .*\) had other learning rates or momenta than worker 0 \(0\.05, there 0\.1\)", told), told
@@ -158,15 +165,11 @@ print("finite", all(p.isfinite().all().item() for p in net.parameters()))
 
 @pytest.mark.skipif(not hasattr(torch, "amp") or not hasattr(torch.amp, "GradScaler"), reason="an older torch")
 def test_asynchronous_ranks_with_a_scaler_wait_for_nobody():
-    ran = subprocess.run(
-        [PROGRAM, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", SCALED],
-        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = {rank: (float(took), float(scale)) for rank, took, scale in re.findall(r"worker (\d)\] took ([\d.e-]+) scale ([\d.]+)", ran.stdout)}
+    out = printed(SCALED, "-n", "2", "--mode=ps", "--sync=async")
+    told = {rank: (float(took), float(scale)) for rank, took, scale in re.findall(r"worker (\d)\] took ([\d.e-]+) scale ([\d.]+)", out)}
     assert told["0"][0] < 1 < told["1"][0], told  # of 2 s
     assert (told["0"][1], told["1"][1]) == (4.0, 2.0)
-    assert ran.stdout.count("finite True") == 2, ran.stdout
+    assert out.count("finite True") == 2, out
 
 
 FROZEN = """
@@ -187,12 +190,8 @@ print("stays", torch.equal(before, net[0].weight))
 
 
 def test_a_frozen_parameter_stays_though_compression_has_left_out_some_of_its_gradients():
-    ran = subprocess.run(
-        [PROGRAM, "run", "-n", "2", "--mode=ring", "--", sys.executable, "-c", FROZEN],
-        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("stays True") == 2, ran.stdout
+    out = printed(FROZEN, "-n", "2", "--mode=ring")
+    assert out.count("stays True") == 2, out
 
 
 MID_STEP = """
@@ -216,10 +215,6 @@ print(len(opt.state_dict()["state"]), "parameters have a state")
 
 
 def test_workers_of_async_do_not_meet_while_a_step_is_under_way():
-    ran = subprocess.run(
-        [PROGRAM, "run", "-n", "2", "--mode=ps", "--sync=async", "--", sys.executable, "-c", MID_STEP],
-        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("has begun a step: workers meet") == 4, ran.stdout
-    assert ran.stdout.count("2 parameters have a state") == 2, ran.stdout
+    out = printed(MID_STEP, "-n", "2", "--mode=ps", "--sync=async")
+    assert out.count("has begun a step: workers meet") == 4, out
+    assert out.count("2 parameters have a state") == 2, out

@@ -1,7 +1,7 @@
 """Tensors as the library sees them: contiguous host memory, a dtype, a count."""
 
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, Sequence, Set, Tuple
 
 import torch
 

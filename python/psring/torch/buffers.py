@@ -1,6 +1,6 @@
 """A model's buffers, such as the running mean of a batch norm: rank 0's for all ranks."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
@@ -39,12 +39,10 @@ class Buffers:
 
     def num_bytes(self) -> int:
         """Errors: one is gone."""
-        return sum(num_bytes(buffer) for _, buffer in self._now())
+        return sum(num_bytes(buffer) for _, buffer in self._held())
 
-    def _now(self) -> List[Tuple[torch.nn.Module, torch.Tensor]]:
-        """With their modules. The largest elements first, so that in pack() each buffer's bytes are where its dtype
-        may lie."""
-        buffers = []
+    def _held(self) -> Iterator[Tuple[torch.nn.Module, torch.Tensor]]:
+        """With their modules."""
         for name, module, key in self._places:
             buffer = module._buffers.get(key)
             if buffer is None:
@@ -52,14 +50,18 @@ class Buffers:
                     f"the buffer {name} is gone: all ranks keep the buffers that the model had when "
                     "DistributedOptimizer was made, or pass broadcast_buffers=False"
                 )
-            buffers.append((module, buffer.detach()))
-        return sorted(buffers, key=lambda item: -item[1].element_size())
+            yield module, buffer
+
+    def _in_order(self) -> List[Tuple[torch.nn.Module, torch.Tensor]]:
+        """The largest elements first, so that in pack() each buffer's bytes are where its dtype may lie."""
+        held = ((module, buffer.detach()) for module, buffer in self._held())
+        return sorted(held, key=lambda item: -item[1].element_size())
 
     def pack(self, device: torch.device) -> torch.Tensor:
         """The bytes of all, one after the other, on that device: the library does not know every dtype that a
         buffer may have."""
         with torch.no_grad():
-            return torch.cat([bytes_of(buffer).to(device) for _, buffer in self._now()])
+            return torch.cat([bytes_of(buffer).to(device) for _, buffer in self._in_order()])
 
     def take(self, mine: torch.Tensor, theirs: torch.Tensor) -> None:
         """They become what another rank has packed. Those that differ are written, as a graph that reads another one
@@ -69,7 +71,7 @@ class Buffers:
             mine: what pack() has given here.
             theirs: of the same length, on the same device.
         """
-        buffers = self._now()
+        buffers = self._in_order()
         sizes = [num_bytes(buffer) for _, buffer in buffers]
         written, others = [], []
         for (module, buffer), old, new in zip(buffers, mine.split(sizes), theirs.split(sizes)):

@@ -159,9 +159,10 @@ class ModelExchange(Model):
         self._apart = fused and gpu is None
         self._fused: Dict[int, List["weakref.ref[Entry]"]] = {}  # by bucket; with "fused" alone
         layout = self.layout
-        self._flag, self._flag_bucket = 0, -1
+        self._flag, self._carried_end, self._flag_bucket = 0, 0, -1
         if self.counts_ranks:
             self._flag, self._flag_bucket = layout[0]["begin"], layout[0]["bucket"]
+            self._carried_end = self._flag + layout[0]["size"]
             layout = layout[1:]
         for entry, place in zip(forward, layout):
             begin, end = place["begin"], place["begin"] + place["size"]
@@ -254,7 +255,7 @@ class ModelExchange(Model):
             super().submit(bucket)
 
     def _carried_part(self, flat: torch.Tensor) -> torch.Tensor:
-        return flat[self._flag + 3 : self._flag + 3 + (self.carries + 1) // 2]
+        return flat[self._flag + 3 : self._carried_end]
 
     def _send_carried(self) -> None:
         """As one number for every two bytes: float32 holds them, and their sum with zeros, exactly."""

@@ -174,10 +174,10 @@ class Part:
 
     def _carried_bytes(self, entries: List[Entry]) -> int:
         """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
-        if not self._sends_buffers():
+        buffers = self._sent_buffers()
+        if buffers is None:
             return 0
-        assert self._buffers is not None
-        size = self._buffers.num_bytes()
+        size = buffers.num_bytes()
         return size if size <= max(1 << 16, sum(entry.param.numel() for entry in entries) // 4) else 0
 
     def _start_bucket(self, bucket: torch.Tensor, number: int) -> Callable[[], Any]:
@@ -205,11 +205,10 @@ class Part:
 
     def _before_submit(self) -> None:
         """Fused: the rates and momenta of this step, where they have changed."""
-        exchange = self.reducer.exchange
-        if self._sends_buffers():
-            assert self._buffers is not None
+        exchange, buffers = self.reducer.exchange, self._sent_buffers()
+        if buffers is not None:
             # All ranks' may have got another size since.
-            exchange.carries_now = 0 < exchange.carries == self._buffers.num_bytes()
+            exchange.carries_now = 0 < exchange.carries == buffers.num_bytes()
         if not self.settings.fused:
             return
         fused.warn_if_written(self.dense())
@@ -223,14 +222,14 @@ class Part:
     def _after_finish(self) -> None:
         """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
         has no more data: it takes part in sums alone, and rank 0 may be it."""
-        exchange = self.reducer.exchange
-        if self._buffers is not None and self._sends_buffers() and self.settings.synchronous:
+        exchange, buffers = self.reducer.exchange, self._sent_buffers()
+        if buffers is not None and self.settings.synchronous:
             if exchange.carries_now:
                 if _job.rank() != 0:
-                    mine = self._buffers.pack(exchange.gradients.device)
-                    self._buffers.take(mine, exchange.carried_by_root(mine))
+                    mine = buffers.pack(exchange.gradients.device)
+                    buffers.take(mine, exchange.carried_by_root(mine))
             elif exchange.all_have_data():  # which waits for a GPU
-                self._take_buffers()
+                self._take_buffers(buffers)
         if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
             self._tell_settings(exchange)
 
@@ -262,13 +261,13 @@ class Part:
                 "them. Pass find_unused=True, and p.grad is None as in plain torch, or give them no weight decay"
             )
 
-    def _sends_buffers(self) -> bool:
-        return self._buffers is not None and self.settings.broadcast_buffers and self._buffers.travel()
+    def _sent_buffers(self) -> Optional[Buffers]:
+        buffers = self._buffers
+        return buffers if buffers is not None and self.settings.broadcast_buffers and buffers.travel() else None
 
-    def _take_buffers(self) -> None:
-        if self._sends_buffers():
-            assert self._buffers is not None
-            self._buffers.broadcast(self.name + ".buffers")
+    def _take_buffers(self, buffers: Optional[Buffers]) -> None:
+        if buffers is not None:
+            buffers.broadcast(self.name + ".buffers")
 
     def synchronise(self) -> None:
         """All ranks' parameters and buffers become the same, between steps."""
@@ -278,7 +277,7 @@ class Part:
         fused.warn_if_written(self.dense())
         exchange.synchronise()
         fused.take_parameters(self.dense())
-        self._take_buffers()
+        self._take_buffers(self._sent_buffers())
 
     # ---- Steps ---------------------------------------------------------------
 
