@@ -85,8 +85,7 @@ count_records() {
 # What run_pytest tests, with the programs which its jobs start; 0: it is there.
 build_for_pytest() {
   pytest_build=0
-  run_bazel build --show_result=0 //python/capi:libpsring.so //cli:psring //ps:ps //worker:worker ||
-    pytest_build=$?
+  run_bazel build --show_result=0 $PROGRAMS || pytest_build=$?
 }
 
 # run_pytest NAME PYTHON PYTEST-ARGS...: after build_for_pytest; recorded in .psring/NAME.xml.
