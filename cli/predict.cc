@@ -28,18 +28,19 @@ absl::Status Report(const PredictStudy& study, const PredictFlags& flags) {
   if (absl::Status s = WritePredictReport(study, flags.out); !s.ok()) return s;
   std::cout << "\nreport: " << ReportPath(flags.out, kPredictHtml) << std::endl;
   if (flags.json.empty()) return absl::OkStatus();
-  const absl::Status s = WritePredictJson(study, flags.json);
-  if (s.ok()) return s;
-  return absl::Status(s.code(), absl::StrCat("--json=", flags.json, ": ",
-                                             std::string(s.message())));
+  return WritePredictJson(study, flags.json);
+}
+
+// Before anything is measured.
+absl::Status CheckReportPaths(const PredictFlags& flags) {
+  const absl::Status s = CheckReportPath(flags.out, {kPredictHtml});
+  return s.ok() && !flags.json.empty() ? CheckPredictJson(flags.json) : s;
 }
 
 absl::Status PredictAndReport(const PredictFlags& flags,
                               const PredictOptions& options, const Args& args,
                               const Cancellation& cancellation) {
-  if (absl::Status s = CheckReportPath(flags.out, {kPredictHtml}); !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = CheckReportPaths(flags); !s.ok()) return s;
   auto study = RunPrediction(options, cancellation);
   if (!study.ok()) return study.status();
   study->command = CommandText("psring predict", args);

@@ -15,16 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status CannotWrite(const fs::path& path, absl::string_view why) {
+absl::Status CannotWrite(const fs::path& path, absl::string_view why,
+                         absl::string_view another) {
   return absl::PermissionDeniedError(
       absl::StrCat("cannot write ", path.string(), why.empty() ? "" : ": ", why,
-                   ". Choose another folder with --out"));
+                   ". Choose ", another));
 }
 
-absl::Status DiskIsFull(const fs::path& path, absl::string_view why) {
+absl::Status DiskIsFull(const fs::path& path, absl::string_view why,
+                        absl::string_view another) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot write ", path.string(), ": ", why,
-                   ". Free space there, or choose another folder with --out"));
+                   ". Free space there, or choose ", another));
 }
 
 // Returns when the disk has it.
@@ -39,7 +41,8 @@ absl::Status WriteWhole(const fs::path& path, absl::string_view text) {
 }  // namespace
 
 absl::Status CheckReportPath(const std::string& directory,
-                             const std::vector<std::string>& names) {
+                             const std::vector<std::string>& names,
+                             absl::string_view another) {
   std::error_code error;
   const std::string extension = fs::path(directory).extension().string();
   if ((extension == ".html" || extension == ".json") &&
@@ -49,20 +52,21 @@ absl::Status CheckReportPath(const std::string& directory,
                      absl::StrJoin(names, " and ")));
   }
   fs::create_directories(directory, error);
-  if (error) return CannotWrite(directory, error.message());
+  if (error) return CannotWrite(directory, error.message(), another);
   for (const std::string& name : names) {
     if (fs::is_directory(fs::path(directory) / name, error)) {
-      return CannotWrite(fs::path(directory) / name, "it is a folder");
+      return CannotWrite(fs::path(directory) / name, "it is a folder", another);
     }
   }
   const std::string probe = ".psring-report-probe";
-  absl::Status s = WriteReportFile(directory, probe, "");
+  absl::Status s = WriteReportFile(directory, probe, "", another);
   fs::remove(fs::path(directory) / probe, error);
   return s;
 }
 
 absl::Status WriteReportFile(const std::string& directory,
-                             const std::string& name, absl::string_view text) {
+                             const std::string& name, absl::string_view text,
+                             absl::string_view another) {
   const fs::path path = fs::path(directory) / name;
   fs::path temporary = path;
   temporary += absl::StrCat(".", getpid(), ".tmp");
@@ -71,11 +75,11 @@ absl::Status WriteReportFile(const std::string& directory,
   if (!written.ok()) {
     fs::remove(temporary, error);
     return absl::IsResourceExhausted(written)
-               ? DiskIsFull(path, written.message())
-               : CannotWrite(path, written.message());
+               ? DiskIsFull(path, written.message(), another)
+               : CannotWrite(path, written.message(), another);
   }
   fs::rename(temporary, path, error);
-  if (error) return CannotWrite(path, error.message());
+  if (error) return CannotWrite(path, error.message(), another);
   auto folder = File::Open(directory, O_RDONLY | O_DIRECTORY);
   return folder.ok() ? folder->Sync() : folder.status();
 }

@@ -8,6 +8,15 @@
 #include "lab/predict/predict_page.h"
 
 namespace psring {
+namespace {
+
+constexpr char kAnotherFile[] = "another file with --json";
+
+std::string FolderOf(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path().string() : ".";
+}
+
+}  // namespace
 
 std::string PredictText(const PredictStudy& study) {
   std::string text;
@@ -26,12 +35,17 @@ absl::Status WritePredictReport(const PredictStudy& study,
   return WriteReportFile(directory, kPredictHtml, RenderPredictHtml(study));
 }
 
+absl::Status CheckPredictJson(const std::string& path) {
+  const std::filesystem::path file(path);
+  return CheckReportPath(FolderOf(file), {file.filename().string()},
+                         kAnotherFile);
+}
+
 absl::Status WritePredictJson(const PredictStudy& study,
                               const std::string& path) {
   const std::filesystem::path file(path);
-  const std::string directory = file.parent_path().string();
-  return WriteReportFile(directory.empty() ? "." : directory,
-                         file.filename().string(), RenderPredictJson(study));
+  return WriteReportFile(FolderOf(file), file.filename().string(),
+                         RenderPredictJson(study), kAnotherFile);
 }
 
 }  // namespace psring

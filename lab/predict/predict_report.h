@@ -19,6 +19,9 @@ std::string PredictText(const PredictStudy& study);
 absl::Status WritePredictReport(const PredictStudy& study,
                                 const std::string& directory);
 
+// As CheckReportPath, for WritePredictJson.
+absl::Status CheckPredictJson(const std::string& path);
+
 // Writes every prediction to the file `path`.
 absl::Status WritePredictJson(const PredictStudy& study,
                               const std::string& path);

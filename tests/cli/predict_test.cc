@@ -232,6 +232,25 @@ TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
               HasSubstr("cannot read"));
 }
 
+TEST_F(PredictTest, AJsonThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured) {
+  const std::string file = Write("taken", "");
+  for (const std::string& path : {out_, out_ + "/", file + "/p.json"}) {
+    const Ran ran = Predict({"--hosts=2", "--json=" + path});
+    EXPECT_EQ(ran.code, 1) << ran.output;
+    EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1)
+        << ran.output;
+    EXPECT_THAT(ran.output, HasSubstr("cannot write "));
+    EXPECT_THAT(ran.output, HasSubstr(". Choose another file with --json"));
+  }
+}
+
+TEST_F(PredictTest, TheFolderOfTheJsonIsMade) {
+  std::vector<std::string> args = all_given_;
+  args.back() = "--json=" + out_ + "/new/p.json";
+  EXPECT_EQ(Predict(args).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(out_ + "/new/p.json"));
+}
+
 TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> kWrong[] =
       {
