@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "gpu/device.h"
 #include "gpu/driver_check.h"
 #include "gpu/kernels.h"
@@ -69,6 +72,13 @@ cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(DeviceInfo info) : info_(std::move(info)) {}
+  // What is still under way on a stream goes on to its end.
+  ~CudaDevice() override {
+    Use();
+    MutexLock lock(&mutex_);
+    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
+    for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
+  }
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -133,6 +143,8 @@ class CudaDevice : public Device {
           cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest);
     }
     if (error != cudaSuccess) return Failed(error, "a stream");
+    MutexLock lock(&mutex_);
+    streams_.push_back(stream);
     return Stream{stream};
   }
 
@@ -232,10 +244,15 @@ class CudaDevice : public Device {
     cudaEvent_t event = nullptr;
     const cudaError_t error = cudaEventCreateWithFlags(&event, flags);
     if (error != cudaSuccess) return Failed(error, "an event");
+    MutexLock lock(&mutex_);
+    events_.push_back(event);
     return Event{event};
   }
 
   const DeviceInfo info_;
+  Mutex mutex_;
+  std::vector<cudaStream_t> streams_ ABSL_GUARDED_BY(mutex_);
+  std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

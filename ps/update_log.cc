@@ -62,9 +62,9 @@ absl::StatusOr<UpdateLogHeader> ReadHeader(std::ifstream& file,
   }
   // What the file promises is not given memory before it is there.
   std::string bytes(std::min<uint64_t>(size, BytesLeft(file)), '\0');
-  file.read(bytes.data(), size);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   UpdateLogHeader header;
-  if (!file || !header.ParseFromString(bytes)) {
+  if (!file || bytes.size() < size || !header.ParseFromString(bytes)) {
     return absl::DataLossError(
         absl::StrCat("--replay: ", path, " is cut within its first bytes"));
   }

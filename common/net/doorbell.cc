@@ -32,7 +32,8 @@ Doorbell::~Doorbell() {
 
 void Doorbell::Wait(int other_fd, Time deadline) {
   pollfd items[] = {{read_fd_, POLLIN, 0}, {other_fd, POLLIN, 0}};
-  const int64_t ms = absl::ToInt64Milliseconds(deadline - Now()) + 1;
+  const int64_t ms =
+      absl::ToInt64Milliseconds(deadline - Now() + absl::Milliseconds(1));
   poll(items, 2, static_cast<int>(std::clamp<int64_t>(ms, 0, 1 << 30)));
 }
 

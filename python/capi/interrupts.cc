@@ -5,9 +5,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
+#include <utility>
 
 namespace psring {
 namespace {
@@ -16,12 +18,30 @@ namespace {
 std::atomic<int> waiting = 0;
 std::atomic<int> interrupts = 0;
 std::atomic<int> wake_fd = -1;
-struct sigaction chained;
+// The handlers that ours went before, the last one first in use. It may have
+// been set to go before ours in turn, as faulthandler's are with chain=True: it
+// calls ours once more then, which goes on with the one before.
+constexpr int kMostHandlers = 8;
+struct sigaction handlers[kMostHandlers];
+std::atomic<int> num_handlers = 0;
+std::atomic<int> calls = 0;  // of ours, one within the other
 
 // Of the wait that began last; processes live for ever.
 std::atomic<Cancellation*> target = nullptr;
 
 thread_local int interrupts_before = 0;
+
+void Call(const struct sigaction& handler, int signal, siginfo_t* info,
+          void* context) {
+  if ((handler.sa_flags & SA_SIGINFO) != 0) {
+    handler.sa_sigaction(signal, info, context);
+  } else if (handler.sa_handler == SIG_DFL) {
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+  } else if (handler.sa_handler != SIG_IGN) {
+    handler.sa_handler(signal);
+  }
+}
 
 void OnInterrupt(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
@@ -30,15 +50,24 @@ void OnInterrupt(int signal, siginfo_t* info, void* context) {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t written = write(wake_fd.load(), &one, sizeof(one));
   }
-  if ((chained.sa_flags & SA_SIGINFO) != 0) {
-    chained.sa_sigaction(signal, info, context);
-  } else if (chained.sa_handler == SIG_DFL) {
-    ::signal(signal, SIG_DFL);
-    raise(signal);
-  } else if (chained.sa_handler != SIG_IGN) {
-    chained.sa_handler(signal);
-  }
+  const int next = num_handlers.load() - 1 - calls.fetch_add(1);
+  if (next >= 0) Call(handlers[next], signal, info, context);
+  calls.fetch_sub(1);
   errno = saved_errno;
+}
+
+// Which is the last one from now on.
+void AddHandler(const struct sigaction& handler) {
+  const auto is_it = [&](const struct sigaction& other) {
+    return other.sa_sigaction == handler.sa_sigaction;  // or sa_handler
+  };
+  const auto end = handlers + num_handlers.load();
+  auto kept = std::remove_if(handlers, end, is_it);
+  if (kept == handlers + kMostHandlers) {
+    kept = std::move(handlers + 1, kept, handlers);
+  }
+  *kept = handler;
+  num_handlers.store(static_cast<int>(kept + 1 - handlers));
 }
 
 // A program may set a handler of its own at any time: ours goes before it
@@ -51,7 +80,7 @@ void PutHandlerInFront() {
   const bool ignored =
       (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
   if (ours || ignored) return;
-  chained = now;
+  AddHandler(now);
   struct sigaction mine = {};
   mine.sa_sigaction = OnInterrupt;
   mine.sa_mask = now.sa_mask;
@@ -90,6 +119,7 @@ InterruptScope::~InterruptScope() { waiting.fetch_sub(1); }
 
 void ForgetInterrupts() {
   waiting.store(0);
+  calls.store(0);
   wake_fd.store(-1);
 }
 

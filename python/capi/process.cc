@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -109,8 +110,11 @@ std::string FailureOfProcess() {
   return std::string(process->cancellation.status().message());
 }
 
-// Nothing is destroyed: threads that would have to be joined are the parent's.
+// Nothing is destroyed: threads that would have to be joined are the parent's,
+// as are those that may have held a mutex.
 void ForgetProcess() {
+  new (&process_mutex) Mutex;
+  new (&timeout_mutex) Mutex;
   forked = true;
   process = nullptr;
 }

@@ -1,6 +1,7 @@
 #include "python/capi/tasks.h"
 
 #include <atomic>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +24,11 @@ Tasks::~Tasks() {
     MutexLock lock(&mutex_);
     tasks.swap(tasks_);
   }
-  for (auto& [handle, task] : tasks) task->thread.join();
+  for (auto& [handle, task] : tasks) Join(*task);
+}
+
+void Tasks::Join(Task& task) {
+  if (task.thread.joinable()) task.thread.join();
 }
 
 // Threads of handles that nobody asks for any more.
@@ -33,7 +38,7 @@ void Tasks::JoinEnded() {
       ++task;
       continue;
     }
-    task->second->thread.join();
+    Join(*task->second);
     task = tasks_.erase(task);
   }
 }
@@ -45,11 +50,17 @@ Tasks::Handle Tasks::Start(Work work) {
   const Handle handle = 2 * ++last;     // odd ones are the collectives'
   auto task = std::make_shared<Task>();
   tasks_[handle] = task;
-  task->thread = std::thread([this, task, work = std::move(work)] {
-    auto result = work();
-    MutexLock done(&mutex_);
-    task->result.emplace(std::move(result));
-  });
+  try {
+    task->thread = std::thread([this, task, work = std::move(work)] {
+      auto result = work();
+      MutexLock done(&mutex_);
+      task->result.emplace(std::move(result));
+    });
+  } catch (const std::system_error& e) {
+    task->result.emplace(absl::ResourceExhaustedError(absl::StrCat(
+        "cannot start a thread: ", e.what(),
+        ". Raise the limit of processes (ulimit -u, or the container's)")));
+  }
   return handle;
 }
 

@@ -30,7 +30,8 @@ class Tasks {
   // Joins all threads: their work has been cancelled, or ends by its deadlines.
   ~Tasks();
 
-  // Starts `work`. A handle is above 0.
+  // Starts `work`. A handle is above 0. Where the system has no thread for it,
+  // its result is RESOURCE_EXHAUSTED.
   Handle Start(Work work);
 
   // Blocks until the work is done, at most for `timeout`: nothing while it is
@@ -51,6 +52,8 @@ class Tasks {
     bool released = false;
   };
 
+  // Not where its thread could not be started.
+  static void Join(Task& task);
   void JoinEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;

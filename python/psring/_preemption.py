@@ -44,8 +44,12 @@ class Preemption:
         if os.getpid() == self._pid:
             self._here = True
         else:  # a child of fork, which nobody asks whether to stop
-            signal.signal(number, self._previous or signal.SIG_DFL)
+            signal.signal(number, self._before())
             os.kill(os.getpid(), number)
+
+    def _before(self) -> Any:
+        # None: a handler that is not Python's, which cannot be set again.
+        return signal.SIG_DFL if self._previous is None else self._previous
 
     def _tell_servers(self) -> None:
         job = _job.current()
@@ -64,6 +68,6 @@ class Preemption:
 
     def close(self) -> None:
         """SIGTERM does again what it did before."""
-        signal.signal(signal.SIGTERM, self._previous)
+        signal.signal(signal.SIGTERM, self._before())
         if _job.is_initialized() and self._told is _job.current():
             _lib.check(_lib.library().psring_heed_stop(0))

@@ -1,5 +1,6 @@
 """Groups of ranks that communicate among themselves."""
 
+import itertools
 from typing import List, Optional, Sequence, Union
 
 from . import _job
@@ -29,13 +30,18 @@ class ProcessSet:
 
     def _wire(self) -> Optional[List[int]]:
         """What the library takes: None for all ranks."""
-        if self._ranks is None or len(self._ranks) == _job.size():
+        if self._ranks is None:
             return None
-        if self._ranks[-1] >= _job.size():
-            raise ValueError(f"{self}: the job has ranks 0 to {_job.size() - 1}")
+        self._check_ranks()
+        if len(self._ranks) == _job.size():
+            return None
         if not self.included():
             raise ValueError(f"rank {_job.rank()} called a collective of {self}, which it is not part of")
         return self._ranks
+
+    def _check_ranks(self) -> None:
+        if self._ranks is not None and self._ranks[-1] >= _job.size():
+            raise ValueError(f"{self}: the job has ranks 0 to {_job.size() - 1}")
 
     def size(self) -> int:
         return _job.size() if self._ranks is None else len(self._ranks)
@@ -69,7 +75,7 @@ class _GlobalProcessSet(ProcessSet):
 
 
 global_process_set = _GlobalProcessSet()
-_registered: List[ProcessSet] = []
+_ids = itertools.count(1)
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
@@ -77,11 +83,9 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     nobody. Every rank should add the same sets in the same order, so that the
     numbers agree; nothing else depends on them."""
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    if added.ranks[-1] >= _job.size():
-        raise ValueError(f"{added}: the job has ranks 0 to {_job.size() - 1}")
+    added._check_ranks()
     if added.process_set_id is None:
-        _registered.append(added)
-        added.process_set_id = len(_registered)
+        added.process_set_id = next(_ids)
     return added
 
 

@@ -104,6 +104,7 @@ class RayExecutor:
         self._variables = {**(env or {}), **_engine.settings(mode, servers, servers_per_node)}
         self._resources = {"CPU": cpus_per_worker, **({"GPU": gpus_per_worker} if gpus_per_worker else {})}
         self._group: Any = None
+        self._board: Any = None
         self._workers: List[Any] = []
         self._nodes: List[Tuple[str, str]] = []  # by rank
         self._runs = 0
@@ -174,6 +175,9 @@ class RayExecutor:
         for worker in self._workers:
             ray.kill(worker)
         self._workers = []
+        if self._board is not None:
+            ray.kill(self._board)
+            self._board = None
         if self._group is not None:
             from ray.util.placement_group import remove_placement_group
 

@@ -241,6 +241,7 @@ TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
   }));
 }
 
+// Else it never ends.
 TEST(StagedExchange, EndsWithoutAGpuThatHangs) {
   RunOnGpu({.timeout = absl::InfiniteDuration()},
            [&](LocalWorker& worker, GpuWorker& gpu) {

@@ -141,6 +141,8 @@ def others():
     some = ps.ProcessSet([0, 2])
     if some.included():
         out["set"] = (ps.allreduce(torch.tensor(me), op=ps.Sum, process_set=some).item(), some.rank())
+    with pytest.raises(ValueError, match="the job has ranks 0 to 2"):  # as many as there are, but others
+        ps.allreduce(torch.ones(1), process_set=ps.ProcessSet([0, 1, 5]))
     out["object"] = ps.broadcast_object({"me": me}, root_rank=2)
     out["objects"] = ps.allgather_object("x" * me)
     out["sum"] = (ps.sum(me), ps.mean(me), ps.sum(torch.tensor([True, False])).tolist(), ps.mean(torch.tensor(me)).item())

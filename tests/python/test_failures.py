@@ -241,6 +241,30 @@ psring.barrier(name="other")
     assert processes[0].returncode != 0 and processes[1].returncode == 1
 
 
+def test_a_handler_of_sigint_may_go_before_psrings_and_chain_to_it(tmp_path):
+    script = write(tmp_path, """
+import faulthandler, os, signal, torch, psring.torch as ps
+ps.init()
+net = torch.nn.Linear(2, 2)
+opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+def step():
+    net(torch.ones(1, 2)).sum().backward()
+    opt.step()
+step()
+faulthandler.register(signal.SIGINT, chain=True, all_threads=False)
+step()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    step()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+""")
+    for code, out, err in run_script(script, 2):
+        assert (code, out) == (0, "interrupted\n"), err
+        assert err.count("Stack (most recent call first)") == 1, err
+
+
 def test_forked_children_are_not_part_of_the_job(tmp_path):
     script = write(tmp_path, """
 import os, sys, torch, psring.torch as ps

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <future>
 
@@ -45,6 +47,23 @@ TEST(Tasks, KeepAnErrorUntilTheHandleIsReleased) {
             absl::StatusCode::kNotFound);
   EXPECT_EQ(tasks.Wait(77, absl::ZeroDuration()).status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// Exits with 0 where a task says so.
+void StartWithoutMemoryForAThread() {
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_AS, &none);
+  Tasks tasks;
+  const auto handle = tasks.Start(
+      []() -> absl::StatusOr<std::string> { return std::string("done"); });
+  const auto waited = tasks.Wait(handle, absl::Seconds(30));
+  _exit(waited.ok() && absl::IsResourceExhausted(**waited) ? 0 : 1);
+}
+
+TEST(TasksDeathTest, SayWhereTheSystemHasNoThreadForThem) {
+  // No thread has been there before whose stack may be used again.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(StartWithoutMemoryForAThread(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
