@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/page/process_state.h"
 #include "lab/page/format.h"
 #include "lab/page/job_lines.h"

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "common/cluster/cluster_session.h"
 #include "common/net/cancellation.h"
-#include "common/net/socket.h"
+#include "common/net/context.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/host_of.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/net/address.h"
 #include "common/optim/sync_policy.h"

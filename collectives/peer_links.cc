@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "collectives/message.h"
 
 namespace psring {
 

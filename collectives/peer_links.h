@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "collectives/message.h"
 #include "collectives/outbox.h"
 #include "collectives/tickets.h"
 #include "common/net/socket.h"

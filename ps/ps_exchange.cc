@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"

@@ -1,5 +1,6 @@
-// The worker's side of the parameter server. Lives on the trainer's thread,
-// which owns its sockets: one DEALER a shard. ZeroMQ's own thread moves the
+// The worker's side of the parameter server. Lives on the trainer's thread, but
+// for Submit on a GPU (gpu/staged_exchange.h); one thread at a time owns its
+// sockets: one DEALER a shard. ZeroMQ's own thread moves the
 // bytes while backward runs. A shard on this host reads the gradients and
 // writes the parameters in this worker's arena instead; see host_workers.h.
 // What passes between the worker and one shard: shard_peer.h.

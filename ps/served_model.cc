@@ -17,15 +17,16 @@ namespace psring {
 namespace {
 
 // Adds what a shard has done to the figures of its process, which has others.
-std::function<void(const ServingTotals&)> AddsTo(FigureBoard& board) {
-  return [&board, told = ServingTotals()](const ServingTotals& now) mutable {
+std::function<void(const ServingStats&)> AddsTo(FigureBoard& board) {
+  return [&board, told = ServingStats()](const ServingStats& now) mutable {
     board.Update([&](proto::Figures& all) {
-      all.set_updates(all.updates() + now.updates - told.updates);
-      all.set_staleness_sum(all.staleness_sum() + now.staleness_sum -
-                            told.staleness_sum);
-      all.set_staleness_max(std::max(all.staleness_max(), now.staleness_max));
-      all.set_late_gradients(all.late_gradients() + now.late_gradients -
-                             told.late_gradients);
+      const StalenessStats& stale = now.staleness;
+      all.set_updates(all.updates() + stale.updates - told.staleness.updates);
+      all.set_staleness_sum(all.staleness_sum() + stale.sum -
+                            told.staleness.sum);
+      all.set_staleness_max(std::max(all.staleness_max(), stale.max));
+      all.set_late_gradients(all.late_gradients() + now.num_late() -
+                             told.num_late());
       all.set_bytes_sent(all.bytes_sent() + now.bytes_sent - told.bytes_sent);
       all.set_bytes_received(all.bytes_received() + now.bytes_received -
                              told.bytes_received);
@@ -122,7 +123,7 @@ void ServedModel::Serve(Timeline* timeline) {
               .on_step = [this](int64_t step) { member_.ReportStep(step); },
               .workers_left = [this] { return member_.workers_left(); }},
           .track = AddTrack(timeline, absl::StrCat("shard ", i)),
-          .on_totals = AddsTo(member_.figures()),
+          .on_stats = AddsTo(member_.figures()),
           .activity = member_.activities().Add()},
          layout_,
          places[i].ranges});

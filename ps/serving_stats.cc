@@ -1,6 +1,7 @@
 #include "ps/serving_stats.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace psring {
 
@@ -22,6 +23,11 @@ void StalenessStats::Add(const StalenessStats& other) {
       histograms[w][bin] += other.histograms[w][bin];
     }
   }
+}
+
+int64_t ServingStats::num_late() const {
+  return std::accumulate(late_gradients.begin(), late_gradients.end(),
+                         int64_t{0});
 }
 
 void ServingStats::Add(const ServingStats& other) {

@@ -25,24 +25,17 @@ struct StalenessStats {
   void Add(const StalenessStats& other);
 };
 
-// What a shard has done so far, for people to look at.
-struct ServingTotals {
-  int64_t updates = 0;  // gradients of pieces
-  int64_t staleness_sum = 0;
-  int64_t staleness_max = 0;
-  int64_t late_gradients = 0;
-  int64_t bytes_sent = 0;
-  int64_t bytes_received = 0;
-};
-
 // What shards have done: of one, of a model's, of a server's.
 struct ServingStats {
   StalenessStats staleness;
-  std::vector<int64_t> late_gradients;  // by worker; see ShardServer
+  // By worker: gradients of pieces that came after their step had closed.
+  std::vector<int64_t> late_gradients;
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
 
   void Add(const ServingStats& other);
+  // Of all workers.
+  int64_t num_late() const;
 };
 
 }  // namespace psring

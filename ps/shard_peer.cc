@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 namespace {

@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/rates.h"
-#include "common/optim/sync_policy.h"
 #include "common/state/directory_probe.h"
 
 namespace psring {

@@ -1,7 +1,6 @@
 #include "ps/shard_server.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -81,7 +80,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
     if (!steps().failure().ok()) return steps().failure();
     if (now < next_check) continue;
     next_check = now + tick;
-    if (options_.on_totals != nullptr) options_.on_totals(Totals());
+    if (options_.on_stats != nullptr) options_.on_stats(stats());
     steps().ReleaseFromThoseWhoLeft();
     host_.TellAnswers();
     if (absl::Status late =
@@ -92,16 +91,11 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   }
 }
 
-ServingTotals ShardServer::Totals() const {
-  const StalenessStats& stale = staleness();
-  const std::vector<int64_t>& late = late_gradients();
-  return {
-      .updates = stale.updates,
-      .staleness_sum = stale.sum,
-      .staleness_max = stale.max,
-      .late_gradients = std::accumulate(late.begin(), late.end(), int64_t{0}),
-      .bytes_sent = socket_.bytes_sent(),
-      .bytes_received = socket_.bytes_received()};
+ServingStats ShardServer::stats() const {
+  return {.staleness = requests_.steps().staleness(),
+          .late_gradients = requests_.steps().late_gradients(),
+          .bytes_sent = socket_.bytes_sent(),
+          .bytes_received = socket_.bytes_received()};
 }
 
 // A few at a time, so that nobody can keep it from the doorbell and the clock.

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "common/clock.h"
 #include "common/cluster/activity.h"
 #include "common/model/layout.h"
 #include "common/net/cancellation.h"
@@ -41,7 +40,7 @@ struct ShardServerOptions {
   const GradientCodec* codec = nullptr;
   Track* track = nullptr;  // of the shard's thread; null: no timeline
   // Told about twice a second; may be null.
-  std::function<void(const ServingTotals&)> on_totals;
+  std::function<void(const ServingStats&)> on_stats;
   // The shard's thread's, for heartbeats.
   std::shared_ptr<Activity> activity = std::make_shared<Activity>();
 };
@@ -61,18 +60,11 @@ class ShardServer {
   // logged and counted, and their sender is ignored from then on.
   absl::Status Run(const Cancellation& stop);
 
-  const StalenessStats& staleness() const {
-    return requests_.steps().staleness();
-  }
-  // By worker: gradients of pieces that came after their step had closed.
-  const std::vector<int64_t>& late_gradients() const {
-    return requests_.steps().late_gradients();
-  }
+  ServingStats stats() const;
   // As ShardRequests'.
   int64_t malformed() const { return requests_.malformed(); }
 
  private:
-  ServingTotals Totals() const;
   absl::Status HandleMessages();
 
   ShardSteps& steps() { return requests_.steps(); }

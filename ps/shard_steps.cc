@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/host_groups.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {

@@ -50,8 +50,6 @@ void ShardThread::Run(Context& context, const std::string& address,
   const auto assignment = assignment_.get_future().get();
   if (assignment == nullptr) return;
   const absl::Status status = ServeOn(**socket, *assignment);
-  stats_.bytes_sent = (*socket)->bytes_sent();
-  stats_.bytes_received = (*socket)->bytes_received();
   if (!status.ok()) cancellation_.Cancel(status);
 }
 
@@ -87,8 +85,7 @@ absl::Status ShardThread::ServeOn(Socket& socket,
   ShardServer server(socket, *doorbell_, options, assignment.layout, *shard);
   absl::Status status = server.Run(stop_);
   if (status.ok() && record.has_value()) status = record->Finish();
-  stats_.staleness = server.staleness();
-  stats_.late_gradients = server.late_gradients();
+  stats_ = server.stats();
   return status;
 }
 

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/fnv.h"
 
 namespace psring {

@@ -1,8 +1,9 @@
 // Collective operations among N ranks. Every rank makes the same calls in the
-// same order with the same sizes. Lives on one thread, which creates, uses and
-// destroys it. All calls block, at most until their deadline; where that is
-// long as the data is, it moves on with each part that comes. An error names
-// the rank that was waited for; after one the communicator must not be used.
+// same order with the same sizes. One thread uses it at a time, as the tasks of
+// a runner do (common/exchange/serial_runner.h). All calls block, at most until
+// their deadline; where that is long as the data is, it moves on with each part
+// that comes. An error names the rank that was waited for; after one the
+// communicator must not be used.
 #ifndef PSRING_RING_COMMUNICATOR_H_
 #define PSRING_RING_COMMUNICATOR_H_
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "common/model/layout.h"
 #include "ring/rank_schedule.h"
 #include "ring/routes.h"
 #include "ring/slice_sum.h"

@@ -1,5 +1,5 @@
 // A ring whose ranks reach each other by messages; those that share memory take
-// part as one node (routes.h). On the listener's thread buckets are summed, and
+// part as one node (routes.h). Tasks of the listener's runner sum buckets, and
 // whoever has the sum of a slice applies the optimizer to it and sends the new
 // parameters on, where an allreduce would send the sum.
 #ifndef PSRING_RING_MESSAGE_RING_H_
@@ -28,7 +28,7 @@ class MessageRing : public RingExchange {
  public:
   struct Options {
     absl::Duration step_timeout = absl::Seconds(60);  // of one collective
-    Track* track = nullptr;  // of the listener's thread
+    Track* track = nullptr;  // of the listener's runner
   };
 
   // `listener` is connected, and uses the nodes of `hosts` where several ranks
@@ -56,7 +56,7 @@ class MessageRing : public RingExchange {
   }
 
  private:
-  // Tasks, on the listener's thread.
+  // Tasks of the listener's runner.
   absl::Status JoinRanks(std::vector<FlatBuffer> slots, Time deadline);
   // Sums and updates a bucket.
   absl::Status Reduce(int bucket, int64_t step);

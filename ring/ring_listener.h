@@ -1,5 +1,5 @@
 // The place where a rank is reached by messages: its TcpCommunicator and the
-// thread that this lives on. It listens before the job is complete, so that the
+// runner whose tasks use it. It listens before the job is complete, so that the
 // job's roster can name it.
 #ifndef PSRING_RING_RING_LISTENER_H_
 #define PSRING_RING_RING_LISTENER_H_
@@ -18,7 +18,7 @@ namespace psring {
 // The trainer's thread's own.
 class RingListener {
  public:
-  // Starts the thread, which listens on `address` (numeric), port chosen by the
+  // Starts the runner and listens on `address` (numeric), port chosen by the
   // system. References outlive the listener.
   static absl::StatusOr<std::unique_ptr<RingListener>> Create(
       Context& context, const Cancellation& cancellation,
@@ -40,7 +40,7 @@ class RingListener {
 
   const Cancellation& cancellation_;
   std::string endpoint_;
-  std::unique_ptr<TcpCommunicator> communicator_;  // the runner's thread's own
+  std::unique_ptr<TcpCommunicator> communicator_;  // used by its tasks
   SerialRunner runner_;  // ends first: it uses all of the above
 };
 

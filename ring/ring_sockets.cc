@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/model/reduce.h"
 
 namespace psring {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 
 namespace psring {

@@ -17,7 +17,6 @@
 #include "client/ring_backend.h"
 #include "common/clock.h"
 #include "common/cluster/host_of.h"
-#include "common/cluster/membership.h"
 #include "common/cluster/stop_agreement.h"
 #include "common/host_cores.h"
 #include "common/log.h"

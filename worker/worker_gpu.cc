@@ -1,6 +1,5 @@
 #include "worker/worker_gpu.h"
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,7 +75,7 @@ int WorkersNear(const DeviceWish& wish, const proto::Welcome& job) {
   const auto all = ListCudaDevices();
   const LocalPlace place = PlaceOnHost(job, job.rank());
   // Launchers set it where each worker sees GPUs of its own.
-  if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || !all.ok() ||
+  if (ReadVariables().contains("CUDA_VISIBLE_DEVICES") || !all.ok() ||
       wish.index >= 0 || static_cast<int>(all->size()) < place.count) {
     return 1;
   }

@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/cluster/member.h"
-#include "common/exchange/gradient_exchange.h"
 #include "common/model/flat_model.h"
 #include "gpu/device.h"
 #include "gpu/device_model.h"

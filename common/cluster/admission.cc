@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/cluster/process_names.h"
 #include "common/net/address.h"
 #include "common/net/keys.h"
 #include "common/printable.h"

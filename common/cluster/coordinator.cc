@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/net/peer_filter.h"
 

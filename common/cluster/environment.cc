@@ -253,12 +253,11 @@ char** Environ() {
   return found == nullptr ? environ : *static_cast<char***>(found);
 }
 
-// "rank 2 of 4".
+}  // namespace
+
 std::string RankOf(const LaunchEnvironment& e) {
   return absl::StrCat("rank ", e.rank, " of ", e.size);
 }
-
-}  // namespace
 
 Variables ReadVariables() {
   Variables variables;

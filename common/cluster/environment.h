@@ -1,7 +1,7 @@
 // What `psring run`, torchrun, Slurm, Open MPI and Kubernetes say in
 // environment variables.
 //
-// Everything but ReadVariables is pure.
+// DetectEnvironment is pure.
 #ifndef PSRING_COMMON_CLUSTER_ENVIRONMENT_H_
 #define PSRING_COMMON_CLUSTER_ENVIRONMENT_H_
 
@@ -15,7 +15,7 @@ namespace psring {
 
 using Variables = std::map<std::string, std::string>;
 
-// This process's environment; nothing else in the product reads it.
+// This process's environment. What else may read it: docs/style.md.
 Variables ReadVariables();
 
 // Sets those that are not set, for libraries that read them. Before other
@@ -42,6 +42,9 @@ struct LaunchEnvironment {
   bool hosts_coordinator = false;  // the launcher itself does
   std::vector<std::string> warnings;
 };
+
+// "rank 2 of 4".
+std::string RankOf(const LaunchEnvironment& environment);
 
 // The first of psring run, torchrun, Open MPI, MPICH, Slurm, Kubeflow Trainer
 // and Kubernetes that gives a rank and a size, and the address in

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/cluster/figures.h"
-#include "common/cluster/participants.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/printable.h"
 

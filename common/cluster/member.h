@@ -71,8 +71,8 @@ class Member {
       const std::string& name, const std::string& payload, Time deadline,
       absl::Span<const int> among = {});
 
-  // Tells every process of the role `to`. Any thread; never blocks. A name is
-  // used once.
+  // Tells every process of the role `to`. Any thread; never blocks. What
+  // AwaitAnnouncement waits for has a name that is used once.
   void Announce(proto::Role to, const std::string& name, std::string payload);
 
   // Blocks until that has been announced to this process's role; the payload.

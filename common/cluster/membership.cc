@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/cluster/admission.h"
 #include "common/cluster/figures.h"
+#include "common/cluster/process_names.h"
 #include "common/cluster/stop_wish.h"
 #include "common/printable.h"
 

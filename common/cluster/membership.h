@@ -1,4 +1,5 @@
-// Who belongs to the job: pure decisions, no clock, no socket.
+// Who belongs to the job: decisions without a socket, and without a clock but
+// for TimeStopped().
 //
 // Every event comes with the time at which it happened; the answer is the list
 // of messages to send. A job goes forming -> running -> over. It forms until
@@ -19,7 +20,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/gathers.h"
-#include "common/cluster/participants.h"  // IWYU pragma: export
+#include "common/cluster/participants.h"
 #include "protos/cluster.pb.h"
 
 namespace psring {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/cluster/figures.h"
-#include "common/cluster/membership.h"
 #include "common/cluster/model_parts.h"
+#include "common/cluster/process_names.h"
 #include "common/cluster/spec_difference.h"
 #include "common/fnv.h"
 

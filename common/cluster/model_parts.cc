@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/net/address.h"
 #include "common/printable.h"
 

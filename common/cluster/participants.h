@@ -62,22 +62,6 @@ std::string DescribeCulprit(const Participant& culprit, Time now);
 // It as its last heartbeat has told it; whom it waits for is the job's to say.
 proto::ProcessView ViewOf(const Participant& participant, Time now);
 
-// "ps" or "worker".
-const char* NameOf(proto::Role role);
-// "ring" or "ps".
-const char* NameOf(proto::Mode mode);
-
-// "worker 3"; "worker" while it has no rank yet.
-std::string NameAndRank(const proto::Process& process);
-
-// "worker 3 (host b, pid 4711)".
-std::string Describe(const proto::Process& process);
-// The same of one that would like to join.
-std::string Describe(const proto::Join& join);
-
-// "1.5 s".
-std::string DescribeSeconds(absl::Duration duration);
-
 }  // namespace psring
 
 #endif  // PSRING_COMMON_CLUSTER_PARTICIPANTS_H_

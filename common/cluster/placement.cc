@@ -8,11 +8,6 @@
 namespace psring {
 namespace {
 
-// "rank 2 of 4".
-std::string RankOf(const LaunchEnvironment& e) {
-  return absl::StrCat("rank ", e.rank, " of ", e.size);
-}
-
 // What the launcher alone makes of this process.
 struct Share {
   proto::Role role;

@@ -87,9 +87,8 @@ class GradientExchange {
 
   // Rank 0 only, after Synchronise and before the next step: whoever holds the
   // state writes it into files that LayOutStateFiles made in `directory`, and
-  // says what it wrote and what it left to WriteEdges. Blocks. CANCELLED,
-  // DEADLINE_EXCEEDED and UNAVAILABLE end the job; after any other error it may
-  // go on.
+  // says what it wrote and what it left to WriteEdges. Blocks. What EndsJob
+  // (ends_job.h) names ends the job; after any other error it may go on.
   virtual absl::StatusOr<proto::SavedState> SaveState(
       const std::string& directory, Time deadline) = 0;
 

@@ -9,7 +9,8 @@
 
 namespace psring {
 
-// One per process, created in main, outliving every thread that waits on it.
+// One per process, created in main, and one of each object that ends threads of
+// its own. It outlives every thread that waits on it.
 // Whatever waits polls fd() beside what it waits for.
 class Cancellation {
  public:

@@ -1,7 +1,8 @@
 // The only door to ZeroMQ.
 //
-// A Socket belongs to one thread for life: the thread that creates it uses and
-// destroys it. Sends never block (queues are unbounded; the protocols above
+// One thread uses a Socket at a time, and nearly always the one that creates
+// it, for life; who hands one on does so under a mutex (docs/architecture.md,
+// Threads). Sends never block (queues are unbounded; the protocols above
 // bound what is in flight); a receive never waits: Wait() does, with a
 // deadline. What cppzmq throws becomes a Status here.
 //

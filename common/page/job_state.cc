@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/cluster/host_of.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/page/clean_view.h"
 #include "common/page/process_state.h"
 

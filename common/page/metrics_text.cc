@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/page/process_state.h"
 
 namespace psring {

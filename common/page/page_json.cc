@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/page/process_state.h"
 #include "nlohmann/json.hpp"
 

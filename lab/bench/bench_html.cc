@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/page/report_style.h"
 #include "lab/bench/bench_cells.h"
 #include "lab/bench/bench_charts.h"
 #include "lab/bench/bench_json.h"
@@ -55,6 +54,7 @@ std::string RenderBenchHtml(const BenchResults& results) {
   return absl::StrReplaceAll(
       kBenchTemplate,
       {
+          {"{{HEAD}}", ReportHead("psring bench")},
           {"{{COMMAND}}", EscapeHtml(results.command)},
           {"{{POINTS}}", Section("Time, bandwidth and distance from the limit",
                                  PointCells(results))},
@@ -62,7 +62,6 @@ std::string RenderBenchHtml(const BenchResults& results) {
           {"{{TRAIN}}", Section("Training", TrainCells(results))},
           {"{{NOTES}}", HtmlList(Notes(results))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(results))},
-          {"{{STYLE}}", kReportStyle},
           {"{{FOOT}}", ReportFoot(data, kBenchCharts)},
       });
 }

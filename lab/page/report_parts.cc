@@ -6,12 +6,26 @@
 #include "absl/strings/str_replace.h"
 #include "common/page/chart_js.h"
 #include "common/page/chart_tools.h"
+#include "common/page/report_style.h"
 #include "lab/page/format.h"
+#include "lab/page/html.h"
 #include "lab/page/report_foot.h"
+#include "lab/page/report_head.h"
 
 namespace psring {
 
 using nlohmann::json;
+
+namespace {
+
+// JSON for inside a script element: no character that HTML could take for
+// markup.
+std::string EscapeScript(absl::string_view json) {
+  return absl::StrReplaceAll(
+      json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
+}
+
+}  // namespace
 
 std::string DumpJson(const json& value, int indent) {
   return value.dump(indent, ' ', /*ensure_ascii=*/true,
@@ -33,9 +47,9 @@ std::string MachineText(const Machine& machine) {
                       " memory, ", machine.system);
 }
 
-std::string EscapeScript(absl::string_view json) {
-  return absl::StrReplaceAll(
-      json, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
+std::string ReportHead(absl::string_view title) {
+  return absl::StrReplaceAll(kReportHead, {{"{{TITLE}}", EscapeHtml(title)},
+                                           {"{{STYLE}}", kReportStyle}});
 }
 
 std::string ReportFoot(const json& data, absl::string_view charts) {

@@ -18,13 +18,12 @@ nlohmann::json MachineJson(const Machine& machine);
 // For people: "AMD EPYC, 2 cores, 8.0 GiB memory, Linux 6.1.0, x86_64".
 std::string MachineText(const Machine& machine);
 
+// The beginning of every report's page, up to its body.
+std::string ReportHead(absl::string_view title);
+
 // The end of every report's page: `data`, Chart.js, what charts share, and
 // `charts`, the script that draws them from `data`.
 std::string ReportFoot(const nlohmann::json& data, absl::string_view charts);
-
-// JSON for inside a script element: no character that HTML could take for
-// markup.
-std::string EscapeScript(absl::string_view json);
 
 }  // namespace psring
 

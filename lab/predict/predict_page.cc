@@ -3,9 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
-#include "common/page/chart_js.h"
-#include "common/page/chart_tools.h"
-#include "common/page/report_style.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
 #include "lab/predict/closed_forms.h"
@@ -114,15 +111,12 @@ std::string RenderPredictHtml(const PredictStudy& study) {
   return absl::StrReplaceAll(
       kPredictTemplate,
       {
+          {"{{HEAD}}", ReportHead("psring predict")},
           {"{{COMMAND}}", EscapeHtml(study.command)},
           {"{{VERDICTS}}", HtmlList(PredictVerdicts(study))},
           {"{{TABLE}}", HtmlTable(PredictCells(study))},
           {"{{SETUP}}", HtmlTerms(SetupTerms(study))},
-          {"{{DATA}}", EscapeScript(DumpJson(ToJson(study)["scales"], -1))},
-          {"{{STYLE}}", kReportStyle},
-          {"{{CHART_JS}}", kChartJs},
-          {"{{CHART_TOOLS}}", kChartTools},
-          {"{{CHARTS}}", kPredictCharts},
+          {"{{FOOT}}", ReportFoot(ToJson(study)["scales"], kPredictCharts)},
       });
 }
 

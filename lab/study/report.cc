@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/optim/sync_policy.h"
-#include "common/page/report_style.h"
 #include "lab/page/format.h"
 #include "lab/page/html.h"
 #include "lab/page/report_parts.h"
@@ -280,6 +279,7 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
   return absl::StrReplaceAll(
       kReportTemplate,
       {
+          {"{{HEAD}}", ReportHead("psring compare")},
           {"{{QUESTIONS}}",
            EscapeHtml(absl::StrJoin(Questions(comparison), " "))},
           {"{{INTRODUCTION}}", EscapeHtml(Introduction(setup, comparison))},
@@ -303,7 +303,6 @@ std::string RenderHtml(const StudySetup& setup, const Comparison& comparison) {
           {"{{SETUP}}", HtmlTerms(SetupTerms(setup, comparison))},
           {"{{COMMAND}}", EscapeHtml(setup.command)},
           {"{{FLAGS}}", HtmlTable(FlagCells(setup))},
-          {"{{STYLE}}", kReportStyle},
           {"{{FOOT}}", ReportFoot(charts, kReportCharts)},
       });
 }

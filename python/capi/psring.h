@@ -3,8 +3,10 @@
  *
  * Every function returns PSRING_OK, PSRING_PENDING or a negative code, unless
  * it says otherwise; psring_error() then says what is wrong, of the calling
- * thread's last failed call. Texts are UTF-8. Options are JSON objects; a key
- * that is not known is an error. Nothing here throws, and nothing calls back.
+ * thread's last failed call. Of other functions, null says so, and of
+ * psring_updates a negative number. Texts are UTF-8 and live until this
+ * thread's next call. Options are JSON objects; a key that is not known is an
+ * error. Nothing here throws, and nothing calls back.
  *
  * What blocks is started by one call, which gives a handle (above 0), and
  * waited for by psring_wait, a little at a time, so that the caller can look
@@ -80,22 +82,19 @@ const char* psring_policies(void);
  * step_timeout_s (60), progress_timeout_s (0, for ever: how long the program
  * may go without a call before it counts as hung); hang_signal (0, none): what
  * this process sends itself where the job ends because it hangs; shard_threads
- * (0); log_level ("warn"); metrics_dir; tensorboard; page
- * ("HOST:PORT", where rank 0 shows the job: docs/monitoring.md),
- * page_token_file. Without any
+ * (0); log_level ("warn"); metrics_dir; tensorboard; page ("HOST:PORT", where
+ * rank 0 shows the job: docs/monitoring.md), page_token_file. Without any
  * launcher: a job of one. */
 int64_t psring_join(const char* options);
 
 /* "HOST:PORT" at which the coordinator listens that this process hosts, once it
  * does, whether or not the job is complete: what to tell the others where
- * rank 0 has joined with port 0. Else "". The text lives until this thread's
- * next call. */
+ * rank 0 has joined with port 0. Else "". */
 const char* psring_coordinator(void);
 
 /* {"rank", "size", "local_rank", "local_size", "cross_rank", "cross_size",
  * "mode", "servers", "address" (this process's, numeric), "hosts": [by rank],
- * "pids": [by rank]}. The text lives until this thread's next call; null and
- * psring_error() before the job is complete. */
+ * "pids": [by rank]}. Null before the job is complete. */
 const char* psring_job(void);
 
 /* Ends this process's part: error "" where it has done it. Done when the job
@@ -145,7 +144,8 @@ int psring_release(int64_t handle);
  * both modes. */
 
 /* out = postscale * reduction(prescale * in), elementwise, the same bits on all
- * ranks: in rank order; 16-bit floats in float32. out may be in. */
+ * ranks: in the canonical order, in which slice c of as many as there are ranks
+ * begins with rank c + 1; 16-bit floats in float32. out may be in. */
 int64_t psring_allreduce(const char* name, const void* in, void* out,
                          int64_t count, int dtype, int reduction,
                          double prescale, double postscale, const int32_t* set,
@@ -161,15 +161,16 @@ int64_t psring_broadcast(const char* name, void* data, int64_t bytes, int root,
 int64_t psring_alltoall(const char* name, const void* in, const int64_t* bytes,
                         const char* tag, const int32_t* set, int32_t set_size);
 /* Of the reduction of `in`, the elements from the sum of counts before this
- * rank on: counts[i] for the i-th rank of the set. */
+ * rank on: counts[i] for the i-th rank of the set. out does not overlap in. */
 int64_t psring_reducescatter(const char* name, const void* in, void* out,
                              const int64_t* counts, int dtype, int reduction,
                              double prescale, double postscale,
                              const int32_t* set, int32_t set_size);
 int64_t psring_barrier(const char* name, const int32_t* set, int32_t set_size);
-/* This rank has no more data: until every rank has called it, it takes part in
- * others' allreduces and barriers with zeros. The result, 4 bytes: the last
- * rank to call it, an int32. */
+/* This rank has no more data: until every rank has called it, it takes part
+ * with zeros in others' barriers, and in their allreduces and reducescatters
+ * that sum or average over all ranks; whatever else others begin with it fails.
+ * The result, 4 bytes: the last rank to call it, an int32. */
 int64_t psring_join_uneven(void);
 
 /* What allgather and alltoall brought: the bytes of each rank of the set, and
@@ -182,20 +183,16 @@ int psring_result(int64_t handle, void* out, int64_t bytes);
 /* Opens a model; all workers do, with the same options and in the same order.
  * Keys: id; tensors [{"name", "shape"}] in the order of the forward pass, so
  * that the last one is in bucket 0; bucket_mb (25); update "local" | "fused";
- * sync
- * ("bsp"), staleness, backup_workers, staleness_lr, delay_compensation;
- * compress
- * ("none"); and for "fused" momenta (false): they change too, see
- * psring_set_rates; optimizer {"name": sgd | momentum | nesterov | adam
- * | adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon",
- * "epsilon_hat" (false)}, or
- * groups
- * [{...}] of them, all of the same name, with tensor_groups [group of each
- * tensor]; updates: how many the optimizer has made before, 0; device ("cpu"):
- * "cuda:N", the GPU in whose memory parameters and gradients lie; ring_backend
- * ("auto"): what sums them in mode ring, "nccl", "host", or "auto", which is
- * NCCL where every worker has it and a GPU of its own. Once done, psring_result
- * gives the model's number, an int64_t. */
+ * sync ("bsp"), staleness, backup_workers, staleness_lr, delay_compensation;
+ * compress ("none"); and for "fused" momenta (false): they change too, see
+ * psring_set_rates; optimizer {"name": sgd | momentum | nesterov | adam |
+ * adamw, "lr", "momentum", "weight_decay", "beta1", "beta2", "epsilon",
+ * "epsilon_hat" (false)}, or groups [{...}] of them, all of the same name, with
+ * tensor_groups [group of each tensor]; updates: how many the optimizer has
+ * made before, 0; device ("cpu"): "cuda:N", the GPU in whose memory parameters
+ * and gradients lie; ring_backend ("auto"): what sums them in mode ring,
+ * "nccl", "host", or "auto", which is NCCL where every worker has it and a GPU
+ * of its own. Once done, psring_result gives the model's number, an int64_t. */
 int64_t psring_open_model(const char* options);
 
 /* {"num_elements", "num_buckets", "num_slots", "slot_names", "ring_backend":
@@ -265,8 +262,7 @@ int64_t psring_close_model(int64_t model);
 
 /* Frees the memory of a model that is closed, or was open when this process
  * left its job, which programs may use until then. `parameters`: its
- * psring_parameters.
- * PSRING_INVALID: there is no such model. Does not block. */
+ * psring_parameters. PSRING_INVALID: there is no such model. Does not block. */
 int psring_free_model(const void* parameters);
 
 #ifdef __cplusplus

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 namespace {

@@ -29,7 +29,7 @@ class Job:
         self.pid = os.getpid()
         self.has_optimizer = False  # has had a DistributedOptimizer
         self.reductions = 0  # allreduces and reducescatters so far
-        self.most_bytes = 0  # that one collective was given
+        self.most_bytes = 0  # of one collective, as if its elements had 4 bytes
 
     def note_collective(self, size: int, reduces: bool = False) -> None:
         self.reductions += reduces

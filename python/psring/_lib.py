@@ -1,8 +1,7 @@
 """libpsring.so through ctypes: loading, types, errors, handles.
 
-Nothing above this module knows ctypes' types or the library's return codes. A
-call of the library releases the interpreter's lock, so other threads run on
-while one waits.
+Nothing above this module knows the library's signatures or return codes. A call of the library
+releases the interpreter's lock, so other threads run on while one waits.
 """
 
 import contextlib

@@ -160,7 +160,8 @@ def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = 
 def join() -> int:
     """Says that this rank has no more data, and waits until every rank has said so.
 
-    Until then it takes part in the others' allreduces and barriers, with zeros.
+    Until then it takes part with zeros in the others' barriers, and in their allreduces and
+    reducescatters that sum or average over all ranks; their other collectives fail meanwhile.
     Returns the last rank to call it, whose model has seen all steps: broadcast
     from that one. psring.torch.join takes part in optimizers' steps, too.
     """

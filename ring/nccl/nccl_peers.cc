@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/cluster/host_of.h"
-#include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 
 namespace psring {
 namespace {

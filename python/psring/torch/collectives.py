@@ -143,8 +143,8 @@ def allreduce(
 ) -> torch.Tensor:  # fmt: skip
     """The reduction of a tensor over all ranks, by default its mean.
 
-    The same bits on all ranks: ranks are added in their order, 16-bit floats in
-    float32. The gradient is reduced in the same way.
+    The same bits on all ranks: each element's operands are added in one order everywhere, 16-bit
+    floats in float32. The gradient is reduced in the same way.
     """
     op = _op(op, average, tensor)
     name = name or auto_name("allreduce", process_set)

@@ -145,8 +145,8 @@ class _Distributed:
         )
 
     def traffic(self) -> Dict[str, Any]:
-        """Bytes sent and received so far, and the staleness of this process's
-        servers; {} before the first step."""
+        """Bytes sent and received so far, and those of the sent ones that are gradients; {} before the
+        first step."""
         exchange = self._psring.reducer.exchange
         return exchange.traffic() if isinstance(exchange, ModelExchange) else {}
 

@@ -1,6 +1,6 @@
 """psring as a backend of torch.distributed, for scripts with DistributedDataParallel.
 
-    import psring.torch.process_group
+    import psring.torch
     torch.distributed.init_process_group("psring")
 
 DDP's collectives then run over psring's ring, on tensors of the host. What DDP
@@ -277,15 +277,4 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     return PsringProcessGroup(options.group_rank, options.group_size, process_set, str(options.group_id))
 
 
-def register() -> None:
-    """Makes "psring" a backend of torch.distributed; importing this module does it."""
-    if hasattr(dist.Backend, "PSRING"):
-        return
-    if not hasattr(torch, "compile"):
-        raise ImportError(f"psring.torch.process_group needs torch 2.1, this is {torch.__version__}: use psring.torch")
-    dist.Backend.register_backend("psring", _create, extended_api=True, devices=["cpu"])
-
-
-register()
-
-__all__ = ["PsringProcessGroup", "register"]
+__all__ = ["PsringProcessGroup"]

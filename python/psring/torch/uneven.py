@@ -11,9 +11,10 @@ from .gradient_exchange import open_models
 def join(device: Any = None) -> int:
     """Says that this rank has no more data, and waits until every rank has said so.
 
-    Until then it takes part with zeros: in the others' allreduces and barriers, and
-    in the steps of a DistributedOptimizer, whose mean is still over all ranks. One
-    optimizer, update="local", no compression, no find_unused=True and no sparse gradients
+    Until then it takes part with zeros in the others' barriers, and in their allreduces and
+    reducescatters that sum or average over all ranks; their other collectives fail meanwhile.
+    So it does in the steps of a DistributedOptimizer, whose mean is still over all ranks: of one
+    optimizer, with update="local", no compression, no find_unused=True and no sparse gradients
     (sparse_as_dense=True makes them dense). Call it after at least one step.
     Returns the last rank to call it, which has seen the most steps:
 

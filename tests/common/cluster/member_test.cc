@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/cluster/coordinator.h"
 #include "common/cluster/membership.h"
+#include "common/cluster/process_names.h"
 #include "common/mutex.h"
 #include "common/net/address.h"
 #include "tests/testing/captured_log.h"
