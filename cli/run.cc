@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "cli/command.h"
 #include "cli/run_plan.h"
 #include "cli/supervised.h"
+#include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
 #include "common/net/address.h"
@@ -62,9 +64,7 @@ void WarnOfLoopback(const ScriptJob& job) {
   const auto address = ParseHostPort(job.coordinator);
   const bool for_others = job.first_rank == 0 && job.job_size() > job.workers;
   if (!for_others || !address.ok() || !IsLoopbackName(address->host)) return;
-  const auto advertised =
-      ChooseAdvertised({.coordinator_host = address->host,
-                        .reachable = job.security.secret.has_value()});
+  const auto advertised = AddressOf(job);
   if (advertised.ok() && !IsLoopback(advertised->address)) return;
   std::cerr << kName << ": --coordinator: " << address->host
             << " is a loopback address on this host (see /etc/hosts), which "
@@ -114,23 +114,36 @@ int BecomeWorker(const ScriptJob& job) {
                   "cannot start ", job.command[0], ": ", strerror(errno))));
 }
 
+// A restart may come while this host's network, or the name of the
+// coordinator's, is away: as long as others wait for this host, it waits too.
+void AwaitNetwork(const ScriptJob& job, const Attempt& attempt) {
+  const Time end = Now() + absl::Seconds(job.join_timeout_s);
+  while (!AddressOf(job).ok() && Now() < end &&
+         attempt.cancellation->SleepUntil(Now() + absl::Seconds(1)).ok()) {
+  }
+}
+
 // Starts the workers and waits for them; the exit code.
 int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
   // Its coordinator lives as long as the processes.
   std::unique_ptr<RunningScript> running;
-  const int code =
-      RunSupervised(kName, supervised, job.security,
-                    [&](Supervisor& supervisor,
-                        const Attempt& attempt) -> absl::StatusOr<HostPort> {
-                      running.reset();  // frees its port
-                      ScriptJob now = job;
-                      now.restarts = attempt.restarts;
-                      now.may_come_again = attempt.has_next;
-                      auto started = RunningScript::Start(now, supervisor);
-                      if (!started.ok()) return started.status();
-                      running = *std::move(started);
-                      return running->coordinator();
-                    });
+  const int code = RunSupervised(
+      kName, supervised, job.security,
+      [&](Supervisor& supervisor,
+          const Attempt& attempt) -> absl::StatusOr<HostPort> {
+        running.reset();  // frees its port
+        if (attempt.restarts > 0) AwaitNetwork(job, attempt);
+        ScriptJob now = job;
+        now.restarts = attempt.restarts;
+        now.may_come_again = attempt.has_next;
+        auto started = RunningScript::Start(now, supervisor);
+        if (!started.ok()) return started.status();
+        running = *std::move(started);
+        return running->coordinator();
+      },
+      [&](const Failure& failure) {
+        if (running != nullptr) running->TellFailure(failure);
+      });
   if (code == 0 && job.mode != "ddp" && !running->anyone_joined()) {
     std::cerr << kName
               << ": no process has joined the job, so each has worked "

@@ -144,11 +144,17 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
   return ExitCode(command, started, signal);
 }
 
-// Who reads slowly reads to the end, as with any program, unless the user wants
-// an end.
-void AwaitReader(LiveBlock& block, const SignalWatcher& signals) {
-  while (signals.received() == 0 && !block.Flush(absl::Milliseconds(100))) {
-  }
+// Whether the processes should be started again, had they another attempt.
+// Where they could be started before, a network or a port may be away for now.
+bool MayStartAgain(const Outcome& outcome, const Attempt& attempt) {
+  if (outcome.failure) return outcome.failure->ending.shell_code() != 2;
+  return attempt.restarts > 0 && !outcome.started.ok();
+}
+
+std::string WhyAgain(const Outcome& outcome) {
+  return outcome.failure ? FirstLine(*outcome.failure)
+                         : absl::StrCat("the job could not start: ",
+                                        std::string(outcome.started.message()));
 }
 
 // The processes, each time that they are started, and what the user has of
@@ -165,14 +171,20 @@ class SupervisedJob {
 
   Outcome RunOnce(const StartProcesses& start, const Attempt& attempt);
 
-  // Whether the processes should be started again, had they another attempt;
-  // not before it is time to.
-  bool MayStartAgain(const Outcome& outcome) const {
-    const bool wrong_flags = outcome.failure.has_value() &&
-                             outcome.failure->ending.shell_code() == 2;
-    return outcome.failure.has_value() && !wrong_flags &&
-           cancellation_.SleepUntil(Now() + kRestartDelay).ok();
+  // Returns when it is time to start again, or an error: not at all.
+  absl::Status AwaitRestart() const {
+    return cancellation_.SleepUntil(Now() + kRestartDelay);
   }
+
+  // Who reads slowly reads to the end, as with any program, unless the user
+  // wants an end.
+  void AwaitReader() {
+    while (signals_->received() == 0 &&
+           !printer_.block().Flush(absl::Milliseconds(100))) {
+    }
+  }
+
+  const Cancellation& cancellation() const { return cancellation_; }
 
   // What has ended it: the user's signal, SIGPIPE where nobody reads the
   // output, 0 for neither.
@@ -257,7 +269,6 @@ Outcome SupervisedJob::RunOnce(const StartProcesses& start,
     progress.Watch(security_, *coordinator);
   }
   supervisor.Wait();
-  AwaitReader(printer_.block(), *signals_);
   progress.End();
   if (coordinator.ok()) failure = supervisor.first_failure();
   return {coordinator.status(), std::move(failure), supervisor.killed()};
@@ -266,25 +277,30 @@ Outcome SupervisedJob::RunOnce(const StartProcesses& start,
 }  // namespace
 
 int RunSupervised(const std::string& command, const SupervisedFlags& flags,
-                  const Security& security, const StartProcesses& start) {
+                  const Security& security, const StartProcesses& start,
+                  const OnFailure& on_failure) {
   IgnoreBrokenPipes();
   AllowAllFiles();
   auto printer = OutputPrinter::Create(stdout, flags.log_dir);
   if (!printer.ok()) return Fail(command, printer.status());
   SupervisedJob job(flags, security, *printer);
-  Attempt attempt = {.restarts = 0, .has_next = flags.max_restarts > 0};
+  Attempt attempt = {.restarts = 0,
+                     .has_next = flags.max_restarts > 0,
+                     .cancellation = &job.cancellation()};
   while (true) {
     const Outcome outcome = job.RunOnce(start, attempt);
+    if (outcome.failure && on_failure) on_failure(*outcome.failure);
+    const bool again = attempt.has_next && MayStartAgain(outcome, attempt);
+    if (!again) job.AwaitReader();
     const int signal = job.signal();  // one that comes later has ended nothing
-    if (!attempt.has_next || !job.MayStartAgain(outcome)) {
+    if (!again || !job.AwaitRestart().ok()) {
       return ExitOf(command, flags, outcome, signal);
     }
     ++attempt.restarts;
     attempt.has_next = attempt.restarts < flags.max_restarts;
-    printer->block().Print(absl::StrCat("[job] ", FirstLine(*outcome.failure),
-                                        "; starts the job again (restart ",
-                                        attempt.restarts, " of ",
-                                        flags.max_restarts, ")\n"));
+    printer->block().Print(absl::StrCat(
+        "[job] ", WhyAgain(outcome), "; starts the job again (restart ",
+        attempt.restarts, " of ", flags.max_restarts, ")\n"));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/cluster/security.h"
 #include "common/net/address.h"
+#include "common/net/cancellation.h"
 #include "common/process/command_line.h"
 #include "lab/host/supervisor.h"
 
@@ -26,22 +27,27 @@ struct SupervisedFlags {
 struct Attempt {
   int restarts = 0;       // those before it
   bool has_next = false;  // its failure is followed by another
+  // The user's wish that all of it ended.
+  const Cancellation* cancellation = nullptr;
 };
 
 // Starts all processes and tells where their coordinator listens.
 using StartProcesses =
     std::function<absl::StatusOr<HostPort>(Supervisor&, const Attempt&)>;
+// Told how an attempt has failed, once its processes have ended.
+using OnFailure = std::function<void(const Failure&)>;
 
 // Starts the processes and waits for their end or for a signal, which stops
 // them; SIGUSR1 is handed on to them. Processes that fail are all started
 // again, at most max_restarts times, unless their flags are wrong (exit code
-// 2). Their lines go to stdout and, with a log_dir, to files; below them a
-// terminal shows how far the job is, and a file gets a line of it now and then.
-// Says on stderr what went wrong as `command`; the exit code: that of the
-// process that failed first, at last; the flag's after a SIGTERM that all have
-// survived.
+// 2); so are those that could be started before and cannot be now. Their lines
+// go to stdout and, with a log_dir, to files; below them a terminal shows how
+// far the job is, and a file gets a line of it now and then. Says on stderr
+// what went wrong as `command`; the exit code: that of the process that failed
+// first, at last; the flag's after a SIGTERM that all have survived.
 int RunSupervised(const std::string& command, const SupervisedFlags& flags,
-                  const Security& security, const StartProcesses& start);
+                  const Security& security, const StartProcesses& start,
+                  const OnFailure& on_failure = nullptr);
 
 }  // namespace psring
 

@@ -26,9 +26,9 @@ void PeerLinks::Send(int rank, proto::CollectiveHeader header, Frame payload) {
 
 void PeerLinks::Tend(absl::Span<const int> left) {
   for (int rank = 0; rank < static_cast<int>(by_rank_.size()); ++rank) {
-    if (by_rank_[rank] == nullptr || absl::c_linear_search(left, rank))
-      continue;
-    status_.Update(by_rank_[rank]->TryReceive().status());
+    if (by_rank_[rank] == nullptr) continue;
+    const absl::Status status = by_rank_[rank]->TryReceive().status();
+    if (!absl::c_linear_search(left, rank)) status_.Update(status);
   }
 }
 

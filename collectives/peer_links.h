@@ -30,9 +30,9 @@ class PeerLinks : public Outbox {
             Frame payload = {}) override;
 
   // The inbox and all sockets so far, to wait on. What comes over the latter is
-  // of their links alone (common/net/link.h): Tend takes it. Nobody listens any
-  // more at ranks that have left.
+  // of their links alone (common/net/link.h): Tend takes it.
   const std::vector<Socket*>& sockets() const { return sockets_; }
+  // At ranks that have `left` nobody may listen any more, which is no error.
   void Tend(absl::Span<const int> left);
 
   // The first error of a socket.

@@ -99,6 +99,8 @@ absl::Status RingSockets::KeepAlive() {
 // Nobody answers a segment, but its receiver says now and then what it has.
 absl::Status RingSockets::Tend() {
   untended_ = 0;
+  // Where the job has failed, others may be gone.
+  if (!cancellation_.status().ok()) return cancellation_.status();
   Wait(absl::MakeSpan(all_).subspan(1), absl::Span<const int>(), Now())
       .IgnoreError();
   absl::Status status;

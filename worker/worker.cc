@@ -365,7 +365,9 @@ absl::Status WorkerRun::JoinExchange() {
   auto slots = ReadState();
   if (!slots.ok()) return slots.status();
   if (gpu_ != nullptr) gpu_->Upload(*flat_);
-  member().activities().own().Wait();
+  Activity& own = member().activities().own();
+  own.Wait();
+  const WaitingForOthers waiting(own, "the first parameters");
   if (spec().first_step() > 0) {
     // Whoever reads works, which --progress-timeout bounds; the others wait.
     const auto all_have_read =

@@ -194,6 +194,11 @@ Coordinator::~Coordinator() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Coordinator::EndsBecause(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  reason_ = reason;
+}
+
 void Coordinator::Run(Socket& socket, const MembershipOptions& options,
                       const CoordinatorWatch& watch) {
   Membership membership(options, Now());
@@ -229,7 +234,10 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
     serve_until([&] { return membership.everybody_knows(); },
                 Now() + kLateComers);
   }
-  if (!membership.over()) SendAll(socket, membership.OnCoordinatorGone());
+  if (!membership.over()) {
+    MutexLock lock(&mutex_);
+    SendAll(socket, membership.OnCoordinatorGone(reason_));
+  }
   if (watch != nullptr) show();
   serve_until([&] { return socket.delivered(); },
               Now() + (membership.result().ok() ? kLateComers : kLastWord));

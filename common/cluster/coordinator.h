@@ -9,9 +9,11 @@
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
+#include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
@@ -35,11 +37,13 @@ class Coordinator {
       CoordinatorWatch watch = nullptr, const std::string& also = "");
 
   // Stops once the job is over; if it is not, every process is told that its
-  // coordinator has gone. Joins the thread.
+  // coordinator has gone, or what EndsBecause has said. Joins the thread.
   ~Coordinator();
 
   // "tcp://10.0.0.1:7000", with the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
+  // What has ended the job, if it is not over when this goes. From any thread.
+  void EndsBecause(const std::string& reason);
   // Whether any process has joined so far. From any thread.
   bool anyone_joined() const { return anyone_joined_; }
 
@@ -51,6 +55,8 @@ class Coordinator {
   std::string endpoint_;
   std::atomic<bool> anyone_joined_ = false;
   Cancellation stop_;
+  Mutex mutex_;
+  std::string reason_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -396,7 +396,9 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
   return TellWhoLeft();
 }
 
-std::vector<Membership::Outgoing> Membership::OnCoordinatorGone() {
+std::vector<Membership::Outgoing> Membership::OnCoordinatorGone(
+    const std::string& reason) {
+  if (!reason.empty()) return End(absl::AbortedError(reason));
   for (const auto& [peer, member] : members_) {
     if (!member.process.hosts_coordinator()) continue;
     return End(absl::AbortedError(absl::StrCat(

@@ -98,6 +98,9 @@ void Count(uint16_t event, uint32_t reason, bool keyed,
   }
 }
 
+constexpr int kListenerEvents = ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED |
+                                kHandshakeFailures | ZMQ_EVENT_MONITOR_STOPPED;
+
 // Those of this process, which share its open files.
 std::atomic<size_t> num_doorkeepers = 0;
 
@@ -179,9 +182,7 @@ void Doorkeeper::AllowWorkers(const std::vector<std::string>& keys) {
 std::shared_ptr<RefusedHandshakes> Doorkeeper::Watch(zmq::socket_t& listener,
                                                      bool keyed) {
   Listener watched = {
-      .events = SocketEvents(
-          context_, listener,
-          ZMQ_EVENT_LISTENING | ZMQ_EVENT_ACCEPTED | kHandshakeFailures),
+      .events = SocketEvents(context_, listener, kListenerEvents),
       .keyed = keyed,
       .refused = nullptr};
   if (keyed) {

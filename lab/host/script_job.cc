@@ -32,6 +32,16 @@ std::string Variable(const std::string& name, const std::string& value) {
   return absl::StrCat(name, "=", value);
 }
 
+// Of a coordinator that cannot listen: this may not be rank 0's host.
+absl::Status WithPlace(const absl::Status& status, const ScriptJob& job) {
+  if (job.job_size() == job.workers) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(std::string(status.message()),
+                   ". If rank 0 is started by another command, give this one "
+                   "--first-rank=K, the rank of its first worker"));
+}
+
 }  // namespace
 
 absl::Status CheckScriptJob(const ScriptJob& job) {
@@ -63,6 +73,21 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
              ? CheckIsOneAddress(coordinator->host)
              : absl::InvalidArgumentError(absl::StrCat(
                    "--coordinator: ", coordinator.status().message()));
+}
+
+absl::StatusOr<AdvertisedAddress> AddressOf(const ScriptJob& job) {
+  AddressWish wish = {.coordinator_host = "127.0.0.1",
+                      .reachable = job.security.secret.has_value()};
+  if (!job.coordinator.empty()) {
+    const auto coordinator = ParseHostPort(job.coordinator);
+    if (!coordinator.ok()) return coordinator.status();
+    Variables variables = ReadVariables();  // as the workers will have them
+    for (const auto& [name, value] : job.extra) variables[name] = value;
+    wish.coordinator_host = coordinator->host;
+    wish.interface = variables["PSRING_INTERFACE"];
+    wish.advertise = variables["PSRING_ADVERTISE"];
+  }
+  return ChooseAdvertised(wish);
 }
 
 constexpr char kThreads[] = "OMP_NUM_THREADS";
@@ -116,9 +141,7 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
   if (!job.coordinator.empty()) {
     address = *ParseHostPort(job.coordinator);
   }
-  const auto advertised =
-      ChooseAdvertised({.coordinator_host = address.host,
-                        .reachable = job.security.secret.has_value()});
+  const auto advertised = AddressOf(job);
   if (!advertised.ok()) return advertised.status();
   const auto where = WhereToListen(address, advertised->address);
   if (!where.ok()) return where.status();
@@ -138,13 +161,7 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
     auto coordinator =
         Coordinator::Start(running->context_, where->at, MembershipOf(job),
                            std::move(watch), where->also);
-    if (absl::IsAlreadyExists(coordinator.status()) &&
-        job.job_size() > job.workers) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          std::string(coordinator.status().message()),
-          ". If it is this job's rank 0, give this command --first-rank=K"));
-    }
-    if (!coordinator.ok()) return coordinator.status();
+    if (!coordinator.ok()) return WithPlace(coordinator.status(), job);
     running->coordinator_ = *std::move(coordinator);
     address.port = ParseEndpoint(running->coordinator_->endpoint())->port;
   }
@@ -156,6 +173,13 @@ absl::StatusOr<std::unique_ptr<RunningScript>> RunningScript::Start(
     if (!status.ok()) return status;
   }
   return running;
+}
+
+void RunningScript::TellFailure(const Failure& failure) {
+  if (coordinator_ == nullptr) return;
+  coordinator_->EndsBecause(
+      absl::StrCat(failure.name, " (host ", HostName(), ", pid ", failure.pid,
+                   ") failed: ", ToString(failure.ending)));
 }
 
 }  // namespace psring

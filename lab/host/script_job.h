@@ -46,6 +46,10 @@ struct ScriptJob {
 // INVALID_ARGUMENT names the flag that contradicts another.
 absl::Status CheckScriptJob(const ScriptJob& job);
 
+// This host's address for the others: --interface and --advertise count where a
+// coordinator is named. Errors as ChooseAdvertised's.
+absl::StatusOr<AdvertisedAddress> AddressOf(const ScriptJob& job);
+
 // What the worker `index` of this host runs.
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
                       int index);
@@ -61,6 +65,9 @@ class RunningScript {
 
   // Where the job's coordinator listens, here or elsewhere.
   const HostPort& coordinator() const { return address_; }
+  // Of a process here that has failed: what the other hosts are told when the
+  // coordinator goes, where they do not know it by then.
+  void TellFailure(const Failure& failure);
   // Whether a process has called init(); true where rank 0 is on another host.
   bool anyone_joined() const {
     return coordinator_ == nullptr || coordinator_->anyone_joined();

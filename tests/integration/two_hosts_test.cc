@@ -165,6 +165,21 @@ TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
   EXPECT_EQ(first.Wait(Soon()), 0) << first.Output();
   EXPECT_EQ(second.Wait(Soon()), 0) << second.Output();
 
+  // Where there are several networks, the user says over which.
+  Process another = Run(0, {"sh", "-c",
+                            "ip link add net2 type veth && ip address add "
+                            "10.99.0.1/24 dev net2 && ip link set net2 up"});
+  ASSERT_EQ(another.Wait(Soon()), 0) << another.Output();
+  for (const std::string& flag : {std::string("--interface=eth0"), address}) {
+    Flags argv = with_run(0, "first.test");
+    argv.insert(argv.begin() + 2, flag);
+    argv.push_back(flag);
+    Process zero = on_first(argv);
+    Process one = Run(1, with_run(1, Hosts::AddressOf(0)));
+    EXPECT_EQ(zero.Wait(Soon()), 0) << zero.Output();
+    EXPECT_EQ(one.Wait(Soon()), 0) << one.Output();
+  }
+
   // Without a key, strangers could reach it otherwise.
   Process warns = start_first({"--rank=0", "--insecure"});
   EXPECT_TRUE(warns.WaitForOutput(

@@ -345,3 +345,71 @@ def test_a_job_on_two_hosts_that_loses_a_process_is_started_again_on_both(tmp_pa
     weights = [re.findall(r"began at (\d+) ended with (.*)", out) for out in (*whole, *parts)]
     assert [int(begin) for [(begin, _)] in weights] == [0, 0, 5, 5], weights
     assert len({text for [(_, text)] in weights}) == 1, weights
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another /etc/hosts takes root")
+def test_a_host_whose_names_are_away_for_a_while_waits_with_its_restart(tmp_path):
+    names, known = tmp_path / "hosts", "127.0.0.1 localhost first.test\n"
+    names.write_text(known)
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os, signal, psring
+psring.init()
+psring.barrier()
+if psring.rank() == 1 and os.environ["PSRING_RESTARTS"] == "0":
+    open({str(names)!r}, "w").write("127.0.0.1 localhost\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+psring.barrier(name="end")
+""")
+    here = ["unshare", "-m", "sh", "-c", f'mount --bind {names} /etc/hosts && exec "$@"', "sh"]
+    job = ["-n1", "--size=2", "--insecure", f"--coordinator=first.test:{free_port()}", "--max-restarts=1"]
+    hosts = [
+        psring(*job, f"--first-rank={rank}", "--", sys.executable, str(script), before=here)
+        for rank in (0, 1)
+    ]  # fmt: skip
+    told = ""
+    while "starts the job again" not in told:
+        told += hosts[1].stdout.readline() or pytest.fail(told)
+    time.sleep(3)
+    names.write_text(known)
+    told = [host.communicate(timeout=100)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], told
+
+
+def test_a_job_is_started_again_though_nobody_reads_what_it_prints(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os, signal, psring
+psring.init()
+again = os.environ["PSRING_RESTARTS"] == "1"
+if again:
+    open(os.path.join({str(tmp_path)!r}, f"{{psring.rank()}}.again"), "w").close()
+elif psring.rank() == 1:
+    print("x" * 1000000, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+psring.barrier()
+""")
+    run = psring("-n", "2", "--max-restarts=1", "--", sys.executable, str(script))
+    end = time.monotonic() + 60
+    while not all((tmp_path / f"{rank}.again").exists() for rank in (0, 1)) and time.monotonic() < end:
+        time.sleep(0.1)
+    told = run.communicate(timeout=60)[0]
+    assert run.returncode == 0 and "starts the job again" in told, told
+    assert time.monotonic() < end, "not before somebody read"
+
+
+def test_the_only_worker_on_the_coordinators_host_is_named_to_the_others(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import os, signal, time, psring
+psring.init()
+psring.barrier()
+if psring.rank() == 0:
+    os.kill(os.getpid(), signal.SIGKILL)
+psring.barrier(name="end")
+""")
+    job = ["-n1", "--size=2", "--insecure", f"--coordinator=127.0.0.1:{free_port()}"]
+    hosts = [psring(*job, f"--first-rank={rank}", "--", sys.executable, str(script)) for rank in (0, 1)]
+    told = [host.communicate(timeout=60)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [137, 1], told
+    assert re.search(r"psring: worker 0 \(host \S+, pid \d+\) failed: killed by SIGKILL", told[1]), told[1]

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/net/socket.h"
 #include "tests/testing/soon.h"
@@ -38,6 +40,29 @@ TEST(Context, TakesAQuarterOfTheCoresUpToFourForIo) {
   EXPECT_EQ(IoThreads(8), 2);
   EXPECT_EQ(IoThreads(16), 4);
   EXPECT_EQ(IoThreads(256), 4);
+}
+
+int NumOpenFiles() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(files), end(files)));
+}
+
+TEST(Context, KeepsNoFilesOfSocketsThatAreGone) {
+  Context context;
+  ASSERT_EQ(context.UseTokens(), absl::OkStatus());  // strangers are watched
+  const auto listen = [&] {
+    const auto router = Socket::Bind(context, "127.0.0.1", 0,
+                                     {.plane = SocketOptions::Plane::kControl});
+    ASSERT_TRUE(router.ok()) << router.status();
+  };
+  listen();  // whatever is opened once
+  const int before = NumOpenFiles();
+  for (int i = 0; i < 20; ++i) listen();
+  const Time deadline = Soon();  // other threads close them
+  while (NumOpenFiles() > before && Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_LE(NumOpenFiles(), before);
 }
 
 TEST(Context, ItsIoThreadsShareTheConnections) {

@@ -12,6 +12,7 @@
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -61,6 +62,32 @@ TEST(ScriptJob, ItsCoordinatorHasAnAddressThatOthersReach) {
   job.command = {"/bin/true"};
   job.coordinator = "0.0.0.0:7000";
   EXPECT_THAT(ErrorOf(job), HasSubstr("0.0.0.0 is no address"));
+}
+
+TEST(ScriptJob, ItsCoordinatorListensWhereTheUserSays) {
+  ScriptJob job;
+  job.extra["PSRING_ADVERTISE"] = "127.0.0.3";
+  EXPECT_EQ(AddressOf(job)->address, "127.0.0.1");  // all are on this host
+  job.coordinator = "localhost:7000";
+  EXPECT_EQ(AddressOf(job)->address, "127.0.0.3");
+  job.extra["PSRING_ADVERTISE"] = "";
+  job.extra["PSRING_INTERFACE"] = "lo";
+  EXPECT_EQ(AddressOf(job)->reason, "the address of lo");
+}
+
+TEST(ScriptJob, ACoordinatorOfAnotherHostAsksForTheFirstRank) {
+  ScriptJob job;
+  job.command = {"/bin/true"};
+  job.size = 4;
+  job.coordinator = "203.0.113.7:7000";  // nobody's
+  job.extra["PSRING_ADVERTISE"] = "127.0.0.1";
+  job.security.insecure = true;
+  Cancellation cancellation;
+  Supervisor supervisor(cancellation, {});
+  const auto running = RunningScript::Start(job, supervisor);
+  EXPECT_THAT(std::string(running.status().message()),
+              AllOf(HasSubstr("must be one of this host's"),
+                    HasSubstr("give this one --first-rank=K")));
 }
 
 TEST(ScriptJob, AScriptThatCannotRunByItselfNeedsItsInterpreter) {
