@@ -275,6 +275,8 @@ proto::JobView Membership::View(Time now) const {
   for (const Participant* member : members) {
     proto::ProcessView& shown = *view.add_processes();
     shown = ViewOf(*member, now);
+    // Servers go with the last worker, and say nothing of it.
+    if (state_ == State::kOver && result_.ok()) shown.set_left(true);
     shown.set_held_up_by(HeldUpBy(now, *member));
   }
   return view;

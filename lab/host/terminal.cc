@@ -1,5 +1,6 @@
 #include "lab/host/terminal.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -15,6 +16,12 @@ namespace psring {
 namespace {
 
 constexpr absl::Duration kLastPatience = absl::Seconds(1);
+
+// Of a pipe, a socket or a terminal. Files have none, and need none.
+bool HasNoReader(int fd) {
+  pollfd item = {fd, 0, 0};
+  return poll(&item, 1, 0) > 0 && (item.revents & (POLLERR | POLLHUP)) != 0;
+}
 
 }  // namespace
 
@@ -78,6 +85,8 @@ void LiveBlock::Write(absl::string_view text) {
 }
 
 bool LiveBlock::Flush(absl::Duration patience) {
+  if (writer_ != nullptr && HasNoReader(fileno(out_))) closed_ = true;
+  if (closed_) left_.clear();
   const Time end = Now() + patience;
   while (!left_.empty()) {
     const ssize_t written = writer_->Write(left_);

@@ -35,8 +35,9 @@ class LiveBlock {
   ~LiveBlock();
 
   bool live() const { return columns_ > 0; }
-  // Whether `out` leads nowhere any more: a pipe that nobody reads, or a
-  // terminal that has gone (where SIGPIPE is ignored). Nothing is written then.
+  // Whether `out` has led nowhere since before the last Print or Flush: a pipe
+  // that nobody reads, or a terminal that has gone (where SIGPIPE is ignored).
+  // Nothing is written then.
   bool closed() const { return closed_; }
 
   // Writes `text`, whole lines, above the block, at once.

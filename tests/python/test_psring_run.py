@@ -413,3 +413,19 @@ psring.barrier(name="end")
     told = [host.communicate(timeout=60)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [137, 1], told
     assert re.search(r"psring: worker 0 \(host \S+, pid \d+\) failed: killed by SIGKILL", told[1]), told[1]
+
+
+def test_a_quiet_job_ends_where_nobody_can_read_it_any_more(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os, time, psring
+psring.init()
+open(os.path.join({str(tmp_path)!r}, f"{{psring.rank()}}.here"), "w").close()
+time.sleep(1000)
+""")
+    run = psring("-n", "2", "--", sys.executable, str(script))
+    end = time.monotonic() + 60
+    while not all((tmp_path / f"{rank}.here").exists() for rank in (0, 1)) and time.monotonic() < end:
+        time.sleep(0.1)
+    run.stdout.close()  # as ssh does where its user presses Ctrl-C
+    assert run.wait(timeout=60) == 128 + signal.SIGPIPE

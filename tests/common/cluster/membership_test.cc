@@ -482,6 +482,10 @@ TEST(Membership, EndsInPeaceWhenTheLastWorkerLeaves) {
       Tick(m, kStart + absl::Seconds(9), kStart + absl::Seconds(10)).empty());
   EXPECT_EQ(EndOf(m.OnMessage(kStart, "b", LeaveOf(""))), "");
   EXPECT_TRUE(m.over());
+  const proto::JobView view = m.View(kStart + kDeadAfter);
+  for (const auto& process : view.processes()) {
+    EXPECT_TRUE(process.left()) << process.DebugString();
+  }
   EXPECT_TRUE(m.result().ok());
 }
 
