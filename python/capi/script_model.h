@@ -26,21 +26,9 @@
 #include "protos/cluster.pb.h"
 #include "python/capi/rate_check.h"
 #include "python/capi/script_gpu.h"
+#include "python/capi/script_model_options.h"
 
 namespace psring {
-
-// What psring_open_model was told.
-struct ScriptModelOptions {
-  proto::JobSpec spec;
-  GpuWish gpu;
-};
-
-// What psring_policies() says.
-std::string PoliciesAsJson();
-
-// INVALID_ARGUMENT names the key and what it takes.
-absl::StatusOr<ScriptModelOptions> ParseModelOptions(const std::string& text,
-                                                     proto::Mode mode);
 
 // One thread at a time.
 class ScriptModel {

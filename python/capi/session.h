@@ -29,31 +29,9 @@
 #include "common/trace/metrics_file.h"
 #include "nlohmann/json.hpp"
 #include "python/capi/script_model.h"
+#include "python/capi/session_options.h"
 
 namespace psring {
-
-// What psring_join was told; see psring.h.
-struct SessionOptions {
-  ScriptWish wish;
-  ServerOptions server;  // its cluster apart: of the servers that live here
-  bool own_servers = true;
-  std::string advertise;
-  std::string ports;
-  std::string interface;
-  SameHost same_host = SameHost::kAuto;
-  absl::Duration join_timeout = absl::Seconds(60);
-  absl::Duration step_timeout = absl::Seconds(60);
-  absl::Duration progress_timeout;  // 0: none, as scripts may do anything
-  int hang_signal = 0;              // which this process sends itself; 0: none
-  std::string metrics_dir;          // empty: none
-  std::string tensorboard;          // its folder; empty: nothing for it
-  std::string page;  // where the job is shown, if its coordinator is here
-  std::string page_token_file;
-  std::string log_level = "warn";
-};
-
-// INVALID_ARGUMENT names the key and what it takes.
-absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text);
 
 // Any thread may call; calls for one model come one at a time.
 class Session {

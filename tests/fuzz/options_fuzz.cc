@@ -8,8 +8,8 @@
 #include "common/optim/policies.h"
 #include "protos/cluster.pb.h"
 #include "python/capi/json_options.h"
-#include "python/capi/script_model.h"
-#include "python/capi/session.h"
+#include "python/capi/script_model_options.h"
+#include "python/capi/session_options.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace psring::fuzz {
