@@ -114,12 +114,25 @@ int BecomeWorker(const ScriptJob& job) {
                   "cannot start ", job.command[0], ": ", strerror(errno))));
 }
 
-// A restart may come while this host's network, or the name of the
-// coordinator's, is away: as long as others wait for this host, it waits too.
+// Whether this host has an address for the others, and knows the coordinator's.
+absl::Status CheckNetwork(const ScriptJob& job) {
+  if (job.coordinator.empty()) return absl::OkStatus();
+  if (auto address = AddressOf(job); !address.ok()) return address.status();
+  return Resolve(ParseHostPort(job.coordinator)->host).status();
+}
+
+// Before a restart: waits, at most as long as the other hosts wait for this
+// one, for its network and the coordinator's name to return.
 void AwaitNetwork(const ScriptJob& job, const Attempt& attempt) {
   const Time end = Now() + absl::Seconds(job.join_timeout_s);
-  while (!AddressOf(job).ok() && Now() < end &&
+  absl::Status status = CheckNetwork(job);
+  if (!status.ok()) {
+    std::cerr << kName << ": " << status.message()
+              << "; waits for the network to return" << std::endl;
+  }
+  while (!status.ok() && Now() < end &&
          attempt.cancellation->SleepUntil(Now() + absl::Seconds(1)).ok()) {
+    status = CheckNetwork(job);
   }
 }
 

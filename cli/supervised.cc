@@ -46,6 +46,8 @@ namespace {
 // Of output whose reader has stopped; what it does not see goes to --log-dir
 // and into errors all the same.
 constexpr size_t kMostUnshown = 16 << 20;
+// For a job to end well whose reader has seen enough (`| grep -q done`).
+constexpr absl::Duration kUnreadGrace = absl::Seconds(5);
 // So that a job that fails at once does not keep a host busy, and that other
 // hosts' processes have ended, too.
 constexpr absl::Duration kRestartDelay = absl::Seconds(1);
@@ -144,8 +146,8 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
   return ExitCode(command, started, signal);
 }
 
-// Whether the processes should be started again, had they another attempt.
-// Where they could be started before, a network or a port may be away for now.
+// Whether to start the processes again, if attempts are left. A restart that
+// could not start may find its network or its port again later.
 bool MayStartAgain(const Outcome& outcome, const Attempt& attempt) {
   if (outcome.failure) return outcome.failure->ending.shell_code() != 2;
   return attempt.restarts > 0 && !outcome.started.ok();
@@ -182,6 +184,7 @@ class SupervisedJob {
     while (signals_->received() == 0 &&
            !printer_.block().Flush(absl::Milliseconds(100))) {
     }
+    printer_.block().Draw({});  // where what was left has kept it
   }
 
   const Cancellation& cancellation() const { return cancellation_; }
@@ -196,6 +199,7 @@ class SupervisedJob {
  private:
   SupervisorOptions Options();
   void OnTick(Supervisor& supervisor, ShownProgress& progress);
+  void LookForReader();
 
   const SupervisedFlags& flags_;
   const Security& security_;
@@ -208,6 +212,7 @@ class SupervisedJob {
   // Of this attempt: whether its failure leaves the others nothing to wait for,
   // and whether it was told.
   bool hopeless_ = false, told_ = false;
+  std::optional<Time> unread_since_;  // without a reader of the output
 };
 
 SupervisorOptions SupervisedJob::Options() {
@@ -229,9 +234,21 @@ SupervisorOptions SupervisedJob::Options() {
   return options;
 }
 
+// A job that prints nothing does not find out by itself.
+void SupervisedJob::LookForReader() {
+  const Time now = Now();
+  if (printer_.block().HasReader()) {
+    unread_since_.reset();
+  } else if (now - unread_since_.emplace(unread_since_.value_or(now)) >
+             kUnreadGrace) {
+    printer_.block().Close();
+  }
+}
+
 void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
   printer_.block().Flush();
   progress.Show();
+  LookForReader();
   if (printer_.block().closed()) {
     cancellation_.Cancel(absl::CancelledError("nobody reads the output"));
   }
@@ -289,7 +306,10 @@ int RunSupervised(const std::string& command, const SupervisedFlags& flags,
                      .cancellation = &job.cancellation()};
   while (true) {
     const Outcome outcome = job.RunOnce(start, attempt);
-    if (outcome.failure && on_failure) on_failure(*outcome.failure);
+    // What the user has ended did not fail.
+    if (outcome.failure && on_failure && job.signal() == 0) {
+      on_failure(*outcome.failure);
+    }
     const bool again = attempt.has_next && MayStartAgain(outcome, attempt);
     if (!again) job.AwaitReader();
     const int signal = job.signal();  // one that comes later has ended nothing

@@ -27,7 +27,7 @@ struct SupervisedFlags {
 struct Attempt {
   int restarts = 0;       // those before it
   bool has_next = false;  // its failure is followed by another
-  // The user's wish that all of it ended.
+  // Cancelled when the user wants the job to end.
   const Cancellation* cancellation = nullptr;
 };
 

@@ -72,7 +72,7 @@ cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(DeviceInfo info) : info_(std::move(info)) {}
-  // What is still under way on a stream goes on to its end.
+  // CUDA finishes what is still under way on a stream.
   ~CudaDevice() override {
     Use();
     MutexLock lock(&mutex_);

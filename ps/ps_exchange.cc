@@ -319,7 +319,9 @@ absl::Status PsExchange::Late(const std::string& what) const {
                                   " (", shard.due(), " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      "no answer in time for ", what, " from ", absl::StrJoin(silent, ", ")));
+      "no answer in time for ", what, " from ", absl::StrJoin(silent, ", "),
+      ". Heartbeats come from there: servers wait for another worker, or the "
+      "network loses large packets on the way (MTU, firewall)"));
 }
 
 // Awaits them all, whatever one says: answers must not come into the next step.

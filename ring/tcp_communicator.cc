@@ -398,9 +398,11 @@ float* TcpCommunicator::ResultOf(const Collective& c, int rank) const {
 absl::Status TcpCommunicator::Late(const Collective& c) const {
   const int rank = c.plan->schedule.awaited();
   if (rank < 0) return absl::InternalError("late without a missing segment");
-  return absl::DeadlineExceededError(
-      absl::StrCat(Describe(job_.workers(rank)),
-                   " has sent nothing in time for collective ", sequence_));
+  return absl::DeadlineExceededError(absl::StrCat(
+      Describe(job_.workers(rank)), " has sent nothing in time for collective ",
+      sequence_,
+      ". Its heartbeats come: it is busy with something else, or the network "
+      "loses large packets on the way (MTU, firewall)"));
 }
 
 }  // namespace psring

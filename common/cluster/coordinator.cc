@@ -194,11 +194,6 @@ Coordinator::~Coordinator() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Coordinator::EndsBecause(const std::string& reason) {
-  MutexLock lock(&mutex_);
-  reason_ = reason;
-}
-
 void Coordinator::Run(Socket& socket, const MembershipOptions& options,
                       const CoordinatorWatch& watch) {
   Membership membership(options, Now());
@@ -235,7 +230,6 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
                 Now() + kLateComers);
   }
   if (!membership.over()) {
-    MutexLock lock(&mutex_);
     SendAll(socket, membership.OnCoordinatorGone(reason_));
   }
   if (watch != nullptr) show();

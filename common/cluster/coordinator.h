@@ -8,12 +8,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/cluster/membership.h"
-#include "common/mutex.h"
 #include "common/net/address.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
@@ -42,8 +41,9 @@ class Coordinator {
 
   // "tcp://10.0.0.1:7000", with the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
-  // What has ended the job, if it is not over when this goes. From any thread.
-  void EndsBecause(const std::string& reason);
+  // What has ended the job, if it is not over when this goes. For the thread
+  // that destroys this.
+  void EndsBecause(std::string reason) { reason_ = std::move(reason); }
   // Whether any process has joined so far. From any thread.
   bool anyone_joined() const { return anyone_joined_; }
 
@@ -55,8 +55,7 @@ class Coordinator {
   std::string endpoint_;
   std::atomic<bool> anyone_joined_ = false;
   Cancellation stop_;
-  Mutex mutex_;
-  std::string reason_ ABSL_GUARDED_BY(mutex_);
+  std::string reason_;  // read once stop_ is cancelled
   std::thread thread_;
 };
 

@@ -80,9 +80,9 @@ class Membership {
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
   std::vector<Outgoing> OnTick(Time now);
 
-  // The coordinator's process ends before the job does. `reason`: why, where
-  // that is known.
-  std::vector<Outgoing> OnCoordinatorGone(const std::string& reason = "");
+  // The coordinator's process ends before the job does. `reason`: why; empty
+  // where that is not known.
+  std::vector<Outgoing> OnCoordinatorGone(const std::string& reason);
 
   // The job as it is.
   proto::JobView View(Time now) const;

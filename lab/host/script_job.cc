@@ -32,9 +32,12 @@ std::string Variable(const std::string& name, const std::string& value) {
   return absl::StrCat(name, "=", value);
 }
 
-// Of a coordinator that cannot listen: this may not be rank 0's host.
+// Adds what to do where a coordinator cannot listen: this may not be rank 0's
+// host.
 absl::Status WithPlace(const absl::Status& status, const ScriptJob& job) {
-  if (job.job_size() == job.workers) return status;
+  const bool taken_or_foreign =
+      absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status);
+  if (job.job_size() == job.workers || !taken_or_foreign) return status;
   return absl::Status(
       status.code(),
       absl::StrCat(std::string(status.message()),

@@ -65,8 +65,8 @@ class RunningScript {
 
   // Where the job's coordinator listens, here or elsewhere.
   const HostPort& coordinator() const { return address_; }
-  // Of a process here that has failed: what the other hosts are told when the
-  // coordinator goes, where they do not know it by then.
+  // Tells the other hosts, when the coordinator goes before they know, which
+  // process here has failed.
   void TellFailure(const Failure& failure);
   // Whether a process has called init(); true where rank 0 is on another host.
   bool anyone_joined() const {

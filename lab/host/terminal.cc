@@ -17,12 +17,6 @@ namespace {
 
 constexpr absl::Duration kLastPatience = absl::Seconds(1);
 
-// Of a pipe, a socket or a terminal. Files have none, and need none.
-bool HasNoReader(int fd) {
-  pollfd item = {fd, 0, 0};
-  return poll(&item, 1, 0) > 0 && (item.revents & (POLLERR | POLLHUP)) != 0;
-}
-
 }  // namespace
 
 int TerminalColumns(FILE* out) {
@@ -85,8 +79,6 @@ void LiveBlock::Write(absl::string_view text) {
 }
 
 bool LiveBlock::Flush(absl::Duration patience) {
-  if (writer_ != nullptr && HasNoReader(fileno(out_))) closed_ = true;
-  if (closed_) left_.clear();
   const Time end = Now() + patience;
   while (!left_.empty()) {
     const ssize_t written = writer_->Write(left_);
@@ -101,6 +93,16 @@ bool LiveBlock::Flush(absl::Duration patience) {
     if (rest <= absl::ZeroDuration() || !writer_->Await(rest)) return false;
   }
   return true;
+}
+
+bool LiveBlock::HasReader() const {
+  pollfd item = {writer_ == nullptr ? -1 : fileno(out_), 0, 0};
+  return poll(&item, 1, 0) == 0 || (item.revents & (POLLERR | POLLHUP)) == 0;
+}
+
+void LiveBlock::Close() {
+  closed_ = true;
+  left_.clear();
 }
 
 int LiveBlock::blocked_fd() const { return left_.empty() ? -1 : fileno(out_); }

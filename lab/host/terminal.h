@@ -35,10 +35,13 @@ class LiveBlock {
   ~LiveBlock();
 
   bool live() const { return columns_ > 0; }
-  // Whether `out` has led nowhere since before the last Print or Flush: a pipe
-  // that nobody reads, or a terminal that has gone (where SIGPIPE is ignored).
-  // Nothing is written then.
+  // Whether `out` leads nowhere any more, as a write has found or Close() has
+  // said: a pipe that nobody reads, or a terminal that has gone (where SIGPIPE
+  // is ignored). Nothing is written then.
   bool closed() const { return closed_; }
+  void Close();
+  // Whether anybody can read what is written to `out`. True of files.
+  bool HasReader() const;
 
   // Writes `text`, whole lines, above the block, at once.
   void Print(absl::string_view text);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -18,13 +19,14 @@ namespace {
 std::atomic<int> waiting = 0;
 std::atomic<int> interrupts = 0;
 std::atomic<int> wake_fd = -1;
-// The handlers that ours went before, the last one first in use. It may have
-// been set to go before ours in turn, as faulthandler's are with chain=True: it
-// calls ours once more then, which goes on with the one before.
+// The handlers that ours replaced, oldest first. OnInterrupt calls the newest.
+// A handler that chains (faulthandler with chain=True) may call OnInterrupt
+// again from within: that call continues with the next older one, or the two
+// would call each other for ever.
 constexpr int kMostHandlers = 8;
 struct sigaction handlers[kMostHandlers];
 std::atomic<int> num_handlers = 0;
-std::atomic<int> calls = 0;  // of ours, one within the other
+std::atomic<int> calls = 0;  // of OnInterrupt, one within the other
 
 // Of the wait that began last; processes live for ever.
 std::atomic<Cancellation*> target = nullptr;
@@ -56,7 +58,7 @@ void OnInterrupt(int signal, siginfo_t* info, void* context) {
   errno = saved_errno;
 }
 
-// Which is the last one from now on.
+// Makes `handler` the newest; forgets the oldest where there are too many.
 void AddHandler(const struct sigaction& handler) {
   const auto is_it = [&](const struct sigaction& other) {
     return other.sa_sigaction == handler.sa_sigaction;  // or sa_handler
@@ -88,21 +90,27 @@ void PutHandlerInFront() {
   sigaction(SIGINT, &mine, nullptr);
 }
 
+// Where the system has no thread for it, SIGINT ends no wait, and the next one
+// tries again.
 void StartWatcher() {
   const int fd = eventfd(0, EFD_CLOEXEC);
-  wake_fd.store(fd);
-  std::thread([fd] {
-    // SIGINT is for the threads that were there before.
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    while (true) {
-      uint64_t count = 0;
-      if (read(fd, &count, sizeof(count)) != sizeof(count)) continue;
-      target.load()->Cancel(absl::CancelledError("interrupted by SIGINT"));
-    }
-  }).detach();
+  try {
+    std::thread([fd] {
+      // SIGINT is for the threads that were there before.
+      sigset_t set;
+      sigemptyset(&set);
+      sigaddset(&set, SIGINT);
+      pthread_sigmask(SIG_BLOCK, &set, nullptr);
+      while (true) {
+        uint64_t count = 0;
+        if (read(fd, &count, sizeof(count)) != sizeof(count)) continue;
+        target.load()->Cancel(absl::CancelledError("interrupted by SIGINT"));
+      }
+    }).detach();
+    wake_fd.store(fd);
+  } catch (const std::system_error&) {
+    close(fd);
+  }
 }
 
 }  // namespace

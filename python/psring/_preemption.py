@@ -67,7 +67,7 @@ class Preemption:
         return bool(collectives.sum(1.0 if asked else 0.0) > 0)
 
     def close(self) -> None:
-        """SIGTERM does again what it did before."""
+        """SIGTERM does again what it did before; where that was not a handler of Python's, it ends the process."""
         signal.signal(signal.SIGTERM, self._before())
         if _job.is_initialized() and self._told is _job.current():
             _lib.check(_lib.library().psring_heed_stop(0))

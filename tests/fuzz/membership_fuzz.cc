@@ -58,7 +58,7 @@ class Job {
     now_ += time;
     Take(membership_.OnTick(now_));
   }
-  void End() { Take(membership_.OnCoordinatorGone()); }
+  void End() { Take(membership_.OnCoordinatorGone("")); }
   void Say(int peer, const ControlMessage& message) {
     Take(membership_.OnMessage(now_, PeerOf(peer), message));
   }

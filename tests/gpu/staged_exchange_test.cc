@@ -241,7 +241,7 @@ TEST(StagedExchange, WhoMeetsTheOthersWaitsForItsBuckets) {
   }));
 }
 
-// Else it never ends.
+// It would never end if the exchange waited for the GPU.
 TEST(StagedExchange, EndsWithoutAGpuThatHangs) {
   RunOnGpu({.timeout = absl::InfiniteDuration()},
            [&](LocalWorker& worker, GpuWorker& gpu) {

@@ -348,7 +348,8 @@ def test_a_job_on_two_hosts_that_loses_a_process_is_started_again_on_both(tmp_pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another /etc/hosts takes root")
-def test_a_host_whose_names_are_away_for_a_while_waits_with_its_restart(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--advertise=127.0.0.1"]], ids=["", "advertise"])
+def test_a_host_whose_names_are_away_for_a_while_waits_with_its_restart(tmp_path, flags):
     names, known = tmp_path / "hosts", "127.0.0.1 localhost first.test\n"
     names.write_text(known)
     script = tmp_path / "script.py"
@@ -362,18 +363,21 @@ if psring.rank() == 1 and os.environ["PSRING_RESTARTS"] == "0":
 psring.barrier(name="end")
 """)
     here = ["unshare", "-m", "sh", "-c", f'mount --bind {names} /etc/hosts && exec "$@"', "sh"]
-    job = ["-n1", "--size=2", "--insecure", f"--coordinator=first.test:{free_port()}", "--max-restarts=1"]
+    job = ["-n1", "--size=2", "--insecure", f"--coordinator=first.test:{free_port()}", "--max-restarts=1", *flags]
     hosts = [
         psring(*job, f"--first-rank={rank}", "--", sys.executable, str(script), before=here)
         for rank in (0, 1)
     ]  # fmt: skip
-    told = ""
-    while "starts the job again" not in told:
-        told += hosts[1].stdout.readline() or pytest.fail(told)
-    time.sleep(3)
-    names.write_text(known)
-    told = [host.communicate(timeout=100)[0] for host in hosts]
-    assert [host.returncode for host in hosts] == [0, 0], told
+    try:
+        told = ""
+        while "waits for the network" not in told:
+            told += hosts[1].stdout.readline() or pytest.fail(told)
+        names.write_text(known)
+        told = [host.communicate(timeout=100)[0] for host in hosts]
+        assert [host.returncode for host in hosts] == [0, 0], told
+    finally:
+        for host in hosts:
+            host.kill()
 
 
 def test_a_job_is_started_again_though_nobody_reads_what_it_prints(tmp_path):
@@ -393,9 +397,10 @@ psring.barrier()
     end = time.monotonic() + 60
     while not all((tmp_path / f"{rank}.again").exists() for rank in (0, 1)) and time.monotonic() < end:
         time.sleep(0.1)
+    again = [(tmp_path / f"{rank}.again").exists() for rank in (0, 1)]
     told = run.communicate(timeout=60)[0]
+    assert all(again), "not before somebody read"
     assert run.returncode == 0 and "starts the job again" in told, told
-    assert time.monotonic() < end, "not before somebody read"
 
 
 def test_the_only_worker_on_the_coordinators_host_is_named_to_the_others(tmp_path):
@@ -424,8 +429,30 @@ open(os.path.join({str(tmp_path)!r}, f"{{psring.rank()}}.here"), "w").close()
 time.sleep(1000)
 """)
     run = psring("-n", "2", "--", sys.executable, str(script))
-    end = time.monotonic() + 60
-    while not all((tmp_path / f"{rank}.here").exists() for rank in (0, 1)) and time.monotonic() < end:
+    end, here = time.monotonic() + 60, [tmp_path / f"{rank}.here" for rank in (0, 1)]
+    while not all(path.exists() for path in here) and time.monotonic() < end:
         time.sleep(0.1)
+    assert all(path.exists() for path in here)
     run.stdout.close()  # as ssh does where its user presses Ctrl-C
-    assert run.wait(timeout=60) == 128 + signal.SIGPIPE
+    try:
+        assert run.wait(timeout=40) == 128 + signal.SIGPIPE  # before a line "[job] ...", of every minute
+    finally:
+        run.kill()
+
+
+def test_a_job_that_ends_after_its_reader_has_seen_enough_ends_well(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import psring, time
+psring.init()
+if psring.rank() == 0:
+    print("done", flush=True)
+time.sleep(1)
+psring.barrier()
+""")
+    run = psring("-n", "2", "--", sys.executable, str(script))
+    for line in run.stdout:
+        if "done" in line:
+            break
+    run.stdout.close()
+    assert run.wait(timeout=60) == 0
