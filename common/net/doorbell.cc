@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/poll_timeout.h"
 
 namespace psring {
 
@@ -32,9 +32,7 @@ Doorbell::~Doorbell() {
 
 void Doorbell::Wait(int other_fd, Time deadline) {
   pollfd items[] = {{read_fd_, POLLIN, 0}, {other_fd, POLLIN, 0}};
-  const int64_t ms =
-      absl::ToInt64Milliseconds(deadline - Now() + absl::Milliseconds(1));
-  poll(items, 2, static_cast<int>(std::clamp<int64_t>(ms, 0, 1 << 30)));
+  poll(items, 2, PollTimeoutMs(deadline));
 }
 
 void Doorbell::Clear() {

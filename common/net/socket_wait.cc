@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/poll_timeout.h"
 #include "common/net/socket.h"
 #include "common/net/zmq_error.h"
 
@@ -54,11 +55,8 @@ absl::StatusOr<bool> WaitForMessage(absl::Span<Socket* const> sockets,
       for (Socket* socket : sockets) {
         if (socket->HasInput()) return true;
       }
-      // Rounded up: a wait never ends just before its deadline.
-      const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
-      const int64_t ms = std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 0,
-                                             24 * 3600 * 1000);
-      const int ready = poll(items.data(), items.size(), static_cast<int>(ms));
+      const int ready =
+          poll(items.data(), items.size(), PollTimeoutMs(deadline));
       if (ready == 0) return false;
       if (ready < 0) {
         if (errno == EINTR) continue;

@@ -79,18 +79,15 @@ absl::Status CheckScriptJob(const ScriptJob& job) {
 }
 
 absl::StatusOr<AdvertisedAddress> AddressOf(const ScriptJob& job) {
-  AddressWish wish = {.coordinator_host = "127.0.0.1",
-                      .reachable = job.security.secret.has_value()};
-  if (!job.coordinator.empty()) {
-    const auto coordinator = ParseHostPort(job.coordinator);
-    if (!coordinator.ok()) return coordinator.status();
-    Variables variables = ReadVariables();  // as the workers will have them
-    for (const auto& [name, value] : job.extra) variables[name] = value;
-    wish.coordinator_host = coordinator->host;
-    wish.interface = variables["PSRING_INTERFACE"];
-    wish.advertise = variables["PSRING_ADVERTISE"];
-  }
-  return ChooseAdvertised(wish);
+  if (job.coordinator.empty()) return ChooseAdvertised({});
+  const auto coordinator = ParseHostPort(job.coordinator);
+  if (!coordinator.ok()) return coordinator.status();
+  Variables variables = ReadVariables();  // as the workers will have them
+  for (const auto& [name, value] : job.extra) variables[name] = value;
+  return ChooseAdvertised({.advertise = variables["PSRING_ADVERTISE"],
+                           .interface = variables["PSRING_INTERFACE"],
+                           .coordinator_host = coordinator->host,
+                           .reachable = job.security.secret.has_value()});
 }
 
 constexpr char kThreads[] = "OMP_NUM_THREADS";

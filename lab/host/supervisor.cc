@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/net/poll_timeout.h"
 
 namespace psring {
 
@@ -89,9 +90,7 @@ void Supervisor::PollMembers(Time deadline) {
   }
   fds.push_back({cancelled_ ? -1 : cancellation_.fd(), POLLIN, 0});
   fds.push_back({unshown.fd, POLLOUT, 0});
-  const absl::Duration left = deadline - Now() + absl::Milliseconds(1);
-  poll(fds.data(), fds.size(),
-       static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(left))));
+  poll(fds.data(), fds.size(), PollTimeoutMs(deadline));
   for (size_t i = 0; i < members_.size(); ++i) {
     if (fds[2 * i].revents == 0) continue;
     members_[i].child->ReadOutput(

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 namespace psring {
 namespace {

@@ -36,7 +36,8 @@ class Preemption:
             raise RuntimeError("psring.Preemption() is made in the main thread: Python takes signals there")
         self._every, self._calls, self._here, self._pid = every, 0, False, os.getpid()
         self._told: Optional[_job.Job] = None  # whose servers know that SIGTERM is heeded
-        self._previous = signal.signal(signal.SIGTERM, self._on_signal)
+        # None: a handler that is not Python's, which cannot be set again.
+        self._previous = signal.signal(signal.SIGTERM, self._on_signal) or signal.SIG_DFL
         if _job.is_initialized():
             self._tell_servers()
 
@@ -44,12 +45,8 @@ class Preemption:
         if os.getpid() == self._pid:
             self._here = True
         else:  # a child of fork, which nobody asks whether to stop
-            signal.signal(number, self._before())
+            signal.signal(number, self._previous)
             os.kill(os.getpid(), number)
-
-    def _before(self) -> Any:
-        # None: a handler that is not Python's, which cannot be set again.
-        return signal.SIG_DFL if self._previous is None else self._previous
 
     def _tell_servers(self) -> None:
         job = _job.current()
@@ -68,6 +65,6 @@ class Preemption:
 
     def close(self) -> None:
         """SIGTERM does again what it did before; where that was not a handler of Python's, it ends the process."""
-        signal.signal(signal.SIGTERM, self._before())
+        signal.signal(signal.SIGTERM, self._previous)
         if _job.is_initialized() and self._told is _job.current():
             _lib.check(_lib.library().psring_heed_stop(0))

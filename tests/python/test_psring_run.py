@@ -110,6 +110,14 @@ def free_port():
         return taken.getsockname()[1]
 
 
+def there_soon(paths):
+    """Whether all of them are, within a minute."""
+    end = time.monotonic() + 60
+    while not all(path.exists() for path in paths) and time.monotonic() < end:
+        time.sleep(0.1)
+    return all(path.exists() for path in paths)
+
+
 def psring(*arguments, **more):
     before, preexec_fn = more.pop("before", []), more.pop("preexec_fn", None)
     return subprocess.Popen(
@@ -394,12 +402,9 @@ elif psring.rank() == 1:
 psring.barrier()
 """)
     run = psring("-n", "2", "--max-restarts=1", "--", sys.executable, str(script))
-    end = time.monotonic() + 60
-    while not all((tmp_path / f"{rank}.again").exists() for rank in (0, 1)) and time.monotonic() < end:
-        time.sleep(0.1)
-    again = [(tmp_path / f"{rank}.again").exists() for rank in (0, 1)]
+    again = there_soon([tmp_path / f"{rank}.again" for rank in (0, 1)])
     told = run.communicate(timeout=60)[0]
-    assert all(again), "not before somebody read"
+    assert again, "not before somebody read"
     assert run.returncode == 0 and "starts the job again" in told, told
 
 
@@ -429,10 +434,7 @@ open(os.path.join({str(tmp_path)!r}, f"{{psring.rank()}}.here"), "w").close()
 time.sleep(1000)
 """)
     run = psring("-n", "2", "--", sys.executable, str(script))
-    end, here = time.monotonic() + 60, [tmp_path / f"{rank}.here" for rank in (0, 1)]
-    while not all(path.exists() for path in here) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert all(path.exists() for path in here)
+    assert there_soon([tmp_path / f"{rank}.here" for rank in (0, 1)])
     run.stdout.close()  # as ssh does where its user presses Ctrl-C
     try:
         assert run.wait(timeout=40) == 128 + signal.SIGPIPE  # before a line "[job] ...", of every minute
