@@ -26,10 +26,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::vector<float> CanonicalSumOf(int n, int64_t elements, float scale) {
+std::vector<std::vector<float>> DataOfAll(int n, int64_t elements) {
   std::vector<std::vector<float>> data;
   for (int r = 0; r < n; ++r) data.push_back(DataOf(r, elements));
-  return SumOf(data, scale);
+  return data;
 }
 
 const std::vector<int64_t> kSizes = {0,  1,   7,    15,    16,
@@ -39,22 +39,28 @@ using CommunicatorTest = RingTest;
 
 TEST_P(CommunicatorTest, AllReduceGivesEveryRankTheCanonicalBits) {
   const float scale = 1.0f / static_cast<float>(n());
+  std::vector<std::vector<std::vector<float>>> all;  // of each size
+  std::vector<std::vector<float>> sums;
+  for (const int64_t elements : kSizes) {
+    all.push_back(DataOfAll(n(), elements));
+    sums.push_back(SumOf(all.back(), scale));
+  }
   RunRanks([&](TestRank& rank) {
-    for (int64_t elements : kSizes) {
-      const absl::Span<float> data =
-          rank.Place(DataOf(rank.c.rank(), elements));
+    for (size_t i = 0; i < kSizes.size(); ++i) {
+      const absl::Span<float> data = rank.Place(all[i][rank.c.rank()]);
       const absl::Status status = rank.c.AllReduce(data, scale, Soon());
       ASSERT_TRUE(status.ok()) << status;
-      ASSERT_EQ(VectorOf(data), CanonicalSumOf(n(), elements, scale))
-          << elements;
+      ASSERT_EQ(VectorOf(data), sums[i]) << kSizes[i];
     }
   });
 }
 
 TEST_P(CommunicatorTest, AllGatherGivesAllEverySlice) {
+  const std::vector<float> largest = DataOf(n(), kMaxElements);
   RunRanks([&](TestRank& rank) {
     for (int64_t elements : kSizes) {
-      const std::vector<float> whole = DataOf(n(), elements);
+      const std::vector<float> whole(largest.begin(),
+                                     largest.begin() + elements);
       const Range mine = NearEqualPart({0, elements}, n(), rank.c.rank());
       std::vector<float> values(elements, -1.0f);
       std::copy(whole.begin() + mine.begin, whole.begin() + mine.end,
@@ -141,23 +147,29 @@ class OneOrderTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneOrderTest, AllWaysGiveTheSameBits) {
   const int n = GetParam();
+  const float scale = 1.0f / static_cast<float>(n);
   constexpr float kValues[] = {1e16f, 1.0f, -1e16f, 3.0f, 1e8f};
+  const std::vector<int64_t> sizes = {1, 5, 250, 777, 4099, 70001};
+  std::vector<std::vector<std::vector<float>>> all;  // of each size
+  std::vector<std::vector<float>> sums;
+  for (const int64_t elements : sizes) {
+    all.emplace_back(n, std::vector<float>(elements));
+    for (int r = 0; r < n; ++r) {
+      for (int64_t i = 0; i < elements; ++i) {
+        all.back()[r][i] = kValues[(i + r * (1 + i % 3)) % 5];
+      }
+    }
+    sums.push_back(SumOf(all.back(), scale));
+  }
   for (const RingPath path : {RingPath::kTcp, RingPath::kTcpRound,
                               RingPath::kTcpOwners, RingPath::kTcpEverybody}) {
     RunRing(n, path, [&](TestRank& rank) {
-      for (const int64_t elements : {1, 5, 250, 777, 4099, 70001}) {
-        std::vector<std::vector<float>> all(n, std::vector<float>(elements));
-        for (int r = 0; r < n; ++r) {
-          for (int64_t i = 0; i < elements; ++i) {
-            all[r][i] = kValues[(i + r * (1 + i % 3)) % 5];
-          }
-        }
-        const float scale = 1.0f / static_cast<float>(n);
-        const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        const absl::Span<float> data = rank.Place(all[i][rank.c.rank()]);
         const absl::Status status = rank.c.AllReduce(data, scale, Soon());
         ASSERT_TRUE(status.ok()) << status;
-        ASSERT_EQ(VectorOf(data), SumOf(all, scale))
-            << elements << " elements, way " << static_cast<int>(path);
+        ASSERT_EQ(VectorOf(data), sums[i])
+            << sizes[i] << " elements, way " << static_cast<int>(path);
       }
     });
   }

@@ -54,17 +54,25 @@ using EncodedTest = RingTest;
 TEST_P(EncodedTest, GivesEveryRankTheCanonicalBits) {
   const float scale = 1.0f / static_cast<float>(n());
   for (const char* name : {"fp16", "int8", "onebit", "topk:0.1"}) {
+    struct Case {
+      GradientCodec codec;
+      std::vector<std::vector<float>> all;  // of each rank
+      std::vector<float> sum;
+    };
+    std::vector<Case> cases;
+    for (const int64_t elements : {16, 4096, 70000, 300000}) {
+      Case& c = cases.emplace_back(Case{CodecOf(name, elements), {}, {}});
+      for (int r = 0; r < n(); ++r) {
+        c.all.push_back(QuantisedDataOf(c.codec, r, elements));
+      }
+      c.sum = SumOf(c.all, scale);
+    }
     RunRanks([&](TestRank& rank) {
-      for (int64_t elements : {16, 4096, 70000, 300000}) {
-        const GradientCodec codec = CodecOf(name, elements);
-        std::vector<std::vector<float>> all;
-        for (int r = 0; r < n(); ++r) {
-          all.push_back(QuantisedDataOf(codec, r, elements));
-        }
-        const absl::Span<float> data = rank.Place(all[rank.c.rank()]);
-        const absl::Status status = MeanOf(rank, codec, data, scale, Soon());
+      for (const Case& c : cases) {
+        const absl::Span<float> data = rank.Place(c.all[rank.c.rank()]);
+        const absl::Status status = MeanOf(rank, c.codec, data, scale, Soon());
         ASSERT_TRUE(status.ok()) << status;
-        ASSERT_EQ(VectorOf(data), SumOf(all, scale)) << name << " " << elements;
+        ASSERT_EQ(VectorOf(data), c.sum) << name << " " << c.sum.size();
       }
     });
   }

@@ -42,19 +42,28 @@ using ReduceAndUpdateTest = RingTest;
 
 TEST_P(ReduceAndUpdateTest, OwnersUpdateAndEverybodyGetsTheParameters) {
   const float scale = 1.0f / static_cast<float>(n());
+  struct Case {
+    std::vector<std::vector<float>> all;  // of each rank
+    std::vector<float> mean;
+  };
+  std::vector<Case> cases;
+  for (const int64_t elements : {0, 1, 16, 4096, 70000, 300000}) {
+    Case& c = cases.emplace_back();
+    for (int r = 0; r < n(); ++r) c.all.push_back(DataOf(r, elements));
+    c.mean = SumOf(c.all, scale);
+  }
   RunRanks([&](TestRank& rank) {
-    for (const int64_t elements : {0, 1, 16, 4096, 70000, 300000}) {
-      std::vector<std::vector<float>> all;
-      for (int r = 0; r < n(); ++r) all.push_back(DataOf(r, elements));
+    for (const auto& [all, mean] : cases) {
+      const auto elements = static_cast<int64_t>(mean.size());
       Parameters parameters(rank, elements);
       std::vector<int> updates(elements, 0);
       const auto update = [&](Range range, const void* values) {
-        std::vector<float> mean(range.size());
+        std::vector<float> given(range.size());
         std::copy_n(static_cast<const char*>(values),
                     range.size() * sizeof(float),
-                    reinterpret_cast<char*>(mean.data()));
+                    reinterpret_cast<char*>(given.data()));
         for (int64_t i = range.begin; i < range.end; ++i) {
-          parameters.data()[i] -= kRate * mean[i - range.begin];
+          parameters.data()[i] -= kRate * given[i - range.begin];
           ++updates[i];
         }
       };
@@ -62,7 +71,6 @@ TEST_P(ReduceAndUpdateTest, OwnersUpdateAndEverybodyGetsTheParameters) {
           rank.tcp->ReduceAndUpdate(rank.Place(all[rank.c.rank()]), scale,
                                     parameters.data(), update, Soon());
       ASSERT_TRUE(status.ok()) << status;
-      const std::vector<float> mean = SumOf(all, scale);
       for (int64_t i = 0; i < elements; ++i) {
         ASSERT_EQ(parameters.data()[i],
                   Parameters::Initial(i) - kRate * mean[i])

@@ -74,9 +74,9 @@ measure() {
 
 echo "model     batch       images/s (of the plain loop)"
 if [ $device = cpu ]; then
-  seconds=2
-  measure resnet18 3x32x32 16 fp32
-  measure resnet18 3x32x32 16 bf16
+  seconds=1
+  ways=ddp,ring,script-ps measure resnet18 3x32x32 4 fp32
+  ways=ps,script-ring measure resnet18 3x32x32 4 bf16
   finish
 fi
 for batch in ${batches//,/ }; do
