@@ -20,6 +20,7 @@
 #include "cli/version.h"
 #include "common/log.h"
 #include "common/process/standard_files.h"
+#include "common/process/thread_limit.h"
 
 namespace psring {
 namespace {
@@ -77,6 +78,7 @@ int Main(const Args& all) {
 
 int main(int argc, char** argv) {
   psring::OpenStandardFiles();
+  psring::EndWhereNoThreadStarts("psring");
   psring::SetUpLog("info");
   const psring::Args args(argv + 1, argv + argc);
   psring::HideTokens(argv + 1, argv + argc);

@@ -2,7 +2,11 @@
 
 #include <malloc.h>
 
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include "common/mutex.h"
 
 namespace psring {
 namespace {
@@ -20,10 +24,22 @@ void KeepFreedMemory() {
   static_cast<void>(kept);
 }
 
+// ZeroMQ ends the program where it cannot start its threads, and does not say
+// that it was for one.
+void TryThreads(int count) {
+  Mutex together;
+  std::vector<std::jthread> threads;
+  const MutexLock hold(&together);
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&together] { const MutexLock lock(&together); });
+  }
+}
+
 }  // namespace
 
 Context::Context(int io_threads) : context_(io_threads, kMaxSockets) {
   KeepFreedMemory();
+  TryThreads(io_threads + 1);  // and the one that closes sockets
 }
 
 Context::~Context() {

@@ -37,6 +37,7 @@ inline int IoThreads(int cores) { return std::clamp(cores / 4, 1, 4); }
 // whoever reads the network, or joins the job, has them.
 class Context {
  public:
+  // Throws std::system_error where the system has no threads for it.
   explicit Context(int io_threads = IoThreads(HostCores()));
   ~Context();
   Context(const Context&) = delete;

@@ -18,6 +18,7 @@
 #include "common/process/page_flags.h"
 #include "common/process/stacks.h"
 #include "common/process/standard_files.h"
+#include "common/process/thread_limit.h"
 
 namespace psring {
 namespace {
@@ -199,6 +200,7 @@ int ProcessMain(CommandLine& line, const ProcessFlags& flags, int argc,
                 const std::function<absl::Status(Cancellation&)>& body,
                 SoftStop* soft_stop) {
   OpenStandardFiles();
+  EndWhereNoThreadStarts(line.name());
   if (const auto code = line.Parse({argv + 1, argv + argc}); code.has_value()) {
     return *code;
   }

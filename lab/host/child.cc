@@ -22,13 +22,18 @@
 #include "common/clock.h"
 #include "common/cluster/environment.h"
 #include "common/process/open_files.h"
+#include "common/process/thread_limit.h"
 
 namespace psring {
 namespace {
 
 absl::Status CallFailed(absl::string_view call, absl::string_view name) {
-  return absl::ErrnoToStatus(errno,
-                             absl::StrCat("cannot start ", name, ": ", call));
+  const int error = errno;
+  const absl::Status status = absl::ErrnoToStatus(
+      error, absl::StrCat("cannot start ", name, ": ", call));
+  if (error != EAGAIN) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), ". ", kRaiseProcessLimit));
 }
 
 // Whether a process catches a signal, or waits for it.

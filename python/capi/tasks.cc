@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/process/thread_limit.h"
 
 namespace psring {
 namespace {
@@ -14,6 +15,19 @@ namespace {
 absl::Status NoSuchHandle(Tasks::Handle handle) {
   return absl::NotFoundError(
       absl::StrCat("there is no operation with the handle ", handle));
+}
+
+absl::Status NoThread(const std::system_error& error) {
+  return absl::ResourceExhaustedError(CannotStartThread(error));
+}
+
+// Work that starts threads may be the one which there are no more for.
+absl::StatusOr<std::string> Done(const Tasks::Work& work) {
+  try {
+    return work();
+  } catch (const std::system_error& error) {
+    return NoThread(error);
+  }
 }
 
 }  // namespace
@@ -52,14 +66,12 @@ Tasks::Handle Tasks::Start(Work work) {
   tasks_[handle] = task;
   try {
     task->thread = std::thread([this, task, work = std::move(work)] {
-      auto result = work();
+      auto result = Done(work);
       MutexLock done(&mutex_);
       task->result.emplace(std::move(result));
     });
   } catch (const std::system_error& e) {
-    task->result.emplace(absl::ResourceExhaustedError(absl::StrCat(
-        "cannot start a thread: ", e.what(),
-        ". Raise the limit of processes (ulimit -u, or the container's)")));
+    task->result.emplace(NoThread(e));
   }
   return handle;
 }

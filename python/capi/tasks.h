@@ -31,7 +31,7 @@ class Tasks {
   ~Tasks();
 
   // Starts `work`. A handle is above 0. Where the system has no thread for it,
-  // its result is RESOURCE_EXHAUSTED.
+  // or for those that it starts, its result is RESOURCE_EXHAUSTED.
   Handle Start(Work work);
 
   // Blocks until the work is done, at most for `timeout`: nothing while it is
