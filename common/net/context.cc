@@ -24,22 +24,26 @@ void KeepFreedMemory() {
   static_cast<void>(kept);
 }
 
-// ZeroMQ ends the program where it cannot start its threads, and does not say
-// that it was for one.
-void TryThreads(int count) {
+// ZeroMQ starts its threads with the first socket. It ends the program where it
+// cannot, and does not say that it was for a thread; so it is tried first.
+void StartThreads(zmq::context_t& context, int count) {
   Mutex together;
   std::vector<std::jthread> threads;
-  const MutexLock hold(&together);
-  for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&together] { const MutexLock lock(&together); });
+  {
+    const MutexLock hold(&together);
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back([&together] { const MutexLock lock(&together); });
+    }
   }
+  threads.clear();
+  const zmq::socket_t first(context, zmq::socket_type::pair);
 }
 
 }  // namespace
 
 Context::Context(int io_threads) : context_(io_threads, kMaxSockets) {
   KeepFreedMemory();
-  TryThreads(io_threads + 1);  // and the one that closes sockets
+  StartThreads(context_, io_threads + 1);  // one of them closes sockets
 }
 
 Context::~Context() {
