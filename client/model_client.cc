@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/ring_backend.h"
 #include "common/clock.h"
+#include "common/cluster/announcements.h"
 #include "common/cluster/host_groups.h"
 #include "common/cluster/member.h"
 #include "common/cluster/model_opening.h"
@@ -169,6 +171,7 @@ absl::StatusOr<Exchange> ModelClient::ConnectHostSum(
 NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
                                        const std::string& gathers,
                                        const std::vector<int>& ranks) {
+  const std::string late = absl::StrCat(kLateCollective, gathers);
   NcclOptions options;
   options.gather = [this, gathers, ranks](const std::string& name,
                                           const std::string& payload,
@@ -176,7 +179,17 @@ NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
     return job_.member().Gather(absl::StrCat(gathers, "/", name), payload,
                                 deadline, ranks);
   };
+  options.tell_late = [this, late](int64_t sequence) {
+    job_.member().Announce(proto::WORKER, late, absl::StrCat(sequence));
+  };
+  options.watchdog.told_late = [this, late]() -> std::optional<int64_t> {
+    const auto told = job_.member().AwaitAnnouncement(late, Now());
+    int64_t sequence = 0;
+    if (!told.ok() || !absl::SimpleAtoi(*told, &sequence)) return std::nullopt;
+    return sequence;
+  };
   options.allow_shared_gpu = gpu.allow_shared_gpu;
+  options.end_timeout = options_.step_timeout;
   options.watchdog.before_abort = gpu.before_abort;
   return options;
 }

@@ -6,13 +6,14 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
 #include "common/cluster/admission.h"
+#include "common/cluster/announcements.h"
 #include "common/cluster/figures.h"
 #include "common/cluster/process_names.h"
-#include "common/cluster/stop_wish.h"
 #include "common/printable.h"
 
 namespace psring {
@@ -221,12 +222,13 @@ std::vector<Membership::Outgoing> Membership::OnAnnounce(
     const Participant& sender, const proto::Announce& announce) const {
   // Who has left is the coordinator's to say.
   if (state_ != State::kRunning || announce.name() == kWorkerLeft) return {};
-  // The first of a role speaks for it, but anybody may wish that workers stop.
+  // The first of a role speaks for it, but for what anybody may tell workers.
   const bool speaks =
       sender.process.rank() == 0 && sender.process.role() != announce.to();
-  const bool wishes =
-      announce.name() == kStopWish && announce.to() == proto::WORKER;
-  if (!speaks && !wishes) return {};
+  const bool anybodys = announce.to() == proto::WORKER &&
+                        (announce.name() == kStopWish ||
+                         absl::StartsWith(announce.name(), kLateCollective));
+  if (!speaks && !anybodys) return {};
   ControlMessage message;
   *message.mutable_announce() = announce;
   return ToAll(std::move(message), [&](const Participant& member) {

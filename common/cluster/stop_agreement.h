@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/cluster/announcements.h"
 #include "common/cluster/member.h"
-#include "common/cluster/stop_wish.h"
 #include "common/mutex.h"
 #include "protos/cluster.pb.h"
 

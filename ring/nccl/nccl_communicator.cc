@@ -19,8 +19,7 @@ constexpr absl::Duration kLookAgain = absl::Microseconds(50);
 // NCCL takes about as long to launch a collective: asked for it in a row, it
 // costs no sleep.
 constexpr absl::Duration kLaunches = absl::Microseconds(200);
-// How long the end of NCCL may take, and asking who waits in a late collective.
-constexpr absl::Duration kCloseTimeout = absl::Seconds(3);
+// For asking who waits in a late collective.
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
 constexpr size_t kTokenElements = 16;
 
@@ -309,9 +308,10 @@ absl::StatusOr<std::vector<std::string>> NcclCommunicator::Gather(
   return all;
 }
 
-// Whoever waits in the same collective finds it late at about the same time and
-// asks too.
+// Whoever waits in the same collective hears of it and asks too, however much
+// later its own wait has begun.
 std::string NcclCommunicator::WhoIsLate(int64_t sequence) {
+  if (options_.tell_late) options_.tell_late(sequence);
   const auto all =
       Gather(absl::StrCat("late/", sequence), "", Now() + kAskTimeout);
   if (!all.ok()) return std::string(all.status().message());
@@ -330,7 +330,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::Close() {
   if (absl::Status s = Look(); !s.ok()) return s;
-  if (absl::Status s = Drain(Now() + kCloseTimeout); !s.ok()) return s;
+  if (absl::Status s = Drain(Now() + options_.end_timeout); !s.ok()) return s;
   for (void* buffer : registered_) {
     absl::Status s = handle_.Call([&](const NcclApi& api, NcclComm comm) {
       return api.deregister_buffer(comm, buffer);
@@ -338,7 +338,7 @@ absl::Status NcclCommunicator::Close() {
     if (!s.ok()) return s;
   }
   watchdog_->Begin(
-      {"the end of NCCL", ++sequence_, std::nullopt, kCloseTimeout});
+      {"the end of NCCL", ++sequence_, std::nullopt, options_.end_timeout});
   absl::Status status = handle_.Call(
       [&](const NcclApi& api, NcclComm comm) { return api.finalize(comm); });
   if (status.ok()) status = Settle();

@@ -18,6 +18,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "gpu/device.h"
@@ -35,8 +36,12 @@ using GatherFunction = std::function<absl::StatusOr<std::vector<std::string>>(
 
 struct NcclOptions {
   GatherFunction gather;
+  // Tells all ranks that this one's collective of that sequence is late.
+  std::function<void(int64_t sequence)> tell_late;
   bool allow_shared_gpu = false;  // two ranks on one GPU: never for speed
-  NcclWatchdogOptions watchdog;   // who_is_late is filled in
+  // How long the end may take: the work that is on its way, then NCCL's own.
+  absl::Duration end_timeout = absl::Seconds(60);
+  NcclWatchdogOptions watchdog;  // who_is_late is filled in
 };
 
 class NcclCommunicator : public Communicator {
@@ -51,8 +56,8 @@ class NcclCommunicator : public Communicator {
       NcclApi api, Device& device, Cancellation& cancellation,
       const proto::Welcome& job, NcclOptions options, Time deadline);
 
-  // Ends it with the other ranks; alone where it has failed or they do not end
-  // it too within some seconds.
+  // Ends it with the other ranks, when all work that is on its way is done;
+  // alone where it has failed or that takes longer than the end may.
   ~NcclCommunicator() override;
 
   int rank() const override { return job_.rank(); }

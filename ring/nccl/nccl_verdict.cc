@@ -33,10 +33,17 @@ absl::Status JudgeNccl(Time now, const NcclView& view,
         In(view, absl::StrCat("the GPU's driver has not answered for ",
                               InMilliseconds(view.driver_timeout))));
   }
-  if (!view.collective.empty() && now - view.collective_since >= view.timeout) {
+  if (view.collective.empty()) return absl::OkStatus();
+  const absl::Duration waited = now - view.collective_since;
+  if (waited >= view.timeout) {
     return absl::DeadlineExceededError(
         In(view,
            absl::StrCat("not complete after ", InMilliseconds(view.timeout))));
+  }
+  if (view.late_elsewhere && waited >= absl::ZeroDuration()) {
+    return absl::DeadlineExceededError(
+        In(view, absl::StrCat("not complete after ", InMilliseconds(waited),
+                              ", and another rank has waited too long")));
   }
   return absl::OkStatus();
 }

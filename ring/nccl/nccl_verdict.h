@@ -27,6 +27,7 @@ struct NcclView {
   std::string collective;
   Time collective_since = Time::InfiniteFuture();
   absl::Duration timeout = absl::InfiniteDuration();
+  bool late_elsewhere = false;  // another rank has found it late
 };
 
 // OK, or why the communicator has to be aborted. DEADLINE_EXCEEDED, and no

@@ -59,7 +59,9 @@ void NcclWatchdog::KeepLooking() {
   };
   while (true) {
     Look().IgnoreError();  // what asks next hears of it
+    const auto late = options_.told_late ? options_.told_late() : std::nullopt;
     MutexLock lock(&mutex_);
+    if (late.has_value()) late_elsewhere_ = late;
     if (mutex_.AwaitUntil(stopped, Now() + options_.period)) return;
   }
 }
@@ -160,6 +162,8 @@ NcclView NcclWatchdog::View() {
   view.collective = in_flight_.front().collective.what;
   view.collective_since = in_flight_.front().since;
   view.timeout = in_flight_.front().collective.timeout;
+  view.late_elsewhere =
+      in_flight_.front().collective.sequence == late_elsewhere_;
   view.driver_timeout = std::min(view.timeout, options_.driver_timeout);
   return view;
 }

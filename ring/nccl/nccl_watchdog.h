@@ -59,6 +59,9 @@ struct NcclWatchdogOptions {
   // Says who does not take part in a collective that is late, by its sequence.
   // Blocks a few seconds at most.
   std::function<std::string(int64_t sequence)> who_is_late;
+  // The sequence of a collective that another rank has found late, once. May be
+  // empty; never blocks.
+  std::function<std::optional<int64_t>()> told_late;
 };
 
 // One collective on its way, in the order of the stream.
@@ -134,6 +137,8 @@ class NcclWatchdog {
   // Since when a thread looks; InfiniteFuture: none does.
   Time asked_since_ ABSL_GUARDED_BY(mutex_) = Time::InfiniteFuture();
   absl::Status stream_ ABSL_GUARDED_BY(mutex_);
+  // Of a collective that another rank has found late.
+  std::optional<int64_t> late_elsewhere_ ABSL_GUARDED_BY(mutex_);
   std::string error_ ABSL_GUARDED_BY(mutex_);
   Time error_since_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

@@ -47,6 +47,17 @@ absl::StatusOr<std::vector<std::string>> FakeGather::Gather(
   return payloads;
 }
 
+void FakeGather::TellLate(int64_t sequence) {
+  MutexLock lock(&mutex_);
+  for (int r = 0; r < num_ranks_; ++r) late_[r] = sequence;
+}
+
+std::optional<int64_t> FakeGather::ToldLate(int rank) {
+  MutexLock lock(&mutex_);
+  const auto told = late_.extract(rank);
+  return told.empty() ? std::nullopt : std::optional(told.mapped());
+}
+
 NcclJob::NcclJob(int num_ranks, const proto::JobSpec& spec)
     : gather_(num_ranks) {
   proto::Welcome job;
@@ -65,6 +76,10 @@ NcclJob::NcclJob(int num_ranks, const proto::JobSpec& spec)
     rank.job = job;
     rank.job.set_rank(r);
     rank.options.gather = gather_.Of(r, rank.cancellation);
+    rank.options.tell_late = [this](int64_t sequence) {
+      gather_.TellLate(sequence);
+    };
+    rank.options.watchdog.told_late = [this, r] { return gather_.ToldLate(r); };
     rank.options.watchdog.period = absl::Milliseconds(5);
     rank.options.watchdog.culprit_grace = absl::Milliseconds(50);
   }

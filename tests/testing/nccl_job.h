@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class FakeGather {
 
   // A rank's own; a late one is named, a cancelled process's wait ends.
   GatherFunction Of(int rank, const Cancellation& cancellation);
+  // All ranks hear of it.
+  void TellLate(int64_t sequence);
+  // What that rank has not heard yet.
+  std::optional<int64_t> ToldLate(int rank);
 
  private:
   absl::StatusOr<std::vector<std::string>> Gather(
@@ -37,6 +42,7 @@ class FakeGather {
   Mutex mutex_;
   std::map<std::string, std::map<int, std::string>> contributions_
       ABSL_GUARDED_BY(mutex_);
+  std::map<int, int64_t> late_ ABSL_GUARDED_BY(mutex_);  // by rank
 };
 
 struct NcclRank {

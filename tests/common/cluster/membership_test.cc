@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-#include "common/cluster/stop_wish.h"
+#include "common/cluster/announcements.h"
 
 namespace psring {
 namespace {
@@ -546,6 +546,14 @@ TEST(Membership, OnlyTheFirstOfARoleAnnouncesToTheOther) {
   EXPECT_TRUE(m.OnMessage(kStart, "b", announce).empty());
   announce.mutable_announce()->set_to(proto::WORKER);
   EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
+}
+
+TEST(Membership, AnyWorkerTellsTheOthersOfALateCollective) {
+  Membership m = Running();
+  ControlMessage announce;
+  announce.mutable_announce()->set_to(proto::WORKER);
+  announce.mutable_announce()->set_name("late collective model");
+  EXPECT_EQ(m.OnMessage(kStart, "b", announce).size(), 2u);
 }
 
 // From a process that waits for others at "a step".

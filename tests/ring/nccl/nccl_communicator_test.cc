@@ -31,11 +31,12 @@ absl::Span<float> DataOn(FakeDevice& device, size_t num_elements) {
 }
 
 // As the exchange does it: not waited for.
-absl::Status EnqueueBucket(NcclCommunicator& c, absl::Span<float> data) {
+absl::Status EnqueueBucket(NcclCommunicator& c, absl::Span<float> data,
+                           absl::Duration timeout = absl::Seconds(60)) {
   const absl::StatusOr<Event> ready = c.RecordReady();
   if (!ready.ok()) return ready.status();
   return c.EnqueueAllReduce(data, "allreduce of bucket 3, step 812", *ready,
-                            absl::Seconds(60), [] { return absl::OkStatus(); });
+                            timeout, [] { return absl::OkStatus(); });
 }
 
 TEST(NcclCommunicator, EndsWithoutAnAbortWhenAllRanksEnd) {
@@ -174,6 +175,43 @@ TEST(NcclCommunicator, AMismatchEndsAtTheDeadline) {
     EXPECT_THAT(Message(status), AllOf(HasSubstr("allreduce of 10"),
                                        HasSubstr("every worker waits in it")));
   });
+}
+
+// It waits too, though its own time is not over.
+TEST(NcclCommunicator, ARankThatCameLaterIsNotNamedForOneThatNeverComes) {
+  NcclJob job(3);
+  job.RunConnected([](NcclRank& rank, NcclCommunicator& c) {
+    if (rank.rank == 2) return;
+    if (rank.rank == 0) absl::SleepFor(absl::Milliseconds(100));
+    const absl::Duration timeout =
+        rank.rank == 0 ? absl::Seconds(60) : absl::Milliseconds(300);
+    const Time begin = Now();
+    EXPECT_TRUE(EnqueueBucket(c, DataOn(rank.device, 100), timeout).ok());
+    const std::string message = Message(c.Drain(Soon()));
+    EXPECT_THAT(message, HasSubstr("in time: worker 2 (host h)"));
+    EXPECT_LT(Now() - begin, absl::Seconds(30));
+  });
+}
+
+// A program that has queued more than some seconds of work ends well.
+TEST(NcclCommunicator, TheEndWaitsForWhatIsOnItsWay) {
+  NcclJob job(2);
+  for (int r = 0; r < 2; ++r) {
+    job.rank(r).options.watchdog.before_abort = [](const absl::Status& why) {
+      ADD_FAILURE() << why;
+    };
+  }
+  job.RunConnected([](NcclRank& rank, NcclCommunicator& c) {
+    const absl::Span<float> data = DataOn(rank.device, 16);
+    rank.device.Enqueue(kComputeStream, [] {
+      absl::SleepFor(absl::Seconds(4));
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(EnqueueBucket(c, data).ok());
+  });
+  for (int r = 0; r < 2; ++r)
+    EXPECT_TRUE(job.rank(r).cancellation.status().ok());
+  EXPECT_EQ(job.nccl().num_aborts(), 0);
 }
 
 // What follows a sum in a stream must not see one that is not complete.

@@ -32,6 +32,18 @@ TEST(JudgeNccl, NamesALateCollective) {
             "allreduce of bucket 3, step 812: not complete after 10s");
 }
 
+TEST(JudgeNccl, JoinsARankThatHasFoundItLate) {
+  NcclView view = Allreduce();
+  view.late_elsewhere = true;
+  const absl::Status why = JudgeNccl(At(4), view, kGrace);
+  EXPECT_EQ(why.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(why.message(),
+            "allreduce of bucket 3, step 812: not complete after 4s, and "
+            "another rank has waited too long");
+  view.collective_since = Time::InfiniteFuture();  // its own part is to come
+  EXPECT_TRUE(JudgeNccl(At(4), view, kGrace).ok());
+}
+
 TEST(JudgeNccl, NamesADriverThatDoesNotAnswer) {
   NcclView view = Allreduce();
   view.collective_since = Time::InfiniteFuture();
