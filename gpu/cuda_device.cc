@@ -67,6 +67,19 @@ cudaStream_t Of(Stream stream) {
 }
 cudaEvent_t Of(Event event) { return static_cast<cudaEvent_t>(event.handle); }
 
+// A program may capture its work into a CUDA graph, on any thread: a question
+// about another stream does not spoil that meanwhile.
+class BesideCaptures {
+ public:
+  BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  BesideCaptures(const BesideCaptures&) = delete;
+  BesideCaptures& operator=(const BesideCaptures&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 // A thread's current device is libtorch's business too, so that each call sets
 // its own; that is a look at a thread-local where nothing changes.
 class CudaDevice : public Device {
@@ -112,6 +125,7 @@ class CudaDevice : public Device {
 
   void Free(void* data) override {
     Use();
+    const BesideCaptures beside;
     cudaFree(data);
   }
 
@@ -169,6 +183,7 @@ class CudaDevice : public Device {
 
   absl::StatusOr<bool> IsDone(Event event) override {
     Use();
+    const BesideCaptures beside;
     const cudaError_t error = cudaEventQuery(Of(event));
     if (error == cudaSuccess) return true;
     if (error == cudaErrorNotReady) {
@@ -291,6 +306,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int index) {
                                             ": this host has ", all->size(),
                                             ", numbered from 0"));
   }
+  if (absl::Status s = CheckGeneration((*all)[index]); !s.ok()) return s;
   if (const cudaError_t e = cudaSetDevice(index); e != cudaSuccess) {
     return Failed(e, absl::StrCat("GPU ", index));
   }

@@ -1,8 +1,15 @@
 #include "gpu/driver_check.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace psring {
+namespace {
+
+// The first of _MACHINE_CODE in third_party/cuda.bzl.
+constexpr double kOldestGeneration = 7.5;
+
+}  // namespace
 
 std::string CudaVersionName(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
@@ -26,6 +33,16 @@ absl::Status CannotStartCuda(int driver, int built_with,
   return absl::FailedPreconditionError(
       absl::StrCat("the CUDA driver does not work on this host: ", error,
                    ". See what `nvidia-smi` says"));
+}
+
+absl::Status CheckGeneration(const DeviceInfo& gpu) {
+  double capability = 0;
+  const bool known = absl::SimpleAtod(gpu.compute_capability, &capability);
+  if (!known || capability >= kOldestGeneration) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "GPU ", gpu.index, " (", gpu.name, ") has compute capability ",
+      gpu.compute_capability, ", and psring needs ", kOldestGeneration,
+      " (Turing) or newer"));
 }
 
 }  // namespace psring

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "gpu/device.h"
 
 namespace psring {
 
@@ -17,6 +18,10 @@ std::string CudaVersionName(int version);
 // UNAVAILABLE where none is.
 absl::Status CannotStartCuda(int driver, int built_with,
                              const std::string& error);
+
+// FAILED_PRECONDITION where a GPU is older than those that psring's kernels are
+// for.
+absl::Status CheckGeneration(const DeviceInfo& gpu);
 
 }  // namespace psring
 

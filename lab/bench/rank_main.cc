@@ -67,12 +67,12 @@ proto::OptimizerSettings OptimizerOf(const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(
     const RankFlags& flags, RankJob& job, Cancellation& cancellation) {
+  if (flags.op == "gpu-allreduce") {  // NCCL's alone: a mean scales afterwards
+    return MakeGpuAllReduce(job, cancellation, flags.num_elements(), 1.0f);
+  }
   // Run after run, a mean would not be exact for every number of ranks.
   const float scale =
       flags.batch == 1 ? 1.0f / static_cast<float>(job.num_ranks()) : 1.0f;
-  if (flags.op == "gpu-allreduce") {
-    return MakeGpuAllReduce(job, cancellation, flags.num_elements(), scale);
-  }
   if (flags.op == "pushpull") {
     return MakePushPull(job, OptimizerOf(flags.optimizer));
   }

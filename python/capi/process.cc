@@ -4,11 +4,14 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "common/mutex.h"
 #include "python/capi/psring.h"
+#include "python/capi/script_gpu.h"
 #include "python/capi/script_model.h"
 
 namespace psring {
@@ -53,6 +56,7 @@ int64_t StartToJoin(const char* options) {
   if (!parsed.ok()) return CodeOf(parsed.status());
   // A job that has ended leaves its cancellation behind.
   process = new Process();
+  SetGivenUp(false);
   auto session = Session::Create(*std::move(parsed), process->cancellation);
   if (!session.ok()) return CodeOf(session.status());
   process->session = *std::move(session);
@@ -82,6 +86,10 @@ int64_t StartToLeave(const std::string& error) {
                                     ? absl::DeadlineExceededError(why)
                                     : absl::AbortedError(why);
     const absl::Status ended = p->session->Leave(result);
+    if (!result.ok()) {  // nothing that is on its way is waited for
+      SetGivenUp(true);
+      p->cancellation.Cancel(result);
+    }
     std::unique_ptr<Session> session;
     {
       MutexLock lock(&process_mutex);
@@ -134,6 +142,11 @@ int FreeLeftModel(const void* parameters) {
   }
   model = std::move(found->second);
   left_models.erase(found);
+  try {
+    // The caller's current GPU stays what it is.
+    std::thread([&model] { model.reset(); }).join();
+  } catch (const std::system_error&) {  // no thread for it: here
+  }
   return PSRING_OK;
 }
 

@@ -262,7 +262,8 @@ int64_t psring_close_model(int64_t model);
 
 /* Frees the memory of a model that is closed, or was open when this process
  * left its job, which programs may use until then. `parameters`: its
- * psring_parameters. PSRING_INVALID: there is no such model. Does not block. */
+ * psring_parameters. PSRING_INVALID: there is no such model. Waits for what a
+ * GPU still does, where the model lies on one. */
 int psring_free_model(const void* parameters);
 
 #ifdef __cplusplus

@@ -26,8 +26,11 @@ struct GpuWish {
 // Before NCCL's abort lets the GPU go on behind sums that are not complete:
 // gives whoever waits in psring a second to tell others, then logs why and ends
 // the process with status 1. A program may save what lies on the GPU without
-// asking psring first.
-[[noreturn]] void ExitBeforeAbort(const absl::Status& why);
+// asking psring first. Returns at once where the program has given up.
+void ExitBeforeAbort(const absl::Status& why);
+// Whether the program has: it ends in its own way, with its own exit code, and
+// what lies on the GPU is worth nothing to it.
+void SetGivenUp(bool given_up);
 
 // Where devices and NCCL come from; a test has its own.
 struct GpuDoor {

@@ -35,5 +35,21 @@ TEST(CannotStartCuda, SaysWhatIsWrongWithADriverThatIsNewEnough) {
               HasSubstr("this host: system has unsupported display driver"));
 }
 
+TEST(CheckGeneration, RefusesWhatIsOlderThanItsKernels) {
+  DeviceInfo gpu;
+  gpu.index = 1;
+  gpu.name = "Tesla V100";
+  for (const char* capability : {"7.5", "8.0", "10.0"}) {
+    gpu.compute_capability = capability;
+    EXPECT_TRUE(CheckGeneration(gpu).ok()) << capability;
+  }
+  gpu.compute_capability = "7.0";
+  const absl::Status old = CheckGeneration(gpu);
+  EXPECT_EQ(old.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(old.message(),
+            "GPU 1 (Tesla V100) has compute capability 7.0, and psring needs "
+            "7.5 (Turing) or newer");
+}
+
 }  // namespace
 }  // namespace psring

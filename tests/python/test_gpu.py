@@ -11,6 +11,7 @@ there (./psring wheel --cuda), and PyTorch has NumPy.
 
 import contextlib
 import ctypes
+import io
 import json
 import os
 import warnings
@@ -200,6 +201,46 @@ def test_what_hooks_do_in_several_streams_is_one_sequence(plain, on_gpu):
         for wait, tell in zip(log[1::2], log[2::2]):
             assert wait == ("wait", tell[1], last) and tell[0] == "tell"
             last = tell[1]
+
+
+def save_a_layer():
+    pretend_a_gpu(
+        current_stream=lambda device: FakeStream(0, []),
+        number_of_current=lambda index: 0,
+        set_stream=lambda model, stream: None,
+    )
+    ps.init()
+    net = torch.nn.Sequential(torch.nn.Linear(500, 500), torch.nn.Linear(500, 2))
+    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, update="fused")
+    net(torch.ones(1, 500)).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save(net[1].state_dict(), file)
+    return len(file.getvalue())
+
+
+def test_a_saved_layer_is_that_layer_alone():
+    assert max(run(save_a_layer)) < 10000
+
+
+def freeze_a_layer():
+    """A layer that is frozen on all ranks after the first step, and one on rank 0 alone."""
+    ps.init()
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
+    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), model=net)
+    for step in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        if step == 0:
+            net[0].requires_grad_(False)
+            net[1].requires_grad_(ps.rank() != 0)
+    return [p.grad is None for p in net.parameters()]
+
+
+def test_what_is_frozen_everywhere_alone_has_no_gradient():
+    assert run(freeze_a_layer) == [[True, True, False, False, False, False]] * 2
 
 
 def train_all_kinds(on_gpu, prescale):

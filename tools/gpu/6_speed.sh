@@ -19,7 +19,7 @@ ways=ddp,ring,ps,script-ring,script-ps
 # plain MODEL SHAPE BATCH PRECISION OVER [COMMAND...]: images/s of PyTorch's loop, which the
 # command starts. Ends with 4 where they do not fit the GPU.
 plain() {
-  "${@:6}" "$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3" \
+  timeout 300 "${@:6}" "$python" "$folder/plain_train.py" --model="$1" --shape="$2" --batch="$3" \
     --precision="$4" --over="$5" --seconds="$seconds" --device=$device 2>> "$out/python.log"
 }
 
@@ -27,7 +27,7 @@ plain() {
 script() {
   local mode=$1
   shift
-  plain "$@" psring timeout 300 "${psring[@]}" run --mode="$mode" --workers=1 --update=fused -- |
+  plain "$@" psring "${psring[@]}" run --mode="$mode" --workers=1 --update=fused -- |
     tee -a "$out/python.log" | sed -n 's/^\[worker 0\] \([0-9]*\)$/\1/p'
 }
 
@@ -71,6 +71,11 @@ measure() {
   echo
   [ -z "$failed_ways" ] || bad "$what: no figure of$failed_ways: see python.log and the logs of jobs in $out"
 }
+
+if ! "$python" -c 'import psring.torch' 2>> "$out/python.log" && [ "$home" != "$(readlink -f "$folder/../..")" ]; then
+  echo "left out: script-ring, script-ps: $python has no psring.torch, which a bundle does not bring (pip install psring-*.whl)"
+  ways=$(echo "$ways" | tr , '\n' | grep -v '^script-' | paste -sd ,)
+fi
 
 echo "model     batch       images/s (of the plain loop)"
 if [ $device = cpu ]; then

@@ -45,11 +45,14 @@ def main():
             rank=0, world_size=1)
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = None
+    if args.precision == 'fp16':
+        scaler = torch.cuda.amp.GradScaler()
     if args.over == 'psring':
         import psring.torch as ps
 
         ps.init()
-        optimizer = ps.DistributedOptimizer(optimizer, model=model)
+        optimizer = ps.DistributedOptimizer(optimizer, model=model, scaler=scaler)
     images = torch.randint(256, (4 * args.batch, channels, height, width),
                            dtype=torch.uint8)
     labels = torch.randint(1000, (4 * args.batch,))
@@ -58,7 +61,6 @@ def main():
     types = {'bf16': torch.bfloat16, 'fp16': torch.float16}
     autocast = (torch.autocast(args.device, types[args.precision])
                 if args.precision in types else contextlib.nullcontext())
-    scaler = torch.amp.GradScaler('cuda', enabled=args.precision == 'fp16')
     wait = torch.cuda.synchronize if on_gpu else lambda: None
 
     parts = dict.fromkeys(('data', 'forward', 'backward', 'optimizer', 'wait'), 0.0)
@@ -84,10 +86,13 @@ def main():
             with autocast:
                 loss = nn.functional.cross_entropy(model(batch).float(), wanted)
             ends('forward')
-            scaler.scale(loss).backward()
+            (scaler.scale(loss) if scaler else loss).backward()
             ends('backward')
-            scaler.step(optimizer)
-            scaler.update()
+            if scaler:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
             ends('optimizer')
         wait()
         ends('wait')

@@ -148,15 +148,15 @@ class ModelExchange(Model):
         if gpu is not None:
             torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
         super().__init__(name, tensors, options)
-        self.gradients = self._floats(self.gradients_address, gpu)
-        self.results = self._floats(self.parameters_address, gpu)
         self._gpu = gpu
+        self.gradients = self._floats(self.gradients_address)
+        self.results = self._floats(self.parameters_address)
         self.on_gpu = gpu is not None
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
         # A parameter that lies there has a storage of its own: torch.save() writes whole storages.
         fused = options.get("update") == "fused"
-        self._apart = fused and gpu is None
+        self._apart = fused
         self._fused: Dict[int, List["weakref.ref[Entry]"]] = {}  # by bucket; with "fused" alone
         layout = self.layout
         self._flag, self._carried_end, self._flag_bucket = 0, 0, -1
@@ -190,8 +190,8 @@ class ModelExchange(Model):
         """Where an entry's elements come back to."""
         if not self._apart:
             return _part(self.results, begin, end, entry.param)
-        own = self.floats_at(self._address_of(begin), end - begin)
-        return _part(torch.frombuffer(own, dtype=torch.float32), 0, end - begin, entry.param)
+        own = self._floats(self._address_of(begin), end - begin)
+        return _part(own, 0, end - begin, entry.param)
 
     def _address_of(self, element: int) -> int:
         return self.parameters_address + 4 * element
@@ -205,7 +205,7 @@ class ModelExchange(Model):
         elif self.results.data_ptr() == self.parameters_address:
             return
         else:
-            self.results = self._floats(self.parameters_address, self._gpu)
+            self.results = self._floats(self.parameters_address)
             moved = self._alive()
         for entry in moved:
             entry.result = self._result(entry, *self.places[entry.name])
@@ -226,10 +226,12 @@ class ModelExchange(Model):
         begin, end = self.places[entry.name]
         return slot[begin:end].as_strided(entry.result.shape, entry.result.stride())
 
-    def _floats(self, address: int, gpu: Optional[torch.device]) -> torch.Tensor:
-        if gpu is None:
-            return torch.frombuffer(self.floats_at(address), dtype=torch.float32)
-        return over_gpu_memory(address, self.num_elements, gpu, self.memory.used_by)
+    def _floats(self, address: int, size: Optional[int] = None) -> torch.Tensor:
+        """size: all of the model where there is none."""
+        size = self.num_elements if size is None else size
+        if self._gpu is None:
+            return torch.frombuffer(self.floats_at(address, size), dtype=torch.float32)
+        return over_gpu_memory(address, size, self._gpu, self.memory.used_by)
 
     def begin(self, slots: Sequence[torch.Tensor] = ()) -> None:
         """Everybody's parameters and optimizer state become rank 0's."""

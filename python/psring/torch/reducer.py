@@ -208,6 +208,12 @@ class Reducer:
     # ---- One step ------------------------------------------------------------
 
     def _begin_collecting(self) -> None:
+        if self.entries[0].param.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                f"the gradient of {self.entries[0].name} is made while a CUDA graph is captured, where psring cannot "
+                "exchange it: capture forward and backward by torch.cuda.make_graphed_callables, before "
+                "DistributedOptimizer is made, and leave step() out of the graph"
+            )
         self.state = COLLECTING
         for entry in self.entries:
             entry.ready, entry.version = False, -1
@@ -317,13 +323,21 @@ class Reducer:
                 if first and not self._find_unused:
                     self._tell_unused(used)
                 self._agree_on_frozen([entry.name for entry in frozen])
-                for entry in frozen:
-                    # As torch's optimizers know it; their momentum would move it where p.grad is zeros. Others
-                    # may still train it, which shows, unless what there is may be the error of a compression.
-                    grad = entry.param.grad
-                    if grad is not None and grad.layout == torch.strided and (self._keeps_error or not grad.any()):
-                        entry.param.grad = None
+                self._drop_frozen(frozen)
             self.state = DONE
+
+    def _drop_frozen(self, frozen: List[Entry]) -> None:
+        """p.grad of what is frozen becomes None, as torch's optimizers know it; their momentum would move it where
+        p.grad is zeros. Others may still train it, which shows, unless what there is may be the error of a
+        compression."""
+        held = [e for e in frozen if e.param.grad is not None and e.param.grad.layout == torch.strided]
+        used = [False] * len(held)
+        if held and not self._keeps_error:
+            answers = [e.param.grad.any() for e in held]  # read together: that waits for the GPU
+            used = torch.stack([answer.to(answers[0].device) for answer in answers]).tolist()
+        for entry, others_train_it in zip(held, used):
+            if not others_train_it:
+                entry.param.grad = None
 
     def _agree_on_frozen(self, names: List[str]) -> None:
         """Where compression hides whether another rank still trains them. One that does is not here."""

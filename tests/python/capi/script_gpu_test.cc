@@ -414,6 +414,12 @@ TEST(ScriptGpuDeathTest, AnAbortEndsAScript) {
               ::testing::ExitedWithCode(1), "");
 }
 
+TEST(ScriptGpu, AnAbortLeavesAScriptThatHasGivenUpItsOwnExitCode) {
+  SetGivenUp(true);
+  ExitBeforeAbort(absl::AbortedError("lost worker 7"));
+  SetGivenUp(false);
+}
+
 std::vector<std::string> BackendsOf(
     const std::string& wish, const std::function<FakeNccl*(int rank)>& nccl_of,
     const std::function<int(int rank)>& gpu_of) {
