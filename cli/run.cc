@@ -166,13 +166,22 @@ int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
   return code;
 }
 
+// -np is how mpirun and horovodrun spell -n.
+Args WithShortN(Args args) {
+  for (auto arg = args.begin(); arg != args.end() && *arg != "--"; ++arg) {
+    if (*arg == "-np") *arg = "-n";
+  }
+  return args;
+}
+
 }  // namespace
 
 int RunScript(const Args& args) {
   CommandLine line(kDescription, kName);
   RunFlags flags;
   AddRunFlags(line, flags);
-  if (auto code = line.ParseBeforeDashes(args, "your program and its arguments",
+  if (auto code = line.ParseBeforeDashes(WithShortN(args),
+                                         "your program and its arguments",
                                          flags.job.command)) {
     return *code;
   }

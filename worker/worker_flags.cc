@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
@@ -337,6 +338,14 @@ absl::Status WorkerFlags::CheckUses(const CommandLine& line,
   return absl::OkStatus();
 }
 
+// Named as the user has given it.
+absl::Status WorkerFlags::CheckOptimizer(const CommandLine& line) const {
+  const absl::Status status = Optimizer::Create(OptimizerOf(line)).status();
+  absl::string_view what = status.message();
+  if (status.ok() || !absl::ConsumePrefix(&what, "optimizer: ")) return status;
+  return absl::InvalidArgumentError(absl::StrCat("--", what));
+}
+
 absl::Status WorkerFlags::CheckCheckpoints(const WorkerOptions& options) const {
   const StartWish& start = options.start;
   if (start.resume && start.autoresume) {
@@ -355,7 +364,8 @@ absl::Status WorkerFlags::CheckCheckpoints(const WorkerOptions& options) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "--checkpoint-every=", checkpoint_every,
         " is not a multiple of --local-steps=", local_steps,
-        ": between averagings each worker has parameters of its own"));
+        ": between averagings each worker has parameters of its own. Choose "
+        "a multiple"));
   }
   return absl::OkStatus();
 }
@@ -399,6 +409,7 @@ proto::JobSpec WorkerFlags::SpecOf(const CommandLine& line,
 absl::Status WorkerFlags::Fill(const CommandLine& line,
                                WorkerOptions& options) const {
   if (absl::Status s = CheckUses(line, options); !s.ok()) return s;
+  if (absl::Status s = CheckOptimizer(line); !s.ok()) return s;
   const auto choice = TakeBound(sync, staleness);
   if (!choice.ok()) return choice.status();
   if (process.mode == "ring" && !choice->policy->barrier) {

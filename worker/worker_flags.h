@@ -67,6 +67,7 @@ struct WorkerFlags {
   void AddTrainingFlags(CommandLine& line);
   void AddOptimizerFlags(CommandLine& line);
   proto::OptimizerSettings OptimizerOf(const CommandLine& line) const;
+  absl::Status CheckOptimizer(const CommandLine& line) const;
   absl::Status CheckCheckpoints(const WorkerOptions& options) const;
   // What of it all workers have in common.
   proto::JobSpec SpecOf(const CommandLine& line, const SyncChoice& choice,

@@ -45,8 +45,8 @@ absl::Status CheckSgd(const proto::OptimizerSettings& s) {
 absl::Status CheckMomentum(const proto::OptimizerSettings& s) {
   absl::Status status = CheckFraction("momentum", s.momentum());
   if (!status.ok() || s.momentum() != 0) return status;
-  return Bad(absl::StrCat(s.name(), " needs momentum in (0, 1), not 0; ",
-                          "without momentum use --optimizer=sgd"));
+  return Bad(absl::StrCat("momentum must be in (0, 1) for ", s.name(),
+                          ", not 0; without momentum use --optimizer=sgd"));
 }
 
 absl::Status CheckAdam(const proto::OptimizerSettings& s) {

@@ -103,7 +103,8 @@ absl::Status CheckCompression(const proto::JobSpec& spec) {
   if (spec.local_steps() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--compress=", spec.compress(),
-        " is for gradients; with --local-steps parameters travel"));
+        " is for gradients; with --local-steps parameters travel. Leave one of "
+        "them out"));
   }
   if (spec.ring_backend() == "nccl") {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -141,6 +141,7 @@ def init(
     with _lock:
         if _job.is_initialized():
             return
+        _check_not_of_a_worker()
         chosen = os.environ.get("PSRING_MODE") or None
         for choice in (mode, chosen):
             if choice is not None and choice not in _MODES:
@@ -177,6 +178,7 @@ def init(
         about = json.loads(_lib.text(_lib.library().psring_job()))
         job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
         _failure.arm(leave, job.rank)
+        os.environ[_JOINED] = f"{os.getpid()} {_place_by_variables()}"
         if job.mode != "ps" and not _settings.takes_steps_together(defaults["sync"]):
             leave(f'sync="{defaults["sync"]}" needs mode="ps"; this job is in mode "{job.mode}"')
             raise ValueError(f'sync="{defaults["sync"]}" needs mode="ps"; the mode is "{job.mode}"')
@@ -194,6 +196,24 @@ def init(
     if process_sets is not None and not isinstance(process_sets, str):
         for process_set in process_sets:
             add_process_set(process_set)
+
+
+_JOINED = "PSRING_JOINED"  # whose process has joined the job, and its place by the variables of then
+
+
+def _place_by_variables() -> str:
+    return " ".join(os.environ.get(name, "") for name in ("PSRING_COORDINATOR", "PSRING_RANK"))
+
+
+def _check_not_of_a_worker() -> None:
+    """Raises where a worker has started this process, which would join in its place."""
+    pid, _, place = os.environ.get(_JOINED, "").partition(" ")
+    if pid not in ("", str(os.getpid())) and place == _place_by_variables() and all(place.split(" ")):
+        raise _lib.PsringError(
+            f"psring.init() in a process that worker {place.split(' ')[1]} (pid {pid}) has started, which has joined the "
+            'job already: call init() under `if __name__ == "__main__":`, as spawned processes import the script again, '
+            "or start another program without the variable PSRING_RANK"
+        )
 
 
 def leave(error: str, seconds: Optional[float] = None) -> None:
@@ -229,6 +249,7 @@ def shutdown() -> None:
         try:
             leave("")
         finally:
+            os.environ.pop(_JOINED, None)
             _job.after_leaving.come()
 
 
@@ -246,6 +267,7 @@ def abandon(error: str) -> None:
         except _lib.PsringError:
             pass  # it has failed already
         finally:
+            os.environ.pop(_JOINED, None)
             _job.after_leaving.come()
 
 
@@ -263,7 +285,8 @@ def _at_exit() -> None:
     try:
         if code:
             _job.end()
-            leave(f"the script ended with exit code {code}", seconds=5)
+            how = f"with exit code {int(code)}" if isinstance(code, int) else f"by sys.exit({str(code)!r})"
+            leave(f"the script ended {how}", seconds=5)
         else:
             _say_end()
             _job.end()

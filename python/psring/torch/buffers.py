@@ -11,6 +11,15 @@ from ._tensors import NO_DATA, bytes_of, check_bytes, copy_all, describe, num_by
 from .collectives import broadcast_
 
 
+def _differ(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Whether two tensors of bytes do. Eight at a time, where they lie so."""
+    size = old.numel() // 8 * 8
+    if old.storage_offset() % 8 or new.storage_offset() % 8 or size == 0:
+        return (old != new).any()
+    words = (old[:size].view(torch.int64) != new[:size].view(torch.int64)).any()
+    return words if size == old.numel() else words | (old[size:] != new[size:]).any()
+
+
 class Buffers:
     """The buffers of a model, as they are named now; each may become another tensor later."""
 
@@ -82,7 +91,7 @@ class Buffers:
             else:
                 others.append((buffer, value, old, new))
         if others:
-            differ = torch.stack([(old != new).any() for _, _, old, new in others]).tolist()
+            differ = torch.stack([_differ(old, new) for _, _, old, new in others]).tolist()
             written += [(buffer, value) for (buffer, value, _, _), differs in zip(others, differ) if differs]
         by_place: Dict[Any, List[Tuple[torch.Tensor, torch.Tensor]]] = {}
         for buffer, value in written:

@@ -26,9 +26,13 @@ def group_options(kind: type, group: Dict[str, Any], remedy: str) -> Dict[str, A
     if kind is torch.optim.SGD:
         if group.get("dampening"):
             refuse(f"SGD(dampening={group['dampening']})")
+        if group["momentum"] >= 1:
+            refuse(f"SGD(momentum={group['momentum']})")
         return _models.optimizer_options("sgd", group)
     if kind not in (torch.optim.Adam, torch.optim.AdamW):
         refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
+    if not group["eps"] > 0:
+        refuse(f"{kind.__name__}(eps={group['eps']})")
     decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)
     return _models.optimizer_options("adamw" if decoupled else "adam", group)
 
@@ -159,17 +163,14 @@ def warn_of_counts(entries: Sequence[Entry], state: Dict[Any, Any], remedy: str)
         )
 
 
-def warn_if_written(entries: Sequence[Entry]) -> None:
-    """Says it where a script wrote to a parameter since take_parameters()."""
-    for entry in entries:
-        if entry.was_written():
-            warn_once(
-                f'{entry.name} was written to after a step, but with update="fused" the values of the servers, or '
-                "of the ring, count: what was written is lost, or stays on this rank alone. If it changed the "
-                "values, use update=\"local\", or call opt.load_state_dict(opt.state_dict()) after it on all workers, "
-                "which starts anew from rank 0's parameters"
-            )
-            return
+def warn_of_write(name: str) -> None:
+    """A script wrote to a parameter since take_parameters()."""
+    warn_once(
+        f'{name} was written to after a step, but with update="fused" the values of the servers, or of the ring, '
+        "count: what was written is lost, or stays on this rank alone. If it changed the values, use "
+        'update="local", or call opt.load_state_dict(opt.state_dict()) after it on all workers, which starts anew '
+        "from rank 0's parameters"
+    )
 
 
 def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, Dict[str, Any]]:

@@ -8,8 +8,8 @@ sets and for mode ddp.
 """
 
 import contextlib
+import hashlib
 import weakref
-import zlib
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -29,7 +29,7 @@ class Entry:
 
     __slots__ = (
         "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
-        "__weakref__",
+        "handed_out", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
@@ -45,6 +45,8 @@ class Entry:
         self.address = 0
         # To the parameter, when its values came from the library; -1: they did not.
         self.writes = -1
+        # The last p.grad over the exchange's memory; None: there was none.
+        self.handed_out: Optional["weakref.ref[torch.Tensor]"] = None
 
     def taken(self, param: torch.Tensor) -> None:
         """The parameter's values have come from the library."""
@@ -74,6 +76,21 @@ class Entry:
         if grad is None or grad._version != self.version:
             return True
         return grad.layout == torch.strided and grad.data_ptr() != self.address
+
+    def hands_out(self, grad: torch.Tensor) -> None:
+        """p.grad lies in the exchange's memory."""
+        self.handed_out = weakref.ref(grad)
+
+    def keep_apart(self) -> None:
+        """Before that memory takes the next mean: a gradient that a script has kept, while p.grad has become another
+        one, moves out of it."""
+        kept = None if self.handed_out is None else self.handed_out()
+        if kept is None or self.result is None:
+            return
+        kept._fix_weakref()  # torch may have thought that nobody holds it
+        self.handed_out = None
+        if kept is not self.param.grad and kept.data_ptr() == self.result.data_ptr():
+            kept.data = kept.data.clone()
 
     def shares_result(self) -> bool:
         """Whether p.grad can be the result itself; else it is a copy."""
@@ -244,7 +261,10 @@ class ModelExchange(Model):
 
     def submit(self, bucket: int) -> None:
         if bucket == self._flag_bucket:
-            digest = zlib.crc32(self.told_settings(), self.steps) % _DIGESTS
+            # Not a CRC: of texts of one length, those that collide in one step would do so in every step.
+            salted = hashlib.blake2b(self.told_settings(), digest_size=1, salt=self.steps.to_bytes(8, "little"))
+            # Whether buffers travel along shows always: who expects them would wait for ever.
+            digest = salted.digest()[0] % (_DIGESTS // 2) * 2 + self.carries_now
             for index, value in enumerate((1.0, digest, digest * digest)):
                 self.gradients[self._flag + index] = value  # a ring leaves its sums there
             if self.carries_now:

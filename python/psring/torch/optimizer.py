@@ -38,6 +38,8 @@ class _Distributed:
         part = self.__dict__.get("_psring")
         if part is None:  # closed, but a scheduler's patch comes here
             return type(self).step(self, closure)
+        if part.in_patch:  # of a scheduler that was made on an earlier DistributedOptimizer, now closed
+            return part.kind.step(self, closure)  # type: ignore[attr-defined]
         _metrics.count_step()
         if part.settings.fused:
             return _fused_step(self, closure)
@@ -254,7 +256,7 @@ def DistributedOptimizer(
     if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
         what = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
         raise TypeError(f"DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not {what}")
-    if isinstance(optimizer, _Distributed):
+    if isinstance(optimizer, (_Distributed, _Local)):
         raise ValueError("this optimizer is a DistributedOptimizer already")
     settings = make_settings(
         job, type(optimizer), op=op, compression=compression, compress=compress, process_set=process_set,
@@ -307,7 +309,7 @@ class _Local:
         return {}
 
     def close(self) -> None:
-        pass
+        self.__class__ = type(self).__bases__[1]  # type: ignore[assignment]
 
 
 @functools.lru_cache(maxsize=None)

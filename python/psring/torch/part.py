@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import numbers
 import weakref
 import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -14,7 +15,7 @@ from .._models import next_name
 from ..collectives import Average, Max, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
-from ._tensors import NO_DATA, describe_layout, warn_of_copies, warn_once
+from ._tensors import NO_DATA, describe_layout, digest, warn_of_copies, warn_once
 from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange
@@ -32,23 +33,38 @@ def _crc(groups: List[Dict[str, Any]]) -> int:
     return crc
 
 
+_NUMBERS = ("lr", "momentum", "betas", "weight_decay", "eps", "alpha", "rho", "dampening")
+
+
+def _number(value: Any) -> Optional[float]:
+    """None where it is none, or would have to be waited for."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
+        return float(value)
+    return float(value) if isinstance(value, numbers.Real) else None
+
+
 def _hyperparameters(optimizer: Any) -> List[str]:
     """The numbers by which an optimizer steps: other ones on another rank would make other parameters.
     As exact as float32: hosts may compute a schedule with other libraries."""
     told = []
-    for index, group in enumerate(optimizer.param_groups if optimizer is not None else ()):
-        for name in ("lr", "momentum", "betas", "weight_decay"):
+    for index, group in enumerate(optimizer.param_groups):
+        for name in _NUMBERS:
             value = group.get(name)
-            numbers = value if isinstance(value, (tuple, list)) else [value]
-            if all(isinstance(number, (int, float)) for number in numbers):
-                told.append(f"{name}={', '.join(f'{number:.7g}' for number in numbers)} of param_groups[{index}]")
+            values = [_number(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
+            if None not in values:
+                told.append(f"{name}={', '.join(f'{v:.7g}' for v in values)} of param_groups[{index}]")
     return told
 
 
 def _is_checked(exchange: ModelExchange) -> bool:
     """Now and then where it takes a wait for the GPU."""
+    return not exchange.on_gpu or _is_sampled(exchange)
+
+
+def _is_sampled(exchange: ModelExchange) -> bool:
+    """In steps 1, 2, 4, ... 64, 128, 192, ..."""
     steps = exchange.steps
-    return not exchange.on_gpu or steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
+    return steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
 
 
 class Part:
@@ -67,6 +83,10 @@ class Part:
         self.kind, self.settings, self._named = kind, settings, named
         self.skip = False
         self._patched_step: Optional[Callable[..., Any]] = None
+        self.in_patch = False  # which may come back to the outer step
+        self._unstepped = False  # a step's means are there, and step() has not been called since
+        self._num_left_out = 0  # means that no step() has applied
+        self._taken: Optional[int] = None  # digest of the parameters as the library's came; None: not sampled
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
         self._gpu: Optional[torch.device] = None  # in whose memory gradients are exchanged
@@ -76,8 +96,8 @@ class Part:
 
     def _tell(self) -> None:
         """The metrics learn of the model, and at the end of its last bits."""
-        numbers = sum(p.numel() for _, p in self._named())
-        _metrics.tell_model(numbers, functools.partial(_crc, self.optimizer.param_groups), self.optimizer)
+        total = sum(p.numel() for _, p in self._named())
+        _metrics.tell_model(total, functools.partial(_crc, self.optimizer.param_groups), self.optimizer)
         if _metrics.wanted():
             _metrics.at_end(gpu.memory_figures)
 
@@ -89,6 +109,7 @@ class Part:
         settings = self.settings
         self.name = next_name(settings.process_set)
         named = _trainable(self._named())
+        self._held = {id(p) for _, p in self._named()}
         self._known = {id(p) for _, p in self._named() if p.requires_grad}
         if settings.fused:
             self._current_options()
@@ -169,8 +190,17 @@ class Part:
             self.optimizer.state.clear()
         else:
             exchange.begin()
-            exchange.told_settings = lambda optimizer=self._optimizer: repr(_hyperparameters(optimizer())).encode()
+            exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
         return exchange
+
+    def told_settings(self) -> bytes:
+        buffers = self._sent_buffers()
+        return repr((self._stepping(), 0 if buffers is None else buffers.num_bytes())).encode()
+
+    def _stepping(self) -> List[str]:
+        """What is the same on all ranks where their parameters are."""
+        left_out = self._num_left_out + self._unstepped
+        return [f"{left_out} backward() without a step()"] + _hyperparameters(self.optimizer)
 
     def _carried_bytes(self, entries: List[Entry]) -> int:
         """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
@@ -207,11 +237,11 @@ class Part:
         """Fused: the rates and momenta of this step, where they have changed."""
         exchange, buffers = self.reducer.exchange, self._sent_buffers()
         if buffers is not None:
-            # All ranks' may have got another size since.
+            # All ranks' may have got another size since; told_settings() compares it.
             exchange.carries_now = 0 < exchange.carries == buffers.num_bytes()
         if not self.settings.fused:
             return
-        fused.warn_if_written(self.dense())
+        self._warn_if_written()
         options = self._current_options()
         fused.check_unchanged(self._options, options, self.settings.local_remedy)
         rates = fused.rates_of(options)
@@ -223,6 +253,10 @@ class Part:
         """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
         has no more data: it takes part in sums alone, and rank 0 may be it."""
         exchange, buffers = self.reducer.exchange, self._sent_buffers()
+        if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
+            self._tell_settings(exchange)
+        self._num_left_out += self._unstepped
+        self._unstepped = True
         if buffers is not None and self.settings.synchronous:
             if exchange.carries_now:
                 if _job.rank() != 0:
@@ -230,16 +264,22 @@ class Part:
                     buffers.take(mine, exchange.carried_by_root(mine))
             elif exchange.all_have_data():  # which waits for a GPU
                 self._take_buffers(buffers)
-        if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
-            self._tell_settings(exchange)
 
     def _tell_settings(self, exchange: ModelExchange) -> None:
         """Each rank's optimizer would make other parameters from the same gradients."""
         if exchange.all_have_data():
-            agree(_hyperparameters(self.optimizer), f"{self.name}.settings{exchange.steps}", self.settings.process_set)
+            name, ranks = f"{self.name}.settings{exchange.steps}", self.settings.process_set
+            agree(self._stepping(), name, ranks)
+            try:
+                agree(self._buffers.described() if self._buffers is not None else [], name + ".buffers", ranks)
+            except _lib.InvalidArgumentError as error:
+                raise type(error)(
+                    f"{error}. For buffers that grow on each rank by themselves, such as a cache of positions, pass "
+                    "broadcast_buffers=False to DistributedOptimizer"
+                ) from None
         raise _lib.InvalidArgumentError(
             f"in step {exchange.steps} the ranks' optimizers of '{self.name}' have different learning rates or other "
-            "settings: a schedule does the same on all ranks where it is given the same, such as ps.mean(loss)"
+            "settings, or not all have called step(): a schedule does the same on all ranks where it is given the same, such as ps.mean(loss)"
         )
 
     def _warn_of_decay(self, unused: List[Entry]) -> None:
@@ -274,10 +314,23 @@ class Part:
         exchange = self.reducer.exchange
         if not self.settings.fused or not isinstance(exchange, ModelExchange):
             return
-        fused.warn_if_written(self.dense())
+        self._warn_if_written()
         exchange.synchronise()
-        fused.take_parameters(self.dense())
+        self._take_parameters(exchange)
         self._take_buffers(self._sent_buffers())
+
+    def _take_parameters(self, exchange: ModelExchange) -> None:
+        fused.take_parameters(self.dense())
+        self._taken = digest([entry.param for entry in self.dense()]) if _is_sampled(exchange) else None
+
+    def _warn_if_written(self) -> None:
+        """Says it where a script has written to a parameter since, which torch counts but through p.data."""
+        entries = self.dense()
+        written = next((entry.name for entry in entries if entry.was_written()), None)
+        if written is not None:
+            fused.warn_of_write(written)
+        elif self._taken is not None and self._taken != digest([entry.param for entry in entries]):
+            fused.warn_of_write("a parameter")
 
     # ---- Steps ---------------------------------------------------------------
 
@@ -285,16 +338,23 @@ class Part:
         """Raises where a parameter needs a gradient that the exchange does not know."""
         for name, param in self._named():
             if param.requires_grad and id(param) not in self._known:
+                is_old = id(param) in self._held
+                then, now = ("did not need a gradient", "does") if is_old else ("was not in param_groups", "is")
                 raise RuntimeError(
-                    f"{name} did not need a gradient when DistributedOptimizer was made, and now does: "
-                    "unfreeze parameters before that"
+                    f"{name} {then} when DistributedOptimizer was made, and now {now}: unfreeze or add parameters "
+                    "before that, or call opt.close() on all workers, and make a new DistributedOptimizer"
                 )
 
     def inner_step(self, *arguments: Any) -> Any:
         """The step of the optimizer's own class, as a scheduler may have patched it."""
         self._check_unfrozen()
+        self._unstepped = False
         if self._patched_step is not None:
-            return self._patched_step(*arguments)
+            self.in_patch = True
+            try:
+                return self._patched_step(*arguments)
+            finally:
+                self.in_patch = False
         return self.kind.step(self.optimizer, *arguments)  # type: ignore[attr-defined]
 
     def fused_step(self, closure: Any) -> None:
@@ -320,7 +380,7 @@ class Part:
         reducer.complete()
         reducer.exchange.finish()
         self._after_finish()
-        fused.take_parameters(self.dense())
+        self._take_parameters(reducer.exchange)
         reducer.step_done()
         if self._patched_step is not None:
             self.optimizer._opt_called = True  # what a scheduler's patch would note

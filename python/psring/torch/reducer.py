@@ -20,7 +20,7 @@ import torch
 from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Max
-from ._tensors import copy_all, warn_once
+from ._tensors import copy_all, digest, warn_once
 from .collectives import allreduce_
 from .gradient_exchange import Entry
 from .settings import Settings
@@ -227,6 +227,7 @@ class Reducer:
         for entry in self.entries:
             if not entry.ready and entry.holds_result():
                 entry.param.grad = entry.param.grad.clone()  # type: ignore[union-attr]
+            entry.keep_apart()
 
     def _collect(self, entry: Entry) -> None:
         if self.state != COLLECTING:
@@ -354,8 +355,16 @@ class Reducer:
                 sparse[entry.index] = grad.sparse_dim()
         order: Any = list(self._order) if self.process_set.rank() == 0 else None
         agenda = {"order": order, "sparse": list(sparse.items())}
+        if not self._fused:  # which begins with rank 0's
+            agenda["parameters"] = digest([entry.param for entry in self.entries])
         mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
+        if agenda.get("parameters") != everybody[0].get("parameters"):
+            warn_once(
+                f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} in the first step, and "
+                "the same gradients keep them apart: call broadcast_parameters(model.state_dict(), root_rank=0) after "
+                "the last change on one rank alone, such as a checkpoint that rank 0 loads"
+            )
         for other in everybody:
             for index, sparse_dim in other["sparse"]:
                 self.entries[index].sparse_dim = sparse_dim
@@ -366,7 +375,8 @@ class Reducer:
                 f"pass sparse_as_dense=True, or {self._local_remedy}"
             )
         order = everybody[0]["order"]
-        unused = [i for i in range(len(self.entries)) if i not in set(order)]
+        ready = set(order)
+        unused = [i for i in range(len(self.entries)) if i not in ready]
         dense = [self.entries[i] for i in order + unused if not self.entries[i].sparse_dim]
         self.exchange = self._make_exchange(dense, [other["place"] for other in everybody])
         self._bucket_sizes = [0] * self.exchange.num_buckets
@@ -427,6 +437,7 @@ class Reducer:
             # A tensor and a count of writes of its own: p.grad.data = ... may turn it to other memory, as
             # model.half() does.
             param.grad = result.data
+            entry.hands_out(param.grad)
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
         else:

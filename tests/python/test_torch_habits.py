@@ -1,0 +1,277 @@
+"""What torch lets a script do that could part the ranks, or their numbers from torch's: it works, or is told."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+import psring.torch as ps
+from ranks import PACKAGE, run
+
+UPDATES = pytest.mark.parametrize("update", ["local", "fused"])
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+
+def loss_of(net, step, rank=None):
+    generator = torch.Generator().manual_seed(10 * step + (ps.rank() if rank is None else rank))
+    return net(torch.randn(5, 4, generator=generator)).square().mean()
+
+
+def distributed(net, **options):
+    return ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, **options)
+
+
+def error_of(call):
+    try:
+        call()
+    except (ps.PsringError, RuntimeError, TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def trained(net, optimizer, steps=2):
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(net, step).backward()
+        optimizer.step()
+
+
+# ---- Numbers -------------------------------------------------------------------
+
+
+def keep_gradients():
+    """Two losses whose gradients a script keeps, beside their means over the ranks."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net)
+    kept = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(net, step).backward()
+        kept.append([p.grad for p in net.parameters()])
+    wanted = []
+    for step in range(3):
+        plain = torch.autograd.grad((loss_of(net, step, 0) + loss_of(net, step, 1)) / 2, list(net.parameters()))
+        wanted.append(plain)
+    return all(torch.allclose(a, b) for x, y in zip(kept, wanted) for a, b in zip(x, y))
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_gradients_that_a_script_keeps_stay_as_they_were(mode):
+    assert run(keep_gradients, mode=mode) == [True, True]
+
+
+def write_through_data(update):
+    ps.init()
+    net = model()
+    optimizer = distributed(net, update=update)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3):
+            trained(net, optimizer, 1)
+            for p in net.parameters():
+                p.data.clamp_(-0.05, 0.05)
+    return [str(w.message) for w in caught if "was written to after a step" in str(w.message)]
+
+
+def test_a_write_through_p_data_is_told_where_it_is_lost():
+    assert run(write_through_data, mode="ps", args=("local",)) == [[], []]
+    for told in run(write_through_data, mode="ps", args=("fused",)):
+        assert len(told) == 1
+
+
+# ---- Ranks that part -----------------------------------------------------------
+
+
+def skip_a_step():
+    ps.init()
+    net = model()
+    optimizer = distributed(net)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(net, step).backward()
+        if step != 1 or ps.rank() != 1:
+            optimizer.step()
+
+
+def other_rates(kind):
+    ps.init()
+    net = model()
+    rate = 0.1 * (1 + ps.rank())
+    if kind == "tensor":
+        optimizer = torch.optim.Adam(net.parameters(), lr=torch.tensor(rate))
+    elif kind == "numpy":
+        import numpy
+
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer.param_groups[0]["lr"] = numpy.float32(rate)
+    else:
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1, eps=1e-8 * (1 + ps.rank()))
+    trained(net, ps.DistributedOptimizer(optimizer, model=net))
+
+
+class Growing(torch.nn.Module):
+    """With a cache of positions, as language models have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = model()
+        self.register_buffer("cache", torch.zeros(8), persistent=False)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def grow_a_buffer(broadcast_buffers):
+    ps.init()
+    net = Growing()
+    optimizer = distributed(net, broadcast_buffers=broadcast_buffers)
+    trained(net, optimizer)
+    if ps.rank() == 1:
+        net.register_buffer("cache", torch.zeros(20), persistent=False)
+    trained(net, optimizer)
+    return True
+
+
+def told_by_both(function, *args):
+    return run(catches, args=(function.__name__, *args))
+
+
+def catches(name, *args):
+    return error_of(lambda: globals()[name](*args))
+
+
+def test_a_step_that_one_rank_skips_is_told():
+    for error in told_by_both(skip_a_step):
+        assert "0 backward() without a step() on rank 0, 1 backward() without a step() on rank 1" in error
+
+
+@pytest.mark.parametrize("kind, told", [("tensor", "lr="), ("numpy", "lr="), ("eps", "eps=")])
+def test_other_numbers_of_an_optimizer_are_told(kind, told):
+    for error in told_by_both(other_rates, kind):
+        assert "ranks 0 and 1 differ: " + told in error
+
+
+def test_a_buffer_that_grows_on_one_rank_is_named_with_the_remedy():
+    for error in told_by_both(grow_a_buffer, True):
+        assert "buffer 0, cache float32[8] on rank 0, buffer 0, cache float32[20] on rank 1" in error
+        assert "broadcast_buffers=False" in error
+    assert run(grow_a_buffer, args=(False,)) == [True, True]
+
+
+def load_on_one_rank(update):
+    ps.init()
+    net = model()
+    optimizer = distributed(net, update=update)
+    if ps.rank() == 0:
+        torch.nn.init.ones_(net[0].weight)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trained(net, optimizer)
+    return [(str(w.message), os.path.basename(w.filename)) for w in caught if "in the first step" in str(w.message)]
+
+
+def test_parameters_that_differ_in_the_first_step_are_told():
+    first, second = run(load_on_one_rank, args=("local",))
+    assert first == []
+    [(message, file)] = second
+    assert "not those of rank 0" in message and "broadcast_parameters" in message
+    assert file == os.path.basename(__file__)  # not one of psring's
+    assert run(load_on_one_rank, args=("fused",)) == [[], []]
+
+
+# ---- Around the optimizer ------------------------------------------------------
+
+
+def unfreeze(how):
+    ps.init()
+    net = model()
+    if how != "append":
+        net[0].requires_grad_(False)
+    optimizer = distributed(net)
+    trained(net, optimizer)
+    if how == "close":
+        optimizer.close()
+        net[0].requires_grad_(True)
+        optimizer = ps.DistributedOptimizer(optimizer, model=net)
+    elif how == "append":
+        optimizer.param_groups[0]["params"].append(torch.nn.Parameter(torch.zeros(2)))
+    else:
+        net[0].requires_grad_(True)
+    trained(net, optimizer)
+
+
+def test_parameters_that_need_gradients_later_are_told_the_way():
+    for error in told_by_both(unfreeze, "in place"):
+        assert "0.weight did not need a gradient" in error and "opt.close() on all workers" in error
+    for error in told_by_both(unfreeze, "append"):
+        assert "was not in param_groups when DistributedOptimizer was made, and now is" in error
+    assert told_by_both(unfreeze, "close") == ["", ""]
+
+
+@UPDATES
+def test_a_scheduler_goes_on_over_another_distributed_optimizer(update):
+    assert run(schedule_twice, args=(update,)) == [0.1 * 0.5**4] * 2
+
+
+def schedule_twice(update):
+    ps.init()
+    net = model()
+    optimizer = distributed(net, update=update)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    for again in (True, False):
+        for _ in range(2):
+            trained(net, optimizer, 1)
+            scheduler.step()
+        if again:
+            optimizer.close()
+            optimizer = ps.DistributedOptimizer(optimizer, model=net, update=update)
+    return optimizer.param_groups[0]["lr"]
+
+
+def close_outside_of_the_set():
+    ps.init()
+    net = model()
+    alone = ps.add_process_set([0])
+    optimizer = distributed(net, process_set=alone)
+    twice = error_of(lambda: ps.DistributedOptimizer(optimizer, model=net, process_set=alone))
+    optimizer.close()
+    kind = type(optimizer).__name__
+    trained(net, ps.DistributedOptimizer(optimizer, model=net))
+    return kind, twice
+
+
+def test_close_makes_a_plain_optimizer_on_ranks_outside_of_the_set_too():
+    for kind, twice in run(close_outside_of_the_set):
+        assert kind == "SGD" and "is a DistributedOptimizer already" in twice
+
+
+def average_a_dict():
+    ps.init()
+    return error_of(lambda: ps.mean({"loss": 1.0})), error_of(lambda: ps.sum([1.0, 2.0]))
+
+
+def test_a_mean_of_several_values_is_refused_with_the_way():
+    for of_dict, of_list in run(average_a_dict):
+        assert "not dict: call them for each value" in of_dict and "not list" in of_list
+
+
+def join_in_a_child():
+    ps.init()
+    code = "import psring.torch as ps; ps.init()"
+    env = {**os.environ, "PYTHONPATH": PACKAGE}
+    child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    return child.returncode, child.stderr
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="needs the real library: set PSRING_LIBRARY")
+def test_a_child_of_a_worker_does_not_join_in_its_place():
+    for code, said in run(join_in_a_child):
+        assert code == 1 and 'under `if __name__ == "__main__":`' in said and "has joined the job already" in said
