@@ -172,6 +172,10 @@ absl::Status WorkerRun::ChooseBackend() {
 }
 
 absl::Status WorkerRun::Agree() {
+  if (absl::Status s = CheckPolicies(wish_, member().job().workers_size());
+      !s.ok()) {
+    return s;
+  }
   auto start = AgreeOnStart(member(), options_.start, cancellation_, wish_);
   if (!start.ok()) return start.status();
   start_ = *std::move(start);
@@ -214,9 +218,6 @@ absl::Status WorkerRun::Join() {
 
 // Everything that can be found out before training starts.
 absl::Status WorkerRun::Prepare() {
-  if (absl::Status s = CheckPolicies(spec(), job().workers_size()); !s.ok()) {
-    return s;
-  }
   if (absl::Status s = slowdown_.CheckWorkers(job().workers_size()); !s.ok()) {
     return s;
   }
