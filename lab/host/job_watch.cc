@@ -42,7 +42,8 @@ std::vector<std::string> JobWatch::lines() const {
 
 bool JobWatch::FormingSince(Time since) const {
   MutexLock lock(&mutex_);
-  return forming_ > since;
+  const bool silent = answered_ <= since && Now() - since > kPatience;
+  return forming_ > since || (silent && !formed_);
 }
 
 void JobWatch::Run(const std::string& endpoint) {
@@ -55,8 +56,10 @@ void JobWatch::Run(const std::string& endpoint) {
     std::vector<std::string> lines = text_(state);
     MutexLock lock(&mutex_);
     lines_ = std::move(lines);
-    forming_ =
-        view->state() == proto::JobView::FORMING ? asked : Time::InfinitePast();
+    answered_ = Now();
+    const bool forms = view->state() == proto::JobView::FORMING;
+    forming_ = forms ? asked : Time::InfinitePast();
+    formed_ = formed_ || !forms;
   }
 }
 

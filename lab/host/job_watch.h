@@ -35,7 +35,8 @@ class JobWatch {
 
   // The job as it was seen last; empty before that. Never blocks.
   std::vector<std::string> lines() const;
-  // Whether it was asked after `since` and waited for processes to join.
+  // Whether it was asked after `since` and waited for processes to join; or has
+  // not answered since, and never had all of them.
   bool FormingSince(Time since) const;
 
  private:
@@ -49,6 +50,8 @@ class JobWatch {
   std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
   // When that was asked to which it has answered that it forms.
   Time forming_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
+  Time answered_ ABSL_GUARDED_BY(mutex_) = Time::InfinitePast();
+  bool formed_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
