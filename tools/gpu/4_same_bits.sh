@@ -2,7 +2,7 @@
 # Two workers: the ring over NCCL, the ring over the host and a parameter server
 # end with the same weights, to the bit; so does a run that stopped and resumed.
 
-name=4_same_bits on_cpu="the two hosts' ways, and resuming"
+name=4_same_bits shares_gpu=yes on_cpu="the two hosts' ways, and resuming"
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # train NAME ARGS... -- WORKER FLAGS...

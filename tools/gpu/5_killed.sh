@@ -2,7 +2,7 @@
 # One of two workers is killed, or stopped: the others name it within ten seconds,
 # and no process is left.
 
-name=5_killed on_cpu="all of it, over the host's ring"
+name=5_killed shares_gpu=yes on_cpu="all of it, over the host's ring"
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # The processes that a launch has started.

@@ -6,7 +6,7 @@
 #
 # Runs four at a time, in two workers of one thread each.
 
-name=9_features on_cpu="all of it, beside itself" flags="at_once" at_once=4
+name=9_features shares_gpu=yes on_cpu="all of it, beside itself" flags="at_once" at_once=4
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # loss LOG ARGS...: the last test loss of that job.

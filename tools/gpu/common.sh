@@ -1,6 +1,7 @@
 # Sourced by the scripts of this folder, after they have set `name`, `on_cpu`: what of
-# them --device=cpu tries out ("" where there is nothing), and `flags`: the variables
-# that --VARIABLE=VALUE sets (none by default).
+# them --device=cpu tries out ("" where there is nothing), `flags`: the variables
+# that --VARIABLE=VALUE sets (none by default), and `shares_gpu=yes` where their workers
+# have one GPU.
 set -euo pipefail
 
 usage() {
@@ -81,6 +82,11 @@ if [ $device = cuda ] && "${psring[@]}" --version | grep -qx "CUDA none"; then
 fi
 if [ $device = cpu ] && [ -z "$on_cpu" ]; then
   echo "$name: nothing of it runs on a CPU"
+  exit
+fi
+if [ $device = cuda ] && [ -n "${shares_gpu:-}" ] &&
+  nvidia-smi --query-gpu=compute_mode --format=csv,noheader 2> /dev/null | grep -qi exclusive; then
+  echo "$name: left out: its workers share a GPU, and a GPU here takes one process at a time (compute mode Exclusive_Process)"
   exit
 fi
 rm -rf "$out"
