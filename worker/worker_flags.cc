@@ -88,6 +88,11 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "random:p=PROBABILITY:xFACTOR, by up to x1000; may be repeated")
       .OneValueEach()
       .Group("Faults");
+  AddDeviceFlags(line, options);
+  AddCheckpointFlags(line, options);
+}
+
+void WorkerFlags::AddDeviceFlags(CommandLine& line, WorkerOptions& options) {
   line.Add("--device", device,
            "Device to compute on: auto (a GPU if there is one), cpu, cuda "
            "(the GPU with this worker's index on its host) or cuda:INDEX");
@@ -128,6 +133,10 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
            "Threads of a sum in shared memory (ring); 0: this worker's "
            "share of the host's cores, at most 4")
       .Range(0, 64);
+}
+
+void WorkerFlags::AddCheckpointFlags(CommandLine& line,
+                                     WorkerOptions& options) {
   const char* group = "Checkpoints";
   line.Add("--checkpoint-dir", options.start.directory,
            "Folder for checkpoints, which all hosts must share")

@@ -63,6 +63,8 @@ struct WorkerFlags {
   absl::Status Fill(const CommandLine& line, WorkerOptions& options) const;
 
  private:
+  void AddDeviceFlags(CommandLine& line, WorkerOptions& options);
+  void AddCheckpointFlags(CommandLine& line, WorkerOptions& options);
   void AddConsistencyFlags(CommandLine& line);
   void AddTrainingFlags(CommandLine& line);
   void AddOptimizerFlags(CommandLine& line);

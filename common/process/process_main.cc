@@ -73,97 +73,112 @@ void WriteThreads(const std::string& name) {
                        " do:\n", ThreadsReport(kThreadsTimeout)));
 }
 
-}  // namespace
+const char kCluster[] = "Cluster";
 
-void ProcessFlags::AddTo(CommandLine& line) {
-  const char* cluster = "Cluster";
-  line.Add("--coordinator", coordinator,
+void AddPlaceFlags(CommandLine& line, ProcessFlags& flags) {
+  line.Add("--coordinator", flags.coordinator,
            "HOST:PORT where the job's coordinator listens")
-      .Group(cluster);
-  line.Add("--host-coordinator", host_coordinator,
+      .Group(kCluster);
+  line.Add("--host-coordinator", flags.host_coordinator,
            "This process runs the coordinator, at --coordinator")
-      .Group(cluster);
-  line.Add("--servers", servers, "Number of ps processes of the job")
+      .Group(kCluster);
+  line.Add("--servers", flags.servers, "Number of ps processes of the job")
       .Range(0, 4096)
       .Default("")
-      .Group(cluster);
-  line.Add("--workers", workers, "Number of workers of the job")
+      .Group(kCluster);
+  line.Add("--workers", flags.workers, "Number of workers of the job")
       .Range(1, 4096)
       .Default("")
-      .Group(cluster);
-  line.Add("--rank", rank,
+      .Group(kCluster);
+  line.Add("--rank", flags.rank,
            "This process's rank among the job's servers or workers")
       .Range(0, 4095)
       .Default("")
-      .Group(cluster);
-  line.Add("--advertise", advertise,
+      .Group(kCluster);
+  line.Add("--advertise", flags.advertise,
            "Address at which the others reach this process")
-      .Group(cluster);
-  line.Add("--interface", interface,
+      .Group(kCluster);
+  line.Add("--interface", flags.interface,
            "Network interface whose address to advertise")
-      .Group(cluster);
-  line.Add("--ports", ports,
+      .Group(kCluster);
+  line.Add("--ports", flags.ports,
            "FIRST-LAST: ports on which this process listens for the others, as "
            "a firewall lets them through; default: the system chooses")
-      .Group(cluster);
-  line.Add("--key-file", security.key_file,
+      .Group(kCluster);
+}
+
+// How it deals with the others.
+void AddPeerFlags(CommandLine& line, ProcessFlags& flags) {
+  line.Add("--key-file", flags.security.key_file,
            "File with the job's key, as psring keygen writes it; "
            "default: $PSRING_KEY_FILE, the launcher's, "
            "~/.config/psring/key")
-      .Group(cluster);
-  line.Add("--insecure", security.insecure,
+      .Group(kCluster);
+  line.Add("--insecure", flags.security.insecure,
            "No key: whoever reaches this process may take part, and reads "
            "what it sends")
-      .Group(cluster);
-  line.Add("--require-encryption", security.require_encryption,
+      .Group(kCluster);
+  line.Add("--require-encryption", flags.security.require_encryption,
            "Refuse a job of which anything travels in the clear: one "
            "without a key, or over NCCL between hosts")
-      .Group(cluster);
-  line.Add("--same-host", same_host,
+      .Group(kCluster);
+  line.Add("--same-host", flags.same_host,
            "auto: processes of one host share memory; off: they send "
            "messages")
       .OneOf({"auto", "off"})
-      .Group(cluster);
-  line.Add("--join-timeout", join_timeout_s,
+      .Group(kCluster);
+  line.Add("--join-timeout", flags.join_timeout_s,
            "Seconds within which every process must have joined")
       .Range(1.0, 86400.0)
-      .Group(cluster);
-  line.Add("--step-timeout", step_timeout_s,
+      .Group(kCluster);
+  line.Add("--step-timeout", flags.step_timeout_s,
            "Seconds that a step may wait for another process")
       .Range(1.0, 86400.0)
-      .Group(cluster);
-  line.Add("--progress-timeout", progress_timeout_s,
+      .Group(kCluster);
+  line.Add("--progress-timeout", flags.progress_timeout_s,
            "Seconds for which a process may work at one thing (a step, a "
            "batch of an evaluation, a checkpoint) before it counts as "
            "hung, which ends the job with its name; 0: for ever")
       .Range(0.0, 86400.0)
-      .Group(cluster);
-  line.Add("--coordinator-port-file", coordinator_port_file,
+      .Group(kCluster);
+  line.Add("--coordinator-port-file", flags.coordinator_port_file,
            "File to write the coordinator's port to (with port 0)")
-      .Group(cluster);
+      .Group(kCluster);
+}
+
+void AddOutputFlags(CommandLine& line, ProcessFlags& flags) {
   const char* output = "Output";
-  line.Add("--metrics-dir", metrics_dir,
+  line.Add("--metrics-dir", flags.metrics_dir,
            "Folder for this process's metrics (JSON lines)")
       .Group(output);
-  line.Add("--tensorboard", tensorboard,
+  line.Add("--tensorboard", flags.tensorboard,
            "Folder for worker 0's metrics, and a server's, as TensorBoard "
            "reads them")
       .Group(output);
-  line.AddWithImplied("--page", kDefaultPage, page, kPageHelp)
+  line.AddWithImplied("--page", kDefaultPage, flags.page, kPageHelp)
       .TypeName("HOST:PORT")
       .Group(output);
-  line.Add("--page-token-file", page_token_file, kPageTokenHelp).Group(output);
-  line.Add("--timeline", timeline.directory,
+  line.Add("--page-token-file", flags.page_token_file, kPageTokenHelp)
+      .Group(output);
+  line.Add("--timeline", flags.timeline.directory,
            "Folder for the record of what this process does when, in "
            "Chrome's trace format: see psring timeline")
       .Group(output);
-  line.Add("--timeline-mb", timeline.max_mb,
+  line.Add("--timeline-mb", flags.timeline.max_mb,
            "Size in MiB at which the timeline ends")
       .Range(int64_t{1}, int64_t{1} << 16)
       .Group(output);
-  line.Add("--log-level", log_level, "Least severe messages to log")
+  line.Add("--log-level", flags.log_level, "Least severe messages to log")
       .OneOf({"debug", "info", "warn", "error"})
       .Group(output);
+}
+
+}  // namespace
+
+void ProcessFlags::AddTo(CommandLine& line) {
+  AddPlaceFlags(line, *this);
+  AddPeerFlags(line, *this);
+  AddOutputFlags(line, *this);
 }
 
 absl::StatusOr<ClusterOptions> ProcessFlags::Cluster(bool is_ps_process) const {
