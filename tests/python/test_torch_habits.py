@@ -87,6 +87,37 @@ def test_a_write_through_p_data_is_told_where_it_is_lost():
         assert len(told) == 1
 
 
+def change_a_large_buffer(update):
+    """How often it travels in each step, and what it is after that."""
+    from psring.torch import buffers
+
+    travels = []
+    broadcast = buffers.broadcast_
+    buffers.broadcast_ = lambda *arguments: (travels.append(step), broadcast(*arguments))
+    step = -1
+    ps.init()
+    net = model()
+    net.register_buffer("table", torch.zeros(1 << 18))
+    optimizer = distributed(net, update=update)
+    seen = []
+    for step in range(6):
+        if step == 2 and ps.rank() == 1:
+            net.table[5] = 1  # stays on no rank
+        if step == 4 and ps.rank() == 0:
+            net.table[7] = 1  # reaches all
+        trained(net, optimizer, 1)
+        seen.append((net.table[5].item(), net.table[7].item()))
+    buffers.broadcast_ = broadcast
+    return travels, seen
+
+
+@UPDATES
+def test_a_large_buffer_travels_where_it_has_changed_alone(update):
+    for travels, seen in run(change_a_large_buffer, args=(update,)):
+        assert [step for step in travels if step >= 0] == [2, 4]
+        assert seen == [(0, 0)] * 4 + [(0, 1)] * 2
+
+
 # ---- Ranks that part -----------------------------------------------------------
 
 

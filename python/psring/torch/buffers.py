@@ -1,14 +1,19 @@
 """A model's buffers, such as the running mean of a batch norm: rank 0's for all ranks."""
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
 from .. import _job
+from ..collectives import Max
 from ..process_sets import ProcessSet
 from ._tensors import NO_DATA, bytes_of, check_bytes, copy_all, describe, num_bytes
-from .collectives import broadcast_
+from .collectives import allreduce_, broadcast_
+
+
+# From here on, knowing that nothing has changed is worth a small operation more: a mask, or a table of positions.
+_LARGE = 1 << 20
 
 
 def _differ(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -25,6 +30,7 @@ class Buffers:
 
     def __init__(self, model: torch.nn.Module, process_set: ProcessSet):
         self._process_set = process_set
+        self._last: Optional[torch.Tensor] = None  # as all ranks had them after the last transfer of large ones
         self._places: List[Tuple[str, torch.nn.Module, str]] = []
         seen = set()
         for prefix, module in model.named_modules():
@@ -101,15 +107,28 @@ class Buffers:
                 copy_all(pairs)
 
     def broadcast(self, name: str) -> None:
-        """Makes them those of the set's first rank, in one transfer through the host's memory."""
+        """Makes them those of the set's first rank, in one transfer through the host's memory; in none where they are
+        large, and on no rank other ones than after the last transfer."""
         if not self.travel():
             return
         root = self._process_set.ranks[0]
         mine = self.pack(torch.device("cpu"))
+        if mine.numel() >= _LARGE:
+            if self._last is not None and not self._anybody_has_changed(mine, name):
+                return
+            self._last = mine
         theirs = mine if _job.rank() == root else mine.clone()
         broadcast_(theirs, root, name, self._process_set)
         if theirs is not mine:
             self.take(mine, theirs)
+            self._last = None if self._last is None else theirs
+
+    def _anybody_has_changed(self, mine: torch.Tensor, name: str) -> bool:
+        last = self._last
+        assert last is not None
+        changed = last.numel() != mine.numel() or bool(_differ(last, mine))
+        number = torch.tensor([changed], dtype=torch.uint8, device="cpu")
+        return bool(allreduce_(number, name=name + ".changed", op=Max, process_set=self._process_set))
 
 
 __all__ = ["Buffers"]
