@@ -179,7 +179,7 @@ NcclOptions ModelClient::NcclOptionsOf(const GpuModel& gpu,
     return job_.member().Gather(absl::StrCat(gathers, "/", name), payload,
                                 deadline, ranks);
   };
-  options.tell_late = [this, late](int64_t sequence) {
+  options.watchdog.tell_late = [this, late](int64_t sequence) {
     job_.member().Announce(proto::WORKER, late, absl::StrCat(sequence));
   };
   options.watchdog.told_late = [this, late]() -> std::optional<int64_t> {

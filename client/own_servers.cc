@@ -1,10 +1,13 @@
 #include "client/own_servers.h"
 
+#include "common/process/thread_limit.h"
+
 namespace psring {
 
 void OwnServers::Start(const ServerOptions& options) {
   threads_.emplace_back([this, options] {
-    const absl::Status status = RunServer(options, cancellation_);
+    const absl::Status status =
+        CatchNoThread([&] { return RunServer(options, cancellation_); });
     if (!status.ok()) failed_(status);
   });
 }

@@ -28,8 +28,8 @@ struct ServerOptions {
 
 // Joins the job, serves until it ends, and returns its result. Blocks. Errors
 // have been told to the coordinator; `cancellation` ends it early. What
-// `soft_stop`, if any, asks while workers heed it (stop_wish.h) is handed on to
-// them; otherwise it cancels.
+// `soft_stop`, if any, asks while workers heed it (announcements.h) is handed
+// on to them; otherwise it cancels.
 absl::Status RunServer(const ServerOptions& options, Cancellation& cancellation,
                        SoftStop* soft_stop = nullptr);
 

@@ -219,16 +219,20 @@ std::vector<Membership::Outgoing> Membership::OnGather(
 }
 
 std::vector<Membership::Outgoing> Membership::OnAnnounce(
-    const Participant& sender, const proto::Announce& announce) const {
+    const Participant& sender, const proto::Announce& announce) {
   // Who has left is the coordinator's to say.
   if (state_ != State::kRunning || announce.name() == kWorkerLeft) return {};
   // The first of a role speaks for it, but for what anybody may tell workers.
   const bool speaks =
       sender.process.rank() == 0 && sender.process.role() != announce.to();
+  const bool is_late = absl::StartsWith(announce.name(), kLateCollective);
   const bool anybodys = announce.to() == proto::WORKER &&
-                        (announce.name() == kStopWish ||
-                         absl::StartsWith(announce.name(), kLateCollective));
+                        (announce.name() == kStopWish || is_late);
   if (!speaks && !anybodys) return {};
+  // All ranks may find it late at the same time.
+  const std::string word =
+      absl::StrCat(announce.name(), " ", announce.payload());
+  if (is_late && std::exchange(last_late_, word) == word) return {};
   ControlMessage message;
   *message.mutable_announce() = announce;
   return ToAll(std::move(message), [&](const Participant& member) {

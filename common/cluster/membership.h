@@ -107,7 +107,7 @@ class Membership {
   std::vector<Outgoing> OnGather(const Participant& member,
                                  const proto::Gather& gather);
   std::vector<Outgoing> OnAnnounce(const Participant& sender,
-                                   const proto::Announce& announce) const;
+                                   const proto::Announce& announce);
   std::vector<Outgoing> OnLeave(Time now, Participant& member,
                                 const proto::Leave& leave);
   std::vector<Outgoing> OnHeartbeat(Time now, const std::string& peer,
@@ -146,6 +146,7 @@ class Membership {
   int num_told_ = 0;              // of the end
   std::vector<int> left_untold_;  // workers' ranks
   Participants members_;
+  std::string last_late_;                // collective that workers were told of
   std::vector<std::string> join_order_;  // peers
   Gathers gathers_;
   // Whom those wait for who wait long, as of the last tick: nothing where

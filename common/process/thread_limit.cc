@@ -19,7 +19,7 @@ void TellAndEnd() {
   try {
     if (std::current_exception() != nullptr) throw;
   } catch (const std::system_error& error) {
-    if (error.code() == std::errc::resource_unavailable_try_again) {
+    if (IsOfNoThread(error)) {
       dprintf(STDERR_FILENO, "%s: %s\n", program_name->c_str(),
               CannotStartThread(error).c_str());
       _exit(1);
@@ -32,13 +32,18 @@ void TellAndEnd() {
 
 }  // namespace
 
+bool IsOfNoThread(const std::system_error& error) {
+  return error.code() == std::errc::resource_unavailable_try_again;
+}
+
 std::string CannotStartThread(const std::system_error& error) {
   return absl::StrCat("cannot start a thread: ", error.what(), ". ",
                       kRaiseProcessLimit);
 }
 
 void EndWhereNoThreadStarts(const std::string& program) {
-  program_name = new std::string(program);  // threads may outlive main
+  static const auto& name = *new std::string(program);  // outlives main
+  program_name = &name;
   const std::terminate_handler before = std::set_terminate(TellAndEnd);
   if (before != TellAndEnd) others = before;
 }

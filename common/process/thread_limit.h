@@ -5,14 +5,31 @@
 #include <string>
 #include <system_error>
 
+#include "absl/status/status.h"
+
 namespace psring {
 
 // The remedy where fork or a thread's start ends with EAGAIN.
 inline constexpr char kRaiseProcessLimit[] =
     "Raise the limit of processes (ulimit -u, or the container's)";
 
-// What std::thread has thrown, with the remedy.
+// Whether it is that of a thread which the system does not give.
+bool IsOfNoThread(const std::system_error& error);
+
+// What to say of it, with the remedy.
 std::string CannotStartThread(const std::system_error& error);
+
+// Calls `body`, which returns a Status or a StatusOr. RESOURCE_EXHAUSTED where
+// a thread that it starts cannot be had.
+template <typename Body>
+auto CatchNoThread(const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::system_error& error) {
+    if (!IsOfNoThread(error)) throw;
+    return absl::ResourceExhaustedError(CannotStartThread(error));
+  }
+}
 
 // From now on, a thread that cannot be started ends this program with one
 // error and exit code 1, wherever that happens. Call it first thing in main.

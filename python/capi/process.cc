@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "common/mutex.h"
+#include "common/process/thread_limit.h"
 #include "python/capi/psring.h"
 #include "python/capi/script_gpu.h"
 #include "python/capi/script_model.h"
@@ -61,7 +62,8 @@ int64_t StartToJoin(const char* options) {
   if (!session.ok()) return CodeOf(session.status());
   process->session = *std::move(session);
   return process->tasks.Start(WithoutResult([p = process] {
-    const absl::Status joined = p->session->Join();
+    const absl::Status joined =
+        CatchNoThread([p] { return p->session->Join(); });
     if (joined.ok()) return joined;
     std::unique_ptr<Session> failed;  // another attempt may follow
     MutexLock forget(&process_mutex);
@@ -85,11 +87,10 @@ int64_t StartToLeave(const std::string& error) {
                                 : IsOfTimeout(why)
                                     ? absl::DeadlineExceededError(why)
                                     : absl::AbortedError(why);
+    if (!result.ok()) SetGivenUp(true);
     const absl::Status ended = p->session->Leave(result);
-    if (!result.ok()) {  // nothing that is on its way is waited for
-      SetGivenUp(true);
-      p->cancellation.Cancel(result);
-    }
+    // Nothing that is on its way is waited for.
+    if (!result.ok()) p->cancellation.Cancel(result);
     std::unique_ptr<Session> session;
     {
       MutexLock lock(&process_mutex);
@@ -135,13 +136,16 @@ void LeaveModel(std::unique_ptr<ScriptModel> model) {
 
 int FreeLeftModel(const void* parameters) {
   std::unique_ptr<ScriptModel> model;
-  MutexLock lock(&process_mutex);
-  const auto found = left_models.find(parameters);
-  if (found == left_models.end()) {
-    return Error(PSRING_INVALID, Invalid("no model that is closed lies there"));
+  {
+    MutexLock lock(&process_mutex);
+    const auto found = left_models.find(parameters);
+    if (found == left_models.end()) {
+      return Error(PSRING_INVALID,
+                   Invalid("no model that is closed lies there"));
+    }
+    model = std::move(found->second);
+    left_models.erase(found);
   }
-  model = std::move(found->second);
-  left_models.erase(found);
   try {
     // The caller's current GPU stays what it is.
     std::thread([&model] { model.reset(); }).join();

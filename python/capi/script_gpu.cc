@@ -24,6 +24,7 @@ void SetGivenUp(bool value) { given_up = value; }
 void ExitBeforeAbort(const absl::Status& why) {
   if (given_up) return;
   absl::SleepFor(absl::Seconds(1));
+  if (given_up) return;  // meanwhile
   Log(LogLevel::kCritical,
       absl::StrCat(why.message(),
                    "; this process ends, before it uses what NCCL has not "

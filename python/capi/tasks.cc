@@ -17,19 +17,6 @@ absl::Status NoSuchHandle(Tasks::Handle handle) {
       absl::StrCat("there is no operation with the handle ", handle));
 }
 
-absl::Status NoThread(const std::system_error& error) {
-  return absl::ResourceExhaustedError(CannotStartThread(error));
-}
-
-// Work that starts threads may be the one which there are no more for.
-absl::StatusOr<std::string> Done(const Tasks::Work& work) {
-  try {
-    return work();
-  } catch (const std::system_error& error) {
-    return NoThread(error);
-  }
-}
-
 }  // namespace
 
 Tasks::~Tasks() {
@@ -66,12 +53,12 @@ Tasks::Handle Tasks::Start(Work work) {
   tasks_[handle] = task;
   try {
     task->thread = std::thread([this, task, work = std::move(work)] {
-      auto result = Done(work);
+      auto result = CatchNoThread(work);
       MutexLock done(&mutex_);
       task->result.emplace(std::move(result));
     });
   } catch (const std::system_error& e) {
-    task->result.emplace(NoThread(e));
+    task->result.emplace(absl::ResourceExhaustedError(CannotStartThread(e)));
   }
   return handle;
 }

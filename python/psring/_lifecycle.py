@@ -141,7 +141,8 @@ def init(
     with _lock:
         if _job.is_initialized():
             return
-        _check_not_of_a_worker()
+        if rank is None and size is None and coordinator is None:
+            _check_not_of_a_worker()
         chosen = os.environ.get("PSRING_MODE") or None
         for choice in (mode, chosen):
             if choice is not None and choice not in _MODES:
@@ -201,18 +202,23 @@ def init(
 _JOINED = "PSRING_JOINED"  # whose process has joined the job, and its place by the variables of then
 
 
+_RANKS = ("PSRING_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_JOBS = ("PSRING_COORDINATOR", "MASTER_PORT", "OMPI_MCA_ess_base_jobid", "SLURM_STEP_ID")
+
+
 def _place_by_variables() -> str:
-    return " ".join(os.environ.get(name, "") for name in ("PSRING_COORDINATOR", "PSRING_RANK"))
+    return " ".join(os.environ.get(name, "") for name in _JOBS + _RANKS)
 
 
 def _check_not_of_a_worker() -> None:
     """Raises where a worker has started this process, which would join in its place."""
     pid, _, place = os.environ.get(_JOINED, "").partition(" ")
-    if pid not in ("", str(os.getpid())) and place == _place_by_variables() and all(place.split(" ")):
+    has_rank = any(os.environ.get(name) for name in _RANKS)
+    if pid not in ("", str(os.getpid())) and place == _place_by_variables() and has_rank:
         raise _lib.PsringError(
-            f"psring.init() in a process that worker {place.split(' ')[1]} (pid {pid}) has started, which has joined the "
-            'job already: call init() under `if __name__ == "__main__":`, as spawned processes import the script again, '
-            "or start another program without the variable PSRING_RANK"
+            f"psring.init() in a process that a worker (pid {pid}) has started, which has joined the job already: call "
+            'init() under `if __name__ == "__main__":`, as spawned processes import the script again, or start another '
+            "job by psring run"
         )
 
 

@@ -377,7 +377,7 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
 
 
 def _writable_copy(value: Any) -> Any:
-    if value is None or isinstance(value, (str, bytes, dict, list, tuple, set)):
+    if not hasattr(value, "dtype") or not hasattr(value, "copy"):
         raise TypeError(
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )

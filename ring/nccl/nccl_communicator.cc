@@ -2,11 +2,15 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "common/model/layout.h"
 #include "ring/nccl/nccl_peers.h"
@@ -89,8 +93,8 @@ absl::Status NcclCommunicator::Connect(Time deadline) {
                                      std::string(id.status().message())));
   }
   NcclWatchdogOptions watchdog = options_.watchdog;
-  watchdog.who_is_late = [this](int64_t sequence) {
-    return WhoIsLate(sequence);
+  watchdog.who_is_late = [this](int64_t sequence, absl::Duration waited) {
+    return WhoIsLate(sequence, waited);
   };
   watchdog_ =
       NcclWatchdog::Start(device_, handle_, cancellation_, std::move(watchdog));
@@ -310,11 +314,29 @@ absl::StatusOr<std::vector<std::string>> NcclCommunicator::Gather(
 
 // Whoever waits in the same collective hears of it and asks too, however much
 // later its own wait has begun.
-std::string NcclCommunicator::WhoIsLate(int64_t sequence) {
-  if (options_.tell_late) options_.tell_late(sequence);
-  const auto all =
-      Gather(absl::StrCat("late/", sequence), "", Now() + kAskTimeout);
+std::string NcclCommunicator::WhoIsLate(int64_t sequence,
+                                        absl::Duration waited) {
+  const auto all = Gather(absl::StrCat("late/", sequence),
+                          absl::StrCat(absl::ToInt64Milliseconds(waited)),
+                          Now() + kAskTimeout);
   if (!all.ok()) return std::string(all.status().message());
+  int64_t shortest = std::numeric_limits<int64_t>::max(), longest = 0;
+  int last = 0;
+  for (int r = 0; r < size(); ++r) {
+    int64_t ms = 0;
+    if (!absl::SimpleAtoi((*all)[r], &ms)) continue;
+    longest = std::max(longest, ms);
+    if (ms < shortest) {
+      shortest = ms;
+      last = r;
+    }
+  }
+  if (shortest < longest / 2) {
+    return absl::StrCat(
+        Describe(job_.workers(last)), " has come to it late, ",
+        absl::FormatDuration(absl::Milliseconds(longest - shortest)),
+        " after the first");
+  }
   return "every worker waits in it; do all GPUs and networks work?";
 }
 

@@ -36,8 +36,6 @@ using GatherFunction = std::function<absl::StatusOr<std::vector<std::string>>(
 
 struct NcclOptions {
   GatherFunction gather;
-  // Tells all ranks that this one's collective of that sequence is late.
-  std::function<void(int64_t sequence)> tell_late;
   bool allow_shared_gpu = false;  // two ranks on one GPU: never for speed
   // How long the end may take: the work that is on its way, then NCCL's own.
   absl::Duration end_timeout = absl::Seconds(60);
@@ -121,7 +119,7 @@ class NcclCommunicator : public Communicator {
   absl::Status LaunchNow(Event ready, Launch launch, Then then);
   // Enqueue behind all of that stream, and wait.
   absl::Status Block(std::string what, Time deadline, Launch launch, Then then);
-  std::string WhoIsLate(int64_t sequence);
+  std::string WhoIsLate(int64_t sequence, absl::Duration waited);
   absl::Status Close();
 
   Device& device_;

@@ -208,9 +208,14 @@ absl::Status NcclWatchdog::Advance() {
 void NcclWatchdog::Fail(absl::Status why) {
   if (absl::IsDeadlineExceeded(why) && options_.who_is_late &&
       !in_flight_.empty()) {
-    why = absl::DeadlineExceededError(absl::StrCat(
-        std::string(why.message()), ": ",
-        options_.who_is_late(in_flight_.front().collective.sequence)));
+    const InFlight& late = in_flight_.front();
+    const int64_t sequence = late.collective.sequence;
+    if (options_.tell_late && late_elsewhere_ != sequence) {
+      options_.tell_late(sequence);
+    }
+    why = absl::DeadlineExceededError(
+        absl::StrCat(std::string(why.message()), ": ",
+                     options_.who_is_late(sequence, Now() - late.since)));
   }
   failure_ = why;
   cancellation_.Cancel(std::move(why));

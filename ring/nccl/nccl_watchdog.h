@@ -56,9 +56,12 @@ struct NcclWatchdogOptions {
   absl::Duration abort_timeout = absl::Seconds(3);
   // Must not return while the abort hangs, unless something else ends it.
   std::function<void(const absl::Status&)> on_hung_abort = ExitOnHungAbort;
-  // Says who does not take part in a collective that is late, by its sequence.
-  // Blocks a few seconds at most.
-  std::function<std::string(int64_t sequence)> who_is_late;
+  // Says who does not take part in a collective that is late, by its sequence,
+  // in which this rank has waited for so long. Blocks a few seconds at most.
+  std::function<std::string(int64_t sequence, absl::Duration waited)>
+      who_is_late;
+  // Tells all ranks of it. May be empty; never blocks.
+  std::function<void(int64_t sequence)> tell_late;
   // The sequence of a collective that another rank has found late, once. May be
   // empty; never blocks.
   std::function<std::optional<int64_t>()> told_late;

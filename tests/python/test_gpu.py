@@ -223,26 +223,6 @@ def test_a_saved_layer_is_that_layer_alone():
     assert max(run(save_a_layer)) < 10000
 
 
-def freeze_a_layer():
-    """A layer that is frozen on all ranks after the first step, and one on rank 0 alone."""
-    ps.init()
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(3)])
-    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), model=net)
-    for step in range(3):
-        optimizer.zero_grad()
-        net(torch.ones(1, 4)).sum().backward()
-        optimizer.step()
-        if step == 0:
-            net[0].requires_grad_(False)
-            net[1].requires_grad_(ps.rank() != 0)
-    return [p.grad is None for p in net.parameters()]
-
-
-def test_what_is_frozen_everywhere_alone_has_no_gradient():
-    assert run(freeze_a_layer) == [[True, True, False, False, False, False]] * 2
-
-
 def train_all_kinds(on_gpu, prescale):
     """Gradients of several dtypes and layouts in few buckets: the weights and the number
     of calls that copy several."""

@@ -333,7 +333,7 @@ def test_the_built_in_trainer_tells_its_figures(tmp_path, mode):
 def test_a_comparison_shows_all_its_ways(tmp_path):
     job = Job(tmp_path, command=[
         PROGRAM, "compare", "--page", "--modes=ring,ps-bsp", "--workers=2", f"--out={tmp_path / 'study'}",
-        "--data=digits:train=2048,test=128", "--epochs=30"])  # fmt: skip
+        "--data=digits:train=2048,test=128", "--epochs=40"])  # fmt: skip
     tab = chromium.Tab(job.url) if chromium.PROGRAM else None
     try:
         # A state before its job has formed has neither.
@@ -342,7 +342,7 @@ def test_a_comparison_shows_all_its_ways(tmp_path):
             and s["now"] and s["now"]["step"] > 10)  # fmt: skip
         [before] = second["series"]["earlier"]
         assert before["name"].startswith("ring, 2 workers")
-        assert len(before["accuracies"]) == len(before["test_losses"]) == 30 and before["losses"]
+        assert len(before["accuracies"]) == len(before["test_losses"]) == 40 and before["losses"]
         if tab:
             tab.wait_for("document.querySelector('#title').textContent.startsWith('run 2 of 2: ps-bsp')")
             lines = "Object.values(Chart.instances).map((c) => c.data.datasets.map((d) => d.label))"

@@ -63,6 +63,27 @@ def keep_gradients():
     return all(torch.allclose(a, b) for x, y in zip(kept, wanted) for a, b in zip(x, y))
 
 
+def keep_gradients_of_one_memory(accumulate):
+    """What a script holds from the first step on is p.grad for ever, where that is not set to None."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net)
+    loss_of(net, 0).backward()
+    held = [p.grad for p in net.parameters()]
+    same = []
+    for step in range(1, 4):
+        if not accumulate:
+            optimizer.zero_grad(set_to_none=False)
+        loss_of(net, step).backward()
+        same += [torch.equal(a, p.grad) for a, p in zip(held, net.parameters())]
+    return all(same)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_gradients_that_stay_in_place_are_p_grad(accumulate):
+    assert run(keep_gradients_of_one_memory, args=(accumulate,)) == [True, True]
+
+
 @pytest.mark.parametrize("mode", ["ring", "ps"])
 def test_gradients_that_a_script_keeps_stay_as_they_were(mode):
     assert run(keep_gradients, mode=mode) == [True, True]
@@ -148,6 +169,48 @@ def other_rates(kind):
     trained(net, ps.DistributedOptimizer(optimizer, model=net))
 
 
+def leave_out_steps_while_another_has_joined():
+    """Accumulates by hand over batches of which rank 0 has more, in two epochs."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net)
+    for _ in range(2):
+        for batch in range(7 if ps.rank() == 0 else 5):
+            loss_of(net, batch).backward()
+            if batch % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+        optimizer.zero_grad()
+        ps.broadcast_parameters(net.state_dict(), root_rank=ps.join())
+    return True
+
+
+def test_what_is_left_out_while_another_has_joined_is_no_error():
+    assert run(leave_out_steps_while_another_has_joined) == [True, True]
+
+
+def train_what_has_changed(how):
+    """No trainable parameter, or ones of another dtype than when the optimizer was made."""
+    ps.init()
+    net = model()
+    if how == "frozen":
+        net.requires_grad_(False)
+    optimizer = distributed(net)
+    if how == "double":
+        net.double()
+    for _ in range(3):
+        optimizer.zero_grad()
+        if how == "double":
+            net(torch.ones(5, 4, dtype=torch.float64)).sum().backward()
+        optimizer.step()
+    return True
+
+
+@pytest.mark.parametrize("how", ["frozen", "double"])
+def test_a_model_may_have_nothing_to_train_or_another_dtype(how):
+    assert run(train_what_has_changed, args=(how,)) == [True, True]
+
+
 class Growing(torch.nn.Module):
     """With a cache of positions, as language models have it."""
 
@@ -181,7 +244,7 @@ def catches(name, *args):
 
 def test_a_step_that_one_rank_skips_is_told():
     for error in told_by_both(skip_a_step):
-        assert "0 backward() without a step() on rank 0, 1 backward() without a step() on rank 1" in error
+        assert "left out step() after different numbers of backward(): 0 on rank 0, 1 on rank 1" in error
 
 
 @pytest.mark.parametrize("kind, told", [("tensor", "lr="), ("numpy", "lr="), ("eps", "eps=")])
@@ -216,6 +279,53 @@ def test_parameters_that_differ_in_the_first_step_are_told():
     assert "not those of rank 0" in message and "broadcast_parameters" in message
     assert file == os.path.basename(__file__)  # not one of psring's
     assert run(load_on_one_rank, args=("fused",)) == [[], []]
+
+
+def restore_weights():
+    """As the warning of a write says."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net, update="fused")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trained(net, optimizer)
+        for p in net.parameters():
+            p.data.fill_(0.1)
+        optimizer.load_state_dict(optimizer.state_dict())
+        trained(net, optimizer)
+    return [str(w.message) for w in caught if "was written to" in str(w.message)]
+
+
+def test_the_way_to_go_on_from_written_parameters_is_no_write():
+    assert run(restore_weights, mode="ps") == [[], []]
+
+
+def perturb_in_no_sync():
+    """SAM: each rank's own perturbation, which ends before step()."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(2):
+            optimizer.zero_grad()
+            with optimizer.no_sync():
+                loss_of(net, step).backward()
+            moves = [0.05 * p.grad for p in net.parameters()]
+            with torch.no_grad():
+                for p, move in zip(net.parameters(), moves):
+                    p.add_(move)
+            optimizer.zero_grad()
+            loss_of(net, step).backward()
+            with torch.no_grad():
+                for p, move in zip(net.parameters(), moves):
+                    p.sub_(move)
+            optimizer.step()
+    return [str(w.message) for w in caught]
+
+
+def test_a_perturbation_of_each_rank_for_a_while_is_not_told():
+    assert run(perturb_in_no_sync) == [[], []]
 
 
 # ---- Around the optimizer ------------------------------------------------------

@@ -76,7 +76,7 @@ NcclJob::NcclJob(int num_ranks, const proto::JobSpec& spec)
     rank.job = job;
     rank.job.set_rank(r);
     rank.options.gather = gather_.Of(r, rank.cancellation);
-    rank.options.tell_late = [this](int64_t sequence) {
+    rank.options.watchdog.tell_late = [this](int64_t sequence) {
       gather_.TellLate(sequence);
     };
     rank.options.watchdog.told_late = [this, r] { return gather_.ToldLate(r); };

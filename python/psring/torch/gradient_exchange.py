@@ -87,7 +87,7 @@ class Entry:
         kept = None if self.handed_out is None else self.handed_out()
         if kept is None or self.result is None:
             return
-        kept._fix_weakref()  # torch may have thought that nobody holds it
+        kept._fix_weakref()  # Python owns it again, where torch alone did
         self.handed_out = None
         if kept is not self.param.grad and kept.data_ptr() == self.result.data_ptr():
             kept.data = kept.data.clone()
@@ -161,6 +161,7 @@ class ModelExchange(Model):
             tensors.insert(0, ("psring: ranks with data", [3 + (self.carries + 1) // 2]))
         self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
         self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
+        self.has_joined: Callable[[], None] = lambda: None  # join() is over
         self.steps = 0
         if gpu is not None:
             torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
@@ -172,8 +173,7 @@ class ModelExchange(Model):
         self._streams = None if gpu is None else StreamOrder(gpu, self.set_stream)
         self.places: Dict[str, Tuple[int, int]] = {}
         # A parameter that lies there has a storage of its own: torch.save() writes whole storages.
-        fused = options.get("update") == "fused"
-        self._apart = fused
+        self._apart = options.get("update") == "fused"
         self._fused: Dict[int, List["weakref.ref[Entry]"]] = {}  # by bucket; with "fused" alone
         layout = self.layout
         self._flag, self._carried_end, self._flag_bucket = 0, 0, -1
@@ -187,7 +187,7 @@ class ModelExchange(Model):
             entry.gradient = _part(self.gradients, begin, end, entry.param)
             entry.result = self._result(entry, begin, end)
             entry.bucket = place["bucket"]
-            if fused:
+            if self._apart:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
         self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]

@@ -1,5 +1,6 @@
 """psring's part of a DistributedOptimizer: its exchange, and its steps."""
 
+import array
 import ctypes
 import functools
 import numbers
@@ -34,6 +35,21 @@ def _crc(groups: List[Dict[str, Any]]) -> int:
 
 
 _NUMBERS = ("lr", "momentum", "betas", "weight_decay", "eps", "alpha", "rho", "dampening")
+
+
+def _numbers_of(optimizer: Any) -> bytes:
+    """What _hyperparameters() writes out, in each step."""
+    found: List[float] = []
+    for group in optimizer.param_groups:
+        for name in _NUMBERS:
+            value = group.get(name)
+            kind = type(value)
+            if kind is float or kind is int:
+                found.append(value)
+            elif value is not None:
+                numbers_of = [_number(v) for v in (value if kind in (tuple, list) else [value])]
+                found += [number for number in numbers_of if number is not None]
+    return array.array("f", found).tobytes()
 
 
 def _number(value: Any) -> Optional[float]:
@@ -139,6 +155,7 @@ class Part:
         passes = self.reducer.passes
         self.reducer.close()
         self.reducer = self._make_reducer()
+        self._taken = None
         self.reducer.passes = passes
 
     # ---- The exchange --------------------------------------------------------
@@ -191,16 +208,17 @@ class Part:
         else:
             exchange.begin()
             exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
+            exchange.has_joined = lambda optimizer=self._optimizer: optimizer()._psring._has_joined()
         return exchange
 
     def told_settings(self) -> bytes:
         buffers = self._sent_buffers()
-        return repr((self._stepping(), 0 if buffers is None else buffers.num_bytes())).encode()
+        also = (self._num_left_out + self._unstepped, 0 if buffers is None else buffers.num_bytes())
+        return _numbers_of(self.optimizer) + b"%d %d" % also
 
-    def _stepping(self) -> List[str]:
-        """What is the same on all ranks where their parameters are."""
-        left_out = self._num_left_out + self._unstepped
-        return [f"{left_out} backward() without a step()"] + _hyperparameters(self.optimizer)
+    def _has_joined(self) -> None:
+        """join() is over: who had no more data has left out other steps than the others."""
+        self._num_left_out, self._unstepped = 0, False
 
     def _carried_bytes(self, entries: List[Entry]) -> int:
         """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
@@ -269,7 +287,15 @@ class Part:
         """Each rank's optimizer would make other parameters from the same gradients."""
         if exchange.all_have_data():
             name, ranks = f"{self.name}.settings{exchange.steps}", self.settings.process_set
-            agree(self._stepping(), name, ranks)
+            left_out = self._num_left_out + self._unstepped
+            everybody = memory.allgather_bytes(b"%d" % left_out, name + ".left_out", ranks)
+            if len(set(everybody)) > 1:
+                told = ", ".join(f"{int(n)} on rank {rank}" for rank, n in zip(ranks.ranks, everybody))
+                raise _lib.InvalidArgumentError(
+                    f"the ranks have left out step() after different numbers of backward(): {told}. All ranks apply a "
+                    "mean gradient, or none does: decide by what is the same on all, such as ps.mean(loss)"
+                )
+            agree(_hyperparameters(self.optimizer), name, ranks)
             try:
                 agree(self._buffers.described() if self._buffers is not None else [], name + ".buffers", ranks)
             except _lib.InvalidArgumentError as error:
@@ -279,7 +305,8 @@ class Part:
                 ) from None
         raise _lib.InvalidArgumentError(
             f"in step {exchange.steps} the ranks' optimizers of '{self.name}' have different learning rates or other "
-            "settings, or not all have called step(): a schedule does the same on all ranks where it is given the same, such as ps.mean(loss)"
+            "settings, or have left out other calls of step(). A schedule does the same on all ranks where it is given "
+            "the same, such as ps.mean(loss)"
         )
 
     def _warn_of_decay(self, unused: List[Entry]) -> None:
@@ -326,6 +353,8 @@ class Part:
     def _warn_if_written(self) -> None:
         """Says it where a script has written to a parameter since, which torch counts but through p.data."""
         entries = self.dense()
+        if not entries:
+            return
         written = next((entry.name for entry in entries if entry.was_written()), None)
         if written is not None:
             fused.warn_of_write(written)

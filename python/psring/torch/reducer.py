@@ -99,6 +99,8 @@ class Reducer:
         self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
         self._on_unused = on_unused
         self.no_sync_depth = 0
+        # With "fused" all begin with rank 0's. Within no_sync() each may perturb its own for a while (SAM).
+        self._compares_parameters = not settings.fused
         self.touched = False  # since the last step, by a backward
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
@@ -147,6 +149,8 @@ class Reducer:
                 self._order.setdefault(entry.index)
             if self.state == DONE:
                 self._start_over()
+            if self.no_sync_depth:
+                self._compares_parameters = False
             if self.no_sync_depth or self._deferred:
                 return
             if not self._queued:
@@ -208,10 +212,9 @@ class Reducer:
     # ---- One step ------------------------------------------------------------
 
     def _begin_collecting(self) -> None:
-        if self.entries[0].param.is_cuda and torch.cuda.is_current_stream_capturing():
+        if any(e.param.is_cuda for e in self.entries) and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                f"the gradient of {self.entries[0].name} is made while a CUDA graph is captured, where psring cannot "
-                "exchange it: capture forward and backward by torch.cuda.make_graphed_callables, before "
+                "backward() runs while a CUDA graph is captured, where psring cannot exchange gradients: capture forward and backward by torch.cuda.make_graphed_callables, before "
                 "DistributedOptimizer is made, and leave step() out of the graph"
             )
         self.state = COLLECTING
@@ -225,9 +228,9 @@ class Reducer:
         """Before the first submit: gradients still in the exchange's memory (where
         zero_grad(set_to_none=False) leaves them) move out of it."""
         for entry in self.entries:
+            entry.keep_apart()
             if not entry.ready and entry.holds_result():
                 entry.param.grad = entry.param.grad.clone()  # type: ignore[union-attr]
-            entry.keep_apart()
 
     def _collect(self, entry: Entry) -> None:
         if self.state != COLLECTING:
@@ -355,7 +358,7 @@ class Reducer:
                 sparse[entry.index] = grad.sparse_dim()
         order: Any = list(self._order) if self.process_set.rank() == 0 else None
         agenda = {"order": order, "sparse": list(sparse.items())}
-        if not self._fused:  # which begins with rank 0's
+        if self._compares_parameters:
             agenda["parameters"] = digest([entry.param for entry in self.entries])
         mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
@@ -363,7 +366,8 @@ class Reducer:
             warn_once(
                 f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} in the first step, and "
                 "the same gradients keep them apart: call broadcast_parameters(model.state_dict(), root_rank=0) after "
-                "the last change on one rank alone, such as a checkpoint that rank 0 loads"
+                "the last change on one rank alone, such as a checkpoint that rank 0 loads. (Embedding(max_norm=...) "
+                "changes its parameters on each rank by itself)"
             )
         for other in everybody:
             for index, sparse_dim in other["sparse"]:

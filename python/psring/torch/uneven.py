@@ -34,4 +34,6 @@ def join(device: Any = None) -> int:
     operation = start_join()
     while any([model.take_part_without_data() for model in models]):
         pass
+    for model in models:
+        model.has_joined()
     return last_to_join(operation)

@@ -554,6 +554,9 @@ TEST(Membership, AnyWorkerTellsTheOthersOfALateCollective) {
   announce.mutable_announce()->set_to(proto::WORKER);
   announce.mutable_announce()->set_name("late collective model");
   EXPECT_EQ(m.OnMessage(kStart, "b", announce).size(), 2u);
+  EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());  // it is known
+  announce.mutable_announce()->set_payload("8");
+  EXPECT_EQ(m.OnMessage(kStart, "a", announce).size(), 2u);
 }
 
 // From a process that waits for others at "a step".

@@ -193,6 +193,21 @@ TEST(NcclCommunicator, ARankThatCameLaterIsNotNamedForOneThatNeverComes) {
   });
 }
 
+// It comes while the others ask who is missing.
+TEST(NcclCommunicator, ARankThatComesToALateCollectiveAtLastIsNamed) {
+  NcclJob job(3);
+  job.RunConnected([](NcclRank& rank, NcclCommunicator& c) {
+    if (rank.rank == 2) absl::SleepFor(absl::Milliseconds(800));
+    const absl::Duration timeout =
+        rank.rank == 2 ? absl::Seconds(60) : absl::Milliseconds(500);
+    const absl::Span<float> other_sizes = DataOn(rank.device, 100 + rank.rank);
+    absl::Status status = EnqueueBucket(c, other_sizes, timeout);
+    if (status.ok()) status = c.Drain(Soon());
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("worker 2 (host h"),
+                                       HasSubstr("has come to it late")));
+  });
+}
+
 // A program that has queued more than some seconds of work ends well.
 TEST(NcclCommunicator, TheEndWaitsForWhatIsOnItsWay) {
   NcclJob job(2);
