@@ -194,10 +194,12 @@ def policies() -> Dict[str, Policy]:
 # What the library says of a worker that lives and does not come to a step.
 _LATE = re.compile(
     r"has not (pushed step|come to collective|done its part of collective)|has sent nothing in time|not called within"
+    r"|has left the job, but"
 )
 _REMEDY = (
     "If it has fewer batches, give each rank as many, or let it call join() after its last one (psring.torch.join(); "
-    "with Keras and JAX psring.join(), for update=\"local\" alone); if it takes longer, increase step_timeout_s"
+    "with Keras and JAX psring.join(), for update=\"local\" alone); if it takes longer, increase step_timeout_s. What "
+    "ends a training early has to be the same on all ranks (with Keras, MetricAverageCallback goes before EarlyStopping)"
 )
 # Where ranks meet before what all of them call: _models.py.
 _CALLED_BY_SOME = re.compile(r"'(state|synchronise) of ")
@@ -205,7 +207,7 @@ _REMEDIES = {
     "state": "The optimizer's state is fetched by all ranks together (update=\"fused\", ssp, async): all call "
     "optimizer.state_dict() (with Keras synchronize_state()), also where rank 0 alone saves it",
     "synchronise": "Parameters are synchronized by all ranks together: all call synchronize_parameters(), also where "
-    "rank 0 alone evaluates or saves",
+    "rank 0 alone evaluates or saves; if another rank still trains, increase step_timeout_s",
 }
 
 
