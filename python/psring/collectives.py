@@ -377,7 +377,9 @@ def _reduce_number(value: Any, op: ReduceOp, process_set: ProcessSet) -> Any:
 
 
 def _writable_copy(value: Any) -> Any:
-    if not hasattr(value, "dtype") or not hasattr(value, "copy"):
+    if hasattr(value, "numpy"):  # a tensor of another framework's
+        value = value.numpy()
+    if not hasattr(value, "dtype"):
         raise TypeError(
             f"sum() and mean() take a number, a tensor or an array, not {type(value).__name__}: call them for each value"
         )

@@ -38,6 +38,8 @@ from ..collectives import (
     barrier,
     broadcast_object,
     join,
+    mean,
+    sum,
 )
 from ..process_sets import ProcessSet, global_process_set
 from .collectives import allreduce, broadcast
@@ -58,7 +60,7 @@ _job.before_end(_wait_for_callbacks)
 __all__ = [
     "Average", "FusedOptimizer", "Max", "Min", "Product", "ProcessSet", "PsringError", "Sum", "allgather_object",
     "allreduce", "barrier", "broadcast", "broadcast_object", "global_process_set", "init", "is_initialized", "join",
-    "local_rank", "local_size", "log", "mode", "rank", "shutdown", "size",
+    "local_rank", "local_size", "log", "mean", "mode", "rank", "shutdown", "size", "sum",
 ]  # fmt: skip
 
 

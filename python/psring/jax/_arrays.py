@@ -25,7 +25,13 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def to_jax(array: np.ndarray) -> jax.Array:
-    """JAX's array of one that nobody writes to any more."""
+    """JAX's array of one that nobody writes to any more. Errors: integers that JAX would cut off."""
+    if array.dtype in (np.int64, np.uint64) and array.size and not jax.config.jax_enable_x64:
+        most = np.iinfo(np.int32 if array.dtype == np.int64 else np.uint32)
+        if array.max() > most.max or array.min() < most.min:
+            raise OverflowError(
+                f"a result of {array.dtype} does not fit JAX's {most.dtype}: pass floats, or set jax_enable_x64"
+            )
     if jax.default_backend() == "cpu":
         try:
             return jax.dlpack.from_dlpack(array)

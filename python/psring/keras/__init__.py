@@ -16,7 +16,7 @@ from .._job import is_initialized, local_rank, local_size, rank, size
 from .._lib import PsringError
 from .._lifecycle import init, shutdown
 from .._metrics import log
-from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object, join
+from ..collectives import Average, Sum, allgather_object, barrier, broadcast_object, join, mean, sum
 from ..process_sets import ProcessSet, global_process_set
 from .callbacks import BroadcastCallback, LearningRateWarmupCallback, MetricAverageCallback, broadcast_weights
 from .optimizer import DistributedOptimizer
@@ -25,5 +25,5 @@ __all__ = [
     "Average", "BroadcastCallback", "DistributedOptimizer", "LearningRateWarmupCallback",
     "MetricAverageCallback", "ProcessSet", "PsringError", "Sum", "allgather_object",
     "barrier", "broadcast_object", "broadcast_weights", "global_process_set", "init", "is_initialized", "join",
-    "local_rank", "local_size", "log", "rank", "shutdown", "size",
+    "local_rank", "local_size", "log", "mean", "rank", "shutdown", "size", "sum",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any, List
 import keras
 import numpy as np
 
-from .. import _job
+from .. import _job, _lib
 from ..collectives import Average, Max, agree, auto_name
 from ..process_sets import global_process_set
 from .fused import broadcast_numpy
@@ -16,6 +16,12 @@ from .optimizer import is_distributed, reduce_numpy, refuse_in_a_model, take_sta
 def broadcast_weights(model: Any, root_rank: int = 0) -> None:
     """Makes the weights of a model, or the variables of an optimizer, the root's."""
     _broadcast(model.weights if hasattr(model, "weights") else model.variables, root_rank)
+
+
+def _optimizers(model: Any) -> List[Any]:
+    """Of a model that has one, or several of its own, as a GAN does."""
+    held = [getattr(model, "optimizer", None), *vars(model).values()]
+    return list({id(of): of for of in held if isinstance(of, keras.optimizers.Optimizer)}.values())
 
 
 def _broadcast(variables: List[Any], root_rank: int) -> None:
@@ -31,18 +37,22 @@ class BroadcastCallback(keras.callbacks.Callback):
     optimizer (its step, momentums), as where the root alone has loaded them.
 
     A model without an Input has no weights yet where Keras's trainer (TensorFlow's) builds it in the
-    first batch: then they become the root's after that batch.
+    first batch: then they become the root's after that batch. Each model that it is given to has its turn.
     """
 
     def __init__(self, root_rank: int = 0):
         super().__init__()
-        self._root_rank, self._done = root_rank, False
+        self._root_rank, self._done, self._of = root_rank, False, None
 
     def on_train_begin(self, logs: Any = None) -> None:
-        optimizer = getattr(self.model, "optimizer", None)
-        if _job.size() > 1 and optimizer is not None and not is_distributed(optimizer):
+        if self._of is not self.model:
+            self._of, self._done = self.model, False
+            # Traced before its optimizer became DistributedOptimizer's, it would exchange nothing.
+            self.model.make_train_function(force=True)
+        optimizers = _optimizers(self.model)
+        if _job.size() > 1 and optimizers and not any(map(is_distributed, optimizers)):
             warnings.warn(
-                f"rank {_job.rank()}: the model's optimizer, {type(optimizer).__name__}, is not DistributedOptimizer's, "
+                f"rank {_job.rank()}: the model's optimizer, {type(optimizers[0]).__name__}, is not DistributedOptimizer's, "
                 "so each rank trains by itself. Models of keras.saving.load_model() have a plain one: "
                 "model.optimizer = psring.keras.DistributedOptimizer(model.optimizer)",
                 stacklevel=2,
@@ -57,10 +67,15 @@ class BroadcastCallback(keras.callbacks.Callback):
         if self._done or not self.model.built:
             return
         broadcast_weights(self.model, self._root_rank)
+        for layer in self.model._flatten_layers():
+            if isinstance(layer, keras.layers.Normalization) and layer.built and layer.input_mean is None:
+                layer.finalize_state()  # it computes with what it makes of its weights there
         self._done = True
-        optimizer = getattr(self.model, "optimizer", None)
-        if optimizer is None or not is_distributed(optimizer):
-            return
+        for optimizer in _optimizers(self.model):
+            if is_distributed(optimizer):
+                self._broadcast_state(optimizer)
+
+    def _broadcast_state(self, optimizer: Any) -> None:
         # One that has been loaded is built.
         [built] = reduce_numpy([np.array([float(optimizer.built)])], Max, "keras.built", global_process_set)
         if built[0] > 0:
@@ -78,6 +93,13 @@ class MetricAverageCallback(keras.callbacks.Callback):
         if not logs:
             return
         names = sorted(name for name in logs if np.isscalar(logs[name]) or getattr(logs[name], "ndim", 1) == 0)
+        try:
+            agree(names, "keras.metrics.names")
+        except _lib.InvalidArgumentError as error:
+            raise type(error)(
+                f"{error}. MetricAverageCallback averages the metrics of all ranks, which all have the same: give all "
+                "validation data, or none"
+            ) from None
         means = np.array([float(logs[name]) for name in names])
         [means] = reduce_numpy([means], Average, "keras.metrics", global_process_set)
         logs.update(zip(names, means.tolist()))

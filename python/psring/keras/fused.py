@@ -86,6 +86,21 @@ def _slots_of(optimizer: Any) -> Dict[str, List[Any]]:
 # ---- From a framework's program to the host, and back ------------------------
 
 
+def refuse_xla() -> None:
+    """In a program of TensorFlow's that XLA compiles."""
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util
+
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise ValueError(f"rank {_job.rank()}: {_NO_XLA}")
+
+
+_NO_XLA = (
+    "psring.keras: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False), and tf.function "
+    "without jit_compile"
+)
+
+
 def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
     from ..jax._arrays import empty
 
@@ -113,6 +128,8 @@ def on_host(
     if backend != "tensorflow":
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     import tensorflow as tf
+
+    refuse_xla()
 
     def with_numpy(*tensors: Any) -> List[np.ndarray]:
         with _lib.ending_at_interrupts():
@@ -157,6 +174,7 @@ class Fused:
         self._lock = threading.Lock()
         self._arrays: Optional[FusedArrays] = None
         self._closed = False
+        self._unfetched = False  # steps were made since synchronize_state()
         # Whether the rate follows from the step's number alone.
         schedules = keras.optimizers.schedules.LearningRateSchedule
         self._scheduled = isinstance(getattr(optimizer, "_learning_rate", None), schedules)
@@ -177,9 +195,25 @@ class Fused:
             name: [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
             for name, variables in _slots_of(optimizer).items()
         }
+        iterations = int(keras.ops.convert_to_numpy(optimizer.iterations))
         # All zero: it is new, or of a job that had the state elsewhere and did not fetch it.
         if any(array.any() for arrays in state.values() for array in arrays):
-            self._iterations, self._state = int(keras.ops.convert_to_numpy(optimizer.iterations)), state
+            self._iterations, self._state = iterations, state
+        elif state and iterations > 0 and _job.rank() == 0:
+            warnings.warn(
+                f"the optimizer has made {iterations} steps, and all of its {', '.join(state)} are zero, as where a model "
+                'was saved with update="fused" and no synchronize_state() before: it begins with zeros',
+                stacklevel=3,
+            )
+
+    def warn_of_save(self) -> None:
+        """Keras saves the optimizer's variables, which the library's state has not come to."""
+        if self._unfetched:
+            warnings.warn(
+                'the optimizer\'s state of update="fused" is not in what is saved now: before that, all ranks call '
+                "optimizer.synchronize_state() (in a callback's on_epoch_end, before the callback that saves)",
+                stacklevel=3,
+            )
 
     def synchronize_state(self, optimizer: Any) -> None:
         """Keras's variables of the state become what the library has. All ranks call it."""
@@ -188,6 +222,7 @@ class Fused:
             if self._arrays is None and not self._closed:
                 return  # no step has been made
             slots = self._alive().fetch_slots()
+            self._unfetched = False
         for name, variables in _slots_of(optimizer).items():
             for variable, array in zip(variables, slots[name]):
                 variable.assign(self._scaled(name, array, -self._first_rate))
@@ -278,6 +313,7 @@ class Fused:
             _metrics.count_step()
             rate, factor = self._formula.sent(lr, self._first_rate)
             arrays.step(gradients, [rate] * self._num_groups, factor)
+            self._unfetched = bool(arrays.model.slot_names)
             return arrays.parameters
 
     def _agree_on(self, lr: float) -> None:

@@ -11,7 +11,7 @@ from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from .fused import Fused
+from .fused import _NO_XLA, Fused, refuse_xla
 
 
 def _dtype(array: np.ndarray) -> int:
@@ -35,8 +35,21 @@ def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set:
     return results
 
 
-def _reduce(grads: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
-    """Reduces what is not None, and counts a step wherever the backend's program comes to it."""
+def _compare_rate(rate: float, op: ReduceOp, name: str, process_set: ProcessSet) -> None:
+    """Raises on a rank whose learning rate is another one than the mean of those that have data."""
+    [(count, total)] = reduce_numpy([np.array([1.0, rate])], op, name + ".rate", process_set)
+    mean = total / count
+    if abs(mean - rate) > 1e-6 * max(abs(mean), abs(rate)):
+        raise _lib.InvalidArgumentError(
+            f"rank {_job.rank()}: the learning rate is {rate:g} here, and {mean:g} in the mean of all ranks, which would "
+            "part their weights: all change it alike (MetricAverageCallback goes before ReduceLROnPlateau; a schedule "
+            "counts the same steps everywhere)"
+        )
+
+
+def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
+    """Reduces what is not None, compares the ranks' rates, and counts a step, wherever the backend's program
+    comes to it."""
     backend = keras.backend.backend()
     present = [i for i, grad in enumerate(grads) if grad is not None]
     values = [grads[i] for i in present]
@@ -44,6 +57,7 @@ def _reduce(grads: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) 
         from ..torch import grouped_allreduce
 
         _metrics.count_step()
+        _compare_rate(float(rate), op, name, process_set)
         reduced = grouped_allreduce(values, op=op, name=name, process_set=process_set)
     elif backend == "jax":
         from ..jax._arrays import call_on_host
@@ -51,19 +65,23 @@ def _reduce(grads: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) 
 
         def call_with_jax(arrays: List[Any]) -> List[np.ndarray]:
             _metrics.count_step()
-            return _reduce_all(arrays, op, name, process_set)
+            _compare_rate(float(arrays[-1]), op, name, process_set)
+            return _reduce_all(arrays[:-1], op, name, process_set)
 
-        reduced = call_on_host(call_with_jax, values)
+        reduced = call_on_host(call_with_jax, [*values, rate], values)
     elif backend == "tensorflow":
         import tensorflow as tf
 
         def call(*tensors: Any) -> List[np.ndarray]:
             _metrics.count_step()
             with _lib.ending_at_interrupts():
-                return reduce_numpy([t.numpy() for t in tensors], op, name, process_set)
+                arrays = [t.numpy() for t in tensors]
+                _compare_rate(float(arrays[-1]), op, name, process_set)
+                return reduce_numpy(arrays[:-1], op, name, process_set)
 
+        refuse_xla()
         values = [tf.convert_to_tensor(value) for value in values]
-        reduced = tf.py_function(call, values, [value.dtype for value in values])
+        reduced = tf.py_function(call, [*values, rate], [value.dtype for value in values])
         for value, result in zip(values, reduced):
             result.set_shape(value.shape)
     else:
@@ -98,7 +116,8 @@ class Local:
         if keras.backend.backend() == "torch":
             # Other ranks may have used other layers; under a compiler all have the same program.
             grads = [keras.ops.zeros_like(of) if grad is None else grad for grad, of in zip(grads, known)]
-        return _reduce(grads, self._op, self._name, self._process_set)
+        rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
+        return _reduce(grads, rate, self._op, self._name, self._process_set)
 
 
 class _Distributed:
@@ -158,7 +177,17 @@ def refuse_in_a_model(model: Any) -> None:
             "the dtype policy before DistributedOptimizer()"
         )
     if keras.backend.backend() == "tensorflow" and model.jit_compile:
-        raise ValueError(f"{here}: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False)")
+        raise ValueError(f"rank {_job.rank()}: {_NO_XLA}")
+    synchronized = [
+        layer.name
+        for layer in model._flatten_layers()
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized
+    ]
+    if _job.size() > 1 and synchronized:
+        raise ValueError(
+            f"{here}: {synchronized[0]} is BatchNormalization(synchronized=True), which does not synchronize over "
+            "psring's ranks: leave synchronized out"
+        )
 
 
 class _Local(_Distributed):
@@ -183,6 +212,10 @@ class _Fused(_Distributed):
         self._psring.synchronize_state(self)  # type: ignore[attr-defined]
 
     synchronize_state.__doc__ = _Distributed.synchronize_state.__doc__
+
+    def save_own_variables(self, store: Any) -> None:
+        self._psring.warn_of_save()  # type: ignore[attr-defined]
+        super().save_own_variables(store)  # type: ignore[misc]
 
     def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(store)  # type: ignore[misc]

@@ -1,0 +1,190 @@
+"""What Keras lets a script do that could part the ranks, or lose their state: it works, or is told."""
+
+import os
+
+import pytest
+
+from ranks import run
+from test_keras_fused import BACKENDS, data, network, weights
+from test_other_frameworks import needs
+
+
+def _mean_weights(model):
+    return [float(weight.sum()) for weight in model.get_weights()]
+
+
+def wrap_after_a_fit(update):
+    """A model that has trained a little by itself, as for a quick check."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    model = network(ps.rank())
+    model.compile(keras.optimizers.SGD(0.1), loss="mse")
+    model.fit(*data(ps.rank()), batch_size=8, verbose=0)
+    model.optimizer = ps.DistributedOptimizer(model.optimizer, update=update)
+    model.fit(*data(ps.rank()), batch_size=8, verbose=0, callbacks=[ps.BroadcastCallback()])
+    return _mean_weights(model)
+
+
+@pytest.mark.parametrize("update", ["local", "fused"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_optimizer_that_is_wrapped_after_a_fit_exchanges(backend, update):
+    needs("keras", backend)
+    first, second = run(wrap_after_a_fit, args=(update,), env={"KERAS_BACKEND": backend}, timeout=200)
+    assert first == second
+
+
+def one_callback_for_several_models():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    broadcast, found = ps.BroadcastCallback(), []
+    for seed in range(2):
+        model = network(10 * seed + ps.rank())
+        model.compile(ps.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+        model.fit(*data(ps.rank()), batch_size=8, verbose=0, callbacks=[broadcast])
+        found.append(_mean_weights(model))
+    return found
+
+
+def test_a_broadcast_callback_is_for_each_model_that_it_is_given_to():
+    needs("keras", "jax")
+    first, second = run(one_callback_for_several_models, env={"KERAS_BACKEND": "jax"}, timeout=200)
+    assert first == second and first[0] != first[1]
+
+
+def other_rates():
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    model = network(0)
+    model.compile(ps.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    slow = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * (1 - 0.5 * epoch * ps.rank()))
+    try:
+        model.fit(*data(ps.rank()), batch_size=8, epochs=2, verbose=0, callbacks=[ps.BroadcastCallback(), slow])
+    except Exception as error:  # as each backend wraps it
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rates_that_differ_between_ranks_are_an_error_with_local_too(backend):
+    needs("keras", backend)
+    told = run(other_rates, env={"KERAS_BACKEND": backend}, timeout=200)
+    assert all(told) and any("the learning rate is" in error or "other learning" in error for error in told), told
+
+
+def other_metrics():
+    import psring.keras as ps
+
+    ps.init()
+    logs = {"loss": 1.0, **({"val_loss": 2.0} if ps.rank() == 0 else {})}
+    try:
+        ps.MetricAverageCallback().on_epoch_end(0, logs)
+    except ps.PsringError as error:
+        return str(error)
+
+
+def test_metrics_of_one_rank_alone_are_named():
+    needs("keras", "jax")
+    for said in run(other_metrics, env={"KERAS_BACKEND": "jax"}, timeout=200):
+        assert "val_loss on rank 0" in said and "give all validation data" in said
+
+
+def save_fused(synchronizes):
+    """What saving and loading a fused optimizer says."""
+    import warnings
+
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    model = network(0)
+    model.compile(ps.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9), update="fused"), loss="mse")
+    model.fit(*data(ps.rank()), batch_size=8, verbose=0)
+    if synchronizes:
+        model.optimizer.synchronize_state()
+    path = f"{os.environ['TMPDIR']}/model{ps.rank()}.keras"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.save(path)
+        loaded = keras.saving.load_model(path)
+        ps.DistributedOptimizer(loaded.optimizer, update="fused")
+    return [str(w.message) for w in caught if "synchronize_state" in str(w.message)]
+
+
+def test_a_state_that_is_not_saved_is_told(tmp_path):
+    needs("keras", "jax")
+    env = {"KERAS_BACKEND": "jax", "TMPDIR": str(tmp_path)}
+    assert run(save_fused, args=(True,), env=env, timeout=200) == [[], []]
+    first, second = run(save_fused, args=(False,), env=env, timeout=200)
+    assert ["is not in what is saved" in word for word in first] == [True, False] and "all of its" in first[1]
+    assert len(second) == 1
+
+
+def two_optimizers():
+    """Of a model's own, as a GAN has them; Keras's compile() gives it a third that does nothing."""
+    import warnings
+
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+
+    class Two(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = network(ps.rank())
+
+        def compile(self, one, other):
+            super().compile(loss="mse")
+            self.one, self.other = one, other
+
+        def call(self, x):
+            return self.inner(x)
+
+    model = Two()
+    model.compile(*[ps.DistributedOptimizer(keras.optimizers.SGD(0.1)) for _ in range(2)])
+    x, y = data(0)
+    model(x[:1])
+    callback = ps.BroadcastCallback()
+    callback.set_model(model)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        callback.on_train_begin()
+    return [str(w.message) for w in caught if "trains by itself" in str(w.message)], float(weights(model).sum())
+
+
+def test_a_model_with_optimizers_of_its_own_is_no_model_without():
+    needs("keras", "torch")
+    first, second = run(two_optimizers, env={"KERAS_BACKEND": "torch"}, timeout=200)
+    assert first == second and first[0] == []
+
+
+def large_integers():
+    import numpy as np
+
+    import psring.jax as ps
+
+    ps.init()
+    said = []
+    for value in (np.int64(10), np.int64(3_000_000_000)):
+        try:
+            said.append(int(ps.allreduce(value, op=ps.Sum)))
+        except OverflowError as error:
+            said.append(str(error))
+    return said, float(ps.mean(2.0))
+
+
+def test_an_integer_that_jax_would_cut_off_is_an_error():
+    needs("jax")
+    for (small, large), mean in run(large_integers, timeout=200):
+        assert small == 20 and "does not fit JAX's int32" in large and mean == 2.0
