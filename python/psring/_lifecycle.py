@@ -200,8 +200,6 @@ def init(
 
 
 _JOINED = "PSRING_JOINED"  # whose process has joined the job, and its place by the variables of then
-
-
 _RANKS = ("PSRING_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _JOBS = ("PSRING_COORDINATOR", "MASTER_PORT", "OMPI_MCA_ess_base_jobid", "SLURM_STEP_ID")
 

@@ -19,7 +19,7 @@ from . import fused, gpu
 from ._tensors import NO_DATA, describe_layout, digest, warn_of_copies, warn_once
 from .buffers import Buffers
 from .collectives import allreduce_
-from .gradient_exchange import BucketExchange, Entry, ModelExchange
+from .gradient_exchange import BucketExchange, Entry, ModelExchange, is_sampled
 from .reducer import DONE, Reducer
 from .settings import Settings
 
@@ -70,17 +70,6 @@ def _hyperparameters(optimizer: Any) -> List[str]:
             if None not in values:
                 told.append(f"{name}={', '.join(f'{v:.7g}' for v in values)} of param_groups[{index}]")
     return told
-
-
-def _is_checked(exchange: ModelExchange) -> bool:
-    """Now and then where it takes a wait for the GPU."""
-    return not exchange.on_gpu or _is_sampled(exchange)
-
-
-def _is_sampled(exchange: ModelExchange) -> bool:
-    """In steps 1, 2, 4, ... 64, 128, 192, ..."""
-    steps = exchange.steps
-    return steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
 
 
 class Part:
@@ -271,8 +260,9 @@ class Part:
         """Buffers become rank 0's, where all ranks are at the same step. Not while a rank
         has no more data: it takes part in sums alone, and rank 0 may be it."""
         exchange, buffers = self.reducer.exchange, self._sent_buffers()
-        if isinstance(exchange, ModelExchange) and _is_checked(exchange) and not exchange.settings_agree():
-            self._tell_settings(exchange)
+        if isinstance(exchange, ModelExchange) and exchange.compares_settings(exchange.steps):
+            if not exchange.settings_agree():
+                self._tell_settings(exchange)
         self._num_left_out += self._unstepped
         self._unstepped = True
         if buffers is not None and self.settings.synchronous:
@@ -348,7 +338,7 @@ class Part:
 
     def _take_parameters(self, exchange: ModelExchange) -> None:
         fused.take_parameters(self.dense())
-        self._taken = digest([entry.param for entry in self.dense()]) if _is_sampled(exchange) else None
+        self._taken = digest([entry.param for entry in self.dense()]) if is_sampled(exchange.steps) else None
 
     def _warn_if_written(self) -> None:
         """Says it where a script has written to a parameter since, which torch counts but through p.data."""

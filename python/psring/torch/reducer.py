@@ -214,8 +214,9 @@ class Reducer:
     def _begin_collecting(self) -> None:
         if any(e.param.is_cuda for e in self.entries) and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
-                "backward() runs while a CUDA graph is captured, where psring cannot exchange gradients: capture forward and backward by torch.cuda.make_graphed_callables, before "
-                "DistributedOptimizer is made, and leave step() out of the graph"
+                "backward() runs while a CUDA graph is captured, where psring cannot exchange gradients: capture forward "
+                "and backward by torch.cuda.make_graphed_callables, before DistributedOptimizer is made, and leave step() "
+                "out of the graph"
             )
         self.state = COLLECTING
         for entry in self.entries:
@@ -362,10 +363,11 @@ class Reducer:
             agenda["parameters"] = digest([entry.param for entry in self.entries])
         mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
-        if agenda.get("parameters") != everybody[0].get("parameters"):
+        mine_are, firsts = agenda.get("parameters"), everybody[0].get("parameters")
+        if None not in (mine_are, firsts) and mine_are != firsts:
             warn_once(
-                f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} in the first step, and "
-                "the same gradients keep them apart: call broadcast_parameters(model.state_dict(), root_rank=0) after "
+                f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} as gradients are exchanged "
+                "for the first time, and the same gradients keep them apart: call broadcast_parameters(model.state_dict(), root_rank=0) after "
                 "the last change on one rank alone, such as a checkpoint that rank 0 loads. (Embedding(max_norm=...) "
                 "changes its parameters on each rank by itself)"
             )
