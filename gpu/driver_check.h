@@ -1,4 +1,4 @@
-// What to say of a driver that does not let this program use its GPUs.
+// What to say of a driver, or a GPU, that this program cannot use.
 #ifndef PSRING_GPU_DRIVER_CHECK_H_
 #define PSRING_GPU_DRIVER_CHECK_H_
 

@@ -208,6 +208,9 @@ def _place_by_variables() -> str:
     return " ".join(os.environ.get(name, "") for name in _JOBS + _RANKS)
 
 
+_job.after_leaving(lambda: os.environ.pop(_JOINED, None))
+
+
 def _check_not_of_a_worker() -> None:
     """Raises where a worker has started this process, which would join in its place."""
     pid, _, place = os.environ.get(_JOINED, "").partition(" ")
@@ -253,7 +256,6 @@ def shutdown() -> None:
         try:
             leave("")
         finally:
-            os.environ.pop(_JOINED, None)
             _job.after_leaving.come()
 
 
@@ -271,7 +273,6 @@ def abandon(error: str) -> None:
         except _lib.PsringError:
             pass  # it has failed already
         finally:
-            os.environ.pop(_JOINED, None)
             _job.after_leaving.come()
 
 

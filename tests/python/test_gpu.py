@@ -11,7 +11,6 @@ there (./psring wheel --cuda), and PyTorch has NumPy.
 
 import contextlib
 import ctypes
-import io
 import json
 import os
 import warnings
@@ -24,6 +23,7 @@ import psring
 import psring.torch as ps
 from psring.torch import _tensors, gpu, gradient_exchange
 from ranks import run
+from test_memory import save_a_layer
 
 
 def entry(name, device):
@@ -203,24 +203,21 @@ def test_what_hooks_do_in_several_streams_is_one_sequence(plain, on_gpu):
             last = tell[1]
 
 
-def save_a_layer():
+def pretend_a_gpu_with_one_stream():
     pretend_a_gpu(
         current_stream=lambda device: FakeStream(0, []),
         number_of_current=lambda index: 0,
         set_stream=lambda model, stream: None,
     )
-    ps.init()
-    net = torch.nn.Sequential(torch.nn.Linear(500, 500), torch.nn.Linear(500, 2))
-    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net, update="fused")
-    net(torch.ones(1, 500)).sum().backward()
-    optimizer.step()
-    file = io.BytesIO()
-    torch.save(net[1].state_dict(), file)
-    return len(file.getvalue())
+
+
+def save_a_layer_on_gpu():
+    pretend_a_gpu_with_one_stream()
+    return save_a_layer()
 
 
 def test_a_saved_layer_is_that_layer_alone():
-    assert max(run(save_a_layer)) < 10000
+    assert max(run(save_a_layer_on_gpu)) < 10000
 
 
 def train_all_kinds(on_gpu, prescale):
@@ -228,11 +225,7 @@ def train_all_kinds(on_gpu, prescale):
     of calls that copy several."""
     calls = []
     if on_gpu:
-        pretend_a_gpu(
-            current_stream=lambda device: FakeStream(0, []),
-            number_of_current=lambda index: 0,
-            set_stream=lambda model, stream: None,
-        )
+        pretend_a_gpu_with_one_stream()
         copy = _tensors._foreach_copy
         if copy is not None:
             _tensors._foreach_copy = lambda places, values: (calls.append(len(places)), copy(places, values))

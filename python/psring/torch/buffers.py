@@ -113,19 +113,17 @@ class Buffers:
             return
         root = self._process_set.ranks[0]
         mine = self.pack(torch.device("cpu"))
-        if mine.numel() >= _LARGE:
-            if self._last is not None and not self._anybody_has_changed(mine, name):
-                return
-            self._last = mine
+        large = mine.numel() >= _LARGE
+        if large and self._last is not None and not self._anybody_has_changed(mine, self._last, name):
+            return
         theirs = mine if _job.rank() == root else mine.clone()
         broadcast_(theirs, root, name, self._process_set)
         if theirs is not mine:
             self.take(mine, theirs)
-            self._last = None if self._last is None else theirs
+        if large:
+            self._last = theirs
 
-    def _anybody_has_changed(self, mine: torch.Tensor, name: str) -> bool:
-        last = self._last
-        assert last is not None
+    def _anybody_has_changed(self, mine: torch.Tensor, last: torch.Tensor, name: str) -> bool:
         changed = last.numel() != mine.numel() or bool(_differ(last, mine))
         number = torch.tensor([changed], dtype=torch.uint8, device="cpu")
         return bool(allreduce_(number, name=name + ".changed", op=Max, process_set=self._process_set))

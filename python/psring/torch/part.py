@@ -6,7 +6,7 @@ import functools
 import numbers
 import weakref
 import zlib
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -37,21 +37,6 @@ def _crc(groups: List[Dict[str, Any]]) -> int:
 _NUMBERS = ("lr", "momentum", "betas", "weight_decay", "eps", "alpha", "rho", "dampening")
 
 
-def _numbers_of(optimizer: Any) -> bytes:
-    """What _hyperparameters() writes out, in each step."""
-    found: List[float] = []
-    for group in optimizer.param_groups:
-        for name in _NUMBERS:
-            value = group.get(name)
-            kind = type(value)
-            if kind is float or kind is int:
-                found.append(value)
-            elif value is not None:
-                numbers_of = [_number(v) for v in (value if kind in (tuple, list) else [value])]
-                found += [number for number in numbers_of if number is not None]
-    return array.array("f", found).tobytes()
-
-
 def _number(value: Any) -> Optional[float]:
     """None where it is none, or would have to be waited for."""
     if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
@@ -59,17 +44,32 @@ def _number(value: Any) -> Optional[float]:
     return float(value) if isinstance(value, numbers.Real) else None
 
 
-def _hyperparameters(optimizer: Any) -> List[str]:
-    """The numbers by which an optimizer steps: other ones on another rank would make other parameters.
-    As exact as float32: hosts may compute a schedule with other libraries."""
-    told = []
+def _settings(optimizer: Any) -> Iterator[Tuple[int, str, List[float]]]:
+    """The numbers by which an optimizer steps, of each param_group and name: other ones on another rank would make
+    other parameters."""
     for index, group in enumerate(optimizer.param_groups):
         for name in _NUMBERS:
             value = group.get(name)
-            values = [_number(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
-            if None not in values:
-                told.append(f"{name}={', '.join(f'{v:.7g}' for v in values)} of param_groups[{index}]")
-    return told
+            kind = type(value)
+            if kind is float or kind is int:  # most are, and this is asked in each step
+                yield index, name, [value]
+            elif value is not None:
+                known = [_number(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
+                yield index, name, [number for number in known if number is not None]
+
+
+def _numbers_of(optimizer: Any) -> bytes:
+    """As exact as float32: hosts may compute a schedule with other libraries."""
+    return array.array("f", [number for _, _, values in _settings(optimizer) for number in values]).tobytes()
+
+
+def _hyperparameters(optimizer: Any) -> List[str]:
+    """For people."""
+    return [
+        f"{name}={', '.join(f'{value:.7g}' for value in values)} of param_groups[{index}]"
+        for index, name, values in _settings(optimizer)
+        if values
+    ]
 
 
 class Part:
@@ -113,9 +113,10 @@ class Part:
     def _make_reducer(self) -> Reducer:
         settings = self.settings
         self.name = next_name(settings.process_set)
-        named = _trainable(self._named())
-        self._held = {id(p) for _, p in self._named()}
-        self._known = {id(p) for _, p in self._named() if p.requires_grad}
+        listed = self._named()
+        named = _trainable(listed)
+        self._held = {id(p) for _, p in listed}
+        self._known = {id(p) for _, p in listed if p.requires_grad}
         if settings.fused:
             self._current_options()
             _check_apart(named, settings.local_remedy)
