@@ -90,12 +90,9 @@ absl::Status AgreeOnNccl(JobClient& job, const NcclVote& vote, Time deadline,
 std::optional<NcclApi> ChooseHostSum(const std::string& wish, bool on_gpu,
                                      const proto::JobSpec& spec,
                                      const NcclLoader& load) {
-  const bool takes_every_gradient = PolicyOf(spec).barrier &&
-                                    spec.backup_workers() == 0 &&
-                                    spec.local_steps() <= 1;
   if (wish == "off" || !on_gpu || spec.mode() == proto::RING ||
-      !takes_every_gradient || !spec.record_dir().empty() ||
-      !spec.replay_dir().empty()) {
+      !TakesEveryGradient(spec) || spec.local_steps() > 1 ||
+      !spec.record_dir().empty() || !spec.replay_dir().empty()) {
     return std::nullopt;
   }
   auto nccl = load();

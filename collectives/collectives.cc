@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "collectives/call.h"
 #include "collectives/mesh.h"
+#include "common/floating_point.h"
 
 namespace psring {
 namespace {
@@ -68,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Collectives>> Collectives::Create(
   // What it holds by reference is this object's, whose destructor joins it.
   self.thread_ = std::thread([&context, &cancellation, &self, options, address,
                               bound = std::move(bound)]() mutable {
+    UseStandardFloatingPoint();
     Mesh mesh(context, cancellation, self.tickets_, options, self.malformed_);
     auto here = mesh.Bind(address);
     const bool ok = here.ok();

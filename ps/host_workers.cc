@@ -8,6 +8,13 @@
 #include "common/log.h"
 
 namespace psring {
+namespace {
+
+// Answers of which workers may not know while others follow; one that learns of
+// none for long takes this server for hung.
+constexpr int kMostUntold = 1024;
+
+}  // namespace
 
 std::vector<HostWorker> FindHostWorkers(const Layout& layout,
                                         const proto::Welcome& job) {
@@ -101,9 +108,11 @@ void HostShard::Answer(int worker, int bucket, int64_t next_step) {
   }
   arena.answered(bucket).fetch_add(1, std::memory_order_release);
   ++answered_[worker];
+  if (++num_untold_ == kMostUntold) TellAnswers();
 }
 
 void HostShard::TellAnswers() {
+  num_untold_ = 0;
   for (size_t w = 0; w < workers_.size(); ++w) {
     if (answered_[w] == 0) continue;
     WorkerArena& arena = *workers_[w].arena;

@@ -73,7 +73,7 @@ class HostShard {
 
   // One more piece of that bucket's parameters is in place for that worker; it
   // goes on with `next_step`, or what another piece tells it if that is later.
-  // The next TellAnswers wakes it.
+  // The next TellAnswers wakes it, if not this.
   void Answer(int worker, int bucket, int64_t next_step);
   void TellAnswers();
 
@@ -97,6 +97,7 @@ class HostShard {
   std::vector<bool> deaf_;
   std::vector<bool> used_;     // by worker, as Poll has seen
   std::vector<int> answered_;  // by worker, untold
+  int num_untold_ = 0;         // of all
 };
 
 }  // namespace psring

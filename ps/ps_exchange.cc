@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -161,10 +162,7 @@ absl::Status PsExchange::Synchronise(Before next, Time deadline) {
   if (auto all = member_.Gather(name, "", deadline); !all.ok()) {
     return all.status();
   }
-  const proto::JobSpec& spec = job_.spec();
-  if (PolicyOf(spec).barrier && spec.backup_workers() == 0) {
-    return absl::OkStatus();
-  }
+  if (TakesEveryGradient(job_.spec())) return absl::OkStatus();
   if (absl::Status s = PullAll("all parameters", deadline); !s.ok()) return s;
   return member_.Gather(name + " end", "", deadline).status();
 }
@@ -312,16 +310,21 @@ absl::Status PsExchange::Sleep(Time deadline) {
 }
 
 absl::Status PsExchange::Late(const std::string& what) const {
-  std::vector<std::string> silent;
+  std::map<int, int64_t> due;  // by server
   for (const ShardPeer& shard : shards_) {
-    if (shard.due() == 0) continue;
-    silent.push_back(absl::StrCat(Describe(job_.servers(shard.place().server)),
-                                  " (", shard.due(), " pieces)"));
+    if (shard.due() > 0) due[shard.place().server] += shard.due();
+  }
+  std::vector<std::string> silent;
+  for (const auto& [server, pieces] : due) {
+    silent.push_back(
+        absl::StrCat(Describe(job_.servers(server)), " (", pieces, " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", "),
-      ". Heartbeats come from there: servers wait for another worker, or the "
-      "network loses large packets on the way (MTU, firewall)"));
+      ". Heartbeats come from there: servers wait for another worker, are busy "
+      "with one step for longer than --step-timeout, or the network loses "
+      "large "
+      "packets on the way (MTU, firewall)"));
 }
 
 // Awaits them all, whatever one says: answers must not come into the next step.

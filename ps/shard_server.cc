@@ -20,8 +20,7 @@ constexpr absl::Duration kListenEvery = absl::Milliseconds(1);
 // Whether a step closes with the gradients of all workers, and nothing happens
 // before.
 bool StepsAreTogether(const proto::JobSpec& spec) {
-  return PolicyOf(spec).barrier && spec.backup_workers() == 0 &&
-         spec.replay_dir().empty();
+  return TakesEveryGradient(spec) && spec.replay_dir().empty();
 }
 
 }  // namespace
@@ -51,6 +50,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   const absl::Duration tick = std::min(kTick, options_.steps.step_timeout / 4);
   Time next_check = Now() + tick;
   Time next_listen = Now();
+  bool deadlines_due = false;
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
@@ -66,25 +66,35 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
     options_.activity->Work("serving");
     idle.End();
     if (!stop.status().ok()) return absl::OkStatus();
+    // What has been pushed until then is known below, however long updates
+    // take.
+    const Time looked = Now();
     host_.Poll([this](int worker, int bucket, int64_t step) {
       return requests_.OnArenaPush(worker, bucket, step);
     });
     host_.TellAnswers();
     Time now = Now();
+    bool heard_all = true;
     if (now >= next_listen) {
-      if (absl::Status s = HandleMessages(); !s.ok()) return s;
+      const auto all = HandleMessages();
+      if (!all.ok()) return all.status();
+      heard_all = *all;
       host_.TellAnswers();
       now = Now();
       next_listen = now + kListenEvery;
     }
     if (!steps().failure().ok()) return steps().failure();
-    if (now < next_check) continue;
-    next_check = now + tick;
-    if (options_.on_stats != nullptr) options_.on_stats(stats());
-    steps().ReleaseFromThoseWhoLeft();
-    host_.TellAnswers();
+    if (now >= next_check) {
+      next_check = now + tick;
+      deadlines_due = true;
+      if (options_.on_stats != nullptr) options_.on_stats(stats());
+      steps().ReleaseFromThoseWhoLeft();
+      host_.TellAnswers();
+    }
+    if (!deadlines_due || !heard_all) continue;
+    deadlines_due = false;
     if (absl::Status late =
-            steps().CheckDeadlines(now, requests_.last_message());
+            steps().CheckDeadlines(looked, requests_.last_message());
         !late.ok()) {
       return late;
     }
@@ -99,14 +109,14 @@ ServingStats ShardServer::stats() const {
 }
 
 // A few at a time, so that nobody can keep it from the doorbell and the clock.
-absl::Status ShardServer::HandleMessages() {
+absl::StatusOr<bool> ShardServer::HandleMessages() {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     auto frames = socket_.TryReceive();
     if (!frames.ok()) return frames.status();
-    if (!frames->has_value()) return absl::OkStatus();
+    if (!frames->has_value()) return true;
     requests_.OnMessage(*std::move(*frames));
   }
-  return absl::OkStatus();
+  return false;
 }
 
 }  // namespace psring

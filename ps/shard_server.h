@@ -65,7 +65,8 @@ class ShardServer {
   int64_t malformed() const { return requests_.malformed(); }
 
  private:
-  absl::Status HandleMessages();
+  // Whether there are no more for now.
+  absl::StatusOr<bool> HandleMessages();
 
   ShardSteps& steps() { return requests_.steps(); }
 

@@ -40,7 +40,8 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
   for (int i = 0; i < parts.pieces.size(); ++i) {
     states_.push_back({i, parts.pieces[i],
                        MakeStepGate(spec_, num_workers, silent),
-                       std::vector<Push>(num_workers)});
+                       std::vector<Push>(num_workers),
+                       std::vector<Time>(num_workers, Time::InfiniteFuture())});
   }
 }
 
@@ -90,9 +91,13 @@ absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
     Answer(state, w, state.pushes[w], state.gate->clock(w) - 1,
            state.gate->next_step(w), /*in_place=*/false);
   }
+  if (state.gate->waiting(worker)) state.waiting_since[worker] = Now();
+  for (const std::vector<int>& workers : decision.released) {
+    StopWaiting(state, workers);
+  }
+  StopWaiting(state, decision.late);
   // Whoever stays behind a step that has closed waits for the next one.
-  if (!decision.released.empty()) state.waiting_since = Time::InfiniteFuture();
-  if (state.gate->anyone_waiting()) StartWaiting(state);
+  if (barrier_ && !decision.released.empty()) RestartWaits(state);
   return absl::OkStatus();
 }
 
@@ -102,13 +107,14 @@ void ShardSteps::ReleaseFromThoseWhoLeft() {
   if (left.size() == num_left_) return;
   for (PieceState& state : states_) {
     for (size_t i = num_left_; i < left.size(); ++i) {
-      for (int w : state.gate->OnWorkerLeft(left[i])) {
+      const std::vector<int> released = state.gate->OnWorkerLeft(left[i]);
+      for (int w : released) {
         const int64_t next = state.gate->clock(w);
         Answer(state, w, state.pushes[w], next - 1, next, /*in_place=*/false);
       }
+      StopWaiting(state, released);
+      StopWaiting(state, {left[i]});
     }
-    state.waiting_since = Time::InfiniteFuture();
-    if (state.gate->anyone_waiting()) StartWaiting(state);
   }
   num_left_ = left.size();
 }
@@ -129,7 +135,7 @@ absl::Status ShardSteps::HoldBack(PieceState& state, UpdateTurn turn,
                                   Push push) {
   absl::Status held = options_.replay->Hold(state.index, turn, std::move(push));
   if (!held.ok()) return held;
-  StartWaiting(state);
+  state.held_since = std::min(state.held_since, Now());
   failure_.Update(TakeRecorded(state));
   return absl::OkStatus();
 }
@@ -141,7 +147,10 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
     if (!next.ok()) return next.status();
     if (!next->has_value()) return absl::OkStatus();
     const UpdateTurn turn = (*next)->turn;
-    state.waiting_since = Time::InfiniteFuture();
+    RestartWaits(state);
+    state.held_since = options_.replay->holds_any(state.index)
+                           ? Now()
+                           : Time::InfiniteFuture();
     if (turn.step == kPullTurn) {
       TakePull(state, turn.worker, (*next)->push);
     } else {
@@ -151,13 +160,25 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
           OnPush(state.index, turn.worker, turn.step, std::move(push));
       if (!taken.ok()) return taken;
     }
-    if (state.gate->anyone_waiting()) StartWaiting(state);
-    if (options_.replay->holds_any(state.index)) StartWaiting(state);
   }
 }
 
-void ShardSteps::StartWaiting(PieceState& state) {
-  state.waiting_since = std::min(state.waiting_since, Now());
+void ShardSteps::StopWaiting(PieceState& state,
+                             const std::vector<int>& workers) {
+  for (int w : workers) state.waiting_since[w] = Time::InfiniteFuture();
+}
+
+void ShardSteps::RestartWaits(PieceState& state) {
+  if (!state.gate->anyone_waiting()) return;
+  const Time now = Now();
+  for (Time& since : state.waiting_since) {
+    if (since != Time::InfiniteFuture()) since = now;
+  }
+}
+
+Time ShardSteps::PieceState::longest_wait_since() const {
+  return std::min(held_since, *std::min_element(waiting_since.begin(),
+                                                waiting_since.end()));
 }
 
 // A pull has no gradient: it reads what others' updates have left.
@@ -214,7 +235,7 @@ void ShardSteps::Answer(PieceState& state, int worker, const Push& push,
   // once.
   parts_.replies.Parameters(
       push.peer, state.piece, step, next_step,
-      barrier_ && spec_.backup_workers() == 0
+      TakesEveryGradient(spec_)
           ? Frame::Borrow(data, bytes, parts_.shard.memory())
           : Frame::Copy({reinterpret_cast<const char*>(data), bytes}));
 }
@@ -238,7 +259,7 @@ std::string ShardSteps::PushesForOf(int worker) const {
 absl::Status ShardSteps::CheckDeadlines(
     Time now, absl::Span<const Time> last_message) const {
   for (const PieceState& state : states_) {
-    if (now - state.waiting_since <= options_.step_timeout) continue;
+    if (now - state.longest_wait_since() <= options_.step_timeout) continue;
     const std::optional<UpdateTurn> awaited = AwaitedOf(state);
     if (!awaited.has_value()) {  // workers skip steps that nobody has closed
       return absl::InternalError(absl::StrCat(
@@ -253,8 +274,9 @@ absl::Status ShardSteps::CheckDeadlines(
             : absl::StrCat(" has not pushed step ", awaited->step),
         ", bucket ", state.piece.bucket, " within ",
         absl::FormatDuration(options_.step_timeout), "; its last message came ",
-        absl::FormatDuration(
-            absl::Trunc(now - last_message[worker], absl::Milliseconds(100))),
+        absl::FormatDuration(absl::Trunc(
+            std::max(now - last_message[worker], absl::ZeroDuration()),
+            absl::Milliseconds(100))),
         " ago", PushesForOf(worker)));
   }
   return absl::OkStatus();

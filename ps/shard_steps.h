@@ -102,14 +102,23 @@ class ShardSteps {
     Piece piece;
     std::unique_ptr<StepGate> gate;
     std::vector<Push> pushes;  // the last of each worker
-    Time waiting_since = Time::InfiniteFuture();
+    // By worker: since when the gate keeps it waiting for the same push of
+    // others; infinite future: it does not.
+    std::vector<Time> waiting_since;
+    // Since when a replay holds pushes back and has taken none.
+    Time held_since = Time::InfiniteFuture();
+
+    Time longest_wait_since() const;
   };
 
   void TakePull(PieceState& state, int worker, const Push& pull);
   // In a replay, until its turn.
   absl::Status HoldBack(PieceState& state, UpdateTurn turn, Push push);
   absl::Status TakeRecorded(PieceState& state);
-  void StartWaiting(PieceState& state);
+  // What these workers waited for has come.
+  static void StopWaiting(PieceState& state, const std::vector<int>& workers);
+  // Others' pushes are awaited from now on.
+  static void RestartWaits(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);
   void ApplyStep(PieceState& state, const std::vector<int>& workers);
   // The worker gets the parameters, as the answer to its push of `step` or to a

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/floating_point.h"
 #include "common/optim/compression.h"
 
 namespace psring {
@@ -44,6 +45,7 @@ ServingStats ShardThread::Stop() {
 
 void ShardThread::Run(Context& context, const std::string& address,
                       std::promise<absl::StatusOr<std::string>> bound) {
+  UseStandardFloatingPoint();
   auto socket = Socket::Bind(context, address, 0, DataSocketOptions());
   if (!socket.ok()) return bound.set_value(socket.status());
   bound.set_value((*socket)->endpoint());

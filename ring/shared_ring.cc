@@ -45,7 +45,12 @@ absl::Status SharedRing::JoinRanks(std::vector<FlatBuffer> slots,
   for (const OwnedSlice& slice : model_.owned()) {
     if (slice.owner == hosts_->rank()) CopySlots(slice, 0);
   }
-  if (absl::Status s = communicator_.Barrier(deadline); !s.ok()) return s;
+  // Ranks copy at their own speed: the time for the rest has passed meanwhile.
+  if (absl::Status s = communicator_.Barrier(
+          std::max(deadline, Now() + options_.step_timeout));
+      !s.ok()) {
+    return s;
+  }
   model_.ReleaseOthersSlots();
   return absl::OkStatus();
 }

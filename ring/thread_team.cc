@@ -1,5 +1,7 @@
 #include "ring/thread_team.h"
 
+#include "common/floating_point.h"
+
 namespace psring {
 
 ThreadTeam::ThreadTeam(int size) {
@@ -33,6 +35,7 @@ void ThreadTeam::Run(absl::FunctionRef<void(int)> part) {
 }
 
 void ThreadTeam::Work(int index) {
+  UseStandardFloatingPoint();
   int64_t seen = 0;
   while (true) {
     const absl::FunctionRef<void(int)>* part = nullptr;

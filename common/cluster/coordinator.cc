@@ -159,7 +159,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     Context& context, const HostPort& address, MembershipOptions options,
-    CoordinatorWatch watch, const std::string& also) {
+    CoordinatorWatch watch, const std::vector<std::string>& also) {
   if (options.job_epoch == 0) options.job_epoch = RandomEpoch();
   options.public_keys = !context.public_key().empty();
   auto host = Resolve(address.host);
@@ -168,17 +168,16 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   std::promise<absl::StatusOr<std::string>> bound;
   auto endpoint = bound.get_future();
   Coordinator* self = coordinator.get();
-  coordinator->thread_ =
-      std::thread([self, &context, host = *host, port = address.port, options,
-                   watch = std::move(watch), also, &bound] {
+  coordinator->thread_ = std::thread(
+      [self, &context, host = *host, port = address.port, options,
+       watch = std::move(watch), also, bound = std::move(bound)]() mutable {
         auto socket = Socket::Bind(context, host, port, ControlOptions());
-        absl::Status status = socket.status();
-        if (status.ok() && !also.empty()) {
-          status = (*socket)->BindAlso(also);
-        }
-        if (!status.ok()) {
-          bound.set_value(status);
-          return;
+        if (!socket.ok()) return bound.set_value(socket.status());
+        for (const std::string& address : also) {
+          if (absl::Status s = (*socket)->BindAlso(address); !s.ok()) {
+            LogWarning("the coordinator's host has the address $0, too: $1",
+                       address, s.message());
+          }
         }
         bound.set_value((*socket)->endpoint());
         self->Run(**socket, options, watch);

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
@@ -28,12 +29,13 @@ class Coordinator {
  public:
   // Listens on `address` (its host must be one of this machine's; port 0: the
   // system chooses) and begins to form the job, which it gives a random epoch
-  // where the options have none. `also`: a numeric address at which it
+  // where the options have none. `also`: numeric addresses at which it
   // listens, too, on the same port. `watch` may be null, else outlives this.
   // Does not block.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(
       Context& context, const HostPort& address, MembershipOptions options,
-      CoordinatorWatch watch = nullptr, const std::string& also = "");
+      CoordinatorWatch watch = nullptr,
+      const std::vector<std::string>& also = {});
 
   // Stops once the job is over; if it is not, every process is told that its
   // coordinator has gone, or what EndsBecause has said. Joins the thread.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/floating_point.h"
+
 namespace psring {
 
 SerialRunner::SerialRunner(Where where, std::function<void()> at_end)
@@ -66,6 +68,7 @@ void SerialRunner::UnlockAfterTask() {
 }
 
 void SerialRunner::Loop() {
+  UseStandardFloatingPoint();
   const auto changed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || due();
   };

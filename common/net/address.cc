@@ -310,12 +310,27 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
 
 absl::StatusOr<ListeningAddresses> WhereToListen(
     const HostPort& named, const std::string& advertised) {
-  auto host = Resolve(named.host);
-  if (!host.ok()) return host.status();
-  if (IsLoopbackName(named.host) && !IsLoopback(advertised)) {
-    return ListeningAddresses{{advertised, named.port}, *std::move(host)};
+  auto list = Lookup(named.host);
+  if (!list.ok()) return list.status();
+  const addrinfo* best = Preferred(list->get());
+  const std::string preferred = Numeric(best->ai_addr, best->ai_addrlen);
+  if (IsLoopback(preferred)) {
+    // Nothing else: nobody else is to reach it, or only where it advertises.
+    const bool known_here_alone = IsLoopbackName(named.host);
+    return known_here_alone && !IsLoopback(advertised)
+               ? ListeningAddresses{{advertised, named.port}, {preferred}}
+               : ListeningAddresses{{preferred, named.port}, {}};
   }
-  return ListeningAddresses{{*std::move(host), named.port}, ""};
+  std::vector<std::string> own;
+  for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
+    std::string host = Numeric(a->ai_addr, a->ai_addrlen);
+    if (InterfaceOf(host).empty() || absl::c_linear_search(own, host)) continue;
+    own.insert(host == preferred ? own.begin() : own.end(), std::move(host));
+  }
+  // Of none of this host's, listening says what is wrong.
+  if (own.empty()) own = {preferred};
+  return ListeningAddresses{{own.front(), named.port},
+                            {own.begin() + 1, own.end()}};
 }
 
 std::string InterfaceOf(absl::string_view address) {

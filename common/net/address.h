@@ -3,6 +3,7 @@
 #define PSRING_COMMON_NET_ADDRESS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,8 +76,11 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
 // Where a coordinator listens that has this name, in a process that advertises
 // `advertised`.
 struct ListeningAddresses {
-  HostPort at;       // numeric
-  std::string also;  // where this host knows the name as loopback; may be empty
+  HostPort at;  // numeric
+  // Others of this host's that the name has: those of more interfaces, of which
+  // another process may take any, or the loopback address that it is here
+  // alone.
+  std::vector<std::string> also;
 };
 absl::StatusOr<ListeningAddresses> WhereToListen(const HostPort& named,
                                                  const std::string& advertised);

@@ -55,10 +55,8 @@ absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(int64_t size_bytes) {
 
 absl::StatusOr<std::unique_ptr<ShmArena>> ShmArena::Create(
     int64_t size_bytes, int64_t reserved_bytes) {
-  const int64_t available = AvailableMemory();
-  if (size_bytes < 0 || size_bytes > kMaxBytes || reserved_bytes > available) {
-    return NoMemory(size_bytes,
-                    absl::StrCat(MiB(available), " MiB are available"));
+  if (size_bytes < 0 || size_bytes > kMaxBytes) {
+    return NoMemory(size_bytes, "no arena is so large");
   }
   const int fd = memfd_create("psring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) {
@@ -97,6 +95,12 @@ absl::Status ShmArena::Reserve(int64_t offset, int64_t size_bytes) {
   const off_t begin = first ? 0 : kHeaderBytes + offset;
   const off_t size = first ? kHeaderBytes + size_bytes : size_bytes;
   if (size == 0) return absl::OkStatus();
+  // Of a file that takes more than the host or the container has, the kernel
+  // kills whom it likes.
+  if (const int64_t available = AvailableMemory(); size_bytes > available) {
+    return NoMemory(size_bytes,
+                    absl::StrCat(MiB(available), " MiB are available"));
+  }
   int error = 0;  // its result: it leaves errno alone
   do {
     error = posix_fallocate(fd_, begin, size);

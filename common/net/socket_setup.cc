@@ -189,6 +189,7 @@ absl::Status Socket::Listen(const std::string& endpoint) {
 absl::Status Socket::BindAlso(absl::string_view host) {
   const std::string endpoint = Endpoint(host, ParseEndpoint(endpoint_)->port);
   try {
+    socket_.set(zmq::sockopt::ipv6, endpoint.find('[') != endpoint.npos);
     Uninterrupted([&] { socket_.bind(endpoint); });
     return absl::OkStatus();
   } catch (const zmq::error_t& error) {

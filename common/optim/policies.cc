@@ -19,11 +19,6 @@ std::string ModeOf(const proto::JobSpec& spec) {
   return absl::StrCat("--sync=", PolicyOf(spec).name);
 }
 
-// A step ends with one update, the mean of all workers' gradients.
-bool TakesEveryGradient(const proto::JobSpec& spec) {
-  return PolicyOf(spec).barrier && spec.backup_workers() == 0;
-}
-
 absl::Status CheckBackupWorkers(const proto::JobSpec& spec, int num_workers) {
   const int backup = spec.backup_workers();
   if (backup == 0) return absl::OkStatus();

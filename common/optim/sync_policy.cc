@@ -49,6 +49,10 @@ const SyncPolicy& PolicyOf(const proto::JobSpec& spec) {
   return kPolicies[0];
 }
 
+bool TakesEveryGradient(const proto::JobSpec& spec) {
+  return PolicyOf(spec).barrier && spec.backup_workers() == 0;
+}
+
 const SyncPolicy* FindSyncPolicy(absl::string_view name) {
   for (const SyncPolicy& policy : kPolicies) {
     if (policy.name == name) return &policy;

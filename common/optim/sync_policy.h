@@ -40,6 +40,9 @@ absl::Span<const SyncPolicy> SyncPolicies();
 // together there.
 const SyncPolicy& PolicyOf(const proto::JobSpec& spec);
 
+// Whether a step ends with one update, the mean of all workers' gradients.
+bool TakesEveryGradient(const proto::JobSpec& spec);
+
 // Null: there is none of this name.
 const SyncPolicy* FindSyncPolicy(absl::string_view name);
 

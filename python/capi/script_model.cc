@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/exchange/ends_job.h"
+#include "common/floating_point.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
@@ -195,10 +196,16 @@ absl::Status ScriptModel::Submit(int bucket) {
                                                    id_, "', which has ",
                                                    flat_.layout.num_buckets()));
   }
+  if (submitted_[bucket]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bucket ", bucket, " of '", id_,
+                     "' goes twice in one step: psring_finish comes between"));
+  }
+  submitted_[bucket] = true;
   if (++num_submitted_ == flat_.layout.num_buckets()) {
-    num_submitted_ = 0;
     owed_step_ = exchange_->step() + 1;
   }
+  const StandardFloatingPoint modes;
   return exchange_->Submit(bucket);
 }
 
@@ -207,7 +214,17 @@ absl::Status ScriptModel::Finish() {
     return absl::FailedPreconditionError(
         absl::StrCat("'", id_, "' has not begun: psring_begin comes first"));
   }
+  if (num_submitted_ < flat_.layout.num_buckets()) {
+    const auto missing = std::find(submitted_.begin(), submitted_.end(), false);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the step of '", id_, "' lacks bucket ", missing - submitted_.begin(),
+        ": psring_submit of each of its ", flat_.layout.num_buckets(),
+        " comes before psring_finish"));
+  }
+  submitted_.assign(submitted_.size(), false);
+  num_submitted_ = 0;
   job_.member().ReportStep(exchange_->step());
+  const StandardFloatingPoint modes;
   if (absl::Status s = exchange_->Finish(Deadline()); !s.ok()) return s;
   const bool have_own = client_->spec().rates_from_workers();
   return have_own && waits_for_all()
@@ -217,8 +234,7 @@ absl::Status ScriptModel::Finish() {
 
 // Without backup workers, of which a step does not need all.
 bool ScriptModel::waits_for_all() const {
-  const proto::JobSpec& spec = client_->spec();
-  return PolicyOf(spec).barrier && spec.backup_workers() == 0;
+  return TakesEveryGradient(client_->spec());
 }
 
 std::optional<int64_t> ScriptModel::StepNeededBy(int64_t step) const {

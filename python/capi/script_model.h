@@ -100,7 +100,8 @@ class ScriptModel {
         step_timeout_(step_timeout),
         rate_check_(job.member(), id_),
         flat_(std::move(flat)),
-        device_(std::move(device)) {}
+        device_(std::move(device)),
+        submitted_(static_cast<size_t>(flat_.layout.num_buckets())) {}
   Time Deadline() const;
   std::vector<std::string> SlotNames() const;
   absl::Status CheckNumSlots(size_t given) const;
@@ -122,7 +123,8 @@ class ScriptModel {
   std::unique_ptr<GradientExchange> exchange_;
   std::atomic<bool> in_use_ = false;
   bool begun_ = false;
-  int num_submitted_ = 0;               // buckets, of this step
+  std::vector<bool> submitted_;         // by bucket: it has gone in this step
+  int num_submitted_ = 0;               // of them
   std::atomic<int64_t> owed_step_ = 0;  // the first not submitted in full
   Traffic last_traffic_;                // of an exchange that has ended
   int64_t num_fetches_ = 0;             // names the gathers

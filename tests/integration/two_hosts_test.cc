@@ -118,16 +118,47 @@ TEST_F(TwoHostsTest, TrainWhereHostsHaveIpv6Alone) {
   }
 }
 
+// The command, with this file as /etc/hosts.
+Flags WithHosts(const std::string& file, const Flags& command) {
+  Flags argv = {
+      "unshare", "--mount", "sh", "-c",
+      absl::StrCat("mount --bind ", file, " /etc/hosts && exec \"$0\" \"$@\"")};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
+// The other host knows just one of them, or prefers it.
+TEST_F(TwoHostsTest, TheCoordinatorIsFoundAtEachAddressOfItsName) {
+  const std::string second_address = "10.99.7.1";
+  Process more =
+      Run(0, {"ip", "address", "add", second_address + "/32", "dev", "eth0"});
+  ASSERT_EQ(more.Wait(Soon()), 0) << more.Output();
+  Process route = Run(1, {"ip", "route", "add", second_address, "dev", "eth0"});
+  ASSERT_EQ(route.Wait(Soon()), 0) << route.Output();
+  const std::string directory = testing::TestDirectory();
+  std::vector<Process> job;
+  for (const int host : {0, 1}) {
+    const std::string hosts = absl::StrCat(directory, "/both", host);
+    std::ofstream table(hosts);
+    if (host == 0) table << Hosts::AddressOf(0) << " both.test\n";
+    table << second_address << " both.test\n";
+    table.close();
+    const Flags worker =
+        Worker({"--mode=ring", "--workers=2", absl::StrCat("--rank=", host),
+                "--join-timeout=20", "--coordinator=both.test:7000"});
+    job.push_back(Run(host, WithHosts(hosts, worker)));
+  }
+  for (Process& process : job) {
+    EXPECT_EQ(process.Wait(Soon()), 0) << process.Output();
+  }
+}
+
 // As Debian does it for the host's own name, at that host.
 TEST_F(TwoHostsTest, TheCoordinatorsNameMayBeLoopbackOnItsHost) {
   const std::string hosts = testing::TestDirectory() + "/hosts";
   std::ofstream(hosts) << "127.0.0.1 localhost\n127.0.1.1 first.test\n";
   const auto on_first = [&](const Flags& command) {
-    Flags argv = {"unshare", "--mount", "sh", "-c",
-                  absl::StrCat("mount --bind ", hosts,
-                               " /etc/hosts && exec \"$0\" \"$@\"")};
-    argv.insert(argv.end(), command.begin(), command.end());
-    return Run(0, argv);
+    return Run(0, WithHosts(hosts, command));
   };
   const auto start_first = [&](const Flags& more) {
     Flags worker = Worker({"--mode=ring", "--workers=3", "--join-timeout=20",

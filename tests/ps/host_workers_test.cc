@@ -127,6 +127,18 @@ TEST_F(HostWorkersTest, AttachesToTheArenas) {
   EXPECT_EQ(arenas_[2]->parameters()[44], 6.0f);
 }
 
+// Who learns of nothing for long takes the server for hung.
+TEST_F(HostWorkersTest, ManyAnswersAreToldBeforeTheLast) {
+  const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
+  HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
+  link.Answer(1, 0, 1);
+  EXPECT_EQ(arenas_[1]->answers().count(), 0);
+  for (int i = 1; i < 5000; ++i) link.Answer(1, 0, 1);
+  EXPECT_GE(arenas_[1]->answers().count(), 4000);
+  link.TellAnswers();
+  EXPECT_EQ(arenas_[1]->answers().count(), 5000);
+}
+
 TEST_F(HostWorkersTest, TellsEveryPushOnce) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
   HostShard link(workers, 0, {0, 2}, &pushes_, /*together=*/false);

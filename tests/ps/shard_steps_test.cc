@@ -138,6 +138,34 @@ TEST_F(ShardStepsTest, NamesTheWorkerThatHoldsOthersUp) {
                     HasSubstr("its last message came 2m ago")));
 }
 
+// A worker that goes on by itself does not excuse another that does not.
+TEST_F(ShardStepsTest, AThirdWorkersStepsDoNotPutOffTheOneThatHoldsOthersUp) {
+  proto::Process third = job_.workers(0);
+  third.set_rank(kWorkers);
+  *job_.add_workers() = third;
+  spec().set_sync(proto::SSP);
+  spec().set_staleness(1);
+  Start({.step_timeout = absl::Seconds(60)});
+  for (const int64_t step : {0, 1}) {
+    ASSERT_TRUE(PushOf(0, step, 1.0f).ok());
+  }
+  const Time waits = Now();  // worker 0, for worker 1
+  absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_TRUE(PushOf(2, 0, 1.0f).ok());
+  const std::vector<Time> last_message(kWorkers + 1, waits);
+  EXPECT_TRUE(
+      steps_->CheckDeadlines(waits + absl::Seconds(59), last_message).ok());
+  EXPECT_THAT(
+      std::string(
+          steps_->CheckDeadlines(waits + absl::Seconds(60), last_message)
+              .message()),
+      HasSubstr("worker 1"));
+  // What it waited for has come.
+  ASSERT_TRUE(PushOf(1, 0, 1.0f).ok());
+  EXPECT_TRUE(
+      steps_->CheckDeadlines(waits + absl::Hours(1), last_message).ok());
+}
+
 TEST_F(ShardStepsTest, AReplayTakesPushesInTheirRecordedTurn) {
   spec().set_sync(proto::ASYNC);
   Replay replay({{{1, 0}, {0, 0}}}, kWorkers);

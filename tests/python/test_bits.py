@@ -186,6 +186,28 @@ def test_the_mean_of_one_worker_is_not_exchanged(mode):
     assert run(one_worker, size=1, mode=mode) == [({}, 3.0, 0)]
 
 
+def tiny_steps():
+    """Steps to subnormal parameters, in a script that has its own operations flush such numbers."""
+    torch.set_flush_denormal(True)
+    ps.init(same_host=os.environ["TEST_SAME_HOST"])
+    model = torch.nn.Linear(3000, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model=model, update="fused")
+    for _ in range(3):
+        opt.zero_grad()
+        model(torch.full((1, 3000), 1e-37 * (1 + my_rank()))).sum().backward()
+        opt.step()
+    return model.weight.detach().view(torch.int32)[0, ::1000].tolist()
+
+
+@pytest.mark.parametrize("same_host", ["auto", "off"])
+def test_subnormal_numbers_are_kept_in_both_topologies(same_host):
+    env = {"TEST_SAME_HOST": same_host}
+    ring, servers = run(tiny_steps, env=env), run(tiny_steps, mode="ps", env=env)
+    assert ring == servers and ring[0] == ring[1]
+    assert all(bits & 0x7FFFFF and not bits & 0x7F800000 for bits in ring[0])  # subnormal
+
+
 def weights(model):
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).tolist()
 

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/net/available_memory.h"
 
 namespace psring {
 namespace {
@@ -102,6 +103,16 @@ TEST(ShmArena, TooMuchIsRefusedWithBothSizes) {
       std::string(status.message()),
       AllOf(HasSubstr("shared memory of 33554432 MiB"),
             HasSubstr("MiB are available"), HasSubstr("--same-host=off")));
+}
+
+// The kernel would kill the process, or another one.
+TEST(ShmArena, WhatIsReservedLaterIsRefusedLikewise) {
+  const int64_t size = AvailableMemory() + (int64_t{1} << 30);
+  const auto arena = ShmArena::Create(size, /*reserved_bytes=*/4096);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  const absl::Status status = (*arena)->Reserve(4096, size - 4096);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("MiB are available"));
 }
 
 TEST(ShmArena, ALimitOfFileSizesIsNamed) {

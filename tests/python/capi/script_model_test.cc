@@ -21,6 +21,7 @@ namespace {
 using ::testing::Each;
 using ::testing::FloatEq;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 
 constexpr int kWorkers = 2;
 constexpr int kElements = 100;
@@ -71,6 +72,49 @@ TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
   EXPECT_THAT(fetched[0][0], Each(FloatEq(0.2f)));
   EXPECT_THAT(fetched[0][1], Each(FloatNear(0.004f, 1e-8f)));
   EXPECT_THAT(fetched[1][0], Each(0.0f));  // rank 0's alone
+}
+
+TEST_P(ScriptModelTest, AStepTakesEachBucketOnce) {
+  LocalJobOptions options;
+  options.spec = SmallSpec(GetParam(), proto::BSP);
+  options.num_workers = kWorkers;
+  options.num_servers = GetParam() == proto::RING ? 0 : 2;
+  const nlohmann::json text = {{"id", "script"},
+                               {"tensors",
+                                {{{"name", "t"}, {"shape", {kElements}}},
+                                 {{"name", "u"}, {"shape", {kElements}}}}},
+                               {"bucket_mb", 1e-4},
+                               {"update", "fused"},
+                               {"groups", {{{"name", "sgd"}, {"lr", 0.5}}}},
+                               {"tensor_groups", {0, 0}}};
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    const auto parsed = ParseModelOptions(text.dump(), GetParam());
+    if (!parsed.ok()) return parsed.status();
+    auto model = ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
+                                   /*step_timeout=*/Soon() - Now());
+    if (!model.ok()) return model.status();
+    ScriptModel& m = **model;
+    EXPECT_EQ(m.Describe()["num_buckets"], 2);
+    if (absl::Status s = m.Begin(*m.CopySlots({})); !s.ok()) return s;
+    const float before = m.parameters()[0];
+    const int64_t flat = m.Describe()["num_elements"];
+    std::fill_n(m.gradients(), flat, 2.0f);
+    for (int step = 0; step < 2; ++step) {
+      if (absl::Status s = m.Submit(1); !s.ok()) return s;
+      EXPECT_THAT(std::string(m.Submit(1).message()),
+                  HasSubstr("bucket 1 of 'script' goes twice"));
+      EXPECT_THAT(std::string(m.Finish().message()),
+                  HasSubstr("lacks bucket 0"));
+      if (absl::Status s = m.Submit(0); !s.ok()) return s;
+      if (absl::Status s = m.Finish(); !s.ok()) return s;
+      EXPECT_EQ(m.updates(), step + 1);
+    }
+    EXPECT_EQ(m.parameters()[0], before - 2);
+    return m.Close();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ScriptModelTest,
