@@ -7,9 +7,10 @@ import numpy as np
 
 from .. import _job
 from .. import collectives as memory
-from ..collectives import Average, ReduceOp, auto_name, name_among
+from .._packs import Comparison, Kind, Packs
+from ..collectives import Average, ReduceOp, Sum, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
-from ._arrays import call_on_host, empty, on_host, traced
+from ._arrays import call_on_host, empty, on_host, to_jax, traced
 
 
 class _BadLeaf(TypeError):
@@ -38,23 +39,23 @@ def _dtype(array: np.ndarray, index: int, op: ReduceOp) -> int:
 
 
 def _call_on_leaves(
-    what: str, call: Callable[[List[Any], str], List[np.ndarray]], tree: Any, name: Optional[str], process_set: ProcessSet
+    what: str, call: Callable[[List[Any], str, bool], List[Any]], tree: Any, name: Optional[str], process_set: ProcessSet
 ) -> Any:
-    """call(leaves, the call's name) as a tree like this one; errors name the leaf."""
+    """call(leaves, the call's name, whether this is in jit) as a tree like this one; errors name the leaf."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     in_jit = traced(leaves)
     called = name or _name("jax." + what, in_jit, process_set)
     if not leaves:
         return tree
     try:
-        out = call_on_host(lambda arrays: call(arrays, called), leaves, in_jit=in_jit)
+        out = call(leaves, called, in_jit)
     except _BadLeaf as error:
         path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(tree)[error.index][0])
         raise TypeError(f"rank {_job.rank()}: psring.jax.{what}: {path or 'the argument'}: {error}") from None
     return jax.tree_util.tree_unflatten(structure, out)
 
 
-def _reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
+def reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: ProcessSet) -> List[np.ndarray]:
     operations, results = [], []
     for index, array in enumerate(arrays):
         source = _array(array, index)
@@ -70,6 +71,33 @@ def _reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: Process
     for operation in operations:
         operation.finish()
     return results
+
+
+def _kind(leaf: Any) -> Kind:
+    if not isinstance(leaf, (jax.Array, np.ndarray)) or not jax.numpy.issubdtype(leaf.dtype, np.number):
+        return None  # numbers of Python's, or what is an error
+    return str(leaf.dtype), leaf.shape
+
+
+def _reduce_in_packs(leaves: List[Any], op: ReduceOp, name: str, process_set: ProcessSet, in_jit: bool) -> List[Any]:
+    kinds = [_kind(leaf) for leaf in leaves]
+    packs = Packs(kinds)
+    comparison = Comparison(packs)
+
+    def call(arrays: List[Any]) -> List[np.ndarray]:
+        if len(packs.members) < len(leaves):
+            [sums] = reduce_all([np.array(comparison.numbers)], Sum, name + ".packs", process_set)
+            comparison.check(sums, name, process_set)
+        try:
+            return reduce_all(arrays, op, name, process_set)
+        except _BadLeaf as error:
+            raise _BadLeaf(packs.members[error.index][0], str(error)) from None
+
+    if in_jit:
+        packed = packs.pack(leaves, jax.numpy)
+        return packs.unpack(call_on_host(call, packed, in_jit=True), jax.numpy)
+    arrays = [leaf if kind is None else on_host(leaf) for leaf, kind in zip(leaves, kinds)]
+    return [to_jax(array) for array in packs.unpack(call(packs.pack(arrays, np)), np)]
 
 
 def _broadcast_all(arrays: List[Any], root_rank: int, name: str, process_set: ProcessSet) -> List[np.ndarray]:
@@ -106,7 +134,11 @@ def allreduce(
     Not differentiable: reduce gradients, not what they are taken of.
     """
     return _call_on_leaves(
-        "allreduce", lambda arrays, called: _reduce_all(arrays, op, called, process_set), tree, name, process_set
+        "allreduce",
+        lambda leaves, called, in_jit: _reduce_in_packs(leaves, op, called, process_set, in_jit),
+        tree,
+        name,
+        process_set,
     )
 
 
@@ -115,5 +147,11 @@ def broadcast(
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
     return _call_on_leaves(
-        "broadcast", lambda arrays, called: _broadcast_all(arrays, root_rank, called, process_set), tree, name, process_set
+        "broadcast",
+        lambda leaves, called, in_jit: call_on_host(
+            lambda arrays: _broadcast_all(arrays, root_rank, called, process_set), leaves, in_jit=in_jit
+        ),
+        tree,
+        name,
+        process_set,
     )

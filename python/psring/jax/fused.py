@@ -10,6 +10,7 @@ from .. import _job, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
 from .._models import number as _number
+from .._packs import Packs
 from ._arrays import call_on_host, empty, on_host, to_jax, traced
 
 
@@ -141,16 +142,24 @@ class FusedOptimizer:
         """
         self._alive()
         leaves = self._check_gradients(grads)
-        in_jit = traced([*leaves, lr])
-        if in_jit:
+        if traced([*leaves, lr]):
             self._in_jit = True
+            out = self._step_in_jit(leaves, lr)
         else:
             self._wait_for_jit()
-        if isinstance(lr, jax.core.Tracer):
-            out = call_on_host(lambda arrays: self._step(arrays[:-1], arrays[-1]), [*leaves, lr], leaves, in_jit)
-        else:
-            out = call_on_host(lambda arrays: self._step(arrays, lr), leaves, in_jit=in_jit)
+            out = [to_jax(array) for array in self._step(leaves, lr)]
         return jax.tree_util.tree_unflatten(self._structure, out)
+
+    def _step_in_jit(self, leaves: List[Any], lr: Any) -> List[Any]:
+        packs = Packs([("float32", place.shape) for place in self._arrays.parameters])
+        packed = packs.pack(leaves, jax.numpy)
+
+        def call(arrays: List[Any]) -> List[np.ndarray]:
+            gradients = packs.unpack([on_host(array) for array in arrays[: len(packed)]], np)
+            return packs.pack(self._step(gradients, lr if len(arrays) == len(packed) else arrays[-1]), np)
+
+        rate = [lr] if isinstance(lr, jax.core.Tracer) else []
+        return packs.unpack(call_on_host(call, [*packed, *rate], packed, in_jit=True), jax.numpy)
 
     def _step(self, arrays: List[Any], lr: Any) -> List[np.ndarray]:
         """On the host: gradients leave bucket by bucket, and parameters come back."""

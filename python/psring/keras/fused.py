@@ -23,6 +23,7 @@ import numpy as np
 from .. import _job, _lib, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
+from .._packs import Kind, Packs
 
 # Hyperparameters of Keras's optimizers that the library cannot follow.
 _REFUSED = (
@@ -84,6 +85,14 @@ def _slots_of(optimizer: Any) -> Dict[str, List[Any]]:
 
 
 # ---- From a framework's program to the host, and back ------------------------
+
+
+def kind_of(value: Any) -> Kind:
+    """Of a dense tensor, for Packs."""
+    shape = tuple(value.shape)
+    if any(size is None for size in shape):
+        return None
+    return keras.backend.standardize_dtype(value.dtype), shape
 
 
 def refuse_xla() -> None:
@@ -248,14 +257,19 @@ class Fused:
         sent = [keras.ops.convert_to_tensor(by_variable[i], dtype="float32") for i in present]
         rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
         groups_of = [0 if optimizer._use_weight_decay(variable) else 1 for variable in variables]
+        out, back = Packs([kind_of(value) for value in sent]), Packs([kind_of(value) for value in values])
+        packed = back.pack(values, keras.ops)
 
-        def call(arrays: List[np.ndarray]) -> List[np.ndarray]:
+        def call(arrays: List[Any]) -> List[np.ndarray]:
+            arrays = [np.asarray(array) for array in arrays]
             gradients: List[Any] = [None] * len(variables)
-            for index, gradient in zip(present, arrays):
+            for index, gradient in zip(present, out.unpack(arrays[: len(out.members)], np)):
                 gradients[index] = gradient
-            return self._step(gradients, arrays[len(present) : -1], float(arrays[-1]), groups_of)
+            before = back.unpack(arrays[len(out.members) : -1], np)
+            return back.pack(self._step(gradients, before, float(arrays[-1]), groups_of), np)
 
-        for variable, result in zip(variables, on_host(call, [*sent, *values, rate], values)):
+        results = on_host(call, [*out.pack(sent, keras.ops), *packed, rate], packed)
+        for variable, result in zip(variables, back.unpack(results, keras.ops)):
             optimizer.assign(variable, result)
         optimizer._iterations.assign_add(1)
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
+from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from .fused import _NO_XLA, Fused, refuse_xla
+from .fused import _NO_XLA, Fused, kind_of, refuse_xla
 
 
 def _dtype(array: np.ndarray) -> int:
@@ -35,9 +36,12 @@ def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set:
     return results
 
 
-def _compare_rate(rate: float, op: ReduceOp, name: str, process_set: ProcessSet) -> None:
-    """Raises on a rank whose learning rate is another one than the mean of those that have data."""
-    [(count, total)] = reduce_numpy([np.array([1.0, rate])], op, name + ".rate", process_set)
+def _compare(rate: float, comparison: Comparison, name: str, process_set: ProcessSet) -> None:
+    """Raises on a rank whose learning rate is another one than the mean of those that have data, and where the
+    ranks' gradients are not of the same shapes."""
+    numbers = np.array([*comparison.numbers, rate])
+    [(count, *digests, total)] = reduce_numpy([numbers], Sum, name + ".rate", process_set)
+    comparison.check([count, *digests], name, process_set)
     mean = total / count
     if abs(mean - rate) > 1e-6 * max(abs(mean), abs(rate)):
         raise _lib.InvalidArgumentError(
@@ -53,41 +57,46 @@ def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: P
     backend = keras.backend.backend()
     present = [i for i, grad in enumerate(grads) if grad is not None]
     values = [grads[i] for i in present]
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        values = [tf.convert_to_tensor(value) for value in values]
+    packs = Packs([kind_of(value) for value in values])
+    comparison = Comparison(packs)
+    values = packs.pack(values, keras.ops)
     if backend == "torch":
         from ..torch import grouped_allreduce
 
         _metrics.count_step()
-        _compare_rate(float(rate), op, name, process_set)
+        _compare(float(rate), comparison, name, process_set)
         reduced = grouped_allreduce(values, op=op, name=name, process_set=process_set)
     elif backend == "jax":
         from ..jax._arrays import call_on_host
-        from ..jax.collectives import _reduce_all
+        from ..jax.collectives import reduce_all
 
         def call_with_jax(arrays: List[Any]) -> List[np.ndarray]:
             _metrics.count_step()
-            _compare_rate(float(arrays[-1]), op, name, process_set)
-            return _reduce_all(arrays[:-1], op, name, process_set)
+            _compare(float(arrays[-1]), comparison, name, process_set)
+            return reduce_all(arrays[:-1], op, name, process_set)
 
         reduced = call_on_host(call_with_jax, [*values, rate], values)
     elif backend == "tensorflow":
-        import tensorflow as tf
 
         def call(*tensors: Any) -> List[np.ndarray]:
             _metrics.count_step()
             with _lib.ending_at_interrupts():
                 arrays = [t.numpy() for t in tensors]
-                _compare_rate(float(arrays[-1]), op, name, process_set)
+                _compare(float(arrays[-1]), comparison, name, process_set)
                 return reduce_numpy(arrays[:-1], op, name, process_set)
 
         refuse_xla()
-        values = [tf.convert_to_tensor(value) for value in values]
         reduced = tf.py_function(call, [*values, rate], [value.dtype for value in values])
         for value, result in zip(values, reduced):
             result.set_shape(value.shape)
     else:
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     out = list(grads)
-    for i, value in zip(present, reduced):
+    for i, value in zip(present, packs.unpack(reduced, keras.ops)):
         out[i] = value
     return out
 
