@@ -84,8 +84,9 @@ absl::Status CheckScript(const CommandLine& line, const CompareFlags& flags,
   for (const char* flag : kTrainersFlags) {
     if (!line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        flag, " is for the built-in trainer; the script ", passed_on[0],
-        " has options of its own, which follow its name"));
+        flag,
+        " is for the built-in trainer; give your program's own options "
+        "after its name"));
   }
   for (const WaySpec& way : ways) {
     if (way.plain()) continue;

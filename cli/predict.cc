@@ -21,7 +21,8 @@ constexpr char kName[] = "psring predict";
 constexpr char kDescription[] =
     "Predicts how long a synchronous training step takes in every topology on "
     "hosts that you do not have: it simulates links, servers, threads and slow "
-    "workers event by event. Prints a table and writes predict.html.";
+    "workers event by event. Prints a table and writes predict.html. Measure "
+    "on a quiet host: other programs lengthen what is measured.";
 
 absl::Status Report(const PredictStudy& study, const PredictFlags& flags) {
   std::cout << PredictText(study);

@@ -156,8 +156,8 @@ absl::Status CheckFlags(const CommandLine& line, const RunFlags& flags) {
   }
   for (const char* flag : {"--servers", "--servers-per-node", "--sync"}) {
     if (flags.job.mode == "ps" || !line.Has(flag)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, ": only --mode=ps has servers; the mode is ", flags.job.mode));
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " needs --mode=ps; the mode is ", flags.job.mode));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/cluster/figures.h"
 #include "common/cluster/model_opening.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/optim/policies.h"
 #include "ps/shard_map.h"
@@ -130,7 +131,7 @@ void ServedModel::Serve(Timeline* timeline) {
   }
   const std::string word = absl::StrCat(
       "serves ", NumParameters(layout_), " parameters of ", job_.spec().model(),
-      " to ", job_.workers_size(), " workers");
+      " to ", Counted(job_.workers_size(), "worker"));
   LogInfo("ps $0 $1", job_.rank(), word);
   member_.figures().Update(
       [&](proto::Figures& all) { all.set_last_word(word); });

@@ -139,7 +139,9 @@ void WorkerFlags::AddCheckpointFlags(CommandLine& line,
                                      WorkerOptions& options) {
   const char* group = "Checkpoints";
   line.Add("--checkpoint-dir", options.start.directory,
-           "Folder for checkpoints, which all hosts must share")
+           "Folder for checkpoints, which worker 0's host and the servers' "
+           "hosts share; in a ring only worker 0 needs it, with --local-steps "
+           "every worker")
       .Group(group);
   line.Add("--checkpoint-every", checkpoint_every,
            "Steps between checkpoints; 0: only at the end")

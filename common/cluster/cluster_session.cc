@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cluster/pod_names.h"
+#include "common/counted.h"
 #include "common/fnv.h"
 #include "common/host_hardware.h"
 #include "common/log.h"
@@ -135,8 +136,9 @@ absl::Status ClusterSession::HostCoordinator(CoordinatorWatch watch) {
   if (!coordinator.ok()) return coordinator.status();
   coordinator_ = *std::move(coordinator);
   coordinator_endpoint_ = coordinator_->endpoint();
-  LogInfo("coordinator listens on $0, waits for $1 servers and $2 workers",
-          coordinator_endpoint_, placement.num_servers, placement.num_workers);
+  LogInfo("coordinator listens on $0, waits for $1 and $2",
+          coordinator_endpoint_, Counted(placement.num_servers, "server"),
+          Counted(placement.num_workers, "worker"));
   if (options_.coordinator_port_file.empty()) return absl::OkStatus();
   return WritePortFile(options_.coordinator_port_file, coordinator_endpoint_);
 }

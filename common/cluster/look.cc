@@ -65,8 +65,8 @@ absl::StatusOr<proto::JobView> LookAtJob(Context& context,
   return absl::DeadlineExceededError(absl::StrCat(
       "no coordinator of a job has answered at ", coordinator, " within ",
       absl::FormatDuration(timeout),
-      ". Is it there, of this version, and is the key its job's (--key-file; "
-      "of a job without a key: --insecure)?"));
+      ". Check that the job runs there, that it is of this version, and that "
+      "this is its key (--key-file; --insecure if the job has none)"));
 }
 
 }  // namespace psring

@@ -247,7 +247,8 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
     for (const auto& [peer, other] : members_) {
       if (member.left || !other.left) continue;
       return absl::StrCat(Describe(other.process),
-                          ", which has ended well before the others");
+                          ", which has ended without an error while others "
+                          "still train");
     }
     // Between its heartbeats it works.
     const Participant* behind = FewestSteps(members_);
@@ -394,7 +395,8 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
         "the job is not complete after ",
         DescribeSeconds(options_.join_timeout), ": ", Missing(),
         last_refused_.empty()
-            ? ". Start the missing ones, or promise fewer servers or workers"
+            ? ". Start the missing ones, or start the job with fewer "
+              "(--servers, --workers; of psring run -n, --size)"
             : absl::StrCat("; ", last_refused_))));
   }
   const bool held_up =

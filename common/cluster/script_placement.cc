@@ -41,6 +41,17 @@ absl::StatusOr<std::string> SetRank(const ScriptWish& wish,
   return by_hand ? "the script" : alone ? "itself" : env.source;
 }
 
+// Where nobody gives the address. `psring run` always does, so without it its
+// variables were set by hand.
+std::string WhyNoCoordinator(const LaunchEnvironment& env) {
+  if (env.source == "psring run") {
+    return "PSRING_RANK and PSRING_SIZE are set, but PSRING_COORDINATOR is not";
+  }
+  return absl::StrCat(
+      "the coordinator's address is missing",
+      env.source.empty() ? "" : absl::StrCat(": ", env.source, " tells none"));
+}
+
 absl::StatusOr<std::string> SetCoordinator(const ScriptWish& wish,
                                            const LaunchEnvironment& env,
                                            Placement* p) {
@@ -62,8 +73,7 @@ absl::StatusOr<std::string> SetCoordinator(const ScriptWish& wish,
     return "the only process";
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "the coordinator's address is missing",
-      env.source.empty() ? "" : absl::StrCat(": ", env.source, " tells none"),
+      WhyNoCoordinator(env),
       ". Set PSRING_COORDINATOR=HOST:PORT on all processes: the host of rank 0 "
       "and a free port of it, e.g. 10.0.0.1:7000"));
 }

@@ -139,8 +139,7 @@ void Handshakes::OnRefused(uint16_t event, uint32_t reason) {
                     " (--key-file, PSRING_KEY_FILE). ",
                     kKeyRemedy);
   } else if (keyed_) {
-    absl::StrAppend(&why,
-                    " refuses the key of this process: it has another one. ",
+    absl::StrAppend(&why, " refuses this process: its key is not the job's. ",
                     kKeyRemedy);
   } else {
     absl::StrAppend(&why, " talks to the workers of its job alone");

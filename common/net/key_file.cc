@@ -129,7 +129,9 @@ absl::Status WriteKeyFile(const std::string& path, const Secret& secret,
   if (error == EEXIST) {
     return absl::AlreadyExistsError(absl::StrCat(
         "there is a key already: ", path,
-        ". Jobs that use it need it; --force writes a new one over it"));
+        ". To copy it to another host: psring keygen --print | ssh HOST psring "
+        "keygen --stdin. --force replaces it, and then all hosts need the new "
+        "one"));
   }
   errno = error;
   return Failed("write the key", path);

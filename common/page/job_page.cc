@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<JobPage>> JobPage::Start(
     return absl::Status(
         server.status().code(),
         absl::StrCat("--page: ", server.status().message(),
-                     ". Give another address, or none: --page"));
+                     ". Give another address, or --page alone"));
   }
   page->server_ = *std::move(server);
   const HostPort& listens = page->server_->address();

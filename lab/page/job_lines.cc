@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/counted.h"
 #include "lab/host/terminal.h"
 #include "lab/page/format.h"
 
@@ -47,14 +48,11 @@ bool Trains(const JobState& state) {
 
 std::string JobTitle(const JobState& state) {
   const proto::JobView& view = state.view();
-  const auto many = [](int count, const char* what) {
-    return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-  };
-  const std::string workers = many(view.num_workers(), "worker");
+  const std::string workers = Counted(view.num_workers(), "worker");
   if (view.mode() == proto::RING) return absl::StrCat("ring, ", workers);
   const std::string sync = state.sync();
   return absl::StrCat("ps", sync.empty() ? "" : "-", sync, ", ", workers, ", ",
-                      many(view.num_servers(), "server"));
+                      Counted(view.num_servers(), "server"));
 }
 
 std::vector<std::string> SlowestLine(const JobState& state) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "common/counted.h"
 #include "lab/host/units.h"
 #include "lab/page/format.h"
 #include "lab/predict/compute.h"
@@ -113,7 +114,7 @@ class Predicting {
                       FormatCount(static_cast<double>(NumElements(workload))),
                       " parameters, ",
                       FormatSize(static_cast<int64_t>(NumBytes(workload))),
-                      " in ", workload.buckets.size(), " buckets")});
+                      " in ", Counted(workload.buckets.size(), "bucket"))});
     study->origins.push_back(
         {"Compute",
          absl::StrCat(FormatTime(MeanCompute(workload)), " a step, from ",

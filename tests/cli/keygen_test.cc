@@ -45,7 +45,9 @@ TEST_F(KeygenTest, ReplacesAKeyOnlyByForce) {
   const std::string first = testing::ReadFile(path_);
   const Ran again = Keygen({});
   EXPECT_EQ(again.code, 1);
-  EXPECT_THAT(again.output, AllOf(HasSubstr(path_), HasSubstr("--force")));
+  EXPECT_THAT(again.output,
+              AllOf(HasSubstr(path_), HasSubstr("keygen --print | ssh HOST"),
+                    HasSubstr("--force")));
   EXPECT_EQ(testing::ReadFile(path_), first);
   EXPECT_EQ(Keygen({"--force"}).code, 0);
   EXPECT_NE(testing::ReadFile(path_), first);

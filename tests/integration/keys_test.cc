@@ -107,7 +107,7 @@ TEST_F(KeysTest, AJobWithAKeyTrainsInBothModes) {
 TEST_F(KeysTest, TheKeyOfAnotherJobIsRefused) {
   auto job = MakeJob("ps", with_key_);
   ExpectRefused(*job, with_other_key_,
-                {"it has another one", "psring keygen --print"},
+                {"its key is not the job's", "psring keygen --print"},
                 "refuses a process whose key is not this job's");
 }
 

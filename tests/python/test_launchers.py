@@ -114,7 +114,7 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
 
 @pytest.mark.parametrize("args, variables, says", [
     (["--mode=ps", "--servers=1", "--servers-per-node=1"], {}, "--servers and --servers-per-node: give one"),
-    (["--servers-per-node=1"], {}, "--servers-per-node: only --mode=ps has servers"),
+    (["--servers-per-node=1"], {}, "--servers-per-node needs --mode=ps; the mode is ring"),
     (["--compress=zz"], {}, '--compress (compress= in Python): "zz" is none of'),
     (["--insecure", "--require-encryption"], {}, "--insecure contradicts --require-encryption"),
     (["--coordinator=127.0.0.1:7100"], {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"},

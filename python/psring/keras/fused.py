@@ -53,7 +53,10 @@ def _class_name(optimizer: Any, together: bool) -> str:
     kind = type(optimizer)
     if kind.__module__.startswith("keras.src.") and kind.__name__ in ("SGD", "Adam", "AdamW"):
         return kind.__name__
-    refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)", together)
+    raise ValueError(
+        f'rank {_job.rank()}: update="fused" supports SGD, Adam and AdamW, not {kind.__name__}: '
+        f"{_models.local_remedy(together)}"
+    )
 
 
 def formula_of(optimizer: Any, together: bool) -> Formula:

@@ -30,7 +30,7 @@ def group_options(kind: type, group: Dict[str, Any], remedy: str) -> Dict[str, A
             refuse(f"SGD(momentum={group['momentum']})")
         return _models.optimizer_options("sgd", group)
     if kind not in (torch.optim.Adam, torch.optim.AdamW):
-        refuse(f"the optimizer {kind.__name__} (SGD, Adam and AdamW are)")
+        raise ValueError(f'update="fused" supports SGD, Adam and AdamW, not {kind.__name__}: {remedy}')
     if not group["eps"] > 0:
         refuse(f"{kind.__name__}(eps={group['eps']})")
     decoupled = kind is torch.optim.AdamW or group.get("decoupled_weight_decay", False)

@@ -606,8 +606,8 @@ TEST(Membership, WhoWaitsForAWorkerThatHasLeftIsToldSo) {
   m.OnMessage(kStart, "b", LeaveOf(""));
   const auto out = m.OnMessage(kStart, "a", WaitOf(7, absl::Seconds(6)));
   EXPECT_EQ(out[0].message->heartbeat_ack().held_up_by(),
-            "worker 1 (host hostA, pid 4711), which has ended well before the "
-            "others");
+            "worker 1 (host hostA, pid 4711), which has ended without an error "
+            "while others still train");
 }
 
 TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {

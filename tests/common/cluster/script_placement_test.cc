@@ -82,6 +82,16 @@ TEST(ScriptPlacement, NamesWhatIsMissingOrContradictory) {
               HasSubstr("servers=0"));
 }
 
+TEST(ScriptPlacement, SaysWhoGaveARankWithoutAnAddress) {
+  LaunchEnvironment environment = Torchrun(1, 2);
+  environment.coordinator_host.clear();
+  EXPECT_THAT(ErrorOf({}, environment), HasSubstr("torchrun tells none"));
+  environment.source = "psring run";
+  EXPECT_THAT(
+      ErrorOf({}, environment),
+      HasSubstr("PSRING_RANK and PSRING_SIZE are set, but PSRING_COORDINATOR"));
+}
+
 // "0 2; 1": the servers of each worker in turn.
 std::string ServersOfAll(const ScriptWish& wish, int workers, int per_host) {
   std::vector<std::string> all;

@@ -206,7 +206,8 @@ TEST_F(SecuredSocketTest, AnotherSecretIsSaidAtBothEnds) {
   Context other;
   ASSERT_EQ(other.Secure(Secret::Random()), absl::OkStatus());
   EXPECT_THAT(WhyRefused(other, *router),
-              AllOf(HasSubstr(router->endpoint()), HasSubstr("another one"),
+              AllOf(HasSubstr(router->endpoint()),
+                    HasSubstr("its key is not the job's"),
                     HasSubstr("psring keygen --print")));
   EXPECT_GT(router->TakeRefusals().other_key, 0);
 }

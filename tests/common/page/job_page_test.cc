@@ -238,7 +238,7 @@ TEST(JobPage, ATakenPortIsAnErrorThatNamesIt) {
               StartsWith("--page: "));
   EXPECT_EQ(JobPage::Start("[::1]:0", "").status().message(),
             "--page: cannot listen on ::1, only on IPv4 addresses. Give "
-            "another address, or none: --page");
+            "another address, or --page alone");
 }
 
 TEST(JobPage, TheProcessKeepsItsSignals) {
