@@ -3,28 +3,30 @@
 //   {"event":"start", "time", "role", "rank", "host", "pid", ...}
 //   {"event":"step", "step", "seconds", "loss", "images_per_second",
 //    "learning_rate", and of a mean step since the line before
-//    "compute_seconds" and "exposed_seconds"}; of a script the first four, and
-//    "not_finite" as below
+//    "compute_seconds" and "exposed_seconds"}; of a script the first four,
+//    what else psring.log() was given, and "not_finite" as below
 //   {"event":"epoch", "epoch", "step", "seconds", "train_loss", "test_loss",
 //    "test_accuracy", "images_per_second"}; of a script more than one for one
-//    evaluation, each with a part of its figures, where it tells them so, and
-//    "not_finite" with the names of those that are null for that reason
+//    evaluation, each with a part of its figures, where it tells them so.
+//    "not_finite" has the names of "loss", "train_loss", "test_loss" and
+//    "test_accuracy" that are null because they are NaN or infinite; figures
+//    under names of the script's own are null then without being named
 //   {"event":"progress", "step", "seconds", "last_step_seconds"}, of a script:
 //    how many steps it has made, and how long the last one took, with what came
 //    after it. At the beginning of the first step, and then four times a second
 //    (at first more often)
-//   {"event":"model", "num_parameters", "global_batch"}, of a script
+//   {"event":"model", "num_parameters"}, of a script
 //   {"event":"end", "step", "seconds", "bytes_sent", "bytes_received",
 //    "peak_memory_bytes", of workers "gradient_bytes_sent" (see
-//    gradient_exchange.h), "samples", of its own, "step_seconds" (of a mean
-//    step: "compute";
-//    "exposed", waiting for the exchange; "wait", an injected fault's; and
-//    "busy", the distribution of compute and wait over the steps: ascending
-//    means of near-equally many steps each), and of servers "staleness_mean",
-//    "staleness_max", "staleness_histogram" (by worker: gradients of pieces of
-//    staleness 0, 1, ..., the last bin open-ended), "late_gradients" (by
-//    worker: gradients of pieces that backup workers made superfluous), and of
-//    a script's worker 0 "weights_crc32" of its parameters}
+//    gradient_exchange.h), of the trainer's "samples", of its own, and
+//    "step_seconds" (of a mean step: "compute"; "exposed", waiting for the
+//    exchange; "wait", an injected fault's; and "busy", the distribution of
+//    compute and wait over the steps: ascending means of near-equally many
+//    steps each), and of servers "staleness_mean", "staleness_max",
+//    "staleness_histogram" (by worker: gradients of pieces of staleness 0, 1,
+//    ..., the last bin open-ended), "late_gradients" (by worker: gradients of
+//    pieces that backup workers made superfluous), and of a script's worker 0
+//    "weights_crc32" of its parameters}
 #ifndef PSRING_COMMON_TRACE_METRICS_FILE_H_
 #define PSRING_COMMON_TRACE_METRICS_FILE_H_
 
