@@ -83,10 +83,12 @@ void AddCompareFlags(CommandLine& line, CompareFlags& flags) {
            "A script that logs a test_loss and no accuracy is judged so anyway")
       .Check(CheckTargetLoss)
       .Excludes("--target-accuracy");
-  line.Add("--metric", flags.metric,
-           "For a script that does not call psring.log: a regular expression "
-           "with the accuracy (or its percentage) in parentheses, in the lines "
-           "that its rank 0 prints")
+  line.Add(
+          "--metric", flags.metric,
+          "For a script that does not call psring.log: a regular expression "
+          "with the accuracy (or its percentage) in parentheses, in the lines "
+          "that its rank 0 prints. Numbers are percent where one is above 1 or "
+          "has a % behind it, else fractions")
       .Excludes("--target-loss");
   line.Add("--metric-loss", flags.metric_loss,
            "The same for a loss, or another number of which lower is better, "

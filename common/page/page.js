@@ -74,13 +74,14 @@
   };
 
   // name, y axis, lines: [label, key or function of a point, more of Chart.js],
-  // of points or evaluations, and what of earlier jobs is beside them; hides
-  // itself as long as it has nothing to show.
+  // of points or evaluations, what of earlier jobs is beside them, and the range
+  // of the axis while all values are one; hides itself as long as it has nothing
+  // to show.
   const CHARTS = [
     {title: 'Training loss', y: 'loss', earlier: 'losses',
      lines: [['mean of the workers', 'loss']]},
     {title: 'Test accuracy', y: 'accuracy', of: 'evaluations', earlier: 'accuracies',
-     lines: [['at evaluations', 'accuracy']]},
+     lines: [['at evaluations', 'accuracy']], range: [0, 1]},
     {title: 'Test loss', y: 'loss', of: 'evaluations', earlier: 'test_losses',
      lines: [['at evaluations', 'test_loss']]},
     {title: 'Where a step\'s time goes', y: 'seconds', stacked: true, tick: seconds,
@@ -136,7 +137,8 @@
     const canvas = chartTools.figure(get('charts'), spec.title,
                                      spec.title + ' against time');
     const yAxis = chartTools.axis(spec.y, {
-      stacked: Boolean(spec.stacked), beginAtZero: Boolean(spec.from0)});
+      stacked: Boolean(spec.stacked),
+      beginAtZero: Boolean(spec.from0 || spec.stacked)});
     if (spec.tick) yAxis.ticks = {...yAxis.ticks, callback: spec.tick};
     const xAxis = chartTools.axis('time', {});
     xAxis.ticks = {...xAxis.ticks, callback: duration, maxTicksLimit: 7};
@@ -179,6 +181,14 @@
       spec.lines.forEach((line, i) => {
         chart.data.datasets[i].data = dataOf(line, spec.of);
       });
+      if (spec.range) {
+        // One value alone says nothing of a scale.
+        const values = new Set(chart.data.datasets.flatMap((set) =>
+            set.data.map((p) => p.y).filter(Number.isFinite)));
+        const [low, high] = values.size < 2 ? spec.range : [];
+        chart.options.scales.y.suggestedMin = low;
+        chart.options.scales.y.suggestedMax = high;
+      }
       const last = points.length ? points[points.length - 1].seconds : 1;
       chart.options.scales.x.min = 0;
       chart.options.scales.x.max = Math.max(last, 1, ...before.map(([x]) => x));

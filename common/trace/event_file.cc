@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -127,14 +128,23 @@ void EventFile::AddValues(const std::string& prefix, const json& values,
                           tensorboard::Summary* summary) {
   for (const auto& [name, value] : values.items()) {
     const std::string tag = absl::StrCat(prefix, "/", name);
+    const auto add_scalar = [&](const std::string& its_tag, float scalar) {
+      summary->add_value()->set_tag(its_tag);
+      summary->mutable_value()->rbegin()->set_simple_value(scalar);
+    };
     if (name == "staleness_histogram") {
       summary->add_value()->set_tag(tag);
       *summary->mutable_value()->rbegin()->mutable_histo() = HistogramOf(value);
     } else if (value.is_object()) {
       AddValues(tag, value, summary);
     } else if (value.is_number() && name != "step" && name != "epoch") {
-      summary->add_value()->set_tag(tag);
-      summary->mutable_value()->rbegin()->set_simple_value(value.get<float>());
+      add_scalar(tag, value.get<float>());
+    } else if (name == "not_finite" && value.is_array()) {
+      for (const json& figure : value) {
+        if (!figure.is_string()) continue;
+        add_scalar(absl::StrCat(prefix, "/", figure.get<std::string>()),
+                   std::numeric_limits<float>::quiet_NaN());
+      }
     }
   }
 }

@@ -31,6 +31,7 @@ class EventFile {
 
   // A line of the metrics (metrics_file.h): its numbers are scalars, each under
   // "EVENT/NAME", and "staleness_histogram" is a histogram over all workers.
+  // Those that "not_finite" names are NaN.
   void WriteLine(const nlohmann::json& line);
 
  private:

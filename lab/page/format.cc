@@ -7,6 +7,16 @@
 #include "absl/strings/str_format.h"
 
 namespace psring {
+namespace {
+
+// Three digits of a number below 1000, where it has as many before the point
+// and behind it.
+std::string ThreeDigits(double number) {
+  const int decimals = number < 9.995 ? 2 : number < 99.95 ? 1 : 0;
+  return absl::StrFormat("%.*f", decimals, number);
+}
+
+}  // namespace
 
 std::string FormatCount(double number) {
   std::string digits = absl::StrFormat("%.0f", number);
@@ -32,7 +42,8 @@ std::string FormatPercent(double fraction) {
 }
 
 std::string FormatSeconds(double seconds) {
-  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  if (seconds < 0.9995) return ThreeDigits(seconds * 1e3) + " ms";
+  if (seconds < 59.95) return ThreeDigits(seconds) + " s";
   const int64_t whole = std::llround(seconds);
   return absl::StrFormat("%d:%02d min", whole / 60, whole % 60);
 }

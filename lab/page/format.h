@@ -6,10 +6,12 @@
 
 namespace psring {
 
-// "12,345", "1.5 KiB", "97.10%", "3.1 s".
+// "12,345", "1.5 KiB", "97.10%".
 std::string FormatCount(double number);
 std::string FormatBytes(double bytes);
 std::string FormatPercent(double fraction);
+
+// In three digits below a minute: "215 ms", "3.14 s", "31.4 s", "2:05 min".
 std::string FormatSeconds(double seconds);
 
 // "3:20", "1:03:20".

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -74,15 +76,18 @@ void PrintedMetric::Take(absl::string_view line) {
     return;  // too complex for this line
   }
   double value = 0;
-  if (absl::SimpleAtod(match[1].str(), &value)) {
-    samples_.push_back({Now(), value});
-  }
+  if (!absl::SimpleAtod(match[1].str(), &value)) return;
+  const absl::string_view behind = absl::StripLeadingAsciiWhitespace(
+      line.substr(match[1].second - line.begin()));
+  samples_.push_back({Now(), value, absl::StartsWith(behind, "%")});
 }
 
 std::optional<bool> PrintedMetric::percent() const {
   if (!active_ || is_loss_) return std::nullopt;
   return std::any_of(samples_.begin(), samples_.end(),
-                     [](const Sample& sample) { return sample.value > 1; });
+                     [](const Sample& sample) {
+                       return sample.value > 1 || sample.has_percent_sign;
+                     });
 }
 
 void PrintedMetric::AddTo(std::vector<ProcessMetrics>& all) const {

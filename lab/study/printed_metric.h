@@ -28,8 +28,9 @@ class PrintedMetric {
   // A line of worker 0's output, as it comes.
   void Take(absl::string_view line);
 
-  // Whether one of the accuracies is above 1, so that all are percent; nothing
-  // without a pattern, and of losses.
+  // Whether one of the accuracies is above 1 or has a "%" behind it, so that
+  // all are percent: others up to 1 are fractions. Nothing without a pattern,
+  // and of losses.
   std::optional<bool> percent() const;
 
   // Every number that was taken becomes one of worker 0's epochs, as its test
@@ -43,6 +44,7 @@ class PrintedMetric {
   struct Sample {
     Time when;
     double value;
+    bool has_percent_sign;
   };
 
   const bool active_;

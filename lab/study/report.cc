@@ -142,8 +142,9 @@ std::string TimesText(const StudySetup& setup, const Goal& goal) {
                               : " at the accuracy to reach or above.";
   return IsOfScript(setup)
              ? absl::StrCat(
-                   "Times count from psring.init() on, with evaluations, and "
-                   "end at the first evaluation",
+                   "Times count from the first step on, with evaluations, and "
+                   "end "
+                   "at the first evaluation",
                    end,
                    " Steps a second are those from the first step to the last.")
              : absl::StrCat(

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -46,6 +47,22 @@ TEST(EventFile, HoldsEachNumberOfALineUnderItsName) {
   EXPECT_THAT(bytes, HasSubstr("brain.Event:2"));
   EXPECT_THAT(bytes, HasSubstr("step/loss"));
   EXPECT_THAT(bytes, Not(HasSubstr("accuracy")));
+}
+
+// A script's line holds null in place of it.
+TEST(EventFile, AFigureThatIsNotFiniteIsAPointThatIsNotANumber) {
+  const std::string directory = TestDirectory();
+  EventFile(directory, "ring")
+      .WriteLine({{"event", "step"},
+                  {"step", 3},
+                  {"loss", nullptr},
+                  {"not_finite", {"loss"}}});
+  tensorboard::Summary::Value point;
+  point.set_tag("step/loss");
+  point.set_simple_value(std::numeric_limits<float>::quiet_NaN());
+  const std::string bytes = OnlyFile(directory);
+  EXPECT_THAT(bytes, HasSubstr(point.SerializeAsString()));
+  EXPECT_THAT(bytes, Not(HasSubstr("not_finite")));
 }
 
 // Which a metrics file has several times a second.

@@ -97,6 +97,22 @@ TEST(PrintedMetric, NumbersAboveOneArePercent) {
   EXPECT_EQ(unclear.percent(), false);
 }
 
+// As of a model that has learned nothing yet: 0.74% is no 74%.
+TEST(PrintedMetric, ANumberWithAPercentSignIsAPercentageHoweverSmall) {
+  for (const char* line : {"Acc@1 0.74%", "Acc@1 0.74 % of the test images"}) {
+    PrintedMetric metric("Acc@1 ([0-9.]+)", /*is_loss=*/false);
+    metric.Take(line);
+    EXPECT_EQ(metric.percent(), true) << line;
+    std::vector<ProcessMetrics> all(1);
+    all[0].role = "worker";
+    metric.AddTo(all);
+    EXPECT_DOUBLE_EQ(all[0].epochs[0].test_accuracy, 0.0074) << line;
+  }
+  PrintedMetric other("Acc@1 ([0-9.]+)", /*is_loss=*/false);
+  other.Take("Acc@1 0.74, 30% done");
+  EXPECT_EQ(other.percent(), false);
+}
+
 TEST(PrintedMetric, RefusesWhatCannotFindANumber) {
   EXPECT_TRUE(CheckMetric("acc=([0-9.]+)").ok());
   EXPECT_THAT(std::string(CheckMetric("acc=(").message()),

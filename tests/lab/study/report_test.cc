@@ -145,6 +145,7 @@ TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
   EXPECT_THAT(html, HasSubstr("python3 train.py --lr=0.1 (21,840 parameters) "
                               "is run in each way"));
   EXPECT_THAT(html, HasSubstr(">9.2</td>"));
+  EXPECT_THAT(html, HasSubstr("Times count from the first step on"));
   EXPECT_THAT(html, Not(HasSubstr("Images a second")));
   EXPECT_THAT(html, Not(HasSubstr("nan<")));
   EXPECT_THAT(html, Not(HasSubstr("test loss</th><td")));

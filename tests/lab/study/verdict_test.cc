@@ -55,8 +55,8 @@ TEST(Headlines, SayWhoIsFirstByHowMuchAndWhomSeedsCannotTellApart) {
   EXPECT_THAT(
       Headlines(ThreeWays()),
       ElementsAre(
-          "90.00% accuracy is reached first by ring, after 5.0 s: 1.68 "
-          "times faster than ps-bsp. ps-async (5.2 s) does not differ from "
+          "90.00% accuracy is reached first by ring, after 5.00 s: 1.68 "
+          "times faster than ps-bsp. ps-async (5.25 s) does not differ from "
           "it by more than the seeds scatter."));
 }
 
@@ -75,7 +75,7 @@ TEST(Headlines, SpeakOfALossThatRunsAreJudgedBy) {
               {});
   EXPECT_THAT(Headlines(comparison),
               ElementsAre("A test loss of 0.3125 is reached first by ring, "
-                          "after 5.0 s: 2.00 times faster than ps-bsp. "
+                          "after 5.00 s: 2.00 times faster than ps-bsp. "
                           "ps-async did not reach it (at best 0.9)."));
   EXPECT_THAT(Questions(comparison),
               ElementsAre(HasSubstr("reaches the same loss first?")));
@@ -87,7 +87,7 @@ TEST(Headlines, SpeakOfALossThatRunsAreJudgedBy) {
                     [](std::string* out, const std::vector<std::string>& row) {
                       absl::StrAppend(out, absl::StrJoin(row, "|"));
                     });
-  EXPECT_THAT(table, HasSubstr("time to a test loss of 0.3125|10.0 s|5.0 s|-"));
+  EXPECT_THAT(table, HasSubstr("time to a test loss of 0.3125|10.0 s|5.00 s|-"));
   EXPECT_THAT(table, HasSubstr("test loss|0.2500|0.3125|0.9000"));
   EXPECT_THAT(table, Not(HasSubstr("accuracy")));
 }
@@ -98,7 +98,7 @@ TEST(Headlines, OneSeedTellsSmallDifferencesFromNothing) {
         ValuesOf({{"mode", "ps-bsp,ring"}}),
         {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, ring)}, {}))[0];
   };
-  EXPECT_THAT(headline(1.95), AllOf(HasSubstr("ps-bsp (8.0 s) does not differ"),
+  EXPECT_THAT(headline(1.95), AllOf(HasSubstr("ps-bsp (8.00 s) does not differ"),
                                     HasSubstr("a single seed can tell"),
                                     Not(HasSubstr("faster"))));
   EXPECT_THAT(headline(1.0), HasSubstr("2.00 times faster than ps-bsp"));
@@ -124,7 +124,7 @@ TEST(Headlines, AWayOneOfWhoseSeedsFailedIsNotRanked) {
                    {{At({{"mode", "ring"}, {"seed", "1"}}), "diverged", 1}});
   };
   EXPECT_THAT(Headlines(compare(4)),
-              ElementsAre("90.00% accuracy is reached by ps-bsp, after 8.4 s. "
+              ElementsAre("90.00% accuracy is reached by ps-bsp, after 8.40 s. "
                           "ring failed with 1 of 2 seeds."));
   EXPECT_THAT(Headlines(compare(9)),
               ElementsAre(HasSubstr("ring failed with 1 of 2 seeds and did not "
@@ -206,7 +206,7 @@ TEST(Headlines, OfOneWayRankTheValuesOfTheAxis) {
                         {RunOf({}, 4, 2.0), RunOf({{"servers", "2"}}, 4, 1.0)},
                         {})),
       ElementsAre(
-          "90.00% accuracy is reached first with 2 servers, after 4.0 s: "
+          "90.00% accuracy is reached first with 2 servers, after 4.00 s: "
           "2.00 times faster than with 1 server."));
 }
 
@@ -303,8 +303,8 @@ TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
   EXPECT_THAT(cells[0], ElementsAre("", "ps-bsp", "ps-async", "ring"));
   EXPECT_THAT(cells[1], ElementsAre("images/s", "1,000", "1,000", "1,000"));
   EXPECT_THAT(cells[2],
-              ElementsAre("time to 90.00% accuracy", "8.4 s\n8.0 s to 8.8 s",
-                          "5.2 s\n5.0 s to 5.5 s", "5.0 s\n4.8 s to 5.2 s"));
+              ElementsAre("time to 90.00% accuracy", "8.40 s\n8.00 s to 8.80 s",
+                          "5.25 s\n5.00 s to 5.50 s", "5.00 s\n4.80 s to 5.20 s"));
   EXPECT_THAT(cells,
               Contains(ElementsAre("sent per step, a server", "-", "-", "-")));
 }
