@@ -36,27 +36,26 @@ std::vector<Variant> GroupBySeed(const AxisValues& values,
   return variants;
 }
 
-// Of the seed that comes least far; NaN where one tells nothing.
-double Reach(const Goal& goal, const Variant& variant) {
-  double worst = goal.BestOf(variant.runs[0]);
+// The measure of the seed where it is worst; NaN where it is of one.
+double WorstOf(const Goal& goal, const Variant& variant,
+               const Measure& measure) {
+  double worst = measure(variant.runs[0]);
   for (const RunResult& run : variant.runs) {
-    const double best = goal.BestOf(run);
-    if (std::isnan(best)) return best;
-    if (goal.IsBetter(worst, best)) worst = best;
+    const double value = measure(run);
+    if (std::isnan(value)) return value;
+    if (goal.IsBetter(worst, value)) worst = value;
   }
   return worst;
 }
 
-// The worst that does not end far from `best`, the variant's that comes
-// furthest.
-double FarFrom(const Goal& goal, double best, const Variant& variant) {
-  if (goal.score == Score::kAccuracy) return (1 - kFar) * best;
-  double first = best;
-  for (const RunResult& run : variant.runs) {
-    const double loss = goal.Of(run.epochs[0]);
-    if (std::isfinite(loss)) first = std::max(first, loss);
-  }
-  return best + std::max(kFar * std::abs(best), kFarOfTheWay * (first - best));
+double End(const Goal& goal, const Variant& variant) {
+  return WorstOf(goal, variant,
+                 [&](const RunResult& run) { return goal.OfLast(run); });
+}
+
+double Reach(const Goal& goal, const Variant& variant) {
+  return WorstOf(goal, variant,
+                 [&](const RunResult& run) { return goal.BestOf(run); });
 }
 
 double Rounded(const Goal& goal, double target) {
@@ -75,19 +74,20 @@ double CommonTarget(const Goal& goal, const std::vector<Variant>& variants) {
   const Variant* furthest = nullptr;
   double best = std::nan("");
   for (const Variant& variant : variants) {
-    const double reach = Reach(goal, variant);
-    if (!goal.IsBetter(reach, best)) continue;
-    best = reach;
+    const double end = End(goal, variant);
+    if (!goal.IsBetter(end, best)) continue;
+    best = end;
     furthest = &variant;
   }
-  if (furthest == nullptr) return goal.score == Score::kAccuracy ? 0 : best;
-  const double far = FarFrom(goal, best, *furthest);
-  double target = best;
+  double target = std::nan("");
   for (const Variant& variant : variants) {
+    const double end = End(goal, variant);
     const double reach = Reach(goal, variant);
-    if (std::isnan(reach) || goal.IsBetter(far, reach)) continue;
-    if (goal.IsBetter(target, reach)) target = reach;
+    if (std::isnan(end) || std::isnan(reach)) continue;
+    if (Far(goal, end, best, *furthest)) continue;
+    if (std::isnan(target) || goal.IsBetter(target, reach)) target = reach;
   }
+  if (std::isnan(target)) return goal.score == Score::kAccuracy ? 0 : target;
   return Rounded(goal, target);
 }
 
@@ -211,6 +211,17 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
   HoldWeights(comparison);
   comparison.failed = std::move(failed);
   return comparison;
+}
+
+bool Far(const Goal& goal, double value, double from, const Variant& variant) {
+  double far = kFar * std::abs(from);
+  if (goal.score == Score::kAccuracy) return value < from - far;
+  for (const RunResult& run : variant.runs) {
+    const double first = goal.Of(run.epochs[0]);
+    if (!std::isfinite(first)) continue;
+    far = std::max(far, kFarOfTheWay * (first - from));
+  }
+  return value > from + far;
 }
 
 bool CountsSteps(const Comparison& comparison) {

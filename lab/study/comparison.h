@@ -53,15 +53,19 @@ struct Comparison {
 };
 
 // Groups the runs. `aim`: what times count to. Without a target of its own it
-// is what the variants reach with every seed, leaving out those that end far
-// from the best: a tenth of its accuracy below it or, of losses, above it by a
-// tenth of it or a quarter of how far it came since its first evaluation,
-// whichever is more. It is rounded to three digits of an accuracy, or four of a
-// loss, so that they all reach it. `every_step`: no flag that all workers got
+// is what the variants reach with every seed, leaving out those that end, with
+// their worst seed, far (see Far) from the one that ends best: they may have
+// come further before. It is rounded to three digits of an accuracy, or four of
+// a loss, so that they all reach it. `every_step`: no flag that all workers got
 // lets them exchange more rarely.
 Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
                    const Aim& aim, std::vector<FailedRun> failed = {},
                    bool every_step = true);
+
+// Whether `value` is far from `from`: more than a tenth of an accuracy below it
+// or, of losses, above it by more than a tenth of it and a quarter of how far
+// `variant` came to it from its first evaluation.
+bool Far(const Goal& goal, double value, double from, const Variant& variant);
 
 // Whether rates are steps, of scripts that do not say how many images a step
 // has; and their unit, "steps/s" or "images/s".

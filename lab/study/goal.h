@@ -17,7 +17,7 @@ enum class Score { kAccuracy, kTestLoss };
 
 // What the user says of it.
 struct Aim {
-  // Nothing: an accuracy where any run tells one.
+  // Nothing: see ScoreOf.
   std::optional<Score> score = std::nullopt;
   // Nothing: what the ways reach.
   std::optional<double> target = std::nullopt;
@@ -30,25 +30,30 @@ struct Goal {
   // NaN where it does not tell.
   double Of(const EpochSample& evaluation) const;
   double OfLast(const RunResult& run) const;
-  // Of its evaluations; NaN where none tells.
+  // Of its evaluations, but for those before the first step; NaN where none
+  // tells.
   double BestOf(const RunResult& run) const;
   // Nothing is better than NaN.
   bool IsBetter(double a, double b) const;
   // Whether the value is the target or better, to a millionth: a target of
   // three digits and a value in float32 are both rounded.
   bool IsReachedBy(double value) const;
-  // When the first evaluation at the target or better was; null if none was.
+  // When the first evaluation at the target or better was, but for those before
+  // the first step; null if none was.
   const EpochSample* FirstAt(const RunResult& run) const;
 
   // "93.10%", "0.3125"; "-" of NaN.
   std::string Text(double value) const;
   // "93.10% accuracy", "a test loss of 0.3125".
   std::string TargetText() const;
+  // "accuracy", "test loss".
+  const char* name() const;
   // "accuracies", "test losses".
   const char* plural() const;
 };
 
-// The score that `aim` names, or else an accuracy where any run tells one.
+// The score that `aim` names, or else the one that all runs tell, an accuracy
+// first; where none is, an accuracy if any run tells one.
 Score ScoreOf(const Aim& aim, const std::vector<RunResult>& runs);
 
 }  // namespace psring

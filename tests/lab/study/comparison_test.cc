@@ -117,6 +117,7 @@ TEST(Compare, AWayThatEndsFarAboveTheBestLossSetsNoTarget) {
   const auto run = [](const AxisTexts& at, double last) {
     RunResult result = RunOf(at, 1000, 0.5);
     result.epochs = {{1, 10, 1, 0, 2, 0.5, 0}, {2, 20, 2, 0, last, 0.5, 0}};
+    result.test_loss = last;
     return result;
   };
   const auto target = [&](double other) {
@@ -128,6 +129,80 @@ TEST(Compare, AWayThatEndsFarAboveTheBestLossSetsNoTarget) {
   EXPECT_DOUBLE_EQ(target(0.79), 0.79);  // a quarter of the way from 2
   EXPECT_DOUBLE_EQ(target(0.81), 0.4);
   EXPECT_DOUBLE_EQ(target(std::nan("")), 0.4);
+}
+
+// Ten steps an evaluation, of which each tells an accuracy, or a loss.
+RunResult CourseOf(const AxisTexts& at, const std::vector<double>& values,
+                   Score score = Score::kAccuracy) {
+  RunResult run = RunOf(at, 1000, std::nan(""));
+  run.epochs.clear();
+  const bool by_loss = score == Score::kTestLoss;
+  for (const double value : values) {
+    const auto i = static_cast<int64_t>(run.epochs.size()) + 1;
+    run.epochs.push_back({i, 10 * i, static_cast<double>(i), 0,
+                          by_loss ? value : std::nan(""),
+                          by_loss ? std::nan("") : value, 0});
+  }
+  (by_loss ? run.test_loss : run.test_accuracy) = values.back();
+  return run;
+}
+
+TEST(Compare, AWayThatCollapsedSetsNoTargetHoweverFarItHadCome) {
+  const auto target = [](std::vector<double> bsp, std::vector<double> ring) {
+    return Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                   {CourseOf({}, bsp), CourseOf({{"mode", "ring"}}, ring)}, {})
+        .goal.target;
+  };
+  EXPECT_DOUBLE_EQ(target({0.8, 0.93, 0.1}, {0.5, 0.8, 0.95}), 0.95);
+  // The level is still what both had come to.
+  EXPECT_DOUBLE_EQ(target({0.8, 0.93, 0.9}, {0.5, 0.8, 0.95}), 0.93);
+  // One of two seeds is enough.
+  EXPECT_DOUBLE_EQ(
+      Compare(
+          ValuesOf(kTwoWays),
+          {CourseOf({}, {0.93, 0.93}), CourseOf({{"seed", "1"}}, {0.93, 0.1}),
+           CourseOf({{"mode", "ring"}}, {0.95}),
+           CourseOf({{"mode", "ring"}, {"seed", "1"}}, {0.95})},
+          {})
+          .goal.target,
+      0.95);
+}
+
+TEST(Far, IsATenthOrOfLossesAQuarterOfTheWay) {
+  const Goal accuracy = {Score::kAccuracy, 0.9}, loss = {Score::kTestLoss, 2};
+  const Variant any = {At({}), "", {CourseOf({}, {0.5})}};
+  EXPECT_FALSE(Far(accuracy, 0.82, 0.9, any));
+  EXPECT_TRUE(Far(accuracy, 0.8, 0.9, any));
+  const Variant rose = {At({}), "", {CourseOf({}, {2, 5}, Score::kTestLoss)}};
+  EXPECT_FALSE(Far(loss, 2.1, 2, rose));
+  EXPECT_TRUE(Far(loss, 5, 2, rose));
+  const Variant fell = {At({}), "", {CourseOf({}, {6, 2}, Score::kTestLoss)}};
+  EXPECT_FALSE(Far(loss, 2.9, 2, fell));
+  EXPECT_TRUE(Far(loss, 3.1, 2, fell));
+}
+
+// A script may evaluate the weights that it starts with.
+TEST(Compare, WhatWasSoBeforeTheFirstStepIsNotReached) {
+  RunResult run = CourseOf({}, {2.3, 2.5, 2.4}, Score::kTestLoss);
+  run.epochs[0].step = 0;
+  const Comparison comparison = Compare(ValuesOf({}), {run}, {});
+  EXPECT_DOUBLE_EQ(comparison.goal.target, 2.4);
+  EXPECT_EQ(SecondsToTarget(comparison, comparison.variants[0])->mean, 3);
+  // No step is known of what another program prints.
+  for (EpochSample& epoch : run.epochs) epoch.step = 0;
+  EXPECT_DOUBLE_EQ(Compare(ValuesOf({}), {run}, {}).goal.target, 2.3);
+}
+
+TEST(ScoreOf, IsWhatAllRunsTell) {
+  const RunResult accuracy = CourseOf({}, {0.9});
+  const RunResult loss = CourseOf({}, {2}, Score::kTestLoss);
+  RunResult both = accuracy;
+  both.epochs[0].test_loss = 2;
+  EXPECT_EQ(ScoreOf({}, {both, both}), Score::kAccuracy);
+  EXPECT_EQ(ScoreOf({}, {both, loss}), Score::kTestLoss);
+  EXPECT_EQ(ScoreOf({}, {accuracy, loss}), Score::kAccuracy);
+  EXPECT_EQ(ScoreOf({}, {loss, loss}), Score::kTestLoss);
+  EXPECT_EQ(ScoreOf({.score = Score::kAccuracy}, {loss}), Score::kAccuracy);
 }
 
 TEST(Compare, AGivenTargetThatASeedMissesHasNoTime) {

@@ -87,7 +87,8 @@ TEST(Headlines, SpeakOfALossThatRunsAreJudgedBy) {
                     [](std::string* out, const std::vector<std::string>& row) {
                       absl::StrAppend(out, absl::StrJoin(row, "|"));
                     });
-  EXPECT_THAT(table, HasSubstr("time to a test loss of 0.3125|10.0 s|5.00 s|-"));
+  EXPECT_THAT(table,
+              HasSubstr("time to a test loss of 0.3125|10.0 s|5.00 s|-"));
   EXPECT_THAT(table, HasSubstr("test loss|0.2500|0.3125|0.9000"));
   EXPECT_THAT(table, Not(HasSubstr("accuracy")));
 }
@@ -98,9 +99,10 @@ TEST(Headlines, OneSeedTellsSmallDifferencesFromNothing) {
         ValuesOf({{"mode", "ps-bsp,ring"}}),
         {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, ring)}, {}))[0];
   };
-  EXPECT_THAT(headline(1.95), AllOf(HasSubstr("ps-bsp (8.00 s) does not differ"),
-                                    HasSubstr("a single seed can tell"),
-                                    Not(HasSubstr("faster"))));
+  EXPECT_THAT(
+      headline(1.95),
+      AllOf(HasSubstr("ps-bsp (8.00 s) does not differ"),
+            HasSubstr("a single seed can tell"), Not(HasSubstr("faster"))));
   EXPECT_THAT(headline(1.0), HasSubstr("2.00 times faster than ps-bsp"));
 }
 
@@ -112,6 +114,41 @@ TEST(Headlines, NameWhoDidNotReachTheTarget) {
   EXPECT_THAT(
       Headlines(Compare(values, {RunOf({}, 4, 2.0), never}, {.target = 0.99})),
       ElementsAre(HasSubstr("Nothing reached 99.00%")));
+}
+
+TEST(Headlines, WarnOfAWayThatReachedTheTargetAndEndsFarFromIt) {
+  const auto collapses = [](const AxisTexts& at, int epochs, double seconds) {
+    RunResult run = RunOf(at, epochs, seconds);
+    run.epochs.back().test_accuracy = run.test_accuracy = 0.1;
+    return run;
+  };
+  const auto values = ValuesOf({{"mode", "ps-bsp,ring"}});
+  EXPECT_THAT(
+      Headlines(Compare(
+          values, {collapses({}, 2, 1.0), RunOf({{"mode", "ring"}}, 4, 2.0)},
+          {.target = 0.9})),
+      ElementsAre("90.00% accuracy is reached first by ps-bsp, after 2.00 s: "
+                  "4.00 times faster than ring, but training ends at 10.00% "
+                  "with ps-bsp."));
+  // Where none keeps it.
+  EXPECT_THAT(
+      Headlines(Compare(
+          values,
+          {collapses({}, 2, 1.0), collapses({{"mode", "ring"}}, 4, 2.0)}, {})),
+      ElementsAre(HasSubstr(", but training ends at 10.00% with ps-bsp "
+                            "and at 10.00% with ring.")));
+  EXPECT_THAT(Headlines(ThreeWays()), Not(Contains(HasSubstr("ends at"))));
+}
+
+TEST(Headlines, AWayThatTellsNoAccuracyIsSaidTo) {
+  RunResult silent = RunOf({{"mode", "ring"}}, 4, 1.0);
+  for (EpochSample& epoch : silent.epochs) {
+    epoch.test_accuracy = epoch.test_loss = std::nan("");
+  }
+  silent.test_accuracy = silent.test_loss = std::nan("");
+  EXPECT_THAT(Headlines(Compare(ValuesOf({{"mode", "ps-bsp,ring"}}),
+                                {RunOf({}, 4, 2.0), silent}, {})),
+              ElementsAre(HasSubstr("ring tells no accuracy.")));
 }
 
 // Faster, in the seed that survived.
@@ -302,9 +339,10 @@ TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
   const Cells cells = SummaryCells(ThreeWays());
   EXPECT_THAT(cells[0], ElementsAre("", "ps-bsp", "ps-async", "ring"));
   EXPECT_THAT(cells[1], ElementsAre("images/s", "1,000", "1,000", "1,000"));
-  EXPECT_THAT(cells[2],
-              ElementsAre("time to 90.00% accuracy", "8.40 s\n8.00 s to 8.80 s",
-                          "5.25 s\n5.00 s to 5.50 s", "5.00 s\n4.80 s to 5.20 s"));
+  EXPECT_THAT(
+      cells[2],
+      ElementsAre("time to 90.00% accuracy", "8.40 s\n8.00 s to 8.80 s",
+                  "5.25 s\n5.00 s to 5.50 s", "5.00 s\n4.80 s to 5.20 s"));
   EXPECT_THAT(cells,
               Contains(ElementsAre("sent per step, a server", "-", "-", "-")));
 }
