@@ -187,6 +187,12 @@ Spread SpreadOf(const Variant& variant, const Measure& measure) {
     spread.min = i == 0 ? value : std::min(spread.min, value);
     spread.max = i == 0 ? value : std::max(spread.max, value);
   }
+  if (variant.runs.size() < 2) return spread;
+  const auto degrees_of_freedom = static_cast<double>(variant.runs.size() - 1);
+  for (const RunResult& run : variant.runs) {
+    const double off = measure(run) - spread.mean;
+    spread.variance += off * off / degrees_of_freedom;
+  }
   return spread;
 }
 

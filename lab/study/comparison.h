@@ -20,6 +20,7 @@ struct Spread {
   double mean = 0;
   double min = 0;
   double max = 0;
+  double variance = 0;  // of a sample; 0 of one run
 };
 
 // Runs that differ in nothing but the seed.

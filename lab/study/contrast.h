@@ -20,9 +20,17 @@ struct Rated {
 };
 
 // Whether the seeds cannot tell the two apart: their ranges meet, or their
-// means differ by less than 5% or, where both have one seed, 10%, since nobody
-// knows then how far seeds scatter.
-bool Tied(const Rated& a, const Rated& b);
+// means differ by less than 5% or by no more than chance explains. Chance is
+// Student's t-test (The Probable Error of a Mean, 1908) with the variance of
+// both: it errs in 5% of cases over all `num_compared` ways that are compared
+// with the same one, each of which gets its part of that (Bonferroni). Where
+// both have one seed, nobody knows how far seeds scatter, and they are tied
+// below 30%.
+bool Tied(const Rated& a, const Rated& b, size_t num_compared);
+
+// Whether other programs' work has lengthened one of its runs.
+bool HeldUp(const Variant& variant);
+bool HeldUp(const RunResult& run);
 
 // A figure over another one.
 struct Ratio {
@@ -43,9 +51,11 @@ const Variant* BaseOf(const Comparison& comparison, const Variant& variant,
                       const std::string& axis);
 
 // The seconds to the target of `other` over those of `base`, with the seeds
-// that both have; nothing unless both reach it with every seed.
+// that both have; nothing unless both reach it with every seed. `num_compared`:
+// as Tied's.
 std::optional<Ratio> SecondsRatio(const Comparison& comparison,
-                                  const Variant& base, const Variant& other);
+                                  const Variant& base, const Variant& other,
+                                  size_t num_compared);
 
 // What makes up the time to the target: how fast steps are, and how many it
 // takes, beside the group's first variant.

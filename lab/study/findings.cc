@@ -151,12 +151,11 @@ void AddPrediction(const Comparison& comparison, Strings* findings) {
 
 // Whose times others' work has lengthened.
 void AddOtherPrograms(const Comparison& comparison, Strings* findings) {
-  constexpr double kMuch = 0.1;  // of a core
   const RunResult* most = nullptr;
   for (const Variant& variant : comparison.variants) {
     for (const RunResult& run : variant.runs) {
-      const double least = most == nullptr ? kMuch : *most->other_cores;
-      if (run.other_cores.value_or(0) > least) most = &run;
+      if (!HeldUp(run)) continue;
+      if (most == nullptr || *run.other_cores > *most->other_cores) most = &run;
     }
   }
   if (most == nullptr) return;

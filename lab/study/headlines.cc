@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -74,6 +75,18 @@ std::string EndsFar(const Goal& goal, const Ranking& ranking,
                       : absl::StrCat(", but training ends ", Listing(ends));
 }
 
+// What is to be known of so many ratios of the times of these variants.
+std::string Caution(const std::vector<const Variant*>& variants,
+                    size_t num_ratios) {
+  const bool held_up =
+      std::any_of(variants.begin(), variants.end(),
+                  [](const Variant* variant) { return HeldUp(*variant); });
+  if (!held_up || num_ratios == 0) return "";
+  return absl::StrCat(" Other programs held up some of these runs, so ",
+                      num_ratios == 1 ? "the ratio is" : "the ratios are",
+                      " uncertain.");
+}
+
 // Who of the group reaches the target first, by how much, and who cannot be
 // told from it.
 std::string RankingSentence(const Comparison& comparison, const Group& group,
@@ -89,16 +102,18 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
   const Rated& first = ranking.reached[0];
   const char* with = axis == kWayAxis ? "" : "with ";
   Strings tied, slower;
+  std::vector<const Variant*> in_ratios = {first.variant};
   for (size_t i = 1; i < ranking.reached.size(); ++i) {
     const Rated& other = ranking.reached[i];
     const std::string name = NameAlong(*other.variant, axis);
-    if (Tied(first, other)) {
+    if (Tied(first, other, ranking.reached.size() - 1)) {
       tied.push_back(
           absl::StrCat(name, " (", FormatSeconds(other.spread.mean), ")"));
     } else {
       slower.push_back(
           absl::StrCat(FormatTimes(other.spread.mean / first.spread.mean),
                        " times faster than ", with, name));
+      in_ratios.push_back(other.variant);
     }
   }
   std::string text = absl::StrCat(
@@ -113,12 +128,13 @@ std::string RankingSentence(const Comparison& comparison, const Group& group,
                     first.variant->runs.size() == 1 ? "a single seed can tell."
                                                     : "the seeds scatter.");
   }
-  return absl::StrCat(Sentence(group, text), unreached);
+  return absl::StrCat(Sentence(group, text), unreached,
+                      Caution(in_ratios, slower.size()));
 }
 
-// "ring takes 2.9 times as long".
+// "ring takes 2.9 times as long"; `num_compared`: as Tied's.
 std::string Effect(const Comparison& comparison, const Variant& base,
-                   const Variant& other) {
+                   const Variant& other, size_t num_compared) {
   const std::string way = NameAlong(other, kWayAxis);
   const bool base_reaches = SecondsToTarget(comparison, base).has_value();
   if (!SecondsToTarget(comparison, other)) {
@@ -130,7 +146,7 @@ std::string Effect(const Comparison& comparison, const Variant& base,
     return absl::StrCat(
         way, " gets there with every seed, which it does not otherwise");
   }
-  const auto ratio = SecondsRatio(comparison, base, other);
+  const auto ratio = SecondsRatio(comparison, base, other, num_compared);
   return ratio ? absl::StrCat(way, " takes ", Compared(*ratio, "long")) : "";
 }
 
@@ -141,16 +157,24 @@ void AddEffects(const Comparison& comparison, const Axis& axis,
   const std::string& first = comparison.values[AxisIndex(axis.name)][0];
   for (const Group& ways : GroupsAlong(comparison, kWayAxis)) {
     Strings effects;
+    std::vector<const Variant*> in_ratios;
     for (const Variant* other : ways.variants) {
       const Variant* base = BaseOf(comparison, *other, axis.name);
       if (base == nullptr) continue;
-      const std::string effect = Effect(comparison, *base, *other);
-      if (!effect.empty()) effects.push_back(effect);
+      const std::string effect =
+          Effect(comparison, *base, *other, ways.variants.size());
+      if (effect.empty()) continue;
+      effects.push_back(effect);
+      if (SecondsToTarget(comparison, *base) &&
+          SecondsToTarget(comparison, *other)) {
+        in_ratios.insert(in_ratios.end(), {base, other});
+      }
     }
     if (effects.empty()) continue;
-    headlines->push_back(absl::StrCat(
-        ways.label, ", against ", ValueLabel(axis, first), ": to ",
-        comparison.goal.TargetText(), ", ", Listing(effects), "."));
+    headlines->push_back(
+        absl::StrCat(ways.label, ", against ", ValueLabel(axis, first), ": to ",
+                     comparison.goal.TargetText(), ", ", Listing(effects), ".",
+                     Caution(in_ratios, in_ratios.size() / 2)));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "lab/study/report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -106,14 +107,18 @@ std::string FindingsHtml(const Comparison& comparison) {
 }
 
 std::string SeedsText(const Comparison& comparison) {
-  const size_t seeds = comparison.values[AxisIndex("seed")].size();
-  if (seeds == 1) {
+  size_t least = 0, most = 0;
+  for (const Variant& variant : comparison.variants) {
+    const size_t seeds = variant.runs.size();
+    least = most == 0 ? seeds : std::min(least, seeds);
+    most = std::max(most, seeds);
+  }
+  if (most <= 1) {
     return "One seed: how far other seeds would scatter is not known.";
   }
-  return absl::StrCat(
-      "Means over ", seeds, " seeds",
-      comparison.failed.empty() ? "" : ", but for runs that failed",
-      ", and below the lowest and the highest.");
+  return absl::StrCat("Means over ",
+                      least < most ? absl::StrCat(least, " to ") : "", most,
+                      " seeds, and below the lowest and the highest.");
 }
 
 std::string TargetText(const StudySetup& setup, const Comparison& comparison) {

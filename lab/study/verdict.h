@@ -1,5 +1,5 @@
 // What follows from a comparison, in sentences for people. A difference is
-// claimed only where the ranges over the seeds do not meet.
+// claimed only where the seeds tell it from chance (Tied in contrast.h).
 #ifndef PSRING_LAB_STUDY_VERDICT_H_
 #define PSRING_LAB_STUDY_VERDICT_H_
 

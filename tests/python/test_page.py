@@ -175,6 +175,15 @@ def test_a_long_wait_is_told_with_the_name_of_who_holds_it_up(job):
     assert job.printed.count("has waited for") <= 3, job.printed
 
 
+def axis_of(tab, title):
+    """The lowest and the highest value of the y axis of the chart."""
+    return tab.run(f"""(() => {{
+      const titled = (chart) => chart.canvas.closest('figure').querySelector('h4').textContent === {json.dumps(title)};
+      const {{min, max}} = Object.values(Chart.instances).find(titled).scales.y;
+      return [min, max];
+    }})()""")
+
+
 @pytest.mark.skipif(not chromium.PROGRAM, reason="no chromium (Debian: apt-get install chromium)")
 def test_a_browser_draws_the_job_and_saves_it(job, tmp_path):
     tab = chromium.Tab(job.url)
@@ -215,6 +224,21 @@ def test_a_browser_draws_the_job_and_saves_it(job, tmp_path):
         tab.wait_for(f"{drawn}.length >= 5")
         assert tab.run("document.querySelectorAll('#processes tbody tr').length") == 4
         assert tab.run("document.querySelector('#status').textContent").startswith("as it was saved")
+        assert axis_of(tab, "Where a step's time goes")[0] == 0
+        low, high = axis_of(tab, "Test accuracy")
+        assert 0 <= low < high <= 1.1
+        assert tab.errors == []
+    finally:
+        tab.close()
+    # As a job's page that has evaluated once.
+    state = re.search(r'id="saved">(.*?)</script>', saved, re.S).group(1)
+    once = json.loads(state)
+    once["curves"]["evaluations"] = [{"seconds": 1, "step": 5, "accuracy": 0.5, "test_loss": None}]
+    file.write_text(saved.replace(state, json.dumps(once).replace("<", "\\u003c")))
+    tab = chromium.Tab(file.as_uri())
+    try:
+        tab.wait_for(f"{drawn}.length >= 5")
+        assert axis_of(tab, "Test accuracy") == [0, 1]
         assert tab.errors == []
     finally:
         tab.close()

@@ -28,5 +28,18 @@ TEST(Percentile, IsTheWorstOfTwenty) {
   EXPECT_EQ(Percentile(values, 99), 5);
 }
 
+// From the tables that books print.
+TEST(StudentsT, IsThatOfTheTables) {
+  EXPECT_NEAR(StudentsT(0.05, 1), 12.706, 5e-4);
+  EXPECT_NEAR(StudentsT(0.05, 2), 4.303, 5e-4);
+  EXPECT_NEAR(StudentsT(0.05, 3), 3.182, 5e-4);
+  EXPECT_NEAR(StudentsT(0.05, 4), 2.776, 5e-4);
+  EXPECT_NEAR(StudentsT(0.02, 5), 3.365, 5e-4);
+  EXPECT_NEAR(StudentsT(0.01, 10), 3.169, 5e-4);
+  EXPECT_NEAR(StudentsT(0.05, 120), 1.980, 5e-4);
+  EXPECT_NEAR(StudentsT(0.05, 100001), 1.960, 5e-4);
+  EXPECT_NEAR(StudentsT(0.5, 1), 1, 1e-9);
+}
+
 }  // namespace
 }  // namespace psring

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "tests/lab/study/points.h"
 
@@ -30,13 +32,68 @@ Variant Runs(std::vector<double> seconds) {
   return variant;
 }
 
-TEST(Tied, OneSeedEachIsTiedBelowAMarginAndSeveralWhereTheirRangesMeet) {
-  const Variant one = Runs({1}), many = Runs({1, 2});
-  EXPECT_TRUE(Tied({&one, {10, 10, 10}}, {&one, {10.9, 10.9, 10.9}}));
-  EXPECT_FALSE(Tied({&one, {10, 10, 10}}, {&one, {11.2, 11.2, 11.2}}));
-  EXPECT_TRUE(Tied({&many, {10, 10, 10}}, {&many, {10.1, 10.1, 10.1}}));
-  EXPECT_FALSE(Tied({&many, {10, 9.9, 10.1}}, {&many, {10.7, 10.6, 10.8}}));
-  EXPECT_TRUE(Tied({&many, {10, 9, 11}}, {&many, {12, 11, 13}}));
+bool TiedBySeconds(const Variant& a, const Variant& b,
+                   size_t num_compared = 1) {
+  const auto seconds = [](const RunResult& run) { return run.seconds; };
+  return Tied({&a, SpreadOf(a, seconds)}, {&b, SpreadOf(b, seconds)},
+              num_compared);
+}
+
+TEST(Tied, OneSeedEachIsTiedBelowAMargin) {
+  EXPECT_TRUE(TiedBySeconds(Runs({10}), Runs({14})));
+  EXPECT_FALSE(TiedBySeconds(Runs({10}), Runs({14.5})));
+}
+
+TEST(Tied, SeveralSeedsAreTiedWhereRangesMeetOrMeansAreClose) {
+  EXPECT_TRUE(TiedBySeconds(Runs({10, 10}), Runs({10.1, 10.1})));
+  EXPECT_FALSE(TiedBySeconds(Runs({10, 10}), Runs({10.6, 10.6})));
+  EXPECT_TRUE(TiedBySeconds(Runs({9, 10, 11}), Runs({11, 30, 31})));
+}
+
+// Of two seeds each, t is 4.30: 4.30 * sqrt((0.5 + 0.5) / 2) is 3.04.
+TEST(Tied, RangesThatLieApartMayDoSoByChance) {
+  EXPECT_TRUE(TiedBySeconds(Runs({9.5, 10.5}), Runs({12.5, 13.5})));
+  EXPECT_FALSE(TiedBySeconds(Runs({9.5, 10.5}), Runs({12.6, 13.6})));
+  // With more comparisons, one of them is apart by chance more often.
+  EXPECT_TRUE(TiedBySeconds(Runs({9.5, 10.5}), Runs({12.6, 13.6}), 2));
+  // With more seeds, the same difference tells more.
+  EXPECT_FALSE(TiedBySeconds(Runs({9.5, 10.5, 10}), Runs({12.5, 13.5, 13}), 3));
+  // One and several: those tell how far both scatter, by 1 degree of freedom.
+  EXPECT_TRUE(TiedBySeconds(Runs({10}), Runs({12.5, 13.5})));
+  EXPECT_FALSE(TiedBySeconds(Runs({10}), Runs({22.5, 23.5})));
+}
+
+// Ways that are the same, whose runs scatter by a tenth.
+TEST(Tied, IdenticalWaysAreToldApartInAboutFivePercentOfStudies) {
+  constexpr int kStudies = 2000;
+  std::mt19937 random(1);
+  std::normal_distribution<double> seconds(10, 1);
+  for (const size_t seeds : {1, 2, 3}) {
+    for (const size_t ways : {2, 4}) {
+      int told_apart = 0;
+      for (int study = 0; study < kStudies; ++study) {
+        std::vector<Variant> variants;
+        for (size_t way = 0; way < ways; ++way) {
+          std::vector<double> drawn(seeds);
+          for (double& s : drawn) s = seconds(random);
+          variants.push_back(Runs(drawn));
+        }
+        const auto sum = [](const Variant& v) {
+          return SpreadOf(v, [](const RunResult& r) { return r.seconds; }).mean;
+        };
+        const auto first = std::min_element(
+            variants.begin(), variants.end(),
+            [&](const auto& a, const auto& b) { return sum(a) < sum(b); });
+        told_apart += std::any_of(
+            variants.begin(), variants.end(), [&](const Variant& other) {
+              return !TiedBySeconds(*first, other, ways - 1);
+            });
+      }
+      // Of one seed, nothing corrects for the number of ways.
+      EXPECT_LT(told_apart, kStudies * (seeds == 1 ? 0.15 : 0.09))
+          << seeds << " seeds, " << ways << " ways";
+    }
+  }
 }
 
 class ContrastTest : public testing::Test {
@@ -45,7 +102,7 @@ class ContrastTest : public testing::Test {
       : comparison_(
             Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"workers", "2,4"}}),
                     {RunOf({}, 4), RunOf({{"mode", "ring"}}, 2),
-                     RunOf({{"workers", "4"}}, 3),
+                     RunOf({{"workers", "4"}}, 2.5),
                      RunOf({{"mode", "ring"}, {"workers", "4"}}, -1)},
                     {.target = 0.5})) {}
 
@@ -75,12 +132,12 @@ TEST_F(ContrastTest, TheBaseHasTheFirstValueOfTheAxisAndAllElseAlike) {
     ASSERT_NE(base, nullptr) << variant.label;
     EXPECT_EQ(ValueOf(base->point, "workers"), "2");
     EXPECT_EQ(ValueOf(base->point, kWayAxis), ValueOf(variant.point, kWayAxis));
-    const auto ratio = SecondsRatio(comparison_, *base, variant);
+    const auto ratio = SecondsRatio(comparison_, *base, variant, 1);
     if (ValueOf(variant.point, kWayAxis) == "ring") {
       EXPECT_FALSE(ratio);  // it does not reach the target
     } else {
       ASSERT_TRUE(ratio);
-      EXPECT_EQ(ratio->times, 0.75);
+      EXPECT_EQ(ratio->times, 0.625);
       EXPECT_FALSE(ratio->tied);
     }
   }
@@ -125,7 +182,7 @@ TEST_F(ContrastTest, RanksByFinalAccuracyTheHighestFirst) {
 TEST_F(ContrastTest, ThePredictorsErrorsAreMedianAndWorst) {
   EXPECT_FALSE(ErrorsOfPredictions(comparison_));
   Comparison predicted = comparison_;
-  const double errors[] = {0.1, -0.3, 0.2};  // of steps of 40, 20 and 30 ms
+  const double errors[] = {0.1, -0.3, 0.2};  // of steps of 40, 20 and 25 ms
   for (size_t i = 0; i < 3; ++i) {
     RunResult& run = predicted.variants[i].runs[0];
     run.predicted_step_s = StepSeconds(run) * (1 + errors[i]);

@@ -104,6 +104,23 @@ TEST_F(ReportTest, HtmlHoldsQuestionVerdictTablesWaysFlagsAndCharts) {
   EXPECT_THAT(html, HasSubstr("Chart.js v"));
 }
 
+// Not those that were to run.
+TEST_F(ReportTest, SeedsAreThoseOfTheRunsThatThereAre) {
+  const AxisTexts other = {{"seed", "1"}};
+  const auto html = [&](const std::vector<RunResult>& runs) {
+    return RenderHtml(
+        setup_,
+        Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}), runs, {}));
+  };
+  const RunResult ring = RunOf({{"mode", "ring"}});
+  EXPECT_THAT(html({RunOf({}), ring}), HasSubstr("One seed: how far"));
+  EXPECT_THAT(html({RunOf({}), RunOf(other), ring}),
+              HasSubstr("Means over 1 to 2 seeds, and below"));
+  EXPECT_THAT(html({RunOf({}), RunOf(other), ring,
+                    RunOf({{"mode", "ring"}, {"seed", "1"}})}),
+              HasSubstr("Means over 2 seeds, and below"));
+}
+
 // As where ring failed with 4 workers.
 TEST_F(ReportTest, AWayThatIsAloneInItsCircumstancesIsDrawn) {
   const Comparison comparison =
