@@ -9,6 +9,7 @@
 #include "cli/supervised.h"
 #include "common/cluster/environment.h"
 #include "common/cluster/security.h"
+#include "lab/host/arguments.h"
 #include "lab/host/job.h"
 #include "lab/host/supervisor.h"
 
@@ -64,6 +65,13 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
   line.Footer(kExample);
 }
 
+// Whether workers that are started again do not begin from nothing.
+bool ContinuesWhenRestarted(const Args& worker_flags) {
+  const std::string every = ValueOf(ArgsOf(worker_flags, "--checkpoint-every"));
+  return absl::c_linear_search(worker_flags, "--autoresume") &&
+         !every.empty() && every != "0";
+}
+
 }  // namespace
 
 int Launch(const Args& args) {
@@ -92,7 +100,7 @@ int Launch(const Args& args) {
     if (!s.ok()) return line.UsageError(std::string(s.message()));
   }
   if (flags.supervised.max_restarts > 0 &&
-      !absl::c_linear_search(flags.job.worker_flags, "--autoresume")) {
+      !ContinuesWhenRestarted(flags.job.worker_flags)) {
     return line.UsageError(
         "--max-restarts: a job that is started again continues from a "
         "checkpoint, so give the workers, after `--`, --autoresume, "

@@ -118,7 +118,12 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
            const Outcome& outcome, int signal) {
   const auto& [started, failure, killed] = outcome;
   if (signal == 0 && failure) {
-    return Fail(command, absl::AbortedError(ToString(*failure)),
+    std::string text = ToString(*failure);
+    // A remedy that the process itself could not know.
+    if (absl::IsFailedPrecondition(started)) {
+      absl::StrAppend(&text, "\n", started.message());
+    }
+    return Fail(command, absl::AbortedError(text),
                 failure->ending.shell_code());
   }
   if (AsksSoftly(signal) && started.ok() && !failure) {

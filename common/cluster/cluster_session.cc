@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,14 +34,22 @@ absl::Status WritePortFile(const std::string& path,
   const int fd =
       open(temporary.c_str(),
            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-  const bool written = fd >= 0 && write(fd, text.data(), text.size()) ==
-                                      static_cast<ssize_t>(text.size());
-  if (fd >= 0) close(fd);
-  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("--coordinator-port-file: cannot write ", path));
+  int error = fd < 0 ? errno : 0;
+  if (fd >= 0) {
+    const ssize_t size = write(fd, text.data(), text.size());
+    if (size != static_cast<ssize_t>(text.size())) {
+      error = size < 0 ? errno : ENOSPC;
+    }
+    close(fd);
+    if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
+      error = errno;
+    }
+    if (error != 0) unlink(temporary.c_str());
   }
-  return absl::OkStatus();
+  if (error == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("--coordinator-port-file: cannot write ", path, ": ",
+                   std::generic_category().message(error)));
 }
 
 }  // namespace

@@ -47,12 +47,13 @@ absl::StatusOr<Secret> ReadText(int fd) {
   return secret;
 }
 
-absl::Status WriteText(int fd, const Secret& secret) {
+// `where`: a path, or what it is, for errors.
+absl::Status WriteText(int fd, const Secret& secret, const std::string& where) {
   const std::string text = absl::StrCat(secret.ToText(), "\n");
   const ssize_t size = write(fd, text.data(), text.size());
   if (size == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   if (size >= 0) errno = ENOSPC;
-  return absl::ErrnoToStatus(errno, "cannot write the key");
+  return Failed("write the key", where);
 }
 
 }  // namespace
@@ -111,7 +112,7 @@ absl::Status WriteKeyFile(const std::string& path, const Secret& secret,
                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                          0600));
     if (file.fd() < 0) return Failed("write the key", temporary);
-    absl::Status status = WriteText(file.fd(), secret);
+    absl::Status status = WriteText(file.fd(), secret, temporary);
     if (status.ok() && fsync(file.fd()) != 0) {
       status = Failed("write the key", temporary);
     }
@@ -146,7 +147,9 @@ absl::StatusOr<KeyDescriptor> KeyDescriptor::Create(const Secret& secret) {
   }
   KeyDescriptor key(fd);
   if (key.fd_ < 0) return absl::ErrnoToStatus(errno, "memfd_create");
-  if (absl::Status s = WriteText(key.fd_, secret); !s.ok()) return s;
+  if (absl::Status s = WriteText(key.fd_, secret, "into memory"); !s.ok()) {
+    return s;
+  }
   // Whom /proc shows it, too, may not open it.
   if (fchmod(key.fd_, S_IRUSR) != 0) {
     return absl::ErrnoToStatus(errno, "cannot hide the key's memory");

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,6 +25,10 @@ void TellAndEnd() {
               CannotStartThread(error).c_str());
       _exit(1);
     }
+  } catch (const std::bad_alloc&) {  // so this allocates none
+    dprintf(STDERR_FILENO, "%s: there is not enough memory. %s\n",
+            program_name->c_str(), kRaiseMemoryLimit);
+    _exit(1);
   } catch (...) {
   }
   if (others != nullptr) others();

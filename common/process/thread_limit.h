@@ -1,4 +1,5 @@
-// How many threads and processes there may be.
+// How many threads and processes there may be, and how a program ends that is
+// given too little.
 #ifndef PSRING_COMMON_PROCESS_THREAD_LIMIT_H_
 #define PSRING_COMMON_PROCESS_THREAD_LIMIT_H_
 
@@ -31,8 +32,14 @@ auto CatchNoThread(const Body& body) -> decltype(body()) {
   }
 }
 
-// From now on, a thread that cannot be started ends this program with one
-// error and exit code 1, wherever that happens. Call it first thing in main.
+// The remedy where there is no memory.
+inline constexpr char kRaiseMemoryLimit[] =
+    "Raise the limit of memory (ulimit -v, or the container's), or use a host "
+    "with more";
+
+// From now on, a thread that cannot be started, or memory that nobody catches
+// the want of, ends this program with one error and exit code 1, wherever that
+// happens. Call it first thing in main.
 void EndWhereNoThreadStarts(const std::string& program);
 
 }  // namespace psring

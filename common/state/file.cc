@@ -23,19 +23,46 @@ absl::Status Failure(const char* call, const std::string& path, int error) {
               : absl::InternalError(message);
 }
 
+// A pipe blocks, and what is read from a device has no end.
+bool IsOfDisk(mode_t mode, int flags) {
+  const bool reads = (flags & O_ACCMODE) == O_RDONLY;
+  return S_ISREG(mode) || (reads ? S_ISDIR(mode) : S_ISCHR(mode));
+}
+
 }  // namespace
 
 absl::StatusOr<File> File::Open(std::string path, int flags) {
   int fd;
   do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   } while (fd < 0 && errno == EINTR);
-  if (fd >= 0) return File(std::move(path), fd);
-  const int error = errno;
-  const absl::Status failure = Failure("open", path, error);
-  return error == ENOENT || error == ENOTDIR
-             ? absl::NotFoundError(failure.message())
-             : failure;
+  if (fd < 0) {
+    const int error = errno;
+    const absl::Status failure = Failure("open", path, error);
+    const bool missing = error == ENOENT || error == ENOTDIR;
+    if (missing) return absl::NotFoundError(failure.message());
+    if (error == EACCES) return absl::PermissionDeniedError(failure.message());
+    return failure;
+  }
+  File file(std::move(path), fd);
+  struct stat info;
+  if (fstat(fd, &info) != 0) return file.Failed("fstat");
+  if (IsOfDisk(info.st_mode, flags)) return file;
+  return absl::InternalError(
+      absl::StrCat("open ", file.path(), ": it is no file on a disk"));
+}
+
+absl::StatusOr<bool> File::IsInPlace() const {
+  struct stat own, there;
+  if (fstat(fd_, &own) != 0) {
+    if (errno == ESTALE) return false;  // a network file system's
+    return Failed("fstat");
+  }
+  if (stat(path_.c_str(), &there) == 0) {
+    return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+  }
+  if (errno == ENOENT || errno == ENOTDIR || errno == ESTALE) return false;
+  return Failed("stat");
 }
 
 File::~File() {

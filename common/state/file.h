@@ -16,7 +16,9 @@ namespace psring {
 // the system's reason: RESOURCE_EXHAUSTED on a full disk, else INTERNAL.
 class File {
  public:
-  // `flags` as open's. NOT_FOUND where there is no such file.
+  // `flags` as open's. NOT_FOUND where there is no such file, PERMISSION_DENIED
+  // where this user may not open it; a pipe is an error, as it would block, and
+  // so is a device to read.
   static absl::StatusOr<File> Open(std::string path, int flags);
 
   File(File&& other) noexcept
@@ -39,6 +41,9 @@ class File {
   // For this object alone, until it goes or its process ends, whatever ends it.
   // Never blocks: UNAVAILABLE where another has locked the file.
   absl::Status Lock();
+  // Whether its path still leads to this file: somebody may have removed it or
+  // its folder since, or put another one there.
+  absl::StatusOr<bool> IsInPlace() const;
 
  private:
   File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

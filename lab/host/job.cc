@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -108,6 +109,23 @@ std::optional<int> ReadPort(const std::string& path) {
   return port;
 }
 
+// `failed`: what has kept the host from its port. The folder of the port's file
+// is this program's choice, so what the process says of it is no remedy.
+absl::Status WithPlaceOfPort(const absl::Status& failed,
+                             const Supervisor& supervisor) {
+  if (!supervisor.first_failure().has_value()) return failed;
+  for (const std::string& line : supervisor.first_failure()->last_lines) {
+    if (!absl::StrContains(line, "--coordinator-port-file: cannot write")) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        failed.message(),
+        ". It could not write its port into psring's temporary folder: set "
+        "TMPDIR to a folder that it can write and that has room"));
+  }
+  return failed;
+}
+
 }  // namespace
 
 absl::Status CheckFlags(const std::vector<std::string>& flags,
@@ -173,7 +191,7 @@ absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
                              "--join-timeout=SECONDS"
                            : ""));
   }
-  if (!s.ok()) return s;
+  if (!s.ok()) return WithPlaceOfPort(s, supervisor);
   for (Command& command : OtherCommands(job, *port)) {
     key->GiveTo(command);
     if (s = supervisor.Start(std::move(command)); !s.ok()) return s;

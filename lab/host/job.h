@@ -68,7 +68,8 @@ std::vector<Command> OtherCommands(const Job& job, int coordinator_port);
 // Starts the host, waits for its port, in a ring at least for the workers'
 // --join-timeout (60 s), and starts the others. Returns where the
 // coordinator listens. After an error what has been started still runs:
-// the caller stops or awaits it.
+// the caller stops or awaits it. FAILED_PRECONDITION, with the remedy, where
+// the host could not write its port.
 absl::StatusOr<HostPort> StartJob(const Job& job, Supervisor& supervisor,
                                   absl::Duration timeout = absl::Seconds(30));
 

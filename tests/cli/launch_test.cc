@@ -92,8 +92,8 @@ TEST(Launch, AWorkerThatCannotStartIsTheFailureNotWhatItEnds) {
 TEST(Launch, StartsAJobThatFailsAgainAsOftenAsItMay) {
   const auto launch = [](const std::string& code) {
     return RunPsring({"launch", "--workers=2", "--max-restarts=2", "--",
-                      "--autoresume", "--fake-fail-rank=1",
-                      "--fake-fail-code=" + code});
+                      "--autoresume", "--checkpoint-every", "5",
+                      "--fake-fail-rank=1", "--fake-fail-code=" + code});
   };
   const Ran ran = launch("7");
   EXPECT_EQ(ran.code, 7) << ran.output;
@@ -107,6 +107,24 @@ TEST(Launch, StartsAJobThatFailsAgainAsOftenAsItMay) {
   const Ran wrong = launch("2");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.output, Not(HasSubstr("starts the job again")));
+}
+
+// The folder of the port's file is the launcher's, which alone knows the
+// remedy.
+TEST(Launch, APortThatCannotBeWrittenHasTheRemedyBelowIt) {
+  const std::string worker = testing::TempDir() + "/full_disk";
+  std::ofstream(worker) << "#!/bin/sh\n"
+                           "echo 'psring worker: --coordinator-port-file: "
+                           "cannot write /tmp/port: No space left on device'\n"
+                           "exit 1\n";
+  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
+  const Ran ran = RunProcess({"cli/psring", "launch", "--mode=ring",
+                              "--workers=1", "--worker-binary=" + worker},
+                             Now() + absl::Seconds(30));
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output,
+              testing::ContainsRegex("  psring worker: .*\nworker 0 failed: .* "
+                                     "set TMPDIR to a folder"));
 }
 
 // As in the wheel for Python, where the server would otherwise wait for it.
@@ -135,8 +153,12 @@ TEST(Launch, AWrongFlagGetsOneLineWithItsValueAndRange) {
       {{"--mode=ring", "--server-flag=--shard-threads=2"},
        {"--server-flag", "ring"}},
       {{"--page-token-file=x"}, {"--page-token-file", "give --page"}},
-      {{"--max-restarts=1", "--", "--steps=9"},
+      {{"--max-restarts=1", "--", "--checkpoint-every=5"},
        {"--max-restarts", "--autoresume", "--checkpoint-dir"}},
+      {{"--max-restarts=1", "--", "--autoresume"},
+       {"--max-restarts", "--checkpoint-every=STEPS"}},
+      {{"--max-restarts=1", "--", "--autoresume", "--checkpoint-every=0"},
+       {"--max-restarts", "--checkpoint-every=STEPS"}},
       {{"--steps=10"}, {"--steps=10", "the workers' flags go after `--`"}},
       {{"--", "--rank=3"}, {"--rank", "leave it out"}},
       {{"--", "--workers=3"}, {"--workers", "before `--`"}},

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
@@ -105,6 +107,26 @@ TEST_F(UnwritableFolder, ForTheReportIsFoundBeforeTraining) {
               AllOf(HasSubstr(file_ + "/report"), HasSubstr("cannot write"),
                     HasSubstr("--out")));
   EXPECT_THAT(ran.output, Not(HasSubstr("epoch")));
+}
+
+// Nothing is left where it would have been.
+TEST_F(UnwritableFolder, ForThePortIsNamedWithTheReason) {
+  const std::string folder = testing::TestDirectory();
+  const std::string taken = folder + "/taken";
+  std::filesystem::create_directory(taken);
+  for (const auto& [path, reason] :
+       {std::pair(folder + "/none/port", "No such file or directory"),
+        std::pair(taken, "Is a directory")}) {
+    const Ran ran = RunProcess(
+        {PsBinary(), "--host-coordinator", "--coordinator=127.0.0.1:0",
+         "--workers=1", "--coordinator-port-file=" + path},
+        Soon());
+    EXPECT_EQ(ran.code, 1) << ran.output;
+    EXPECT_THAT(LastLine(ran.output),
+                HasSubstr(absl::StrCat("--coordinator-port-file: cannot write ",
+                                       path, ": ", reason)));
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
 TEST_F(UnwritableFolder, ForCheckpointsIsFoundBeforeTrainingAndEndsAll) {

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -40,6 +43,21 @@ TEST_F(KeyFileTest, OnlyItsOwnerReadsWhatIsWritten) {
   const auto read = ReadKeyFile(path_);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->ToText(), secret_.ToText());
+}
+
+// Of which nothing is left.
+TEST_F(KeyFileTest, AKeyThatDoesNotFitIsNamed) {
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit full = {0, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  const absl::Status status = WriteKeyFile(path_, secret_, /*overwrite=*/false);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cannot write the key " + path_),
+                    HasSubstr("File too large")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/a/b"));
 }
 
 TEST_F(KeyFileTest, WhatOthersMayReadIsRefusedWithTheRemedy) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <new>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -26,6 +27,12 @@ TEST(ThreadLimitDeathTest, IsOneErrorWithTheRemedy) {
   EXPECT_EXIT(ThrowOnThread(error), ExitedWithCode(1),
               "^psring ps: cannot start a thread: Resource temporarily "
               "unavailable. Raise the limit of processes");
+}
+
+TEST(ThreadLimitDeathTest, SoIsMemoryThatNobodyCatchesTheWantOf) {
+  EXPECT_EXIT(ThrowOnThread(std::bad_alloc()), ExitedWithCode(1),
+              "^psring ps: there is not enough memory. Raise the limit of "
+              "memory \\(ulimit -v");
 }
 
 TEST(ThreadLimitDeathTest, IsNoOtherErrorThatNobodyCatches) {

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "tests/testing/test_directory.h"
 
@@ -55,9 +58,41 @@ TEST(FileTest, FullDiskIsNamedWithTheCallAndTheFile) {
 TEST(FileTest, FailedCallsGiveTheSystemsReason) {
   EXPECT_THAT(File::Open("/", O_RDWR).status().message(),
               HasSubstr("open /: Is a directory"));
-  File reader = *File::Open("/dev/null", O_RDONLY);
-  EXPECT_THAT(reader.Resize(5).message(), HasSubstr("ftruncate /dev/null"));
-  EXPECT_THAT(reader.Sync().message(), HasSubstr("fsync /dev/null"));
+  File device = *File::Open("/dev/null", O_RDWR);
+  EXPECT_THAT(device.Resize(5).message(), HasSubstr("ftruncate /dev/null"));
+  EXPECT_THAT(device.Sync().message(), HasSubstr("fsync /dev/null"));
+}
+
+TEST(FileTest, WhatWouldBlockOrHasNoEndIsNoFile) {
+  const std::string pipe = TestDirectory() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& [path, flags] :
+       {std::pair(pipe, O_RDONLY), std::pair(pipe, O_RDWR),
+        std::pair(std::string("/dev/zero"), O_RDONLY)}) {
+    const absl::Status status = File::Open(path, flags).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << path;
+    EXPECT_THAT(status.message(),
+                HasSubstr("open " + path + ": it is no file on a disk"));
+  }
+}
+
+TEST(FileTest, KnowsWhetherItsPathStillLeadsToIt) {
+  const std::string folder = TestDirectory() + "/folder";
+  const std::string path = folder + "/file", other = folder + "/other";
+  std::filesystem::create_directory(folder);
+  const File file = *File::Open(path, O_RDWR | O_CREAT);
+  const auto in_place = [&] { return file.IsInPlace().value(); };
+  EXPECT_TRUE(in_place());
+  std::filesystem::rename(path, other);
+  EXPECT_FALSE(in_place());
+  testing::WriteFile(path, "another");
+  EXPECT_FALSE(in_place());
+  std::filesystem::rename(other, path);
+  EXPECT_TRUE(in_place());
+  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(in_place());
+  testing::WriteFile(folder, "no folder");
+  EXPECT_FALSE(in_place());
 }
 
 TEST(FileTest, ALockIsForOneUntilItGoes) {

@@ -9,6 +9,7 @@
 namespace psring {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -114,7 +115,22 @@ TEST(StartJob, SaysWhichProcessOpensNoPort) {
   Job job = SmallJob("ps");
   job.ps_binary = "/bin/false";
   const absl::Status s = StartJob(job, supervisor).status();
-  EXPECT_THAT(std::string(s.message()), HasSubstr("ps 0 failed: exit code 1"));
+  EXPECT_THAT(
+      std::string(s.message()),
+      AllOf(HasSubstr("ps 0 failed: exit code 1"), Not(HasSubstr("TMPDIR"))));
+}
+
+TEST(StartJob, NamesTheRemedyWhereThePortCannotBeWritten) {
+  const Cancellation never;
+  Supervisor supervisor(never, {});
+  Job job = SmallJob("ps");
+  job.server_prefixes = {
+      {"/bin/sh", "-c",
+       "echo '--coordinator-port-file: cannot write it'; false"},
+      {}};
+  const absl::Status s = StartJob(job, supervisor).status();
+  EXPECT_THAT(std::string(s.message()),
+              AllOf(HasSubstr("ps 0 failed"), HasSubstr("set TMPDIR")));
 }
 
 TEST(StartJob, EndsAtTheDeadline) {
