@@ -94,8 +94,11 @@ absl::Status VerifyFile(const std::string& path, const FileSum& expected) {
 }
 
 absl::Status SystemError(const char* what, const std::string& path, int error) {
-  return absl::InternalError(absl::StrCat(
-      what, " ", path, ": ", std::generic_category().message(error)));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return absl::Status(
+      full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
+      absl::StrCat(what, " ", path, ": ",
+                   std::generic_category().message(error)));
 }
 
 // Of a name that no other job has.
@@ -138,35 +141,46 @@ absl::Status Fill(const std::string& temporary,
   return SyncDirectory(temporary);
 }
 
-// What cannot be resumed from must not stand in the way.
-void MoveAside(const std::string& path) {
-  std::string aside = absl::StrCat(path, ".damaged");
+}  // namespace
+
+void MoveDamagedAside(const std::string& checkpoint) {
+  std::string aside = absl::StrCat(checkpoint, ".damaged");
   std::error_code error;
   for (int i = 2; fs::exists(aside, error) && i < kMaxAttempts; ++i) {
-    aside = absl::StrCat(path, ".damaged-", i);
+    aside = absl::StrCat(checkpoint, ".damaged-", i);
   }
-  fs::rename(path, aside, error);
-  if (!error) LogWarning("$0 was damaged, and is $1 now", path, aside);
+  fs::rename(checkpoint, aside, error);
+  if (error) {
+    LogWarning("$0 is damaged, and cannot be renamed: $1", checkpoint,
+               error.message());
+  } else {
+    LogWarning("$0 was damaged, and is $1 now", checkpoint, aside);
+  }
 }
-
-}  // namespace
 
 absl::Status WriteCheckpoint(const std::string& directory,
                              const CheckpointContents& contents,
-                             const SaveStateCall& save_state) {
+                             const SaveStateCall& save_state,
+                             const OwnCheckpoints& own) {
   const std::string name = CheckpointName(contents.progress.step);
   const std::string path = PathIn(directory, name);
   std::error_code error;
   const bool exists = fs::exists(fs::symlink_status(path, error));
   if (exists) {
     const absl::Status verified = VerifyCheckpoint(path).status();
+    if (verified.ok() && own.IsOthers(path)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path,
+                       " is another run's: this one has neither written it nor "
+                       "resumed from it, and does not overwrite it"));
+    }
     if (verified.ok() || !IsDamage(verified)) return verified;
   }
   const auto temporary = MakeTemporary(directory, name);
   if (!temporary.ok()) return temporary.status();
   absl::Status status = Fill(*temporary, contents, save_state);
   if (status.ok()) {
-    if (exists) MoveAside(path);
+    if (exists) MoveDamagedAside(path);
     if (std::rename(temporary->c_str(), path.c_str()) == 0) {
       return SyncDirectory(directory);
     }

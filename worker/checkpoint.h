@@ -23,6 +23,7 @@
 #include "common/state/state_files.h"
 #include "protos/cluster.pb.h"
 #include "worker/manifest.h"
+#include "worker/own_checkpoints.h"
 
 namespace psring {
 
@@ -36,13 +37,19 @@ struct CheckpointContents {
 // Writes DIR/step-N. `save_state` fills the files that were laid out in the
 // directory it is given (GradientExchange::SaveState) and says what it wrote:
 // checksums are of what was in memory, and the files are read again to see that
-// they have it. One of this step that verifies stays as it is; one that is
-// damaged is renamed to step-N.damaged; one that cannot be read is an error.
-// Where it fails, with `save_state`'s error or a file's, nothing is left.
+// they have it. One of this step that verifies stays as it is: ALREADY_EXISTS
+// where it is not of `own`. One that is damaged is renamed to step-N.damaged;
+// one that cannot be read is an error. Where it fails, with `save_state`'s
+// error or a file's, nothing is left.
 absl::Status WriteCheckpoint(
     const std::string& directory, const CheckpointContents& contents,
     const std::function<absl::StatusOr<proto::SavedState>(const std::string&)>&
-        save_state);
+        save_state,
+    const OwnCheckpoints& own = {});
+
+// Renames it to step-N.damaged: what cannot be resumed from must not stand in
+// the way of others, nor count among those that are kept.
+void MoveDamagedAside(const std::string& checkpoint);
 
 // Reads the manifest and verifies every file's size and checksum. Errors name
 // the file: ReadManifest's and File's; DATA_LOSS where it is damaged.

@@ -28,6 +28,8 @@ constexpr char kPrefix[] = "step-";
 constexpr char kLockFile[] = "/.lock";
 constexpr int64_t kMaxHolderBytes = 500;
 constexpr absl::Duration kLockRetry = absl::Milliseconds(50);
+// For a job that has looked whether it may have the directory, and ends.
+constexpr absl::Duration kKeepPatience = absl::Seconds(1);
 
 // The step of a checkpoint's name; none of any other name.
 std::optional<int64_t> StepOf(absl::string_view name) {
@@ -66,14 +68,12 @@ absl::Status Probe(const std::string& directory) {
   return absl::OkStatus();
 }
 
-absl::Status RefuseEarlierRun(const std::string& directory) {
-  const auto present = CheckpointsIn(directory);
-  if (!present.ok()) return present.status();
-  if (present->empty()) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      "--checkpoint-dir=", directory, " holds an earlier run's ",
-      present->back().path,
-      ". Resume from it with --resume, or choose another directory"));
+absl::Status MakeWritable(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error) return absl::OkStatus();
+  return OfFlag(absl::PermissionDeniedError(
+      absl::StrCat("cannot write into ", directory, ": ", error.message())));
 }
 
 std::string HolderIn(const File& file) {
@@ -89,38 +89,79 @@ std::string Held(const std::string& directory, const File& file) {
                       holder.empty() ? "another job" : holder);
 }
 
-absl::StatusOr<std::optional<File>> LockFile(
-    const std::string& directory, const std::string& holder, Time deadline,
-    const std::function<absl::Status()>& goes_on) {
-  auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT);
-  if (!file.ok()) return file.status();
-  absl::Status locked = file->Lock();
-  if (absl::IsUnavailable(locked)) {  // a dying job's, it may be
-    LogInfo(
-        "$0: waits for its end, at most $1", Held(directory, *file),
-        absl::FormatDuration(absl::Ceil(deadline - Now(), absl::Seconds(1))));
+absl::Status InUse(const std::string& directory, const File& file) {
+  return absl::UnavailableError(
+      absl::StrCat(Held(directory, file),
+                   ". Two jobs cannot write into one directory: end that one, "
+                   "or choose another directory"));
+}
+
+// A job that runs has written checkpoints, too, from which nobody resumes yet.
+absl::Status RefuseLivingRun(const std::string& directory) {
+  auto file = File::Open(directory + kLockFile, O_RDWR);
+  if (!file.ok() || !absl::IsUnavailable(file->Lock())) return absl::OkStatus();
+  return InUse(directory, *file);
+}
+
+// `locked`: by this job.
+absl::Status RefuseEarlierRun(const std::string& directory, bool locked) {
+  const auto present = CheckpointsIn(directory);
+  if (!present.ok()) return present.status();
+  if (present->empty()) return absl::OkStatus();
+  if (!locked) {
+    if (absl::Status s = RefuseLivingRun(directory); !s.ok()) return s;
   }
-  while (absl::IsUnavailable(locked)) {
-    if (Now() >= deadline) {
-      return absl::UnavailableError(absl::StrCat(
-          Held(directory, *file),
-          ". Two jobs cannot write into one directory: end that one, or choose "
-          "another directory"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "--checkpoint-dir=", directory, " holds an earlier run's ",
+      present->back().path,
+      ". Resume from it with --resume, or choose another directory"));
+}
+
+absl::StatusOr<File> OpenLock(const std::string& directory) {
+  auto file = File::Open(directory + kLockFile, O_RDWR | O_CREAT);
+  if (file.ok()) return file;
+  if (!absl::IsPermissionDenied(file.status())) return OfFlag(file.status());
+  return OfFlag(absl::PermissionDeniedError(absl::StrCat(
+      file.status().message(),
+      ". Another user's job has made it: let this user write it, or choose "
+      "another directory")));
+}
+
+// None: it cannot be locked. Opens it anew each time: while this job waits,
+// somebody may put another file, or another directory, in its place.
+absl::StatusOr<std::optional<File>> LockFile(
+    const std::string& directory, Time deadline,
+    const std::function<absl::Status()>& goes_on) {
+  bool waits = false;
+  while (true) {
+    auto file = OpenLock(directory);
+    if (!file.ok()) return file.status();
+    const absl::Status locked = file->Lock();
+    if (!locked.ok() && !absl::IsUnavailable(locked)) {
+      LogWarning("$0: see to it that no other job writes into $1",
+                 locked.message(), directory);
+      return std::optional<File>();
+    }
+    if (locked.ok() && file->IsInPlace().value_or(true)) {
+      return std::optional<File>(*std::move(file));
+    }
+    if (Now() >= deadline) return InUse(directory, *file);
+    if (!locked.ok() && !waits) {  // a dying job's, it may be
+      waits = true;
+      LogInfo(
+          "$0: waits for its end, at most $1", Held(directory, *file),
+          absl::FormatDuration(absl::Ceil(deadline - Now(), absl::Seconds(1))));
     }
     absl::SleepFor(kLockRetry);
     if (absl::Status s = goes_on(); !s.ok()) return s;
-    locked = file->Lock();
   }
-  if (!locked.ok()) {
-    LogWarning("$0: see to it that no other job writes into $1",
-               locked.message(), directory);
-    return std::optional<File>();
-  }
-  // The name is for messages alone: a full disk must not end a resumption.
-  file->Resize(0).IgnoreError();
-  file->WriteAt(0, holder.data(), static_cast<int64_t>(holder.size()))
+}
+
+// For messages alone: a full disk must not end a resumption.
+void WriteHolder(const std::string& holder, File& file) {
+  file.Resize(0).IgnoreError();
+  file.WriteAt(0, holder.data(), static_cast<int64_t>(holder.size()))
       .IgnoreError();
-  return std::optional<File>(*std::move(file));
 }
 
 void RemoveIncomplete(const std::string& directory) {
@@ -139,7 +180,8 @@ void RemoveIncomplete(const std::string& directory) {
   }
 }
 
-// Under another name first: a checkpoint goes whole, as it came.
+// Under another name first: a checkpoint goes whole, as it came. Another
+// user's, of which nothing can be removed, gets its own name back.
 void RemoveCheckpoint(const std::string& directory,
                       const CheckpointEntry& checkpoint) {
   const fs::path aside =
@@ -147,11 +189,20 @@ void RemoveCheckpoint(const std::string& directory,
       absl::StrCat(kTemporaryPrefix, "removed-", checkpoint.step);
   std::error_code error;
   fs::rename(checkpoint.path, aside, error);
-  if (!error) fs::remove_all(aside, error);
   if (error) {
     LogWarning("cannot remove $0: $1", checkpoint.path, error.message());
-  } else {
+    return;
+  }
+  const auto before = NamesIn(aside);
+  fs::remove_all(aside, error);
+  if (!error) {
     LogInfo("removes $0 (--checkpoint-keep)", checkpoint.path);
+    return;
+  }
+  LogWarning("cannot remove $0: $1", checkpoint.path, error.message());
+  const auto after = NamesIn(aside);
+  if (before.ok() && after.ok() && after->size() == before->size()) {
+    fs::rename(aside, checkpoint.path, error);
   }
 }
 
@@ -195,23 +246,66 @@ void RemoveOldCheckpoints(const std::string& directory, int64_t step,
 absl::StatusOr<CheckpointLock> CheckpointLock::Take(
     const std::string& directory, bool resume, const std::string& holder,
     Time deadline, const std::function<absl::Status()>& goes_on) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) {
-    return OfFlag(absl::PermissionDeniedError(
-        absl::StrCat("cannot write into ", directory, ": ", error.message())));
-  }
-  absl::Status status = resume ? absl::OkStatus() : RefuseEarlierRun(directory);
+  absl::Status status = MakeWritable(directory);
+  if (!resume) status.Update(RefuseEarlierRun(directory, /*locked=*/false));
   status.Update(Probe(directory));
   if (!status.ok()) return status;
-  auto file = LockFile(directory, holder, deadline, goes_on);
+  auto file = LockFile(directory, deadline, goes_on);
   if (!file.ok()) return file.status();
   // Once more: another job may have ended while this one waited.
   if (!resume) {
-    if (absl::Status s = RefuseEarlierRun(directory); !s.ok()) return s;
+    status = RefuseEarlierRun(directory, /*locked=*/true);
+    if (!status.ok()) return status;
   }
-  if (file->has_value()) RemoveIncomplete(directory);
-  return CheckpointLock(*std::move(file));
+  if (file->has_value()) {
+    WriteHolder(holder, **file);
+    RemoveIncomplete(directory);
+  }
+  return CheckpointLock(directory, holder, *std::move(file));
+}
+
+absl::StatusOr<bool> CheckpointLock::IsHeld() const {
+  if (file_.has_value()) return file_->IsInPlace();
+  return !lost_ && access((directory_ + kLockFile).c_str(), F_OK) == 0;
+}
+
+absl::Status CheckpointLock::Keep(
+    const std::function<bool(const std::string&)>& is_others) {
+  const auto held = IsHeld();
+  if (!held.ok()) return held.status();
+  if (!*held && !lost_) {
+    LogWarning(
+        "$0 is not the directory any more that this job has locked: it or its "
+        ".lock was removed, or moved. This job takes it again",
+        directory_);
+  }
+  lost_ = !*held;
+  if (!lost_) return absl::OkStatus();
+  absl::Status status = MakeWritable(directory_);
+  status.Update(Probe(directory_));
+  if (!status.ok()) return status;
+  auto file = LockFile(directory_, Now() + kKeepPatience, absl::OkStatus);
+  if (absl::IsUnavailable(file.status())) {
+    return absl::FailedPreconditionError(file.status().message());
+  }
+  if (!file.ok()) return file.status();
+  const std::string last = file->has_value() ? HolderIn(**file) : "";
+  const auto present = CheckpointsIn(directory_);
+  if (!present.ok()) return present.status();
+  for (const CheckpointEntry& entry : *present) {
+    if (!is_others(entry.path)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        entry.path, " is another run's", last.empty() ? "" : ", of ", last,
+        ", which took --checkpoint-dir=", directory_,
+        " when this job's was removed, or moved. Move its checkpoints away"));
+  }
+  if (file->has_value()) {
+    WriteHolder(holder_, **file);
+    RemoveIncomplete(directory_);
+    file_.emplace(**std::move(file));
+  }
+  lost_ = false;
+  return absl::OkStatus();
 }
 
 }  // namespace psring

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,7 +34,8 @@ inline constexpr char kTemporaryPrefix[] = ".incomplete-";
 
 // Removes all but the `keep` newest of the checkpoints up to `step`; none with
 // keep = 0. Later ones belong to a run that went further: they stay. What
-// cannot be removed stays too, with a warning.
+// cannot be removed stays too, with a warning, and under its name if it is
+// whole.
 void RemoveOldCheckpoints(const std::string& directory, int64_t step,
                           int64_t keep);
 
@@ -44,7 +46,8 @@ class CheckpointLock {
   // Creates `directory` and proves that it can be written. Then what dead jobs
   // have left incomplete goes. Errors: without `resume`, checkpoints of an
   // earlier run (nothing is overwritten); UNAVAILABLE with the name of the
-  // holder, if it still holds the lock at `deadline`; of `goes_on`, which is
+  // holder, if it still holds the lock at `deadline`, or has written
+  // checkpoints and nobody waits to resume from them; of `goes_on`, which is
   // asked while it waits. `holder` is this job, in words. A file system that
   // cannot lock is logged as a warning.
   static absl::StatusOr<CheckpointLock> Take(
@@ -52,10 +55,28 @@ class CheckpointLock {
       Time deadline,
       const std::function<absl::Status()>& goes_on = absl::OkStatus);
 
- private:
-  explicit CheckpointLock(std::optional<File> file) : file_(std::move(file)) {}
+  // To be called before each checkpoint: somebody may have removed the
+  // directory, or its DIR/.lock, so that another job could lock a new one. Then
+  // takes it as at the start, and waits a second at most. FAILED_PRECONDITION
+  // where another job has it, by its name, or where a checkpoint lies there
+  // that `is_others`, called with its path; else Take's errors. After an error
+  // the next call tries again.
+  absl::Status Keep(
+      const std::function<bool(const std::string& checkpoint)>& is_others);
 
+ private:
+  CheckpointLock(std::string directory, std::string holder,
+                 std::optional<File> file)
+      : directory_(std::move(directory)),
+        holder_(std::move(holder)),
+        file_(std::move(file)) {}
+
+  absl::StatusOr<bool> IsHeld() const;
+
+  std::string directory_;
+  std::string holder_;
   std::optional<File> file_;  // none: it cannot be locked
+  bool lost_ = false;
 };
 
 }  // namespace psring

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/fnv.h"
 #include "common/shallow_json.h"
 #include "common/state/file.h"
 #include "nlohmann/json.hpp"
@@ -179,6 +180,12 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint) {
   Manifest manifest;
   if (!ReadFields(object, format == kFormat, manifest)) return damaged();
   return manifest;
+}
+
+absl::StatusOr<uint64_t> DigestOfManifest(const std::string& checkpoint) {
+  const auto text = ReadText(PathIn(checkpoint));
+  if (!text.ok()) return text.status();
+  return Fnv().Add(*text).value();
 }
 
 }  // namespace psring

@@ -56,6 +56,9 @@ absl::Status WriteManifest(const std::string& checkpoint,
 // is not there, FAILED_PRECONDITION where it has a format unknown here.
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint);
 
+// Of the manifest's text, as it is. The errors of File.
+absl::StatusOr<uint64_t> DigestOfManifest(const std::string& checkpoint);
+
 }  // namespace psring
 
 #endif  // PSRING_WORKER_MANIFEST_H_

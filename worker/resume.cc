@@ -80,7 +80,7 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
         progress.step *
         (PolicyOf(spec).barrier ? int64_t{1} : progress.num_workers);
   }
-  return ResumePoint{checkpoint, std::move(progress)};
+  return ResumePoint{.checkpoint = checkpoint, .progress = std::move(progress)};
 }
 
 }  // namespace
@@ -96,10 +96,15 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
         "step-...; leave --resume out for the first run"));
   }
   std::string refused;
+  std::vector<std::string> damaged;
   for (; !present->empty(); present->pop_back()) {
     const std::string& path = present->back().path;
     auto progress = VerifyCheckpoint(path);
-    if (progress.ok()) return PointAt(path, *std::move(progress), spec);
+    if (progress.ok()) {
+      auto point = PointAt(path, *std::move(progress), spec);
+      if (point.ok()) point->damaged = std::move(damaged);
+      return point;
+    }
     if (absl::IsFailedPrecondition(progress.status())) return progress.status();
     if (!IsDamage(progress.status())) {
       return absl::Status(
@@ -109,6 +114,7 @@ absl::StatusOr<ResumePoint> FindResumePoint(const std::string& directory,
                        "readable, or move the checkpoint away"));
     }
     LogWarning("refuses $0: $1", path, progress.status().message());
+    damaged.push_back(path);
     absl::StrAppend(&refused, refused.empty() ? "" : "; ",
                     progress.status().message());
   }

@@ -19,6 +19,9 @@ class Module;
 struct ResumePoint {
   std::string checkpoint;  // its directory
   Progress progress;       // its step is the first that is still to be made
+  // Newer ones, which do not verify, for who holds the directory's lock to move
+  // aside.
+  std::vector<std::string> damaged = {};
 };
 
 // The newest checkpoint in `directory` that verifies, if a run of `spec` can

@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "common/cluster/process_names.h"
 #include "common/log.h"
+#include "worker/checkpoint.h"
 
 namespace psring {
 namespace {
@@ -43,6 +44,7 @@ absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
   }
   if (!found.ok()) return found.status();
   start.point = *std::move(found);
+  for (const std::string& path : start.point.damaged) MoveDamagedAside(path);
   return start;
 }
 

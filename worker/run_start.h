@@ -31,11 +31,12 @@ struct RunStart {
 
 // All workers call it when they have joined. Rank 0 locks the directory, and
 // chooses and verifies the checkpoint, which nobody else needs to see, except
-// with local steps. Fills in where `spec`, the same on all workers, begins.
-// Blocks while rank 0 reads, which --progress-timeout bounds, or waits for an
-// earlier job's lock, unless it is cancelled. Errors of rank 0 are
-// CheckpointLock::Take's and FindResumePoint's; FAILED_PRECONDITION where this
-// worker is to resume and rank 0 is not.
+// with local steps; newer ones that are damaged become step-N.damaged. Fills in
+// where `spec`, the same on all workers, begins. Blocks while rank 0 reads,
+// which --progress-timeout bounds, or waits for an earlier job's lock, unless
+// it is cancelled. Errors of rank 0 are CheckpointLock::Take's and
+// FindResumePoint's; FAILED_PRECONDITION where this worker is to resume and
+// rank 0 is not.
 absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
                                       const Cancellation& cancellation,
                                       proto::JobSpec& spec);

@@ -20,6 +20,13 @@ bool HasDiverged(const absl::Status& status) {
   return absl::IsOutOfRange(status);
 }
 
+// Of a checkpoint that cannot be written.
+std::string Remedy(const absl::Status& status, const std::string& directory) {
+  return absl::StrCat(
+      absl::IsResourceExhausted(status) ? "make room in " : "see to ",
+      directory);
+}
+
 }  // namespace
 
 TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
@@ -34,6 +41,7 @@ TrainingCheckpoints::TrainingCheckpoints(const Parts& parts,
       writes_(parts.member.job().rank() == 0 && !options_.directory.empty()) {}
 
 absl::Status TrainingCheckpoints::Begin() {
+  if (writes_) own_.AddAllIn(options_.directory);
   const auto all =
       parts_.member.Gather("saves", writes_ ? "yes" : "", Deadline());
   if (!all.ok()) return all.status();
@@ -66,8 +74,8 @@ absl::Status TrainingCheckpoints::AfterSteps(int64_t before, int64_t step) {
   } else if (!s.ok()) {
     LogWarning(
         "no checkpoint of step $0: $1. Training continues, and the next "
-        "checkpoint is tried: see to the room and the permissions of $2",
-        step, s.message(), options_.directory);
+        "checkpoint is tried: $2",
+        step, s.message(), Remedy(s, options_.directory));
   }
   return AwaitWriter();
 }
@@ -83,8 +91,9 @@ absl::Status TrainingCheckpoints::AtEnd(int64_t step, int64_t updates) {
       written.code(),
       absl::StrCat("the last checkpoint, of step ", step,
                    ", cannot be written: ", written.message(),
-                   ". The weights of that step are lost. Make room in ",
-                   options_.directory, ", or name another --checkpoint-dir"));
+                   ". The weights of that step are lost. For the next run, ",
+                   Remedy(written, options_.directory),
+                   ", or name another --checkpoint-dir"));
 }
 
 absl::Status TrainingCheckpoints::AwaitWriter() {
@@ -114,6 +123,11 @@ absl::Status TrainingCheckpoints::Write(int64_t step, int64_t updates) {
   TimelineSpan span(parts_.track, "checkpoint", {.step = step});
   Activity& activity = parts_.member.activities().own();
   activity.Work("saving a checkpoint");
+  if (options_.lock != nullptr) {
+    absl::Status s = options_.lock->Keep(
+        [this](const std::string& path) { return own_.IsOthers(path); });
+    if (!s.ok()) return s;
+  }
   const auto optimizer = Optimizer::Create(plan_.optimizer);
   if (!optimizer.ok()) return optimizer.status();
   CheckpointContents contents{.progress = start_,
@@ -131,10 +145,11 @@ absl::Status TrainingCheckpoints::Write(int64_t step, int64_t updates) {
     return parts_.exchange.SaveState(directory, Time::InfiniteFuture());
   };
   if (absl::Status s =
-          WriteCheckpoint(options_.directory, contents, save_state);
+          WriteCheckpoint(options_.directory, contents, save_state, own_);
       !s.ok()) {
     return s;
   }
+  own_.Add(absl::StrCat(options_.directory, "/", CheckpointName(step)));
   const std::string word =
       absl::StrCat("checkpoint of step ", step, " in ", options_.directory);
   LogInfo("$0", word);

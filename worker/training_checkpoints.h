@@ -14,7 +14,9 @@
 #include "common/optim/job_plan.h"
 #include "common/trace/timeline.h"
 #include "worker/checkpoint.h"
+#include "worker/checkpoint_directory.h"
 #include "worker/models/classifier.h"
+#include "worker/own_checkpoints.h"
 
 namespace psring {
 
@@ -22,6 +24,9 @@ struct CheckpointOptions {
   std::string directory;  // rank 0's, absolute; empty: it writes none
   int64_t every = 0;      // steps, the same on all workers; 0: at the end only
   int64_t keep = 3;       // the newest so many; 0: all
+  // Rank 0's, of the directory; it outlives what writes there. Null: nobody
+  // else writes there.
+  CheckpointLock* lock = nullptr;
 };
 
 // One thread's own, the exchange's. All workers make the same calls after the
@@ -44,8 +49,9 @@ class TrainingCheckpoints {
                       absl::Duration step_timeout, JobPlan plan,
                       Progress start);
 
-  // Once, before the others: learns whether rank 0 writes any. Where it does
-  // not, a directory of another worker's is an error.
+  // Once, before the others: learns whether rank 0 writes any, and which
+  // checkpoints are this run's. Where rank 0 does not, a directory of another
+  // worker's is an error.
   absl::Status Begin();
 
   // Whether a checkpoint follows the steps from `before` to `step`.
@@ -78,6 +84,7 @@ class TrainingCheckpoints {
   const bool writes_;  // this worker
   bool rank_0_writes_ = false;
   int64_t num_met_ = 0;
+  OwnCheckpoints own_;  // where this worker writes
 };
 
 }  // namespace psring

@@ -417,7 +417,8 @@ absl::Status WorkerRun::Train() {
        .runs_ahead = runs_ahead,
        .checkpoints = {.directory = options_.start.directory,
                        .every = spec().checkpoint_every(),
-                       .keep = options_.checkpoint_keep}});
+                       .keep = options_.checkpoint_keep,
+                       .lock = start_.lock.get()}});
   if (absl::Status s = JoinExchange(); !s.ok()) return s;
   soft_stop_.Set([this] { stop_->Wish(); });
   LogSizeChange();

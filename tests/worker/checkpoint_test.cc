@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/checkpoint_directory.h"
+#include "worker/own_checkpoints.h"
 
 namespace psring {
 namespace {
@@ -44,17 +45,21 @@ class CheckpointTest : public ::testing::Test {
 
   absl::Status Write(int64_t step) {
     const CheckpointContents contents = Contents(step);
-    return WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
-      const float* slot = values_.data();
-      return WriteStateRange(dir, *layout_, contents.slot_names,
-                             {0, layout_->num_elements()}, values_.data(),
-                             {slot});
-    });
+    return WriteCheckpoint(
+        directory_, contents,
+        [&](const std::string& dir) {
+          const float* slot = values_.data();
+          return WriteStateRange(dir, *layout_, contents.slot_names,
+                                 {0, layout_->num_elements()}, values_.data(),
+                                 {slot});
+        },
+        own_);
   }
 
   std::string Latest() const { return CheckpointsIn(directory_)->back().path; }
 
   std::string directory_;
+  OwnCheckpoints own_;
   std::optional<Layout> layout_;
   std::vector<float> values_;
 };
@@ -98,6 +103,24 @@ TEST_F(CheckpointTest, ADamagedOneOfTheSameStepGivesWay) {
   ASSERT_TRUE(Write(9).ok());
   EXPECT_TRUE(VerifyCheckpoint(checkpoint).ok());
   EXPECT_EQ(fs::file_size(checkpoint + ".damaged/model.safetensors"), 200);
+}
+
+TEST_F(CheckpointTest, OneOfTheSameStepIsWrittenOnlyWhereItIsThisRuns) {
+  ASSERT_TRUE(Write(9).ok());
+  const absl::Status status = Write(9);
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(Latest() + " is another run's"));
+  own_.AddAllIn(directory_);
+  EXPECT_EQ(Write(9), absl::OkStatus());
+  // Wherever it lies: but not what has its name.
+  const std::string moved = directory_ + "/step-00000010";
+  fs::rename(Latest(), moved);
+  EXPECT_FALSE(own_.IsOthers(moved));
+  values_[0] = 2;
+  ASSERT_TRUE(Write(9).ok());
+  EXPECT_TRUE(own_.IsOthers(directory_ + "/step-00000009"));
+  EXPECT_FALSE(own_.IsOthers(directory_ + "/none"));
 }
 
 // It may be whole. A link to itself cannot be opened, by root either.

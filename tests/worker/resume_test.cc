@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A run of a model with buffers, and with one slot of optimizer state, that has
@@ -106,6 +107,8 @@ TEST_F(ResumeTest, FallsBackToTheNewestThatIsWhole) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->progress.step, 5);
   EXPECT_EQ(found->checkpoint, directory_ + "/step-00000005");
+  EXPECT_THAT(found->damaged,
+              ElementsAre(newest, directory_ + "/step-00000006"));
 }
 
 // It may be whole: nobody shall go on from an older one, or begin anew.
