@@ -237,6 +237,31 @@ TEST_F(CheckpointTest, AJobThatLosesAProcessIsStartedAgainAndEndsTheSame) {
             "");
 }
 
+// Whoever locked the one that is no longer there has the next one, too.
+TEST_F(CheckpointTest, AFolderThatIsRemovedMeanwhileIsStillOneJobs) {
+  const std::string parts = folder_ + "/parts";
+  const std::vector<std::string> often = {"--checkpoint-every=20"};
+  auto launch =
+      Process::Start(LaunchArgv(Job(kRing, kLeNet, parts, 1000000, often)));
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  const auto any = [&] {
+    const Time deadline = Now() + absl::Minutes(2);
+    while (CheckpointsIn(parts)->empty() && Now() < deadline) {
+      if (launch->Wait(Now() + absl::Milliseconds(20)) >= 0) return false;
+    }
+    return Now() < deadline;
+  };
+  ASSERT_TRUE(any()) << launch->Output();
+  fs::rename(parts, folder_ + "/moved");
+  ASSERT_TRUE(any()) << launch->Output();
+  const Ran second = RunLaunch(Job(kRing, kLeNet, parts, 4));
+  EXPECT_EQ(second.code, 1) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("is in use by the job of worker 0"));
+  EXPECT_THAT(second.output, HasSubstr("Two jobs cannot write"));
+  launch->Signal(SIGTERM);
+  EXPECT_EQ(launch->Wait(Now() + absl::Minutes(1)), 0) << launch->Output();
+}
+
 // Worker 0 alone reads and writes them.
 TEST_F(CheckpointTest, OtherWorkersOfARingNeedNoFolder) {
   const std::string whole = folder_ + "/whole", parts = folder_ + "/parts";
