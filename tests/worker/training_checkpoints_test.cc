@@ -85,6 +85,8 @@ TEST_F(TrainingCheckpointsTest, ALockThatVanishesIsTakenAgain) {
   ASSERT_EQ(Train(), absl::OkStatus());
   EXPECT_TRUE(fs::exists(PathOf(2)));
   EXPECT_TRUE(VerifyCheckpoint(PathOf(4)).ok());
+  EXPECT_THAT(std::string(Lock("another").status().message()),
+              HasSubstr("in use by the job"));
 }
 
 // Else two jobs would write into one.
