@@ -8,7 +8,6 @@
 #include "common/net/signals.h"
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
-#include "common/process/thread_limit.h"
 #include "common/trace/event_file.h"
 #include "worker/torch/torch_version.h"
 #include "worker/worker.h"
@@ -44,10 +43,6 @@ absl::Status Run(const CommandLine& line, const WorkerFlags& flags,
   }
   return RunWorker(options, cancellation, soft_stop);
 }
-
-// Before the libraries: libtorch takes memory long before main begins.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() =
-    [] { EndWhereNoThreadStarts("psring worker"); };
 
 }  // namespace
 }  // namespace psring

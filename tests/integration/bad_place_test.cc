@@ -72,22 +72,6 @@ TEST(NoCoordinator, IsFoundByTheDeadlineAndItsAddressNamed) {
   }
 }
 
-// With less than that the system does not load it, and says so.
-TEST(LittleMemory, IsOneErrorOfAWorkerWhereverItIsMissing) {
-  for (int limit_kb = 250000; limit_kb <= 600000; limit_kb += 50000) {
-    const Ran ran = RunProcess({"/bin/sh", "-c",
-                                absl::StrCat("ulimit -v ", limit_kb, "; exec ",
-                                             WorkerBinary(), " --help")},
-                               Soon());
-    EXPECT_LT(ran.code, 128) << limit_kb << " KB: " << ran.output;
-    if (ran.code == 1) {
-      EXPECT_THAT(LastLine(ran.output),
-                  AllOf(HasSubstr("psring worker: there is not enough memory"),
-                        HasSubstr("ulimit -v")));
-    }
-  }
-}
-
 TEST(MissingProcess, IsNamedToAllWhoCame) {
   HandJob job(
       {.servers = 2, .workers = 3, .cluster_flags = {"--join-timeout=2"}});
