@@ -148,8 +148,7 @@ std::string TimesText(const StudySetup& setup, const Goal& goal) {
   return IsOfScript(setup)
              ? absl::StrCat(
                    "Times count from the first step on, with evaluations, and "
-                   "end "
-                   "at the first evaluation",
+                   "end at the first evaluation",
                    end,
                    " Steps a second are those from the first step to the last.")
              : absl::StrCat(
