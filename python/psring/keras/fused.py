@@ -98,6 +98,15 @@ def kind_of(value: Any) -> Kind:
     return keras.backend.standardize_dtype(value.dtype), shape
 
 
+def packing_ops() -> Any:
+    """What Packs works with: under torch, torch itself. keras.ops would take longer than packing saves."""
+    if keras.backend.backend() != "torch":
+        return keras.ops
+    import torch
+
+    return torch
+
+
 def refuse_xla() -> None:
     """In a program of TensorFlow's that XLA compiles."""
     import tensorflow as tf
@@ -261,7 +270,7 @@ class Fused:
         rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
         groups_of = [0 if optimizer._use_weight_decay(variable) else 1 for variable in variables]
         out, back = Packs([kind_of(value) for value in sent]), Packs([kind_of(value) for value in values])
-        packed = back.pack(values, keras.ops)
+        packed = back.pack(values, packing_ops())
 
         def call(arrays: List[Any]) -> List[np.ndarray]:
             arrays = [np.asarray(array) for array in arrays]
@@ -271,8 +280,8 @@ class Fused:
             before = back.unpack(arrays[len(out.members) : -1], np)
             return back.pack(self._step(gradients, before, float(arrays[-1]), groups_of), np)
 
-        results = on_host(call, [*out.pack(sent, keras.ops), *packed, rate], packed)
-        for variable, result in zip(variables, back.unpack(results, keras.ops)):
+        results = on_host(call, [*out.pack(sent, packing_ops()), *packed, rate], packed)
+        for variable, result in zip(variables, back.unpack(results, packing_ops())):
             optimizer.assign(variable, result)
         optimizer._iterations.assign_add(1)
 

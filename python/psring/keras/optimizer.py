@@ -12,7 +12,7 @@ from .. import collectives as memory
 from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from .fused import _NO_XLA, Fused, kind_of, refuse_xla
+from .fused import _NO_XLA, Fused, kind_of, packing_ops, refuse_xla
 
 
 def _dtype(array: np.ndarray) -> int:
@@ -63,7 +63,7 @@ def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: P
         values = [tf.convert_to_tensor(value) for value in values]
     packs = Packs([kind_of(value) for value in values])
     comparison = Comparison(packs)
-    values = packs.pack(values, keras.ops)
+    values = packs.pack(values, packing_ops())
     if backend == "torch":
         from ..torch import grouped_allreduce
 
@@ -96,7 +96,7 @@ def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: P
     else:
         raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
     out = list(grads)
-    for i, value in zip(present, packs.unpack(reduced, keras.ops)):
+    for i, value in zip(present, packs.unpack(reduced, packing_ops())):
         out[i] = value
     return out
 
