@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/supervised.h"
@@ -67,9 +68,11 @@ void AddFlags(CommandLine& line, LaunchFlags& flags) {
 
 // Whether workers that are started again do not begin from nothing.
 bool ContinuesWhenRestarted(const Args& worker_flags) {
-  const std::string every = ValueOf(ArgsOf(worker_flags, "--checkpoint-every"));
+  int64_t every = 0;
   return absl::c_linear_search(worker_flags, "--autoresume") &&
-         !every.empty() && every != "0";
+         absl::SimpleAtoi(ValueOf(ArgsOf(worker_flags, "--checkpoint-every")),
+                          &every) &&
+         every > 0;
 }
 
 }  // namespace

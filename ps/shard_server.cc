@@ -51,6 +51,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   Time next_check = Now() + tick;
   Time next_listen = Now();
   bool deadlines_due = false;
+  bool heard_all = true;  // of what had come when it last listened
   Socket* const sockets[] = {&socket_};
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
@@ -74,7 +75,6 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
     });
     host_.TellAnswers();
     Time now = Now();
-    bool heard_all = true;
     if (now >= next_listen) {
       const auto all = HandleMessages();
       if (!all.ok()) return all.status();

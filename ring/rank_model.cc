@@ -41,7 +41,8 @@ absl::Status RankModel::TakeSlots(std::vector<FlatBuffer> slots,
   }
   FindBuckets();
   if (handed_state_ && flat_.arena != nullptr) {
-    if (absl::Status s = ReserveSlots(); !s.ok()) return s;
+    absl::Status s = Reserve({0, flat_.layout.num_elements()});
+    if (!s.ok()) return s;
     for (int i = 0; i < num_slots(); ++i) {
       std::copy_n(slots[i].data(), slots[i].size(), slots_[i].data());
     }
@@ -69,7 +70,11 @@ void RankModel::FindBuckets() {
 }
 
 absl::Status RankModel::ReserveSlots() {
-  return Reserve({0, flat_.layout.num_elements()});
+  for (const OwnedSlice& slice : owned_) {  // TakeSlots has reserved its own
+    if (IsOwn(slice)) continue;
+    if (absl::Status s = Reserve(slice.range); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RankModel::Reserve(Range range) {

@@ -134,6 +134,7 @@ absl::StatusOr<std::optional<File>> LockFile(
     const std::function<absl::Status()>& goes_on) {
   bool waits = false;
   while (true) {
+    if (absl::Status s = MakeWritable(directory); !s.ok()) return s;
     auto file = OpenLock(directory);
     if (!file.ok()) return file.status();
     const absl::Status locked = file->Lock();
@@ -303,6 +304,8 @@ absl::Status CheckpointLock::Keep(
     WriteHolder(holder_, **file);
     RemoveIncomplete(directory_);
     file_.emplace(**std::move(file));
+  } else {
+    file_.reset();
   }
   lost_ = false;
   return absl::OkStatus();

@@ -175,6 +175,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
         if (!socket.ok()) return bound.set_value(socket.status());
         for (const std::string& address : also) {
           if (absl::Status s = (*socket)->BindAlso(address); !s.ok()) {
+            // This host's own processes look for it there.
+            if (IsLoopback(address)) return bound.set_value(s);
             LogWarning("the coordinator's host has the address $0, too: $1",
                        address, s.message());
           }

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace psring {
 namespace {
@@ -35,6 +37,11 @@ absl::StatusOr<File> File::Open(std::string path, int flags) {
   int fd;
   do {
     fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
+    // Somebody's lease on it, as a file server's, is being recalled: soon.
+    if (fd < 0 && errno == EWOULDBLOCK) {
+      absl::SleepFor(absl::Milliseconds(10));
+      errno = EINTR;
+    }
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) {
     const int error = errno;

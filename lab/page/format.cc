@@ -9,8 +9,7 @@
 namespace psring {
 namespace {
 
-// Three digits of a number below 1000, where it has as many before the point
-// and behind it.
+// At most two decimals, and three digits from 1 on.
 std::string ThreeDigits(double number) {
   const int decimals = number < 9.995 ? 2 : number < 99.95 ? 1 : 0;
   return absl::StrFormat("%.*f", decimals, number);

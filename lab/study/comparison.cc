@@ -48,11 +48,6 @@ double WorstOf(const Goal& goal, const Variant& variant,
   return worst;
 }
 
-double End(const Goal& goal, const Variant& variant) {
-  return WorstOf(goal, variant,
-                 [&](const RunResult& run) { return goal.OfLast(run); });
-}
-
 double Reach(const Goal& goal, const Variant& variant) {
   return WorstOf(goal, variant,
                  [&](const RunResult& run) { return goal.BestOf(run); });
@@ -74,14 +69,14 @@ double CommonTarget(const Goal& goal, const std::vector<Variant>& variants) {
   const Variant* furthest = nullptr;
   double best = std::nan("");
   for (const Variant& variant : variants) {
-    const double end = End(goal, variant);
+    const double end = EndOf(goal, variant);
     if (!goal.IsBetter(end, best)) continue;
     best = end;
     furthest = &variant;
   }
   double target = std::nan("");
   for (const Variant& variant : variants) {
-    const double end = End(goal, variant);
+    const double end = EndOf(goal, variant);
     const double reach = Reach(goal, variant);
     if (std::isnan(end) || std::isnan(reach)) continue;
     if (Far(goal, end, best, *furthest)) continue;
@@ -217,6 +212,11 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
   HoldWeights(comparison);
   comparison.failed = std::move(failed);
   return comparison;
+}
+
+double EndOf(const Goal& goal, const Variant& variant) {
+  return WorstOf(goal, variant,
+                 [&](const RunResult& run) { return goal.OfLast(run); });
 }
 
 bool Far(const Goal& goal, double value, double from, const Variant& variant) {

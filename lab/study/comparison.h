@@ -63,6 +63,10 @@ Comparison Compare(AxisValues values, const std::vector<RunResult>& runs,
                    const Aim& aim, std::vector<FailedRun> failed = {},
                    bool every_step = true);
 
+// What the variant's training ends with: of the seed where that is worst, NaN
+// where one tells no finite number.
+double EndOf(const Goal& goal, const Variant& variant);
+
 // Whether `value` is far from `from`: more than a tenth of an accuracy below it
 // or, of losses, above it by more than a tenth of it and a quarter of how far
 // `variant` came to it from its first evaluation.

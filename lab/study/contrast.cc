@@ -12,7 +12,7 @@ namespace {
 constexpr double kMargin = 0.05;
 // The same of one seed each. The times of a machine that does other work, too,
 // scatter by about a tenth from run to run: two that should be the same differ
-// by more than this in 3% of cases.
+// by more than this in about one of seventy cases.
 constexpr double kOneSeedMargin = 0.3;
 // How often chance may pass for a difference.
 constexpr double kChance = 0.05;

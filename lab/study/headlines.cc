@@ -64,12 +64,12 @@ std::string EndsFar(const Goal& goal, const Ranking& ranking,
   Strings ends;
   for (const Rated& reached : ranking.reached) {
     const Variant& variant = *reached.variant;
-    const double end = SpreadOf(variant, [&](const RunResult& run) {
-                         return goal.OfLast(run);
-                       }).mean;
-    if (!Far(goal, end, goal.target, variant)) continue;
-    ends.push_back(absl::StrCat("at ", goal.Text(end), " with ",
-                                NameAlong(variant, axis)));
+    const double end = EndOf(goal, variant);
+    const bool finite = std::isfinite(end);
+    if (finite && !Far(goal, end, goal.target, variant)) continue;
+    ends.push_back(absl::StrCat(
+        "at ", finite ? goal.Text(end) : "no finite number", " with ",
+        variant.runs.size() > 1 ? "a seed of " : "", NameAlong(variant, axis)));
   }
   return ends.empty() ? ""
                       : absl::StrCat(", but training ends ", Listing(ends));

@@ -40,7 +40,7 @@ std::string RunLine(const Point& point, size_t index,
       std::count_if(runs.begin() + static_cast<int64_t>(index), runs.end(),
                     [](const auto& run) { return !run; });
   return absl::StrCat(line, ", about ",
-                      FormatSeconds(each * static_cast<double>(left)), " left");
+                      FormatClock(each * static_cast<double>(left)), " left");
 }
 
 }  // namespace psring

@@ -11,6 +11,9 @@ from .process_sets import ProcessSet
 _SMALL = 16 << 10
 _PACK = 1 << 20
 
+# Of fewer arrays, comparing the packs takes longer than packing saves.
+WORTH_PACKING = 16
+
 Kind = Optional[Tuple[str, Tuple[int, ...]]]  # dtype and shape; None: travels alone
 
 
@@ -31,7 +34,7 @@ class Packs:
                 self.members.append([index])
                 continue
             dtype = kind[0]
-            pack, used = room.get(dtype, ([], _PACK))
+            pack, used = room.get(dtype, ([], _PACK + 1))  # none yet: an empty array wants one, too
             if used + size > _PACK:
                 pack, used = [], 0
                 self.members.append(pack)

@@ -14,7 +14,7 @@ def kind(array):
 
 
 def test_small_arrays_of_a_dtype_travel_together_and_come_back_as_they_were():
-    arrays = [np.arange(12.0).reshape(3, 4), np.float32([1, 2]), np.zeros((0, 3)), np.float32(7).reshape(()), np.ones(5)]
+    arrays = [np.zeros((0, 3)), np.float32([1, 2]), np.arange(12.0).reshape(3, 4), np.float32(7).reshape(()), np.ones(5)]
     packs = Packs([kind(array) for array in arrays])
     assert packs.members == [[0, 2, 4], [1, 3]]
     packed = packs.pack(arrays, np)

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import _job
 from .. import collectives as memory
-from .._packs import Comparison, Kind, Packs
+from .._packs import WORTH_PACKING, Comparison, Kind, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name, name_among
 from ..process_sets import ProcessSet, global_process_set
 from ._arrays import call_on_host, empty, on_host, to_jax, traced
@@ -80,7 +80,7 @@ def _kind(leaf: Any) -> Kind:
 
 
 def _reduce_in_packs(leaves: List[Any], op: ReduceOp, name: str, process_set: ProcessSet, in_jit: bool) -> List[Any]:
-    kinds = [_kind(leaf) for leaf in leaves]
+    kinds = [_kind(leaf) if len(leaves) >= WORTH_PACKING else None for leaf in leaves]
     packs = Packs(kinds)
     comparison = Comparison(packs)
 

@@ -92,6 +92,8 @@ def _slots_of(optimizer: Any) -> Dict[str, List[Any]]:
 
 def kind_of(value: Any) -> Kind:
     """Of a dense tensor, for Packs."""
+    if getattr(value.shape, "rank", 0) is None:  # TensorFlow's, where it is not known
+        return None
     shape = tuple(value.shape)
     if any(size is None for size in shape):
         return None

@@ -107,7 +107,8 @@ TEST(ShmArena, TooMuchIsRefusedWithBothSizes) {
 
 // The kernel would kill the process, or another one.
 TEST(ShmArena, WhatIsReservedLaterIsRefusedLikewise) {
-  const int64_t size = AvailableMemory() + (int64_t{1} << 30);
+  // Also where other programs end meanwhile.
+  const int64_t size = AvailableMemory() + (int64_t{1} << 40);
   const auto arena = ShmArena::Create(size, /*reserved_bytes=*/4096);
   ASSERT_TRUE(arena.ok()) << arena.status();
   const absl::Status status = (*arena)->Reserve(4096, size - 4096);

@@ -64,7 +64,7 @@ TEST(Tied, RangesThatLieApartMayDoSoByChance) {
 }
 
 // Ways that are the same, whose runs scatter by a tenth.
-TEST(Tied, IdenticalWaysAreToldApartInAboutFivePercentOfStudies) {
+TEST(Tied, IdenticalWaysAreSeldomToldApart) {
   constexpr int kStudies = 2000;
   std::mt19937 random(1);
   std::normal_distribution<double> seconds(10, 1);

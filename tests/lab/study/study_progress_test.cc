@@ -18,10 +18,10 @@ TEST(RunLine, SaysWhichRunItIsAndWhatIsLeft) {
             "run 1 of 2: ps-bsp, 2 workers, 1 server, seed 2");
   EXPECT_EQ(RunLine(At({{"mode", "ring"}, {"servers", kAny}, {"slow", "x"}}), 2,
                     {Took(10), Took(20), {}, {}}),
-            "run 3 of 4: ring, 2 workers, slow=x, seed 0, about 30.0 s left");
+            "run 3 of 4: ring, 2 workers, slow=x, seed 0, about 0:30 left");
   // The second one has failed.
   EXPECT_EQ(RunLine(At({{"seed", "2"}}), 2, {Took(10), {}, {}}),
-            "run 3 of 3: ps-bsp, 2 workers, 1 server, seed 2, about 10.0 s "
+            "run 3 of 3: ps-bsp, 2 workers, 1 server, seed 2, about 0:10 "
             "left");
 }
 
