@@ -323,8 +323,7 @@ absl::Status PsExchange::Late(const std::string& what) const {
       "no answer in time for ", what, " from ", absl::StrJoin(silent, ", "),
       ". Heartbeats come from there: servers wait for another worker, are busy "
       "with one step for longer than --step-timeout, or the network loses "
-      "large "
-      "packets on the way (MTU, firewall)"));
+      "large packets on the way (MTU, firewall)"));
 }
 
 // Awaits them all, whatever one says: answers must not come into the next step.

@@ -38,10 +38,9 @@ ShardSteps::ShardSteps(const ShardStepsParts& parts,
     if (gradients_pushed_[w] == 0) silent.push_back(w);
   }
   for (int i = 0; i < parts.pieces.size(); ++i) {
-    states_.push_back({i, parts.pieces[i],
-                       MakeStepGate(spec_, num_workers, silent),
-                       std::vector<Push>(num_workers),
-                       std::vector<Time>(num_workers, Time::InfiniteFuture())});
+    states_.push_back(
+        {i, parts.pieces[i], MakeStepGate(spec_, num_workers, silent),
+         std::vector<Push>(num_workers), std::vector<Time>(num_workers)});
   }
 }
 
@@ -92,10 +91,6 @@ absl::Status ShardSteps::OnPush(int piece, int worker, int64_t step,
            state.gate->next_step(w), /*in_place=*/false);
   }
   if (state.gate->waiting(worker)) state.waiting_since[worker] = Now();
-  for (const std::vector<int>& workers : decision.released) {
-    StopWaiting(state, workers);
-  }
-  StopWaiting(state, decision.late);
   // Whoever stays behind a step that has closed waits for the next one.
   if (barrier_ && !decision.released.empty()) RestartWaits(state);
   return absl::OkStatus();
@@ -107,13 +102,10 @@ void ShardSteps::ReleaseFromThoseWhoLeft() {
   if (left.size() == num_left_) return;
   for (PieceState& state : states_) {
     for (size_t i = num_left_; i < left.size(); ++i) {
-      const std::vector<int> released = state.gate->OnWorkerLeft(left[i]);
-      for (int w : released) {
+      for (int w : state.gate->OnWorkerLeft(left[i])) {
         const int64_t next = state.gate->clock(w);
         Answer(state, w, state.pushes[w], next - 1, next, /*in_place=*/false);
       }
-      StopWaiting(state, released);
-      StopWaiting(state, {left[i]});
     }
   }
   num_left_ = left.size();
@@ -163,22 +155,19 @@ absl::Status ShardSteps::TakeRecorded(PieceState& state) {
   }
 }
 
-void ShardSteps::StopWaiting(PieceState& state,
-                             const std::vector<int>& workers) {
-  for (int w : workers) state.waiting_since[w] = Time::InfiniteFuture();
-}
-
 void ShardSteps::RestartWaits(PieceState& state) {
   if (!state.gate->anyone_waiting()) return;
-  const Time now = Now();
-  for (Time& since : state.waiting_since) {
-    if (since != Time::InfiniteFuture()) since = now;
-  }
+  std::fill(state.waiting_since.begin(), state.waiting_since.end(), Now());
 }
 
 Time ShardSteps::PieceState::longest_wait_since() const {
-  return std::min(held_since, *std::min_element(waiting_since.begin(),
-                                                waiting_since.end()));
+  Time since = held_since;
+  for (size_t w = 0; w < waiting_since.size(); ++w) {
+    if (gate->waiting(static_cast<int>(w))) {
+      since = std::min(since, waiting_since[w]);
+    }
+  }
+  return since;
 }
 
 // A pull has no gradient: it reads what others' updates have left.

@@ -102,21 +102,19 @@ class ShardSteps {
     Piece piece;
     std::unique_ptr<StepGate> gate;
     std::vector<Push> pushes;  // the last of each worker
-    // By worker: since when the gate keeps it waiting for the same push of
-    // others; infinite future: it does not.
+    // By worker that the gate keeps waiting: since when it waits for the same
+    // push of others.
     std::vector<Time> waiting_since;
     // Since when a replay holds pushes back and has taken none.
     Time held_since = Time::InfiniteFuture();
 
-    Time longest_wait_since() const;
+    Time longest_wait_since() const;  // infinite future: nobody waits
   };
 
   void TakePull(PieceState& state, int worker, const Push& pull);
   // In a replay, until its turn.
   absl::Status HoldBack(PieceState& state, UpdateTurn turn, Push push);
   absl::Status TakeRecorded(PieceState& state);
-  // What these workers waited for has come.
-  static void StopWaiting(PieceState& state, const std::vector<int>& workers);
   // Others' pushes are awaited from now on.
   static void RestartWaits(PieceState& state);
   void ApplyOne(PieceState& state, int worker, int64_t step);

@@ -93,14 +93,6 @@ absl::Status VerifyFile(const std::string& path, const FileSum& expected) {
   return absl::OkStatus();
 }
 
-absl::Status SystemError(const char* what, const std::string& path, int error) {
-  const bool full = error == ENOSPC || error == EDQUOT;
-  return absl::Status(
-      full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal,
-      absl::StrCat(what, " ", path, ": ",
-                   std::generic_category().message(error)));
-}
-
 // Of a name that no other job has.
 absl::StatusOr<std::string> MakeTemporary(const std::string& directory,
                                           const std::string& name) {
@@ -112,7 +104,7 @@ absl::StatusOr<std::string> MakeTemporary(const std::string& directory,
     if (mkdir(path.c_str(), 0755) == 0) return path;
     if (errno != EEXIST) break;
   }
-  return SystemError("mkdir", path, errno);
+  return FileError("mkdir", path, errno);
 }
 
 using SaveStateCall =
@@ -184,7 +176,7 @@ absl::Status WriteCheckpoint(const std::string& directory,
     if (std::rename(temporary->c_str(), path.c_str()) == 0) {
       return SyncDirectory(directory);
     }
-    status = SystemError("rename", path, errno);
+    status = FileError("rename", path, errno);
   }
   fs::remove_all(*temporary, error);
   return status;

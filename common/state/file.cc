@@ -17,14 +17,6 @@
 namespace psring {
 namespace {
 
-absl::Status Failure(const char* call, const std::string& path, int error) {
-  const std::string message = absl::StrCat(
-      call, " ", path, ": ", std::generic_category().message(error));
-  const bool full = error == ENOSPC || error == EDQUOT;
-  return full ? absl::ResourceExhaustedError(message)
-              : absl::InternalError(message);
-}
-
 // A pipe blocks, and what is read from a device has no end.
 bool IsOfDisk(mode_t mode, int flags) {
   const bool reads = (flags & O_ACCMODE) == O_RDONLY;
@@ -32,6 +24,14 @@ bool IsOfDisk(mode_t mode, int flags) {
 }
 
 }  // namespace
+
+absl::Status FileError(const char* call, const std::string& path, int error) {
+  const std::string message = absl::StrCat(
+      call, " ", path, ": ", std::generic_category().message(error));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return full ? absl::ResourceExhaustedError(message)
+              : absl::InternalError(message);
+}
 
 absl::StatusOr<File> File::Open(std::string path, int flags) {
   int fd;
@@ -45,7 +45,7 @@ absl::StatusOr<File> File::Open(std::string path, int flags) {
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) {
     const int error = errno;
-    const absl::Status failure = Failure("open", path, error);
+    const absl::Status failure = FileError("open", path, error);
     const bool missing = error == ENOENT || error == ENOTDIR;
     if (missing) return absl::NotFoundError(failure.message());
     if (error == EACCES) return absl::PermissionDeniedError(failure.message());
@@ -77,7 +77,7 @@ File::~File() {
 }
 
 absl::Status File::Failed(const char* call) const {
-  return Failure(call, path_, errno);
+  return FileError(call, path_, errno);
 }
 
 absl::StatusOr<int64_t> File::Size() const {

@@ -11,9 +11,13 @@
 
 namespace psring {
 
+// "mkdir /a: No space left on device", of a call that failed with this errno:
+// RESOURCE_EXHAUSTED on a full disk, else INTERNAL.
+absl::Status FileError(const char* call, const std::string& path, int error);
+
 // Owns its descriptor. Positions are the caller's, so processes and threads may
 // write disjoint parts of one file at once. Errors name the call, the file and
-// the system's reason: RESOURCE_EXHAUSTED on a full disk, else INTERNAL.
+// the system's reason, as FileError does.
 class File {
  public:
   // `flags` as open's. NOT_FOUND where there is no such file, PERMISSION_DENIED

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/local_job.h"
@@ -28,15 +29,28 @@ constexpr int kElements = 100;
 
 using Slots = std::vector<std::vector<float>>;
 
-class ScriptModelTest : public ::testing::TestWithParam<proto::Mode> {};
+class ScriptModelTest : public ::testing::TestWithParam<proto::Mode> {
+ protected:
+  static LocalJobOptions Job() {
+    LocalJobOptions options;
+    options.spec = SmallSpec(GetParam(), proto::BSP);
+    options.num_workers = kWorkers;
+    options.num_servers = GetParam() == proto::RING ? 0 : 2;
+    return options;
+  }
+
+  static absl::StatusOr<std::unique_ptr<ScriptModel>> Open(
+      const LocalWorker& worker, const nlohmann::json& model) {
+    const auto parsed = ParseModelOptions(model.dump(), GetParam());
+    if (!parsed.ok()) return parsed.status();
+    return ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
+                             /*step_timeout=*/Soon() - Now());
+  }
+};
 
 // Of a step with the gradient 2: Adam's means are (1 - beta1) * 2 and
 // (1 - beta2) * 4.
 TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(GetParam(), proto::BSP);
-  options.num_workers = kWorkers;
-  options.num_servers = GetParam() == proto::RING ? 0 : 2;
   const nlohmann::json text = {
       {"id", "script"},
       {"tensors", {{{"name", "t"}, {"shape", {kElements}}}}},
@@ -45,10 +59,7 @@ TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
       {"tensor_groups", {0}}};
   Slots fetched[kWorkers];
   const auto body = [&](LocalWorker& worker) -> absl::Status {
-    const auto parsed = ParseModelOptions(text.dump(), GetParam());
-    if (!parsed.ok()) return parsed.status();
-    auto model = ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
-                                   /*step_timeout=*/Soon() - Now());
+    const auto model = Open(worker, text);
     if (!model.ok()) return model.status();
     ScriptModel& m = **model;
     absl::Status status = m.Begin(*m.CopySlots({}));
@@ -66,7 +77,7 @@ TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
     for (std::vector<float>& slot : slots) slot.resize(kElements);
     return m.Close();
   };
-  for (const absl::Status& s : RunLocalJob(options, body)) {
+  for (const absl::Status& s : RunLocalJob(Job(), body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
   EXPECT_THAT(fetched[0][0], Each(FloatEq(0.2f)));
@@ -75,10 +86,6 @@ TEST_P(ScriptModelTest, Rank0FetchesTheOptimizersState) {
 }
 
 TEST_P(ScriptModelTest, AStepTakesEachBucketOnce) {
-  LocalJobOptions options;
-  options.spec = SmallSpec(GetParam(), proto::BSP);
-  options.num_workers = kWorkers;
-  options.num_servers = GetParam() == proto::RING ? 0 : 2;
   const nlohmann::json text = {{"id", "script"},
                                {"tensors",
                                 {{{"name", "t"}, {"shape", {kElements}}},
@@ -88,10 +95,7 @@ TEST_P(ScriptModelTest, AStepTakesEachBucketOnce) {
                                {"groups", {{{"name", "sgd"}, {"lr", 0.5}}}},
                                {"tensor_groups", {0, 0}}};
   const auto body = [&](LocalWorker& worker) -> absl::Status {
-    const auto parsed = ParseModelOptions(text.dump(), GetParam());
-    if (!parsed.ok()) return parsed.status();
-    auto model = ScriptModel::Open(*worker.job, *parsed, SameHost::kAuto,
-                                   /*step_timeout=*/Soon() - Now());
+    const auto model = Open(worker, text);
     if (!model.ok()) return model.status();
     ScriptModel& m = **model;
     EXPECT_EQ(m.Describe()["num_buckets"], 2);
@@ -112,7 +116,7 @@ TEST_P(ScriptModelTest, AStepTakesEachBucketOnce) {
     EXPECT_EQ(m.parameters()[0], before - 2);
     return m.Close();
   };
-  for (const absl::Status& s : RunLocalJob(options, body)) {
+  for (const absl::Status& s : RunLocalJob(Job(), body)) {
     EXPECT_TRUE(s.ok()) << s;
   }
 }
