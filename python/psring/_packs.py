@@ -68,14 +68,8 @@ class Packs:
         return kind[1]
 
     def describe(self) -> List[str]:
-        """What lies in packs of more than one array."""
-        return [
-            f"array {index}, {kind[0]}{list(kind[1])}"
-            for pack in self.members
-            if len(pack) > 1
-            for index in pack
-            if (kind := self._kinds[index]) is not None
-        ]
+        """The arrays of known kinds: packs follow from them."""
+        return [f"array {i}, {kind[0]}{list(kind[1])}" for i, kind in enumerate(self._kinds) if kind is not None]
 
 
 class Comparison:

@@ -44,25 +44,22 @@ from .collectives import (
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    poll,
+    synchronize,
+)
+from .compression import Compression, Compressor
+from .exchanges import alltoall, alltoall_async, reducescatter, reducescatter_async
+from .functions import broadcast_optimizer_state, broadcast_parameters
+from .groups import (
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-    poll,
-    synchronize,
-)
-from .compression import Compression, Compressor
-from .exchanges import (
-    alltoall,
-    alltoall_async,
     grouped_reducescatter,
     grouped_reducescatter_async,
-    reducescatter,
-    reducescatter_async,
 )
-from .functions import broadcast_optimizer_state, broadcast_parameters
 from .optimizer import DistributedOptimizer
 from .sync_batch_norm import SyncBatchNorm
 from .uneven import join

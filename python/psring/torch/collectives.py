@@ -164,65 +164,6 @@ def allreduce_(
     ).wait()
 
 
-def _start_group(tensors: Sequence[torch.Tensor], in_place: bool, average: Optional[bool],
-                 name: Optional[str], op: Optional[ReduceOp], prescale: float, postscale: float,
-                 process_set: ProcessSet) -> Handle:  # fmt: skip
-    name = name or auto_name("grouped_allreduce", process_set)
-    handles = [
-        _start_allreduce(tensor, in_place, _op(op, average, tensor), f"{name}.{i}", prescale, postscale, process_set)
-        for i, tensor in enumerate(tensors)
-    ]  # fmt: skip
-    operations = [operation for handle in handles for operation in handle._operations]
-    return Handle(operations, lambda: [handle.wait() for handle in handles])
-
-
-def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
-    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    """allreduce_async of several tensors; the result is a list."""
-    return _start_group(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
-    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    """allreduce_async_ of several tensors."""
-    return _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
-
-
-def grouped_allreduce(
-    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
-    compression: Type[Compressor] = Compression.none, op: Optional[ReduceOp] = None,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> List[torch.Tensor]:  # fmt: skip
-    """allreduce of several tensors."""
-    name = name or auto_name("grouped_allreduce", process_set)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return [
-            allreduce(t, average, f"{name}.{i}", compression, op, prescale_factor, postscale_factor, process_set)
-            for i, t in enumerate(tensors)
-        ]  # fmt: skip
-    small = [compression.compress(tensor) for tensor in tensors]
-    reduced = grouped_allreduce_async(
-        [tensor for tensor, _ in small], average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()  # fmt: skip
-    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
-
-
-def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor], average: Optional[bool] = None, name: Optional[str] = None,
-    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-) -> List[torch.Tensor]:  # fmt: skip
-    """allreduce_ of several tensors."""
-    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
-
-
 # ---- allgather ---------------------------------------------------------------
 
 
@@ -296,24 +237,6 @@ def allgather(
     is one row. The gradient is the mean of all ranks' (as Horovod's).
     """
     return _Allgather.apply(tensor, name or auto_name("allgather", process_set), process_set)
-
-
-def grouped_allgather_async(
-    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
-) -> Handle:
-    """allgather_async of several tensors; the result is a list."""
-    name = name or auto_name("grouped_allgather", process_set)
-    handles = [allgather_async(t, f"{name}.{i}", process_set) for i, t in enumerate(tensors)]
-    operations = [operation for handle in handles for operation in handle._operations]
-    return Handle(operations, lambda: [handle.wait() for handle in handles])
-
-
-def grouped_allgather(
-    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
-) -> List[torch.Tensor]:
-    """allgather of several tensors."""
-    name = name or auto_name("grouped_allgather", process_set)
-    return [allgather(t, f"{name}.{i}", process_set) for i, t in enumerate(tensors)]
 
 
 # ---- broadcast ---------------------------------------------------------------

@@ -1,6 +1,6 @@
 """alltoall and reducescatter on tensors, under Horovod's names."""
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import torch
 
@@ -139,30 +139,3 @@ def reducescatter(
     small, ctx = (tensor, None) if compression is None else compression.compress(tensor)
     out = _Reducescatter.apply(small, op, name, prescale_factor, postscale_factor, process_set)
     return out if compression is None else compression.decompress(out, ctx)
-
-
-def grouped_reducescatter_async(
-    tensors: Sequence[torch.Tensor], name: Optional[str] = None, op: Optional[ReduceOp] = None,
-    process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> Handle:  # fmt: skip
-    """reducescatter_async of several tensors; the result is a list."""
-    name = name or auto_name("grouped_reducescatter", process_set)
-    handles = [
-        reducescatter_async(t, f"{name}.{i}", op, process_set, prescale_factor, postscale_factor)
-        for i, t in enumerate(tensors)
-    ]
-    operations = [operation for handle in handles for operation in handle._operations]
-    return Handle(operations, lambda: [handle.wait() for handle in handles])
-
-
-def grouped_reducescatter(
-    tensors: Sequence[torch.Tensor], compression: Any = None, name: Optional[str] = None,
-    op: Optional[ReduceOp] = None, process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> List[torch.Tensor]:  # fmt: skip
-    """reducescatter of several tensors."""
-    name = name or auto_name("grouped_reducescatter", process_set)
-    return [
-        reducescatter(t, compression, f"{name}.{i}", op, process_set, prescale_factor, postscale_factor)
-        for i, t in enumerate(tensors)
-    ]
