@@ -68,12 +68,12 @@ void PsExchange::AddShard(const ShardPlace& place,
 absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
                               ParametersArrived arrived, Time deadline) {
   arrived_ = std::move(arrived);
+  MovingDeadline moving = deadline;
   if (job_.rank() == 0) {
-    const absl::Duration patience = deadline - Now();
-    if (absl::Status s = HandIn(slots, deadline); !s.ok()) return s;
-    deadline = Now() + patience;
+    if (absl::Status s = HandIn(slots, moving); !s.ok()) return s;
+    moving.PutOff();
   }
-  if (absl::Status s = PullAll("the first parameters", deadline); !s.ok()) {
+  if (absl::Status s = PullAll("the first parameters", moving); !s.ok()) {
     return s;
   }
   FindHostShards();
@@ -81,10 +81,9 @@ absl::Status PsExchange::Join(std::vector<FlatBuffer> slots,
 }
 
 absl::Status PsExchange::HandIn(const std::vector<FlatBuffer>& slots,
-                                Time deadline) {
+                                MovingDeadline deadline) {
   std::vector<const FlatBuffer*> state = {&model_.parameters};
   for (const FlatBuffer& slot : slots) state.push_back(&slot);
-  const absl::Duration patience = deadline - Now();
   while (true) {
     const ShardPeer* slowest = nullptr;
     bool sent = false;
@@ -98,16 +97,15 @@ absl::Status PsExchange::HandIn(const std::vector<FlatBuffer>& slots,
       if (shard.first_values_left() > 0) slowest = &shard;
     }
     if (slowest == nullptr) return absl::OkStatus();
-    if (sent) deadline = Now() + patience;
-    if (Now() > deadline) {
+    if (sent) deadline.PutOff();
+    if (deadline.has_passed()) {
       return absl::DeadlineExceededError(
           absl::StrCat(Describe(job_.servers(slowest->place().server)),
                        " has not taken the first parameters in time (",
                        slowest->first_values_left(), " pieces are left)"));
     }
-    if (absl::Status s = Wait(sockets_, cancellation_, deadline); !s.ok()) {
-      return s;
-    }
+    const absl::Status status = Wait(sockets_, cancellation_, deadline.at());
+    if (!status.ok()) return status;
   }
 }
 
@@ -149,11 +147,12 @@ int PsExchange::ShareWith(int server, int first, int end) {
   return num_shared;
 }
 
-absl::Status PsExchange::PullAll(const std::string& what, Time deadline) {
+absl::Status PsExchange::PullAll(const std::string& what,
+                                 MovingDeadline deadline) {
   for (ShardPeer& shard : shards_) {
     shard.Pull(0, model_.parameters.data());
   }
-  return Await(-1, what, deadline, /*patience=*/deadline - Now());
+  return Await(-1, what, deadline);
 }
 
 // Nobody is in a step between the two gathers, so all pull the same.
@@ -202,11 +201,9 @@ absl::Status PsExchange::SendEarlierPushes() {
 }
 
 absl::Status PsExchange::Finish(Time deadline) {
-  if (absl::Status s = Await(step_, absl::StrCat("step ", step_), deadline,
-                             /*patience=*/deadline - Now());
-      !s.ok()) {
-    return s;
-  }
+  const absl::Status status =
+      Await(step_, absl::StrCat("step ", step_), deadline);
+  if (!status.ok()) return status;
   ++step_;
   for (const ShardPeer& shard : shards_) {
     step_ = std::max(step_, shard.next_step());
@@ -215,7 +212,7 @@ absl::Status PsExchange::Finish(Time deadline) {
 }
 
 absl::Status PsExchange::Await(int64_t step, const std::string& what,
-                               Time deadline, absl::Duration patience) {
+                               MovingDeadline deadline) {
   TimelineSpan span(track_, "await", {.step = step, .peer_role = "ps"});
   int64_t earlier = std::numeric_limits<int64_t>::max();
   while (true) {
@@ -232,11 +229,9 @@ absl::Status PsExchange::Await(int64_t step, const std::string& what,
     }
     TellArrived();
     if (due == 0) return absl::OkStatus();
-    if (std::exchange(earlier, due) > due) {
-      deadline = std::max(deadline, Now() + patience);
-    }
-    if (Now() > deadline) return Late(what);
-    if (absl::Status s = Sleep(deadline); !s.ok()) return s;
+    if (std::exchange(earlier, due) > due) deadline.PutOff();
+    if (deadline.has_passed()) return Late(what);
+    if (absl::Status s = Sleep(deadline.at()); !s.ok()) return s;
   }
 }
 
@@ -332,10 +327,7 @@ absl::Status PsExchange::AskAll(WireHeader::Kind kind, const std::string& text,
   for (ShardPeer& shard : shards_) {
     if (absl::Status s = shard.Ask(kind, text); !s.ok()) return s;
   }
-  if (absl::Status s = Await(-1, text, deadline, absl::ZeroDuration());
-      !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = Await(-1, text, deadline); !s.ok()) return s;
   absl::Status refusal;
   for (const ShardPeer& shard : shards_) {
     refusal.Update(shard.reply().status());
@@ -355,14 +347,14 @@ absl::StatusOr<proto::SavedState> PsExchange::SaveState(
 
 absl::Status PsExchange::FetchSlots(absl::Span<float* const> slots,
                                     Time deadline) {
-  const absl::Duration patience = deadline - Now();
+  MovingDeadline moving = deadline;
   for (size_t i = 0; i < slots.size(); ++i) {
     for (ShardPeer& shard : shards_) {
       shard.Pull(static_cast<int>(i) + 1, slots[i]);
     }
-    const absl::Status status =
-        Await(-1, "the optimizer's state", Now() + patience, patience);
+    const absl::Status status = Await(-1, "the optimizer's state", moving);
     if (!status.ok()) return status;
+    moving.PutOff();
   }
   return absl::OkStatus();
 }

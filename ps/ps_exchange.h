@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/cluster/member.h"
 #include "common/exchange/gradient_exchange.h"
+#include "common/moving_deadline.h"
 #include "common/net/cancellation.h"
 #include "common/net/socket.h"
 #include "common/optim/compression.h"
@@ -74,10 +75,10 @@ class PsExchange : public GradientExchange {
   void FindHostShards();
   // With the shards [first, end), which are that server's; with how many.
   int ShareWith(int server, int first, int end);
-  // Hands worker 0's first values to the shards. The deadline moves on as they
-  // arrive; so does PullAll's.
-  absl::Status HandIn(const std::vector<FlatBuffer>& slots, Time deadline);
-  absl::Status PullAll(const std::string& what, Time deadline);
+  // Hands worker 0's first values to the shards.
+  absl::Status HandIn(const std::vector<FlatBuffer>& slots,
+                      MovingDeadline deadline);
+  absl::Status PullAll(const std::string& what, MovingDeadline deadline);
   // What the window has held back, where there was computing meanwhile.
   absl::Status SendEarlierPushes();
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
@@ -87,10 +88,9 @@ class PsExchange : public GradientExchange {
   // Tells `arrived_` of the buckets of this step that have, each once.
   void TellArrived();
   // Receives until no answer is due: of `step`, or what is no step's (-1).
-  // `what` is for the deadline's error. Where `patience` is above 0, each
-  // answer moves the deadline on to so much later.
-  absl::Status Await(int64_t step, const std::string& what, Time deadline,
-                     absl::Duration patience);
+  // `what` is for the deadline's error. Each answer puts the deadline off.
+  absl::Status Await(int64_t step, const std::string& what,
+                     MovingDeadline deadline);
   // Takes what has come from that shard; how many of its answers are missing.
   absl::StatusOr<int64_t> TakeFrom(ShardPeer& shard);
   // Blocks until there may be something to take.

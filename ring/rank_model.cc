@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/moving_deadline.h"
 #include "common/state/state_files.h"
 
 namespace psring {
@@ -93,21 +94,20 @@ void RankModel::ReleaseOthersSlots() {
 }
 
 absl::StatusOr<bool> RankModel::Broadcast(Communicator& c, Time deadline) {
-  const absl::Duration patience = deadline - Now();
+  MovingDeadline moving = deadline;
   const absl::Span<float> parameters = flat_.parameters.span();
   for (size_t begin = 0; begin < parameters.size(); begin += kMostQueued) {
     if (begin > 0) {
-      if (absl::Status s = c.Barrier(Now() + patience); !s.ok()) return s;
+      if (absl::Status s = c.Barrier(moving.PutOff()); !s.ok()) return s;
     }
     if (absl::Status s = c.Broadcast(parameters.subspan(begin, kMostQueued), 0,
-                                     Now() + patience);
+                                     moving.PutOff());
         !s.ok()) {
       return s;
     }
   }
-  deadline = Now() + patience;
   float handed = handed_state_ ? 1 : 0;
-  if (absl::Status s = c.Broadcast({&handed, 1}, 0, deadline); !s.ok()) {
+  if (absl::Status s = c.Broadcast({&handed, 1}, 0, moving.PutOff()); !s.ok()) {
     return s;
   }
   return handed != 0;

@@ -133,7 +133,6 @@ absl::StatusOr<MessagePlan*> TcpCommunicator::MakePlan(
 }
 
 absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
-  const absl::Duration patience = c.deadline - Now();
   const auto used = sockets_->Use();
   if (const auto known = plans_.find(shape); known != plans_.end()) {
     c.plan = &known->second;
@@ -146,7 +145,8 @@ absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
   RankSchedule& schedule = c.plan->schedule;
   schedule.Reset();
   if (c.group != nullptr) {
-    if (absl::Status s = c.group->EnterShared(c.data, c.deadline); !s.ok()) {
+    if (absl::Status s = c.group->EnterShared(c.data, c.deadline.at());
+        !s.ok()) {
       return s;
     }
   }
@@ -159,9 +159,10 @@ absl::Status TcpCommunicator::Run(const CollectiveShape& shape, Collective c) {
   for (int64_t missing = schedule.num_missing(); missing > 0;) {
     if (absl::Status s = Receive(c); !s.ok()) return s;
     if (std::exchange(missing, schedule.num_missing()) == missing) continue;
-    c.deadline = std::max(c.deadline, Now() + patience);
+    c.deadline.PutOff();
   }
-  return c.group != nullptr ? c.group->Leave(c.deadline) : absl::OkStatus();
+  return c.group != nullptr ? c.group->Leave(c.deadline.at())
+                            : absl::OkStatus();
 }
 
 absl::Status TcpCommunicator::SendFirst(const Collective& c,
@@ -245,10 +246,10 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
   RankSchedule& schedule = c.plan->schedule;
   auto next = sockets_->TryNext(sequence_);
   while (next.ok() && !next->has_value()) {
-    if (Now() > c.deadline) return Late(c);
+    if (c.deadline.has_passed()) return Late(c);
     TimelineSpan span(track_, "await", {.peer_role = "worker"});
     if (track_ != nullptr) span.args().peer = schedule.awaited();
-    next = sockets_->Await(sequence_, c.deadline);
+    next = sockets_->Await(sequence_, c.deadline.at());
   }
   if (!next.ok()) return next.status();
   DataMessage& message = **next;

@@ -29,6 +29,7 @@
 #include "common/clock.h"
 #include "common/exchange/gradient_exchange.h"
 #include "common/model/layout.h"
+#include "common/moving_deadline.h"
 #include "common/net/cancellation.h"
 #include "common/net/frame.h"
 #include "common/net/socket.h"
@@ -125,7 +126,7 @@ class TcpCommunicator : public Communicator {
     // What comes back are these, once updated; null: the sums, into `data`.
     float* parameters = nullptr;
     const UpdateSlice* update = nullptr;
-    Time deadline;
+    MovingDeadline deadline;
     bool comes_back = false;  // to every rank: all slices
     MessagePlan* plan = nullptr;
   };
