@@ -50,9 +50,9 @@ class HostShard {
 
   // False: a Poll finds something to go on with. True: the thread has to sleep
   // until its doorbell rings, and then to call WakeUp.
-  bool Sleep() {
+  bool PrepareToSleep() {
     return pushes_ == nullptr ||
-           (!wait_.Reaches(*pushes_, next_) && pushes_->Sleep(next_));
+           (!wait_.Reaches(*pushes_, next_) && pushes_->PrepareToSleep(next_));
   }
   void WakeUp() {
     if (pushes_ == nullptr) return;

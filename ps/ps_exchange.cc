@@ -285,7 +285,7 @@ absl::Status PsExchange::Sleep(Time deadline) {
   Doorbell& doorbell = model_.arena->doorbell();
   listens_ = by_message;
   if (!by_message && wait_.Reaches(answers, awaited)) return absl::OkStatus();
-  if (!answers.Sleep(awaited)) return absl::OkStatus();
+  if (!answers.PrepareToSleep(awaited)) return absl::OkStatus();
   const Time look = Now() + kListenEvery;
   absl::Status status;
   if (by_message) {

@@ -56,7 +56,7 @@ absl::Status ShardServer::Run(const Cancellation& stop) {
   const int fds[] = {stop.fd(), doorbell_.fd()};
   while (true) {
     TimelineSpan idle(options_.track, "idle");
-    if (host_.Sleep()) {
+    if (host_.PrepareToSleep()) {
       options_.activity->Wait();
       const auto message = WaitForMessage(sockets, fds, next_check);
       if (!message.ok()) return message.status();

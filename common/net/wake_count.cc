@@ -22,7 +22,7 @@ bool WakeCount::Add(int64_t more) {
   return at != 0 && now >= at && wake_at.compare_exchange_strong(at, 0);
 }
 
-bool WakeCount::Sleep(int64_t wanted) {
+bool WakeCount::PrepareToSleep(int64_t wanted) {
   wake_at.store(wanted, std::memory_order_seq_cst);
   if (counted.load(std::memory_order_seq_cst) < wanted) return true;
   WakeUp();

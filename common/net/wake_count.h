@@ -23,7 +23,7 @@ struct alignas(64) WakeCount {
   int64_t count() const { return counted.load(std::memory_order_acquire); }
   // From now on the Add that reaches `wanted` rings. False: it has been
   // reached, there is nothing to wait for.
-  bool Sleep(int64_t wanted);
+  bool PrepareToSleep(int64_t wanted);
   void WakeUp() { wake_at.store(0, std::memory_order_relaxed); }
 
   std::atomic<int64_t> counted;

@@ -206,7 +206,7 @@ TEST_F(HostWorkersTest, AShardSleepsUntilABucketIsThereFromAll) {
   HostShard link(workers, 0, {0, 1}, &pushes_, /*together=*/true);
   UseShard(0);
   Poll(link);
-  ASSERT_TRUE(link.Sleep());
+  ASSERT_TRUE(link.PrepareToSleep());
   EXPECT_FALSE(Push(0, 0, 0));
   EXPECT_FALSE(Push(2, 0, 0));
   EXPECT_TRUE(Push(1, 0, 0));
@@ -214,7 +214,7 @@ TEST_F(HostWorkersTest, AShardSleepsUntilABucketIsThereFromAll) {
   Push(1, 1, 0);
   Push(2, 1, 0);
   EXPECT_THAT(Poll(link), SizeIs(2));
-  ASSERT_TRUE(link.Sleep());
+  ASSERT_TRUE(link.PrepareToSleep());
   EXPECT_TRUE(Push(0, 1, 0));
   EXPECT_THAT(Poll(link), ElementsAre(Pushed{0, 1, 0}));
 }
@@ -226,9 +226,9 @@ TEST_F(HostWorkersTest, AShardDoesNotSleepOverWhatHasComeSinceItsLook) {
   UseShard(0);
   Poll(link);
   for (int w : {0, 1, 2}) EXPECT_FALSE(Push(w, 0, 0));
-  EXPECT_FALSE(link.Sleep());
+  EXPECT_FALSE(link.PrepareToSleep());
   EXPECT_THAT(Poll(link), SizeIs(3));
-  EXPECT_TRUE(link.Sleep());
+  EXPECT_TRUE(link.PrepareToSleep());
 }
 
 TEST_F(HostWorkersTest, AShardThatAnswersOneByOneIsWokenByEveryPush) {
@@ -237,7 +237,7 @@ TEST_F(HostWorkersTest, AShardThatAnswersOneByOneIsWokenByEveryPush) {
   UseShard(0);
   for (int w : {0, 1, 2}) {
     Poll(link);
-    ASSERT_TRUE(link.Sleep());
+    ASSERT_TRUE(link.PrepareToSleep());
     EXPECT_TRUE(Push(w, 0, 0));
     link.WakeUp();
   }
@@ -250,7 +250,7 @@ TEST_F(HostWorkersTest, AShardDoesNotSleepForWhomItIsDeafTo) {
   UseShard(0);
   Push(0, 0, -2);
   Poll(link);
-  ASSERT_TRUE(link.Sleep());
+  ASSERT_TRUE(link.PrepareToSleep());
   EXPECT_FALSE(Push(1, 0, 0));
   EXPECT_TRUE(Push(2, 0, 0));
 }
@@ -260,7 +260,7 @@ TEST_F(HostWorkersTest, AWorkerIsWokenByTheShardThatAnswersLast) {
   WakeCount other_pushes = {};
   HostShard one(workers, 0, {0}, &pushes_, /*together=*/true);
   HostShard two(workers, 1, {0}, &other_pushes, /*together=*/true);
-  ASSERT_TRUE(arenas_[1]->answers().Sleep(3));
+  ASSERT_TRUE(arenas_[1]->answers().PrepareToSleep(3));
   two.Answer(1, 0, 1);
   two.Answer(1, 0, 1);
   two.TellAnswers();
@@ -275,7 +275,7 @@ TEST_F(HostWorkersTest, AnswersAreSeenOnceTheyAreTold) {
   const std::vector<HostWorker> workers = FindHostWorkers(layout_, job_);
   HostShard link(workers, 0, {0}, &pushes_, /*together=*/false);
   const ShardSignals& signals = arenas_[1]->shard(0);
-  ASSERT_TRUE(arenas_[1]->answers().Sleep(1));
+  ASSERT_TRUE(arenas_[1]->answers().PrepareToSleep(1));
   link.Answer(1, 0, 4);
   link.Answer(1, 0, 9);
   link.Answer(1, 0, 6);

@@ -457,7 +457,7 @@ class ArenaTest : public ShardServerTest {
 
 TEST_F(ArenaTest, ServesWorkersOfItsHostWhereTheirValuesLie) {
   StartWithArena();
-  ASSERT_TRUE(arena_->answers().Sleep(1));
+  ASSERT_TRUE(arena_->answers().PrepareToSleep(1));
   for (int64_t i = 48; i < 80; ++i) arena_->gradients()[i] = 3.0f;
   PushInArena(0, 0);
   Worker zero(context_, endpoint_);

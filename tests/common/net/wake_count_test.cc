@@ -16,7 +16,7 @@ namespace {
 TEST(WakeCount, OnlyTheAddThatReachesTheNumberRings) {
   WakeCount count = {};
   EXPECT_FALSE(count.Add(1));  // its owner is awake
-  ASSERT_TRUE(count.Sleep(4));
+  ASSERT_TRUE(count.PrepareToSleep(4));
   EXPECT_FALSE(count.Add(2));
   EXPECT_TRUE(count.Add(2));
   EXPECT_FALSE(count.Add(1));
@@ -26,7 +26,7 @@ TEST(WakeCount, OnlyTheAddThatReachesTheNumberRings) {
 TEST(WakeCount, DoesNotSleepForWhatHasBeenCounted) {
   WakeCount count = {};
   count.Add(3);
-  EXPECT_FALSE(count.Sleep(3));
+  EXPECT_FALSE(count.PrepareToSleep(3));
   EXPECT_FALSE(count.Add(1));
   AwakeWait wait(/*has_core=*/true);
   EXPECT_TRUE(wait.Reaches(count, 4));
@@ -69,7 +69,7 @@ TEST(AwakeWait, LearnsFromItsWaits) {
 
 TEST(WakeCount, AnOwnerThatWasWokenByOthersIsNotRung) {
   WakeCount count = {};
-  ASSERT_TRUE(count.Sleep(1));
+  ASSERT_TRUE(count.PrepareToSleep(1));
   count.WakeUp();
   EXPECT_FALSE(count.Add(1));
 }
@@ -85,7 +85,7 @@ class Sleeper {
     const Time deadline = Soon();
     while (count_.count() < wanted) {
       if (Now() > deadline) return false;
-      if (!count_.Sleep(wanted)) continue;
+      if (!count_.PrepareToSleep(wanted)) continue;
       doorbell_->Wait(doorbell_->fd(), deadline);
       count_.WakeUp();
       doorbell_->Clear();
