@@ -20,6 +20,9 @@ struct ProcessorTime {
 // Of the text of /proc/stat; nothing where that is another system's.
 std::optional<ProcessorTime> ParseProcStat(std::istream& text);
 
+// Of a core that others have kept busy: more has lengthened what was measured.
+inline constexpr double kMuchOtherLoad = 0.1;
+
 // How many cores others have kept busy on average for `took`, in which the
 // host's time grew by `host` and that of one's own programs by `own`; 0 where a
 // tenth of the processors' time was left idle, as they held nobody up.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "common/counted.h"
+#include "lab/host/other_load.h"
 #include "lab/host/units.h"
 #include "lab/page/format.h"
 #include "lab/predict/compute.h"
@@ -91,6 +92,7 @@ class Predicting {
                                                      : options_.compute_s};
     workload.forward_share = options_.forward_share;
     DescribeWorkload(workload, origin, study);
+    if (options_.compute_s.empty()) TellOfOthers(source, study);
     link_bits_per_s_ = source.link_bits_per_s;
     return absl::OkStatus();
   }
@@ -102,6 +104,16 @@ class Predicting {
     for (double& seconds : source->compute_s) {
       seconds = std::max(seconds - update, seconds / 2);
     }
+  }
+
+  static void TellOfOthers(const PredictSource& source, PredictStudy* study) {
+    if (source.other_cores.value_or(0) <= kMuchOtherLoad) return;
+    study->origins.push_back(
+        {"Busy host",
+         absl::StrFormat("other programs kept %.1f cores busy while these "
+                         "steps were measured, and lengthened them: measure "
+                         "again on a quiet host, or give --compute",
+                         *source.other_cores)});
   }
 
   static void DescribeWorkload(const Workload& workload,

@@ -14,6 +14,7 @@
 #include "common/host_cores.h"
 #include "common/shallow_json.h"
 #include "lab/host/job.h"
+#include "lab/host/other_load.h"
 #include "lab/host/supervisor.h"
 #include "lab/host/temp_dir.h"
 
@@ -132,6 +133,11 @@ absl::StatusOr<RunSteps> ReadRun(const Field& run) {
   return read;
 }
 
+std::optional<double> OtherCores(const json& run) {
+  const json cores = run.value("other_cores", json());
+  return cores.is_number() ? std::optional(cores.get<double>()) : std::nullopt;
+}
+
 // The times of all workers; empty where the run does not tell.
 std::vector<double> BusyTimes(const json& run) {
   std::vector<double> times;
@@ -195,6 +201,7 @@ absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {
     source.with_exchange = source.compute_s.empty();
     if (source.with_exchange) source.compute_s = StepSeconds(run->steps);
     if (source.compute_s.empty()) source.compute_s = {run->mean};
+    source.other_cores = OtherCores(root["runs"][i]);
   }
   if (source.compute_s.empty()) {
     return absl::FailedPreconditionError(
@@ -277,6 +284,7 @@ absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
   auto dir = TempDir::Create();
   if (!dir.ok()) return dir.status();
   Supervisor supervisor(cancellation, SupervisorOptions());
+  const OtherLoad others;
   absl::Status status =
       StartJob(JobOf(wanted, dir->path()), supervisor, kPatience).status();
   MetricsReader reader(absl::StrCat(dir->path(), "/worker-0.jsonl"));
@@ -311,6 +319,7 @@ absl::StatusOr<PredictSource> MeasureWorker(const WorkerMeasurement& wanted,
   source.model = wanted.model;
   source.parameters = reader.metrics().num_parameters;
   source.compute_s = StepSeconds(reader.metrics().steps);
+  source.other_cores = others.Cores();
   return source;
 }
 

@@ -21,6 +21,8 @@ struct PredictSource {
   std::string run;  // whose compute_s these are: "ring, 2 workers"
   std::vector<double> compute_s;  // of steps
   bool with_exchange = false;     // of compute_s
+  // While they were measured: see lab/host/other_load.h.
+  std::optional<double> other_cores;
   std::optional<double> link_bits_per_s;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/host/other_load.h"
 #include "lab/host/statistics.h"
 
 namespace psring {
@@ -16,8 +17,6 @@ constexpr double kMargin = 0.05;
 constexpr double kOneSeedMargin = 0.3;
 // How often chance may pass for a difference.
 constexpr double kChance = 0.05;
-// Of a core, that other programs took.
-constexpr double kMuchOtherWork = 0.1;
 
 bool HaveOneSeed(const Variant& a, const Variant& b) {
   return a.runs.size() == 1 && b.runs.size() == 1;
@@ -50,7 +49,7 @@ bool Tied(const Rated& a, const Rated& b, size_t num_compared) {
 }
 
 bool HeldUp(const RunResult& run) {
-  return run.other_cores.value_or(0) > kMuchOtherWork;
+  return run.other_cores.value_or(0) > kMuchOtherLoad;
 }
 
 bool HeldUp(const Variant& variant) {

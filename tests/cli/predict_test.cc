@@ -137,6 +137,24 @@ TEST_F(PredictTest, TakesWhatTheWorkersComputedWhereTheComparisonTells) {
               testing::ElementsAre(0.01, 0.02, 0.011, 0.019));
 }
 
+TEST_F(PredictTest, SaysThatOtherProgramsLengthenedWhatWasMeasured) {
+  const std::string report = Write("report.json", R"({
+    "runs": [
+      {"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
+       "steps": [{"step": 10, "seconds": 0.2}, {"step": 100, "seconds": 2.0}],
+       "other_cores": 1.24}]})");
+  const std::vector<std::string> args = {"--from=" + report, "--hosts=4",
+                                         "--update=4GB"};
+  const Ran ran = Predict(args);
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output,
+              HasSubstr("Busy host: other programs kept 1.2 cores busy"));
+  EXPECT_THAT(ran.output, HasSubstr("--compute"));
+  std::vector<std::string> given = args;
+  given.push_back("--compute=100ms");
+  EXPECT_THAT(Predict(given).output, Not(HasSubstr("Busy host")));
+}
+
 // A smaller batch computes faster, and says nothing of the others.
 TEST_F(PredictTest, TakesTheFastestRunOfThoseWithoutFlagsOfTheirOwn) {
   const std::string run = R"({"num_parameters": 61706, "num_steps": 100,
