@@ -15,6 +15,7 @@
 #include "lab/bench/bench_report.h"
 #include "lab/bench/bench_run.h"
 #include "lab/host/machine.h"
+#include "lab/host/other_load.h"
 #include "lab/page/report_files.h"
 
 namespace psring {
@@ -75,7 +76,9 @@ int RunBench(const Args& args) {
   AllowAllFiles();
   Cancellation cancellation;
   SignalWatcher signals(cancellation, {.patient = true});
+  const OtherLoad others;
   absl::Status status = RunBenchmarks(*options, cancellation, &results);
+  results.other_cores = others.Cores();
   if (status.ok()) {
     status = Report(results, flags.out);
   } else if (!results.links.empty() || !results.points.empty() ||

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "lab/host/other_load.h"
 #include "lab/host/statistics.h"
 #include "lab/host/units.h"
 
@@ -107,6 +108,12 @@ std::vector<std::string> Notes(const BenchResults& results) {
   if (!results.cut_short.empty()) {
     notes.push_back(absl::StrCat("Cut short: what was to follow is missing. ",
                                  results.cut_short));
+  }
+  if (results.other_cores.value_or(0) > kMuchOtherLoad) {
+    notes.push_back(absl::StrFormat(
+        "Other programs kept %.1f cores busy meanwhile, and lengthened these "
+        "times: measure again on a quiet host.",
+        *results.other_cores));
   }
   if (!results.points.empty()) {
     notes.push_back(

@@ -112,6 +112,8 @@ json ToJson(const BenchResults& results) {
       {"points", ListJson(results.points, PointJson)},
       {"trainings", ListJson(results.trainings, TrainingJson)},
       {"cut_short", results.cut_short},
+      {"other_cores",
+       results.other_cores ? json(*results.other_cores) : json()},
   };
 }
 

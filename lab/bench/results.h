@@ -74,6 +74,8 @@ struct BenchResults {
   std::vector<Training> trainings;
   // Why it measured less than was asked for; empty: it did not.
   std::string cut_short;
+  // Cores that other programs took meanwhile: see lab/host/other_load.h.
+  std::optional<double> other_cores;
 };
 
 // Derived from a measurement, as nccl-tests defines them: algbw is size / time;

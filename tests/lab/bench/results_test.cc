@@ -122,6 +122,16 @@ TEST(BenchNotes, SayOfHostsWhoseMessagesWereEncrypted) {
   EXPECT_THAT(Notes(results), Not(Contains(encrypted)));
 }
 
+TEST(BenchNotes, SayThatOtherProgramsLengthenedTheTimes) {
+  BenchResults results = Sample();
+  const auto busy = HasSubstr("Other programs kept 1.5 cores busy");
+  EXPECT_THAT(Notes(results), Not(Contains(busy)));
+  results.other_cores = 0.05;
+  EXPECT_THAT(Notes(results), Not(Contains(HasSubstr("Other programs"))));
+  results.other_cores = 1.5;
+  EXPECT_THAT(Notes(results), Contains(busy));
+}
+
 TEST(BenchJson, HoldsEveryTime) {
   const auto json = ToJson(Sample());
   const auto& ours = json["points"][0]["measurements"][0];
