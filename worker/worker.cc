@@ -26,9 +26,11 @@
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
 #include "common/trace/metrics_file.h"
+#include "worker/batch_norm_check.h"
 #include "worker/collective_statistics.h"
 #include "worker/data/load_dataset.h"
 #include "worker/hardware.h"
+#include "worker/loader_choice.h"
 #include "worker/models/model.h"
 #include "worker/resume.h"
 #include "worker/run_start.h"
@@ -41,15 +43,6 @@
 
 namespace psring {
 namespace {
-
-// Of pixels that lie on a GPU for the whole run: little beside its memory.
-constexpr int64_t kResidentBytes = int64_t{1} << 28;  // or
-constexpr int64_t kResidentShare = 64;                // a part of it
-// A variance of fewer values is far from the data's.
-constexpr int64_t kSafeToNormalise = 8;
-
-constexpr int kGpuLoaderThreads = 2;
-constexpr int kMostLoaderThreads = 64;
 
 absl::StatusOr<Slowdown> SlowdownOf(const proto::JobSpec& spec) {
   const std::vector<std::string> faults(spec.slow().begin(), spec.slow().end());
@@ -87,9 +80,7 @@ class WorkerRun {
   void TakeCores();
   absl::Status OpenRecords();
   absl::Status OpenGpu();
-  LoaderOptions Loader();
   absl::Status ConnectExchange();
-  absl::Status CheckBatchNorm();
   absl::Status SynchroniseBatchNorm();
   absl::StatusOr<std::vector<FlatBuffer>> ReadState();
   absl::Status JoinExchange();
@@ -222,7 +213,10 @@ absl::Status WorkerRun::Prepare() {
     return s;
   }
   plan_ = PlanOf(spec(), job().workers_size());
-  if (absl::Status s = CheckBatchNorm(); !s.ok()) return s;
+  const absl::Status enough = CheckBatchNorm(
+      *model_, spec(), plan_.smallest_batch, job().workers_size(),
+      /*warns=*/job().rank() == 0);
+  if (!enough.ok()) return enough;
   if (absl::Status s = OpenRecords(); !s.ok()) return s;
   if (on_gpu_) {
     if (absl::Status s = OpenGpu(); !s.ok()) return s;
@@ -284,28 +278,6 @@ absl::Status WorkerRun::OpenGpu() {
                         gpu_->device().info().compute_capability);
 }
 
-LoaderOptions WorkerRun::Loader() {
-  LoaderOptions loader;
-  loader.threads = options_.loader_threads;
-  loader.channels_last = options_.channels_last;
-  const bool decodes = data_.train.source != nullptr;
-  if (gpu_ == nullptr) {
-    // While this worker waits for others; else its cores compute.
-    if (loader.threads == 0 && decodes) loader.threads = 1;
-    return loader;
-  }
-  loader.device = gpu_->memory().device;
-  loader.normalise_on_device = true;
-  if (loader.threads > 0) return loader;
-  const int64_t most = std::max(
-      kResidentBytes, gpu_->device().info().memory_bytes / kResidentShare);
-  loader.resident =
-      !decodes && static_cast<int64_t>(data_.train.pixels.size()) <= most;
-  loader.threads =
-      decodes ? std::min(cores_, kMostLoaderThreads) : kGpuLoaderThreads;
-  return loader;
-}
-
 absl::Status WorkerRun::ConnectExchange() {
   std::optional<GpuModel> gpu;
   if (gpu_ != nullptr) {
@@ -316,28 +288,6 @@ absl::Status WorkerRun::ConnectExchange() {
                                    gpu.has_value() ? &*gpu : nullptr);
   if (!exchange.ok()) return exchange.status();
   exchange_ = *std::move(exchange);
-  return absl::OkStatus();
-}
-
-// An epoch's last batch may be too small for it.
-absl::Status WorkerRun::CheckBatchNorm() {
-  const int64_t together =
-      spec().sync_batch_norm() ? job().workers_size() : int64_t{1};
-  const int64_t values =
-      model_->FewestNormalised() * plan_.smallest_batch * together;
-  if (model_->FewestNormalised() == 0 || values >= kSafeToNormalise) {
-    return absl::OkStatus();
-  }
-  const std::string what = absl::StrCat(
-      spec().model(), "'s batch norm takes the mean of ", values,
-      values == 1 ? " value" : " values", " where a batch has ",
-      plan_.smallest_batch, plan_.smallest_batch == 1 ? " image" : " images",
-      plan_.smallest_batch == spec().batch_size()
-          ? ". Choose a larger --batch-size"
-          : ", as an epoch's last has. --drop-last leaves it out, or choose "
-            "another --batch-size");
-  if (values == 1) return absl::InvalidArgumentError(what);
-  if (job().rank() == 0) LogWarning("$0", what);
   return absl::OkStatus();
 }
 
@@ -410,7 +360,9 @@ absl::Status WorkerRun::Train() {
        .clip_norm = spec().clip_norm(),
        .precision = options_.precision,
        .scale_loss = options_.precision == Precision::kFp16,
-       .loader = Loader(),
+       .loader = ChooseLoader({.threads = options_.loader_threads,
+                               .channels_last = options_.channels_last},
+                              data_.train, cores_, gpu_.get()),
        .slowdown = slowdown_,
        .step_timeout = options_.step_timeout,
        .catches_up = !policy.barrier,
