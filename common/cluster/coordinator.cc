@@ -21,7 +21,6 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 // How long the last word of the coordinator's own process may be on its way.
 constexpr absl::Duration kLastWord = absl::Milliseconds(500);
 constexpr absl::Duration kLateComers = absl::Seconds(3);
-constexpr int kMessagesAtOnce = 1024;
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 // Between answers to whoever wants to look at the job, on average; and how many
 // may come at once. Who asks each second at the same moment as another would
@@ -115,15 +114,15 @@ class Looks {
   Time paid_until_ = Time::InfinitePast();
 };
 
-// Hands messages that are there to the membership: some, so that nobody keeps
-// it from the clock.
-void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
-           Looks& looks, std::atomic<bool>& anyone_joined) {
+// Hands messages that are there to the membership: one at least, and others
+// until then, so that nobody keeps it from the clock.
+void Serve(Socket& socket, Time until, Membership& membership,
+           PeerFilter& peers, Looks& looks, std::atomic<bool>& anyone_joined) {
   const auto drop = [&](const std::string& peer, const absl::Status& why) {
     peers.Drop(peer, why);
     socket.Ignore(peer);
   };
-  for (int i = 0; i < kMessagesAtOnce; ++i) {
+  for (bool first = true; first || Now() < until; first = false) {
     auto frames = socket.TryReceive();
     if (!frames.ok() || !frames->has_value()) return;
     const std::string peer((**frames)[0].view());
@@ -209,7 +208,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   };
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    Serve(socket, membership, peers, looks, anyone_joined_);
+    Serve(socket, next_tick, membership, peers, looks, anyone_joined_);
     refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
@@ -221,7 +220,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   const auto serve_until = [&](const auto& done, Time end) {
     while (!done() && Now() < end) {
       Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-      Serve(socket, membership, peers, looks, anyone_joined_);
+      Serve(socket, Now() + kTick, membership, peers, looks, anyone_joined_);
     }
   };
   serve_until([&] { return membership.over(); }, Now() + kLastWord);

@@ -22,6 +22,12 @@ constexpr size_t kMaxNewcomers = 1024;
 constexpr int64_t kMaxNewcomerBytes = 4 << 20;
 // What is sent to a newcomer again: a word asks for it, so it may not be much.
 constexpr size_t kMaxAgain = 4;
+// A rank has one socket for another's. It may be made anew.
+constexpr size_t kIdentitiesOfRank = 4;
+// Between connections of a peer, on average (ZeroMQ waits as long before it
+// connects again); and how many may come at once.
+constexpr absl::Duration kConnectInterval = absl::Milliseconds(50);
+constexpr int kConnectsAtOnce = 16;
 
 // What a message takes that is kept.
 int64_t KeptBytes(absl::Span<const Frame> frames) {
@@ -130,7 +136,13 @@ Socket::Peer* Socket::Find(absl::string_view identity) {
   return found == peers_.end() ? nullptr : &found->second;
 }
 
-Socket::Peer* Socket::Hear(absl::string_view identity,
+void Socket::ForgetOldestOf(int rank) {
+  std::deque<std::string>& identities = identities_of_[rank];
+  peers_.erase(identities.front());
+  identities.pop_front();
+}
+
+Socket::Peer* Socket::Hear(absl::string_view identity, int rank,
                            const LinkHeader& header) {
   Peer* const known = Find(identity);
   // ZeroMQ gives such a name to a connection that another has taken the place
@@ -142,6 +154,9 @@ Socket::Peer* Socket::Hear(absl::string_view identity,
   if (vouches_) {
     newcomers_.push_back(std::string(identity));
     if (newcomers_.size() > kMaxNewcomers) ForgetOldestNewcomer();
+  } else if (router_ && rank >= 0) {
+    identities_of_[rank].push_back(std::string(identity));
+    if (identities_of_[rank].size() > kIdentitiesOfRank) ForgetOldestOf(rank);
   }
   return &peers_[std::string(identity)];
 }
@@ -264,14 +279,16 @@ std::optional<Frames> Socket::Take(Frames frames) {
   }
   // Nobody whose key has not been asked about comes so far: see doorkeeper.h.
   if (proven_ && frames[at].user().empty()) return malformed();
-  Peer* const peer = Hear(identity, *header);
+  Peer* const peer = Hear(identity, frames[at].proven_rank(), *header);
   if (peer == nullptr) return std::nullopt;
   if (vouches_ && !proven_) NoteConnection(*peer, frames[at], header->kind);
   if (peer->ignored && header->kind == LinkHeader::Kind::kMessage) {
     return std::nullopt;
   }
   const std::optional<Link::News> news = peer->link.OnHeader(*header);
-  if (!news.has_value()) return malformed();
+  if (!news.has_value() || !MayConnectAnew(*peer, header->kind)) {
+    return malformed();
+  }
   Answer(identity, *peer, header->kind, *news);
   if (!news->deliver) return std::nullopt;
   frames.erase(frames.begin() + static_cast<int64_t>(at));
@@ -284,6 +301,20 @@ std::optional<Frames> Socket::Take(Frames frames) {
     TellHeard(identity, *peer);
   }
   return frames;
+}
+
+// What is sent again then is whatever the peer says it lacks: a word of a few
+// bytes may ask for all that it never acknowledged.
+bool Socket::MayConnectAnew(Peer& peer, LinkHeader::Kind kind) {
+  if (kind != LinkHeader::Kind::kResume && kind != LinkHeader::Kind::kResumed) {
+    return true;
+  }
+  const Time now = Now();
+  if (peer.resumed_until > now + kConnectsAtOnce * kConnectInterval) {
+    return false;
+  }
+  peer.resumed_until = std::max(peer.resumed_until, now) + kConnectInterval;
+  return true;
 }
 
 void Socket::Answer(absl::string_view identity, Peer& peer,

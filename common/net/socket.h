@@ -177,6 +177,8 @@ class Socket {
     bool vouched = false;
     bool ignored = false;
     int fd = -1;  // ZeroMQ's, of its connection; where it needs a Vouch
+    // When all its connections so far have had their interval.
+    Time resumed_until = Time::InfinitePast();
   };
 
   struct HashOf {
@@ -210,10 +212,14 @@ class Socket {
   // What is kept for `peer`, one of them, counts as theirs no more.
   void LeaveNewcomers(const Peer& peer);
   void ForgetOldestNewcomer();
-  // Who says `header`; a ROUTER meets new ones. Null: nobody who could.
-  Peer* Hear(absl::string_view identity, const LinkHeader& header);
+  // Who says `header`, by its key of that rank (Frame::proven_rank); a ROUTER
+  // meets new ones. Null: nobody who could.
+  Peer* Hear(absl::string_view identity, int rank, const LinkHeader& header);
+  void ForgetOldestOf(int rank);
   void NoteConnection(Peer& peer, Frame& frame, LinkHeader::Kind kind);
   std::optional<Frames> Take(Frames frames);
+  // False: it connects anew more often than any connection can break.
+  bool MayConnectAnew(Peer& peer, LinkHeader::Kind kind);
   // What the link itself has to say to what the peer has said.
   void Answer(absl::string_view identity, Peer& peer, LinkHeader::Kind kind,
               const Link::News& news);
@@ -235,6 +241,8 @@ class Socket {
   std::unordered_map<std::string, Peer, HashOf, std::equal_to<>> peers_;
   std::deque<std::string> newcomers_;  // the oldest first; some are vouched for
   int64_t newcomer_bytes_ = 0;         // kept for peers that nobody vouched for
+  // A data ROUTER's, by the rank that they have shown; the oldest first.
+  std::unordered_map<int, std::deque<std::string>> identities_of_;
   std::optional<Handshakes> handshakes_;        // a DEALER's
   Doorkeeper* doorkeeper_ = nullptr;            // a ROUTER's; null: none
   std::shared_ptr<RefusedHandshakes> refused_;  // the same

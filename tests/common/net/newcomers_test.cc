@@ -99,6 +99,14 @@ TEST_F(NewcomersTest, SmallAnswersCount) {
   EXPECT_LT(answers, 1 << 16);
 }
 
+// As a frame of ZMTP: no flags, and how many bytes follow.
+std::string ResumeWord() {
+  const auto resume = Encode({LinkHeader::Kind::kResume, 0, 0});
+  const char size = static_cast<char>(resume.size());
+  return absl::StrCat(absl::string_view("\0", 1), absl::string_view(&size, 1),
+                      absl::string_view(resume.data(), resume.size()));
+}
+
 TEST_F(NewcomersTest, AWordBringsMuchAgainOnlyToWhoIsKnown) {
   constexpr int kAnswers = 8;
   for (const bool vouched : {false, true}) {
@@ -108,12 +116,7 @@ TEST_F(NewcomersTest, AWordBringsMuchAgainOnlyToWhoIsKnown) {
     for (int i = 0; i < kAnswers; ++i) {
       ASSERT_EQ(Answer(identity, "answer"), absl::OkStatus());
     }
-    // As a frame of ZMTP: no flags, and how many bytes follow.
-    const auto resume = Encode({LinkHeader::Kind::kResume, 0, 0});
-    const char size = static_cast<char>(resume.size());
-    peer.SendBytes(
-        absl::StrCat(absl::string_view("\0", 1), absl::string_view(&size, 1),
-                     absl::string_view(resume.data(), resume.size())));
+    peer.SendBytes(ResumeWord());
     Meet(peer);
     ASSERT_EQ(Answer(identity, "end"), absl::OkStatus());
     int received = 0;
@@ -123,6 +126,26 @@ TEST_F(NewcomersTest, AWordBringsMuchAgainOnlyToWhoIsKnown) {
     }
     EXPECT_EQ(received, vouched ? 2 * kAnswers : kAnswers);
   }
+}
+
+// Each asks for all that it never confirmed.
+TEST_F(NewcomersTest, WhoConnectsAnewWithoutEndBreaksTheRules) {
+  HostilePeer& peer = NewPeer();
+  const std::string identity = Meet(peer);
+  router_->Vouch(identity);
+  ASSERT_EQ(Answer(identity, "answer"), absl::OkStatus());
+  std::string words;
+  for (int i = 0; i < 1000; ++i) words += ResumeWord();
+  peer.SendBytes(words);
+  const Time deadline = Soon();
+  std::optional<size_t> parts;
+  while (!parts.has_value() && Now() < deadline) {
+    Wait({router_.get()}, std::vector<int>{}, deadline).IgnoreError();
+    const auto frames = router_->TryReceive();
+    ASSERT_TRUE(frames.ok()) << frames.status();
+    if (frames->has_value()) parts = (*frames)->size();
+  }
+  EXPECT_EQ(parts, 1u) << "an identity alone: what it says is no message";
 }
 
 }  // namespace

@@ -416,6 +416,29 @@ TEST_P(ProvenDataTest, OnlyTheJobsWorkersReachDataEachAsItsRank) {
   EXPECT_TRUE(heard.ok() && !heard->has_value()) << "it was let in";
 }
 
+// It could make a server keep an answer for each connection that it has had.
+TEST_P(ProvenDataTest, ARanksEarlierSocketsAreForgotten) {
+  router_.AllowWorkers({router_.public_key(), dealer_.public_key()});
+  auto router = Bind(router_, kData);
+  std::string first;
+  for (int i = 0; i < 6; ++i) {
+    auto worker = Connect(dealer_, *router, kData, router_.public_key());
+    ASSERT_EQ(worker->Send(OneFrame("pull")), absl::OkStatus());
+    auto pull = Await(*router, *worker, absl::Seconds(20));
+    ASSERT_TRUE(pull.ok() && pull->has_value()) << pull.status();
+    const std::string identity((**pull)[0].view());
+    if (first.empty()) first = identity;
+    Frames answer;
+    answer.push_back(Frame::Copy(identity));
+    answer.push_back(Frame::Copy("parameters"));
+    EXPECT_EQ(router->Send(std::move(answer)), absl::OkStatus());
+  }
+  Frames late;
+  late.push_back(Frame::Copy(first));
+  late.push_back(Frame::Copy("parameters"));
+  EXPECT_EQ(router->Send(std::move(late)).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_P(ProvenDataTest, WhoDoesNotKnowTheServersKeyIsNotHeard) {
   dealer_.AllowWorkers({dealer_.public_key()});
   router_.AllowWorkers({dealer_.public_key()});
