@@ -1,11 +1,14 @@
 #include "worker/run_start.h"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/activity.h"
 #include "common/cluster/process_names.h"
 #include "common/log.h"
 #include "worker/checkpoint.h"
@@ -48,6 +51,14 @@ absl::StatusOr<RunStart> StartOfRank0(Member& member, const StartWish& wish,
   return start;
 }
 
+// Worker 0 may read a checkpoint meanwhile.
+absl::StatusOr<std::vector<std::string>> GatherStart(
+    Member& member, const proto::JobSpec& told) {
+  const WaitingForOthers waiting(member.activities().own(), "the start");
+  return member.Gather("start", told.SerializeAsString(),
+                       Time::InfiniteFuture());
+}
+
 // With local steps the optimizer's state is every worker's own: all begin with
 // what rank 0 has saved.
 absl::StatusOr<std::string> CheckpointOfOther(const StartWish& wish,
@@ -81,8 +92,7 @@ absl::StatusOr<RunStart> AgreeOnStart(Member& member, const StartWish& wish,
       told.set_first_updates(*progress.updates);
     }
   }
-  const auto all =
-      member.Gather("start", told.SerializeAsString(), Time::InfiniteFuture());
+  const auto all = GatherStart(member, told);
   if (!all.ok()) return all.status();
   if (!told.ParseFromString(all->front())) {
     return absl::InternalError("worker 0's message about the start is broken");

@@ -119,6 +119,10 @@ absl::Status ClusterSession::Secure() {
   if (absl::Status s = CheckListening(security, listens); !s.ok()) return s;
   if (security.secret.has_value()) {
     LogInfo("all messages are encrypted, with $0", security.source);
+  } else if (!security.insecure && options_.placement.hosts_coordinator) {
+    LogInfo(
+        "this job has no key: other users of this host can join it, unless "
+        "`psring keygen` has made one");
   }
   return context_.Protect(security.secret);
 }

@@ -90,4 +90,20 @@ absl::StatusOr<std::optional<Gathers::Answer>> Gathers::Add(
   return answer;
 }
 
+std::optional<Gathers::Missing> Gathers::FirstMissing(
+    const proto::Process& process, int promised) const {
+  for (const auto& [key, contributions] : open_) {
+    if (key.role != process.role() || !contributions.contains(process.rank())) {
+      continue;
+    }
+    const int expected =
+        key.among.empty() ? promised : static_cast<int>(key.among.size());
+    for (int i = 0; i < expected; ++i) {
+      const int rank = key.among.empty() ? i : key.among[i];
+      if (!contributions.contains(rank)) return Missing{key.name, rank};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace psring

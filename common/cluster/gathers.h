@@ -29,6 +29,14 @@ class Gathers {
                                             int promised,
                                             const proto::Gather& gather);
 
+  // Of a gather that `process` waits in.
+  struct Missing {
+    std::string name;
+    int rank;  // the first of its role that has not come
+  };
+  std::optional<Missing> FirstMissing(const proto::Process& process,
+                                      int promised) const;
+
  private:
   struct Key {
     int role;

@@ -22,6 +22,9 @@ namespace {
 using proto::ControlMessage;
 
 constexpr int64_t kMostMs = int64_t{1} << 40;
+// Of what anybody may announce: all others keep it.
+constexpr size_t kMostOfName = 512;
+constexpr size_t kMostOfNumber = 32;
 // Sooner than kSilentAfter: an engine restarts a lost process within a second.
 constexpr absl::Duration kMissed = absl::Milliseconds(1500);
 
@@ -227,7 +230,9 @@ std::vector<Membership::Outgoing> Membership::OnAnnounce(
       sender.process.rank() == 0 && sender.process.role() != announce.to();
   const bool is_late = absl::StartsWith(announce.name(), kLateCollective);
   const bool anybodys = announce.to() == proto::WORKER &&
-                        (announce.name() == kStopWish || is_late);
+                        (announce.name() == kStopWish || is_late) &&
+                        announce.name().size() <= kMostOfName &&
+                        announce.payload().size() <= kMostOfNumber;
   if (!speaks && !anybodys) return {};
   // All ranks may find it late at the same time.
   const std::string word =
@@ -255,6 +260,14 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
     if (behind != nullptr && behind->step < member.step) {
       return absl::StrCat(Describe(behind->process), ", which is at step ",
                           behind->step, ", this one at step ", member.step);
+    }
+    const proto::Role role = member.process.role();
+    const auto missing = gathers_.FirstMissing(member.process, Promised(role));
+    for (const auto& [peer, other] : members_) {
+      if (!missing || other.process.role() != role) continue;
+      if (other.process.rank() != missing->rank) continue;
+      return absl::StrCat(Describe(other.process), ", which has not come to '",
+                          CleanWord(missing->name), "'; nobody works");
     }
     return "others, none of whom works: all wait for each other, or for the "
            "network";

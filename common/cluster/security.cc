@@ -1,7 +1,8 @@
 #include "common/cluster/security.h"
 
-#include <unistd.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -31,6 +32,14 @@ absl::StatusOr<bool> Switch(const Variables& variables, const char* name) {
   if (text == "1") return true;
   return absl::InvalidArgumentError(absl::StrCat(
       "the environment variable ", name, "=", text, " is not 0 or 1"));
+}
+
+// A key that cannot be seen (another user's folder, a link to nowhere) is an
+// error, not a job without a key.
+bool MayBeThere(const std::string& path) {
+  struct stat found;
+  return lstat(path.c_str(), &found) == 0 ||
+         (errno != ENOENT && errno != ENOTDIR);
 }
 
 absl::Status FromFile(const std::string& path, Security* security) {
@@ -111,7 +120,7 @@ absl::StatusOr<Security> FindSecurity(const SecurityWish& wish,
     status = FromFile(file, &*security);
   } else if (!descriptor.empty()) {
     status = FromDescriptor(descriptor, &*security);
-  } else if (!usual.empty() && access(usual.c_str(), F_OK) == 0) {
+  } else if (!usual.empty() && MayBeThere(usual)) {
     status = FromFile(usual, &*security);
   } else if (security->require_encryption) {
     status = absl::FailedPreconditionError(

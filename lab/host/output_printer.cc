@@ -1,5 +1,6 @@
 #include "lab/host/output_printer.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,6 +59,8 @@ void OutputPrinter::Log(const std::string& name, absl::string_view line) {
       log_dir_, "/", absl::StrReplaceAll(name, {{" ", "-"}}), ".log");
   if (is_new) {
     KeepEarlierFile(path);
+    // The user's own: the address of the job's page, with its token, is in it.
+    close(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     it->second.open(path);
   } else if (!it->second.is_open()) {
     return;  // that was said

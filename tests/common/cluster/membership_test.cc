@@ -557,6 +557,9 @@ TEST(Membership, AnyWorkerTellsTheOthersOfALateCollective) {
   EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());  // it is known
   announce.mutable_announce()->set_payload("8");
   EXPECT_EQ(m.OnMessage(kStart, "a", announce).size(), 2u);
+  // All others would keep it.
+  announce.mutable_announce()->set_payload(std::string(1000, '9'));
+  EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
 }
 
 // From a process that waits for others at "a step".
@@ -599,6 +602,19 @@ TEST(Membership, WhoWaitsLongIsToldForWhom) {
             "network");
   EXPECT_EQ(HeldUpBy(absl::Seconds(6), "computing", absl::Seconds(3)),
             "worker 1 (host hostA, pid 4711), last heard from 3 s ago");
+}
+
+TEST(Membership, WhoWaitsInAGatherIsToldWhoHasNotCome) {
+  Membership m = Running();
+  const Time now = kStart + absl::Seconds(1);
+  ControlMessage gather;
+  gather.mutable_gather()->set_name("start");
+  EXPECT_TRUE(m.OnMessage(now, "a", gather).empty());
+  m.OnMessage(now, "b", BeatOf(0));
+  const auto out = m.OnMessage(now, "a", WaitOf(0, absl::Seconds(6)));
+  EXPECT_EQ(out[0].message->heartbeat_ack().held_up_by(),
+            "worker 1 (host hostA, pid 4711), which has not come to 'start'; "
+            "nobody works");
 }
 
 TEST(Membership, WhoWaitsForAWorkerThatHasLeftIsToldSo) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -61,6 +62,16 @@ TEST_F(SecurityTest, NoKeyIsNoErrorUnlessOneIsRequired) {
   EXPECT_FALSE(FindSecurity({}, variables)->insecure);
   EXPECT_THAT(TextOf(FindSecurity({.require_encryption = true}, variables)),
               HasSubstr("psring keygen"));
+}
+
+// A job without a key where the user has made one would be open to others.
+TEST_F(SecurityTest, AKeyThatCannotBeReadIsAnError) {
+  const Variables variables = {{"HOME", folder_}};
+  const std::string config = absl::StrCat(folder_, "/.config/psring");
+  std::filesystem::create_directories(config);
+  EXPECT_EQ(TextOf(FindSecurity({}, variables)), "none");
+  std::filesystem::create_symlink("/nowhere/key", config + "/key");
+  EXPECT_THAT(TextOf(FindSecurity({}, variables)), HasSubstr(config + "/key"));
 }
 
 TEST_F(SecurityTest, WhatDoesNotFitTogetherIsAnError) {

@@ -37,6 +37,10 @@ TEST_F(OutputPrinterTest, KeepsLinesInAFile) {
   Print("step 1", 2);
   EXPECT_EQ(Shown(), "[worker 0] step 1\n[worker 0] step 1\n");
   EXPECT_EQ(ReadFile(log_), "step 1\nstep 1\n");
+  // The page's token may be in it.
+  EXPECT_EQ(
+      std::filesystem::status(log_).permissions(),
+      std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 // They may say why a job has ended that is resumed now.
