@@ -113,13 +113,26 @@ std::string FlagOfPlace(const CommandLine& line) {
 
 // A launcher has started this command once for `env.size` groups of workers:
 // the ranks of this one.
-void TakeRanks(const LaunchEnvironment& env, ScriptJob& job) {
-  if (env.size == 1) return;
+absl::Status TakeRanks(const LaunchEnvironment& env, ScriptJob& job) {
+  if (env.size == 1) return absl::OkStatus();
   job.size = job.workers * env.size;
   job.first_rank = job.workers * env.rank;
-  if (env.coordinator_host.empty()) return;
+  if (env.coordinator_host.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        env.source, " started this command ", env.size,
+        " times and does not say where rank 0 is: set PSRING_COORDINATOR=HOST:"
+        "PORT for all of them, the host of rank 0 and a free port of it"));
+  }
   job.coordinator =
       ToString(HostPort{env.coordinator_host, env.coordinator_port});
+  return absl::OkStatus();
+}
+
+// Whether a worker started this command, for a job of its own: what the
+// variables say of a place is the worker's.
+bool IsOfAWorker(const LaunchEnvironment& env) {
+  return env.source == "psring run" ||
+         ReadVariables().count("PSRING_JOINED") > 0;
 }
 
 // Every host must have as many workers, so that hosts can be counted.
@@ -262,7 +275,11 @@ absl::StatusOr<RunPlan> PlanRun(const CommandLine& line, RunFlags flags) {
   const auto env = DetectEnvironment(ReadVariables());
   if (!env.ok()) return env.status();
   ScriptJob& job = flags.job;
-  const bool by_launcher = !env->source.empty() && env->source != "psring run";
+  const bool nested = IsOfAWorker(*env);
+  if (!nested && !env->half.empty() && FlagOfPlace(line).empty()) {
+    return absl::InvalidArgumentError(env->half);
+  }
+  const bool by_launcher = !nested && !env->source.empty();
   const bool launched = by_launcher && FlagOfPlace(line).empty();
   if (by_launcher && env->size > 1 && FlagOfPlace(line) == "--coordinator") {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -278,7 +295,9 @@ absl::StatusOr<RunPlan> PlanRun(const CommandLine& line, RunFlags flags) {
     job.workers = env->workers_wanted;
   }
   if (s = CheckPageFlags(line, job.page); !s.ok()) return s;
-  if (launched) TakeRanks(*env, job);
+  if (launched) {
+    if (s = TakeRanks(*env, job); !s.ok()) return s;
+  }
   job.extra["PSRING_SERVERS_PER_NODE"] = "0";  // in place of the user's
   if (flags.servers_per_node > 0) {
     if (launched && env->num_nodes > 0 && env->num_nodes != env->size) {

@@ -229,17 +229,39 @@ std::string OrdinalOf(const std::string& pod) {
 
 // A pod that knows its index, with the size in PSRING_SIZE, becomes a process
 // that knows its rank: the variables that say so, else none.
-Variables RankOfPod(const Reader& reader) {
+Variables RankOfPod(Reader& reader) {
   if (!reader.Text("PSRING_RANK").empty() ||
       reader.Text("PSRING_SIZE").empty()) {
     return {};
   }
-  std::string index = reader.Text("JOB_COMPLETION_INDEX");
+  std::string from = "JOB_COMPLETION_INDEX";
+  std::string index = reader.Text(from);
   if (index.empty() && !reader.Text("KUBERNETES_SERVICE_HOST").empty()) {
-    index = OrdinalOf(reader.Text("HOSTNAME"));
+    from = "HOSTNAME";
+    index = OrdinalOf(reader.Text(from));
   }
   if (index.empty()) return {};
+  int rank = 0;
+  const int64_t size = reader.Number("PSRING_SIZE", 1, INT32_MAX);
+  if (size > 0 && absl::SimpleAtoi(index, &rank) && rank >= size) {
+    reader.Fail(from, absl::StrCat("not below PSRING_SIZE=", size));
+  }
   return {{"PSRING_RANK", index}};
+}
+
+std::string HalfOfPlace(const Reader& reader) {
+  const std::string rank = reader.Text("PSRING_RANK");
+  const std::string size = reader.Text("PSRING_SIZE");
+  if (rank.empty() == size.empty()) return "";
+  return size.empty()
+             ? absl::StrCat("PSRING_RANK=", rank,
+                            " is set, but PSRING_SIZE, the number of workers, "
+                            "is not: set both or neither")
+             : absl::StrCat(
+                   "PSRING_SIZE=", size,
+                   " is set, but nothing says which of them this process is: "
+                   "PSRING_RANK, or in a pod JOB_COMPLETION_INDEX or a name "
+                   "that ends in a number. Set one, or leave PSRING_SIZE out");
 }
 
 // The process's. A program may have its own copy of libc's `environ`, as
@@ -288,7 +310,9 @@ void ReplaceVariables(const Variables& variables) {
 
 absl::StatusOr<LaunchEnvironment> DetectEnvironment(
     const Variables& variables) {
-  Variables all = RankOfPod(Reader(variables));
+  Reader told(variables);
+  Variables all = RankOfPod(told);
+  if (!told.status().ok()) return told.status();
   const bool in_pod = !all.empty();
   all.insert(variables.begin(), variables.end());
   Reader reader(all);
@@ -311,8 +335,8 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
     if (!used) {
       launcher.read_coordinator(reader, &*found);
       used = std::move(found);
-      if (in_pod && used->source == kLaunchers[0].name) {
-        used->source = "Kubernetes";
+      if (used->source == kLaunchers[0].name && !by_psring_run) {
+        used->source = in_pod ? "Kubernetes" : kByHand;
       }
     } else if (by_psring_run && used->source == kLaunchers[0].name) {
       // It made workers of its own, of one or more tasks that another started.
@@ -322,7 +346,10 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
           " gives ", RankOf(*found), ": ", used->source, " is used"));
     }
   }
-  if (!used) used.emplace();
+  if (!used) {
+    used.emplace();
+    used->half = HalfOfPlace(reader);
+  }
   // By hand, for launchers that name no address.
   if (!reader.Text("PSRING_COORDINATOR").empty()) {
     ReadPsringCoordinator(reader, &*used);

@@ -25,11 +25,18 @@ void SetVariables(const Variables& variables);
 // The same of all; those that had another value are told in the log.
 void ReplaceVariables(const Variables& variables);
 
+// Whose ranks users set by hand.
+inline constexpr char kByHand[] = "PSRING_RANK";
+
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
-  // "Kubeflow Trainer", "Kubernetes"; empty: by hand
+  // "psring run", "PSRING_RANK" (set by hand, or by psring.spark and
+  // psring.ray), "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
+  // "Kubeflow Trainer", "Kubernetes"; empty: nothing tells a rank
   std::string source;
+  // What is wrong where somebody has set PSRING_RANK or PSRING_SIZE, one of
+  // them alone, and nothing else tells a rank; empty: nothing.
+  std::string half;
   int rank = -1;  // among all processes of the job
   int size = 0;
   int local_rank = -1;           // among those on this host; -1: not told

@@ -19,6 +19,9 @@ absl::StatusOr<std::string> SetRank(const ScriptWish& wish,
   p->num_workers = wish.size > 0 ? wish.size : env.size;
   p->rank = wish.rank >= 0 ? wish.rank : env.rank;
   const bool alone = p->num_workers == 0 && p->rank <= 0;
+  if (alone && wish.rank < 0 && !env.half.empty()) {
+    return absl::InvalidArgumentError(env.half);
+  }
   if (alone) p->num_workers = 1;
   if (p->num_workers == 1 && p->rank < 0) p->rank = 0;
   if (p->num_workers == 0 || p->rank < 0) {
@@ -41,10 +44,9 @@ absl::StatusOr<std::string> SetRank(const ScriptWish& wish,
   return by_hand ? "the script" : alone ? "itself" : env.source;
 }
 
-// Where nobody gives the address. `psring run` always does, so without it its
-// variables were set by hand.
+// Where nobody gives the address. `psring run` always does.
 std::string WhyNoCoordinator(const LaunchEnvironment& env) {
-  if (env.source == "psring run") {
+  if (env.source == kByHand) {
     return "PSRING_RANK and PSRING_SIZE are set, but PSRING_COORDINATOR is not";
   }
   return absl::StrCat(

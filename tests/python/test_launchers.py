@@ -104,6 +104,7 @@ POD = {"PSRING_SIZE": "4", "JOB_COMPLETION_INDEX": "2"}
     (["--mode=ps", "--servers=3"], {**POD, "PSRING_SERVERS_PER_NODE": "2"},
      ["PSRING_SERVERS=3", "PSRING_SERVERS_PER_NODE=0"]),
     (["--sync=async", "--mode=ps", "--insecure"], POD, ["PSRING_SYNC=async", "PSRING_INSECURE=1"]),
+    (["--mode=ps"], {"PSRING_RANK": "1", "PSRING_SIZE": "3"}, ["PSRING_MODE=ps", "PSRING_RANK=1", "PSRING_SIZE=3"]),
     (["-n1", "--mode=ps", "--servers-per-node=2"], {}, ["[worker 0] PSRING_SERVERS=2", "[worker 0] PSRING_NODES=1"]),
 ])  # fmt: skip
 def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variables, says):
@@ -122,9 +123,30 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
     (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
     (["--max-restarts=1"], POD, "--max-restarts: Kubernetes started this process"),
     ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),
-    ([], {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "3"}, "--coordinator=HOST:PORT is missing"),
+    ([], {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "3"},
+     "Kubeflow Trainer started this command 2 times and does not say where rank 0 is: set PSRING_COORDINATOR=HOST:PORT"),
+    ([], {"PSRING_SIZE": "3"}, "PSRING_SIZE=3 is set, but nothing says which of them this process is"),
+    ([], {"PSRING_RANK": "1"}, "PSRING_RANK=1 is set, but PSRING_SIZE, the number of workers, is not"),
+    ([], {"PSRING_SIZE": "2", "JOB_COMPLETION_INDEX": "5"}, "JOB_COMPLETION_INDEX=5 is not below PSRING_SIZE=2"),
 ])  # fmt: skip
 def test_psring_run_refuses_what_contradicts_its_launcher(args, variables, says):
     ran = psring_run([*args, "--", "env"], **variables)
     assert ran.returncode == 2
     assert says in ran.stderr
+
+
+def test_a_worker_of_any_launcher_may_start_a_job_of_its_own(tmp_path):
+    inner = tmp_path / "inner.py"
+    inner.write_text("import psring\npsring.init()\nprint(f'inner {psring.rank()} of {psring.size()}')\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import subprocess, sys, psring\n"
+        "psring.init()\n"
+        f"command = [{PSRING!r}, 'run', '-n', '2', '--', sys.executable, {str(inner)!r}]\n"
+        "if psring.rank() == 0:\n"
+        "    print(subprocess.run(command, capture_output=True, text=True, timeout=50))\n"
+        "print('outer', psring.sum(1))\n"
+    )
+    ran = under_torchrun(free_port(2), script)
+    assert ran.returncode == 0, ran.stderr
+    assert "inner 0 of 2" in ran.stdout and "inner 1 of 2" in ran.stdout and ran.stdout.count("outer 2") == 2

@@ -168,7 +168,7 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
       {With(Pod("train-1-x7k2p"), {{"JOB_COMPLETION_INDEX", "1"}}),
        "Kubernetes: 1 of 4, local -1, train-0.train:7000"},
       {With(Pod("train-2"), {{"PSRING_RANK", "3"}}),
-       "psring run: 3 of 4, local -1, train-0.train:7000"},
+       "PSRING_RANK: 3 of 4, local -1, train-0.train:7000"},
       // A pod of its own, and a job's pod that nobody has told its size.
       {With(Pod("train-2"), {{"PSRING_SIZE", ""}, {"PSRING_COORDINATOR", ""}}),
        "by hand"},
@@ -192,7 +192,7 @@ TEST(DetectEnvironment, PrefersHydraToTheTaskThatItLivesIn) {
 TEST(DetectEnvironment, PsringRunMakesMoreWorkersOfATask) {
   const Variables set = {{"PSRING_RANK", "3"}, {"PSRING_SIZE", "4"}};
   EXPECT_THAT(WarningsOf(With(set, Slurm())),
-              ElementsAre(HasSubstr("psring run gives rank 3 of 4, Slurm")));
+              ElementsAre(HasSubstr("PSRING_RANK gives rank 3 of 4, Slurm")));
   const Variables by_it = With(set, {{"PSRING_RESTARTS", "0"}});
   EXPECT_THAT(WarningsOf(With(by_it, Slurm())), ElementsAre());
 }
@@ -266,6 +266,23 @@ TEST(DetectEnvironment, WarnsOfARankWithoutASize) {
               ElementsAre("WORLD_SIZE=8 is ignored: RANK is not set"));
 }
 
+// Each process would train by itself.
+TEST(DetectEnvironment, SaysWhichHalfOfAPlaceIsMissing) {
+  const auto half = [](const Variables& variables) {
+    const auto detected = DetectEnvironment(variables);
+    return detected.ok() ? detected->half : detected.status().ToString();
+  };
+  EXPECT_THAT(half({{"PSRING_SIZE", "3"}}),
+              AllOf(HasSubstr("PSRING_SIZE=3 is set, but nothing says"),
+                    HasSubstr("PSRING_RANK")));
+  EXPECT_THAT(half({{"PSRING_RANK", "1"}}),
+              HasSubstr("PSRING_RANK=1 is set, but PSRING_SIZE"));
+  EXPECT_THAT(half(Pod("train-x4k2a")), HasSubstr("PSRING_SIZE=4 is set"));
+  EXPECT_EQ(half({}), "");
+  EXPECT_EQ(half({{"PSRING_RANK", "1"}, {"PSRING_SIZE", "3"}}), "");
+  EXPECT_EQ(half(With(Slurm(), {{"PSRING_SIZE", "3"}})), "");
+}
+
 TEST(DetectEnvironment, NamesTheMalformedVariableAndItsValue) {
   const struct {
     Variables variables;
@@ -294,7 +311,9 @@ TEST(DetectEnvironment, NamesTheMalformedVariableAndItsValue) {
        "PET_NODE_RANK=3 is not below PET_NNODES=3"},
       {With(Trainer(), {{"PET_NNODES", "1:4"}}),
        "PET_NNODES=1:4 is not a number"},
-      {With(Pod("train-4"), {}), "PSRING_RANK=4 is not below PSRING_SIZE=4"},
+      {With(Pod("train-4"), {}), "HOSTNAME=train-4 is not below PSRING_SIZE=4"},
+      {With(Pod("train-x4"), {{"JOB_COMPLETION_INDEX", "5"}}),
+       "JOB_COMPLETION_INDEX=5 is not below PSRING_SIZE=4"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_RANK", "3"}}),
        "OMPI_COMM_WORLD_RANK=3 is not below OMPI_COMM_WORLD_SIZE=3"},
       {With(OpenMpi(), {{"OMPI_COMM_WORLD_SIZE", "0"}}),
@@ -332,7 +351,7 @@ TEST(DetectEnvironment, PsringsOwnVariablesGoBeforeOthers) {
   variables["PSRING_COORDINATOR_HOSTED"] = "1";
   detected = DetectEnvironment(variables);
   ASSERT_TRUE(detected.ok()) << detected.status();
-  EXPECT_EQ(detected->source, "psring run");
+  EXPECT_EQ(detected->source, "PSRING_RANK");
   EXPECT_EQ(detected->rank, 3);
   EXPECT_EQ(detected->size, 4);
   EXPECT_TRUE(detected->hosts_coordinator);

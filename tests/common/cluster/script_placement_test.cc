@@ -86,10 +86,20 @@ TEST(ScriptPlacement, SaysWhoGaveARankWithoutAnAddress) {
   LaunchEnvironment environment = Torchrun(1, 2);
   environment.coordinator_host.clear();
   EXPECT_THAT(ErrorOf({}, environment), HasSubstr("torchrun tells none"));
-  environment.source = "psring run";
+  environment.source = kByHand;
   EXPECT_THAT(
       ErrorOf({}, environment),
       HasSubstr("PSRING_RANK and PSRING_SIZE are set, but PSRING_COORDINATOR"));
+}
+
+// It would train by itself.
+TEST(ScriptPlacement, HalfOfAPlaceIsAnError) {
+  LaunchEnvironment environment;
+  environment.half = "PSRING_SIZE=3 is set, but";
+  EXPECT_THAT(ErrorOf({}, environment), HasSubstr("PSRING_SIZE=3 is set"));
+  EXPECT_TRUE(
+      PlaceScript({.rank = 1, .size = 2, .coordinator = "a:1"}, environment)
+          .ok());
 }
 
 // "0 2; 1": the servers of each worker in turn.
