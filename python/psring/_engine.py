@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from . import _channels, _lib, _lifecycle, _rendezvous
+from . import _channels, _failure, _lib, _lifecycle, _rendezvous
 
 # How long processes that have not failed may take to end after one that has.
 _OTHERS_SECONDS = 10
@@ -56,6 +56,7 @@ def call(
         return result
     except BaseException as error:
         _lifecycle.abandon(f"{type(error).__name__}: {error}")
+        _failure.let_culprit_end_first(error)
         raise
     finally:
         _channels.use(None)

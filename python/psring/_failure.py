@@ -11,12 +11,16 @@ import builtins
 import os
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import _lib
 
 # As long as a failing process waits for the others to be told.
 _TELL_SECONDS = 5.0
+# How much later a process ends that fails because another one has: launchers and engines take the first that
+# ends for the culprit.
+_AFTER_CULPRIT_SECONDS = 1.0
 
 _leave: Optional[Callable[..., None]] = None
 _rank = 0
@@ -115,6 +119,12 @@ def _by_job(error: Optional[BaseException]) -> bool:
     return False
 
 
+def let_culprit_end_first(error: BaseException) -> None:
+    """Waits a moment where the job's failure is the cause of `error`, and not this process's own."""
+    if _by_job(error) and not (_lib.failure() or "").startswith(f"worker {_rank} "):
+        time.sleep(_AFTER_CULPRIT_SECONDS)
+
+
 def _line(error: Optional[BaseException]) -> str:
     return "psring: " + (_lib.failure() or f"{type(error).__name__}: {error}")
 
@@ -161,6 +171,7 @@ def _on_exception(kind: Any, error: Any, trace: Any) -> None:
             # A worker that waits for one which has left is the first to know of this failure.
             _leave_with(line[len("psring: ") :])
         _print_last(line)
+        let_culprit_end_first(error)
     else:
         (_previous or sys.__excepthook__)(kind, error, trace)
         if _lib.failure() and not issubclass(kind, KeyboardInterrupt):
@@ -183,4 +194,5 @@ def _on_thread_exception(arguments: Any) -> None:
 def end_process(error: BaseException) -> None:
     """Of atexit's handler: an exception there would not change the exit code."""
     _print_last(_line(error))
+    let_culprit_end_first(error)
     os._exit(1)

@@ -11,6 +11,7 @@ by itself.
 """
 
 import asyncio
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import ray
@@ -108,6 +109,7 @@ class RayExecutor:
         self._workers: List[Any] = []
         self._nodes: List[Tuple[str, str]] = []  # by rank
         self._runs = 0
+        self._running = threading.Lock()
 
     def start(self) -> None:
         """Returns when all workers run, new ones where some ran. TimeoutError where the cluster has no
@@ -150,13 +152,21 @@ class RayExecutor:
         """Runs fn(*args, **kwargs) on all workers; what each returned, by rank.
 
         Raises the first failure: the exception of a function, or Ray's RayActorError for a worker
-        that died. Then the executor has to be started again.
+        that died. Then the executor has to be started again. One run at a time.
         """
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("RayExecutor: its workers run another function: wait for that, or make another executor")
+        try:
+            return self._run(fn, args, dict(kwargs or {}))
+        finally:
+            self._running.release()
+
+    def _run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Dict[str, Any]) -> List[Any]:
         if not self._workers:
             raise RuntimeError("RayExecutor: call start() first")
         self._runs += 1
         calls = [
-            worker.run.remote(fn, tuple(args), dict(kwargs or {}), rank, self._nodes, self._variables, self._board,
+            worker.run.remote(fn, tuple(args), kwargs, rank, self._nodes, self._variables, self._board,
                               str(self._runs))
             for rank, worker in enumerate(self._workers)
         ]  # fmt: skip

@@ -72,7 +72,7 @@ def run(
     Args:
         fn: any function, a lambda too: it travels by cloudpickle, with what it refers to.
         num_proc: the number of workers; default: spark.default.parallelism. Spark waits until
-            it has so many slots.
+            so many of its slots are free; where it has fewer in all, it waits for minutes, and then raises an error.
         mode: "ring" or "ps"; default: as the function says, else the ring.
         servers, servers_per_node: in mode ps, as in init().
         env: more variables of the workers.

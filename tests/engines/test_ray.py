@@ -81,8 +81,21 @@ def test_an_exception_ends_the_run_with_it(executor):
             raise ValueError("no such data")
         psring.barrier()
 
-    with pytest.raises(Exception, match="no such data"):
-        executor(2).run(main)
+    # Of the worker that raised it, and not of one that failed with it.
+    with pytest.raises(ValueError, match="no such data"):
+        executor(3).run(main)
+
+
+def test_a_second_run_at_the_same_time_is_refused(executor):
+    from concurrent.futures import ThreadPoolExecutor
+
+    two = executor(2)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(two.run, lambda: time.sleep(3))
+        time.sleep(1)
+        with pytest.raises(RuntimeError, match="its workers run another function"):
+            two.run(os.getpid)
+        assert running.result(timeout=60) == [None, None]
 
 
 def test_a_killed_worker_ends_the_run_and_the_next_one_resumes(executor, expected, tmp_path):

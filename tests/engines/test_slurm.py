@@ -92,12 +92,13 @@ def test_scancel_ends_all_workers(cluster, psring, tmp_path):
     wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "an empty queue", seconds=30)
 
 
-def sbatch(cluster, psring, folder, *flags, script=()):
+def sbatch(cluster, psring, folder, *flags, script=(), requeues=0):
     """The job of examples/slurm.sbatch that trains `folder` on two nodes."""
     return cluster.submit(
         "-N2", "-n3", "--requeue", f"--output={folder}/job.out", "--open-mode=append",
         os.path.join(ROOT, "examples", "slurm.sbatch"), *flags, "--", sys.executable, TRAIN, str(folder), *script,
-        env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"], **page.variables(folder)},
+        env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"], **page.variables(folder),
+             "REQUEUES": str(requeues)},
     )  # fmt: skip
 
 
@@ -111,6 +112,25 @@ def test_a_requeued_job_resumes_from_its_checkpoint(cluster, psring, expected, t
     assert_same_training(result, expected(3))
     token = (tmp_path / "page-token").read_text().strip()
     assert (tmp_path / "job.out").read_text().count(f"the job's page: http://n1:9470/?token={token}") == 2
+
+
+def test_a_job_whose_worker_was_killed_is_requeued_where_that_is_asked_for(cluster, psring, expected, tmp_path):
+    sbatch(cluster, psring, tmp_path, script=["--meet-at=20"], requeues=1)
+    pid = come_to(tmp_path, 20, 3)[2]
+    (tmp_path / "go").touch()
+    cluster.hosts["n2"].run("kill", "-KILL", str(pid))
+    wait_for(lambda: os.path.exists(tmp_path / "result.json"), "the end of the job that was requeued", seconds=120)
+    assert result_in(tmp_path)["resumed_at"] >= 19
+    assert_same_training(result_in(tmp_path), expected(3))
+
+
+def test_a_job_that_is_cancelled_is_not_requeued(cluster, psring, tmp_path):
+    number = sbatch(cluster, psring, tmp_path, script=["--meet-at=5"], requeues=1)
+    come_to(tmp_path, 5, 3)
+    cluster.run("scancel", number)
+    wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "an empty queue", seconds=60)
+    time.sleep(3)
+    assert cluster.run("squeue", "-h").stdout == "" and cluster.state(number) in ("CANCELLED", "")
 
 
 def test_a_job_that_is_asked_to_end_saves(cluster, psring, expected, tmp_path):
