@@ -141,6 +141,24 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
   return CheckKind(header, payload_bytes, here.size);
 }
 
+// No real header takes more. A field that is not known takes many times its
+// bytes on the wire.
+size_t MostMemory(const CollectiveHeader& header, int size) {
+  constexpr size_t kCountBytes = 2 * sizeof(int64_t);  // a vector's spare room
+  if (header.kind() == CollectiveHeader::ANSWER) return 32 << 10;
+  return (8 << 10) + kCountBytes * static_cast<size_t>(size);
+}
+
+// Others say of many calls what this rank keeps until it calls the same.
+absl::Status CheckMemory(const CollectiveHeader& header, int size) {
+  const size_t memory = header.SpaceUsedLong();
+  const size_t most = MostMemory(header, size);
+  if (memory <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a header of kind ", header.kind(), " that takes ", memory,
+                   " bytes of memory, of at most ", most));
+}
+
 }  // namespace
 
 SocketOptions CollectiveSocketOptions(std::string peer_key) {
@@ -172,6 +190,9 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
     return absl::InvalidArgumentError(
         absl::StrCat("a header of ", frames[1].size(),
                      " bytes that is not a CollectiveHeader"));
+  }
+  if (absl::Status s = CheckMemory(message.header, here.size); !s.ok()) {
+    return s;
   }
   if (absl::Status s = CheckSender(proven_rank, message.header.sender());
       !s.ok()) {

@@ -389,6 +389,45 @@ CollectiveHeader CallOf(const std::string& name) {
   return header;
 }
 
+absl::Status Parse(const CollectiveHeader& header, int size) {
+  Frames frames;
+  for (const std::string& part :
+       {std::string("peer"), header.SerializeAsString(), std::string()}) {
+    frames.push_back(Frame::Copy(part));
+  }
+  const Addressee here{.job_epoch = kTestJob, .rank = 0, .size = size};
+  return ParseCollective(std::move(frames), here).status();
+}
+
+// Whatever limit its memory has.
+TEST(CollectiveHeaderTest, IsReadAtItsLargest) {
+  constexpr int kRanks = 10'000;
+  CollectiveHeader call = CallOf(std::string(kMaxNameBytes, 'n'));
+  call.mutable_key()->set_set_size(kRanks);
+  CollectiveHeader fail = call;
+  CollectiveHeader answer = call;
+  proto::CollectiveCall& what = *call.mutable_call();
+  what.set_operation(CollectiveCall::REDUCESCATTER);
+  what.set_tag(std::string(kMaxTagBytes, 't'));
+  for (int r = 0; r < kRanks; ++r) what.add_counts(int64_t{1} << 20);
+  what.set_count(int64_t{kRanks} << 20);
+  what.set_prescale(1);
+  what.set_postscale(1);
+  fail.clear_call();
+  fail.set_kind(CollectiveHeader::FAIL);
+  fail.set_code(9);
+  fail.set_text(std::string(kMaxTextBytes, 'f'));
+  answer.clear_call();
+  answer.set_kind(CollectiveHeader::ANSWER);
+  for (int i = 0; i < kMaxWaits; ++i) {
+    *answer.add_waits()->mutable_key() = answer.key();
+    answer.add_steps()->set_model(answer.key().name());
+  }
+  for (const CollectiveHeader& header : {call, fail, answer}) {
+    EXPECT_EQ(Parse(header, kRanks), absl::OkStatus()) << header.kind();
+  }
+}
+
 TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
   TestMesh mesh(2);
   std::vector<std::vector<std::string>> messages;
@@ -444,6 +483,14 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
     h.set_kind(CollectiveHeader::JOINED);
     h.set_join_round(7);
   });
+  add([](auto& h) { h.set_text(std::string(10'000, 'x')); });
+  add([](auto& h) {
+    for (int i = 0; i < 1000; ++i) h.add_waits();
+  });
+  // Field 1023, which there is not: 1000 times a 0.
+  std::string unknown;
+  for (int i = 0; i < 1000; ++i) unknown += std::string("\xf8\x3f\0", 3);
+  messages.push_back({CallOf("x").SerializeAsString() + unknown, ""});
   for (size_t i = 0; i < messages.size(); ++i) {
     HostilePeer peer(mesh.at(0).endpoint());
     peer.Send(messages[i]);
