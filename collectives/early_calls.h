@@ -71,15 +71,17 @@ class EarlyCalls {
     return operation;
   }
 
-  // The first call of each operation that has not failed.
-  std::vector<proto::CollectiveHeader> Firsts() const {
-    std::vector<proto::CollectiveHeader> firsts;
-    for (const auto& [key, operation] : operations_) {
-      if (operation.failure.ok()) {
-        firsts.push_back(operation.calls.front().header);
-      }
-    }
-    return firsts;
+  // What there is of `key`, until the next Add or Take; null: nothing.
+  const Operation* Find(const CallKey& key) const {
+    const auto found = operations_.find(key);
+    return found == operations_.end() ? nullptr : &found->second;
+  }
+
+  // Of which there is something.
+  std::vector<CallKey> Keys() const {
+    std::vector<CallKey> keys;
+    for (const auto& [key, operation] : operations_) keys.push_back(key);
+    return keys;
   }
 
  private:

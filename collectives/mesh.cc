@@ -138,6 +138,24 @@ void Mesh::Start(std::unique_ptr<Operation> owned, Time now) {
   Settle(operation, now);
 }
 
+// Another rank may call a name again before this one has heard of what has
+// failed under it: a third one's message is on its way. That call has to wait.
+void Mesh::TakeTurns(CallKey key, Time now) {
+  while (join_handle_ != 0 && join_->HasJoined(job_.rank)) {
+    key.occurrence = early_.NextOccurrence(key);
+    const EarlyCalls::Operation* const next = early_.Find(key);
+    if (next == nullptr) return;
+    if (!next->failure.ok()) {
+      early_.Called(key);
+      early_.Take(key);
+      continue;
+    }
+    const Header first = next->calls.front().header;
+    if (first.join_round() != join_->round()) return;
+    TakePartIn(first, now);
+  }
+}
+
 void Mesh::TakePartIn(const Header& first, Time now) {
   const CallKey key = KeyOf(first.key());
   Call call;
@@ -232,7 +250,7 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
       return status;
     }
     case Header::FAIL:
-      return OnFailure(std::move(message));
+      return OnFailure(std::move(message), now);
     case Header::QUESTION:
       OnQuestion(header, now);
       return absl::OkStatus();
@@ -249,8 +267,7 @@ absl::Status Mesh::OnMessage(CollectiveMessage message, Time now) {
 }
 
 absl::Status Mesh::OnCall(CollectiveMessage message, Time now) {
-  const Header& header = message.header;
-  const CallKey key = KeyOf(header.key());
+  const CallKey key = KeyOf(message.header.key());
   if (Operation* const operation = Find(key); operation != nullptr) {
     const absl::Status status =
         operation->OnCall(*links_, std::move(message), now);
@@ -258,12 +275,8 @@ absl::Status Mesh::OnCall(CollectiveMessage message, Time now) {
     return status;
   }
   if (IsPast(key)) return absl::OkStatus();
-  const Header copy = header;
   if (absl::Status s = early_.Add(std::move(message)); !s.ok()) return s;
-  if (join_handle_ != 0 && join_->HasJoined(job_.rank) &&
-      copy.join_round() == join_->round()) {
-    TakePartIn(copy, now);
-  }
+  TakeTurns(key, now);
   return absl::OkStatus();
 }
 
@@ -296,7 +309,7 @@ absl::Status Mesh::OnChunk(CollectiveMessage message) {
   return absl::OkStatus();
 }
 
-absl::Status Mesh::OnFailure(CollectiveMessage message) {
+absl::Status Mesh::OnFailure(CollectiveMessage message, Time now) {
   const Header& header = message.header;
   const CallKey key = KeyOf(header.key());
   if (Operation* const operation = Find(key); operation != nullptr) {
@@ -305,7 +318,9 @@ absl::Status Mesh::OnFailure(CollectiveMessage message) {
     return absl::OkStatus();
   }
   if (IsPast(key)) return absl::OkStatus();
-  return early_.Add(std::move(message));
+  if (absl::Status s = early_.Add(std::move(message)); !s.ok()) return s;
+  TakeTurns(key, now);
+  return absl::OkStatus();
 }
 
 void Mesh::SendChunks() {

@@ -59,6 +59,9 @@ class Mesh {
 
   // What callers want.
   void Begin(Tickets::Posted posted, Time now);
+  // Where this rank has joined: in what others call under the name of `key`,
+  // one occurrence after the other.
+  void TakeTurns(CallKey key, Time now);
   // `first`: what another rank calls. With zeros, or not at all.
   void TakePartIn(const Header& first, Time now);
   void Start(std::unique_ptr<Operation> operation, Time now);
@@ -69,7 +72,7 @@ class Mesh {
   absl::Status OnMessage(CollectiveMessage message, Time now);
   absl::Status OnCall(CollectiveMessage message, Time now);
   absl::Status OnChunk(CollectiveMessage message);
-  absl::Status OnFailure(CollectiveMessage message);
+  absl::Status OnFailure(CollectiveMessage message, Time now);
   void OnQuestion(const Header& question, Time now);
   void OnAnswer(const Header& answer, Time now);
   absl::Status OnJoined(const Header& header);

@@ -206,10 +206,7 @@ void Mesh::MaybeJoin(Time now) {
   Header own = joined;
   own.set_sender(static_cast<uint32_t>(job_.rank));
   OnJoined(own).IgnoreError();
-  for (const Header& first : early_.Firsts()) {
-    if (join_handle_ == 0) return;
-    if (first.join_round() == join_->round()) TakePartIn(first, now);
-  }
+  for (const CallKey& key : early_.Keys()) TakeTurns(key, now);
 }
 
 absl::Status Mesh::OnJoined(const Header& header) {

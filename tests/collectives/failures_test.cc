@@ -376,6 +376,26 @@ TEST(JoinUnevenTest, FailsWhatHasNoZeros) {
   EXPECT_EQ(Await(mesh.at(1), joined), absl::OkStatus());
 }
 
+// It has been told of the failure before it joins.
+TEST(JoinUnevenTest, SkipsWhatHasFailedBefore) {
+  TestMesh mesh(3);
+  std::vector<float> data(1 << 20);
+  const auto given_up =
+      mesh.at(1).AllReduce("x", data.data(), data.data(), 1 << 20, kFloats);
+  EXPECT_EQ(mesh.at(1).Release(*given_up), absl::OkStatus());
+  AwaitWord(mesh, 1, 0);
+  AwaitWord(mesh, 1, 2);
+  EXPECT_EQ(
+      Await(mesh.at(0), mesh.at(0).AllReduce("x", data.data(), data.data(),
+                                             1 << 20, kFloats))
+          .message(),
+      "allreduce 'x': rank 1 has given it up");
+  const auto joined = mesh.at(2).JoinUneven();
+  const auto zero = mesh.at(0).Barrier("x"), one = mesh.at(1).Barrier("x");
+  EXPECT_EQ(Await(mesh.at(0), zero), absl::OkStatus());
+  EXPECT_EQ(Await(mesh.at(1), one), absl::OkStatus());
+}
+
 // ---- Strangers ----
 
 CollectiveHeader CallOf(const std::string& name) {
@@ -506,6 +526,63 @@ TEST(CollectiveIntruderTest, IsDroppedForWhateverIsMalformed) {
   mesh.Run([](int rank, Collectives& c) {
     EXPECT_EQ(Await(c, c.Barrier("x")), absl::OkStatus());
   });
+}
+
+// What `sender` says of the barrier 'x' of three ranks.
+CollectiveHeader OfBarrier(CollectiveHeader::Kind kind, uint32_t sender,
+                           uint64_t occurrence) {
+  CollectiveHeader header = CallOf("x");
+  header.set_kind(kind);
+  header.set_sender(sender);
+  header.mutable_key()->set_set_size(3);
+  header.mutable_key()->set_set_digest(DigestOf({0, 1, 2}));
+  header.mutable_key()->set_occurrence(occurrence);
+  if (kind == CollectiveHeader::FAIL) {
+    header.set_code(10);
+    header.set_text("rank 1 has given it up");
+  }
+  return header;
+}
+
+// Ranks 0 and 1 meet, with rank 2, which has joined.
+void ExpectBarriers(TestMesh& mesh, int number) {
+  for (int i = 0; i < number; ++i) {
+    const auto zero = mesh.at(0).Barrier("x"), one = mesh.at(1).Barrier("x");
+    EXPECT_EQ(Await(mesh.at(0), zero), absl::OkStatus()) << i;
+    EXPECT_EQ(Await(mesh.at(1), one), absl::OkStatus()) << i;
+  }
+}
+
+// Else it would answer none of the calls before.
+TEST(CollectiveIntruderTest, DoesNotMakeARankThatHasJoinedMissItsTurn) {
+  for (const uint64_t occurrence : {uint64_t{50}, ~uint64_t{0}}) {
+    TestMesh mesh(3);
+    const auto joined = mesh.at(2).JoinUneven();
+    HostilePeer peer(mesh.at(2).endpoint());
+    const auto call = OfBarrier(CollectiveHeader::CALL, 1, occurrence);
+    peer.Send({call.SerializeAsString(), ""});
+    ASSERT_TRUE(peer.AwaitTaken(Soon()));
+    ExpectBarriers(mesh, 2);
+  }
+}
+
+// Rank 1 has given up a barrier; rank 0 has heard of it, and calls the next,
+// before rank 2 has heard anything of rank 1.
+TEST(JoinUnevenTest, WaitsForWhatIsOnItsWayFromAnotherRank) {
+  TestMesh mesh(3);
+  const auto joined = mesh.at(2).JoinUneven();
+  HostilePeer zero(mesh.at(2).endpoint()), one(mesh.at(2).endpoint());
+  const auto send = [](HostilePeer& peer, const CollectiveHeader& header) {
+    peer.Send({header.SerializeAsString(), ""});
+    ASSERT_TRUE(peer.AwaitTaken(Soon()));
+  };
+  send(zero, OfBarrier(CollectiveHeader::CALL, 0, 1));
+  send(one, OfBarrier(CollectiveHeader::CALL, 1, 0));
+  send(one, OfBarrier(CollectiveHeader::FAIL, 1, 0));
+  send(one, OfBarrier(CollectiveHeader::CALL, 1, 1));
+  // Those whose names they took meet with what rank 2 has answered.
+  ExpectBarriers(mesh, 2);
+  EXPECT_EQ(mesh.at(0).malformed() + mesh.at(1).malformed(), 0);
 }
 
 // Of an operation that is under way.
