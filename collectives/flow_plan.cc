@@ -99,8 +99,11 @@ absl::Status MakeRoom(const Call& call, absl::Span<const int64_t> bytes,
   for (const int64_t size : bytes) total += size;
   gathered.bytes.reset(new (std::nothrow) char[static_cast<size_t>(total)]);
   if (gathered.bytes != nullptr) return absl::OkStatus();
+  const auto most = std::max_element(bytes.begin(), bytes.end());
   return absl::ResourceExhaustedError(absl::StrCat(
-      Describe(call), ": no memory for ", total, " bytes from all ranks"));
+      Describe(call), ": rank ", call.set[most - bytes.begin()], " brings ",
+      *most, " of ", total,
+      " bytes, for which there is no memory: let ranks bring less at a time"));
 }
 
 // Into the gathered bytes, by rank.

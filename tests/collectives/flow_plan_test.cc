@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "collectives/call.h"
 #include "common/model/layout.h"
 
@@ -82,6 +83,20 @@ TEST(FlowPlanTest, WhatOneRankSendsIsWhatTheOtherAwaits) {
 }
 
 // A broadcast of many bytes costs no link more than twice of them.
+TEST(FlowPlanTest, NamesWhoBringsMoreThanThereIsMemoryFor) {
+  char data[20] = {};
+  Call call = CallOf(CollectiveCall::ALLGATHER, 3, 0, 10, data);
+  call.set = {0, 2, 5};
+  Gathered gathered;
+  const int64_t huge = int64_t{1} << 60;
+  const auto flows = PlanInflows(call, {{10, huge, 10}}, gathered);
+  EXPECT_EQ(flows.status(),
+            absl::ResourceExhaustedError(
+                "allgather 'x': rank 2 brings 1152921504606846976 of "
+                "1152921504606846996 bytes, for which there is no memory: let "
+                "ranks bring less at a time"));
+}
+
 TEST(FlowPlanTest, ARootSendsNoByteOfMuchTwice) {
   std::vector<char> data(1 << 20);
   for (int rank = 0; rank < 5; ++rank) {
