@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/call.h"
 #include "common/printable.h"
@@ -141,6 +142,17 @@ absl::Status CheckMessage(const CollectiveHeader& header, int64_t payload_bytes,
   return CheckKind(header, payload_bytes, here.size);
 }
 
+// Whether `text` has "rank 3", and not as a part of "rank 31".
+bool NamesRank(absl::string_view text, uint32_t rank) {
+  const std::string name = absl::StrCat("rank ", rank);
+  for (size_t at = text.find(name); at != text.npos;
+       at = text.find(name, at + 1)) {
+    const absl::string_view rest = text.substr(at + name.size());
+    if (rest.empty() || !absl::ascii_isdigit(rest.front())) return true;
+  }
+  return false;
+}
+
 // No real header takes more. A field that is not known takes many times its
 // bytes on the wire.
 size_t MostMemory(const CollectiveHeader& header, int size) {
@@ -208,8 +220,12 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
 }
 
 absl::Status FailureIn(const proto::CollectiveHeader& fail) {
+  const std::string text = Printable(fail.text());
+  const std::string who = NamesRank(text, fail.sender())
+                              ? ""
+                              : absl::StrCat("rank ", fail.sender(), " says: ");
   return absl::Status(static_cast<absl::StatusCode>(fail.code()),
-                      Printable(fail.text()));
+                      absl::StrCat(who, text));
 }
 
 }  // namespace psring

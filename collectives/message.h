@@ -52,7 +52,7 @@ absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
                                                   const Addressee& here,
                                                   int proven_rank);
 
-// What a FAIL tells.
+// What a FAIL tells, with its sender, unless it names that itself.
 absl::Status FailureIn(const proto::CollectiveHeader& fail);
 
 }  // namespace psring

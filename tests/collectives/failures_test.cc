@@ -44,6 +44,11 @@ void AwaitWord(TestMesh& mesh, int from, int to) {
   EXPECT_EQ(Await(mesh.at(to), two), absl::OkStatus());
 }
 
+// It fails with `expected`, whichever rank says so.
+void ExpectSaid(const absl::Status& status, const std::string& expected) {
+  EXPECT_TRUE(absl::EndsWith(status.message(), expected)) << status;
+}
+
 // Every rank makes its call, and has to fail within a second with `expected`.
 void ExpectMismatch(
     TestMesh& mesh, const std::string& expected,
@@ -232,14 +237,13 @@ TEST(CollectiveTimeoutTest, NamesWhoHasNotCalled) {
   const auto two = mesh.at(2).AllReduce("x", &data[2], &data[2], 1, kFloats);
   const std::string expected =
       "allreduce 'x': not called within 1s by worker 1 (test)";
-  EXPECT_EQ(Await(mesh.at(0), zero).message(), expected);
-  EXPECT_EQ(Await(mesh.at(2), two).message(), expected);
+  ExpectSaid(Await(mesh.at(0), zero), expected);
+  ExpectSaid(Await(mesh.at(2), two), expected);
   AwaitWord(mesh, 0, 1);  // either may have told it
   AwaitWord(mesh, 2, 1);
-  EXPECT_EQ(Await(mesh.at(1),
-                  mesh.at(1).AllReduce("x", &data[1], &data[1], 1, kFloats))
-                .message(),
-            expected);
+  ExpectSaid(Await(mesh.at(1),
+                   mesh.at(1).AllReduce("x", &data[1], &data[1], 1, kFloats)),
+             expected);
 }
 
 TEST(CollectiveFailureTest, CancellationEndsEverything) {
@@ -359,8 +363,8 @@ TEST(JoinUnevenTest, FailsWhatHasNoZeros) {
     return mesh.at(r).AllGather("g", &value[r / 2], 4);
   };
   const auto zero = gathers(0), two = gathers(2);
-  EXPECT_EQ(Await(mesh.at(0), zero).message(), "allgather 'g'" + rest);
-  EXPECT_EQ(Await(mesh.at(2), two).message(), "allgather 'g'" + rest);
+  ExpectSaid(Await(mesh.at(0), zero), "allgather 'g'" + rest);
+  ExpectSaid(Await(mesh.at(2), two), "allgather 'g'" + rest);
   EXPECT_EQ(
       Await(mesh.at(0), mesh.at(0).AllReduce("m", &value[0], &value[0], 1,
                                              {DType::kInt32, Reduction::kMax}))
@@ -394,6 +398,27 @@ TEST(JoinUnevenTest, SkipsWhatHasFailedBefore) {
   const auto zero = mesh.at(0).Barrier("x"), one = mesh.at(1).Barrier("x");
   EXPECT_EQ(Await(mesh.at(0), zero), absl::OkStatus());
   EXPECT_EQ(Await(mesh.at(1), one), absl::OkStatus());
+}
+
+// ---- Who says what has failed ----
+
+absl::Status FailureBy(uint32_t rank, const std::string& text) {
+  CollectiveHeader header;
+  header.set_sender(rank);
+  header.set_code(9);
+  header.set_text(text);
+  return FailureIn(header);
+}
+
+TEST(CollectiveFailureTest, HasTheNameOfWhoeverSaysIt) {
+  EXPECT_EQ(FailureBy(1, "the disk is full"),
+            absl::FailedPreconditionError("rank 1 says: the disk is full"));
+  EXPECT_EQ(FailureBy(1, "rank 12 is late: ranks 1 and 2 wait").message(),
+            "rank 1 says: rank 12 is late: ranks 1 and 2 wait");
+  for (const char* text : {"rank 12 is late for rank 1", "rank 1 has ended",
+                           "'x': rank 1 has given it up"}) {
+    EXPECT_EQ(FailureBy(1, text).message(), text);
+  }
 }
 
 // ---- Strangers ----
