@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/cluster/announcements.h"
 #include "common/cluster/model_opening.h"
+#include "common/cluster/process_names.h"
 #include "common/host_cores.h"
 #include "common/log.h"
 #include "common/page/job_page.h"
@@ -37,6 +38,7 @@ class ServerRun {
  private:
   absl::Status Open(const proto::Welcome& request);
   void Close(const std::string& id);
+  absl::Status OpenOrClose(const proto::Announce& announced);
   absl::Status ServeRequests();
   // Whether SIGTERM is handed on to the workers.
   void HandOnStops(bool heeded);
@@ -93,6 +95,14 @@ void ServerRun::Close(const std::string& id) {
   }
 }
 
+absl::Status ServerRun::OpenOrClose(const proto::Announce& announced) {
+  const auto request = ParseModelRequest(announced);
+  if (!request.ok()) return request.status();
+  if (request->kind == ModelRequest::Kind::kOpen) return Open(request->model);
+  Close(request->model.model_id());
+  return absl::OkStatus();
+}
+
 absl::Status ServerRun::ServeRequests() {
   while (true) {
     auto announced = session_->member().NextAnnouncement();
@@ -102,13 +112,12 @@ absl::Status ServerRun::ServeRequests() {
       HandOnStops((*announced)->payload() == kHeeded);
       continue;
     }
-    const auto request = ParseModelRequest(**announced);
-    if (!request.ok()) return request.status();
-    if (request->kind == ModelRequest::Kind::kClose) {
-      Close(request->model.model_id());
-    } else if (absl::Status s = Open(request->model); !s.ok()) {
-      return s;
-    }
+    const absl::Status done = OpenOrClose(**announced);
+    if (done.ok()) continue;
+    if (!absl::IsInvalidArgument(done)) return done;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(session_->member().job().workers(0)),
+                     " asks for a model: ", done.message()));
   }
 }
 
