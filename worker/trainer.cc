@@ -11,8 +11,10 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/cluster/process_names.h"
 #include "common/cluster/worker_sum.h"
 #include "common/log.h"
+#include "common/printable.h"
 #include "common/split_mix.h"
 #include "worker/diverged.h"
 #include "worker/sampler.h"
@@ -272,12 +274,14 @@ absl::StatusOr<bool> Trainer::CatchUp(bool stops) {
   times_.exposed += Now() - begin;
   if (!all.ok()) return all.status();
   int64_t made = 0;  // by all workers, since this run began
-  for (absl::string_view theirs : *all) {
+  for (int rank = 0; rank < static_cast<int>(all->size()); ++rank) {
+    absl::string_view theirs = (*all)[rank];
     stops |= absl::ConsumeSuffix(&theirs, kStops);
     int64_t step = 0;
     if (!absl::SimpleAtoi(theirs, &step)) {
-      return absl::InternalError(
-          absl::StrCat("a worker is at step '", theirs, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          Describe(parts_.member.job().workers(rank)), " is at step '",
+          Printable(theirs, 64), "', which is no number"));
     }
     made += step - options_.plan.first_step;
   }

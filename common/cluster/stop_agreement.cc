@@ -6,7 +6,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/cluster/process_names.h"
 #include "common/log.h"
+#include "common/printable.h"
 
 namespace psring {
 namespace {
@@ -92,11 +94,12 @@ absl::StatusOr<int64_t> StopAgreement::Agree(int64_t promise) {
   const auto all =
       member_.Gather(kStopWish, absl::StrCat(promise), Time::InfiniteFuture());
   if (!all.ok()) return all.status();
-  for (const std::string& theirs : *all) {
+  for (int rank = 0; rank < static_cast<int>(all->size()); ++rank) {
     int64_t step = 0;
-    if (!absl::SimpleAtoi(theirs, &step)) {
-      return absl::InternalError(
-          absl::StrCat("a worker stops after step '", theirs, "'"));
+    if (!absl::SimpleAtoi((*all)[rank], &step)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Describe(member_.job().workers(rank)), " stops after step '",
+          Printable((*all)[rank], 64), "', which is no number"));
     }
     promise = std::max(promise, step);
   }
