@@ -1,4 +1,5 @@
 // psring ps: one parameter server process.
+#include "common/cluster/model_parts.h"
 #include "common/net/signals.h"
 #include "common/process/command_line.h"
 #include "common/process/process_main.h"
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
   line.Add("--shard-threads", options.shard_threads,
            "Threads that share this server's part of the model; 0: this "
            "host's cores, at most 4")
-      .Range(0, 64);
+      .Range(0, kMaxShardThreads);
   SoftStop soft_stop;
   return ProcessMain(
       line, flags, argc, argv,

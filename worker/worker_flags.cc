@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/cluster/model_parts.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/policies.h"
 #include "common/optim/sync_policy.h"
@@ -78,7 +79,7 @@ void WorkerFlags::AddTo(CommandLine& line, WorkerOptions& options) {
   line.Add("--shard-threads", shard_threads,
            "Shard threads of a process that a launcher made a server; 0: the "
            "host's cores, at most 4")
-      .Range(0, 64)
+      .Range(0, kMaxShardThreads)
       .Group("Cluster");
   line.Add("--threads", options.threads,
            "Compute threads; 0: this worker's share of the host's cores")

@@ -16,6 +16,12 @@ namespace {
 // own.
 absl::Status CheckPart(const proto::Process& process,
                        const proto::ModelPart& part) {
+  if (part.endpoints_size() > kMaxShardThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(process), " says that it listens at ", part.endpoints_size(),
+        " endpoints, but a server has at most ", kMaxShardThreads,
+        ": as many as --shard-threads allows"));
+  }
   for (const std::string& endpoint : part.endpoints()) {
     const auto address = ParseEndpoint(endpoint);
     if (address.ok() && address->port > 0 &&

@@ -12,6 +12,9 @@
 
 namespace psring {
 
+// What a server listens for, each on an endpoint of its own; nobody has more.
+inline constexpr int kMaxShardThreads = 64;
+
 using Processes = google::protobuf::RepeatedPtrField<proto::Process>;
 
 // Others will connect where a part says, and map the memory that it names. So

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "common/cluster/model_parts.h"
 #include "python/capi/json_options.h"
 
 namespace psring {
@@ -20,7 +21,8 @@ absl::StatusOr<SessionOptions> ParseSessionOptions(const std::string& text) {
   options->Integer("size", wish.size, 1, 4096);
   options->Text("coordinator", wish.coordinator);
   options->Flag("own_servers", session.own_servers);
-  options->Integer("shard_threads", session.server.shard_threads, 0, 64);
+  options->Integer("shard_threads", session.server.shard_threads, 0,
+                   kMaxShardThreads);
   options->Text("advertise", session.advertise);
   options->Text("interface", session.interface);
   options->Text("ports", session.ports);

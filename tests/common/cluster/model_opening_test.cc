@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/coordinator.h"
+#include "common/cluster/model_parts.h"
 #include "tests/testing/soon.h"
 
 namespace psring {
@@ -202,6 +203,31 @@ TEST_F(ModelOpeningTest, NamesTheServerThatListensNowhere) {
   for (const absl::Status& status : results) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("ps 1 (host h"), HasSubstr("listens nowhere")));
+  }
+}
+
+// Workers would open a connection to each.
+TEST_F(ModelOpeningTest, NamesTheServerThatListensAtTooManyEndpoints) {
+  std::vector<std::string> closed;
+  const auto part = [](Member& member) {
+    proto::ModelPart most;
+    const bool claims_more = member.job().rank() == 1;
+    for (int i = 0; i < kMaxShardThreads + claims_more; ++i) {
+      most.add_endpoints(EndpointOf("ps", member.job().rank()));
+    }
+    return most;
+  };
+  const auto results = Run(
+      [&](Member& member) { return Serve(member, &closed, part); },
+      [](Member& member) {
+        return OpenModel(member, "model", WorkerPart(member), Soon()).status();
+      });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("ps 1 (host h"),
+              HasSubstr("listens at 65 endpoints, but a server has at most "
+                        "64")));
   }
 }
 
