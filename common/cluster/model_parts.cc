@@ -1,5 +1,6 @@
 #include "common/cluster/model_parts.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,6 +42,23 @@ absl::Status CheckPart(const proto::Process& process,
   return absl::OkStatus();
 }
 
+// Its random number tells whose memory it is: one that says another's had its
+// pushes counted as its own.
+absl::Status CheckOwnMemory(const Processes& processes,
+                            const std::vector<proto::ModelPart>& parts) {
+  std::map<uint64_t, int> owners;
+  for (int i = 0; i < processes.size(); ++i) {
+    if (!parts[i].has_shared_memory()) continue;
+    const auto [owner, is_new] =
+        owners.emplace(parts[i].shared_memory().nonce(), i);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        Describe(processes[owner->second]), " and ", Describe(processes[i]),
+        " say that they share the same memory, which one of them owns"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<proto::ModelPart>> ReadParts(
@@ -59,6 +77,7 @@ absl::StatusOr<std::vector<proto::ModelPart>> ReadParts(
     }
     if (absl::Status s = CheckPart(processes[i], parts[i]); !s.ok()) return s;
   }
+  if (absl::Status s = CheckOwnMemory(processes, parts); !s.ok()) return s;
   return parts;
 }
 
@@ -79,6 +98,7 @@ absl::StatusOr<std::vector<proto::ModelPart>> ToldParts(
     absl::Status s = CheckPart(processes[i], parts[i]);
     if (!s.ok()) return s;
   }
+  if (absl::Status s = CheckOwnMemory(processes, parts); !s.ok()) return s;
   return parts;
 }
 

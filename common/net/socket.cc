@@ -22,8 +22,8 @@ constexpr size_t kMaxNewcomers = 1024;
 constexpr int64_t kMaxNewcomerBytes = 4 << 20;
 // What is sent to a newcomer again: a word asks for it, so it may not be much.
 constexpr size_t kMaxAgain = 4;
-// A rank has one socket for another's. It may be made anew.
-constexpr size_t kIdentitiesOfRank = 4;
+// A rank has one socket for another's, which may be made anew, now and then.
+constexpr size_t kIdentitiesOfRank = 64;
 // Between connections of a peer, on average (ZeroMQ waits as long before it
 // connects again); and how many may come at once.
 constexpr absl::Duration kConnectInterval = absl::Milliseconds(50);

@@ -270,6 +270,23 @@ TEST_F(ModelOpeningTest, NamesWhoSharesTheMemoryOfAnotherProcess) {
   }
 }
 
+TEST_F(ModelOpeningTest, NamesWhoSharesTheSameMemory) {
+  const auto results =
+      Run([](Member& member) { return member.NextAnnouncement().status(); },
+          [&](Member& member) {
+            proto::ModelPart part = WorkerPart(member);
+            part.mutable_shared_memory()->set_pid(kPid);
+            part.mutable_shared_memory()->set_nonce(7);
+            return OpenModel(member, "model", part, Soon()).status();
+          });
+  for (const absl::Status& status : results) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("worker 0 (host h"),
+                      HasSubstr(" and worker 1 (host h"),
+                      HasSubstr("share the same memory")));
+  }
+}
+
 // Worker 0 tells servers of all workers' parts, but who these are they know.
 TEST_F(ModelOpeningTest, ServersDoNotAskAWorkerWhoTheWorkersAre) {
   for (const bool steals : {false, true}) {

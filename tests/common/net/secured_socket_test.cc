@@ -421,7 +421,7 @@ TEST_P(ProvenDataTest, ARanksEarlierSocketsAreForgotten) {
   router_.AllowWorkers({router_.public_key(), dealer_.public_key()});
   auto router = Bind(router_, kData);
   std::string first;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 66; ++i) {
     auto worker = Connect(dealer_, *router, kData, router_.public_key());
     ASSERT_EQ(worker->Send(OneFrame("pull")), absl::OkStatus());
     auto pull = Await(*router, *worker, absl::Seconds(20));
