@@ -260,6 +260,50 @@ def test_a_buffer_that_grows_on_one_rank_is_named_with_the_remedy():
     assert run(grow_a_buffer, args=(False,)) == [True, True]
 
 
+def put_right_what_differed(what, update, before):
+    """What the step says in which it differs, and where two more end."""
+    ps.init()
+    net = Growing()
+    optimizer = distributed(net, update=update)
+    trained(net, optimizer, before)
+    if what == "lr":
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 + ps.rank())
+    else:
+        net.cache = torch.zeros(8 + ps.rank())
+    said = error_of(lambda: trained(net, optimizer, 1))
+    optimizer.param_groups[0]["lr"], net.cache = 0.1, torch.zeros(8)
+    trained(net, optimizer)
+    return said, weights(net).tolist()
+
+
+def weights(net):
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def undisturbed(steps):
+    """Where plain torch ends: each step 0, and then the two of trained()."""
+    net = model()
+    plain = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in [0] * steps + [0, 1]:
+        plain.zero_grad()
+        ((loss_of(net, step, 0) + loss_of(net, step, 1)) / 2).backward()
+        plain.step()
+    return weights(net)
+
+
+@pytest.mark.parametrize("what, update, before, made, told", [
+    ("lr", "local", 1, 1, "lr=0.1 of param_groups[0] on rank 0, lr=0.2"),
+    ("buffer", "local", 1, 1, "buffer 0, cache float32[8] on rank 0"),
+    ("buffer", "local", 0, 0, ""),
+    ("buffer", "fused", 1, 2, "buffers"),
+])  # fmt: skip
+def test_what_is_put_right_after_an_error_trains_on(what, update, before, made, told):
+    first, second = run(put_right_what_differed, args=(what, update, before))
+    assert first == second
+    assert first[0] and told in first[0]
+    assert torch.allclose(torch.tensor(first[1]), undisturbed(made), atol=1e-6)
+
+
 def load_on_one_rank(update):
     ps.init()
     net = model()

@@ -385,9 +385,9 @@ class Part:
         self._check_unfrozen()
         if self.settings.scaler is not None:
             if self._overflow():
+                self.reducer.step_done()
                 if self.reducer.exchange is not None:
                     self._after_finish()
-                self.reducer.step_done()
                 return
         elif hasattr(self.optimizer, "found_inf"):
             raise ValueError(
@@ -399,13 +399,13 @@ class Part:
             reducer.check_untouched()
         reducer.complete()
         reducer.exchange.finish()
-        self._after_finish()
         self._take_parameters(reducer.exchange)
         reducer.step_done()
         if self._patched_step is not None:
             self.optimizer._opt_called = True  # what a scheduler's patch would note
             if hasattr(self.optimizer, "_step_count"):
                 self.optimizer._step_count += 1
+        self._after_finish()  # last: where it raises an error, the step is made all the same
 
     def _overflow(self) -> bool:
         """With a GradScaler: unscales p.grad; whether all ranks skip the step. In ssp and async none

@@ -408,6 +408,7 @@ class Reducer:
                 "that changes gradients before DistributedOptimizer is made, or change them when backward() is over"
             )
         self.exchange.finish()
+        self.state = IDLE  # where what follows raises an error, that has ended the step, and the next one may come
         self._after_finish()
         if self._postscale != 1.0:
             self.exchange.results.mul_(self._postscale)
@@ -465,13 +466,13 @@ class Reducer:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
         with self._lock:
-            if self._queued:
+            if self._queued or self.state == COLLECTING:
                 self._give_up_backward()
             if self.state != DONE:
                 self._pass, self.touched = 0, False
 
     def _give_up_backward(self) -> None:
-        """The last backward has raised an error, so it never came to its end."""
+        """The last backward, or its end, has raised an error."""
         if self.state == COLLECTING and self._next_bucket > 0:
             raise RuntimeError(
                 "backward() failed after some of its gradients had left, and the other ranks wait for the "
