@@ -1044,6 +1044,37 @@ def a_backward_that_failed_may_be_repeated():
     return out
 
 
+def gradients(net):
+    return torch.cat([p.grad.reshape(-1) for p in net.parameters()])
+
+
+@scenario
+def a_backward_that_failed_is_no_pass():
+    """Where the script clears the model's gradients, and not the optimizer's."""
+    out = []
+    for passes in (1, 2):
+        net = model()
+        opt = ps.DistributedOptimizer(sgd(net), model=net, backward_passes_per_step=passes)
+        for step in range(3):
+            message(net[2](_Fails.apply(net[1](net[0](batch(step, 0)[0])))).sum().backward)
+            net.zero_grad()
+            for p in range(passes):
+                loss_of(net, step + p, ps.rank()).backward()
+            expected = copy.deepcopy(net)
+            expected.zero_grad()
+            sum(loss_of(expected, step + p, r) / 2 for p in range(passes) for r in range(2)).backward()
+            out.append(torch.allclose(gradients(net), gradients(expected), atol=1e-6))
+            opt.step()
+            net.zero_grad()
+    loss_of(net, 0, ps.rank()).backward()
+    message(net[2](_Fails.apply(net[1](net[0](batch(0, 0)[0])))).sum().backward)
+    net.zero_grad()
+    out += ["in pass 2 of 2" in message(lambda: loss_of(net, 0, ps.rank()).backward()) for _ in range(2)]
+    opt.zero_grad()
+    train(net, opt, 1)
+    return out
+
+
 def two_jobs_with_the_same_parameters():
     net, kept = model(), []
     for _ in range(2):

@@ -10,10 +10,11 @@ what is missing: parameters that this backward did not use contribute what their
 p.grad holds, or zeros.
 """
 
+import functools
 import json
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -105,7 +106,8 @@ class Reducer:
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
         self._pass = 0
-        self._queued = False
+        # What the engine calls at the end of this backward. Where that fails, the engine lets it go.
+        self._queued: Optional["weakref.ref[Callable[[], None]]"] = None
         self._order: Dict[int, None] = {}
         self._left: List[int] = []
         self._bucket_sizes: List[int] = []
@@ -153,11 +155,27 @@ class Reducer:
                 self._compares_parameters = False
             if self.no_sync_depth or self._deferred:
                 return
-            if not self._queued:
-                self._queued = True
-                torch.autograd.Variable._execution_engine.queue_callback(self._on_backward_end)
+            if self._queued is not None and self._queued() is None:
+                self._begin_after_failure()
+            if self._queued is None:
+                self._queue_end()
             if self._pass + 1 >= self.passes:
                 self._collect(entry)
+
+    def _queue_end(self) -> None:
+        end = functools.partial(self._on_backward_end)
+        self._queued = weakref.ref(end)
+        torch.autograd.Variable._execution_engine.queue_callback(end)
+
+    def _begin_after_failure(self) -> None:
+        """The last backward failed, and opt.zero_grad() has not been called since, but perhaps the model's."""
+        if self._pass > 0:
+            raise RuntimeError(
+                f"the last backward() failed, in pass {self._pass + 1} of {self.passes}, and psring cannot see whether the "
+                "passes before it still count: after a backward() that failed, call opt.zero_grad(), and begin with the "
+                "first pass again"
+            )
+        self._give_up_backward()
 
     def _start_over(self) -> None:
         """A backward after one that has reduced, without a step between them."""
@@ -193,7 +211,7 @@ class Reducer:
             self._await_end_of(outer)
             return
         with self._lock:
-            self._queued = False
+            self._queued = None
             if self.state == COLLECTING:
                 self.complete()
             else:
@@ -202,10 +220,13 @@ class Reducer:
     def _await_end_of(self, node: Any) -> None:
         """Queues _on_backward_end in the backward that `node` is part of: what is queued within the
         node belongs to the backward that it runs."""
+        if self._queued is None:
+            return  # step() or zero_grad() has come first
+        end = self._queued()
 
         def after(*_: Any) -> None:
             handle.remove()
-            torch.autograd.Variable._execution_engine.queue_callback(self._on_backward_end)
+            torch.autograd.Variable._execution_engine.queue_callback(end)
 
         handle = node.register_hook(after)
 
@@ -478,12 +499,12 @@ class Reducer:
                 "backward() failed after some of its gradients had left, and the other ranks wait for the "
                 "rest of this step: let the error end the script, and resume the job from a checkpoint"
             )
-        self._queued = False
+        self._queued = None
         if self.state == COLLECTING:
             self.state = IDLE
 
     def step_done(self) -> None:
-        self.state, self.touched, self._pass, self._queued = IDLE, False, 0, False
+        self.state, self.touched, self._pass, self._queued = IDLE, False, 0, None
         for entry in self.entries:
             entry.version = -1
 
