@@ -189,13 +189,17 @@ def test_what_is_left_out_while_another_has_joined_is_no_error():
     assert run(leave_out_steps_while_another_has_joined) == [True, True]
 
 
-def train_what_has_changed(how):
-    """No trainable parameter, or ones of another dtype than when the optimizer was made."""
+def train_what_has_changed(how, update):
+    """No trainable parameter, from the beginning or later, or ones of another dtype than when the optimizer was made."""
     ps.init()
     net = model()
     if how == "frozen":
         net.requires_grad_(False)
-    optimizer = distributed(net)
+    optimizer = distributed(net, update=update)
+    if how == "frozen later":
+        trained(net, optimizer)
+        net.requires_grad_(False)
+        optimizer.load_state_dict(optimizer.state_dict())
     if how == "double":
         net.double()
     for _ in range(3):
@@ -203,12 +207,16 @@ def train_what_has_changed(how):
         if how == "double":
             net(torch.ones(5, 4, dtype=torch.float64)).sum().backward()
         optimizer.step()
+    optimizer.synchronize_parameters()
+    optimizer.close()
     return True
 
 
-@pytest.mark.parametrize("how", ["frozen", "double"])
-def test_a_model_may_have_nothing_to_train_or_another_dtype(how):
-    assert run(train_what_has_changed, args=(how,)) == [True, True]
+@pytest.mark.parametrize("how, update", [
+    ("frozen", "local"), ("double", "local"), ("frozen", "fused"), ("frozen later", "fused")
+])  # fmt: skip
+def test_a_model_may_have_nothing_to_train_or_another_dtype(how, update):
+    assert run(train_what_has_changed, args=(how, update)) == [True, True]
 
 
 class Growing(torch.nn.Module):

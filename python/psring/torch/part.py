@@ -247,7 +247,7 @@ class Part:
         if buffers is not None:
             # All ranks' may have got another size since; told_settings() compares it.
             exchange.carries_now = 0 < exchange.carries == buffers.num_bytes()
-        if not self.settings.fused:
+        if not self._has_state():
             return
         self._warn_if_written()
         options = self._current_options()
@@ -330,7 +330,7 @@ class Part:
     def synchronise(self) -> None:
         """All ranks' parameters and buffers become the same, between steps."""
         exchange = self.reducer.exchange
-        if not self.settings.fused or not isinstance(exchange, ModelExchange):
+        if not self._has_state():
             return
         self._warn_if_written()
         exchange.synchronise()
@@ -399,7 +399,8 @@ class Part:
             reducer.check_untouched()
         reducer.complete()
         reducer.exchange.finish()
-        self._take_parameters(reducer.exchange)
+        if self._has_state():
+            self._take_parameters(reducer.exchange)
         reducer.step_done()
         if self._patched_step is not None:
             self.optimizer._opt_called = True  # what a scheduler's patch would note
@@ -434,7 +435,7 @@ class Part:
         return False
 
     def _has_state(self) -> bool:
-        """Whether the library has the optimizer's state, and not torch."""
+        """Whether the library has the optimizer's state, and not torch, as where there is nothing to train."""
         return self.settings.fused and isinstance(self.reducer.exchange, ModelExchange)
 
     def fetch_state(self) -> None:
