@@ -409,6 +409,28 @@ def test_parameters_that_need_gradients_later_are_told_the_way():
     assert told_by_both(unfreeze, "close") == ["", ""]
 
 
+def fail_to_wrap(update):
+    """A parameter that needs no gradient has another shape on each rank, which is found last."""
+    ps.init()
+    net = model()
+    net.scale = torch.nn.Parameter(torch.ones(2 + ps.rank()), requires_grad=False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    said = error_of(lambda: ps.DistributedOptimizer(optimizer, model=net, update=update))
+    trains = [p for p in net.parameters() if p.requires_grad]
+    wanted = torch.autograd.grad(loss_of(net, 0), trains)
+    loss_of(net, 0).backward()
+    own = all(torch.equal(p.grad, grad) for p, grad in zip(trains, wanted))
+    net.scale.data = torch.ones(2)
+    trained(net, ps.DistributedOptimizer(optimizer, model=net, update=update))
+    return said, type(optimizer).__name__, own
+
+
+@UPDATES
+def test_an_optimizer_that_was_not_distributed_stays_a_plain_one(update):
+    for said, kind, own in run(fail_to_wrap, args=(update,)):
+        assert "scale float32[2] on rank 0" in said and own and kind == "DistributedSGD"
+
+
 @UPDATES
 def test_a_scheduler_goes_on_over_another_distributed_optimizer(update):
     assert run(schedule_twice, args=(update,)) == [0.1 * 0.5**4] * 2

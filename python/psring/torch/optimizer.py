@@ -274,10 +274,11 @@ def DistributedOptimizer(
     kind = type(optimizer)
     buffers = Buffers(model, process_set) if model is not None else None
     part = Part(optimizer, kind, settings, listed, buffers)
-    if model is not None:
-        broadcast_parameters(model.state_dict(), process_set.ranks[0], process_set)
-        if buffers is not None:
-            buffers.broadcast(part.name + ".buffers")  # those that state_dict() does not have, too
+    try:
+        _start_alike(model, buffers, part)
+    except BaseException:
+        part.reducer.close()  # the optimizer stays a plain one
+        raise
     patched = optimizer.__dict__.pop("step", None)
     optimizer.__class__ = _distributed_class(kind)
     optimizer._psring = part  # type: ignore[attr-defined]
@@ -286,6 +287,16 @@ def DistributedOptimizer(
     if settings.fused:
         optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
     return optimizer
+
+
+def _start_alike(model: Optional[torch.nn.Module], buffers: Optional[Buffers], part: Part) -> None:
+    """The model's parameters and buffers become those of the set's first rank."""
+    if model is None:
+        return
+    everybody = part.settings.process_set
+    broadcast_parameters(model.state_dict(), everybody.ranks[0], everybody)
+    if buffers is not None:
+        buffers.broadcast(part.name + ".buffers")  # those that state_dict() does not have, too
 
 
 class _Local:
