@@ -222,7 +222,7 @@ def sums_after_steps_that_are_skipped():
     out = []
     for dtype in (torch.float32, torch.bfloat16):
         for how in ("scaler", "opt", "opt in place", "model"):
-            if dtype != torch.float32 and how in ("scaler", "model"):
+            if dtype != torch.float32 and how == "scaler":
                 continue
             net = model().to(dtype)
             opt = ps.DistributedOptimizer(sgd(net), model=net, op=ps.Sum)

@@ -50,7 +50,7 @@ class Entry:
         self.address = 0
         # To the parameter, when its values came from the library; -1: they did not.
         self.writes = -1
-        # The last p.grad over the exchange's memory; None: there was none.
+        # The last p.grad over the exchange's memory, or with a copy of it; None: there was none.
         self.handed_out: Optional["weakref.ref[torch.Tensor]"] = None
 
     def taken(self, param: torch.Tensor) -> None:
@@ -83,7 +83,7 @@ class Entry:
         return grad.layout == torch.strided and grad.data_ptr() != self.address
 
     def hands_out(self, grad: torch.Tensor) -> None:
-        """p.grad lies in the exchange's memory."""
+        """p.grad is what came back: it lies in the exchange's memory, or is a copy."""
         self.handed_out = weakref.ref(grad)
 
     def keep_apart(self) -> None:
@@ -110,6 +110,11 @@ class Entry:
             and grad.layout == torch.strided
             and grad.data_ptr() == self.result.data_ptr()
         )
+
+    def holds_copy(self) -> bool:
+        """Whether p.grad is the copy of the result that it became."""
+        grad = self.param.grad
+        return grad is not None and self.handed_out is not None and self.handed_out() is grad
 
 
 def _part(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torch.Tensor:

@@ -202,8 +202,10 @@ class Reducer:
 
     @staticmethod
     def _may_hold_sum(entry: Entry) -> bool:
-        """Whether p.grad may still be a sum over all ranks. Of a copy nobody can tell."""
-        return entry.param.grad is not None and (not entry.shares_result() or entry.holds_result())
+        """Whether p.grad may still be a sum over all ranks. Of a sparse one nobody can tell."""
+        if entry.result is None:
+            return entry.param.grad is not None
+        return entry.holds_result() if entry.shares_result() else entry.holds_copy()
 
     def _on_backward_end(self) -> None:
         outer = _outer_node()
@@ -465,11 +467,11 @@ class Reducer:
             # A tensor and a count of writes of its own: p.grad.data = ... may turn it to other memory, as
             # model.half() does.
             param.grad = result.data
-            entry.hands_out(param.grad)
         elif param.grad is None or param.grad.layout != torch.strided:
             param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
         else:
             param.grad.copy_(result)
+        entry.hands_out(param.grad)
 
     # ---- For the optimizer ---------------------------------------------------
 
