@@ -5,7 +5,7 @@ else is refused. The optimizer object in the script keeps its param_groups, whos
 learning rates are sent before each step, and shows the library's state.
 """
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 
@@ -91,6 +91,18 @@ MASTER = "master_param"
 
 def _is_half(param: torch.Tensor) -> bool:
     return param.dtype in (torch.float16, torch.bfloat16)
+
+
+def check_apart(named: List[Tuple[str, Any]], remedy: str) -> None:
+    """Raises where two parameters have the same memory: fused, each gets memory of its own."""
+    by_address: Dict[Any, str] = {}
+    for name, param in named:
+        other = by_address.setdefault((param.device, param.data_ptr()), name)
+        if other != name:
+            raise ValueError(
+                f'{other} and {name} are two parameters in the same memory, which update="fused" would take apart: '
+                f"make them one parameter, or {remedy}"
+            )
 
 
 def place_parameters(entries: Sequence[Entry], state: Dict[Any, Any]) -> None:

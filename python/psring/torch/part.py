@@ -1,12 +1,10 @@
 """psring's part of a DistributedOptimizer: its exchange, and its steps."""
 
-import array
 import ctypes
 import functools
-import numbers
 import weakref
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
@@ -21,6 +19,7 @@ from .buffers import Buffers
 from .collectives import allreduce_
 from .gradient_exchange import BucketExchange, Entry, ModelExchange, is_sampled
 from .reducer import DONE, Reducer
+from .same_settings import SameSettings
 from .settings import Settings
 
 
@@ -32,44 +31,6 @@ def _crc(groups: List[Dict[str, Any]]) -> int:
         size = values.numel() * values.element_size()
         crc = zlib.crc32((ctypes.c_ubyte * size).from_address(values.data_ptr()), crc)
     return crc
-
-
-_NUMBERS = ("lr", "momentum", "betas", "weight_decay", "eps", "alpha", "rho", "dampening")
-
-
-def _number(value: Any) -> Optional[float]:
-    """None where it is none, or would have to be waited for."""
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
-        return float(value)
-    return float(value) if isinstance(value, numbers.Real) else None
-
-
-def _settings(optimizer: Any) -> Iterator[Tuple[int, str, List[float]]]:
-    """The numbers by which an optimizer steps, of each param_group and name: other ones on another rank would make
-    other parameters."""
-    for index, group in enumerate(optimizer.param_groups):
-        for name in _NUMBERS:
-            value = group.get(name)
-            kind = type(value)
-            if kind is float or kind is int:  # most are, and this is asked in each step
-                yield index, name, [value]
-            elif value is not None:
-                known = [_number(v) for v in (value if isinstance(value, (tuple, list)) else [value])]
-                yield index, name, [number for number in known if number is not None]
-
-
-def _numbers_of(optimizer: Any) -> bytes:
-    """As exact as float32: hosts may compute a schedule with other libraries."""
-    return array.array("f", [number for _, _, values in _settings(optimizer) for number in values]).tobytes()
-
-
-def _hyperparameters(optimizer: Any) -> List[str]:
-    """For people."""
-    return [
-        f"{name}={', '.join(f'{value:.7g}' for value in values)} of param_groups[{index}]"
-        for index, name, values in _settings(optimizer)
-        if values
-    ]
 
 
 class Part:
@@ -89,8 +50,7 @@ class Part:
         self.skip = False
         self._patched_step: Optional[Callable[..., Any]] = None
         self.in_patch = False  # which may come back to the outer step
-        self._unstepped = False  # a step's means are there, and step() has not been called since
-        self._num_left_out = 0  # means that no step() has applied
+        self._same = SameSettings(self._optimizer, settings.process_set)
         self._taken: Optional[int] = None  # digest of the parameters as the library's came; None: not sampled
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
@@ -119,7 +79,7 @@ class Part:
         self._known = {id(p) for _, p in listed if p.requires_grad}
         if settings.fused:
             self._current_options()
-            _check_apart(named, settings.local_remedy)
+            fused.check_apart(named, settings.local_remedy)
         agree(
             settings.agreed(self.kind)
             + [f"tensor {i}, {n} {describe_layout(p)}" for i, (n, p) in enumerate(named)]
@@ -198,17 +158,12 @@ class Part:
         else:
             exchange.begin()
             exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
-            exchange.has_joined = lambda optimizer=self._optimizer: optimizer()._psring._has_joined()
+            exchange.has_joined = lambda optimizer=self._optimizer: optimizer()._psring._same.has_joined()
         return exchange
 
     def told_settings(self) -> bytes:
         buffers = self._sent_buffers()
-        also = (self._num_left_out + self._unstepped, 0 if buffers is None else buffers.num_bytes())
-        return _numbers_of(self.optimizer) + b"%d %d" % also
-
-    def _has_joined(self) -> None:
-        """join() is over: who had no more data has left out other steps than the others."""
-        self._num_left_out, self._unstepped = 0, False
+        return self._same.told(0 if buffers is None else buffers.num_bytes())
 
     def _carried_bytes(self, entries: List[Entry]) -> int:
         """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
@@ -263,9 +218,8 @@ class Part:
         exchange, buffers = self.reducer.exchange, self._sent_buffers()
         if isinstance(exchange, ModelExchange) and exchange.compares_settings(exchange.steps):
             if not exchange.settings_agree():
-                self._tell_settings(exchange)
-        self._num_left_out += self._unstepped
-        self._unstepped = True
+                self._same.raise_difference(self.name, exchange.steps, exchange.all_have_data(), self._buffers)
+        self._same.means_are_there()
         if buffers is not None and self.settings.synchronous:
             if exchange.carries_now:
                 if _job.rank() != 0:
@@ -273,32 +227,6 @@ class Part:
                     buffers.take(mine, exchange.carried_by_root(mine))
             elif exchange.all_have_data():  # which waits for a GPU
                 self._take_buffers(buffers)
-
-    def _tell_settings(self, exchange: ModelExchange) -> None:
-        """Each rank's optimizer would make other parameters from the same gradients."""
-        if exchange.all_have_data():
-            name, ranks = f"{self.name}.settings{exchange.steps}", self.settings.process_set
-            left_out = self._num_left_out + self._unstepped
-            everybody = memory.allgather_bytes(b"%d" % left_out, name + ".left_out", ranks)
-            if len(set(everybody)) > 1:
-                told = ", ".join(f"{int(n)} on rank {rank}" for rank, n in zip(ranks.ranks, everybody))
-                raise _lib.InvalidArgumentError(
-                    f"the ranks have left out step() after different numbers of backward(): {told}. All ranks apply a "
-                    "mean gradient, or none does: decide by what is the same on all, such as ps.mean(loss)"
-                )
-            agree(_hyperparameters(self.optimizer), name, ranks)
-            try:
-                agree(self._buffers.described() if self._buffers is not None else [], name + ".buffers", ranks)
-            except _lib.InvalidArgumentError as error:
-                raise type(error)(
-                    f"{error}. For buffers that grow on each rank by themselves, such as a cache of positions, pass "
-                    "broadcast_buffers=False to DistributedOptimizer"
-                ) from None
-        raise _lib.InvalidArgumentError(
-            f"in step {exchange.steps} the ranks' optimizers of '{self.name}' have different learning rates or other "
-            "settings, or have left out other calls of step(). A schedule does the same on all ranks where it is given "
-            "the same, such as ps.mean(loss)"
-        )
 
     def _warn_of_decay(self, unused: List[Entry]) -> None:
         """Plain torch leaves a parameter without a gradient as it is; one of zeros is decayed."""
@@ -368,7 +296,7 @@ class Part:
     def inner_step(self, *arguments: Any) -> Any:
         """The step of the optimizer's own class, as a scheduler may have patched it."""
         self._check_unfrozen()
-        self._unstepped = False
+        self._same.stepped()
         if self._patched_step is not None:
             self.in_patch = True
             try:
@@ -469,18 +397,6 @@ class Part:
             return type(optimizer()).step(optimizer(), *arguments, **more)
 
         return step
-
-
-def _check_apart(named: List[Tuple[str, Any]], remedy: str) -> None:
-    """Raises where two parameters have the same memory: fused, each gets memory of its own."""
-    by_address: Dict[Any, str] = {}
-    for name, param in named:
-        other = by_address.setdefault((param.device, param.data_ptr()), name)
-        if other != name:
-            raise ValueError(
-                f'{other} and {name} are two parameters in the same memory, which update="fused" would take apart: '
-                f"make them one parameter, or {remedy}"
-            )
 
 
 def _trainable(named: List[Tuple[str, Any]]) -> List[Tuple[str, Any]]:

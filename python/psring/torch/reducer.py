@@ -10,11 +10,10 @@ what is missing: parameters that this backward did not use contribute what their
 p.grad holds, or zeros.
 """
 
-import functools
 import json
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 
@@ -22,6 +21,7 @@ from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Max
 from ._tensors import copy_all, digest, warn_once
+from .backward_end import BackwardEnd
 from .collectives import allreduce_
 from .gradient_exchange import Entry
 from .settings import Settings
@@ -39,13 +39,6 @@ def _remove_all_hooks() -> None:
 
 
 _job.at_shutdown(_remove_all_hooks)
-
-
-def _outer_node() -> Any:
-    """In the engine's callback: the node of the outer backward, where a backward within a backward
-    has ended (a checkpoint with use_reentrant=True). None before torch 2.1, which does not say."""
-    node = getattr(torch._C, "_current_autograd_node", None)
-    return node() if node is not None else None
 
 
 def _value(grad: torch.Tensor) -> torch.Tensor:
@@ -106,8 +99,7 @@ class Reducer:
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
         self._pass = 0
-        # What the engine calls at the end of this backward. Where that fails, the engine lets it go.
-        self._queued: Optional["weakref.ref[Callable[[], None]]"] = None
+        self._end = BackwardEnd(self._on_backward_end)
         self._order: Dict[int, None] = {}
         self._left: List[int] = []
         self._bucket_sizes: List[int] = []
@@ -155,17 +147,11 @@ class Reducer:
                 self._compares_parameters = False
             if self.no_sync_depth or self._deferred:
                 return
-            if self._queued is not None and self._queued() is None:
+            if self._end.has_failed():
                 self._begin_after_failure()
-            if self._queued is None:
-                self._queue_end()
+            self._end.await_it()
             if self._pass + 1 >= self.passes:
                 self._collect(entry)
-
-    def _queue_end(self) -> None:
-        end = functools.partial(self._on_backward_end)
-        self._queued = weakref.ref(end)
-        torch.autograd.Variable._execution_engine.queue_callback(end)
 
     def _begin_after_failure(self) -> None:
         """The last backward failed, and opt.zero_grad() has not been called since, but perhaps the model's."""
@@ -208,29 +194,12 @@ class Reducer:
         return entry.holds_result() if entry.shares_result() else entry.holds_copy()
 
     def _on_backward_end(self) -> None:
-        outer = _outer_node()
-        if outer is not None:
-            self._await_end_of(outer)
-            return
         with self._lock:
-            self._queued = None
+            self._end.forget()
             if self.state == COLLECTING:
                 self.complete()
             else:
                 self._pass += 1
-
-    def _await_end_of(self, node: Any) -> None:
-        """Queues _on_backward_end in the backward that `node` is part of: what is queued within the
-        node belongs to the backward that it runs."""
-        if self._queued is None:
-            return  # step() or zero_grad() has come first
-        end = self._queued()
-
-        def after(*_: Any) -> None:
-            handle.remove()
-            torch.autograd.Variable._execution_engine.queue_callback(end)
-
-        handle = node.register_hook(after)
 
     # ---- One step ------------------------------------------------------------
 
@@ -489,7 +458,7 @@ class Reducer:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
         with self._lock:
-            if self._queued or self.state == COLLECTING:
+            if self._end.is_awaited() or self.state == COLLECTING:
                 self._give_up_backward()
             if self.state != DONE:
                 self._pass, self.touched = 0, False
@@ -501,12 +470,13 @@ class Reducer:
                 "backward() failed after some of its gradients had left, and the other ranks wait for the "
                 "rest of this step: let the error end the script, and resume the job from a checkpoint"
             )
-        self._queued = None
+        self._end.forget()
         if self.state == COLLECTING:
             self.state = IDLE
 
     def step_done(self) -> None:
-        self.state, self.touched, self._pass, self._queued = IDLE, False, 0, None
+        self.state, self.touched, self._pass = IDLE, False, 0
+        self._end.forget()
         for entry in self.entries:
             entry.version = -1
 
