@@ -280,10 +280,10 @@ TEST_F(ModelOpeningTest, NamesWhoSharesTheSameMemory) {
             return OpenModel(member, "model", part, Soon()).status();
           });
   for (const absl::Status& status : results) {
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("worker 0 (host h"),
-                      HasSubstr(" and worker 1 (host h"),
-                      HasSubstr("share the same memory")));
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("worker 0 (host h"), HasSubstr(" and worker 1 (host h"),
+              HasSubstr("share the same memory")));
   }
 }
 
