@@ -17,7 +17,7 @@ from .process_sets import ProcessSet, global_process_set
 
 def next_name(process_set: ProcessSet = global_process_set) -> str:
     """A name for the next model of a set: ranks outside of the set do not count it."""
-    return collectives.auto_name("model", process_set)
+    return collectives.lasting_name("model", process_set)
 
 
 # ---- Settings ----------------------------------------------------------------

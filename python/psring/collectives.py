@@ -47,7 +47,8 @@ def number_of_dtype(dtype: Any) -> Optional[int]:
 # The library remembers every name, and tells uses of one name apart.
 _MOST_NAMES = 4096
 
-_counters: "Counter[Tuple[str, ProcessSet]]" = Counter()
+_calls: "Counter[Tuple[str, ProcessSet]]" = Counter()
+_lasting: "Counter[Tuple[str, ProcessSet]]" = Counter()
 
 
 def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
@@ -55,9 +56,18 @@ def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
 
     So ranks must make their unnamed calls of one kind in the same order.
     """
+    return _next_name(_calls, kind, process_set)
+
+
+def lasting_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
+    """The same for what makes many calls under its name, such as a model, and may live on over a join()."""
+    return _next_name(_lasting, kind, process_set)
+
+
+def _next_name(counters: "Counter[Tuple[str, ProcessSet]]", kind: str, process_set: ProcessSet) -> str:
     key = (kind, process_set)
-    number = _counters[key] % _MOST_NAMES
-    _counters[key] += 1
+    number = counters[key] % _MOST_NAMES
+    counters[key] += 1
     return f"{name_among(kind, process_set)}.noname.{number}"
 
 
@@ -70,7 +80,8 @@ def name_among(kind: str, process_set: ProcessSet) -> str:
 
 
 def _forget_names() -> None:
-    _counters.clear()
+    _calls.clear()
+    _lasting.clear()
 
 
 _job.at_init(_forget_names)
@@ -175,6 +186,9 @@ def start_join() -> "_lib.Operation":
 
 def last_to_join(operation: "_lib.Operation") -> int:
     operation.wait()
+    # Ranks with data have made calls that the others did not count. The library has, for each name: a rank
+    # that had joined took part in them. So names that start anew mean the same calls on all ranks.
+    _calls.clear()
     last = ctypes.c_int32()
     operation.result(ctypes.addressof(last), 4)
     operation.release()

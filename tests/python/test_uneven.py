@@ -58,3 +58,35 @@ def test_who_has_no_more_data_brings_zeros(mode):
     assert ranks[0][2] == ranks[1][2] == ranks[2][2]
     # A buffer is rank 0's while all have data (2 steps), then each rank's own (4 of rank 2's).
     assert [rank[3] for rank in ranks] == [[2.0 + 4 * 3] * 2] * 3
+
+
+def call_without_names():
+    """Three epochs of other lengths, with calls among some ranks in which the others have no count."""
+    ps.init()
+    me, size, out = ps.rank(), ps.size(), []
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), ps.SyncBatchNorm(4), torch.nn.Linear(4, 2))
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model=model)
+    pair = ps.ProcessSet([0, 1])
+    for epoch in range(3):
+        for _ in range(1 + (me + epoch) % size):
+            opt.zero_grad()
+            model(torch.randn(4, 3)).sum().backward()
+            opt.step()
+            ps.mean(1.0), ps.sum(torch.ones(2)), ps.barrier()
+            ps.allreduce(torch.ones(2)), ps.grouped_allreduce([torch.ones(1)] * 20), ps.reducescatter(torch.ones(3))
+        ps.broadcast_parameters(model.state_dict(), root_rank=ps.join())
+        seen = [ps.mean(float(me)), ps.sum(torch.tensor(me)).item(), ps.broadcast(torch.tensor(me), 1).item()]
+        seen += [ps.allreduce(torch.tensor(me), op=ps.Max).item(), ps.allgather(torch.tensor([me])).tolist()]
+        seen += [t.item() for t in ps.grouped_allreduce([torch.tensor(me)] * 2, op=ps.Sum)]
+        if pair.included():
+            assert [ps.sum(me, pair) for _ in range(epoch + 1)] == [1] * (epoch + 1)
+        ps.barrier()
+        out.append(seen)
+    return out
+
+
+@pytest.mark.parametrize("mode", ["ring", "ps"])
+def test_calls_without_names_mean_the_same_after_an_uneven_epoch(mode):
+    for out in run(call_without_names, size=3, mode=mode, timeout=120):
+        assert out == [[1.0, 3, 1, 2, [0, 1, 2], 3, 3]] * 3

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _job, _lib, _metrics, _models, _settings
 from .. import collectives as memory
 from .._packs import Comparison, Packs
-from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
 from .fused import _NO_XLA, Fused, kind_of, packing_ops, refuse_xla
 
@@ -113,7 +113,7 @@ class Local:
 
     def __init__(self, op: ReduceOp, process_set: ProcessSet):
         self._op, self._process_set = op, process_set
-        self._name = auto_name("keras.gradients", process_set)
+        self._name = lasting_name("keras.gradients", process_set)
         self._told = False
 
     def reduce(self, optimizer: Any, grads: List[Any], variables: Optional[List[Any]]) -> List[Any]:
