@@ -97,6 +97,99 @@ def test_groups_have_names_and_leave_no_threads():
     assert run(groups, env=env) == [(2, 2, 0)] * 2
 
 
+def misfits():
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    me, group, zeros = dist.get_rank(), dist.distributed_c10d._get_default_group(), torch.zeros
+    half = zeros(4, dtype=torch.float16)
+    said = []
+    for call in (
+        lambda: dist.reduce_scatter_tensor(zeros(5_000_000), zeros(8)), lambda: dist.reduce_scatter_tensor(half, zeros(8)),
+        lambda: dist.reduce_scatter(zeros(4), [zeros(4)]), lambda: dist.reduce_scatter(zeros(4), [zeros(4), zeros(3)]),
+        lambda: group.reduce_scatter([half], [[zeros(4)] * 2]), lambda: dist.all_gather_into_tensor(zeros(5), zeros(2)),
+        lambda: dist.all_gather_into_tensor(half, zeros(2)), lambda: dist.all_gather([zeros(2)], zeros(2)),
+        lambda: dist.all_gather_into_tensor(zeros(2 * me + 2), zeros(me + 1)),
+        lambda: dist.all_gather([zeros(2), zeros(3)], zeros(2)), lambda: dist.all_gather([zeros(me + 1)] * 2, zeros(me + 1)),
+        lambda: dist.all_to_all([zeros(2)], [zeros(2)]), lambda: dist.all_to_all([zeros(2)] * 2, [zeros(1)] * 2),
+        lambda: group.alltoall([half] * 2, [zeros(4)] * 2), lambda: dist.all_to_all_single(zeros(2), zeros(4)),
+        lambda: dist.all_to_all_single(zeros(4), zeros(4), [1, 2], [2, 2]),
+        lambda: dist.all_to_all_single(zeros(4), zeros(4), [1, 3], [2, 2]),
+        lambda: dist.all_to_all_single(zeros(4), zeros(4, 2)),
+    ):  # fmt: skip
+        try:
+            call()
+            said.append("")
+        except ValueError as error:
+            said.append(str(error))
+    # Where the output is a part of the input, or has gaps, or comes in parts of other sizes.
+    x, y, z = torch.arange(4.0) + me, zeros(4, 2)[:, 0], zeros(3)
+    dist.reduce_scatter_tensor(x[2 * me : 2 * me + 2], x)
+    dist.reduce_scatter_tensor(y, torch.arange(8.0))
+    dist.all_to_all_single(z, torch.arange(3.0) + 10 * me, [1 + me, 2 - me], [1 + me, 2 - me])
+    return said, x.tolist(), y.tolist(), z.tolist()
+
+
+def test_tensors_that_do_not_fit_are_refused_before_the_library_takes_their_memory():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = run(misfits, env=env)
+    for said, *_ in ranks:
+        assert len(said) == 18 and all(said), said
+        assert said[0] == (
+            "reduce_scatter_tensor: the input is float32[8], which does not fit the other tensors of the call: "
+            "pass one with 10000000 elements of float32"
+        )
+    assert [x for _, x, _, _ in ranks] == [[1, 3, 2, 3], [1, 2, 5, 7]]
+    assert [y for _, _, y, _ in ranks] == [[0, 2, 4, 6], [8, 10, 12, 14]]
+    assert [z for _, _, _, z in ranks] == [[0, 10, 11], [1, 2, 12]]
+
+
+def a_rank_fails_while_ddp_waits():
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+    for step in range(4):
+        loss = net(torch.ones(1, 2)).sum()
+        if step == 3 and dist.get_rank() == 1:
+            time.sleep(1)  # rank 0 waits in this step meanwhile
+            raise RuntimeError("out of luck")
+        loss.backward()
+
+
+def test_a_failure_within_ddp_is_an_error_of_pythons():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    with pytest.raises(AssertionError, match="rank 0 ended with 1\n(.|\n)*out of luck"):
+        run(a_rank_fails_while_ddp_waits, env=env)
+
+
+def late_under_a_timeout():
+    import datetime
+
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring", timeout=datetime.timedelta(seconds=2))
+    if dist.get_rank() == 1:
+        time.sleep(4)
+    with pytest.raises(RuntimeError, match="not called within 2s by worker 1"):
+        dist.barrier()
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no timeout")
+def test_the_timeout_of_init_process_group_is_the_jobs():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    run(late_under_a_timeout, env=env)
+
+
 def over_gloo():
     import psring.torch as ps
 

@@ -11,22 +11,22 @@ from ._tensors import check_dtype, on_host
 from .collectives import Handle, _Allgather, _op, _received, _rows
 
 
-def _splits(tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
-    """The rows that go to each rank; by default the same number to each."""
+def _splits(what: str, tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
+    """The rows of each rank; by default the same number."""
     rows = 1 if tensor.dim() == 0 else tensor.shape[0]
     if splits is None:
         if rows % ranks:
-            raise ValueError(f"alltoall of {rows} rows among {ranks} ranks: give splits")
+            raise ValueError(f"{what} of {rows} rows among {ranks} ranks: give splits")
         return [rows // ranks] * ranks
     counts = [int(count) for count in (splits.tolist() if isinstance(splits, torch.Tensor) else splits)]
     if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
-        raise ValueError(f"alltoall: splits={counts} do not cut {rows} rows for {ranks} ranks")
+        raise ValueError(f"{what}: splits={counts} do not cut {rows} rows for {ranks} ranks")
     return counts
 
 
 def _start_alltoall(tensor: torch.Tensor, splits: Any, name: Optional[str], process_set: ProcessSet) -> Handle:
     source, row, tag = _rows(tensor, "alltoall")
-    counts = _splits(source, splits, process_set.size())
+    counts = _splits("alltoall", source, splits, process_set.size())
     operation = memory.start_alltoall(
         name or auto_name("alltoall", process_set), source.data_ptr(), [count * row for count in counts],
         tag, process_set, source,

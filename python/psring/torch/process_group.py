@@ -3,15 +3,16 @@
     import psring.torch
     torch.distributed.init_process_group("psring")
 
-DDP's collectives then run over psring's ring, on tensors of the host. What DDP
-does not need (send, recv, gather, scatter, reduce) is refused by name.
+DDP's collectives then run over psring's ring, on tensors of the host. The group's
+timeout, torch's 30 minutes or the one that is given, becomes the job's step_timeout_s,
+unless init() came first. What DDP does not need (send, recv, gather, scatter, reduce) is refused by name.
 """
 
 import os
 import queue
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -19,11 +20,11 @@ import torch.distributed as dist
 from .. import _job, _lifecycle
 from .. import collectives as memory
 from .._channels import TorchrunStore
-from ..collectives import Average, Max, Min, Product, ReduceOp, Sum
+from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype
+from ._tensors import check_dtype, describe, on_host
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
-from .exchanges import _start_alltoall
+from .exchanges import _splits, _start_alltoall
 
 _OPS = [
     (dist.ReduceOp.SUM, Sum),
@@ -35,16 +36,49 @@ _OPS = [
 _Work = dist.Work if hasattr(dist, "Work") else dist._Work
 
 
+def _check(what: str, role: str, tensor: torch.Tensor, numel: int, dtype: torch.dtype) -> None:
+    """Raises, as Gloo does, where a tensor is not what the others of the call make of it: the library works on
+    memory, of which it sees no end."""
+    if tensor.numel() != numel or tensor.dtype != dtype:
+        raise ValueError(
+            f"{what}: {role} is {describe(tensor)}, which does not fit the other tensors of the call: pass one with "
+            f"{numel} elements of {str(dtype).replace('torch.', '')}"
+        )
+
+
+def _check_count(what: str, role: str, items: Sequence[Any], count: int) -> None:
+    if len(items) != count:
+        raise ValueError(f"{what}: {role} has {len(items)} items: pass {count}")
+
+
+def _check_came(what: str, came: Sequence[int], expected: Sequence[int]) -> None:
+    """`came`: what each rank of the group has sent."""
+    for rank, (theirs, mine) in enumerate(zip(came, expected)):
+        if theirs != mine:
+            raise ValueError(
+                f"{what}: rank {rank} of the group sends {theirs}, and there is room for {mine}: pass tensors and splits "
+                "that fit on all ranks"
+            )
+
+
 class _PsringWork(_Work):  # type: ignore[misc,valid-type]
     """A collective under way. Its future is set by the group's waiting thread."""
 
     def __init__(self, handles: List[Handle], finish: Callable[[], Any]):
         super().__init__()
         self._handles, self._finish = handles, finish
-        self._future: Any = torch.futures.Future()
         self._lock = threading.Lock()
         self._done = False
         self._error: Optional[BaseException] = None
+        self._result: Any = None
+        self._ended: Any = torch.futures.Future()
+        # Not set_exception(): DDP would take the exception, as what the future holds, for a tensor.
+        self._future = self._ended.then(self._outcome)
+
+    def _outcome(self, _: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
 
     def complete(self) -> None:
         with self._lock:
@@ -54,13 +88,11 @@ class _PsringWork(_Work):  # type: ignore[misc,valid-type]
                 for handle in self._handles:
                     handle.wait()
                 with torch.no_grad():
-                    result = self._finish()
+                    self._result = self._finish()
             except BaseException as error:  # also what Ctrl-C raises: the future carries it
                 self._error = error
-                self._future.set_exception(error)
-            else:
-                self._future.set_result(result)
             self._done = True
+            self._ended.set_result(None)
 
     def wait(self, timeout: Any = None) -> bool:
         self.complete()
@@ -100,7 +132,6 @@ class PsringProcessGroup(dist.ProcessGroup):
     def __init__(self, rank: int, size: int, process_set: ProcessSet, name: str):
         super().__init__(rank, size)
         self._set, self._name = process_set, name
-        self._count = 0
         self._works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         threading.Thread(target=_complete_all, args=(self._works,), name="psring futures", daemon=True).start()
         weakref.finalize(self, self._works.put, None).atexit = False
@@ -110,8 +141,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._name
 
     def _next(self, kind: str) -> str:
-        self._count = (self._count + 1) % 4096  # the library remembers every name
-        return f"group{self._name}.{kind}.{self._count}"
+        return auto_name(f"group{self._name}.{kind}", self._set)
 
     def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> _PsringWork:
         work = _PsringWork(handles, finish)
@@ -148,48 +178,64 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work(handles, lambda: tensors)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        _check_count("all_gather", "the list of outputs", outputs, len(inputs))
+        for targets, mine in zip(outputs, inputs):
+            _check_count("all_gather", "the list of outputs", targets, self.size())
+            for target in targets:
+                _check("all_gather", "an output", target, mine.numel(), mine.dtype)
         name = self._next("allgather")
         handles = [_start_allgather(t.reshape(-1), f"{name}.{i}", self._set) for i, t in enumerate(inputs)]
 
         def finish() -> Any:
             for handle, targets in zip(handles, outputs):
-                gathered, _ = handle.wait()
-                for target, part in zip(targets, gathered.chunk(self._set.size())):
+                gathered, counts = handle.wait()
+                _check_came("all_gather", counts, [target.numel() for target in targets])
+                for target, part in zip(targets, gathered.split(counts)):
                     target.copy_(part.view_as(target))
             return outputs
 
         return self._work(handles, finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
+        _check("all_gather_into_tensor", "the output", output, input.numel() * self.size(), input.dtype)
         handle = _start_allgather(input.reshape(-1), self._next("allgather_base"), self._set)
 
         def finish() -> Any:
-            output.copy_(handle.wait()[0].view_as(output))
+            gathered, counts = handle.wait()
+            _check_came("all_gather_into_tensor", counts, [input.numel()] * self.size())
+            output.copy_(gathered.view_as(output))
             return [output]
 
         return self._work([handle], finish)
 
-    def _reduce_scatter_flat(self, output: torch.Tensor, flat: torch.Tensor, opts: Any) -> Any:
-        dtype = check_dtype(flat, "reduce_scatter")
-        target = output if output.is_contiguous() else torch.empty_like(output, memory_format=torch.contiguous_format)
+    def _reduce_scatter_flat(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
+        dtype = check_dtype(input, "reduce_scatter")
+        source = on_host(input)
+        # Not the output itself: it may be a part of the input, or lie on a GPU.
+        target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
-            self._next("reduce_scatter"), flat.data_ptr(), target.data_ptr(), [output.numel()] * self._set.size(),
-            dtype, self._op(opts), process_set=self._set, keep=(flat, target),
+            self._next("reduce_scatter"), source.data_ptr(), target.data_ptr(), [target.numel()] * self.size(),
+            dtype, self._op(opts), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
         def finish() -> Any:
-            if target is not output:
-                output.copy_(target)
+            output.copy_(target)
             return [output]
 
         return self._work([Handle([operation], lambda: None)], finish)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        flat = torch.cat([t.reshape(-1) for t in inputs[0]])
-        return self._reduce_scatter_flat(outputs[0], flat, opts)
+        for role, lists in (("the list of outputs", outputs), ("the list of lists of inputs", inputs)):
+            _check_count("reduce_scatter", role, lists, 1)
+        [output], [parts] = outputs, inputs
+        _check_count("reduce_scatter", "the list of inputs", parts, self.size())
+        for part in parts:
+            _check("reduce_scatter", "an input", part, output.numel(), output.dtype)
+        return self._reduce_scatter_flat(output, torch.cat([part.reshape(-1) for part in parts]), opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        return self._reduce_scatter_flat(output, input.detach().contiguous().reshape(-1), opts)
+        _check("reduce_scatter_tensor", "the input", input, output.numel() * self.size(), output.dtype)
+        return self._reduce_scatter_flat(output, input, opts)
 
     def barrier(self, opts: Any = None) -> Any:
         one = torch.zeros(1, dtype=torch.uint8, device="cpu")
@@ -197,11 +243,16 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work([handle], lambda: [])
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for role, tensors in (("the list of outputs", outputs), ("the list of inputs", inputs)):
+            _check_count("all_to_all", role, tensors, self.size())
+            for tensor in tensors:
+                _check("all_to_all", "a tensor", tensor, tensor.numel(), inputs[0].dtype)
         flat = torch.cat([t.reshape(-1) for t in inputs])
         handle = _start_alltoall(flat, [t.numel() for t in inputs], self._next("alltoall"), self._set)
 
         def finish() -> Any:
             received, counts = handle.wait()
+            _check_came("all_to_all", counts, [target.numel() for target in outputs])
             for target, part in zip(outputs, received.split(counts)):
                 target.copy_(part.view_as(target))
             return outputs
@@ -209,10 +260,15 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work([handle], finish)
 
     def alltoall_base(self, output: Any, input: Any, output_splits: Any, input_splits: Any, opts: Any = None) -> Any:
+        _check("all_to_all_single", "the output", output, output.numel(), input.dtype)
+        rows = _splits("all_to_all_single", output, list(output_splits) or None, self.size())
         handle = _start_alltoall(input, list(input_splits) or None, self._next("alltoall_base"), self._set)
 
         def finish() -> Any:
-            output.copy_(handle.wait()[0].view_as(output))
+            received, counts = handle.wait()
+            _check_came("all_to_all_single", counts, rows)
+            _check("all_to_all_single", "the output", output, received.numel(), received.dtype)
+            output.copy_(received.view_as(output))
             return [output]
 
         return self._work([handle], finish)
@@ -263,11 +319,17 @@ def _place(rank: int, size: int) -> Dict[str, int]:
     return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}
 
 
+def _seconds(timeout: Any) -> float:
+    """Within what the library takes."""
+    return min(max(timeout.total_seconds(), 1.0), 86400.0)
+
+
 def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     """Of init_process_group and new_group."""
     ranks = list(options.global_ranks_in_group)
     if not _job.is_initialized():
-        _lifecycle.init(mode="ring", **_place(options.group_rank, options.group_size))
+        place = _place(options.group_rank, options.group_size)
+        _lifecycle.init(mode="ring", step_timeout_s=_seconds(options.timeout), **place)
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()
