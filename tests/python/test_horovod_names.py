@@ -12,7 +12,8 @@ from ranks import run
 ALLREDUCE = ["tensor", "average", "name", "compression", "op", "prescale_factor", "postscale_factor", "process_set"]
 IN_PLACE = [argument for argument in ALLREDUCE if argument != "compression"]
 GROUPED, GROUPED_IN_PLACE = ["tensors", *ALLREDUCE[1:]], ["tensors", *IN_PLACE[1:]]
-SCATTER = ["compression", "name", "op", "process_set", "prescale_factor", "postscale_factor"]
+SCATTER = ["name", "compression", "op", "process_set", "prescale_factor", "postscale_factor"]
+SCATTER_ASYNC = [argument for argument in SCATTER if argument != "compression"]
 SIGNATURES = {
     "shutdown": [], "is_initialized": [], "rank": [], "size": [], "local_rank": [], "local_size": [],
     "cross_rank": [], "cross_size": [], "mpi_built": [], "mpi_enabled": [], "mpi_threads_supported": [],
@@ -31,8 +32,8 @@ SIGNATURES = {
     "broadcast_object": ["obj", "root_rank", "name", "process_set"],
     "broadcast_parameters": ["params", "root_rank"], "broadcast_optimizer_state": ["optimizer", "root_rank", "model"],
     "alltoall": ["tensor", "splits", "name", "process_set"], "alltoall_async": ["tensor", "splits", "name", "process_set"],
-    "reducescatter": ["tensor", *SCATTER], "reducescatter_async": ["tensor", *SCATTER[1:]],
-    "grouped_reducescatter": ["tensors", *SCATTER], "grouped_reducescatter_async": ["tensors", *SCATTER[1:]],
+    "reducescatter": ["tensor", *SCATTER], "reducescatter_async": ["tensor", *SCATTER_ASYNC],
+    "grouped_reducescatter": ["tensors", *SCATTER], "grouped_reducescatter_async": ["tensors", *SCATTER_ASYNC],
     "DistributedOptimizer": [
         "optimizer", "named_parameters", "compression", "backward_passes_per_step", "op", "gradient_predivide_factor",
         "num_groups", "groups", "sparse_as_dense", "process_set",

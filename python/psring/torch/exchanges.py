@@ -127,7 +127,7 @@ def reducescatter_async(
 
 
 def reducescatter(
-    tensor: torch.Tensor, compression: Any = None, name: Optional[str] = None, op: Optional[ReduceOp] = None,
+    tensor: torch.Tensor, name: Optional[str] = None, compression: Any = None, op: Optional[ReduceOp] = None,
     process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> torch.Tensor:  # fmt: skip
     """This rank's rows of the reduction, by default the mean.

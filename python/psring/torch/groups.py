@@ -246,7 +246,7 @@ def grouped_reducescatter_async(
 
 
 def grouped_reducescatter(
-    tensors: Sequence[torch.Tensor], compression: Any = None, name: Optional[str] = None,
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, compression: Any = None,
     op: Optional[ReduceOp] = None, process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> List[torch.Tensor]:  # fmt: skip
