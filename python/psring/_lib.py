@@ -211,9 +211,19 @@ _REMEDIES = {
 }
 
 
+# Of sum() and mean() of numbers: collectives.py.
+_OTHER_NUMBERS = re.compile(r"'number\W[^']*': rank \d+ brings 1 (int64|float64), ")
+_NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of float64: pass floats on all ranks"
+
+
 def _with_remedy(error: str) -> str:
     met = _CALLED_BY_SOME.search(error)
-    remedy = _REMEDIES[met[1]] if met else _REMEDY if _LATE.search(error) else ""
+    if met:
+        remedy = _REMEDIES[met[1]]
+    elif _OTHER_NUMBERS.search(error):
+        remedy = _NUMBERS_REMEDY
+    else:
+        remedy = _REMEDY if _LATE.search(error) else ""
     return f"{error}. {remedy}" if remedy and remedy not in error else error
 
 

@@ -266,6 +266,34 @@ def test_mistakes_are_named(results):
             assert message is not None and word in message, message
 
 
+def numbers_of_two_kinds():
+    ps.init()
+    with pytest.raises(ps.PsringError, match="brings 1 int64, rank 1 brings 1 float64.*: pass floats on all ranks$"):
+        ps.sum(1.5 if ps.rank() else 0)
+    return ps.sum(1.5 if ps.rank() else 0.0)
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in says it otherwise")
+def test_a_whole_number_and_another_one_are_told_apart():
+    assert run(numbers_of_two_kinds) == [1.5, 1.5]
+
+
+@together
+def channels():
+    said = []
+    for norm in (ps.SyncBatchNorm(3), ps.SyncBatchNorm(3).eval(), ps.SyncBatchNorm(3, affine=False, track_running_stats=False)):
+        try:
+            norm(torch.ones(4, 1))
+            said.append("")
+        except ValueError as error:
+            said.append(str(error).partition(" takes ")[2])
+    return said
+
+
+def test_sync_batch_norm_refuses_other_numbers_of_channels(results):
+    assert results["channels"] == [["as many channels, and this input has 1: make it SyncBatchNorm(1)"] * 2 + [""]] * 2
+
+
 @together
 def uneven():
     seen = []

@@ -27,6 +27,12 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"SyncBatchNorm takes (N, C, ...), not {input.dim()} dimensions")
+        # One channel would be broadcast to all.
+        if any(own is not None and len(own) != input.shape[1] for own in (self.running_mean, self.weight)):
+            raise ValueError(
+                f"SyncBatchNorm({self.num_features}) takes as many channels, and this input has {input.shape[1]}: make it "
+                f"SyncBatchNorm({input.shape[1]})"
+            )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
