@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import psring.torch as ps
+from psring import _lib
 from psring import collectives as memory
 from ranks import run
 
@@ -79,6 +80,28 @@ def test_ranks_with_other_tensors_are_told_which():
     assert first == other
     assert "array 20, float32[3, 2] on rank 0, array 20, float32[2, 3] on rank 1" in first["shapes"]
     assert "array 20, float32[2] on rank 0, array 20, float64[2] on rank 1" in first["packs"]
+
+
+def fail_in_part():
+    """How many operations hold on to memory after each failure."""
+    ps.init()
+    me, held = ps.rank(), []
+    for mine in ([torch.ones(1 + me), torch.ones(100_000)], [torch.ones(2)] * 20 + [torch.ones(2 + me), torch.ones(100_000)]):
+        handle = ps.grouped_allreduce_async(mine, op=ps.Sum)
+        errors = []
+        for _ in range(2):
+            with pytest.raises(ps.PsringError) as raised:
+                ps.synchronize(handle)
+            errors.append(str(raised.value))
+        assert errors[0] == errors[1] and ps.poll(handle)
+        held.append(len(_lib._running))
+    with pytest.raises(TypeError, match="to_dense"):  # when the first has started
+        ps.grouped_allgather([torch.ones(2), torch.ones(2).to_sparse()])
+    return held + [len(_lib._running)], ps.sum(1)
+
+
+def test_a_group_that_has_failed_in_part_keeps_nothing():
+    assert run(fail_in_part) == [([0, 0, 0], 2)] * 2
 
 
 def differentiate():

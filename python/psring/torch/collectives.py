@@ -25,19 +25,34 @@ class Handle:
         self._operations = list(operations)
         self._collect: Optional[Callable[[], Any]] = collect
         self._result: Any = None
+        self._error: Optional[_lib.PsringError] = None
 
     def poll(self) -> bool:
         return all([operation.poll() for operation in self._operations])
 
     def wait(self) -> Any:
+        if self._error is not None:
+            raise self._error
         if self._collect is not None:
-            for operation in self._operations:
-                operation.wait()
-            self._result = self._collect()
+            try:
+                self._await_all()
+                self._result = self._collect()
+            except _lib.PsringError as error:
+                self._error, self._collect = error, None  # the results' memory goes with it
+                self.release()
+                raise
             self._collect = None
-            for operation in self._operations:
-                operation.release()
+            self.release()
         return self._result
+
+    def _await_all(self) -> None:
+        for operation in self._operations:
+            operation.wait()
+
+    def release(self) -> None:
+        """The library lets go of the memory, first of all of what still runs, which it gives up on all ranks."""
+        for operation in self._operations:
+            operation.release()
 
 
 def poll(handle: Handle) -> bool:

@@ -4,7 +4,7 @@ All of a group start before one is waited for. Small tensors of an allreduce tra
 their elements may be added in another order than in an allreduce of each tensor alone.
 """
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
 
@@ -17,7 +17,20 @@ from .compression import Compression, Compressor
 from .exchanges import _start_reducescatter
 
 
-def _together(handles: Sequence[Handle]) -> Handle:
+def _all_started(starting: Iterable[Handle]) -> List[Handle]:
+    """Where one of them cannot start, the others are given up."""
+    started: List[Handle] = []
+    try:
+        started.extend(starting)
+    except BaseException:
+        for handle in started:
+            handle.release()
+        raise
+    return started
+
+
+def _together(starting: Iterable[Handle]) -> Handle:
+    handles = _all_started(starting)
     operations = [operation for handle in handles for operation in handle._operations]
     return Handle(operations, lambda: [handle.wait() for handle in handles])
 
@@ -89,9 +102,9 @@ class _PackedGroup(Handle):
         super().__init__([operation for handle in (compared, *reduced) for operation in handle._operations], collect)
         self._compared = compared
 
-    def wait(self) -> Any:
+    def _await_all(self) -> None:
         self._compared.wait()
-        return super().wait()
+        super()._await_all()
 
 
 def _start_group(
@@ -107,7 +120,7 @@ def _start_group(
         return _start_allreduce(tensor, in_place, op, f"{name}.{number}", prescale, postscale, process_set)
 
     if len(packs.members) == len(tensors):
-        return _together([start(i, tensor, in_place) for i, tensor in enumerate(tensors)])
+        return _together(start(i, tensor, in_place) for i, tensor in enumerate(tensors))
 
     # Tensors of several devices meet on the host.
     one_device = len({tensor.device for tensor in tensors}) == 1
@@ -192,7 +205,7 @@ def grouped_allreduce_(
 
 
 def _start_gathers(tensors: Sequence[torch.Tensor], name: str, process_set: ProcessSet) -> Handle:
-    return _together([_start_allgather(tensor, f"{name}.{i}", process_set) for i, tensor in enumerate(tensors)])
+    return _together(_start_allgather(tensor, f"{name}.{i}", process_set) for i, tensor in enumerate(tensors))
 
 
 def grouped_allgather_async(
@@ -230,10 +243,10 @@ def _start_scatters(
     prescale: float, postscale: float,
 ) -> Handle:  # fmt: skip
     ops = [_op(op, None, tensor) for tensor in tensors]
-    return _together([
+    return _together(
         _start_reducescatter(tensor, op, f"{name}.{i}", prescale, postscale, process_set)
         for i, (tensor, op) in enumerate(zip(tensors, ops))
-    ])  # fmt: skip
+    )
 
 
 def grouped_reducescatter_async(
