@@ -58,14 +58,12 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
   auto found = tickets_.find(handle);
   if (found == tickets_.end()) return Unknown(handle);
   Ticket& ticket = found->second;
-  if (!ticket.done) {
-    if (ticket.waiters == 0 && now - ticket.last_looked > kPollGap) {
+  // Without a timeout a caller only looks, and does other things meanwhile.
+  if (!ticket.done && timeout > absl::ZeroDuration()) {
+    if (ticket.waiters == 0 && now - ticket.last_waited > kPollGap) {
       ticket.waiting_since = now;
     }
-    ticket.last_looked = now;
     ticket.main_waits |= std::this_thread::get_id() == main_;
-  }
-  if (!ticket.done && timeout > absl::ZeroDuration()) {
     ++ticket.waiters;
     // Another thread may release it meanwhile.
     const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -75,7 +73,7 @@ absl::StatusOr<bool> Tickets::Wait(int64_t handle, absl::Duration timeout) {
     mutex_.AwaitUntil(settled, now + std::min(timeout, absl::Hours(24)));
     if (found == tickets_.end()) return Unknown(handle);
     --found->second.waiters;
-    found->second.last_looked = Now();
+    found->second.last_waited = Now();
   }
   if (!found->second.done) return false;
   if (!found->second.status.ok()) return found->second.status;
@@ -174,7 +172,7 @@ absl::Duration Tickets::MainAwaitedFor(int64_t handle, Time now) {
 }
 
 absl::Duration Tickets::Awaited(const Ticket& ticket, Time now) const {
-  if (ticket.waiters == 0 && now - ticket.last_looked > kPollGap) {
+  if (ticket.waiters == 0 && now - ticket.last_waited > kPollGap) {
     return absl::ZeroDuration();
   }
   return std::max(now - ticket.waiting_since, absl::ZeroDuration());

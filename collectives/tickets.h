@@ -23,7 +23,7 @@ namespace psring {
 
 // Calls that are not done; more are refused.
 inline constexpr int kMaxPending = 1 << 16;
-// A caller that looks again within this time has been waiting in between.
+// A caller that waits again within this time has been waiting in between.
 inline constexpr absl::Duration kPollGap = absl::Milliseconds(500);
 
 // Who takes part, by rank.
@@ -57,6 +57,7 @@ class Tickets {
   absl::StatusOr<int64_t> Post(std::optional<Call> call);
 
   // Blocks for at most `timeout`; whether it is done, or how it has failed.
+  // With a timeout of 0 the caller counts as one that does not wait for it.
   // INVALID_ARGUMENT for a handle that is not there.
   absl::StatusOr<bool> Wait(int64_t handle, absl::Duration timeout);
 
@@ -105,7 +106,7 @@ class Tickets {
     int waiters = 0;
     bool main_waits = false;  // or has waited
     Time waiting_since;
-    Time last_looked = Time::InfinitePast();
+    Time last_waited = Time::InfinitePast();
   };
 
   void Wake();

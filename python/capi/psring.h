@@ -123,7 +123,8 @@ int psring_log(const char* line);
  * call is PSRING_INVALID there. */
 void psring_forked(void);
 
-/* Waits for a handle, at most timeout_ms. What is done stays until
+/* Waits for a handle, at most timeout_ms; with 0 it only looks, and the program
+ * does not count as one that waits for others. What is done stays until
  * psring_release, which may come before (the operation is then given up by
  * this process alone, which others may wait for). */
 int psring_wait(int64_t handle, int timeout_ms);

@@ -216,6 +216,23 @@ TEST(CollectiveStallTest, IsNotARankThatTakesItsTime) {
   });
 }
 
+TEST(CollectiveStallTest, IsNotARankThatOnlyLooksWhetherACallIsDone) {
+  TestMesh mesh(2, {}, /*own_threads=*/true);
+  mesh.Run([](int rank, Collectives& c) {
+    Handle early = int64_t{0};
+    if (rank == 1) {
+      early = c.Barrier("b");
+      for (int looks = 0; looks < 50; ++looks) {
+        EXPECT_EQ(c.Wait(*early, absl::ZeroDuration()).value_or(true), false);
+        absl::SleepFor(absl::Milliseconds(100));
+      }
+    }
+    EXPECT_EQ(Await(c, c.Barrier("a")), absl::OkStatus());
+    if (rank == 0) early = c.Barrier("b");
+    EXPECT_EQ(Await(c, early), absl::OkStatus());
+  });
+}
+
 TEST(CollectiveTimeoutTest, IsForetoldInTheLogWithWhoHasNotCalled) {
   const CapturedLog log;
   TestMesh mesh(2, {.long_wait = absl::Milliseconds(300)},
