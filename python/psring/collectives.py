@@ -173,8 +173,8 @@ def join() -> int:
 
     Until then it takes part with zeros in the others' barriers, and in their allreduces and
     reducescatters that sum or average over all ranks; their other collectives fail meanwhile.
-    Returns the last rank to call it, whose model has seen all steps: broadcast
-    from that one. psring.torch.join takes part in optimizers' steps, too.
+    Returns the last rank to call it, whose model and optimizer have seen all steps:
+    broadcast both from that one. psring.torch.join takes part in optimizers' steps, too.
     """
     return last_to_join(start_join())
 

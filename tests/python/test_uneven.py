@@ -1,6 +1,7 @@
 """Ranks with different numbers of batches."""
 
 import os
+import warnings
 
 import pytest
 import torch
@@ -90,3 +91,88 @@ def call_without_names():
 def test_calls_without_names_mean_the_same_after_an_uneven_epoch(mode):
     for out in run(call_without_names, size=3, mode=mode, timeout=120):
         assert out == [[1.0, 3, 1, 2, [0, 1, 2], 3, 3]] * 3
+
+
+def join_where_it_cannot(case):
+    ps.init()
+    model = torch.nn.Linear(3, 2)
+    options = {
+        "set": {"process_set": ps.ProcessSet([0, 1])}, "unused": {"find_unused": True}, "fused": {"update": "fused"},
+        "compressed": {"compress": "int8"},
+    }  # fmt: skip
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model, **options.get(case, {}))
+    if ps.rank() < 2:
+        opt.zero_grad()
+        model(torch.ones(1, 3)).sum().backward()
+        opt.step()
+    if ps.rank() == 0:
+        ps.join()
+    ps.barrier()  # which waits for rank 0
+
+
+@pytest.mark.parametrize("case", ["set", "unused", "fused", "compressed", "ddp"])
+def test_join_says_at_once_where_it_cannot_take_part(case):
+    what = {
+        "set": "an optimizer of a process set", "unused": "an optimizer with find_unused=True", "ddp": 'an optimizer in mode "ddp"',
+        "fused": 'an optimizer with update="fused"', "compressed": "an optimizer with compression",
+    }[case]  # fmt: skip
+    with pytest.raises(AssertionError, match=rf"rank 0 ended with 1\n(.|\n)*PsringError: join\(\) cannot .* of {what}\. "):
+        run(join_where_it_cannot, 3 if case == "set" else 2, "ddp" if case == "ddp" else "ring", timeout=30, args=(case,))
+
+
+def keep_gradients_over_join():
+    ps.init()
+    model = torch.nn.Linear(3, 2)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    for step in range(2 + 2 * ps.rank()):
+        before = [p.grad for p in model.parameters()]
+        opt.zero_grad()
+        model(torch.ones(1, 3) * (step + 1)).sum().backward()
+        opt.step()
+    now = [p.grad for p in model.parameters()]
+    values = [g.clone() for g in before + now]
+    ps.join()
+    assert all(p.grad is g for p, g in zip(model.parameters(), now))
+    return all(torch.equal(a, b) for a, b in zip(before + now, values)) and values[-1].any().item()
+
+
+def test_gradients_stay_as_they_are_while_others_make_steps():
+    assert run(keep_gradients_over_join) == [True, True]
+
+
+def train_with_state(recipe):
+    """Whether the ranks end with the same, and what a rank is warned of."""
+    ps.init()
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    opt = ps.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.01), model=model)
+    schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.9)
+
+    def train(steps):
+        for step in range(steps):
+            opt.zero_grad()
+            model(torch.randn(1, 3)).sum().backward()
+            opt.step()
+            if recipe == "schedule":
+                schedule.step()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        train(2 + 2 * ps.rank())
+        last = ps.join()
+        ps.broadcast_parameters(model.state_dict(), root_rank=last)
+        if recipe:
+            ps.broadcast_optimizer_state(opt, root_rank=last)
+            schedule.load_state_dict(ps.broadcast_object(schedule.state_dict(), root_rank=last))
+        train(3)
+    first, second = ps.allgather_object(model.weight.tolist())
+    return first == second, [str(w.message) for w in told if "had fewer batches" in str(w.message)]
+
+
+def test_an_optimizers_state_is_told_where_it_is_forgotten():
+    for recipe in ("state", "schedule"):
+        assert run(train_with_state, args=(recipe,)) == [(True, [])] * 2
+    [(same, told), (_, nothing)] = run(train_with_state, args=("",))
+    assert not same and not nothing
+    [message] = told
+    assert "call broadcast_optimizer_state(optimizer, root_rank=last) on all ranks" in message

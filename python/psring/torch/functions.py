@@ -186,6 +186,8 @@ def broadcast_optimizer_state(
     state = broadcast_structure(state, root_rank, process_set)
     if together or not mine:
         optimizer.load_state_dict(state)
+    elif part is not None:
+        part.is_behind = False
 
 
 __all__ = ["broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]

@@ -128,10 +128,6 @@ def _part(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torc
 _open: List["ModelExchange"] = []
 
 
-def open_models() -> List["ModelExchange"]:
-    return list(_open)
-
-
 def _detach_all() -> None:
     for exchange in _open:
         exchange.detach()
@@ -171,7 +167,8 @@ class ModelExchange(Model):
             tensors.insert(0, ("psring: ranks with data", [3 + (self.carries + 1) // 2]))
         self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
         self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
-        self.has_joined: Callable[[], None] = lambda: None  # join() is over
+        # join() is over, after so many steps of others' in which this rank has brought zeros.
+        self.has_joined: Callable[[int], None] = lambda others_steps: None
         self.steps = 0
         if gpu is not None:
             torch.cuda.empty_cache()  # the first backward() has filled it, and the library allocates outside it
@@ -199,7 +196,6 @@ class ModelExchange(Model):
             entry.bucket = place["bucket"]
             if self._apart:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
-        self.in_use: Callable[[], bool] = lambda: True  # false once the optimizer is gone
         self._params = [weakref.ref(e.param) for e in entries]
         self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)

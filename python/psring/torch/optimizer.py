@@ -130,6 +130,7 @@ class _Distributed:
         """As the optimizer's own. With update="fused" after the first step,
         all workers call it; rank 0's state is taken."""
         super().load_state_dict(state_dict)  # type: ignore[misc]
+        self._psring.is_behind = False
         if not self._psring.settings.fused:
             return
         fused.keep_float32(self, state_dict)  # type: ignore[arg-type]

@@ -51,6 +51,7 @@ class Part:
         self._patched_step: Optional[Callable[..., Any]] = None
         self.in_patch = False  # which may come back to the outer step
         self._same = SameSettings(self._optimizer, settings.process_set)
+        self.is_behind = False  # others have made steps without this rank, and its state is not theirs yet
         self._taken: Optional[int] = None  # digest of the parameters as the library's came; None: not sampled
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
@@ -149,7 +150,6 @@ class Part:
         if exchange.carries:
             device = exchange.gradients.device
             exchange.carried = lambda optimizer=self._optimizer: optimizer()._psring._buffers.pack(device)  # as above
-        exchange.in_use = lambda optimizer=self._optimizer: optimizer() is not None  # weak: exchanges live until shutdown
         if settings.fused:
             fused.place_parameters(entries, self.optimizer.state)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
@@ -158,12 +158,26 @@ class Part:
         else:
             exchange.begin()
             exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
-            exchange.has_joined = lambda optimizer=self._optimizer: optimizer()._psring._same.has_joined()
+            exchange.has_joined = lambda steps, optimizer=self._optimizer: optimizer()._psring._has_joined(steps)
         return exchange
 
     def told_settings(self) -> bytes:
         buffers = self._sent_buffers()
         return self._same.told(0 if buffers is None else buffers.num_bytes())
+
+    def _has_joined(self, others_steps: int) -> None:
+        """join() is over: who had no more data has left out other steps than the others."""
+        self._same.has_joined()
+        self.is_behind = others_steps > 0
+
+    def _warn_if_behind(self) -> None:
+        if self.is_behind and any(self.optimizer.state.values()):
+            warn_once(
+                "this rank had fewer batches than others before join(), so its optimizer's state, such as a momentum, is "
+                "not theirs, and parts the ranks' parameters: after last = join() call broadcast_optimizer_state(optimizer, "
+                "root_rank=last) on all ranks, beside broadcast_parameters(model.state_dict(), root_rank=last)"
+            )
+        self.is_behind = False
 
     def _carried_bytes(self, entries: List[Entry]) -> int:
         """Of buffers that travel with the gradients, in twice as many: not where they are large beside these."""
@@ -296,6 +310,7 @@ class Part:
     def inner_step(self, *arguments: Any) -> Any:
         """The step of the optimizer's own class, as a scheduler may have patched it."""
         self._check_unfrozen()
+        self._warn_if_behind()
         self._same.stepped()
         if self._patched_step is not None:
             self.in_patch = True

@@ -23,7 +23,7 @@ from ..collectives import Max
 from ._tensors import copy_all, digest, warn_once
 from .backward_end import BackwardEnd
 from .collectives import allreduce_
-from .gradient_exchange import Entry
+from .gradient_exchange import Entry, ModelExchange
 from .settings import Settings
 from .sparse import reduce_sparse
 
@@ -39,6 +39,11 @@ def _remove_all_hooks() -> None:
 
 
 _job.at_shutdown(_remove_all_hooks)
+
+
+def reducers_in_use() -> "List[Reducer]":
+    """Those of optimizers that have made a step, and exchange gradients."""
+    return [reducer for reducer in list(_all) if reducer.exchange is not None and reducer._in_use()]
 
 
 def _value(grad: torch.Tensor) -> torch.Tensor:
@@ -487,6 +492,28 @@ class Reducer:
                 "add_param_group() between backward() and step(): with op=Sum the gradients, which are sums over all "
                 "ranks already, would be summed again. Call it after step()"
             )
+
+    def join_obstacle(self) -> str:
+        """What join() cannot take part in; "" where it can."""
+        if self.process_set._wire() is not None:
+            return "an optimizer of a process set"
+        if self._find_unused:
+            return "an optimizer with find_unused=True"
+        if any(entry.sparse_dim for entry in self.entries):
+            return "an optimizer with sparse gradients"
+        if not isinstance(self.exchange, ModelExchange):
+            return 'an optimizer in mode "ddp"'
+        if not self.exchange.counts_ranks:
+            return 'an optimizer with update="fused"' if self._fused else "an optimizer with compression"
+        return ""
+
+    def move_gradients_out(self) -> None:
+        """Out of the exchange's memory, which takes other means before this rank has new gradients: p.grad, and
+        what a script has kept."""
+        for entry in self.entries:
+            entry.keep_apart()
+            if entry.holds_result():
+                entry.param.grad.data = entry.param.grad.data.clone()  # type: ignore[union-attr]
 
     def close(self) -> None:
         """Removes the hooks and closes the exchange, which all ranks do."""
