@@ -210,16 +210,19 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def _reduce_scatter_flat(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
         dtype = check_dtype(input, "reduce_scatter")
-        source = on_host(input)
-        # Not the output itself: it may be a part of the input, or lie on a GPU.
-        target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
+        source, target = on_host(input), on_host(output)
+        of_input = target.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
+        same = target.data_ptr() == output.data_ptr() and not of_input
+        if not same:
+            target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
             self._next("reduce_scatter"), source.data_ptr(), target.data_ptr(), [target.numel()] * self.size(),
             dtype, self._op(opts), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
         def finish() -> Any:
-            output.copy_(target)
+            if not same:
+                output.copy_(target)
             return [output]
 
         return self._work([Handle([operation], lambda: None)], finish)
