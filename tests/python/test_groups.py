@@ -1,5 +1,7 @@
 """Groups of collectives: small tensors of an allreduce travel together, and no call waits for the one before."""
 
+import os
+
 import pytest
 import torch
 
@@ -75,6 +77,7 @@ def differ():
     return told
 
 
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in compares no sizes")
 def test_ranks_with_other_tensors_are_told_which():
     first, other = run(differ)
     assert first == other
