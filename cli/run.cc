@@ -34,8 +34,9 @@ constexpr char kDescription[] =
     "Runs a program of your own as the workers of a job on this host: a script "
     "that imports psring. Flags choose its topology. What follows `--` is the "
     "program's command line. Where srun, mpirun, torchrun or a pod of "
-    "Kubernetes has started this command, this process becomes one of the "
-    "job's workers; with -n=N, it starts N of them. Give no --coordinator "
+    "Kubernetes has started this command, or PSRING_RANK and PSRING_SIZE are "
+    "set, this process becomes one of the job's workers; with -n=N, it starts "
+    "N of them. Give no --coordinator "
     "there: with it, each process starts a job of its own.";
 
 // A job that this command starts by itself gets a key of its own; else all

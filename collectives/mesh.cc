@@ -150,9 +150,13 @@ void Mesh::TakeTurns(CallKey key, Time now) {
       early_.Take(key);
       continue;
     }
-    const Header first = next->calls.front().header;
-    if (first.join_round() != join_->round()) return;
-    TakePartIn(first, now);
+    const auto first = std::find_if(
+        next->calls.begin(), next->calls.end(), [&](const auto& call) {
+          return call.header.join_round() == join_->round();
+        });
+    if (first == next->calls.end()) return;
+    const Header header = first->header;
+    TakePartIn(header, now);
   }
 }
 

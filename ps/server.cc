@@ -115,9 +115,9 @@ absl::Status ServerRun::ServeRequests() {
     const absl::Status done = OpenOrClose(**announced);
     if (done.ok()) continue;
     if (!absl::IsInvalidArgument(done)) return done;
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(session_->member().job().workers(0)),
-                     " asks for a model: ", done.message()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "of the model that ", Describe(session_->member().job().workers(0)),
+        " asks for: ", done.message()));
   }
 }
 

@@ -119,10 +119,12 @@ absl::Status ClusterSession::Secure() {
   if (absl::Status s = CheckListening(security, listens); !s.ok()) return s;
   if (security.secret.has_value()) {
     LogInfo("all messages are encrypted, with $0", security.source);
-  } else if (!security.insecure && options_.placement.hosts_coordinator) {
+  } else if (!security.insecure && options_.placement.hosts_coordinator &&
+             options_.placement.num_workers + options_.placement.num_servers >
+                 1) {
     LogInfo(
-        "this job has no key: other users of this host can join it, unless "
-        "`psring keygen` has made one");
+        "this job has no key, so other users of this host can join it: "
+        "`psring keygen` makes one");
   }
   return context_.Protect(security.secret);
 }

@@ -208,7 +208,9 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   };
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    Serve(socket, next_tick, membership, peers, looks, anyone_joined_);
+    // What has come during a long halt of this thread is heard before OnTick
+    // judges who is silent.
+    Serve(socket, Now() + kTick, membership, peers, looks, anyone_joined_);
     refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;

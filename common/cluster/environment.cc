@@ -318,7 +318,10 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
   Reader reader(all);
   std::vector<std::string> warnings;
   const bool slurm = IsSlurmTask(reader);
-  const bool by_psring_run = !reader.Text("PSRING_RESTARTS").empty();
+  // It says so also to what another launcher started, which it became: its own
+  // workers it gives a coordinator, too.
+  const bool by_psring_run = !reader.Text("PSRING_RESTARTS").empty() &&
+                             reader.Text("PSRING_COORDINATOR_HOSTED") == "1";
   std::optional<LaunchEnvironment> used;
   for (const Launcher& launcher : kLaunchers) {
     if (launcher.read_coordinator == ReadSlurmCoordinator && !slurm) continue;

@@ -25,13 +25,12 @@ void SetVariables(const Variables& variables);
 // The same of all; those that had another value are told in the log.
 void ReplaceVariables(const Variables& variables);
 
-// Whose ranks users set by hand.
-inline constexpr char kByHand[] = "PSRING_RANK";
+// Somebody or another program has set the variables that psring run sets.
+inline constexpr char kByHand[] = "whoever set PSRING_RANK";
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", "PSRING_RANK" (set by hand, or by psring.spark and
-  // psring.ray), "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
+  // "psring run", kByHand (also psring.spark and psring.ray), "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
   // "Kubeflow Trainer", "Kubernetes"; empty: nothing tells a rank
   std::string source;
   // What is wrong where somebody has set PSRING_RANK or PSRING_SIZE, one of

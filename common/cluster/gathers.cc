@@ -98,9 +98,12 @@ std::optional<Gathers::Missing> Gathers::FirstMissing(
     }
     const int expected =
         key.among.empty() ? promised : static_cast<int>(key.among.size());
-    for (int i = 0; i < expected; ++i) {
+    auto come = contributions.begin();
+    for (int i = 0; i < expected; ++i, ++come) {
       const int rank = key.among.empty() ? i : key.among[i];
-      if (!contributions.contains(rank)) return Missing{key.name, rank};
+      if (come == contributions.end() || come->first != rank) {
+        return Missing{key.name, rank};
+      }
     }
   }
   return std::nullopt;

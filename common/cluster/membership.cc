@@ -23,7 +23,7 @@ using proto::ControlMessage;
 
 constexpr int64_t kMostMs = int64_t{1} << 40;
 // Of what anybody may announce: all others keep it.
-constexpr size_t kMostOfName = 512;
+constexpr size_t kMostOfName = 4096;
 constexpr size_t kMostOfNumber = 32;
 // Sooner than kSilentAfter: an engine restarts a lost process within a second.
 constexpr absl::Duration kMissed = absl::Milliseconds(1500);

@@ -19,7 +19,7 @@ absl::StatusOr<std::string> SetRank(const ScriptWish& wish,
   p->num_workers = wish.size > 0 ? wish.size : env.size;
   p->rank = wish.rank >= 0 ? wish.rank : env.rank;
   const bool alone = p->num_workers == 0 && p->rank <= 0;
-  if (alone && wish.rank < 0 && !env.half.empty()) {
+  if (alone && !env.half.empty()) {
     return absl::InvalidArgumentError(env.half);
   }
   if (alone) p->num_workers = 1;

@@ -122,6 +122,14 @@ absl::StatusOr<Security> FindSecurity(const SecurityWish& wish,
     status = FromDescriptor(descriptor, &*security);
   } else if (!usual.empty() && MayBeThere(usual)) {
     status = FromFile(usual, &*security);
+    if (!status.ok()) {
+      status = absl::Status(
+          status.code(),
+          absl::StrCat(std::string(status.message()),
+                       ". Remedy: name the key's file by PSRING_KEY_FILE, set "
+                       "HOME or XDG_CONFIG_HOME to a folder of your own, or "
+                       "set PSRING_INSECURE=1"));
+    }
   } else if (security->require_encryption) {
     status = absl::FailedPreconditionError(
         "encryption is required, but there is no key: psring keygen makes one");

@@ -142,7 +142,7 @@ void Socket::ForgetOldestOf(int rank) {
   identities.pop_front();
 }
 
-Socket::Peer* Socket::Hear(absl::string_view identity, int rank,
+Socket::Peer* Socket::Hear(absl::string_view identity, const Frame& frame,
                            const LinkHeader& header) {
   Peer* const known = Find(identity);
   // ZeroMQ gives such a name to a connection that another has taken the place
@@ -154,7 +154,7 @@ Socket::Peer* Socket::Hear(absl::string_view identity, int rank,
   if (vouches_) {
     newcomers_.push_back(std::string(identity));
     if (newcomers_.size() > kMaxNewcomers) ForgetOldestNewcomer();
-  } else if (router_ && rank >= 0) {
+  } else if (const int rank = frame.proven_rank(); router_ && rank >= 0) {
     identities_of_[rank].push_back(std::string(identity));
     if (identities_of_[rank].size() > kIdentitiesOfRank) ForgetOldestOf(rank);
   }
@@ -279,16 +279,15 @@ std::optional<Frames> Socket::Take(Frames frames) {
   }
   // Nobody whose key has not been asked about comes so far: see doorkeeper.h.
   if (proven_ && frames[at].user().empty()) return malformed();
-  Peer* const peer = Hear(identity, frames[at].proven_rank(), *header);
+  Peer* const peer = Hear(identity, frames[at], *header);
   if (peer == nullptr) return std::nullopt;
   if (vouches_ && !proven_) NoteConnection(*peer, frames[at], header->kind);
   if (peer->ignored && header->kind == LinkHeader::Kind::kMessage) {
     return std::nullopt;
   }
+  if (!MayConnectAnew(*peer, header->kind)) return malformed();
   const std::optional<Link::News> news = peer->link.OnHeader(*header);
-  if (!news.has_value() || !MayConnectAnew(*peer, header->kind)) {
-    return malformed();
-  }
+  if (!news.has_value()) return malformed();
   Answer(identity, *peer, header->kind, *news);
   if (!news->deliver) return std::nullopt;
   frames.erase(frames.begin() + static_cast<int64_t>(at));
@@ -310,7 +309,7 @@ bool Socket::MayConnectAnew(Peer& peer, LinkHeader::Kind kind) {
     return true;
   }
   const Time now = Now();
-  if (peer.resumed_until > now + kConnectsAtOnce * kConnectInterval) {
+  if (peer.resumed_until >= now + kConnectsAtOnce * kConnectInterval) {
     return false;
   }
   peer.resumed_until = std::max(peer.resumed_until, now) + kConnectInterval;

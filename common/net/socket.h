@@ -212,9 +212,10 @@ class Socket {
   // What is kept for `peer`, one of them, counts as theirs no more.
   void LeaveNewcomers(const Peer& peer);
   void ForgetOldestNewcomer();
-  // Who says `header`, by its key of that rank (Frame::proven_rank); a ROUTER
-  // meets new ones. Null: nobody who could.
-  Peer* Hear(absl::string_view identity, int rank, const LinkHeader& header);
+  // Who says `header`, in `frame`; a ROUTER meets new ones. Null: nobody who
+  // could.
+  Peer* Hear(absl::string_view identity, const Frame& frame,
+             const LinkHeader& header);
   void ForgetOldestOf(int rank);
   void NoteConnection(Peer& peer, Frame& frame, LinkHeader::Kind kind);
   std::optional<Frames> Take(Frames frames);

@@ -82,7 +82,7 @@ TEST(FlowPlanTest, WhatOneRankSendsIsWhatTheOtherAwaits) {
   }
 }
 
-// A broadcast of many bytes costs no link more than twice of them.
+#ifndef PSRING_SANITIZED  // where so much memory aborts the test
 TEST(FlowPlanTest, NamesWhoBringsMoreThanThereIsMemoryFor) {
   char data[20] = {};
   Call call = CallOf(CollectiveCall::ALLGATHER, 3, 0, 10, data);
@@ -96,7 +96,9 @@ TEST(FlowPlanTest, NamesWhoBringsMoreThanThereIsMemoryFor) {
                 "1152921504606846996 bytes, for which there is no memory: let "
                 "ranks bring less at a time"));
 }
+#endif  // PSRING_SANITIZED
 
+// A broadcast of many bytes costs no link more than twice of them.
 TEST(FlowPlanTest, ARootSendsNoByteOfMuchTwice) {
   std::vector<char> data(1 << 20);
   for (int rank = 0; rank < 5; ++rank) {

@@ -57,9 +57,9 @@ TEST(Server, NamesTheWorkerThatAsksForWhatCannotBe) {
   model.set_model_id("model");
   for (const std::string& payload :
        {std::string("\xff"), model.SerializeAsString()}) {
-    EXPECT_THAT(
-        std::string(ServeWhoeverAsksFor(payload).message()),
-        AllOf(HasSubstr("worker 0 (host h"), HasSubstr("asks for a model: ")));
+    EXPECT_THAT(std::string(ServeWhoeverAsksFor(payload).message()),
+                AllOf(HasSubstr("of the model that worker 0 (host h"),
+                      HasSubstr("asks for: ")));
   }
 }
 

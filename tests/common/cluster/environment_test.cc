@@ -168,7 +168,7 @@ TEST(DetectEnvironment, FindsWhatEachLauncherTells) {
       {With(Pod("train-1-x7k2p"), {{"JOB_COMPLETION_INDEX", "1"}}),
        "Kubernetes: 1 of 4, local -1, train-0.train:7000"},
       {With(Pod("train-2"), {{"PSRING_RANK", "3"}}),
-       "PSRING_RANK: 3 of 4, local -1, train-0.train:7000"},
+       "whoever set PSRING_RANK: 3 of 4, local -1, train-0.train:7000"},
       // A pod of its own, and a job's pod that nobody has told its size.
       {With(Pod("train-2"), {{"PSRING_SIZE", ""}, {"PSRING_COORDINATOR", ""}}),
        "by hand"},
@@ -192,8 +192,10 @@ TEST(DetectEnvironment, PrefersHydraToTheTaskThatItLivesIn) {
 TEST(DetectEnvironment, PsringRunMakesMoreWorkersOfATask) {
   const Variables set = {{"PSRING_RANK", "3"}, {"PSRING_SIZE", "4"}};
   EXPECT_THAT(WarningsOf(With(set, Slurm())),
-              ElementsAre(HasSubstr("PSRING_RANK gives rank 3 of 4, Slurm")));
-  const Variables by_it = With(set, {{"PSRING_RESTARTS", "0"}});
+              ElementsAre(HasSubstr(
+                  "whoever set PSRING_RANK gives rank 3 of 4, Slurm")));
+  const Variables by_it =
+      With(set, {{"PSRING_RESTARTS", "0"}, {"PSRING_COORDINATOR_HOSTED", "1"}});
   EXPECT_THAT(WarningsOf(With(by_it, Slurm())), ElementsAre());
 }
 
@@ -351,7 +353,7 @@ TEST(DetectEnvironment, PsringsOwnVariablesGoBeforeOthers) {
   variables["PSRING_COORDINATOR_HOSTED"] = "1";
   detected = DetectEnvironment(variables);
   ASSERT_TRUE(detected.ok()) << detected.status();
-  EXPECT_EQ(detected->source, "PSRING_RANK");
+  EXPECT_EQ(detected->source, kByHand);
   EXPECT_EQ(detected->rank, 3);
   EXPECT_EQ(detected->size, 4);
   EXPECT_TRUE(detected->hosts_coordinator);

@@ -52,6 +52,7 @@ struct Peer {
 struct Watched {
   Mutex mutex;
   proto::JobView view ABSL_GUARDED_BY(mutex);
+  absl::Duration halt ABSL_GUARDED_BY(mutex);  // of its thread, once
 };
 
 struct Job {
@@ -60,11 +61,13 @@ struct Job {
     options.num_workers = 2;
     options.dead_after = dead_after;
     options.join_timeout = absl::Seconds(10);
-    auto started = Coordinator::Start(context, {"127.0.0.1", 0}, options,
-                                      [this](Time, const proto::JobView& view) {
-                                        MutexLock lock(&watched.mutex);
-                                        watched.view = view;
-                                      });
+    auto started =
+        Coordinator::Start(context, {"127.0.0.1", 0}, options,
+                           [this](Time, const proto::JobView& view) {
+                             MutexLock lock(&watched.mutex);
+                             absl::SleepFor(std::exchange(watched.halt, {}));
+                             watched.view = view;
+                           });
     EXPECT_TRUE(started.ok()) << started.status();
     coordinator = *std::move(started);
     std::vector<std::thread> threads;
@@ -322,6 +325,27 @@ void AwaitView(Watched& watched,
   };
   EXPECT_TRUE(watched.mutex.AwaitUntil(holds, Soon()))
       << watched.view.DebugString();
+}
+
+// It had no time to read what members say.
+TEST(Member, IsNotLostWhereTheCoordinatorHasHaltedForLonger) {
+  Job job(absl::Milliseconds(2500));
+  {
+    MutexLock lock(&job.watched.mutex);
+    job.watched.halt = absl::Seconds(4);
+    job.watched.view.Clear();
+  }
+  AwaitView(job.watched, [](const proto::JobView& view) {
+    return view.processes_size() == 3;
+  });
+  {
+    MutexLock lock(&job.watched.mutex);
+    job.watched.view.Clear();
+  }
+  AwaitView(job.watched, [](const proto::JobView& view) {
+    return view.processes_size() == 3;
+  });
+  job.WorkersLeave();
 }
 
 TEST(Member, HeartbeatsCarryItsFiguresToWhoeverWatches) {
