@@ -30,8 +30,9 @@ inline constexpr char kByHand[] = "whoever set PSRING_RANK";
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", kByHand (also psring.spark and psring.ray), "torchrun", "Open MPI", "MPICH" (also Intel MPI's), "Slurm",
-  // "Kubeflow Trainer", "Kubernetes"; empty: nothing tells a rank
+  // "psring run", kByHand (also psring.spark and psring.ray), "torchrun", "Open
+  // MPI", "MPICH" (also Intel MPI's), "Slurm", "Kubeflow Trainer",
+  // "Kubernetes"; empty: nothing tells a rank
   std::string source;
   // What is wrong where somebody has set PSRING_RANK or PSRING_SIZE, one of
   // them alone, and nothing else tells a rank; empty: nothing.

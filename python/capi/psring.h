@@ -125,8 +125,8 @@ void psring_forked(void);
 
 /* Waits for a handle, at most timeout_ms; with 0 it only looks, and the program
  * does not count as one that waits for others. What is done stays until
- * psring_release, which may come before (the operation is then given up by
- * this process alone, which others may wait for). */
+ * psring_release, which may come before: the operation is then given up, and
+ * fails on the ranks that need this one. */
 int psring_wait(int64_t handle, int timeout_ms);
 /* Waits until it is done, for a thread in which the program does not look after
  * signals: SIGINT, whose handler is called as ever, ends the job and the wait,

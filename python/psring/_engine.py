@@ -55,8 +55,8 @@ def call(
         _lifecycle.shutdown()
         return result
     except BaseException as error:
-        _lifecycle.abandon(f"{type(error).__name__}: {error}")
         _failure.let_culprit_end_first(error)
+        _lifecycle.abandon(f"{type(error).__name__}: {error}")
         raise
     finally:
         _channels.use(None)

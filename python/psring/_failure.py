@@ -119,9 +119,10 @@ def _by_job(error: Optional[BaseException]) -> bool:
     return False
 
 
-def let_culprit_end_first(error: BaseException) -> None:
-    """Waits a moment where the job's failure is the cause of `error`, and not this process's own."""
-    if _by_job(error) and not (_lib.failure() or "").startswith(f"worker {_rank} "):
+def let_culprit_end_first(error: Optional[BaseException] = None) -> None:
+    """Waits a moment where this process ends, by `error` or another way, because the job has failed by another."""
+    failure = _lib.failure() or ""
+    if (failure or _by_job(error)) and not failure.startswith(f"worker {_rank} "):
         time.sleep(_AFTER_CULPRIT_SECONDS)
 
 
@@ -178,6 +179,7 @@ def _on_exception(kind: Any, error: Any, trace: Any) -> None:
             # Gloo's connection that ended, say: the reason is somebody else's.
             _told = True
             _print_last(_line(error))
+            let_culprit_end_first()
         else:
             _tell(kind, error)
 

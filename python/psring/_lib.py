@@ -213,7 +213,7 @@ _REMEDIES = {
 
 # Of sum() and mean() of numbers: collectives.py.
 _OTHER_NUMBERS = re.compile(r"'number\W[^']*': rank \d+ brings 1 (int64|float64), ")
-_NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of float64: pass floats on all ranks"
+_NUMBERS_REMEDY = "A sum() of whole numbers is one of int64, and others are of float64: pass floats on all ranks, and call the same of sum() and mean()"
 
 
 def _with_remedy(error: str) -> str:

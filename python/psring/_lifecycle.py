@@ -291,6 +291,7 @@ def _at_exit() -> None:
         if code:
             _job.end()
             how = f"with exit code {int(code)}" if isinstance(code, int) else f"by sys.exit({str(code)!r})"
+            _failure.let_culprit_end_first()
             leave(f"the script ended {how}", seconds=5)
         else:
             _say_end()

@@ -111,6 +111,13 @@ class RayExecutor:
         self._runs = 0
         self._running = threading.Lock()
 
+    def __getstate__(self) -> Dict[str, Any]:
+        """A function that workers run may hold it, in its object, say."""
+        return {name: value for name, value in self.__dict__.items() if name != "_running"}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state, _running=threading.Lock())
+
     def start(self) -> None:
         """Returns when all workers run, new ones where some ran. TimeoutError where the cluster has no
         room for them."""

@@ -72,6 +72,7 @@ def test_an_executor_runs_one_function_after_another(executor):
     assert two.run(main, (10,)) == [30, 30]
     assert two.run(main, kwargs={"factor": 100}) == [300, 300]
     assert two.execute(lambda: os.getpid()) == two.execute(lambda: os.getpid())
+    assert two.execute(lambda: two is not None) == [True, True]
 
 
 def test_an_exception_ends_the_run_with_it(executor):

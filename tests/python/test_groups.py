@@ -68,10 +68,14 @@ def differ():
     me, told = ps.rank(), {}
     for case, mine in {
         "shapes": [torch.ones(2)] * 20 + [torch.ones(2, 3) if me else torch.ones(3, 2)],
+        "nothing to pack": [torch.ones(20000 if me else 10000)] * 16,
         "packs": [torch.ones(2)] * 20 + [torch.ones(2, dtype=torch.float64 if me else torch.float32)],
     }.items():
         try:
-            ps.grouped_allreduce(mine, name=case)
+            handle = ps.grouped_allreduce_async(mine, name=case)
+            while not ps.poll(handle):
+                pass
+            ps.synchronize(handle)
         except ps.PsringError as error:
             told[case] = str(error)
     return told
@@ -82,6 +86,7 @@ def test_ranks_with_other_tensors_are_told_which():
     first, other = run(differ)
     assert first == other
     assert "array 20, float32[3, 2] on rank 0, array 20, float32[2, 3] on rank 1" in first["shapes"]
+    assert "array 0, float32[10000] on rank 0, array 0, float32[20000] on rank 1" in first["nothing to pack"]
     assert "array 20, float32[2] on rank 0, array 20, float64[2] on rank 1" in first["packs"]
 
 
@@ -121,6 +126,7 @@ def differentiate():
         if me == 1 and count > 2:  # here alone
             loss = loss + reduced[2].sum()
         loss.backward()
+        out[f"flags of {count}"] = [result.requires_grad for result in reduced[:3]]
         out[f"sum of {count}"] = [None if t.grad is None else t.grad.tolist() for t in mine[:3]]
 
     rows = torch.ones(me + 1, 2, requires_grad=True)
@@ -147,6 +153,7 @@ def differentiate():
 
 def test_groups_have_the_gradients_of_their_calls():
     for me, out in enumerate(run(differentiate)):
+        assert out["flags of 2"] == [True, False] and out["flags of 20"] == [True, False, True]
         assert out["sum of 2"] == [[3, 3], None]
         assert out["sum of 20"] == [[3, 3], None, [1, 1]]
         assert out["gather"] == ([[[0, 0]], [[1, 1], [2, 2]]][me], [0, 1])

@@ -44,6 +44,9 @@ def under_ddp():
     out.append(part.item() == 2 * rank)
     received = torch.zeros(2)
     dist.all_to_all_single(received, torch.arange(2.0) + 10 * rank)
+    shaped = torch.zeros(8)  # as many elements in other rows
+    dist.all_to_all_single(shaped, torch.arange(8.0).reshape(4, 2) + 10 * rank)
+    assert shaped.tolist() == [float(10 * r + 4 * rank + i) for r in range(2) for i in range(4)]
     out.append(received.tolist() == [rank, 10 + rank])
     objects = [None, None]
     dist.all_gather_object(objects, {"rank": rank})

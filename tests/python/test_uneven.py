@@ -93,6 +93,34 @@ def test_calls_without_names_mean_the_same_after_an_uneven_epoch(mode):
         assert out == [[1.0, 3, 1, 2, [0, 1, 2], 3, 3]] * 3
 
 
+def join_without_anything_to_train():
+    ps.init()
+    model = torch.nn.Linear(3, 2).requires_grad_(False)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    for _ in range(1 + ps.rank()):
+        opt.step()
+    return ps.join()
+
+
+def test_join_passes_over_an_optimizer_that_trains_nothing():
+    assert len(set(run(join_without_anything_to_train))) == 1
+
+
+def sum_after_join():
+    ps.init()
+    model = torch.nn.Linear(1, 1, bias=False)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model, op=ps.Sum)
+    model(torch.ones(1, 1)).sum().backward()
+    ps.join()
+    with pytest.raises(RuntimeError, match="would sum what is already a sum"):
+        model(torch.ones(1, 1)).sum().backward()
+    return opt is not None
+
+
+def test_a_sum_stays_one_over_join():
+    assert run(sum_after_join) == [True, True]
+
+
 def join_where_it_cannot(case):
     ps.init()
     model = torch.nn.Linear(3, 2)

@@ -47,6 +47,7 @@ class _Group(torch.autograd.Function):
     def forward(ctx, call, *tensors):  # type: ignore[no-untyped-def]
         results, ctx.of_gradients = call(tensors)
         ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*[r for r, tensor in zip(results, tensors) if not tensor.requires_grad])
         ctx.results = [(result.shape, result.dtype, result.device) for result in results]
         return tuple(results)
 
@@ -82,25 +83,30 @@ class _TensorOps:
 def _kinds(tensors: Sequence[torch.Tensor]) -> List[Kind]:
     for tensor in tensors:
         check_dtype(tensor, "allreduce")
-    if len(tensors) < WORTH_PACKING:
-        return [None] * len(tensors)
     return [(str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape)) for tensor in tensors]
 
 
-def _start_comparison(packs: Packs, name: str, process_set: ProcessSet) -> Handle:
-    comparison = Comparison(packs)
-    numbers = torch.tensor(comparison.numbers, dtype=torch.float64, device="cpu")
-    started = _start_allreduce(numbers, True, Sum, f"{name}.packs", 1.0, 1.0, process_set)
-    return Handle(started._operations, lambda: comparison.check(numbers.tolist(), name, process_set))
+class _Compared(Handle):
+    """Whether all ranks have packed the same."""
+
+    def __init__(self, packs: Packs, name: str, process_set: ProcessSet):
+        comparison = Comparison(packs)
+        sums = torch.tensor(comparison.numbers, dtype=torch.float64, device="cpu")
+        started = _start_allreduce(sums, True, Sum, f"{name}.packs", 1.0, 1.0, process_set)
+        super().__init__(started._operations, lambda: comparison.check(sums.tolist(), name, process_set))
+        self.differs = lambda: self.poll() and comparison.differs(sums.tolist())
 
 
 class _PackedGroup(Handle):
     """Allreduces of packs. Whether all ranks have packed the same is known first: otherwise some of
     the packs may have no counterpart to wait for."""
 
-    def __init__(self, compared: Handle, reduced: Sequence[Handle], collect: Callable[[], List[torch.Tensor]]):
+    def __init__(self, compared: _Compared, reduced: Sequence[Handle], collect: Callable[[], List[torch.Tensor]]):
         super().__init__([operation for handle in (compared, *reduced) for operation in handle._operations], collect)
         self._compared = compared
+
+    def poll(self) -> bool:
+        return super().poll() or self._compared.differs()
 
     def _await_all(self) -> None:
         self._compared.wait()
@@ -113,19 +119,19 @@ def _start_group(
 ) -> Handle:  # fmt: skip
     tensors = list(tensors)
     ops = [_op(op, average, tensor) for tensor in tensors]
-    packs = Packs(_kinds(tensors))
+    kinds = _kinds(tensors)
 
     def start(number: int, tensor: torch.Tensor, in_place: bool) -> Handle:
-        op = ops[packs.members[number][0]]
-        return _start_allreduce(tensor, in_place, op, f"{name}.{number}", prescale, postscale, process_set)
+        return _start_allreduce(tensor, in_place, ops[0], f"{name}.{number}", prescale, postscale, process_set)
 
-    if len(packs.members) == len(tensors):
+    if len(tensors) < WORTH_PACKING:
         return _together(start(i, tensor, in_place) for i, tensor in enumerate(tensors))
 
+    packs = Packs(kinds)
     # Tensors of several devices meet on the host.
     one_device = len({tensor.device for tensor in tensors}) == 1
     sources = [tensor.detach() if one_device else on_host(tensor) for tensor in tensors]
-    compared = _start_comparison(packs, name, process_set)
+    compared = _Compared(packs, name, process_set)
     reduced = [
         start(number, tensors[pack[0]], in_place) if len(pack) == 1 else start(number, packed, True)
         for number, (pack, packed) in enumerate(zip(packs.members, packs.pack(sources, _TensorOps)))
@@ -197,7 +203,7 @@ def grouped_allreduce_(
     op: Optional[ReduceOp] = None, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> List[torch.Tensor]:  # fmt: skip
-    """allreduce_ of several tensors."""
+    """allreduce_ of several tensors, none of them twice."""
     return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
 
 

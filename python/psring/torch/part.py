@@ -168,7 +168,7 @@ class Part:
     def _has_joined(self, others_steps: int) -> None:
         """join() is over: who had no more data has left out other steps than the others."""
         self._same.has_joined()
-        self.is_behind = others_steps > 0
+        self.is_behind |= others_steps > 0
 
     def _warn_if_behind(self) -> None:
         if self.is_behind and any(self.optimizer.state.values()):

@@ -56,9 +56,14 @@ def _check_came(what: str, came: Sequence[int], expected: Sequence[int]) -> None
     for rank, (theirs, mine) in enumerate(zip(came, expected)):
         if theirs != mine:
             raise ValueError(
-                f"{what}: rank {rank} of the group sends {theirs}, and there is room for {mine}: pass tensors and splits "
-                "that fit on all ranks"
+                f"{what}: rank {rank} of the group sends {theirs} elements, and there is room for {mine}: pass tensors and "
+                "splits that fit on all ranks"
             )
+
+
+def _row(tensor: torch.Tensor) -> int:
+    """The elements of one."""
+    return tensor.numel() // tensor.shape[0] if tensor.dim() and tensor.shape[0] else 1
 
 
 class _PsringWork(_Work):  # type: ignore[misc,valid-type]
@@ -269,7 +274,8 @@ class PsringProcessGroup(dist.ProcessGroup):
 
         def finish() -> Any:
             received, counts = handle.wait()
-            _check_came("all_to_all_single", counts, rows)
+            theirs, mine = _row(input), _row(output)
+            _check_came("all_to_all_single", [n * theirs for n in counts], [n * mine for n in rows])
             _check("all_to_all_single", "the output", output, received.numel(), received.dtype)
             output.copy_(received.view_as(output))
             return [output]
@@ -323,7 +329,7 @@ def _place(rank: int, size: int) -> Dict[str, int]:
 
 
 def _seconds(timeout: Any) -> float:
-    """Within what the library takes."""
+    """Within what the library takes: a second to a day."""
     return min(max(timeout.total_seconds(), 1.0), 86400.0)
 
 

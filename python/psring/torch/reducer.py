@@ -42,8 +42,8 @@ _job.at_shutdown(_remove_all_hooks)
 
 
 def reducers_in_use() -> "List[Reducer]":
-    """Those of optimizers that have made a step, and exchange gradients."""
-    return [reducer for reducer in list(_all) if reducer.exchange is not None and reducer._in_use()]
+    """Those of optimizers whose gradients have been exchanged, and may be again."""
+    return [reducer for reducer in list(_all) if reducer.exchange is not None and reducer.entries and reducer._in_use()]
 
 
 def _value(grad: torch.Tensor) -> torch.Tensor:
@@ -196,7 +196,7 @@ class Reducer:
         """Whether p.grad may still be a sum over all ranks. Of a sparse one nobody can tell."""
         if entry.result is None:
             return entry.param.grad is not None
-        return entry.holds_result() if entry.shares_result() else entry.holds_copy()
+        return entry.holds_result() or entry.holds_copy()
 
     def _on_backward_end(self) -> None:
         with self._lock:
@@ -511,9 +511,13 @@ class Reducer:
         """Out of the exchange's memory, which takes other means before this rank has new gradients: p.grad, and
         what a script has kept."""
         for entry in self.entries:
+            grad = entry.param.grad
+            came_back = entry.holds_result() or entry.holds_copy()
             entry.keep_apart()
-            if entry.holds_result():
-                entry.param.grad.data = entry.param.grad.data.clone()  # type: ignore[union-attr]
+            if grad is not None and entry.holds_result():
+                grad.data = grad.data.clone()
+            if grad is not None and came_back:
+                entry.hands_out(grad)
 
     def close(self) -> None:
         """Removes the hooks and closes the exchange, which all ranks do."""

@@ -3,6 +3,7 @@
 import gc
 from typing import Any, List
 
+from .._job import size
 from .._lib import PsringError
 from ..collectives import last_to_join, start_join
 from .reducer import Reducer, reducers_in_use
@@ -12,7 +13,7 @@ def _check_possible(reducers: List[Reducer]) -> None:
     """Raises here and at once what would let the others wait for this rank."""
     obstacles = [reducer.join_obstacle() for reducer in reducers]
     found = f"{len(reducers)} optimizers" if len(reducers) > 1 else "".join(obstacles)
-    if found:
+    if found and size() > 1:
         raise PsringError(
             f"join() cannot take part in the steps of {found}. It can in those of one optimizer of all ranks, with "
             'update="local", compress="none", dense gradients and no find_unused=True, in the ring and in mode ps: '
