@@ -63,7 +63,7 @@ def test_what_a_fused_update_cannot_do_is_refused_by_name():
         ("Adam(use_ema=True)", local), ("Adam(gradient_accumulation_steps=2)", local),
         ("Adam(loss_scale_factor=8.0)", local), ("Adam(amsgrad=True)", local),
         ("SGD(momentum=0.9, weight_decay=0.01)", local), ("supports SGD, Adam and AdamW, not Lion", local),
-        ("optimizer Mine", local), ("op=Sum", "multiply the learning rate"), ('sync="async" needs mode="ps"',),
+        ("AdamW, not Mine", local), ("op=Sum", "multiply the learning rate"), ('sync="async" needs mode="ps"',),
         ('compress="int8"', 'update="fused"'), ("bucket_mb=3", 'update="fused"'), ('"local" or "fused"',),
         ("'adam'", "keras.optimizers.Adam(1e-3)"), ("LossScaleOptimizer on JAX", "mixed_bfloat16"),
         ("mixed_float16", "mixed_bfloat16"), ("mixed_float16", "mixed_bfloat16"),
@@ -151,7 +151,7 @@ def by_policy():
     ("ps", {"sync": "bsp"}, "SGD", "", ["Local"]),
     ("ring", {"update": "fused", "compress": "int8"}, "SGD", "", ["Fused"]),
     ("ps", {"sync": "async"}, "SGD", "local", ['sync="async"', 'use update="fused"']),
-    ("ps", {"sync": "async"}, "Lion", "", ["rank 0", "optimizer Lion", 'use update="local" with sync="bsp"']),
+    ("ps", {"sync": "async"}, "Lion", "", ["rank 0", "SGD, Adam and AdamW, not Lion", 'use update="local" with sync="bsp"']),
     ("ring", {"compress": "int8"}, "SGD", "", ["rank 0", 'compress="int8"', 'update="fused"']),
     ("ddp", {}, "SGD", "", ["rank 0", 'mode="ddp"', 'use "ring" or "ps"']),
 ])  # fmt: skip
