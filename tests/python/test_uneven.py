@@ -121,6 +121,20 @@ def test_a_sum_stays_one_over_join():
     assert run(sum_after_join) == [True, True]
 
 
+def join_alone(options):
+    ps.init()
+    model = torch.nn.Linear(3, 2)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model, **options)
+    model(torch.ones(1, 3)).sum().backward()
+    opt.step()
+    return ps.join()
+
+
+@pytest.mark.parametrize("mode, options", [("ring", {"find_unused": True}), ("ps", {"update": "fused"}), ("ddp", {})])
+def test_a_worker_alone_joins_whatever_its_optimizer(mode, options):
+    assert run(join_alone, size=1, mode=mode, args=(options,)) == [0]
+
+
 def join_where_it_cannot(case):
     ps.init()
     model = torch.nn.Linear(3, 2)

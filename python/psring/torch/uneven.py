@@ -13,7 +13,7 @@ def _check_possible(reducers: List[Reducer]) -> None:
     """Raises here and at once what would let the others wait for this rank."""
     obstacles = [reducer.join_obstacle() for reducer in reducers]
     found = f"{len(reducers)} optimizers" if len(reducers) > 1 else "".join(obstacles)
-    if found and size() > 1:
+    if found:
         raise PsringError(
             f"join() cannot take part in the steps of {found}. It can in those of one optimizer of all ranks, with "
             'update="local", compress="none", dense gradients and no find_unused=True, in the ring and in mode ps: '
@@ -44,7 +44,7 @@ def join(device: Any = None) -> int:
     device is Horovod's, and not needed.
     """
     gc.collect()  # so that all ranks find the same optimizers gone
-    reducers = reducers_in_use()
+    reducers = reducers_in_use() if size() > 1 else []
     _check_possible(reducers)
     operation = start_join()
     for reducer in reducers:
