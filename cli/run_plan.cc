@@ -130,9 +130,8 @@ absl::Status TakeRanks(const LaunchEnvironment& env, ScriptJob& job) {
 
 // Whether a worker started this command, for a job of its own: what the
 // variables say of a place is the worker's.
-bool IsOfAWorker(const LaunchEnvironment& env) {
-  return env.source == "psring run" ||
-         ReadVariables().count("PSRING_JOINED") > 0;
+bool IsOfAWorker(const LaunchEnvironment& env, const Variables& variables) {
+  return env.source == kPsringRun || variables.count("PSRING_JOINED") > 0;
 }
 
 // Every host must have as many workers, so that hosts can be counted.
@@ -272,10 +271,11 @@ absl::StatusOr<RunPlan> PlanRun(const CommandLine& line, RunFlags flags) {
   absl::Status s = TakeVariables(line, flags);
   if (s.ok()) s = CheckFlags(line, flags);
   if (!s.ok()) return s;
-  const auto env = DetectEnvironment(ReadVariables());
+  const Variables variables = ReadVariables();
+  const auto env = DetectEnvironment(variables);
   if (!env.ok()) return env.status();
   ScriptJob& job = flags.job;
-  const bool nested = IsOfAWorker(*env);
+  const bool nested = IsOfAWorker(*env, variables);
   if (!nested && !env->half.empty() && FlagOfPlace(line).empty()) {
     return absl::InvalidArgumentError(env->half);
   }

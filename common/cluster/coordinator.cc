@@ -114,15 +114,16 @@ class Looks {
   Time paid_until_ = Time::InfinitePast();
 };
 
-// Hands messages that are there to the membership: one at least, and others
-// until then, so that nobody keeps it from the clock.
-void Serve(Socket& socket, Time until, Membership& membership,
-           PeerFilter& peers, Looks& looks, std::atomic<bool>& anyone_joined) {
+// Hands messages that are there to the membership: for as long as a tick, so
+// that nobody keeps it from the clock, and what has come during a halt of this
+// thread is heard before OnTick judges who is silent.
+void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
+           Looks& looks, std::atomic<bool>& anyone_joined) {
   const auto drop = [&](const std::string& peer, const absl::Status& why) {
     peers.Drop(peer, why);
     socket.Ignore(peer);
   };
-  for (bool first = true; first || Now() < until; first = false) {
+  for (const Time end = Now() + kTick; Now() < end;) {
     auto frames = socket.TryReceive();
     if (!frames.ok() || !frames->has_value()) return;
     const std::string peer((**frames)[0].view());
@@ -208,9 +209,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   };
   while (stop_.status().ok()) {
     Wait({&socket}, stop_, next_tick).IgnoreError();
-    // What has come during a long halt of this thread is heard before OnTick
-    // judges who is silent.
-    Serve(socket, Now() + kTick, membership, peers, looks, anyone_joined_);
+    Serve(socket, membership, peers, looks, anyone_joined_);
     refusals.Tell(socket);
     if (Now() < next_tick) continue;
     next_tick = Now() + kTick;
@@ -222,7 +221,7 @@ void Coordinator::Run(Socket& socket, const MembershipOptions& options,
   const auto serve_until = [&](const auto& done, Time end) {
     while (!done() && Now() < end) {
       Wait({&socket}, absl::Span<const int>(), end).IgnoreError();
-      Serve(socket, Now() + kTick, membership, peers, looks, anyone_joined_);
+      Serve(socket, membership, peers, looks, anyone_joined_);
     }
   };
   serve_until([&] { return membership.over(); }, Now() + kLastWord);

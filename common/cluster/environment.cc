@@ -201,7 +201,7 @@ void ReadTrainerCoordinator(Reader& reader, LaunchEnvironment* result) {
 
 // By precedence.
 constexpr Launcher kLaunchers[] = {
-    {"psring run", "PSRING_RANK", "PSRING_SIZE", "PSRING_LOCAL_RANK",
+    {kPsringRun, "PSRING_RANK", "PSRING_SIZE", "PSRING_LOCAL_RANK",
      "PSRING_NODE", "PSRING_NODES", ReadPsringCoordinator},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK",
      "GROUP_WORLD_SIZE", ReadTorchrunCoordinator},
@@ -249,6 +249,7 @@ Variables RankOfPod(Reader& reader) {
   return {{"PSRING_RANK", index}};
 }
 
+// LaunchEnvironment::half, where nothing tells a rank.
 std::string HalfOfPlace(const Reader& reader) {
   const std::string rank = reader.Text("PSRING_RANK");
   const std::string size = reader.Text("PSRING_SIZE");
@@ -338,10 +339,10 @@ absl::StatusOr<LaunchEnvironment> DetectEnvironment(
     if (!used) {
       launcher.read_coordinator(reader, &*found);
       used = std::move(found);
-      if (used->source == kLaunchers[0].name && !by_psring_run) {
+      if (used->source == kPsringRun && !by_psring_run) {
         used->source = in_pod ? "Kubernetes" : kByHand;
       }
-    } else if (by_psring_run && used->source == kLaunchers[0].name) {
+    } else if (by_psring_run && used->source == kPsringRun) {
       // It made workers of its own, of one or more tasks that another started.
     } else if (found->rank != used->rank || found->size != used->size) {
       warnings.push_back(absl::StrCat(

@@ -25,12 +25,13 @@ void SetVariables(const Variables& variables);
 // The same of all; those that had another value are told in the log.
 void ReplaceVariables(const Variables& variables);
 
+inline constexpr char kPsringRun[] = "psring run";
 // Somebody or another program has set the variables that psring run sets.
 inline constexpr char kByHand[] = "whoever set PSRING_RANK";
 
 // What a launcher told this process.
 struct LaunchEnvironment {
-  // "psring run", kByHand (also psring.spark and psring.ray), "torchrun", "Open
+  // kPsringRun, kByHand (also psring.spark and psring.ray), "torchrun", "Open
   // MPI", "MPICH" (also Intel MPI's), "Slurm", "Kubeflow Trainer",
   // "Kubernetes"; empty: nothing tells a rank
   std::string source;

@@ -263,10 +263,10 @@ std::string Membership::HeldUpBy(Time now, const Participant& member) const {
     }
     const proto::Role role = member.process.role();
     const auto missing = gathers_.FirstMissing(member.process, Promised(role));
-    for (const auto& [peer, other] : members_) {
-      if (!missing || other.process.role() != role) continue;
-      if (other.process.rank() != missing->rank) continue;
-      return absl::StrCat(Describe(other.process), ", which has not come to '",
+    const Participant* late =
+        missing ? WithRank(members_, role, missing->rank) : nullptr;
+    if (late != nullptr) {
+      return absl::StrCat(Describe(late->process), ", which has not come to '",
                           CleanWord(missing->name), "'; nobody works");
     }
     return "others, none of whom works: all wait for each other, or for the "

@@ -42,12 +42,13 @@ absl::Status CheckPart(const proto::Process& process,
   return absl::OkStatus();
 }
 
-// Its random number tells whose memory it is: one that says another's had its
-// pushes counted as its own.
-absl::Status CheckOwnMemory(const Processes& processes,
-                            const std::vector<proto::ModelPart>& parts) {
+// Each part, and that memory is of one process: its random number tells whose.
+// Who said another's had that one's pushes counted as its own.
+absl::Status CheckParts(const Processes& processes,
+                        const std::vector<proto::ModelPart>& parts) {
   std::map<uint64_t, int> owners;
   for (int i = 0; i < processes.size(); ++i) {
+    if (absl::Status s = CheckPart(processes[i], parts[i]); !s.ok()) return s;
     if (!parts[i].has_shared_memory()) continue;
     const auto [owner, is_new] =
         owners.emplace(parts[i].shared_memory().nonce(), i);
@@ -75,9 +76,8 @@ absl::StatusOr<std::vector<proto::ModelPart>> ReadParts(
       return absl::InvalidArgumentError(absl::StrCat(
           Describe(processes[i]), " says '", name, "' with a broken message"));
     }
-    if (absl::Status s = CheckPart(processes[i], parts[i]); !s.ok()) return s;
   }
-  if (absl::Status s = CheckOwnMemory(processes, parts); !s.ok()) return s;
+  if (absl::Status s = CheckParts(processes, parts); !s.ok()) return s;
   return parts;
 }
 
@@ -95,10 +95,8 @@ absl::StatusOr<std::vector<proto::ModelPart>> ToldParts(
     if (told[i].has_shared_memory()) {
       *parts[i].mutable_shared_memory() = told[i].shared_memory();
     }
-    absl::Status s = CheckPart(processes[i], parts[i]);
-    if (!s.ok()) return s;
   }
-  if (absl::Status s = CheckOwnMemory(processes, parts); !s.ok()) return s;
+  if (absl::Status s = CheckParts(processes, parts); !s.ok()) return s;
   return parts;
 }
 

@@ -30,6 +30,15 @@ const Participant* FewestSteps(const Participants& participants) {
   return fewest;
 }
 
+const Participant* WithRank(const Participants& participants, proto::Role role,
+                            int rank) {
+  for (const auto& [peer, participant] : participants) {
+    const proto::Process& process = participant.process;
+    if (process.role() == role && process.rank() == rank) return &participant;
+  }
+  return nullptr;
+}
+
 const Participant* FindCulprit(const Participants& participants, Time now) {
   const Participant* last = nullptr;    // the fewest steps
   const Participant* silent = nullptr;  // for longest

@@ -53,6 +53,10 @@ std::string DescribeHang(const Participant& participant, Time now);
 // is none.
 const Participant* FewestSteps(const Participants& participants);
 
+// Null: there is none.
+const Participant* WithRank(const Participants& participants, proto::Role role,
+                            int rank);
+
 // Who is silent, or works without progress, else the last of those that work;
 // may be null.
 const Participant* FindCulprit(const Participants& participants, Time now);

@@ -4,6 +4,7 @@ All of a group start before one is waited for. Small tensors of an allreduce tra
 their elements may be added in another order than in an allreduce of each tensor alone.
 """
 
+import itertools
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -80,21 +81,22 @@ class _TensorOps:
     reshape = staticmethod(torch.reshape)
 
 
-def _kinds(tensors: Sequence[torch.Tensor]) -> List[Kind]:
-    for tensor in tensors:
-        check_dtype(tensor, "allreduce")
-    return [(str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape)) for tensor in tensors]
+def _kind(tensor: torch.Tensor) -> Kind:
+    return str(tensor.dtype).replace("torch.", ""), tuple(tensor.shape)
 
 
 class _Compared(Handle):
     """Whether all ranks have packed the same."""
 
     def __init__(self, packs: Packs, name: str, process_set: ProcessSet):
-        comparison = Comparison(packs)
-        sums = torch.tensor(comparison.numbers, dtype=torch.float64, device="cpu")
+        self._comparison = comparison = Comparison(packs)
+        self._sums = sums = torch.tensor(comparison.numbers, dtype=torch.float64, device="cpu")
         started = _start_allreduce(sums, True, Sum, f"{name}.packs", 1.0, 1.0, process_set)
         super().__init__(started._operations, lambda: comparison.check(sums.tolist(), name, process_set))
-        self.differs = lambda: self.poll() and comparison.differs(sums.tolist())
+
+    def differs(self) -> bool:
+        """False also where it is not known yet."""
+        return self.poll() and self._comparison.differs(self._sums.tolist())
 
 
 class _PackedGroup(Handle):
@@ -114,12 +116,14 @@ class _PackedGroup(Handle):
 
 
 def _start_group(
-    tensors: Sequence[torch.Tensor], in_place: bool, average: Optional[bool], name: str, op: Optional[ReduceOp],
+    tensors: Sequence[torch.Tensor], in_place: bool, average: Optional[bool], name: Optional[str], op: Optional[ReduceOp],
     prescale: float, postscale: float, process_set: ProcessSet,
 ) -> Handle:  # fmt: skip
+    name = name or auto_name("grouped_allreduce", process_set)
     tensors = list(tensors)
-    ops = [_op(op, average, tensor) for tensor in tensors]
-    kinds = _kinds(tensors)
+    ops = [_op(op, average, tensor) for tensor in tensors]  # all the same
+    for tensor in tensors:
+        check_dtype(tensor, "allreduce")
 
     def start(number: int, tensor: torch.Tensor, in_place: bool) -> Handle:
         return _start_allreduce(tensor, in_place, ops[0], f"{name}.{number}", prescale, postscale, process_set)
@@ -127,15 +131,16 @@ def _start_group(
     if len(tensors) < WORTH_PACKING:
         return _together(start(i, tensor, in_place) for i, tensor in enumerate(tensors))
 
-    packs = Packs(kinds)
+    packs = Packs([_kind(tensor) for tensor in tensors])
     # Tensors of several devices meet on the host.
     one_device = len({tensor.device for tensor in tensors}) == 1
     sources = [tensor.detach() if one_device else on_host(tensor) for tensor in tensors]
     compared = _Compared(packs, name, process_set)
-    reduced = [
+    starting = (
         start(number, tensors[pack[0]], in_place) if len(pack) == 1 else start(number, packed, True)
         for number, (pack, packed) in enumerate(zip(packs.members, packs.pack(sources, _TensorOps)))
-    ]
+    )
+    _, *reduced = _all_started(itertools.chain([compared], starting))
 
     def collect() -> List[torch.Tensor]:
         results = packs.unpack([handle.wait() for handle in reduced], _TensorOps)
@@ -156,7 +161,6 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     """allreduce_async of several tensors; the result is a list."""
-    name = name or auto_name("grouped_allreduce", process_set)
     return _start_group(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
@@ -166,7 +170,6 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     """allreduce_async_ of several tensors."""
-    name = name or auto_name("grouped_allreduce", process_set)
     return _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
