@@ -151,8 +151,10 @@ Aim AimOf(const CommandLine& line, const CompareFlags& flags) {
   Aim aim;
   if (by_loss || !flags.metric_loss.empty()) aim.score = Score::kTestLoss;
   if (line.Has("--target-accuracy")) aim.score = Score::kAccuracy;
-  const std::string& target = by_loss ? flags.target_loss : flags.target;
-  if (target != "auto") aim.target = std::stod(target);
+  double target = 0;  // not std::stod, which throws at 1e-310
+  if (absl::SimpleAtod(by_loss ? flags.target_loss : flags.target, &target)) {
+    aim.target = target;
+  }
   return aim;
 }
 

@@ -69,6 +69,12 @@ TEST_F(CompareTest, TrainsOnlyInTheWaysAskedFor) {
   EXPECT_TRUE(report["identical_weights"].is_null());
 }
 
+TEST_F(CompareTest, ATargetMayBeAsSmallAsNumbersAre) {
+  const Ran ran =
+      Compare({"--modes=ring", "--epochs=1", "--target-accuracy=1e-310"});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+}
+
 TEST_F(CompareTest, AFailureNamesWayAndProcessAndGivesItsCode) {
   const Ran ran = Compare({"--", "--fake-fail-rank=0", "--fake-fail-code=9"});
   EXPECT_EQ(ran.code, 9);
