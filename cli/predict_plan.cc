@@ -53,6 +53,10 @@ absl::StatusOr<double> ParseTime(const char* flag, const std::string& text) {
       absl::StrCat(flag, ": \"", text, "\": give one time"));
 }
 
+// What a worker is measured by.
+constexpr const char* kMeasurementFlags[] = {
+    "--model", "--data", "--batch-size", "--threads", "--measure"};
+
 // Flags that mean something only with, or only without, another.
 absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
   for (const char* flag : {"--links", "--sizes", "--iterations"}) {
@@ -69,8 +73,7 @@ absl::Status CheckTogether(const CommandLine& line, const PredictFlags& flags) {
         absl::StrCat(flag, " has no effect with --check"));
   }
   const bool measures = !line.Has("--compute") || !line.Has("--parameters");
-  for (const char* flag :
-       {"--model", "--data", "--batch-size", "--threads", "--measure"}) {
+  for (const char* flag : kMeasurementFlags) {
     if (measures || !line.Has(flag)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         flag,
@@ -140,9 +143,12 @@ absl::StatusOr<PredictionCheckOptions> PlanCheck(
     return absl::InvalidArgumentError(
         "--hosts: --check calibrates on 2 hosts, which must be among them");
   }
-  if (options.hosts.back() > kMostMadeHosts) {
+  for (const auto& [flag, numbers] :
+       {std::pair("--hosts", &options.hosts),
+        std::pair("--servers", &options.servers)}) {
+    if (numbers->back() <= kMostMadeHosts) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "--hosts: --check makes the hosts, at most ", kMostMadeHosts));
+        flag, ": --check makes the hosts, at most ", kMostMadeHosts));
   }
   options.out = flags.out;
   options.binaries = flags.binaries;
@@ -236,6 +242,9 @@ absl::StatusOr<PredictPlan> PlanPredict(const CommandLine& line,
   options.measurement.budget = absl::Seconds(*measure);
   options.measurement.worker_binary = flags.binaries.worker;
   options.measurement.model_given = line.Has("--model");
+  for (const char* flag : kMeasurementFlags) {
+    if (line.Has(flag)) options.measurement.flag_given = flag;
+  }
   // What a file says is known when it has been read.
   if (options.from.empty()) {
     absl::Status s = CheckGiven(options, PredictSource());

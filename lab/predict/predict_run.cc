@@ -169,6 +169,12 @@ absl::Status CheckGiven(const PredictOptions& options,
         "--parameters says how large a model is; say how long it computes, "
         "too: --compute, or a --model to measure");
   }
+  if (!source.compute_s.empty() && !options.measurement.flag_given.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.measurement.flag_given,
+        " has no effect with --from=", options.from,
+        ", which says how long its own model computes: leave one of them out"));
+  }
   return absl::OkStatus();
 }
 

@@ -34,7 +34,8 @@ struct PredictOptions {
 };
 
 // INVALID_ARGUMENT: compute times and parameters, of which the flags and the
-// file (`source`) give one, would be those of different models.
+// file (`source`) give one, would be those of different models, or flags say
+// what to measure where the file leaves nothing to.
 absl::Status CheckGiven(const PredictOptions& options,
                         const PredictSource& source);
 

@@ -1,10 +1,12 @@
 #include "lab/predict/predict_source.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -258,6 +260,14 @@ std::vector<double> StepSeconds(const std::vector<StepSample>& steps) {
 }
 
 absl::StatusOr<PredictSource> ReadSource(const std::string& path) {
+  // Its stream opens, and throws when it is read.
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--from: ", path,
+                     " is a folder: name the file in it, report.json of psring "
+                     "compare or bench.json of psring bench"));
+  }
   std::ifstream file(path);
   if (!file) {
     return absl::NotFoundError(

@@ -30,8 +30,8 @@ struct PredictSource {
 // workers computed, of those of ways without flags of their own, such as
 // another batch size, if there are any; where it does not tell, the times of
 // that run's steps. bench.json of `psring bench --hosts`: the slowest link.
-// NOT_FOUND, or DATA_LOSS, which names the file and the field that is missing
-// or wrong.
+// NOT_FOUND, INVALID_ARGUMENT for a folder, or DATA_LOSS, which names the file
+// and the field that is missing or wrong.
 absl::StatusOr<PredictSource> ReadSource(const std::string& path);
 
 // Measures a single worker on this host, for `budget` of training and at least
@@ -40,6 +40,8 @@ struct WorkerMeasurement {
   std::string worker_binary;
   std::string model = "lenet";
   bool model_given = false;  // by the user
+  // A flag of the user's that says what or how to measure; empty: none.
+  std::string flag_given = {};
   std::string data = "digits:train=8192,test=64";
   int batch_size = 64;
   int threads = 0;  // 0: all cores

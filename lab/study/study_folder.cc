@@ -42,6 +42,9 @@ absl::Status MakeFolder(const fs::path& path) {
 
 // NOT_FOUND where there is no such file.
 absl::StatusOr<json> ReadJson(const std::string& path) {
+  // Its stream opens, and throws when it is read.
+  std::error_code error;
+  if (fs::is_directory(path, error)) return absl::DataLossError("a folder");
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError("it is missing");
   const std::string text{std::istreambuf_iterator<char>(file),

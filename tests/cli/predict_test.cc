@@ -155,6 +155,16 @@ TEST_F(PredictTest, SaysThatOtherProgramsLengthenedWhatWasMeasured) {
   EXPECT_THAT(Predict(given).output, Not(HasSubstr("Busy host")));
 }
 
+TEST_F(PredictTest, AReportLeavesNoModelToMeasure) {
+  const std::string report = Write("report.json", R"({
+    "runs": [{"num_parameters": 61706, "num_steps": 100, "seconds": 2.0,
+              "steps": [{"step": 10, "seconds": 0.2}]}]})");
+  const Ran ran = Predict(
+      {"--from=" + report, "--hosts=4", "--update=4GB", "--model=resnet50"});
+  EXPECT_EQ(ran.code, 1) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("--model has no effect with --from="));
+}
+
 // A smaller batch computes faster, and says nothing of the others.
 TEST_F(PredictTest, TakesTheFastestRunOfThoseWithoutFlagsOfTheirOwn) {
   const std::string run = R"({"num_parameters": 61706, "num_steps": 100,
@@ -248,6 +258,9 @@ TEST_F(PredictTest, AFileThatLacksSomethingGetsOneLineThatNamesIt) {
   }
   EXPECT_THAT(Predict({"--from=" + out_ + "/none.json"}).output,
               HasSubstr("cannot read"));
+  const Ran folder = Predict({"--from=" + out_, "--update=4GB"});
+  EXPECT_EQ(folder.code, 1) << folder.output;
+  EXPECT_THAT(folder.output, HasSubstr(out_ + " is a folder"));
 }
 
 TEST_F(PredictTest, AJsonThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured) {
@@ -289,6 +302,8 @@ TEST_F(PredictTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"--compute=1ms", "--parameters=5", "--model=lenet"},
            {"--model", "--compute and --parameters"}},
           {{"--check", "--hosts=4,6"}, {"--hosts", "2 hosts"}},
+          {{"--check", "--hosts=2,65"}, {"--hosts", "at most 64"}},
+          {{"--check", "--servers=65"}, {"--servers", "at most 64"}},
       };
   for (const auto& [flags, said] : kWrong) {
     const Ran ran = Predict(flags);
