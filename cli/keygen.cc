@@ -1,8 +1,10 @@
 #include "cli/keygen.h"
 
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -67,6 +69,11 @@ absl::Status Write(const KeygenFlags& flags, const std::string& path) {
       std::cout << path << " is that key already" << std::endl;
       return absl::OkStatus();
     }
+  }
+  std::error_code error;
+  if (!s.ok() && std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a folder: name the key's file"));
   }
   if (!s.ok()) return s;
   std::cout << "wrote " << path << std::endl;

@@ -53,6 +53,16 @@ TEST_F(KeygenTest, ReplacesAKeyOnlyByForce) {
   EXPECT_NE(testing::ReadFile(path_), first);
 }
 
+TEST_F(KeygenTest, AFolderIsNoKey) {
+  const std::string flag = "--key-file=" + config_;
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{flag}, {flag, "--force"}}) {
+    const Ran ran = Keygen(flags);
+    EXPECT_EQ(ran.code, 1);
+    EXPECT_THAT(ran.output, HasSubstr(config_ + " is a folder"));
+  }
+}
+
 // psring keygen --print | ssh B psring keygen --stdin
 TEST_F(KeygenTest, WhatIsPrintedIsTheKeyElsewhere) {
   EXPECT_THAT(Keygen({"--print"}).output, HasSubstr("psring keygen makes one"));
