@@ -80,6 +80,6 @@ const chartTools = (function () {
     return redraw;
   }
 
-  return {SHAPES, colour, seriesColour, axis, legend, size, time, figure,
-          keepDrawn};
+  return {NUM_COLOURS, SHAPES, colour, seriesColour, axis, legend, size, time,
+          figure, keepDrawn};
 })();

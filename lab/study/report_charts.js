@@ -3,9 +3,13 @@
 (function () {
   'use strict';
   const data = JSON.parse(document.getElementById('data').textContent);
-  const {SHAPES, colour, seriesColour, axis, legend, figure, keepDrawn} =
-    chartTools;
+  const {NUM_COLOURS, SHAPES, colour, seriesColour, axis, legend, figure,
+         keepDrawn} = chartTools;
   const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+  // Where the colours begin again, a line has another dash and another mark than
+  // the one of the same colour.
+  const dashOf = (i) => DASHES[(i + Math.floor(i / NUM_COLOURS)) % DASHES.length];
+  const shapeOf = (i) => SHAPES[(i + Math.floor(i / NUM_COLOURS)) % SHAPES.length];
   const percent = (value) => +(value * 100).toFixed(2) + '%';
   const rounded = (value) => +value.toPrecision(4);
 
@@ -15,9 +19,9 @@
     order: n - i,
     borderColor: seriesColour(i),
     backgroundColor: seriesColour(i),
-    borderDash: DASHES[i % DASHES.length],
-    pointStyle: SHAPES[i % SHAPES.length],
-    borderWidth: DASHES[i % DASHES.length].length ? 2 : 4,
+    borderDash: dashOf(i),
+    pointStyle: shapeOf(i),
+    borderWidth: dashOf(i).length ? 2 : 4,
     tension: 0,
   });
 
