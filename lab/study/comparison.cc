@@ -342,10 +342,11 @@ std::vector<Group> ComparedAlong(const Comparison& comparison,
 std::optional<TrafficFormula> FormulaOf(const Variant& variant) {
   const WaySpec way = WayOf(variant.point);
   const auto compression = ParseCompression(ValueOf(variant.point, "compress"));
-  if (!compression.ok() || !way.plain() || !variant.every_step) {
+  const auto values = static_cast<double>(variant.runs[0].num_parameters);
+  // A script that psring's optimizers do not train tells of none.
+  if (!compression.ok() || !way.plain() || !variant.every_step || values == 0) {
     return std::nullopt;
   }
-  const auto values = static_cast<double>(variant.runs[0].num_parameters);
   const double gradients = values * BytesPerValue(*compression);
   const double bytes = values * sizeof(float);
   const double n = std::stod(ValueOf(variant.point, "workers"));

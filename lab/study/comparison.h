@@ -119,11 +119,12 @@ std::vector<Group> ComparedAlong(const Comparison& comparison,
                                  absl::string_view axis);
 
 // What a process would send in a step if each were a host of its own; nothing
-// where no formula is known. With n workers, S servers and a model of M bytes
-// whose gradients are G bytes (M, unless they are compressed: see
-// common/optim/compression.h), each rank of a ring sends (n-1)/n * (G + M), a
-// worker of the servers' sends G, a server n/S * M. A ring sends more for
-// buckets of a few KB, which take a way of fewer messages (ring/routes.h).
+// where no formula, or not how large the model is, is known. With n workers, S
+// servers and a model of M bytes whose gradients are G bytes (M, unless they
+// are compressed: see common/optim/compression.h), each rank of a ring sends
+// (n-1)/n * (G + M), a worker of the servers' sends G, a server n/S * M. A ring
+// sends more for buckets of a few KB, which take a way of fewer messages
+// (ring/routes.h).
 struct TrafficFormula {
   double worker_bytes = 0;
   double server_bytes = 0;  // 0: no servers

@@ -27,10 +27,15 @@ std::string Values(const Comparison& comparison, absl::string_view axis) {
   return absl::StrJoin(comparison.values[AxisIndex(axis)], ", ");
 }
 
-int64_t NumParameters(const Comparison& comparison) {
-  return comparison.variants.empty()
-             ? 0
-             : comparison.variants[0].runs[0].num_parameters;
+// " (21,840 parameters)"; nothing of a script that does not tell.
+std::string ParametersText(const Comparison& comparison) {
+  int64_t most = 0;
+  for (const Variant& variant : comparison.variants) {
+    most = std::max(most, variant.runs[0].num_parameters);
+  }
+  return most == 0 ? ""
+                   : absl::StrCat(" (", FormatCount(static_cast<double>(most)),
+                                  " parameters)");
 }
 
 // Not of the built-in trainer.
@@ -42,18 +47,15 @@ bool IsOfScript(const StudySetup& setup) {
 std::string Introduction(const StudySetup& setup,
                          const Comparison& comparison) {
   if (IsOfScript(setup)) {
-    return absl::StrCat(
-        setup.Flag("--"), " (",
-        FormatCount(static_cast<double>(NumParameters(comparison))),
-        " parameters) is run in each way. It finds the seed of a run in "
-        "PSRING_SEED. All processes ran on one machine: ",
-        MachineText(setup.machine), ".");
+    return absl::StrCat(setup.Flag("--"), ParametersText(comparison),
+                        " is run in each way. It finds the seed of a run in "
+                        "PSRING_SEED. All processes ran on one machine: ",
+                        MachineText(setup.machine), ".");
   }
   const std::string& steps = setup.Flag("--steps");
   return absl::StrCat(
-      setup.Flag("--model"), " (",
-      FormatCount(static_cast<double>(NumParameters(comparison))),
-      " parameters) is trained on ", setup.Flag("--data"), " for ",
+      setup.Flag("--model"), ParametersText(comparison), " is trained on ",
+      setup.Flag("--data"), " for ",
       steps == "0" ? absl::StrCat(setup.Flag("--epochs"), " epochs")
                    : absl::StrCat(steps, " steps"),
       ", from the same first weights and over the same batches each "

@@ -210,14 +210,19 @@
     });
   }
 
+  // A script may not tell of its steps, nor a way reach the target.
+  const known = (point, key) => point[key] && point[key].mean !== null;
+
   function scaling(container, study) {
+    const tells = (key) =>
+      study.lines.some((line) => line.points.some((p) => known(p, key)));
     const draw = (key, title, unit) => {
       const canvas = figure(container, title, title,
                             18 + 1.2 * study.lines.length);
       return () => {
         const sets = study.lines.map((line, i) => ({
           ...look(i, study.lines.length), label: line.label, pointRadius: 4,
-          data: line.points.filter((p) => p[key])
+          data: line.points.filter((p) => known(p, key))
             .map((p) => ({x: p.x, y: p[key].mean, ...p[key]})),
         }));
         const first = sets[0].data[0];
@@ -237,9 +242,12 @@
         return drawLines(canvas, sets, x, axis(unit, {beginAtZero: true}));
       };
     };
-    const drawings = [draw('rate', data.rate_title + ' by ' + study.axis,
-                           data.rate_unit)];
-    if (study.lines.some((line) => line.points.some((p) => p.seconds))) {
+    const drawings = [];
+    if (tells('rate')) {
+      drawings.push(draw('rate', data.rate_title + ' by ' + study.axis,
+                         data.rate_unit));
+    }
+    if (tells('seconds')) {
       drawings.push(draw('seconds', 'Time to ' + data.target_text + ' by ' +
                          study.axis, 'seconds of training'));
     }
@@ -337,7 +345,8 @@
   const section = (id) => document.getElementById(id);
   const drawings = [
     ...data.courses.flatMap((each) => course(section('courses'), each)),
-    rates(section('speed')),
+    ...(data.rates.some((rate) => rate.mean !== null) ?
+      [rates(section('speed'))] : []),
     ...data.scaling.flatMap((each) => scaling(section('speed'), each)),
     ...data.staleness.map((each) => staleness(section('staleness'), each)),
     ...(data.step_times.length ? [stepTimes(section('step-times'))] : []),

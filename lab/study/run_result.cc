@@ -12,9 +12,12 @@ absl::Status NothingTold(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("the metrics lack ", what));
 }
 
+// 0 where it is not known how many there were, as of a script that psring's
+// optimizers do not train.
 double PerStep(int64_t bytes, const RunResult& result) {
-  return static_cast<double>(bytes) /
-         static_cast<double>(std::max<int64_t>(1, result.num_steps));
+  return result.num_steps == 0 ? 0
+                               : static_cast<double>(bytes) /
+                                     static_cast<double>(result.num_steps);
 }
 
 // A worker's gradient reaches every server, each of which counts it.
@@ -141,9 +144,10 @@ absl::StatusOr<RunResult> Summarize(const Point& point,
     (process.role == "ps" ? TakeServer : TakeWorker)(process, &result);
   }
   result.counts_steps = worker0->global_batch == 0;
-  if (result.seconds > 0) {
-    result.images_per_second = Samples(all, result.num_steps) / result.seconds;
-  }
+  result.images_per_second =
+      result.num_steps > 0 && result.seconds > 0
+          ? Samples(all, result.num_steps) / result.seconds
+          : std::nan("");
   return result;
 }
 

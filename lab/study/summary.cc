@@ -31,7 +31,9 @@ std::string FormatAccuracy(double accuracy) {
   return std::isnan(accuracy) ? kNothing : FormatPercent(accuracy);
 }
 
+// A script may not tell of its steps.
 std::string FormatRate(double rate) {
+  if (std::isnan(rate)) return kNothing;
   return rate < 100 ? absl::StrFormat("%.1f", rate) : FormatCount(rate);
 }
 
@@ -202,7 +204,7 @@ Cells RunCells(const Comparison& comparison) {
       cells.push_back(
           {variant.label, ValueOf(run.point, "seed"),
            FormatRate(run.images_per_second),
-           absl::StrFormat("%.2f", run.seconds),
+           run.seconds > 0 ? absl::StrFormat("%.2f", run.seconds) : kNothing,
            at ? FormatSeconds(at->seconds) : kNothing,
            FormatAccuracy(run.test_accuracy), FormatLoss(run.test_loss),
            run.weights_crc32 ? absl::StrFormat("%08x", *run.weights_crc32)
@@ -240,7 +242,8 @@ Cells TrafficCells(const Comparison& comparison) {
       if (peak <= 0) return;
       const bool known = formula.has_value();
       cells.push_back(
-          {variant.label, role, FormatBytes(sent),
+          {variant.label, role,
+           known ? FormatBytes(sent) : BytesOrNothing(sent),
            known ? FormatBytes(computed) : kNothing,
            known && computed > 0 ? FormatTimes(sent / computed) : kNothing,
            FormatBytes(peak)});

@@ -306,6 +306,13 @@ TEST(FormulaOf, IsOfAnExchangeInEveryStep) {
   EXPECT_FALSE(FormulaOf(rarely.variants[0]));
 }
 
+// A script may not tell how large its model is.
+TEST(FormulaOf, NeedsTheModelsSize) {
+  RunResult run = RunOf({{"mode", "ring"}}, 1, 0.9);
+  run.num_parameters = 0;
+  EXPECT_FALSE(FormulaOf({run.point, "", {run}}));
+}
+
 TEST(FormulaOf, IsTheCostModels) {
   const auto of = [](const AxisTexts& at) {
     return FormulaOf({At(at), "", {RunOf(at, 1, 0.9)}});

@@ -169,6 +169,26 @@ TEST_F(ReportTest, AScriptIsNotTakenForTheBuiltInTrainer) {
   EXPECT_THAT(html, Not(HasSubstr("identical weights")));
 }
 
+TEST_F(ReportTest, WhatAScriptDoesNotTellIsLeftOut) {
+  const auto at = [&](const AxisTexts& point) {
+    RunResult run = RunOf(point);
+    run.counts_steps = true;
+    run.num_parameters = 0;
+    run.images_per_second = std::nan("");
+    return run;
+  };
+  setup_.flags.back().second = "./train";
+  comparison_ = Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+                        {at({}), at({{"seed", "1"}}), at({{"mode", "ring"}}),
+                         at({{"mode", "ring"}, {"seed", "1"}})},
+                        {});
+  const std::string html = RenderHtml(setup_, comparison_);
+  EXPECT_THAT(html, HasSubstr("./train is run in each way"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">steps/s</th><td>-</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("nan")));
+  EXPECT_THAT(html, Not(HasSubstr("would send")));
+}
+
 TEST_F(ReportTest, InjectedFaultsStandAtTheTop) {
   EXPECT_THAT(RenderHtml(setup_, comparison_),
               Not(HasSubstr("Faults of speed")));

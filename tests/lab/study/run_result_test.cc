@@ -45,6 +45,19 @@ absl::StatusOr<RunResult> Ran() {
                             Worker(1, 5)});
 }
 
+// A script tells of none that psring's optimizers have not made.
+TEST(Summarize, NothingIsPerStepWhereStepsAreNotKnown) {
+  ProcessMetrics script = Worker(0, 4);
+  script.end->step = 0;
+  script.end->seconds = 0;
+  const auto result = Summarize(At({}), {script, Server(0, 0, 0)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->worker_bytes_per_step, 0);
+  EXPECT_EQ(result->server_bytes_per_step, 0);
+  EXPECT_TRUE(std::isnan(result->images_per_second));
+  EXPECT_TRUE(std::isnan(RunFromJson(ToJson(*result))->images_per_second));
+}
+
 // Before that a script loads libraries and data.
 TEST(Summarize, AScriptsTimeCountsFromItsFirstStep) {
   ProcessMetrics script = Worker(0, 4);
