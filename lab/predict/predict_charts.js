@@ -25,14 +25,17 @@
     data,
   });
 
+  // Of one value, a dash.
   function computeLine(points) {
+    const single = points.every((p) => p.x === points[0].x);
     return {
       label: 'computing',
       borderColor: colour('--faint'),
       backgroundColor: colour('--faint'),
       borderDash: [6, 4],
       borderWidth: 2,
-      pointRadius: 0,
+      pointStyle: 'line',
+      pointRadius: single ? 8 : 0,
       data: points,
     };
   }
@@ -45,8 +48,9 @@
     return lines.filter((l) => l.data.length > 0);
   }
 
-  function againstServers(scale) {
-    const ends = [1, scale.hosts];
+  // From the least to the most hosts that are only servers'.
+  function againstServers(scale, counts) {
+    const ends = [Math.min(...counts), Math.max(...counts)];
     const at = (is) => scale.predictions.filter(is)
       .map((p) => ({x: p.server_hosts, y: p.step_s}));
     const flat = (is) => ends.flatMap((x) => scale.predictions.filter(is)
@@ -64,8 +68,8 @@
   function countAxis(title, values) {
     const plain = axis(title, {type: 'logarithmic'});
     plain.ticks = {...plain.ticks, autoSkip: true};
-    plain.min = Math.min(...values);
-    plain.max = Math.max(...values);
+    const ends = [Math.min(...values), Math.max(...values)];
+    if (ends[0] < ends[1]) [plain.min, plain.max] = ends;
     plain.afterBuildTicks = (scale) => {
       scale.ticks = values.map((value) => ({value}));
     };
@@ -119,7 +123,7 @@
         title: scale.hosts + ' hosts, against servers',
         x: () => countAxis('hosts with nothing but a server', counts),
         y: logTimeAxis, format: time,
-        datasets: () => againstServers(scale)};
+        datasets: () => againstServers(scale, counts)};
     }),
   ];
 
