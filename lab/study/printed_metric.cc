@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 
@@ -76,7 +77,9 @@ void PrintedMetric::Take(absl::string_view line) {
     return;  // too complex for this line
   }
   double value = 0;
-  if (!absl::SimpleAtod(match[1].str(), &value)) return;
+  // [0-9.]+ takes the full stop of a sentence, too.
+  const std::string number = match[1].str();
+  if (!absl::SimpleAtod(absl::StripSuffix(number, "."), &value)) return;
   const absl::string_view behind = absl::StripLeadingAsciiWhitespace(
       line.substr(match[1].second - line.begin()));
   samples_.push_back({Now(), value, absl::StartsWith(behind, "%")});

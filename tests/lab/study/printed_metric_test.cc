@@ -33,6 +33,16 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   EXPECT_TRUE(all[1].epochs.empty());
 }
 
+TEST(PrintedMetric, MayEndASentence) {
+  PrintedMetric metric("accuracy is ([0-9.]+)", /*is_loss=*/false);
+  metric.Take("Epoch 1 is over, and its accuracy is 0.915.");
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 1u);
+  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.915);
+}
+
 // 30 steps in 50 seconds, and 970 in the eight minutes after that.
 TEST(PrintedMetric, TakesItsStepFromTheProgressOfThatTime) {
   PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
