@@ -38,7 +38,9 @@ absl::Status PrintExplanation(const std::string& directory) {
         absl::StrCat("the timelines in ", directory, " hold no whole step"));
   }
   std::cout << ExplanationText(explanation) << "\n"
-            << DoubtsText(job->processes);
+            << DoubtsText(job->processes,
+                          explanation.total.whole /
+                              static_cast<double>(explanation.total.steps));
   return absl::OkStatus();
 }
 

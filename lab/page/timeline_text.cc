@@ -12,6 +12,10 @@ namespace {
 
 using Cells = std::vector<std::vector<std::string>>;
 
+// By which clocks may be apart, where others' times are held against a
+// worker's.
+constexpr double kMuchOfAStep = 0.25;
+
 std::string Milliseconds(double seconds, int64_t steps) {
   return absl::StrFormat(
       "%.2f", seconds * 1e3 / static_cast<double>(std::max<int64_t>(steps, 1)));
@@ -88,7 +92,8 @@ std::string ExplanationText(const Explanation& explanation) {
       HeldUpText("answered last, of exposed", explanation.servers, whole));
 }
 
-std::string DoubtsText(const std::vector<TraceInfo>& processes) {
+std::string DoubtsText(const std::vector<TraceInfo>& processes,
+                       double step_seconds) {
   std::string text;
   int64_t worst = 0;
   for (const TraceInfo& process : processes) {
@@ -104,9 +109,19 @@ std::string DoubtsText(const std::vector<TraceInfo>& processes) {
           ": its clock is not aligned, the process ended too early\n");
     }
   }
+  const double apart = static_cast<double>(worst) / 2 * 1e-9;
   absl::StrAppendFormat(&text,
                         "clocks agree with the coordinator's within %.3f ms\n",
-                        worst / 2 * 1e-6);
+                        apart * 1e3);
+  if (step_seconds > 0 && apart > kMuchOfAStep * step_seconds) {
+    absl::StrAppendFormat(
+        &text,
+        "Beside a step of %.2f ms that is much: who was waited for, and what "
+        "is "
+        "exposed and\nwhat waiting, is uncertain. Messages that a busy host "
+        "holds up are the usual cause.\n",
+        step_seconds * 1e3);
+  }
   return text;
 }
 

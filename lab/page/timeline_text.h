@@ -14,7 +14,10 @@ namespace psring {
 std::string ExplanationText(const Explanation& explanation);
 
 // What makes the timelines incomplete, and how well their clocks agree.
-std::string DoubtsText(const std::vector<TraceInfo>& processes);
+// `step_seconds`: a mean step that was explained by them, for which they may
+// not agree well enough; 0: none was.
+std::string DoubtsText(const std::vector<TraceInfo>& processes,
+                       double step_seconds = 0);
 
 }  // namespace psring
 
