@@ -167,6 +167,19 @@ absl::StatusOr<std::vector<std::string>> ParsePeers(const std::string& text) {
   return ParseList(text, known, "auto, none or a list of ");
 }
 
+// A peer that the user has named is measured in one of the operations.
+absl::Status CheckPeersAreUsed(const std::vector<std::string>& peers,
+                               const std::vector<std::string>& operations) {
+  for (const std::string& peer : peers) {
+    const char* const its = peer == kPsLite ? "pushpull" : "allreduce";
+    if (absl::c_linear_search(operations, its)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--peers: ", peer, " is for ", its, ", and this run measures ",
+        absl::StrJoin(operations, ", "), ": leave it out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHot(const std::vector<int>& ranks) {
   for (const int n : ranks) {
     if (MaxExactRuns(n) >= 4) continue;
@@ -285,6 +298,10 @@ absl::StatusOr<BenchOptions> PlanBench(const CommandLine& line,
   options.link_bits_per_s = *rate;
   options.peers = *std::move(peers);
   options.peers_named = flags.peers != "auto";
+  if (options.peers_named) {
+    absl::Status s = CheckPeersAreUsed(options.peers, options.operations);
+    if (!s.ok()) return s;
+  }
   options.device = TrainDevice(flags.device, options);
   for (const std::string& precision : options.precisions) {
     if (options.device == "cuda" || precision == "fp32" ||
