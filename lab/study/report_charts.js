@@ -15,8 +15,8 @@
 
   // Later lines lie above earlier ones; a wide solid line shows on both sides of
   // a dashed one that hides it.
-  const look = (i, n) => ({
-    order: n - i,
+  const look = (i, n, place = i) => ({
+    order: n - place,
     borderColor: seriesColour(i),
     backgroundColor: seriesColour(i),
     borderDash: dashOf(i),
@@ -43,10 +43,11 @@
     points.map((p) => ({x: p[x], y: p.mean, min: p.min, max: p.max}));
 
   function courseLines(lines, x, key) {
-    return lines.flatMap((line, i) => {
+    return lines.flatMap((line, place) => {
       const n = lines.length;
+      const i = line.look;
       const more = key === 'loss' ? [{
-        ...look(i, n),
+        ...look(i, n, place),
         group: line.label,
         isExtra: true,
         label: line.label + ', test',
@@ -56,7 +57,7 @@
       }] : [];
       return [
         ...(line.seeds > 1 ? band(line[key], x, i, n, line.label) : []),
-        {...look(i, n), group: line.label, label: line.label,
+        {...look(i, n, place), group: line.label, label: line.label,
          pointRadius: key === 'loss' ? 0 : 4, data: means(line[key], x)},
         ...more,
       ];
@@ -221,7 +222,8 @@
                             18 + 1.2 * study.lines.length);
       return () => {
         const sets = study.lines.map((line, i) => ({
-          ...look(i, study.lines.length), label: line.label, pointRadius: 4,
+          ...look(line.look, study.lines.length, i), label: line.label,
+          pointRadius: 4,
           data: line.points.filter((p) => known(p, key))
             .map((p) => ({x: p.x, y: p[key].mean, ...p[key]})),
         }));

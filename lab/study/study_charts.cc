@@ -1,9 +1,11 @@
 #include "lab/study/study_charts.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,8 +29,18 @@ json BandJson(const std::vector<BandPoint>& band) {
   return points;
 }
 
-json LineJson(const Variant& variant, const std::string& label) {
+// The same of a value of the axis in all pictures, also where others failed.
+size_t LookOf(const Comparison& comparison, const Axis& axis,
+              const Variant& variant) {
+  const auto& values = comparison.values[AxisIndex(axis.name)];
+  const std::string& value = ValueOf(variant.point, axis.name);
+  const auto found = std::find(values.begin(), values.end(), value);
+  return found == values.end() ? 0 : found - values.begin();
+}
+
+json LineJson(const Variant& variant, const std::string& label, size_t look) {
   return {{"label", label},
+          {"look", look},
           {"seeds", variant.runs.size()},
           {"accuracy", BandJson(AccuracyBand(variant))},
           {"loss", BandJson(LossBand(variant, kLossPoints))},
@@ -56,15 +68,17 @@ json CoursesJson(const Comparison& comparison) {
     for (const Variant* variant : group.variants) {
       drawn.insert(variant);
       lines.push_back(LineJson(
-          *variant, ValueLabel(axis, ValueOf(variant->point, axis.name))));
+          *variant, ValueLabel(axis, ValueOf(variant->point, axis.name)),
+          LookOf(comparison, axis, *variant)));
     }
     courses.push_back({{"title", group.label}, {"lines", std::move(lines)}});
   }
   for (const Variant& variant : comparison.variants) {
     if (drawn.contains(&variant)) continue;
-    courses.push_back(
-        {{"title", ""},
-         {"lines", json::array({LineJson(variant, variant.label)})}});
+    courses.push_back({{"title", ""},
+                       {"lines", json::array({LineJson(
+                                     variant, variant.label,
+                                     LookOf(comparison, axis, variant))})}});
   }
   return courses;
 }
@@ -80,12 +94,30 @@ json RatesJson(const Comparison& comparison) {
   return rates;
 }
 
+// Groups in the order of their first variants, and whether they differ in their
+// ways: then lines look as the ways do elsewhere.
+std::pair<std::vector<Group>, bool> LinesAlong(const Comparison& comparison,
+                                               const Axis& axis) {
+  std::vector<Group> groups = GroupsAlong(comparison, axis.name);
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) {
+                     return a.variants[0] < b.variants[0];
+                   });
+  std::set<std::string> ways;
+  for (const Group& group : groups) {
+    ways.insert(ValueOf(group.variants[0]->point, kWayAxis));
+  }
+  const bool differ = ways.size() == groups.size();
+  return {std::move(groups), differ};
+}
+
 json ScalingJson(const Comparison& comparison) {
   json scaling = json::array();
   for (const Axis& axis : Axes()) {
     if (axis.kind != AxisKind::kCounts) continue;
     json lines = json::array();
-    for (const Group& group : GroupsAlong(comparison, axis.name)) {
+    const auto [groups, ways_differ] = LinesAlong(comparison, axis);
+    for (const Group& group : groups) {
       json points = json::array();
       for (const Variant* variant : group.variants) {
         int x = 0;
@@ -101,7 +133,11 @@ json ScalingJson(const Comparison& comparison) {
       const std::string label =
           group.label.empty() ? ValueOf(group.variants[0]->point, kWayAxis)
                               : group.label;
-      lines.push_back({{"label", label}, {"points", std::move(points)}});
+      const size_t look =
+          ways_differ ? LookOf(comparison, AxisOf(kWayAxis), *group.variants[0])
+                      : lines.size();
+      lines.push_back(
+          {{"label", label}, {"look", look}, {"points", std::move(points)}});
     }
     if (lines.empty()) continue;
     scaling.push_back({{"axis", axis.name}, {"lines", std::move(lines)}});

@@ -6,9 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "lab/page/report_files.h"
 #include "lab/study/study_charts.h"
@@ -133,6 +136,35 @@ TEST_F(ReportTest, AWayThatIsAloneInItsCircumstancesIsDrawn) {
   EXPECT_EQ(courses[0]["lines"].size(), 2u);
   ASSERT_EQ(courses[1]["lines"].size(), 1u);
   EXPECT_EQ(courses[1]["lines"][0]["label"], "ps-bsp, 4 workers");
+}
+
+// A ring founds its groups behind the others.
+TEST_F(ReportTest, AWayLooksTheSameInAllPictures) {
+  const AxisTexts ring = {{"mode", "ring"}, {"servers", std::string(kAny)}};
+  AxisTexts two_rings = ring;
+  two_rings.push_back({"workers", "4"});
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ring,ps-async,ps-bsp"}, {"workers", "2,4"}}),
+              {RunOf(ring), RunOf(two_rings), RunOf({}),
+               RunOf({{"workers", "4"}}), RunOf({{"mode", "ps-async"}})},
+              {});
+  const json charts = ChartsJson(comparison);
+  std::map<std::string, std::set<int>> looks;
+  for (const json& course : charts["courses"]) {
+    for (const json& line : course["lines"]) {
+      looks[line["label"]].insert(line["look"].get<int>());
+    }
+  }
+  ASSERT_EQ(charts["scaling"].size(), 1u);
+  std::vector<std::string> order;
+  for (const json& line : charts["scaling"][0]["lines"]) {
+    looks[line["label"]].insert(line["look"].get<int>());
+    order.push_back(line["label"]);
+  }
+  EXPECT_THAT(order, testing::ElementsAre("ring", "ps-bsp"));
+  EXPECT_THAT(looks["ring"], testing::ElementsAre(0));
+  EXPECT_THAT(looks["ps-async"], testing::ElementsAre(1));
+  EXPECT_THAT(looks["ps-bsp"], testing::ElementsAre(2));
 }
 
 TEST_F(ReportTest, HtmlShowsWhatTheRunsKnowOfStalenessAndStepTimes) {
