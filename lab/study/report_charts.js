@@ -334,10 +334,13 @@
     const accuracyAxis = () => axis('test accuracy', {
       ticks: {color: colour('--faint'), callback: percent}});
     const lossAxis = () => axis('loss', {beginAtZero: true});
-    // A script may tell of none.
+    // A script may tell of none, nor of its steps.
+    const tellsSteps = lines.some((line) =>
+      [...line.accuracy, ...line.loss, ...line.test_loss].some((p) => p.step > 0));
     const hasLoss = lines.some((line) => line.loss.length || line.test_loss.length);
     const hasAccuracy = lines.some((line) => line.accuracy.length);
-    return Object.keys(AXES).flatMap((x) => [
+    const axes = Object.keys(AXES).filter((x) => x !== 'step' || tellsSteps);
+    return axes.flatMap((x) => [
       ...(data.by_loss ? [draw('Test loss', 'test_loss', x, lossAxis)] : []),
       ...(hasAccuracy ? [draw('Test accuracy', 'accuracy', x, accuracyAxis, percent)] : []),
       ...(hasLoss ? [draw('Loss', 'loss', x, lossAxis)] : []),
