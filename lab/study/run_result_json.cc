@@ -176,7 +176,9 @@ json ToJson(const RunResult& run) {
 
 absl::StatusOr<RunResult> RunFromJson(const json& value) {
   try {
-    return Take(value);
+    RunResult run = Take(value);
+    if (!run.epochs.empty()) return run;
+    return absl::DataLossError("it tells of no evaluation");
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());
   } catch (const std::logic_error& error) {  // of stoi and stoul

@@ -215,6 +215,12 @@ TEST(RunFromJson, GivesBackWhatToJsonWrote) {
   EXPECT_EQ(RunFromJson(ToJson(run))->weights_crc32, std::nullopt);
 }
 
+TEST(RunFromJson, WantsAnEvaluation) {
+  RunResult run = *Ran();
+  run.epochs.clear();
+  EXPECT_TRUE(absl::IsDataLoss(RunFromJson(ToJson(run)).status()));
+}
+
 TEST(RunFromJson, SaysWhatIsMissingOrWrong) {
   for (const char* key : {"point", "seconds", "weights_crc32", "epochs"}) {
     nlohmann::json json = ToJson(*Ran());

@@ -37,6 +37,7 @@ TEST_F(StudyFolderTest, KeepsFinishedRunsForTheNextTime) {
   RunResult run;
   run.point = points[1];
   run.seconds = 4;
+  run.epochs.emplace_back();
   {
     auto folder = StudyFolder::Open(path_, setup_);
     ASSERT_TRUE(folder.ok()) << folder.status();
@@ -112,6 +113,7 @@ TEST_F(StudyFolderTest, ADamagedRunIsNamedWithTheRemedy) {
   auto folder = StudyFolder::Open(path_, setup_);
   RunResult other;
   other.point = At({{"seed", "9"}});
+  other.epochs.emplace_back();
   ASSERT_TRUE((*folder)->Keep(0, other).ok());
   const auto error = [&] {
     return std::string((*folder)->FinishedRuns({At({})}).status().message());
