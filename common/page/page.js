@@ -141,7 +141,8 @@
       beginAtZero: Boolean(spec.from0 || spec.stacked)});
     if (spec.tick) yAxis.ticks = {...yAxis.ticks, callback: spec.tick};
     const xAxis = chartTools.axis('time', {});
-    xAxis.ticks = {...xAxis.ticks, callback: duration, maxTicksLimit: 7};
+    // Not several ticks of the same second.
+    xAxis.ticks = {...xAxis.ticks, callback: duration, maxTicksLimit: 7, precision: 0};
     const chart = new Chart(canvas, {
       type: 'line',
       data: {datasets: datasets(spec)},
