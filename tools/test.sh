@@ -17,8 +17,8 @@ sanitizer, both of which --quick leaves out; the tests of Python and of engines 
 all of these. Then come the checks of tools/check.sh (form, layers, documents). The last
 line counts all of them: N passed, N failed.
 
---frameworks installs TensorFlow, JAX, Keras, TensorBoard and MLflow into the repository's .venv first;
-without them the tests that need them say that they were skipped.
+--frameworks installs TensorFlow, JAX, Keras, TensorBoard, MLflow, Lightning, Accelerate and Transformers
+into the repository's .venv first; without them the tests that need them say that they were skipped.
 
 --engines installs Slurm, Open MPI and Java from Debian and Spark and Ray into
 ~/.cache/psring/engines, and runs the tests of tests/engines/ alone, three minutes: jobs under the
@@ -118,7 +118,7 @@ install_into() {
     logged "$python" -m pip install "${@:2}" || die "pip could not install ${*:2}"
 }
 
-FRAMEWORKS="tensorflow-cpu jax keras tensorboard mlflow-skinny"
+FRAMEWORKS="tensorflow-cpu jax keras tensorboard mlflow-skinny lightning accelerate transformers"
 
 ENGINES_VENV=${XDG_CACHE_HOME:-$HOME/.cache}/psring/engines
 ENGINE_PACKAGES="pyspark>=4,<5 ray[train]==2.60.* numpy pytest kubernetes-validate"

@@ -652,6 +652,28 @@ def closures():
 
 
 @scenario
+def closures_of_fused_steps():
+    """As Lightning gives them: zero_grad(), forward and backward()."""
+    out = []
+    for make in (sgd, adam):
+        net = model()
+        opt = ps.DistributedOptimizer(make(net), model=net, update="fused", bucket_mb=0.0001)
+        for step in range(STEPS):
+
+            def closure():
+                opt.zero_grad()
+                loss = loss_of(net, step, ps.rank())
+                loss.backward()
+                return loss
+
+            with torch.no_grad():
+                out.append(opt.step(closure).requires_grad)
+        out.append(same(net, reference(make)))
+        opt.close()
+    return out
+
+
+@scenario
 def state():
     out = []
     # Horovod's two calls, with state on rank 0 alone.

@@ -150,6 +150,45 @@ def test_tensors_that_do_not_fit_are_refused_before_the_library_takes_their_memo
     assert [z for _, _, _, z in ranks] == [[0, 10, 11], [1, 2, 12]]
 
 
+def whole_numbers_and_roots():
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    me, out = dist.get_rank(), []
+    x, part = torch.tensor([me + 2, -3 * me]), torch.zeros(1, dtype=torch.int32)
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    dist.reduce_scatter_tensor(part, torch.tensor([me + 2, -3 * me], dtype=torch.int32), op=dist.ReduceOp.AVG)
+    out.append(x.tolist() == [2, -1] and part.item() == [2, -1][me])
+    try:
+        dist.all_reduce(torch.ones(1, dtype=torch.bool), op=dist.ReduceOp.AVG)
+    except ValueError as error:
+        out.append("convert the tensor to floats" in str(error))
+    whole, real = torch.tensor([me + 2]), torch.full((3,), me + 1.0)
+    dist.reduce(whole, 1, op=dist.ReduceOp.AVG)
+    dist.reduce(real, 0)
+    out.append(whole.item() == 2 and real.tolist() == [3 if me == 0 else 2] * 3)
+    rows = [torch.zeros(2, 2) for _ in range(2)] if me == 1 else None
+    dist.gather(torch.full((2, 2), float(me)), rows, dst=1)
+    out.append(me == 0 or [row.sum().item() for row in rows] == [0, 4])
+    mine = torch.zeros(3)
+    dist.scatter(mine, [torch.arange(3.0) + 10 * i for i in range(2)] if me == 1 else None, src=1)
+    out.append(mine.tolist() == [10 * me, 10 * me + 1, 10 * me + 2])
+    gathered, scattered = [None, None] if me == 0 else None, [None]
+    dist.gather_object({"rank": me}, gathered)
+    dist.scatter_object_list(scattered, ["a", {"b": 1}] if me == 0 else None, src=0)
+    out.append((me == 1 or gathered == [{"rank": 0}, {"rank": 1}]) and scattered == [["a", {"b": 1}][me]])
+    return out
+
+
+def test_averages_of_whole_numbers_and_what_has_a_root():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for out in run(whole_numbers_and_roots, env=env):
+        assert len(out) == 6 and all(out), out
+
+
 def a_rank_fails_while_ddp_waits():
     import torch.distributed as dist
 

@@ -320,11 +320,16 @@ class Part:
                 self.in_patch = False
         return self.kind.step(self.optimizer, *arguments)  # type: ignore[attr-defined]
 
-    def fused_step(self, closure: Any) -> None:
-        if closure is not None:
-            raise ValueError(
-                f'step(closure) is not supported with update="fused": {self.settings.local_remedy}'
-            )
+    def fused_step(self, closure: Any) -> Any:
+        """What `closure`, which SGD, Adam and AdamW call once and before all else, returns."""
+        if closure is None:
+            return self._fused_step()
+        with torch.enable_grad():
+            loss = closure()
+        self._fused_step()
+        return loss
+
+    def _fused_step(self) -> None:
         self._check_unfrozen()
         if self.settings.scaler is not None:
             if self._overflow():

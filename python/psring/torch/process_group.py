@@ -5,7 +5,7 @@
 
 DDP's collectives then run over psring's ring, on tensors of the host. The group's
 timeout, torch's 30 minutes or the one that is given, becomes the job's step_timeout_s,
-unless init() came first. What DDP does not need (send, recv, gather, scatter, reduce) is refused by name.
+unless init() came first. send() and recv() are refused by name.
 """
 
 import os
@@ -64,6 +64,15 @@ def _check_came(what: str, came: Sequence[int], expected: Sequence[int]) -> None
 def _row(tensor: torch.Tensor) -> int:
     """The elements of one."""
     return tensor.numel() // tensor.shape[0] if tensor.dim() and tensor.shape[0] else 1
+
+
+def _summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
+    """The operation that reduces `tensor`: whole numbers have no average, and are summed for _divide_sum."""
+    if op is not Average or tensor.is_floating_point() or tensor.is_complex():
+        return op
+    if tensor.dtype == torch.bool:
+        raise ValueError("ReduceOp.AVG of torch.bool: convert the tensor to floats, or use ReduceOp.MAX")
+    return Sum
 
 
 class _PsringWork(_Work):  # type: ignore[misc,valid-type]
@@ -163,15 +172,27 @@ class PsringProcessGroup(dist.ProcessGroup):
     def _root(self, rank: int) -> int:
         return self._set.ranks[rank]
 
+    def _divide_sum(self, op: ReduceOp, tensor: torch.Tensor) -> None:
+        """After _summed(): an average of whole numbers is cut off towards zero, as NCCL's is."""
+        if op is not _summed(op, tensor):
+            tensor.div_(self.size(), rounding_mode="trunc")
+
     # ---- Collectives ---------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        op, name = self._op(opts), self._next("allreduce")
+        wanted, name = self._op(opts), self._next("allreduce")
         handles = [
-            _start_allreduce(t, True, op, f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(tensors)
+            _start_allreduce(t, True, _summed(wanted, t), f"{name}.{i}", 1.0, 1.0, self._set)
+            for i, t in enumerate(tensors)
         ]
-        return self._work(handles, lambda: tensors)
+
+        def finish() -> Any:
+            for tensor in tensors:
+                self._divide_sum(wanted, tensor)
+            return tensors
+
+        return self._work(handles, finish)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         return self.allreduce(tensors, opts)
@@ -182,14 +203,64 @@ class PsringProcessGroup(dist.ProcessGroup):
         handles = [_start_broadcast(t, True, root, f"{name}.{i}", self._set) for i, t in enumerate(tensors)]
         return self._work(handles, lambda: tensors)
 
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        """An allreduce, of which the root alone takes the result."""
+        copies = [tensor.detach().clone() for tensor in tensors]
+        wanted, name = self._op(opts), self._next("reduce")
+        handles = [
+            _start_allreduce(t, True, _summed(wanted, t), f"{name}.{i}", 1.0, 1.0, self._set)
+            for i, t in enumerate(copies)
+        ]
+
+        def finish() -> Any:
+            if self.rank() == opts.rootRank:
+                for tensor, copy in zip(tensors, copies):
+                    self._divide_sum(wanted, copy)
+                    tensor.copy_(copy)
+            return tensors
+
+        return self._work(handles, finish)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """An allgather, of which the root alone takes the result."""
+        if self.rank() == opts.rootRank:
+            return self.allgather(outputs, inputs)
+        handles = self._start_gathers(inputs)
+        return self._work(handles, lambda: [])
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """An exchange of all with all, to which the root alone has something to send."""
+        [output] = outputs
+        flat, splits = output.new_empty(0), [0] * self.size()
+        if self.rank() == opts.rootRank:
+            [parts] = inputs
+            _check_count("scatter", "the list of inputs", parts, self.size())
+            for part in parts:
+                _check("scatter", "an input", part, output.numel(), output.dtype)
+            flat, splits = torch.cat([part.reshape(-1) for part in parts]), [output.numel()] * self.size()
+        handle = _start_alltoall(flat, splits, self._next("scatter"), self._set)
+
+        def finish() -> Any:
+            received, counts = handle.wait()
+            expected = [0] * self.size()
+            expected[opts.rootRank] = output.numel()
+            _check_came("scatter", counts, expected)
+            output.copy_(received.view_as(output))
+            return outputs
+
+        return self._work([handle], finish)
+
+    def _start_gathers(self, inputs: Any) -> List[Handle]:
+        name = self._next("allgather")
+        return [_start_allgather(t.reshape(-1), f"{name}.{i}", self._set) for i, t in enumerate(inputs)]
+
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         _check_count("all_gather", "the list of outputs", outputs, len(inputs))
         for targets, mine in zip(outputs, inputs):
             _check_count("all_gather", "the list of outputs", targets, self.size())
             for target in targets:
                 _check("all_gather", "an output", target, mine.numel(), mine.dtype)
-        name = self._next("allgather")
-        handles = [_start_allgather(t.reshape(-1), f"{name}.{i}", self._set) for i, t in enumerate(inputs)]
+        handles = self._start_gathers(inputs)
 
         def finish() -> Any:
             for handle, targets in zip(handles, outputs):
@@ -222,10 +293,11 @@ class PsringProcessGroup(dist.ProcessGroup):
             target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
             self._next("reduce_scatter"), source.data_ptr(), target.data_ptr(), [target.numel()] * self.size(),
-            dtype, self._op(opts), process_set=self._set, keep=(source, target),
+            dtype, _summed(self._op(opts), source), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
         def finish() -> Any:
+            self._divide_sum(self._op(opts), target)
             if not same:
                 output.copy_(target)
             return [output]
@@ -318,7 +390,7 @@ def _refusal(kind: str) -> Callable[..., Any]:
     return refuse
 
 
-for _kind in ("send", "recv", "recv_anysource", "gather", "scatter", "reduce"):
+for _kind in ("send", "recv", "recv_anysource"):
     setattr(PsringProcessGroup, _kind, _refusal(_kind))
 
 

@@ -1,0 +1,226 @@
+"""A strategy for Lightning's Trainer: the workers of a psring job, in any topology.
+
+    from psring.lightning import PsringStrategy
+
+    trainer = lightning.Trainer(strategy=PsringStrategy())
+
+The job's processes each run the script, as `psring run` starts them, and the Trainer of
+each is one worker. Lightning (2.x) gives every worker its part of the data, and this
+strategy makes the optimizers of configure_optimizers() distributed.
+"""
+
+import contextlib
+import sys
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+
+from . import torch as ps
+
+# Two packages have the same classes, and a Trainer takes those of its own.
+if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    from pytorch_lightning.plugins.environments import LightningEnvironment
+    from pytorch_lightning.strategies import ParallelStrategy
+else:
+    try:
+        from lightning.pytorch.plugins.environments import LightningEnvironment
+        from lightning.pytorch.strategies import ParallelStrategy
+    except ImportError:
+        from pytorch_lightning.plugins.environments import LightningEnvironment
+        from pytorch_lightning.strategies import ParallelStrategy
+
+from lightning_utilities.core.rank_zero import rank_zero_only
+from torchmetrics import Metric
+
+_OPS = {"mean": ps.Average, "avg": ps.Average, "sum": ps.Sum, "min": ps.Min, "max": ps.Max, "product": ps.Product}
+
+
+class _Job(LightningEnvironment):
+    """The ranks of the job, for Lightning."""
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    def world_size(self) -> int:
+        return ps.size()
+
+    def set_world_size(self, size: int) -> None:
+        pass
+
+    def global_rank(self) -> int:
+        return ps.rank()
+
+    def set_global_rank(self, rank: int) -> None:
+        pass
+
+    def local_rank(self) -> int:
+        return ps.local_rank()
+
+    def node_rank(self) -> int:
+        return ps.cross_rank()
+
+    def teardown(self) -> None:
+        pass
+
+
+def _op(reduce_op: Any) -> Any:
+    """psring's operation for Lightning's name, or for one of torch.distributed's ReduceOp."""
+    name = "mean" if reduce_op is None else str(reduce_op).rsplit(".", 1)[-1].lower()
+    if name not in _OPS:
+        raise ValueError(f"reduce_op={reduce_op!r} is not supported by PsringStrategy: use one of {', '.join(_OPS)}")
+    return _OPS[name]
+
+
+def _check_group(group: Any) -> None:
+    if group is not None:
+        raise ValueError("PsringStrategy reduces over all workers: leave out the process group")
+
+
+def _gather(tensor: torch.Tensor, group: Any = None) -> List[torch.Tensor]:
+    """Every worker's tensor, of whatever shape: what torchmetrics calls with each state of a metric."""
+    _check_group(group)
+    shapes = ps.allgather_object(tuple(tensor.shape))
+    flat = ps.allgather(tensor.detach().reshape(-1))
+    parts = flat.split([torch.Size(shape).numel() for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes)]
+
+
+class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
+    """Trains a LightningModule in a psring job. Calls psring.torch.init() if the script has not.
+
+    Before the first step, parameters and buffers become rank 0's. Where workers are allowed to be
+    steps apart (ssp, async), validation, checkpoints and the end of fit() wait until all have
+    the same parameters.
+
+    Args:
+        accelerator, checkpoint_io, precision_plugin: Lightning's, as other strategies take them.
+        options: of psring.torch.DistributedOptimizer, for every optimizer of the module: `update`,
+            `compress`, `bucket_mb` ... Not `model` and `named_parameters`, which come from
+            the module, nor `backward_passes_per_step`: Trainer(accumulate_grad_batches=) counts.
+            With update="fused" and Trainer(gradient_clip_val=), `overlap` is False unless it
+            is given, so that each worker's gradients are clipped before they leave.
+
+    Errors: ValueError for options that belong to Lightning, and where the Trainer has fewer
+    devices than this host has workers.
+    """
+
+    strategy_name = "psring"
+
+    def __init__(
+        self, accelerator: Any = None, checkpoint_io: Any = None, precision_plugin: Any = None, **options: Any
+    ):
+        for name in ("model", "named_parameters", "backward_passes_per_step"):
+            if name in options:
+                raise ValueError(f"PsringStrategy({name}=...): Lightning sets this itself, leave it out")
+        if not ps.is_initialized():
+            ps.init()
+        super().__init__(accelerator, None, _Job(), checkpoint_io, precision_plugin)
+        self._options, self._failed = options, False
+        self._distributed: List[Any] = []  # optimizers, within fit()
+        rank_zero_only.rank = ps.rank()  # who logs, and who writes files
+
+    # ---- Place ---------------------------------------------------------------
+
+    @property
+    def is_distributed(self) -> bool:
+        return True  # so Lightning adds a DistributedSampler
+
+    @property
+    def distributed_sampler_kwargs(self) -> Dict[str, Any]:
+        return {"num_replicas": ps.size(), "rank": ps.rank()}
+
+    @property
+    def root_device(self) -> torch.device:
+        devices = self.parallel_devices or [torch.device("cpu")]
+        if devices[0].type == "cpu":
+            return devices[0]
+        if ps.local_rank() >= len(devices):
+            raise ValueError(
+                f"this host has {ps.local_size()} workers, and its Trainer {len(devices)} devices: give "
+                f'Trainer(devices="auto"), and start no more workers than the host has GPUs, or Trainer(accelerator="cpu")'
+            )
+        return devices[ps.local_rank()]
+
+    def model_to_device(self) -> None:
+        self.model.to(self.root_device)
+
+    # ---- Training ------------------------------------------------------------
+
+    def setup(self, trainer: Any) -> None:
+        self._failed = False
+        if self._layer_sync is not None:
+            self.model = ps.SyncBatchNorm.convert_sync_batchnorm(self.model)
+        for metric in self.model.modules():
+            if isinstance(metric, Metric) and metric.dist_sync_fn is None:
+                metric.dist_sync_fn, metric.distributed_available_fn = _gather, ps.is_initialized
+        super().setup(trainer)
+
+    def setup_optimizers(self, trainer: Any) -> None:
+        super().setup_optimizers(trainer)
+        options = dict(self._options)
+        if trainer.gradient_clip_val:
+            options.setdefault("overlap", False)
+        named = list(self.lightning_module.named_parameters())
+        for i, optimizer in enumerate(self.optimizers):
+            model = self.lightning_module if i == 0 else None  # once: it makes parameters and buffers rank 0's
+            self._distributed.append(ps.DistributedOptimizer(optimizer, named_parameters=named, model=model, **options))
+        self.optimizers = list(self.optimizers)  # Lightning's wrappers take up what was added
+
+    @contextlib.contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Within it, backward() only adds to p.grad: for accumulate_grad_batches."""
+        with contextlib.ExitStack() as stack:
+            for optimizer in self._distributed:
+                stack.enter_context(optimizer.no_sync())
+            yield
+
+    def _synchronize(self) -> None:
+        """Makes all workers' parameters the same, between steps of fit()."""
+        for optimizer in self._distributed:
+            optimizer.synchronize_parameters()
+
+    def on_validation_start(self) -> None:
+        self._synchronize()
+
+    def lightning_module_state_dict(self) -> Dict[str, Any]:
+        self._synchronize()
+        return super().lightning_module_state_dict()  # type: ignore[no-any-return]
+
+    def on_exception(self, exception: BaseException) -> None:
+        self._failed = True
+
+    def teardown(self) -> None:
+        if not self._failed:  # else the others are not here
+            self._synchronize()
+            for optimizer in self._distributed:
+                optimizer.close()
+        self._distributed = []
+        super().teardown()
+
+    # ---- Between workers -----------------------------------------------------
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """The reduction of every worker's tensor; what is no tensor comes back as it is. The mean of whole numbers
+        is a float."""
+        _check_group(group)
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        op = _op(reduce_op)
+        return ps.mean(tensor) if op is ps.Average else ps.allreduce(tensor, op=op)
+
+    def barrier(self, name: Optional[str] = None) -> None:
+        if not self._failed:
+            ps.barrier()
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        return ps.broadcast_object(obj, root_rank=src)
+
+    def all_gather(self, tensor: torch.Tensor, group: Any = None, sync_grads: bool = False) -> torch.Tensor:
+        """Shape (workers, *tensor.shape)."""
+        _check_group(group)
+        with torch.set_grad_enabled(sync_grads and torch.is_grad_enabled()):
+            return ps.allgather(tensor.unsqueeze(0))
+
+
+__all__ = ["PsringStrategy"]
