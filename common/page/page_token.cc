@@ -23,8 +23,9 @@ namespace {
 constexpr size_t kLeast = 16;
 constexpr size_t kMost = 128;
 
+// Of a file that cannot be used, not of a wrong flag.
 absl::Status Error(const std::string& file, absl::string_view what) {
-  return absl::InvalidArgumentError(
+  return absl::FailedPreconditionError(
       absl::StrCat("--page-token-file: ", file, " ", what));
 }
 
@@ -84,7 +85,8 @@ absl::StatusOr<bool> Make(const std::string& file, const std::string& line) {
   unlink(temporary.c_str());
   if (made) return true;
   if (written && why == EEXIST) return false;
-  return Error(file, absl::StrCat("cannot be made: ", strerror(why)));
+  return Error(file, absl::StrCat("cannot be made: ", strerror(why),
+                                  ". Name a file in another folder"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,7 +40,22 @@ TEST(PageToken, ALinkToNowhereIsAnError) {
   const std::string link = testing::TestDirectory() + "/link";
   std::filesystem::create_symlink("/nosuch/token", link);
   EXPECT_EQ(PageToken(link).status().code(),
-            absl::StatusCode::kInvalidArgument);
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// A process takes an invalid argument for a wrong flag, and ends with 2.
+TEST(PageToken, AFileThatCannotBeUsedIsNoWrongFlag) {
+  const std::string folder = testing::TestDirectory();
+  std::ofstream(folder + "/open") << "0123456789abcdef\n";
+  std::filesystem::permissions(folder + "/open",
+                               std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  for (const std::string& file :
+       {folder + "/open", folder, folder + "/open/token"}) {
+    EXPECT_EQ(PageToken(file).status().code(),
+              absl::StatusCode::kFailedPrecondition)
+        << file;
+  }
 }
 
 }  // namespace
