@@ -25,7 +25,7 @@ else:
     try:
         from lightning.pytorch.plugins.environments import LightningEnvironment
         from lightning.pytorch.strategies import ParallelStrategy
-    except ImportError:
+    except ModuleNotFoundError:
         from pytorch_lightning.plugins.environments import LightningEnvironment
         from pytorch_lightning.strategies import ParallelStrategy
 
