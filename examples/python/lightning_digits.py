@@ -41,7 +41,7 @@ class Classifier(lightning.LightningModule):
         ps.log(accuracy=self.trainer.callback_metrics["accuracy"])  # for psring compare
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=1e-2)
+        return torch.optim.Adam(self.parameters(), lr=3e-3)
 
 
 def main():

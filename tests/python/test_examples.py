@@ -68,7 +68,7 @@ def test_a_run_that_sigterm_has_ended_goes_on_with_the_same_bits(tmp_path, mode)
 
 def test_lightning_trains():
     pytest.importorskip("lightning", reason="lightning is not installed: ./psring test --frameworks installs it")
-    ranks = run_script(os.path.join(EXAMPLES, "lightning_digits.py"), 2, args=["--epochs=1"], timeout=200)
+    ranks = run_script(os.path.join(EXAMPLES, "lightning_digits.py"), 2, args=["--epochs=4"], timeout=200)
     assert [code for code, _, _ in ranks] == [0, 0], ranks
     assert float(ranks[0][1].split("accuracy ")[1]) > 0.5 and "accuracy" not in ranks[1][1]
 
