@@ -19,13 +19,16 @@ from . import torch as ps
 
 # Two packages have the same classes, and a Trainer takes those of its own.
 if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    from pytorch_lightning.callbacks import Callback
     from pytorch_lightning.plugins.environments import LightningEnvironment
     from pytorch_lightning.strategies import ParallelStrategy
 else:
     try:
+        from lightning.pytorch.callbacks import Callback
         from lightning.pytorch.plugins.environments import LightningEnvironment
         from lightning.pytorch.strategies import ParallelStrategy
     except ModuleNotFoundError:
+        from pytorch_lightning.callbacks import Callback
         from pytorch_lightning.plugins.environments import LightningEnvironment
         from pytorch_lightning.strategies import ParallelStrategy
 
@@ -73,7 +76,7 @@ def _op(reduce_op: Any) -> Any:
 
 
 def _check_group(group: Any) -> None:
-    if group is not None:
+    if group is not None and group is not torch.distributed.group.WORLD:  # None, but in mode ddp
         raise ValueError("PsringStrategy reduces over all workers: leave out the process group")
 
 
@@ -86,20 +89,28 @@ def _gather(tensor: torch.Tensor, group: Any = None) -> List[torch.Tensor]:
     return [part.reshape(shape) for part, shape in zip(parts, shapes)]
 
 
+class _End(Callback):  # type: ignore[misc]
+    """The first of a Trainer's callbacks: what the others write to parameters at the end of fit() stays."""
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        trainer.strategy._close()
+
+
 class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
     """Trains a LightningModule in a psring job. Calls psring.torch.init() if the script has not.
 
     Before the first step, parameters and buffers become rank 0's. Where workers are allowed to be
-    steps apart (ssp, async), validation, checkpoints and the end of fit() wait until all have
-    the same parameters.
+    steps apart (ssp, async), validation, checkpoints and the end of fit() (before on_train_end of
+    callbacks) wait until all have the same parameters.
 
     Args:
         accelerator, checkpoint_io, precision_plugin: Lightning's, as other strategies take them.
         options: of psring.torch.DistributedOptimizer, for every optimizer of the module: `update`,
             `compress`, `bucket_mb` ... Not `model` and `named_parameters`, which come from
             the module, nor `backward_passes_per_step`: Trainer(accumulate_grad_batches=) counts.
-            With update="fused" and Trainer(gradient_clip_val=), `overlap` is False unless it
-            is given, so that each worker's gradients are clipped before they leave.
+            With update="fused" and Trainer(gradient_clip_val=), or manual optimization, `overlap`
+            is False unless it is given, so that each worker's gradients are clipped, or come together,
+            before they leave. `scaler` is that of Trainer(precision="16-mixed").
 
     Errors: ValueError for options that belong to Lightning, and where the Trainer has fewer
     devices than this host has workers.
@@ -116,8 +127,10 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         if not ps.is_initialized():
             ps.init()
         super().__init__(accelerator, None, _Job(), checkpoint_io, precision_plugin)
-        self._options, self._failed = options, False
+        self._options = options
         self._distributed: List[Any] = []  # optimizers, within fit()
+        self._end = _End()
+        self._trainer: Any = None
         rank_zero_only.rank = ps.rank()  # who logs, and who writes files
 
     # ---- Place ---------------------------------------------------------------
@@ -148,7 +161,7 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
     # ---- Training ------------------------------------------------------------
 
     def setup(self, trainer: Any) -> None:
-        self._failed = False
+        self._trainer = trainer
         if self._layer_sync is not None:
             self.model = ps.SyncBatchNorm.convert_sync_batchnorm(self.model)
         for metric in self.model.modules():
@@ -158,14 +171,20 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
 
     def setup_optimizers(self, trainer: Any) -> None:
         super().setup_optimizers(trainer)
-        options = dict(self._options)
-        if trainer.gradient_clip_val:
+        options, scaler = dict(self._options), getattr(self.precision_plugin, "scaler", None)
+        if trainer.gradient_clip_val or not self.lightning_module.automatic_optimization:
             options.setdefault("overlap", False)
+        if scaler is not None:
+            options.setdefault("scaler", scaler)
         named = list(self.lightning_module.named_parameters())
         for i, optimizer in enumerate(self.optimizers):
             model = self.lightning_module if i == 0 else None  # once: it makes parameters and buffers rank 0's
-            self._distributed.append(ps.DistributedOptimizer(optimizer, named_parameters=named, model=model, **options))
+            ps.DistributedOptimizer(optimizer, named_parameters=named, model=model, **options)
+            if scaler is None:  # the mark of an optimizer that unscales by itself, whose gradients Lightning does not clip
+                optimizer.__dict__.pop("_step_supports_amp_scaling", None)
+            self._distributed.append(optimizer)
         self.optimizers = list(self.optimizers)  # Lightning's wrappers take up what was added
+        trainer.callbacks.insert(0, self._end)
 
     @contextlib.contextmanager
     def block_backward_sync(self) -> Iterator[None]:
@@ -184,17 +203,27 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         self._synchronize()
 
     def lightning_module_state_dict(self) -> Dict[str, Any]:
-        self._synchronize()
+        if not self._is_alone():
+            self._synchronize()
         return super().lightning_module_state_dict()  # type: ignore[no-any-return]
 
-    def on_exception(self, exception: BaseException) -> None:
-        self._failed = True
+    def _close(self) -> None:
+        """All workers' parameters become the same, and the script's own again."""
+        self._synchronize()
+        for optimizer in self._distributed:
+            optimizer.close()
+        self._distributed = []
+        self.optimizers = list(self.optimizers)
+
+    def _is_alone(self) -> bool:
+        """After an error, of which the other workers do not know: they are not here."""
+        return self._trainer is not None and self._trainer.state.status == "interrupted"
 
     def teardown(self) -> None:
-        if not self._failed:  # else the others are not here
-            self._synchronize()
-            for optimizer in self._distributed:
-                optimizer.close()
+        if self._trainer is not None and self._end in self._trainer.callbacks:
+            self._trainer.callbacks.remove(self._end)
+        if self._distributed and not self._is_alone():
+            self._close()  # where fit() had nothing to train
         self._distributed = []
         super().teardown()
 
@@ -210,7 +239,7 @@ class PsringStrategy(ParallelStrategy):  # type: ignore[misc]
         return ps.mean(tensor) if op is ps.Average else ps.allreduce(tensor, op=op)
 
     def barrier(self, name: Optional[str] = None) -> None:
-        if not self._failed:
+        if not self._is_alone():
             ps.barrier()
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:

@@ -177,12 +177,12 @@ def between_workers(folder):
     out.append(strategy.reduce(3) == 3 and strategy.reduce_boolean_decision(me == 0, all=False))
     out.append(not strategy.reduce_boolean_decision(me == 0))
     out.append(strategy.all_gather(torch.full((2,), me)).tolist() == [[0, 0], [1, 1]])
+    model = module(batch_norm=True)
     x = torch.ones(1, requires_grad=True)
     (strategy.all_gather(x, sync_grads=True) * torch.tensor([[1.0], [2.0]])).sum().backward()
     out.append(x.grad.item() > 0 and not strategy.all_gather(x).requires_grad)
     stop = EarlyStopping("validation_loss", patience=0, min_delta=10.0)
     job = trainer(folder, strategy=strategy, max_epochs=50, callbacks=[stop], sync_batchnorm=True)
-    model = module(batch_norm=True)
     job.fit(model, loader(BATCH, shuffle=True), loader(BATCH))
     out.append(job.current_epoch < 5 and type(model.net[1]) is ps.SyncBatchNorm)
     out.append(strategy.broadcast(model.net[1].running_mean).equal(model.net[1].running_mean))
@@ -210,7 +210,67 @@ def test_what_lightning_asks_of_a_strategy(tmp_path):
         ]  # fmt: skip
 
 
-def two_optimizers(folder):
+def at_the_end(folder):
+    from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+    from psring.lightning import PsringStrategy
+
+    class Writes(Callback):
+        def on_train_end(self, trainer, module):
+            same.append(module.all_gather(weights(module)))
+            torch.nn.init.constant_(module.net[0].weight, 7.0)
+
+    same, model = [], module()
+    more = {"enable_checkpointing": True, "callbacks": [Writes(), ModelCheckpoint(folder, save_last=True)]}
+    job = trainer(folder, strategy=PsringStrategy(), precision="bf16-mixed", gradient_clip_val=1.0, **more)
+    job.fit(model, loader(BATCH))
+    job.save_checkpoint(os.path.join(folder, "end.ckpt"))
+    saved = torch.load(os.path.join(folder, "end.ckpt"), weights_only=False)["state_dict"]["net.0.weight"]
+    return torch.equal(*same[0]), bool((model.net[0].weight == 7).all() and (saved == 7).all()), len(job.callbacks)
+
+
+@pytest.mark.parametrize(
+    "mode, env", [("ring", {}), ("ring", {"PSRING_UPDATE": "fused"}), ("ps", {"PSRING_SYNC": "async"}), ("ddp", {})]
+)
+def test_what_callbacks_write_at_the_end_of_fit_stays(mode, env, tmp_path):
+    first, second = run(at_the_end, mode=mode, env=env, timeout=120, args=(str(tmp_path),))
+    assert first == second and first[:2] == (True, True)
+
+
+def scaled(update, folder):
+    from lightning.pytorch.plugins import MixedPrecision
+
+    from psring.lightning import PsringStrategy
+
+    model, scaler = module(), torch.amp.GradScaler("cpu", init_scale=64.0)
+    precision = MixedPrecision("bf16-mixed", "cpu")
+    precision.scaler = scaler  # what Trainer(precision="16-mixed") makes on a GPU
+    job = trainer(folder, strategy=PsringStrategy(precision_plugin=precision, update=update))
+    job.fit(model, loader(BATCH))
+    return weights(model)
+
+
+def test_a_fused_update_knows_the_trainers_scaler(tmp_path):
+    found = [run(scaled, timeout=120, args=(update, str(tmp_path))) for update in ("local", "fused")]
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(*ranks) for ranks in found)
+
+
+def fails_and_saves(folder):
+    from lightning.pytorch.callbacks import OnExceptionCheckpoint
+
+    from psring.lightning import PsringStrategy
+
+    more = {"enable_checkpointing": True, "callbacks": [OnExceptionCheckpoint(folder)]}
+    trainer(folder, strategy=PsringStrategy(), **more).fit(module(fails_at=3), loader(BATCH))
+
+
+def test_a_checkpoint_after_an_error_does_not_hide_it(tmp_path):
+    with pytest.raises(AssertionError, match="(?s)worker 1 .*failed.*out of luck"):
+        run(fails_and_saves, timeout=120, args=(str(tmp_path),))
+
+
+def two_optimizers(update, folder):
     import lightning
 
     from psring.lightning import PsringStrategy
@@ -224,9 +284,10 @@ def two_optimizers(folder):
         def training_step(self, batch, index):
             for part, opt in zip((self.one, self.other), self.optimizers()):
                 self.toggle_optimizer(opt)
-                loss = torch.nn.functional.cross_entropy(part(batch[0]), batch[1])
                 opt.zero_grad()
-                self.manual_backward(loss)
+                for half in range(2):  # their gradients come together
+                    rows = slice(half, None, 2)
+                    self.manual_backward(torch.nn.functional.cross_entropy(part(batch[0][rows]), batch[1][rows]))
                 opt.step()
                 self.untoggle_optimizer(opt)
 
@@ -234,15 +295,17 @@ def two_optimizers(folder):
             return [torch.optim.SGD(self.one.parameters(), 0.1), torch.optim.SGD(self.other.parameters(), 0.2)]
 
     model = Pair()
-    strategy = PsringStrategy()
+    strategy = PsringStrategy(update=update)
     before = weights(model)
     trainer(folder, strategy=strategy).fit(model, loader(BATCH))
     return weights(model), not weights(model).equal(before)
 
 
 def test_manual_optimization_with_two_optimizers(tmp_path):
-    first, second = run(two_optimizers, timeout=120, args=(str(tmp_path),))
-    assert torch.equal(first[0], second[0]) and first[1]
+    local, fused = (run(two_optimizers, timeout=120, args=(update, str(tmp_path))) for update in ("local", "fused"))
+    for first, second in (local, fused):
+        assert torch.equal(first[0], second[0]) and first[1]
+    torch.testing.assert_close(local[0][0], fused[0][0])
 
 
 def test_a_worker_that_fails_ends_the_job_by_name(tmp_path):
