@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,13 +14,34 @@
 #include "common/net/poll_timeout.h"
 
 namespace psring {
+namespace {
+
+// How many processes of this host the kernel has killed because memory, a
+// cgroup's included, was short; 0 where it does not tell.
+int64_t KilledForMemory() {
+  std::ifstream vmstat("/proc/vmstat");
+  std::string name;
+  int64_t value = 0;
+  while (vmstat >> name >> value) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;
+}
+
+}  // namespace
 
 std::string NameOf(const Failure& failure) {
   return absl::StrCat(failure.name, " (pid ", failure.pid, ")");
 }
 
 std::string FirstLine(const Failure& failure) {
-  return absl::StrCat(NameOf(failure), " failed: ", ToString(failure.ending));
+  return absl::StrCat(
+      NameOf(failure), " failed: ", ToString(failure.ending),
+      failure.memory_was_short
+          ? "; meanwhile the kernel has killed a process for want of memory, "
+            "probably this one: give the job more memory (the host's, or its "
+            "container's limit), fewer workers on this host or smaller batches"
+          : "");
 }
 
 std::string ToString(const Failure& failure) {
@@ -33,7 +56,9 @@ std::string ToString(const Failure& failure) {
 
 Supervisor::Supervisor(const Cancellation& cancellation,
                        SupervisorOptions options)
-    : cancellation_(cancellation), options_(std::move(options)) {}
+    : cancellation_(cancellation),
+      options_(std::move(options)),
+      killed_for_memory_(KilledForMemory()) {}
 
 absl::Status Supervisor::Start(Command command) {
   auto child = Child::Start(std::move(command), options_.groups);
@@ -128,12 +153,14 @@ bool Supervisor::IsBlamed(const Member& member) const {
 void Supervisor::OnFailure(const Member& member) {
   const bool first = !failure_.has_value();
   if (!first && (signals_sent_ || !IsBlamed(member))) return;
+  const Ending& ending = *member.child->ending();
   failure_ = Failure{
       member.child->name(),
       member.child->pid(),
-      *member.child->ending(),
+      ending,
       {member.last_lines.begin(), member.last_lines.end()},
       Now(),
+      ending.signal == SIGKILL && KilledForMemory() > killed_for_memory_,
   };
   if (!first || !plan_.empty()) return;  // all are being ended already
   const Time term = Now() + options_.settle;

@@ -3,6 +3,7 @@
 #ifndef PSRING_LAB_HOST_SUPERVISOR_H_
 #define PSRING_LAB_HOST_SUPERVISOR_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -65,9 +66,13 @@ struct Failure {
   Ending ending;
   std::vector<std::string> last_lines;
   Time seen;  // that it has ended
+  // Whether the kernel has killed it, or another process of this host, because
+  // memory was short.
+  bool memory_was_short = false;
 };
 
-// "worker 1 (pid 4711)"; the same and " failed: exit code 7".
+// "worker 1 (pid 4711)"; the same and " failed: exit code 7", and why, where
+// the kernel tells.
 std::string NameOf(const Failure& failure);
 std::string FirstLine(const Failure& failure);
 
@@ -136,6 +141,7 @@ class Supervisor {
   std::deque<PlannedSignal> plan_;  // by time
   bool signals_sent_ = false;       // of them, any
   std::vector<std::string> killed_;
+  const int64_t killed_for_memory_;  // processes of this host, before
 };
 
 }  // namespace psring

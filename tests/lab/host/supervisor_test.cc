@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -93,6 +96,43 @@ TEST_F(SupervisorTest, LosesNoLineOfLongOutput) {
   Run({"i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done"});
   EXPECT_THAT(output_["p0"], SizeIs(20000));
   EXPECT_EQ(output_["p0"].back(), "line 19999");
+}
+
+// A cgroup of 32 MiB, of version 1 or 2; empty: this process may make none.
+std::string SmallCgroup() {
+  for (const auto& [root, limit] :
+       {std::pair("/sys/fs/cgroup/memory/", "/memory.limit_in_bytes"),
+        std::pair("/sys/fs/cgroup/", "/memory.max")}) {
+    const std::string group =
+        root + ("psring-test-" + std::to_string(getpid()));
+    if (mkdir(group.c_str(), 0755) != 0) continue;
+    if (access((group + limit).c_str(), W_OK) == 0) {
+      std::ofstream(group + limit) << (32 << 20);
+      return group;
+    }
+    rmdir(group.c_str());
+  }
+  return "";
+}
+
+TEST_F(SupervisorTest, AProcessThatTheKernelKillsForWantOfMemoryIsToldOf) {
+  const std::string group = SmallCgroup();
+  if (group.empty()) GTEST_SKIP() << "makes no memory cgroup here";
+  // A shell of 100 MB.
+  Run({"echo $$ > " + group +
+       "/cgroup.procs; x=$(head -c 100000000 /dev/zero | tr '\\0' x); exit 3"});
+  rmdir(group.c_str());
+  ASSERT_TRUE(supervisor().first_failure());
+  EXPECT_THAT(ToString(*supervisor().first_failure()),
+              HasSubstr("for want of memory, probably this one: give the job"));
+}
+
+TEST_F(SupervisorTest, AProcessThatIsKilledOtherwiseIsNotSaidToLackMemory) {
+  Run({"kill -9 $$"});
+  ASSERT_TRUE(supervisor().first_failure());
+  EXPECT_EQ(ToString(supervisor().first_failure()->ending),
+            "killed by SIGKILL (Killed)");
+  EXPECT_FALSE(supervisor().first_failure()->memory_was_short);
 }
 
 TEST_F(SupervisorTest, TheFirstFailureInTimeIsNamedWithItsLastLines) {
