@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/process/open_files.h"
@@ -121,7 +122,10 @@ TEST_F(SupervisorTest, AProcessThatTheKernelKillsForWantOfMemoryIsToldOf) {
   // A shell of 100 MB.
   Run({"echo $$ > " + group +
        "/cgroup.procs; x=$(head -c 100000000 /dev/zero | tr '\\0' x); exit 3"});
-  rmdir(group.c_str());
+  // What the shell has started ends after it.
+  for (int i = 0; i < 500 && rmdir(group.c_str()) != 0; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+  }
   ASSERT_TRUE(supervisor().first_failure());
   EXPECT_THAT(ToString(*supervisor().first_failure()),
               HasSubstr("for want of memory, probably this one: give the job"));
