@@ -10,6 +10,7 @@ strategy makes the optimizers of configure_optimizers() distributed.
 """
 
 import contextlib
+import importlib.util
 import sys
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -18,19 +19,16 @@ import torch
 from . import torch as ps
 
 # Two packages have the same classes, and a Trainer takes those of its own.
-if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+if importlib.util.find_spec("lightning") is None or (
+    "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
+):
     from pytorch_lightning.callbacks import Callback
     from pytorch_lightning.plugins.environments import LightningEnvironment
     from pytorch_lightning.strategies import ParallelStrategy
 else:
-    try:
-        from lightning.pytorch.callbacks import Callback
-        from lightning.pytorch.plugins.environments import LightningEnvironment
-        from lightning.pytorch.strategies import ParallelStrategy
-    except ModuleNotFoundError:
-        from pytorch_lightning.callbacks import Callback
-        from pytorch_lightning.plugins.environments import LightningEnvironment
-        from pytorch_lightning.strategies import ParallelStrategy
+    from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch.plugins.environments import LightningEnvironment
+    from lightning.pytorch.strategies import ParallelStrategy
 
 from lightning_utilities.core.rank_zero import rank_zero_only
 from torchmetrics import Metric

@@ -177,22 +177,25 @@ class PsringProcessGroup(dist.ProcessGroup):
         if op is not _summed(op, tensor):
             tensor.div_(self.size(), rounding_mode="trunc")
 
-    # ---- Collectives ---------------------------------------------------------
-
-    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
-        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        wanted, name = self._op(opts), self._next("allreduce")
+    def _allreduce(self, kind: str, tensors: List[torch.Tensor], opts: Any, result: Callable[[], Any]) -> Any:
+        """In place; what `result` returns, once all are reduced, is the work's."""
+        op, name = self._op(opts), self._next(kind)
         handles = [
-            _start_allreduce(t, True, _summed(wanted, t), f"{name}.{i}", 1.0, 1.0, self._set)
-            for i, t in enumerate(tensors)
+            _start_allreduce(t, True, _summed(op, t), f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(tensors)
         ]
 
         def finish() -> Any:
             for tensor in tensors:
-                self._divide_sum(wanted, tensor)
-            return tensors
+                self._divide_sum(op, tensor)
+            return result()
 
         return self._work(handles, finish)
+
+    # ---- Collectives ---------------------------------------------------------
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        return self._allreduce("allreduce", tensors, opts, lambda: tensors)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         return self.allreduce(tensors, opts)
@@ -206,20 +209,14 @@ class PsringProcessGroup(dist.ProcessGroup):
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """An allreduce, of which the root alone takes the result."""
         copies = [tensor.detach().clone() for tensor in tensors]
-        wanted, name = self._op(opts), self._next("reduce")
-        handles = [
-            _start_allreduce(t, True, _summed(wanted, t), f"{name}.{i}", 1.0, 1.0, self._set)
-            for i, t in enumerate(copies)
-        ]
 
-        def finish() -> Any:
+        def take() -> Any:
             if self.rank() == opts.rootRank:
                 for tensor, copy in zip(tensors, copies):
-                    self._divide_sum(wanted, copy)
                     tensor.copy_(copy)
             return tensors
 
-        return self._work(handles, finish)
+        return self._allreduce("reduce", copies, opts, take)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """An allgather, of which the root alone takes the result."""
