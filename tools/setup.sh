@@ -63,7 +63,8 @@ torch_version() {
   done | cksum
 }
 
-# Prints the directory of the torch of version $1, which has a venv to itself.
+# Prints the directory of the torch of version $1, which has a venv to itself. Only its
+# libraries are used, so none of its Python is compiled.
 torch_of_version() {
   local venv=$state/torch-$1
   if ! has_torch "$venv/bin/python3"; then
@@ -71,7 +72,7 @@ torch_of_version() {
       die "no torch $1 in $venv, and --no-setup installs none. --torch=DIR takes one that is there"
     say "installs torch==$1 into $venv (log: $state/setup.log)"
     { [ -x "$venv/bin/python3" ] || logged python3 -m venv "$venv"; } &&
-      logged "$venv/bin/python3" -m pip install "torch==$1" ||
+      logged "$venv/bin/python3" -m pip install --no-compile "torch==$1" ||
       die "pip could not install torch==$1. --torch=DIR takes one that is there"
   fi
   torch_of_python "$venv/bin/python3"

@@ -21,7 +21,8 @@ import psring
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PACKAGE = os.path.join(ROOT, "python")
+# Of the processes that tests start.
+PYTHONPATH = os.pathsep.join([os.path.join(ROOT, "python"), os.path.join(HERE, "quick")])
 # psring itself, built here or named.
 PROGRAM = os.environ.get("PSRING_PROGRAM") or os.path.join(ROOT, "bazel-bin", "cli", "psring")
 
@@ -60,7 +61,7 @@ def _environment(rank, size, port, mode, env):
 def start(script, size, mode="ring", env=None, args=()):
     """Starts `size` processes of a Python script; a list of Popen, by rank."""
     port = free_port()
-    path = os.pathsep.join([HERE, PACKAGE])
+    path = os.pathsep.join([HERE, PYTHONPATH])
     return [
         subprocess.Popen(
             [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ranks import PACKAGE, PROGRAM, WORKER
+from ranks import PROGRAM, PYTHONPATH, WORKER
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),
@@ -54,7 +54,7 @@ class Study:
         self.folder, self.script = folder, folder / "train.py"
         self.script.write_text(SCRIPT.replace("TELL", tell))
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-        self.env = {**kept, "PYTHONPATH": PACKAGE, "PSRING_LIBRARY": os.environ["PSRING_LIBRARY"], "HOME": str(folder)}
+        self.env = {**kept, "PYTHONPATH": PYTHONPATH, "PSRING_LIBRARY": os.environ["PSRING_LIBRARY"], "HOME": str(folder)}
         self.command = [PROGRAM, "compare", *flags, f"--out={folder}/study", "--", sys.executable, str(self.script)]
 
     def start(self):

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from ranks import PACKAGE, PROGRAM, ROOT, run_script
+from ranks import PROGRAM, PYTHONPATH, ROOT, run_script
 
 EXAMPLES = os.path.join(ROOT, "examples", "python")
 
@@ -44,7 +44,7 @@ def test_a_run_that_sigterm_has_ended_goes_on_with_the_same_bits(tmp_path, mode)
         command = [PROGRAM, "run", "-n", "2", f"--mode={mode}", "--", sys.executable, os.path.join(EXAMPLES, "resume.py")]
         return subprocess.Popen(
             [*command, f"--checkpoint={tmp_path / name}", f"--epochs={epochs}"], text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
     stopped = start("parts.pt", 1000)

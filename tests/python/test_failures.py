@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 import psring
-from ranks import PACKAGE, free_port, run_script, start
+from ranks import PYTHONPATH, free_port, run_script, start
 
 # The stand-in says other things, or waits.
 needs_library = pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set")
@@ -309,7 +309,7 @@ def test_a_script_with_a_library_of_another_version_says_so(tmp_path):
     compiler = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]
     subprocess.run(compiler, input="int psring_abi(void) { return 99; }", text=True, check=True)
     script = write(tmp_path, "import psring\npsring.init()\n")
-    env = {**os.environ, "PYTHONPATH": PACKAGE, "PSRING_LIBRARY": str(library)}
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "PSRING_LIBRARY": str(library)}
     ran = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
     last = ran.stderr.strip().splitlines()[-1]
@@ -381,7 +381,7 @@ print(psring.sum(1))
 
     def env(rank, size):
         place = {"PSRING_RANK": rank, "PSRING_SIZE": size, "PSRING_COORDINATOR": f"127.0.0.1:{port}"}
-        return {**os.environ, "PYTHONPATH": PACKAGE, **{name: str(value) for name, value in place.items()}}
+        return {**os.environ, "PYTHONPATH": PYTHONPATH, **{name: str(value) for name, value in place.items()}}
 
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=env(0, 1), stdin=pipe, stdout=pipe, text=True) as first:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ranks import PACKAGE, PROGRAM, ROOT
+from ranks import PROGRAM, PYTHONPATH, ROOT
 
 SCRIPTS = os.path.join(ROOT, "tools", "gpu")
 NAMES = sorted(name for name in os.listdir(SCRIPTS) if name[0].isdigit())
@@ -21,7 +21,7 @@ def test_a_script_runs_on_a_cpu_as_far_as_it_can(name, tmp_path):
     if not os.path.exists(PROGRAM) or not os.environ.get("PSRING_LIBRARY"):
         pytest.skip("PSRING_LIBRARY is not set, or the programs are not built: ./psring build")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PSRING_") or key == "PSRING_LIBRARY"}
-    env = {**kept, "PYTHONPATH": PACKAGE, "PSRING": PROGRAM, "PYTHON": sys.executable, "OUT": str(tmp_path)}
+    env = {**kept, "PYTHONPATH": PYTHONPATH, "PSRING": PROGRAM, "PYTHON": sys.executable, "OUT": str(tmp_path)}
     ran = subprocess.run(
         [os.path.join(SCRIPTS, name), "--device=cpu"], cwd=tmp_path, env=env, timeout=300,
         capture_output=True, text=True,

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from ranks import PACKAGE, PROGRAM, models_in_memory, run, run_script
+from ranks import PROGRAM, PYTHONPATH, models_in_memory, run, run_script
 from test_other_frameworks import EXAMPLES, needs
 
 BACKENDS = ["torch", "jax", "tensorflow"]
@@ -345,7 +345,7 @@ def test_compare_has_steps_and_weights_of_a_keras_script(backend, tmp_path):
         pytest.skip("PSRING_LIBRARY is not set, or the programs are not built: ./psring build")
     (tmp_path / "train.py").write_text(SCRIPT)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-    env = {"PYTHONPATH": PACKAGE, "PSRING_LIBRARY": os.environ["PSRING_LIBRARY"], "KERAS_BACKEND": backend}
+    env = {"PYTHONPATH": PYTHONPATH, "PSRING_LIBRARY": os.environ["PSRING_LIBRARY"], "KERAS_BACKEND": backend}
     command = [PROGRAM, "compare", "--modes=ring,ps-bsp,ps-async", "--workers=2", f"--out={tmp_path}/study", "--"]
     ran = subprocess.run(
         [*command, sys.executable, str(tmp_path / "train.py")], env={**kept, **env, "HOME": str(tmp_path)},

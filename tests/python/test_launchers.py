@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ranks import PACKAGE, free_port
+from ranks import PYTHONPATH, free_port
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in knows no launchers"
@@ -37,7 +37,7 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-    env.update(PYTHONPATH=PACKAGE, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
+    env.update(PYTHONPATH=PYTHONPATH, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
     env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     if mode:
         env["PSRING_MODE"] = mode
@@ -50,7 +50,7 @@ def test_a_launcher_tells_ranks_their_places(tmp_path, launcher, mode):
 
 def under_torchrun(port, script, *args):
     env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-    env.update(PYTHONPATH=PACKAGE, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
+    env.update(PYTHONPATH=PYTHONPATH, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], OMP_NUM_THREADS="1")
     command = [part.replace("PORT", str(port)) for part in LAUNCHERS["torchrun"]]
     return subprocess.run([*command, str(script), *args], env=env, capture_output=True, text=True, timeout=60)
 

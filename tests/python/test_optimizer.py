@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import psring.torch as ps
-from ranks import PACKAGE, free_port, models_in_memory, run
+from ranks import PYTHONPATH, free_port, models_in_memory, run
 
 SCENARIOS = {}
 STEPS = 4
@@ -975,7 +975,7 @@ def hooks_of_older_torch():
 @scenario
 def torch_1_13_has_no_profile_hook_step():
     missing = "import torch\ndel torch.optim.Optimizer.profile_hook_step\nimport psring.torch"
-    ran = subprocess.run([sys.executable, "-c", missing], env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True)
+    ran = subprocess.run([sys.executable, "-c", missing], env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True)
     return [ran.returncode == 0]
 
 

@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 import chromium
-from ranks import PACKAGE, PROGRAM, ROOT, WORKER, free_port
+from ranks import PROGRAM, PYTHONPATH, ROOT, WORKER, free_port
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PSRING_LIBRARY") or not os.path.exists(PROGRAM),
@@ -66,7 +66,7 @@ class Job:
         page_flag = ["--page"] if page else []
         command = command or [PROGRAM, "run", "-n", "3", *page_flag, *flags, "--", sys.executable, str(script), str(folder)]
         env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-        env.update(PYTHONPATH=PACKAGE, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"])
+        env.update(PYTHONPATH=PYTHONPATH, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"])
         self.process = subprocess.Popen(
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1)
         self.printed = ""

@@ -96,7 +96,7 @@ def script_in(tmp_path):
 def start(tmp_path):
     run = subprocess.Popen(
         [ranks.PROGRAM, "run", "-n", "2", "--", *script_in(tmp_path)],
-        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": ranks.PYTHONPATH}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         # Tests may run under nohup, which psring run would heed.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )  # fmt: skip
@@ -149,7 +149,7 @@ def test_a_server_hands_sigterm_on_to_the_workers(tmp_path):
         "PSRING_COORDINATOR_HOSTED": "1",
         "PSRING_OWN_SERVERS": "0",
         "PSRING_SIZE": "2",
-        "PYTHONPATH": ranks.PACKAGE,
+        "PYTHONPATH": ranks.PYTHONPATH,
     }
     workers = [
         subprocess.Popen(

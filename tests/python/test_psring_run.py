@@ -42,7 +42,7 @@ def psring_run(tmp_path, text, *flags, python=sys.executable):
     script.write_text(text)
     return subprocess.run(
         [ranks.PROGRAM, "run", "-n", "2", *flags, "--", python, str(script)],
-        env={**os.environ, "PYTHONPATH": ranks.PACKAGE}, capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": ranks.PYTHONPATH}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def there_soon(paths):
 def psring(*arguments, **more):
     before, preexec_fn = more.pop("before", []), more.pop("preexec_fn", None)
     return subprocess.Popen(
-        [*before, ranks.PROGRAM, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PACKAGE, **more},
+        [*before, ranks.PROGRAM, "run", *arguments], env={**os.environ, "PYTHONPATH": ranks.PYTHONPATH, **more},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=preexec_fn,
     )  # fmt: skip
 
@@ -231,7 +231,7 @@ def test_the_state_of_servers_on_hosts_that_share_no_folder_comes_to_all(tmp_pat
         "for state in opt.state_dict()['state'].values(): print(state['exp_avg'].sub(0.1).abs().max() < 1e-6)"
     )
     job = {
-        "PYTHONPATH": ranks.PACKAGE, "PSRING_SIZE": "2", "PSRING_MODE": "ps", "PSRING_SERVERS": "2", "PSRING_INSECURE": "1",
+        "PYTHONPATH": ranks.PYTHONPATH, "PSRING_SIZE": "2", "PSRING_MODE": "ps", "PSRING_SERVERS": "2", "PSRING_INSECURE": "1",
         "PSRING_COORDINATOR": f"127.0.0.1:{free_port()}", "TMPDIR": str(tmp_path),
     }  # fmt: skip
     elsewhere = ["unshare", "-mu", "sh", "-c", f'hostname other; mount -t tmpfs none {tmp_path}; exec "$@"', "sh"]
@@ -254,7 +254,7 @@ def test_a_process_that_is_restarted_before_its_loss_is_noticed_waits_for_the_ne
         "for _ in range(int(sys.argv[1])): psring.barrier(), time.sleep(0.01)\n"
         "psring.shutdown()"
     )
-    job = {"PYTHONPATH": ranks.PACKAGE, "PSRING_SIZE": "2", "PSRING_COORDINATOR": f"127.0.0.1:{free_port()}"}
+    job = {"PYTHONPATH": ranks.PYTHONPATH, "PSRING_SIZE": "2", "PSRING_COORDINATOR": f"127.0.0.1:{free_port()}"}
 
     def start(rank, rounds):
         return subprocess.Popen(

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from ranks import PACKAGE, PROGRAM
+from ranks import PROGRAM, PYTHONPATH
 
 HAS_WORKER = os.path.exists(os.path.join(os.path.dirname(PROGRAM), "..", "worker", "worker"))
 
@@ -49,7 +49,7 @@ class Shown:
 
     def __init__(self, *command, terminal=True, **variables):
         env = {name: value for name, value in os.environ.items() if not name.startswith("PSRING_")}
-        env.update(PYTHONPATH=PACKAGE, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], TERM="xterm", **variables)
+        env.update(PYTHONPATH=PYTHONPATH, PSRING_LIBRARY=os.environ["PSRING_LIBRARY"], TERM="xterm", **variables)
         if terminal:
             self.fd, follower = pty.openpty()
             fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))

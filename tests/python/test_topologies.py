@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 
-from ranks import PACKAGE, PROGRAM, ROOT
+from ranks import PROGRAM, PYTHONPATH, ROOT
 
 SCRIPT = os.path.join(ROOT, "examples", "python", "mnist_horovod_style.py")
 MNIST = os.environ.get("PSRING_MNIST_DIR")
@@ -30,7 +30,7 @@ def train(launcher, weights, epochs, env=None):
         [*launcher, sys.executable, SCRIPT, f"--epochs={epochs}", "--workers=0", f"--save={weights}", *data],
         env={
             **{name: value for name, value in os.environ.items() if name == "PSRING_LIBRARY" or "PSRING" not in name},
-            "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(env or {}),
         },  # fmt: skip
         capture_output=True, text=True, timeout=300,
@@ -43,7 +43,7 @@ def run_text(text, *flags, args=()):
     """`psring run` with those flags, of a script's text with those arguments."""
     return subprocess.run(
         [PROGRAM, "run", *flags, "--", sys.executable, "-c", text, *args],
-        env={**os.environ, "PYTHONPATH": PACKAGE}, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
 

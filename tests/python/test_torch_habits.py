@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import psring.torch as ps
-from ranks import PACKAGE, run
+from ranks import PYTHONPATH, run
 
 UPDATES = pytest.mark.parametrize("update", ["local", "fused"])
 
@@ -481,7 +481,7 @@ def test_a_mean_of_several_values_is_refused_with_the_way():
 def join_in_a_child():
     ps.init()
     code = "import psring.torch as ps; ps.init()"
-    env = {**os.environ, "PYTHONPATH": PACKAGE}
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     return child.returncode, child.stderr
 

@@ -3,15 +3,19 @@
 Every BUILD file loads them from here.
   - Files begin with precompiled headers. They still include all that they use:
     with --define=precompiled=no nothing is included for them.
-  - Tests, the laboratory, the commands and the mains are compiled with -O1: what is
-    worth more time is what trains.
+  - The laboratory, the commands and the mains are compiled with -O1, tests with -O0:
+    what is worth more time is what trains.
   - GCC collects no garbage below 512 MiB, which is a tenth of its time.
   - Under the undefined-behaviour sanitizer, tests leave out the checks of each
     access to memory, half of the time that it adds: what is tested has them.
 """
 
 LIGHT_COPTS = ["-O1"]
-TEST_COPTS = LIGHT_COPTS + ["-fno-sanitize=alignment,null,object-size,vptr"]
+TEST_COPTS = [
+    "-O0",
+    "-fno-sanitize=alignment,null,object-size,vptr,pointer-overflow",
+    "-fno-sanitize=nonnull-attribute,returns-nonnull-attribute",
+]
 _GCC_COPTS = ["--param=ggc-min-heapsize=524288"]
 
 # The precompiled headers of a package's files, and their flags.
