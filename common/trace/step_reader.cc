@@ -41,6 +41,7 @@ void TakeSpan(const json& event, ProcessSteps& steps) {
   // Buckets that were encoded before it ended were encoded in it.
   if (name == "backward") step.backward = ns - step.encode;
   if (name == "slow") step.slow = ns;
+  if (name == "catch up") step.catch_up = ns;
   if (name == "wait") {
     // By its own clock until that is known.
     step.arrived = static_cast<int64_t>(event.at("ts").get<double>() * 1000);
@@ -56,8 +57,8 @@ void TakeSpan(const json& event, ProcessSteps& steps) {
 }
 
 // The processor only describes what a GPU does, steps ahead of it. Of what it
-// saw, the injected fault and the last server count; what it encodes lies in
-// what the GPU waits for.
+// saw, the injected fault, the last server and the wait before an evaluation
+// count; what it encodes lies in what the GPU waits for.
 WorkerSteps StepsOf(ProcessSteps process) {
   if (process.of_gpu.empty()) return std::move(process.seen);
   for (auto& [number, step] : process.of_gpu) {
@@ -65,6 +66,7 @@ WorkerSteps StepsOf(ProcessSteps process) {
     if (seen == process.seen.end()) continue;
     step.slow = seen->second.slow;
     step.last_server = seen->second.last_server;
+    step.catch_up = seen->second.catch_up;
     if (step.whole > 0) step.whole += step.slow;
   }
   return std::move(process.of_gpu);

@@ -70,6 +70,7 @@ void WorkerTimes::Add(const WorkerTimes& more) {
   slow += more.slow;
   exposed += more.exposed;
   waiting += more.waiting;
+  catch_up += more.catch_up;
 }
 
 Explanation Explain(const std::vector<WorkerSteps>& workers,
@@ -81,6 +82,7 @@ Explanation Explain(const std::vector<WorkerSteps>& workers,
   for (const WorkerSteps& steps : workers) {
     WorkerTimes times;
     for (const auto& [number, step] : steps) {
+      times.catch_up += step.catch_up * kNanosecond;
       if (step.whole == 0 || step.went_on == 0) continue;
       const auto [found, is_new] = awaited_at.try_emplace(number);
       if (is_new) found->second = Awaited(workers, rule, number);

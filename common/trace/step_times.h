@@ -27,7 +27,9 @@ struct WorkerStep {
   int64_t encode = 0;
   int64_t slow = 0;  // an injected fault
   int64_t arrived = 0;
-  int64_t went_on = 0;   // 0: not known
+  int64_t went_on = 0;  // 0: not known
+  // After it, before an evaluation: for workers with steps to make.
+  int64_t catch_up = 0;
   int last_server = -1;  // -1: no server
 };
 
@@ -50,6 +52,7 @@ struct WorkerTimes {
   double slow = 0;
   double exposed = 0;
   double waiting = 0;
+  double catch_up = 0;  // beside `whole`
   double other() const {
     return whole - data - forward - backward - encode - slow - exposed -
            waiting;

@@ -83,13 +83,31 @@ std::string HeldUpText(const std::string& title,
   return absl::StrCat("\n", TextTable(cells));
 }
 
+// In ssp and async the fast workers wait there, and not within a step.
+std::string CatchUpText(const Explanation& explanation) {
+  if (explanation.total.catch_up <= 0) return "";
+  Cells cells = {{"before evaluations", "seconds", "in steps"}};
+  for (size_t w = 0; w < explanation.workers.size(); ++w) {
+    const WorkerTimes& times = explanation.workers[w];
+    cells.push_back({absl::StrCat("worker ", w),
+                     absl::StrFormat("%.3f", times.catch_up),
+                     absl::StrFormat("%.3f", times.whole)});
+  }
+  return absl::StrCat(
+      "\n", TextTable(cells),
+      "Before an evaluation, every worker waits until all have made their "
+      "steps. This time lies\nbeside the steps; the metrics' exposed counts "
+      "it.\n");
+}
+
 }  // namespace
 
 std::string ExplanationText(const Explanation& explanation) {
   const double whole = explanation.total.whole;
   return absl::StrCat(
       TimesText(explanation), HeldUpText("waited for", explanation.late, whole),
-      HeldUpText("answered last, of exposed", explanation.servers, whole));
+      HeldUpText("answered last, of exposed", explanation.servers, whole),
+      CatchUpText(explanation));
 }
 
 std::string DoubtsText(const std::vector<TraceInfo>& processes,

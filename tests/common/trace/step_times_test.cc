@@ -45,6 +45,17 @@ TEST(StepTimes, EncodingIsNeitherBackwardNorOther) {
   EXPECT_NEAR(e.total.other(), 0, 1e-12);
 }
 
+TEST(StepTimes, AWaitBeforeAnEvaluationLiesBesideTheSteps) {
+  WorkerStep fast = StepOf(10, 12);
+  fast.catch_up = 50 * kMs;
+  const Explanation e =
+      Explain({{{0, fast}}, {{0, StepOf(50, 62)}}}, {.sync = "async"});
+  EXPECT_DOUBLE_EQ(e.workers[0].catch_up, 0.050);
+  EXPECT_DOUBLE_EQ(e.workers[0].whole, 0.012);
+  EXPECT_DOUBLE_EQ(e.workers[0].waiting, 0);
+  EXPECT_DOUBLE_EQ(e.total.catch_up, 0.050);
+}
+
 TEST(StepTimes, ServersAreNamedForWhatIsExposedAlone) {
   const Explanation e = Explain(
       {{{0, StepOf(10, 60, 1)}}, {{0, StepOf(50, 62, 0)}}}, {.sync = "bsp"});
