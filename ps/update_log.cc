@@ -149,6 +149,11 @@ absl::StatusOr<UpdateLogWriter> UpdateLogWriter::Create(
   writer.path_ = PathOf(directory, header.shard());
   std::error_code error;
   fs::create_directories(directory, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--record: cannot make ", directory, ": ", error.message(),
+                     ". Choose another folder"));
+  }
   if (fs::exists(writer.path_, error)) {
     return absl::AlreadyExistsError(
         absl::StrCat("--record: ", writer.path_,
