@@ -98,6 +98,11 @@ absl::Status PlanHardware(const CommandLine& line, const PredictFlags& flags,
   if (!flags.update.empty()) {
     const auto update = ParseSize(flags.update);
     if (!update.ok()) return OfFlag("--update", update.status());
+    if (*update < 1'000'000) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--update=", flags.update,
+                       ": no thread is this slow; give a unit, such as 4GB"));
+    }
     options->update_bytes_per_s = static_cast<double>(*update);
   }
   return absl::OkStatus();
@@ -245,12 +250,12 @@ absl::StatusOr<PredictPlan> PlanPredict(const CommandLine& line,
   for (const char* flag : kMeasurementFlags) {
     if (line.Has(flag)) options.measurement.flag_given = flag;
   }
+  options.bucket_bytes = flags.bucket_mb * (1 << 20);
   // What a file says is known when it has been read.
   if (options.from.empty()) {
     absl::Status s = CheckGiven(options, PredictSource());
     if (!s.ok()) return s;
   }
-  options.bucket_bytes = flags.bucket_mb * (1 << 20);
   if (absl::Status s = PlanHardware(line, flags, &options); !s.ok()) return s;
   if (!flags.check) return plan;
   auto check = PlanCheck(flags, options);

@@ -59,7 +59,8 @@ absl::StatusOr<ResumePoint> PointAt(const std::string& checkpoint,
     return then == now ? absl::OkStatus()
                        : absl::FailedPreconditionError(absl::StrCat(
                              flag, ": ", checkpoint, " was made with ", then,
-                             ", this run uses ", now));
+                             ", this run uses ", now, ". Give ", flag, "=",
+                             then, ", or another --checkpoint-dir"));
   };
   absl::Status status = check("--model", progress.model, spec.model());
   status.Update(

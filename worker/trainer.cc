@@ -271,7 +271,9 @@ absl::StatusOr<bool> Trainer::CatchUp(bool stops) {
   const auto all =
       parts_.member.Gather("catch up", absl::StrCat(step_, stops ? kStops : ""),
                            Time::InfiniteFuture());
-  times_.exposed += Now() - begin;
+  const absl::Duration took = Now() - begin;
+  times_.exposed += took;
+  times_.catch_up += took;
   if (!all.ok()) return all.status();
   int64_t made = 0;  // by all workers, since this run began
   for (int rank = 0; rank < static_cast<int>(all->size()); ++rank) {

@@ -54,6 +54,7 @@ void TrainingReport::TellFigures(const State& state, const StepTimes& times) {
     all.set_steps(state.step - first_step_);
     all.set_compute_seconds(absl::ToDoubleSeconds(times.compute));
     all.set_exposed_seconds(absl::ToDoubleSeconds(times.exposed));
+    all.set_catch_up_seconds(absl::ToDoubleSeconds(times.catch_up));
     all.set_slowed_seconds(absl::ToDoubleSeconds(times.injected));
     all.set_samples(state.num_images);
     all.set_loss(state.loss);

@@ -22,6 +22,7 @@ struct StepTimes {
   absl::Duration compute;  // data, forward, backward; on a GPU, what it took
   // After it until the next parameters: communication, and others' lateness.
   absl::Duration exposed;
+  absl::Duration catch_up;  // of it, before evaluations: all make their steps
   absl::Duration injected;  // the wait of an injected fault
   TimeDistribution busy;    // of steps' computing and injected wait
 };

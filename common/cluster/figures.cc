@@ -86,6 +86,7 @@ proto::Figures CleanFigures(proto::Figures f) {
   f.set_compute_seconds(Seconds(f.compute_seconds()));
   f.set_exposed_seconds(Seconds(f.exposed_seconds()));
   f.set_slowed_seconds(Seconds(f.slowed_seconds()));
+  f.set_catch_up_seconds(Seconds(f.catch_up_seconds()));
   f.set_samples(Count(f.samples()));
   if (f.has_loss()) f.set_loss(Finite(f.loss()));
   f.set_total_steps(Count(f.total_steps()));

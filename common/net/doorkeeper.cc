@@ -369,8 +369,8 @@ void Doorkeeper::TellOfVisitors() {
   while (told_at_ <= cut.all()) told_at_ *= 10;
   LogWarning(
       "cut off $0 connections so far that did not show who they are: $1 said "
-      "too much, $2 took too long, $3 were too many at once. Strangers reach "
-      "this process's ports; a firewall keeps them away",
+      "too much, $2 took too long, $3 were too many at once. Strangers, whom "
+      "a firewall keeps away, or processes of this job that are too slow",
       cut.all(), cut.bytes, cut.time, cut.crowd);
 }
 

@@ -54,6 +54,8 @@ Pace PaceOf(const proto::Figures& was, const proto::Figures& is, double dt) {
       .samples_per_second = rate(was.samples(), is.samples()),
       .compute_s = Ratio(is.compute_seconds() - was.compute_seconds(), steps),
       .exposed_s = Ratio(is.exposed_seconds() - was.exposed_seconds(), steps),
+      .catch_up_s =
+          Ratio(is.catch_up_seconds() - was.catch_up_seconds(), steps),
       .slowed_s = Ratio(is.slowed_seconds() - was.slowed_seconds(), steps),
       .sent_per_second = rate(was.bytes_sent(), is.bytes_sent()),
       .received_per_second = rate(was.bytes_received(), is.bytes_received()),
@@ -267,7 +269,7 @@ JobPoint JobState::PointNow() const {
   point.seconds = seconds_;
   point.step = static_cast<double>(Step());
   point.loss = Loss();
-  double workers = 0, exposed = 0, updates = 0;
+  double workers = 0, exposed = 0, catch_up = 0, updates = 0;
   std::set<std::pair<HostId, int32_t>> counted;  // a server may be threads
   for (int i = 0; i < view_.processes_size(); ++i) {
     const proto::ProcessView& process = view_.processes(i);
@@ -291,11 +293,13 @@ JobPoint JobState::PointNow() const {
     point.steps_per_second += pace.steps_per_second;
     point.compute_s += pace.compute_s;
     exposed += pace.exposed_s;
+    catch_up += pace.catch_up_s;
     point.slowed_s += pace.slowed_s;
   }
   point.steps_per_second = Ratio(point.steps_per_second, workers);
   point.compute_s = Ratio(point.compute_s, workers);
-  point.waiting_s = Ratio(exposed, workers) * waiting_share_;
+  point.waiting_s =
+      Ratio((exposed - catch_up) * waiting_share_ + catch_up, workers);
   point.exposed_s = Ratio(exposed, workers) - point.waiting_s;
   point.slowed_s = Ratio(point.slowed_s, workers);
   point.staleness = Ratio(point.staleness, updates);

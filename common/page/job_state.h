@@ -23,8 +23,9 @@ struct Pace {
   double steps_per_second = 0;
   double samples_per_second = 0;
   double compute_s = 0;
-  double exposed_s = 0;  // waiting for the exchange
-  double slowed_s = 0;   // an injected fault's
+  double exposed_s = 0;   // waiting for the exchange
+  double catch_up_s = 0;  // of that, until others had made their steps
+  double slowed_s = 0;    // an injected fault's
   double sent_per_second = 0;
   double received_per_second = 0;
   double updates_per_second = 0;

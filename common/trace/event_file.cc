@@ -81,12 +81,16 @@ uint32_t MaskedCrc32c(absl::string_view bytes) {
 EventFile::EventFile(const std::string& directory, const std::string& run) {
   if (directory.empty()) return;
   const auto now = WallNow();
-  const std::string folder = absl::StrCat(
+  std::string folder = absl::StrCat(
       directory, "/", run, "-",
       absl::FormatTime("%Y%m%d-%H%M%E3S", now, absl::LocalTimeZone()));
+  std::error_code error;
+  // Another run of this moment, or of the hour that a clock repeats.
+  if (std::filesystem::exists(folder, error)) {
+    absl::StrAppend(&folder, "-", getpid());
+  }
   path_ = absl::StrCat(folder, "/events.out.tfevents.",
                        absl::ToUnixSeconds(now), ".", getpid());
-  std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
     Fail(error.message());

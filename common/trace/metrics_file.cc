@@ -42,8 +42,7 @@ absl::StatusOr<MetricsFile> MetricsFile::Create(
   std::filesystem::create_directories(directory, error);
   KeepEarlierFile(path);
   metrics.file_.open(path, std::ios::trunc);
-  if (metrics.file_) metrics.file_ << details.dump() << std::endl;
-  if (!metrics.file_) {
+  if (!metrics.file_ || !metrics.Append(details)) {
     const std::string why = error ? error.message() : strerror(errno);
     return absl::PermissionDeniedError(
         absl::StrCat("--metrics-dir: cannot write ", path, " (", why, ")"));
@@ -73,14 +72,23 @@ void MetricsFile::OpenEvents(const std::string& tensorboard,
 
 void MetricsFile::Write(const nlohmann::json& line) {
   events_.WriteLine(line);
-  if (!file_.is_open()) return;
-  file_ << line.dump() << std::endl;
-  if (file_) return;
+  if (!file_.is_open() || Append(line)) return;
   LogWarning(
       "--metrics-dir: cannot write $0 ($1). Training continues; the file gets "
       "nothing more of it",
       path_, strerror(errno));
   file_.close();
+  // Not half a line, where the disk became full within one.
+  std::error_code error;
+  std::filesystem::resize_file(path_, whole_lines_, error);
+}
+
+bool MetricsFile::Append(const nlohmann::json& line) {
+  const std::string text = line.dump();
+  file_ << text << std::endl;
+  if (!file_) return false;
+  whole_lines_ += text.size() + 1;
+  return true;
 }
 
 int64_t PeakMemoryBytes(int64_t shared_bytes) {

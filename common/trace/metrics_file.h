@@ -62,9 +62,12 @@ class MetricsFile {
  private:
   void OpenEvents(const std::string& tensorboard,
                   const nlohmann::json& details);
+  // Whether the file has all of the line.
+  bool Append(const nlohmann::json& line);
 
   std::string path_;
   std::ofstream file_;
+  uintmax_t whole_lines_ = 0;  // bytes
   EventFile events_;
 };
 

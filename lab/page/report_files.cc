@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/state/file.h"
@@ -30,12 +31,27 @@ absl::Status DiskIsFull(const fs::path& path, absl::string_view why,
 }
 
 // Returns when the disk has it.
-absl::Status WriteWhole(const fs::path& path, absl::string_view text) {
+absl::Status WriteToDisk(const fs::path& path, absl::string_view text) {
   auto file = File::Open(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file.ok()) return file.status();
   absl::Status s =
       file->WriteAt(0, text.data(), static_cast<int64_t>(text.size()));
   return s.ok() ? file->Sync() : s;
+}
+
+// Beside `path`, which it may replace; the file that it has written.
+absl::StatusOr<fs::path> WriteTemporary(const fs::path& path,
+                                        absl::string_view text,
+                                        absl::string_view another) {
+  fs::path temporary = path;
+  temporary += absl::StrCat(".", getpid(), ".tmp");
+  const absl::Status written = WriteToDisk(temporary, text);
+  if (written.ok()) return temporary;
+  std::error_code error;
+  fs::remove(temporary, error);
+  return absl::IsResourceExhausted(written)
+             ? DiskIsFull(path, written.message(), another)
+             : CannotWrite(path, written.message(), another);
 }
 
 }  // namespace
@@ -58,27 +74,20 @@ absl::Status CheckReportPath(const std::string& directory,
       return CannotWrite(fs::path(directory) / name, "it is a folder", another);
     }
   }
-  const std::string probe = ".psring-report-probe";
-  absl::Status s = WriteReportFile(directory, probe, "", another);
-  fs::remove(fs::path(directory) / probe, error);
-  return s;
+  auto probe = WriteTemporary(fs::path(directory) / names.front(), "", another);
+  if (!probe.ok()) return probe.status();
+  fs::remove(*probe, error);
+  return absl::OkStatus();
 }
 
 absl::Status WriteReportFile(const std::string& directory,
                              const std::string& name, absl::string_view text,
                              absl::string_view another) {
   const fs::path path = fs::path(directory) / name;
-  fs::path temporary = path;
-  temporary += absl::StrCat(".", getpid(), ".tmp");
-  const absl::Status written = WriteWhole(temporary, text);
+  const auto temporary = WriteTemporary(path, text, another);
+  if (!temporary.ok()) return temporary.status();
   std::error_code error;
-  if (!written.ok()) {
-    fs::remove(temporary, error);
-    return absl::IsResourceExhausted(written)
-               ? DiskIsFull(path, written.message(), another)
-               : CannotWrite(path, written.message(), another);
-  }
-  fs::rename(temporary, path, error);
+  fs::rename(*temporary, path, error);
   if (error) return CannotWrite(path, error.message(), another);
   auto folder = File::Open(directory, O_RDONLY | O_DIRECTORY);
   return folder.ok() ? folder->Sync() : folder.status();

@@ -17,6 +17,9 @@
 namespace psring {
 namespace {
 
+// Each takes part in every simulated exchange.
+constexpr int64_t kMostBuckets = 100'000;
+
 class Predicting {
  public:
   Predicting(const PredictOptions& options, const Cancellation& cancellation)
@@ -174,6 +177,14 @@ absl::Status CheckGiven(const PredictOptions& options,
         options.measurement.flag_given,
         " has no effect with --from=", options.from,
         ", which says how long its own model computes: leave one of them out"));
+  }
+  const int64_t parameters =
+      options.parameters > 0 ? options.parameters : source.parameters;
+  if (static_cast<double>(parameters) * sizeof(float) >
+      kMostBuckets * options.bucket_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the gradients of ", parameters, " parameters are more than ",
+        kMostBuckets, " buckets, too many to simulate: raise --bucket-mb"));
   }
   return absl::OkStatus();
 }

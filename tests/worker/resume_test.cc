@@ -145,7 +145,8 @@ TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {
   EXPECT_EQ(model.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(model.message()),
               AllOf(HasSubstr("--model: "),
-                    HasSubstr(" was made with norm, this run uses lenet")));
+                    HasSubstr(" was made with norm, this run uses lenet. "
+                              "Give --model=norm, or another")));
   proto::JobSpec other_optimizer = spec_;
   other_optimizer.mutable_optimizer()->set_name("adam");
   const absl::Status optimizer =

@@ -91,6 +91,19 @@ class FakeJob {
   int64_t second_ = 0;
 };
 
+// What fast workers of ssp and async wait before an evaluation.
+TEST(JobState, TimeUntilOthersHaveMadeTheirStepsIsWaiting) {
+  FakeJob job(2);
+  JobState state;
+  for (int i = 0; i < 10; ++i) {
+    job.Second();
+    job.worker(0).mutable_figures()->set_catch_up_seconds(0.3 * i);
+    state.Take(At(i), job.view());
+  }
+  EXPECT_NEAR(state.now()->waiting_s, 0.015, 1e-6);
+  EXPECT_NEAR(state.now()->exposed_s, 0.04 - 0.015, 1e-6);
+}
+
 TEST(JobState, RatesAndStepTimesComeFromWhatHasBeenCounted) {
   FakeJob job(2);
   JobState state;

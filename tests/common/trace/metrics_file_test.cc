@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/testing/captured_log.h"
@@ -26,7 +28,8 @@ proto::Process Worker0() {
 }
 
 TEST(MetricsFile, ADiskThatFillsUpIsOneWarning) {
-  auto metrics = MetricsFile::Create(TestDirectory(), Worker0(), {});
+  const std::string directory = TestDirectory();
+  auto metrics = MetricsFile::Create(directory, Worker0(), {});
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   rlimit before;
   getrlimit(RLIMIT_FSIZE, &before);
@@ -40,6 +43,12 @@ TEST(MetricsFile, ADiskThatFillsUpIsOneWarning) {
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(log.Count("worker-0.jsonl (File too large). Training continues"),
             1);
+  std::ifstream file(directory + "/worker-0.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(file, line); ++lines) {
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  }
+  EXPECT_GT(lines, 1);
 }
 
 TEST(MetricsFile, ADiskThatIsFullIsAnError) {
