@@ -1,6 +1,7 @@
 """psring under torch.distributed, and torch.distributed under psring."""
 
 import contextlib
+import importlib.util
 import os
 import time
 
@@ -187,6 +188,38 @@ def test_averages_of_whole_numbers_and_what_has_a_root():
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for out in run(whole_numbers_and_roots, env=env):
         assert len(out) == 6 and all(out), out
+
+
+def functional_collectives():
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    me, world, x = dist.get_rank(), dist.group.WORLD, torch.arange(2.0) + dist.get_rank()
+    out = [functional.all_gather_tensor(x, 0, world), functional.reduce_scatter_tensor(x, "sum", 0, world)]
+    out += functional.all_gather_into_tensor_coalesced([x, x.half()], world)
+    out += functional.reduce_scatter_tensor_coalesced([x, 2 * x], "avg", [0, 0], world)
+    mine = torch.ones(1, requires_grad=True)
+    gathered = functional.all_gather_tensor_autograd(mine, 0, world)
+    ((me + 1) * gathered).sum().backward()
+    whole = distribute_tensor(torch.arange(4.0), init_device_mesh("cpu", (2,)), [Shard(0)])
+    out += [mine.grad, (2 * whole).full_tensor()]
+    return [(o + 0).tolist() for o in out]
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("torch.distributed.tensor"), reason="it is of torch 2.5 and newer")
+def test_functional_collectives_and_what_dtensor_makes_of_them():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for rank, out in enumerate(run(functional_collectives, env=env)):
+        assert out[:2] == [[0, 1, 1, 2], [1 + 2 * rank]]
+        assert out[2:4] == [[0, 1, 1, 2]] * 2
+        assert out[4:6] == [[0.5 + rank], [1 + 2 * rank]]
+        assert out[6:] == [[3], [0, 2, 4, 6]]
 
 
 def a_rank_fails_while_ddp_waits():

@@ -270,18 +270,26 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work(handles, finish)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        _check("all_gather_into_tensor", "the output", output, input.numel() * self.size(), input.dtype)
-        handle = _start_allgather(input.reshape(-1), self._next("allgather_base"), self._set)
+        return self.allgather_into_tensor_coalesced([output], [input])
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Also of what torch's functional collectives and DTensor gather."""
+        _check_count("all_gather_into_tensor", "the list of outputs", outputs, len(inputs))
+        for output, mine in zip(outputs, inputs):
+            _check("all_gather_into_tensor", "the output", output, mine.numel() * self.size(), mine.dtype)
+        handles = self._start_gathers(inputs)
 
         def finish() -> Any:
-            gathered, counts = handle.wait()
-            _check_came("all_gather_into_tensor", counts, [input.numel()] * self.size())
-            output.copy_(gathered.view_as(output))
-            return [output]
+            for handle, output, mine in zip(handles, outputs, inputs):
+                gathered, counts = handle.wait()
+                _check_came("all_gather_into_tensor", counts, [mine.numel()] * self.size())
+                output.copy_(gathered.view_as(output))
+            return outputs
 
-        return self._work([handle], finish)
+        return self._work(handles, finish)
 
-    def _reduce_scatter_flat(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
+    def _start_reduce_scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Handle:
+        """Its result is `output`, written."""
         dtype = check_dtype(input, "reduce_scatter")
         source, target = on_host(input), on_host(output)
         of_input = target.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
@@ -293,13 +301,14 @@ class PsringProcessGroup(dist.ProcessGroup):
             dtype, _summed(self._op(opts), source), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
-        def finish() -> Any:
-            self._divide_sum(self._op(opts), target)
-            if not same:
-                output.copy_(target)
-            return [output]
+        def collect() -> torch.Tensor:
+            with torch.no_grad():
+                self._divide_sum(self._op(opts), target)
+                if not same:
+                    output.copy_(target)
+            return output
 
-        return self._work([Handle([operation], lambda: None)], finish)
+        return Handle([operation], collect)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         for role, lists in (("the list of outputs", outputs), ("the list of lists of inputs", inputs)):
@@ -308,11 +317,18 @@ class PsringProcessGroup(dist.ProcessGroup):
         _check_count("reduce_scatter", "the list of inputs", parts, self.size())
         for part in parts:
             _check("reduce_scatter", "an input", part, output.numel(), output.dtype)
-        return self._reduce_scatter_flat(output, torch.cat([part.reshape(-1) for part in parts]), opts)
+        return self._reduce_scatter_base(output, torch.cat([part.reshape(-1) for part in parts]), opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        _check("reduce_scatter_tensor", "the input", input, output.numel() * self.size(), output.dtype)
-        return self._reduce_scatter_flat(output, input, opts)
+        return self.reduce_scatter_tensor_coalesced([output], [input], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Also of what torch's functional collectives and DTensor reduce."""
+        _check_count("reduce_scatter_tensor", "the list of outputs", outputs, len(inputs))
+        for output, mine in zip(outputs, inputs):
+            _check("reduce_scatter_tensor", "the input", mine, output.numel() * self.size(), output.dtype)
+        handles = [self._start_reduce_scatter(output, mine, opts) for output, mine in zip(outputs, inputs)]
+        return self._work(handles, lambda: outputs)
 
     def barrier(self, opts: Any = None) -> Any:
         one = torch.zeros(1, dtype=torch.uint8, device="cpu")
@@ -353,7 +369,9 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     # torch 2.13's names of the same.
     all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
     reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
     all_to_all_single = alltoall_base
 
     # ---- What it is, and what it is not --------------------------------------
