@@ -409,6 +409,71 @@ def test_parameters_that_need_gradients_later_are_told_the_way():
     assert told_by_both(unfreeze, "close") == ["", ""]
 
 
+def step_in_backward(update, hooks_first):
+    """An optimizer for each parameter, which makes its step as soon as the gradient is there. How far it ends from
+    torch's on both ranks' data."""
+    ps.init()
+    net, alone = model(), model()
+    optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}
+
+    def hook(param):
+        optimizers[param].step()
+        optimizers[param].zero_grad()
+
+    def register():
+        return [param.register_post_accumulate_grad_hook(hook) for param in net.parameters()]
+
+    if hooks_first:
+        register()
+    for optimizer in optimizers.values():
+        ps.DistributedOptimizer(optimizer, update=update)
+    if not hooks_first:
+        register()
+    plain = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step in range(3):
+        loss_of(net, step).backward()
+        plain.zero_grad()
+        ((loss_of(alone, step, 0) + loss_of(alone, step, 1)) / 2).backward()
+        plain.step()
+    return max((a - b).abs().max().item() for a, b in zip(net.parameters(), alone.parameters()))
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), reason="such a hook is of torch 2.1 and newer"
+)
+@UPDATES
+def test_a_step_within_backward_comes_after_psrings_hook(update):
+    assert max(run(step_in_backward, args=(update, False))) < 1e-6
+    for error in told_by_both(step_in_backward, update, True):
+        assert "step() ran within backward() before psring had the gradient of group0.parameter0" in error
+        assert "register the hook that calls step() after DistributedOptimizer is made" in error
+
+
+class Scaled(torch.optim.SGD):
+    """Its step() takes more than a closure, as apex's and fairseq's do."""
+
+    def step(self, closure=None, scale=1.0, *, loss=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad /= scale
+        return super().step(closure), loss
+
+
+def step_with_arguments():
+    ps.init()
+    net, alone = model(), model()
+    optimizer = ps.DistributedOptimizer(Scaled(net.parameters(), lr=0.1), model=net)
+    (4 * loss_of(net, 0)).backward()
+    result = optimizer.step(scale=4.0, loss=2.0)
+    ((loss_of(alone, 0, 0) + loss_of(alone, 0, 1)) / 2).backward()
+    torch.optim.SGD(alone.parameters(), lr=0.1).step()
+    return result, all(torch.allclose(a, b) for a, b in zip(net.parameters(), alone.parameters()))
+
+
+def test_step_takes_the_arguments_of_the_optimizers_own():
+    assert run(step_with_arguments) == [((None, 2.0), True)] * 2
+
+
 def fail_to_wrap(update):
     """A parameter that needs no gradient has another shape on each rank, which is found last."""
     ps.init()

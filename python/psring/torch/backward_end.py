@@ -18,6 +18,15 @@ def _outer_node() -> Any:
     return node() if node is not None else None
 
 
+NO_BACKWARD = -1
+
+
+def current_backward() -> int:
+    """The number of the backward that runs in this thread. NO_BACKWARD also before torch 2.0, which does not say."""
+    number = getattr(torch._C, "_current_graph_task_id", None)
+    return number() if number is not None else NO_BACKWARD
+
+
 class BackwardEnd:
     """Calls a function when the outermost backward ends. The reducer owns it, and uses it under its lock.
 
@@ -70,4 +79,4 @@ class BackwardEnd:
         handle = node.register_hook(after)
 
 
-__all__ = ["BackwardEnd"]
+__all__ = ["NO_BACKWARD", "BackwardEnd", "current_backward"]

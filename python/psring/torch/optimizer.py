@@ -33,22 +33,20 @@ class _Distributed:
     param_groups: List[Dict[str, Any]]
     state: Dict[Any, Any]
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Applies everybody's gradients. Waits for what is not there yet."""
+    def step(self, *arguments: Any, **more: Any) -> Any:
+        """Applies everybody's gradients. Waits for what is not there yet. The arguments are the optimizer's own."""
         part = self.__dict__.get("_psring")
         if part is None:  # closed, but a scheduler's patch comes here
-            return type(self).step(self, closure)
+            return type(self).step(self, *arguments, **more)
         if part.in_patch:  # of a scheduler that was made on an earlier DistributedOptimizer, now closed
-            return part.kind.step(self, closure)  # type: ignore[attr-defined]
+            return part.kind.step(self, *arguments, **more)  # type: ignore[attr-defined]
         _metrics.count_step()
         if part.settings.fused:
-            return _fused_step(self, closure)
-        if not part.skip and (closure is None or part.reducer.touched):
+            return _fused_step(self, *arguments, **more)
+        closure = arguments[0] if arguments else more.get("closure")
+        if not part.skip and (not callable(closure) or part.reducer.touched):
             part.reducer.complete()
-        if closure is None:
-            result = part.inner_step()
-        else:
-            result = part.inner_step(closure)
+        result = part.inner_step(*arguments, **more)
         part.reducer.step_done()
         return result
 

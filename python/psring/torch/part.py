@@ -307,7 +307,7 @@ class Part:
                     "before that, or call opt.close() on all workers, and make a new DistributedOptimizer"
                 )
 
-    def inner_step(self, *arguments: Any) -> Any:
+    def inner_step(self, *arguments: Any, **more: Any) -> Any:
         """The step of the optimizer's own class, as a scheduler may have patched it."""
         self._check_unfrozen()
         self._warn_if_behind()
@@ -315,10 +315,10 @@ class Part:
         if self._patched_step is not None:
             self.in_patch = True
             try:
-                return self._patched_step(*arguments)
+                return self._patched_step(*arguments, **more)
             finally:
                 self.in_patch = False
-        return self.kind.step(self.optimizer, *arguments)  # type: ignore[attr-defined]
+        return self.kind.step(self.optimizer, *arguments, **more)  # type: ignore[attr-defined]
 
     def fused_step(self, closure: Any) -> Any:
         """What `closure`, which SGD, Adam and AdamW call once and before all else, returns."""

@@ -21,7 +21,7 @@ from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Max
 from ._tensors import copy_all, digest, warn_once
-from .backward_end import BackwardEnd
+from .backward_end import NO_BACKWARD, BackwardEnd, current_backward
 from .collectives import allreduce_
 from .gradient_exchange import Entry, ModelExchange
 from .settings import Settings
@@ -105,6 +105,7 @@ class Reducer:
         self.state = IDLE
         self._pass = 0
         self._end = BackwardEnd(self._on_backward_end)
+        self._stepped_in = NO_BACKWARD  # the backward in which the last step was made, by a hook of the script's
         self._order: Dict[int, None] = {}
         self._left: List[int] = []
         self._bucket_sizes: List[int] = []
@@ -152,6 +153,12 @@ class Reducer:
                 self._compares_parameters = False
             if self.no_sync_depth or self._deferred:
                 return
+            if self._stepped_in != NO_BACKWARD and self._stepped_in == current_backward():
+                raise RuntimeError(
+                    f"step() ran within backward() before psring had the gradient of {entry.name}: register the hook "
+                    "that calls step() after DistributedOptimizer is made, because hooks run in the order in which they "
+                    "were registered"
+                )
             if self._end.has_failed():
                 self._begin_after_failure()
             self._end.await_it()
@@ -481,6 +488,7 @@ class Reducer:
 
     def step_done(self) -> None:
         self.state, self.touched, self._pass = IDLE, False, 0
+        self._stepped_in = current_backward()
         self._end.forget()
         for entry in self.entries:
             entry.version = -1
