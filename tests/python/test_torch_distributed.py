@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -188,6 +189,30 @@ def test_averages_of_whole_numbers_and_what_has_a_root():
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for out in run(whole_numbers_and_roots, env=env):
         assert len(out) == 6 and all(out), out
+
+
+def wait_in_what_is_chained():
+    """As the hook of PowerSGD does within DDP."""
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring", timeout=timedelta(seconds=20))
+
+    def twice(future):
+        return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
+
+    chained = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(twice)
+    waited = dist.all_reduce(torch.ones(1), async_op=True)
+    both = waited.get_future().then(twice)
+    waited.wait()
+    return chained.wait().item(), both.wait().item()
+
+
+def test_what_is_chained_to_a_future_may_wait_for_another_one():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    assert run(wait_in_what_is_chained, env=env, timeout=40) == [(4, 4)] * 2
 
 
 def functional_collectives():

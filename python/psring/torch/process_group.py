@@ -106,7 +106,7 @@ class _PsringWork(_Work):  # type: ignore[misc,valid-type]
             except BaseException as error:  # also what Ctrl-C raises: the future carries it
                 self._error = error
             self._done = True
-            self._ended.set_result(None)
+        self._ended.set_result(None)  # not under the lock: what is chained to the future runs here, and may wait
 
     def wait(self, timeout: Any = None) -> bool:
         self.complete()
@@ -124,14 +124,20 @@ class _PsringWork(_Work):  # type: ignore[misc,valid-type]
         return self._error
 
     def get_future(self) -> Any:
+        if getattr(_this_thread, "sets_futures", False):
+            self.complete()  # what is chained to another future may wait for this one, which nobody else would set
         return self._future
 
     def result(self) -> Any:
         return self._future.value()
 
 
+_this_thread = threading.local()
+
+
 def _complete_all(works: "queue.SimpleQueue[Any]") -> None:
     """DDP waits for futures without calling wait(): somebody has to set them."""
+    _this_thread.sets_futures = True
     while True:
         work = works.get()
         if work is None:
