@@ -191,6 +191,33 @@ def test_averages_of_whole_numbers_and_what_has_a_root():
         assert len(out) == 6 and all(out), out
 
 
+def load_a_whole_state():
+    """A sharded model takes the state that rank 0 alone has."""
+    import torch.distributed as dist
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+    net = model()
+    rank_0s = {name: value + 1 for name, value in net.state_dict().items()} if dist.get_rank() == 0 else {}
+    fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(net, rank_0s, options=options)
+    return all(torch.equal(net.state_dict()[n].full_tensor(), p + 1) for n, p in model().state_dict().items())
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("torch.distributed.fsdp._fully_shard"), reason="fully_shard is of torch 2.6 and newer"
+)
+def test_a_sharded_model_takes_rank_0s_whole_state():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    assert run(load_a_whole_state, env=env) == [True, True]
+
+
 def wait_in_what_is_chained():
     """As the hook of PowerSGD does within DDP."""
     import torch.distributed as dist

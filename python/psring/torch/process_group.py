@@ -395,6 +395,11 @@ class PsringProcessGroup(dist.ProcessGroup):
         return "psring"
 
     @property
+    def _device_types(self) -> List[torch.device]:
+        """Which torch.distributed.checkpoint asks for."""
+        return [torch.device("cpu")]
+
+    @property
     def supports_splitting(self) -> bool:
         return False
 
