@@ -129,7 +129,7 @@ class _PsringWork(_Work):  # type: ignore[misc,valid-type]
         return self._future
 
     def result(self) -> Any:
-        return self._future.value()
+        return self._future.wait()
 
 
 _this_thread = threading.local()
