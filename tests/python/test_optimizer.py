@@ -933,7 +933,7 @@ def reads_few_results():
         exchange = opt._psring.reducer.exchange
         exchange.results = exchange.results.as_subclass(CountsReads)
         # As on a GPU, between two looks at the ranks' settings.
-        exchange.on_gpu, exchange.steps = True, 64
+        exchange.on_gpu, exchange.steps, exchange.told_parameters = True, 64, None
         CountsReads.reads = 0
         train(net, opt, 3)
         out.append(CountsReads.reads == reads)

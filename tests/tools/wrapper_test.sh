@@ -274,7 +274,7 @@ test_a_bundle_is_made_for_the_libtorch_that_is_asked_for() {
   cp -L "$source_root/LICENSE" "$repo/"
   run 0 bundle --torch=2.11.0
   asked "python3 -m venv $repo/.psring/torch-2.11.0"
-  asked "pip install torch==2.11.0"
+  asked "pip install --no-compile torch==2.11.0"
   asked "bazel build .*--repo_env=PSRING_TORCH=$stub/torch"
   forget
   run 0 bundle --torch=2.11.0 other.tar.gz
@@ -415,7 +415,7 @@ test_the_wheel_is_made_and_tested_alone() {
 test_what_uses_libtorch_is_tested_with_another_one() {
   write_stub bazel 'case "$*" in *" query "*) echo //tests/worker:all ;; esac'
   run 0 test --torch=2.11.0
-  asked "pip install torch==2.11.0"
+  asked "pip install --no-compile torch==2.11.0"
   asked "bazel --output_base=.*/torch-base .*query .*--repo_env=PSRING_TORCH=$stub/torch"
   asked "bazel --output_base=.*/torch-base .*test .*--repo_env=PSRING_TORCH=$stub/torch.* //tests/worker:all"
   not_asked "config=asan"
@@ -430,7 +430,7 @@ test_continuous_integration_tests_with_an_older_libtorch_too() {
   CI=true run 0 test --quick
   not_asked "torch==2.11.0|//tests/worker"
   CI=true run 0 test
-  asked "pip install torch==2.11.0"
+  asked "pip install --no-compile torch==2.11.0"
   asked "bazel test .*--repo_env=PSRING_TORCH=$stub/torch .*//tests/worker/\.\.\."
   forget
   CI=true FREE=5 run 0 test

@@ -22,6 +22,7 @@ from .gpu import StreamOrder, note_model_bytes
 
 # So few that their squares' sums are exact enough, whatever the number of ranks.
 _DIGESTS = 8
+_FLAGS = 6
 
 
 def is_sampled(steps: int) -> bool:
@@ -158,15 +159,17 @@ class ModelExchange(Model):
     ):
         forward = list(reversed(entries))
         tensors: List[Tuple[str, Sequence[int]]] = [(e.name, list(e.param.shape)) for e in forward]
-        # A rank with data brings 1, h and h * h in three elements more; see take_part_without_data, and
-        # settings_agree. Rank 0 adds what is carried.
+        # A rank with data brings 1, h and h * h in elements of their own, and 1, p and p * p of its parameters; see
+        # take_part_without_data, settings_agree and parameters_agree. Rank 0 adds what is carried.
         self.counts_ranks = options.get("update") == "local" and options.get("compress", "none") == "none"
         self.carries = carries if self.counts_ranks else 0
         self.carries_now = self.carries > 0  # in this step
         if self.counts_ranks:
-            tensors.insert(0, ("psring: ranks with data", [3 + (self.carries + 1) // 2]))
+            tensors.insert(0, ("psring: ranks with data", [_FLAGS + (self.carries + 1) // 2]))
         self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
         self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
+        # Digest of the parameters after a step in which is_sampled(steps), if all ranks' should be the same.
+        self.told_parameters: Optional[int] = None
         # join() is over, after so many steps of others' in which this rank has brought zeros.
         self.has_joined: Callable[[int], None] = lambda others_steps: None
         self.steps = 0
@@ -269,10 +272,15 @@ class ModelExchange(Model):
         if bucket == self._flag_bucket:
             # Not a CRC: of texts of one length, those that collide in one step would do so in every step.
             told = self.told_settings() if self.compares_settings(self.steps + 1) else b""
-            salted = hashlib.blake2b(told, digest_size=1, salt=self.steps.to_bytes(8, "little"))
             # Whether buffers travel along shows always: who expects them would wait for ever.
-            digest = salted.digest()[0] % (_DIGESTS // 2) * 2 + self.carries_now
-            for index, value in enumerate((1.0, digest, digest * digest)):
+            digest = self._salted(told) % (_DIGESTS // 2) * 2 + self.carries_now
+            flags = [1.0, digest, digest * digest]
+            if self.told_parameters is not None:
+                digest = self._salted(str(self.told_parameters).encode()) % _DIGESTS
+                flags += [1.0, digest, digest * digest]
+            elif is_sampled(self.steps) or is_sampled(self.steps - 1):  # else zeros are there
+                flags += [0.0, 0.0, 0.0]
+            for index, value in enumerate(flags):
                 self.gradients[self._flag + index] = value  # a ring leaves its sums there
             if self.carries_now:
                 self._send_carried()
@@ -283,8 +291,11 @@ class ModelExchange(Model):
         with self._keeping_device():
             super().submit(bucket)
 
+    def _salted(self, text: bytes) -> int:
+        return hashlib.blake2b(text, digest_size=1, salt=self.steps.to_bytes(8, "little")).digest()[0]
+
     def _carried_part(self, flat: torch.Tensor) -> torch.Tensor:
-        return flat[self._flag + 3 : self._carried_end]
+        return flat[self._flag + _FLAGS : self._carried_end]
 
     def _send_carried(self) -> None:
         """As one number for every two bytes: float32 holds them, and their sum with zeros, exactly."""
@@ -329,6 +340,7 @@ class ModelExchange(Model):
         Whether any rank had data."""
         self.order()
         self.gradients.zero_()
+        self.told_parameters = None
         for bucket in range(self.num_buckets):
             with self._keeping_device():
                 super().submit(bucket)
@@ -347,9 +359,15 @@ class ModelExchange(Model):
     def settings_agree(self) -> bool:
         """After finish(): whether told_settings() has been the same on all ranks with data, of which another
         step may find out where this one does not. Reads results, as all_have_data() does."""
-        if not self.counts_ranks:
-            return True
-        count, total, squares = (_job.size() * self.results[self._flag : self._flag + 3].double()).tolist()
+        return not self.counts_ranks or self._are_same(self._flag)
+
+    def parameters_agree(self) -> bool:
+        """After finish(): whether told_parameters has been the same on all ranks that had some, as above; it is taken."""
+        told, self.told_parameters = self.told_parameters, None
+        return told is None or not self.counts_ranks or self._are_same(self._flag + 3)
+
+    def _are_same(self, flags: int) -> bool:
+        count, total, squares = (_job.size() * self.results[flags : flags + 3].double()).tolist()
         # count * count * the variance: 0, or count - 1 at least. Rounding is far below a half.
         return count * squares - total * total < 0.5
 

@@ -23,7 +23,7 @@ from ..collectives import Max
 from ._tensors import copy_all, digest, warn_once
 from .backward_end import NO_BACKWARD, BackwardEnd, current_backward
 from .collectives import allreduce_
-from .gradient_exchange import Entry, ModelExchange
+from .gradient_exchange import Entry, ModelExchange, is_sampled
 from .settings import Settings
 from .sparse import reduce_sparse
 
@@ -368,6 +368,8 @@ class Reducer:
         mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
         mine_are, firsts = agenda.get("parameters"), everybody[0].get("parameters")
+        if len({other.get("parameters") for other in everybody} - {None}) > 1:
+            self._compares_parameters = False
         if None not in (mine_are, firsts) and mine_are != firsts:
             warn_once(
                 f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} as gradients are exchanged "
@@ -414,6 +416,7 @@ class Reducer:
         self.exchange.finish()
         self.state = IDLE  # where what follows raises an error, that has ended the step, and the next one may come
         self._after_finish()
+        self._compare_parameters()
         if self._postscale != 1.0:
             self.exchange.results.mul_(self._postscale)
         self._sums_remain = not self._average
@@ -429,6 +432,18 @@ class Reducer:
             for entry, anybody in zip(self.entries, bits.tolist()):
                 if not anybody:
                     entry.param.grad = None
+
+    def _compare_parameters(self) -> None:
+        """Of an earlier step, as what all ranks told of them has come with the gradients."""
+        exchange = self.exchange
+        if isinstance(exchange, ModelExchange) and not exchange.parameters_agree():
+            self._compares_parameters = False
+            warn_once(
+                f"the workers' parameters are not the same any more after step {exchange.steps - 1}, and the same gradients "
+                "keep them apart. Something besides these changes them: random numbers of the optimizer (seed them alike "
+                "on all workers), a change of p.grad on each worker by itself, or Embedding(max_norm=...). Processors of "
+                "different kinds round differently, too"
+            )
 
     def _is_anothers(self, entry: Entry) -> bool:
         """Whether another optimizer takes the parameter's gradient during backward, too."""
@@ -487,6 +502,10 @@ class Reducer:
             self.state = IDLE
 
     def step_done(self) -> None:
+        exchange = self.exchange
+        if self._compares_parameters and isinstance(exchange, ModelExchange) and exchange.counts_ranks:
+            if is_sampled(exchange.steps):
+                exchange.told_parameters = digest([entry.param for entry in self.entries])
         self.state, self.touched, self._pass = IDLE, False, 0
         self._stepped_in = current_backward()
         self._end.forget()
