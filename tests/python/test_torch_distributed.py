@@ -274,6 +274,44 @@ def test_functional_collectives_and_what_dtensor_makes_of_them():
         assert out[6:] == [[3], [0, 2, 4, 6]]
 
 
+def sparse_under_ddp():
+    """Of two ranks' own words, against one process that has both's."""
+    import torch.distributed as dist
+
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    dist.init_process_group("psring")
+
+    def train(wrap, words):
+        torch.manual_seed(0)
+        net = wrap(torch.nn.Sequential(torch.nn.Embedding(20, 3, sparse=True), torch.nn.Linear(3, 1)))
+        opt = torch.optim.SGD(net.parameters(), lr=0.5)
+        for step in range(4):
+            opt.zero_grad()
+            net((words + step) % 20).square().mean().backward()
+            opt.step()
+        return weights(net)
+
+    words = torch.tensor([[3, 3, 7, 1], [7, 12, 19, 0]])
+    ddp = train(torch.nn.parallel.DistributedDataParallel, words[dist.get_rank()])
+    mine = torch.sparse_coo_tensor([[dist.get_rank(), 4]], [1.0, 2.0], (5,))
+    mean = mine.clone()
+    dist.all_reduce(mine)
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+    with pytest.raises(ValueError, match="SUM or AVG"):
+        dist.all_reduce(mean.clone(), op=dist.ReduceOp.MAX)
+    return (
+        torch.allclose(ddp, train(lambda net: net, words), atol=1e-6),
+        mine.to_dense().tolist() == [1, 1, 0, 0, 4] and mean.to_dense().tolist() == [0.5, 0.5, 0, 0, 2],
+    )
+
+
+def test_ddp_trains_sparse_embeddings():
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    assert run(sparse_under_ddp, env=env) == [(True, True)] * 2
+
+
 def a_rank_fails_while_ddp_waits():
     import torch.distributed as dist
 

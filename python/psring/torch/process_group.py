@@ -25,6 +25,7 @@ from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, describe, on_host
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
+from .sparse import start_sparse_allreduce
 
 _OPS = [
     (dist.ReduceOp.SUM, Sum),
@@ -197,10 +198,27 @@ class PsringProcessGroup(dist.ProcessGroup):
 
         return self._work(handles, finish)
 
+    def _sparse_allreduce(self, tensors: List[torch.Tensor], opts: Any) -> Any:
+        op, name = self._op(opts), self._next("sparse_allreduce")
+        if op not in (Sum, Average) or not all(tensor.is_sparse for tensor in tensors):
+            raise ValueError("all_reduce of sparse tensors: all of them must be sparse, with ReduceOp.SUM or AVG")
+        handles = [
+            start_sparse_allreduce(t, op is Average, "a tensor", f"{name}.{i}", self._set) for i, t in enumerate(tensors)
+        ]
+
+        def finish() -> Any:
+            for handle, tensor in zip(handles, tensors):
+                tensor.copy_(handle.wait())
+            return tensors
+
+        return self._work(handles, finish)
+
     # ---- Collectives ---------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        if any(tensor.is_sparse for tensor in tensors):  # such as DDP's gradients of Embedding(sparse=True)
+            return self._sparse_allreduce(tensors, opts)
         return self._allreduce("allreduce", tensors, opts, lambda: tensors)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:

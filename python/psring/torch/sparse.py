@@ -4,12 +4,37 @@ import torch
 
 from .. import _lib
 from ..process_sets import ProcessSet
-from .collectives import allgather_async
+from .collectives import Handle, allgather_async
 from .gradient_exchange import Entry
 
 
 # Rows are checked here, which torch 2.13 warns of otherwise; torch 1.13 does not know the argument.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+
+
+def start_sparse_allreduce(tensor: torch.Tensor, average: bool, what: str, name: str, process_set: ProcessSet) -> Handle:
+    """Brings the sum or mean of all ranks' sparse tensors of one shape, with each row once.
+
+    Args:
+        what: the tensor is, for an error.
+    """
+    mine = tensor.coalesce()
+    rows = allgather_async(mine.indices().t().contiguous(), f"{name}.rows", process_set)
+    parts = allgather_async(mine.values(), f"{name}.values", process_set)
+
+    def collect() -> torch.Tensor:
+        total = parts.wait()
+        if average:
+            total = total / process_set.size()
+        all_rows = rows.wait().to("cpu")  # rows of a tensor on a GPU come back there
+        # torch does not look, and would write there.
+        ends = torch.tensor(mine.shape[: mine.sparse_dim()], device="cpu")
+        if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
+            raise _lib.PsringError(f"another rank sent {what} with rows outside of {list(mine.shape)}")
+        all_rows = all_rows.t().to(mine.device)
+        return torch.sparse_coo_tensor(all_rows, total.to(mine.device), mine.shape, **_UNCHECKED).coalesce()
+
+    return Handle([*rows._operations, *parts._operations], collect)
 
 
 def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: bool) -> None:
@@ -18,29 +43,16 @@ def reduce_sparse(entry: Entry, name: str, process_set: ProcessSet, average: boo
     A rank without a gradient contributes no rows.
     """
     param, grad = entry.param, entry.param.grad
-    dense_shape = param.shape[entry.sparse_dim :]
     if grad is None:
-        indices = torch.zeros((0, entry.sparse_dim), dtype=torch.int64, device="cpu")
-        values = torch.zeros((0, *dense_shape), dtype=param.dtype, device="cpu")
+        rows = torch.zeros((entry.sparse_dim, 0), dtype=torch.int64, device="cpu")
+        values = torch.zeros((0, *param.shape[entry.sparse_dim :]), dtype=param.dtype, device="cpu")
+        grad = torch.sparse_coo_tensor(rows, values, param.shape, **_UNCHECKED).to(param.device)
     elif grad.layout == torch.strided:
         raise RuntimeError(
             f"the gradient of {entry.name} is dense, and was sparse in the first backward(): "
             "pass sparse_as_dense=True to DistributedOptimizer"
         )
-    else:
-        grad = grad.coalesce()
-        indices, values = grad.indices().t().contiguous(), grad.values()
     # A collective's name has at most 256 bytes.
     tag = entry.name if len(entry.name.encode()) <= 128 else f"sparse{entry.index}"
-    rows = allgather_async(indices, f"{name}.{tag}.rows", process_set)
-    parts = allgather_async(values, f"{name}.{tag}.values", process_set)
-    total = parts.wait()
-    if average:
-        total = total / process_set.size()
-    all_rows = rows.wait().to("cpu")  # rows of a gradient on a GPU come back there
-    # torch does not look, and would write there.
-    ends = torch.tensor(param.shape[: entry.sparse_dim], device="cpu")
-    if len(all_rows) != len(total) or bool(((all_rows < 0) | (all_rows >= ends)).any()):
-        raise _lib.PsringError(f"another rank sent a gradient of {entry.name} with rows outside of {list(param.shape)}")
-    all_rows = all_rows.t().to(param.device)
-    param.grad = torch.sparse_coo_tensor(all_rows, total.to(param.device), param.shape, **_UNCHECKED).coalesce()
+    reduced = start_sparse_allreduce(grad, average, f"a gradient of {entry.name}", f"{name}.{tag}", process_set)
+    param.grad = reduced.wait()
