@@ -230,11 +230,11 @@ def wait_in_what_is_chained():
     def twice(future):
         return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
 
-    chained = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(twice)
+    chained = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(twice).wait().item()
     waited = dist.all_reduce(torch.ones(1), async_op=True)
     both = waited.get_future().then(twice)
     waited.wait()
-    return chained.wait().item(), both.wait().item()
+    return chained, both.wait().item()
 
 
 def test_what_is_chained_to_a_future_may_wait_for_another_one():
