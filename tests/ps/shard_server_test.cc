@@ -437,6 +437,8 @@ TEST_F(ShardServerTest, EndsWithTheNameOfAWorkerThatIsLate) {
 // Worker 1 shares this host with the shard.
 class ArenaTest : public ShardServerTest {
  protected:
+  ~ArenaTest() override { Stop(); }  // the server uses what is here
+
   void StartWithArena() {
     *job_.mutable_workers(1)->mutable_shared_memory() = arena_->address();
     workers_ = FindHostWorkers(layout_, job_);
