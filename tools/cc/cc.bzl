@@ -3,22 +3,15 @@
 Every BUILD file loads them from here.
   - Files begin with precompiled headers. They still include all that they use:
     with --define=precompiled=no nothing is included for them.
-  - The laboratory, the commands and the mains are compiled with -O1, tests with -O0:
-    what is worth more time is what trains. With a sanitizer tests run longer than they
-    compile, so they are compiled with -O1 there.
+  - Tests, the laboratory, the commands and the mains are compiled with -O1: what is
+    worth more time is what trains.
   - GCC collects no garbage below 512 MiB, which is a tenth of its time.
   - Under the undefined-behaviour sanitizer, tests leave out the checks of each
     access to memory, half of the time that it adds: what is tested has them.
 """
 
 LIGHT_COPTS = ["-O1"]
-TEST_COPTS = select({
-    "//tools/cc:sanitized": LIGHT_COPTS + [
-        "-fno-sanitize=alignment,null,object-size,vptr,pointer-overflow",
-        "-fno-sanitize=nonnull-attribute,returns-nonnull-attribute",
-    ],
-    "//conditions:default": ["-O0"],
-})
+TEST_COPTS = LIGHT_COPTS + ["-fno-sanitize=alignment,null,object-size,vptr"]
 _GCC_COPTS = ["--param=ggc-min-heapsize=524288"]
 
 # The precompiled headers of a package's files, and their flags.
@@ -40,9 +33,9 @@ def _faster(deps, copts, is_main = False):
     return select({
         "//tools/cc:not_precompiled": deps,
         "//conditions:default": deps + ["//tools/cc:" + header],
-    }), kind_copts + select({
-        "//tools/cc:not_precompiled": [],
-        "//conditions:default": _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
+    }), select({
+        "//tools/cc:not_precompiled": kind_copts,
+        "//conditions:default": kind_copts + _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
     })
 
 def cc_library(name, deps = [], copts = [], **kwargs):
