@@ -168,7 +168,8 @@ class ModelExchange(Model):
             tensors.insert(0, ("psring: ranks with data", [_FLAGS + (self.carries + 1) // 2]))
         self.carried: Callable[[], torch.Tensor]  # the bytes, where the gradients lie
         self.told_settings: Callable[[], bytes] = lambda: b""  # what all ranks' should be in this step
-        # Digest of the parameters after a step in which is_sampled(steps), if all ranks' should be the same.
+        # Where counts_ranks: digest of the parameters after a step in which is_sampled(steps), if all ranks' should be
+        # the same.
         self.told_parameters: Optional[int] = None
         # join() is over, after so many steps of others' in which this rank has brought zeros.
         self.has_joined: Callable[[int], None] = lambda others_steps: None
@@ -364,7 +365,7 @@ class ModelExchange(Model):
     def parameters_agree(self) -> bool:
         """After finish(): whether told_parameters has been the same on all ranks that had some, as above; it is taken."""
         told, self.told_parameters = self.told_parameters, None
-        return told is None or not self.counts_ranks or self._are_same(self._flag + 3)
+        return told is None or self._are_same(self._flag + 3)
 
     def _are_same(self, flags: int) -> bool:
         count, total, squares = (_job.size() * self.results[flags : flags + 3].double()).tolist()
