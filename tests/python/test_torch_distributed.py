@@ -13,6 +13,19 @@ from ranks import free_port, run, start
 from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, weights
 
 
+def master():
+    """What torch.distributed's ranks of a job have in common."""
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+
+def join_group(**options):
+    """Makes the default process group, over backend psring."""
+    import psring.torch  # noqa: F401
+
+    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
+    torch.distributed.init_process_group("psring", **options)
+
+
 def under_ddp():
     import torch.distributed as dist
 
@@ -65,7 +78,7 @@ def under_ddp():
 
 
 def test_ddp_runs_over_psring():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     for out in run(under_ddp, env=env):
         assert len(out) == 8 and all(out), out
 
@@ -77,10 +90,7 @@ def groups():
     import torch.distributed as dist
     import torch.distributed._functional_collectives as functional
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     part = dist.new_group([0, 1])
     x = torch.ones(1)
     dist.all_reduce(x, group=part)
@@ -98,17 +108,14 @@ def groups():
 
 
 def test_groups_have_names_and_leave_no_threads():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     assert run(groups, env=env) == [(2, 2, 0)] * 2
 
 
 def misfits():
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     me, group, zeros = dist.get_rank(), dist.distributed_c10d._get_default_group(), torch.zeros
     half = zeros(4, dtype=torch.float16)
     said = []
@@ -139,7 +146,7 @@ def misfits():
 
 
 def test_tensors_that_do_not_fit_are_refused_before_the_library_takes_their_memory():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     ranks = run(misfits, env=env)
     for said, *_ in ranks:
         assert len(said) == 18 and all(said), said
@@ -155,10 +162,7 @@ def test_tensors_that_do_not_fit_are_refused_before_the_library_takes_their_memo
 def whole_numbers_and_roots():
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     me, out = dist.get_rank(), []
     x, part = torch.tensor([me + 2, -3 * me]), torch.zeros(1, dtype=torch.int32)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
@@ -186,7 +190,7 @@ def whole_numbers_and_roots():
 
 
 def test_averages_of_whole_numbers_and_what_has_a_root():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     for out in run(whole_numbers_and_roots, env=env):
         assert len(out) == 6 and all(out), out
 
@@ -198,10 +202,7 @@ def load_a_whole_state():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     net = model()
     rank_0s = {name: value + 1 for name, value in net.state_dict().items()} if dist.get_rank() == 0 else {}
     fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
@@ -214,7 +215,7 @@ def load_a_whole_state():
     not importlib.util.find_spec("torch.distributed.fsdp._fully_shard"), reason="fully_shard is of torch 2.6 and newer"
 )
 def test_a_sharded_model_takes_rank_0s_whole_state():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     assert run(load_a_whole_state, env=env) == [True, True]
 
 
@@ -222,10 +223,7 @@ def wait_in_what_is_chained():
     """As the hook of PowerSGD does within DDP."""
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring", timeout=timedelta(seconds=20))
+    join_group(timeout=timedelta(seconds=20))
 
     def twice(future):
         return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
@@ -238,7 +236,7 @@ def wait_in_what_is_chained():
 
 
 def test_what_is_chained_to_a_future_may_wait_for_another_one():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     assert run(wait_in_what_is_chained, env=env, timeout=40) == [(4, 4)] * 2
 
 
@@ -248,10 +246,7 @@ def functional_collectives():
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     me, world, x = dist.get_rank(), dist.group.WORLD, torch.arange(2.0) + dist.get_rank()
     out = [functional.all_gather_tensor(x, 0, world), functional.reduce_scatter_tensor(x, "sum", 0, world)]
     out += functional.all_gather_into_tensor_coalesced([x, x.half()], world)
@@ -266,7 +261,7 @@ def functional_collectives():
 
 @pytest.mark.skipif(not importlib.util.find_spec("torch.distributed.tensor"), reason="it is of torch 2.5 and newer")
 def test_functional_collectives_and_what_dtensor_makes_of_them():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     for rank, out in enumerate(run(functional_collectives, env=env)):
         assert out[:2] == [[0, 1, 1, 2], [1 + 2 * rank]]
         assert out[2:4] == [[0, 1, 1, 2]] * 2
@@ -278,10 +273,7 @@ def sparse_under_ddp():
     """Of two ranks' own words, against one process that has both's."""
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
 
     def train(wrap, words):
         torch.manual_seed(0)
@@ -308,17 +300,14 @@ def sparse_under_ddp():
 
 
 def test_ddp_trains_sparse_embeddings():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     assert run(sparse_under_ddp, env=env) == [(True, True)] * 2
 
 
 def a_rank_fails_while_ddp_waits():
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring")
+    join_group()
     net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
     for step in range(4):
         loss = net(torch.ones(1, 2)).sum()
@@ -329,20 +318,15 @@ def a_rank_fails_while_ddp_waits():
 
 
 def test_a_failure_within_ddp_is_an_error_of_pythons():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     with pytest.raises(AssertionError, match="rank 0 ended with 1\n(.|\n)*out of luck"):
         run(a_rank_fails_while_ddp_waits, env=env)
 
 
 def late_under_a_timeout():
-    import datetime
-
     import torch.distributed as dist
 
-    import psring.torch  # noqa: F401
-
-    os.environ.update(RANK=os.environ["PSRING_RANK"], WORLD_SIZE=os.environ["PSRING_SIZE"])
-    dist.init_process_group("psring", timeout=datetime.timedelta(seconds=2))
+    join_group(timeout=timedelta(seconds=2))
     if dist.get_rank() == 1:
         time.sleep(4)
     with pytest.raises(RuntimeError, match="not called within 2s by worker 1"):
@@ -351,7 +335,7 @@ def late_under_a_timeout():
 
 @pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in has no timeout")
 def test_the_timeout_of_init_process_group_is_the_jobs():
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = master()
     run(late_under_a_timeout, env=env)
 
 
