@@ -50,16 +50,24 @@ found_version() {
   mkdir -p "$TEST_TMPDIR/torch/lib"
   touch "$TEST_TMPDIR/torch/lib/libtorch.so"
   echo "$2" > "$TEST_TMPDIR/torch/$1"
-  bare PSRING_TORCH="$TEST_TMPDIR/torch" ./psring "${3:-compare}" --help 2>&1 > /dev/null
+  bare PSRING_TORCH="$TEST_TMPDIR/torch" ./psring ${3:-compare --help} 2>&1 > /dev/null
 }
 wanted=$(cat libtorch-version)
 for said in "version.py __version__ = '1.2.3+cu130'" "build-version 1.2.3+cpu"; do
   found_version "${said%% *}" "${said#* }" > out || true
   grep -q "built with libtorch $wanted, found 1.2.3 in" out || { cat out; fail "of another libtorch: $said"; }
 done
+for command in worker "launch --workers=2" "compare -- --device=cpu"; do
+  code=0
+  found_version build-version 1.2.3 "$command" > out || code=$?
+  [ $code = 1 ] && grep -q "Install torch $wanted" out && [ "$(wc -l < out)" = 1 ] ||
+    { cat out; fail "$command with another libtorch: $code"; }
+done
+found_version build-version 1.2.3 "compare -- false" > out || true
+! grep libtorch out || fail "of another libtorch, to who compares a script"
 found_version build-version "$wanted+cpu" > out || true
 ! grep libtorch out || fail "of the same libtorch"
-found_version build-version 1.2.3 run > out || true
+found_version build-version 1.2.3 "run --help" > out || true
 ! grep libtorch out || fail "of another libtorch, to who runs a script"
 
 code=0
