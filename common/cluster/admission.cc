@@ -86,7 +86,10 @@ std::optional<std::string> RankObjection(const proto::Join& join,
     if (join.wanted_rank() >= 0 && other.process->role() == join.role() &&
         other.wanted_rank == join.wanted_rank()) {
       return absl::StrCat("rank ", join.wanted_rank(), " is taken by ",
-                          Describe(*other.process), kOfTheDead);
+                          Describe(*other.process),
+                          ". Give every process a rank of its own (--rank; of "
+                          "psring run --first-rank)",
+                          kOfTheDead);
     }
   }
   return std::nullopt;

@@ -404,13 +404,16 @@ std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
         /*hang=*/true);
   }
   if (state_ == State::kForming && now - started_ > options_.join_timeout) {
-    return End(absl::DeadlineExceededError(absl::StrCat(
-        "the job is not complete after ",
-        DescribeSeconds(options_.join_timeout), ": ", Missing(),
-        last_refused_.empty()
-            ? ". Start the missing ones, or start the job with fewer "
-              "(--servers, --workers; of psring run -n, --size)"
-            : absl::StrCat("; ", last_refused_))));
+    return End(absl::DeadlineExceededError(
+        absl::StrCat("the job is not complete after ",
+                     DescribeSeconds(options_.join_timeout), ": ", Missing(),
+                     last_refused_.empty()
+                         ? ". Start the missing ones, start the job with fewer "
+                           "(--servers, --workers; of psring run -n, --size), "
+                           "or, where they "
+                           "need more time to start, allow it (--join-timeout, "
+                           "PSRING_JOIN_TIMEOUT_S)"
+                         : absl::StrCat("; ", last_refused_))));
   }
   const bool held_up =
       std::any_of(members_.begin(), members_.end(),

@@ -195,7 +195,8 @@ TEST(Membership, RefusesOneTooManyAndARankTwice) {
   Membership m(Options(1, 2), kStart);
   m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1))),
-              HasSubstr("rank 1 is taken by worker"));
+              AllOf(HasSubstr("rank 1 is taken by worker"),
+                    HasSubstr("psring run --first-rank)")));
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 2))),
               HasSubstr("ranks 0 to 1"));
   m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
