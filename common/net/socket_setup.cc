@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Bind(
     if (status.ok()) return socket;
     if (!absl::IsAlreadyExists(status)) return status;
   }
-  if (size == 1) return status;
+  if (port != 0 || ports.first == 0) return status;
   return absl::ResourceExhaustedError(absl::StrCat(
       "cannot listen at ", host, ": all of its ports ", ports.first, "-",
       ports.last, " (--ports, PSRING_PORTS) are in use. Give more"));

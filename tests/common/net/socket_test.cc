@@ -238,6 +238,16 @@ TEST(Socket, ListensOnThePortsOfItsContext) {
                     HasSubstr("in use")));
 }
 
+TEST(Socket, NamesTheFlagWhereTheOnlyPortIsTaken) {
+  Context context;
+  auto taken = Socket::Bind(context, "127.0.0.1", 0);
+  const int port = ParseEndpoint((*taken)->endpoint())->port;
+  context.UsePorts({port, port});
+  EXPECT_THAT(
+      std::string(Socket::Bind(context, "127.0.0.1", 0).status().message()),
+      HasSubstr(absl::StrCat(port, "-", port, " (--ports")));
+}
+
 // As behind a firewall. What is kept for a peer would never arrive.
 TEST(Socket, SaysThatItsPeerCannotBeReached) {
   Context context;
