@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/log.h"
+#include "common/net/address.h"
 #include "common/net/greeting.h"
 #include "common/net/zmq_error.h"
 
@@ -22,13 +24,19 @@ constexpr int kHungUpAgain = 2;
 constexpr absl::Duration kGreeting = absl::Milliseconds(300);
 // A dead process is noticed sooner.
 constexpr absl::Duration kTellAfter = absl::Seconds(8);
-constexpr char kReachRemedy[] =
-    "Does a firewall, or a missing route, keep this host from it? A job's "
-    "processes listen on ports that the system chooses, or on those of --ports "
-    "(PSRING_PORTS)";
 constexpr char kKeyRemedy[] =
     "Every process of a job needs the same key: psring keygen makes one, and "
     "psring keygen --print | ssh HOST psring keygen --stdin copies it";
+
+// Other hosts' processes read it, too, so it names this host.
+std::string ReachRemedy() {
+  return absl::StrCat(
+      "Does a firewall, or a missing route, keep ", HostName(),
+      " from it? A job's processes listen on ports that the system chooses, or "
+      "on those of --ports (PSRING_PORTS); on hosts with several networks, "
+      "--interface or --advertise (PSRING_INTERFACE, PSRING_ADVERTISE) says "
+      "on which");
+}
 
 }  // namespace
 
@@ -75,10 +83,10 @@ void Handshakes::CheckReach(Time now) {
       absl::StrCat("no connection to ", endpoint_, " for ",
                    absl::FormatDuration(absl::Trunc(away, absl::Seconds(1))));
   if (!std::exchange(told_, true)) {
-    LogWarning("$0. $1. Trying on", what, kReachRemedy);
+    LogWarning("$0. $1. Trying on", what, ReachRemedy());
   }
   if (away >= unreachable_after_) {
-    refused_ = absl::UnavailableError(absl::StrCat(what, ". ", kReachRemedy));
+    refused_ = absl::UnavailableError(absl::StrCat(what, ". ", ReachRemedy()));
   }
 }
 

@@ -269,7 +269,9 @@ TEST(Socket, SaysThatItsPeerCannotBeReached) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(
       std::string(status.message()),
-      AllOf(HasSubstr("no connection to " + nobody), HasSubstr("firewall")));
+      AllOf(HasSubstr("no connection to " + nobody), HasSubstr("firewall"),
+            HasSubstr(absl::StrCat("keep ", HostName(), " from it")),
+            HasSubstr("--interface or --advertise")));
 }
 
 // Nobody may have waited on it since it was connected.
