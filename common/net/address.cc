@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -340,6 +341,25 @@ std::string InterfaceOf(absl::string_view address) {
     if (interface.address == address) return interface.name;
   }
   return "";
+}
+
+absl::Status CheckIsOfThisHost(const std::string& address) {
+  auto list = Lookup(address);
+  if (!list.ok()) return list.status();
+  const addrinfo& one = **list;
+  sockaddr_storage at = {};
+  memcpy(&at, one.ai_addr, one.ai_addrlen);
+  // Any port; that of IPv6 lies at the same place.
+  reinterpret_cast<sockaddr_in*>(&at)->sin_port = 0;
+  const int socket = ::socket(one.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return absl::OkStatus();  // listening says what is wrong
+  const bool refused =
+      bind(socket, reinterpret_cast<sockaddr*>(&at), one.ai_addrlen) != 0 &&
+      errno == EADDRNOTAVAIL;
+  close(socket);
+  if (!refused) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(address, " is no address of this host"));
 }
 
 int FreePort() {

@@ -88,6 +88,10 @@ absl::StatusOr<ListeningAddresses> WhereToListen(const HostPort& named,
 // The interface that has this address (numeric); empty: none has.
 std::string InterfaceOf(absl::string_view address);
 
+// INVALID_ARGUMENT: nobody can listen there, as this address (numeric) is none
+// of this host's.
+absl::Status CheckIsOfThisHost(const std::string& address);
+
 // A port of 127.0.0.1 that is free now, for somebody who cannot choose one;
 // 0: none.
 int FreePort();

@@ -63,5 +63,26 @@ TEST(Server, NamesTheWorkerThatAsksForWhatCannotBe) {
   }
 }
 
+// It would only find out when a worker opens a model.
+TEST(Server, IsToldOfAnAddressThatItDoesNotHaveBeforeItJoins) {
+  Context context;
+  ASSERT_EQ(context.UseTokens(), absl::OkStatus());
+  auto coordinator = Coordinator::Start(context, {"127.0.0.1", 0},
+                                        {.num_servers = 1, .num_workers = 1});
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  ServerOptions options;
+  options.cluster.placement.role = proto::PS;
+  options.cluster.placement.coordinator =
+      *ParseEndpoint((*coordinator)->endpoint());
+  options.cluster.advertise = "192.0.2.1";
+  options.cluster.security.insecure = true;
+  Cancellation cancellation;
+  const absl::Status status = RunServer(options, cancellation);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--advertise: 192.0.2.1 is no address"),
+                    HasSubstr("of this host")));
+}
+
 }  // namespace
 }  // namespace psring

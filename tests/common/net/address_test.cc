@@ -91,6 +91,13 @@ TEST(ChooseAdvertised, AllAddressesAreNoneThatOthersReach) {
   }
 }
 
+TEST(CheckIsOfThisHost, TakesWhatCanBeListenedOn) {
+  EXPECT_EQ(CheckIsOfThisHost("127.0.0.3"), absl::OkStatus());
+  const absl::Status status = CheckIsOfThisHost("192.0.2.1");
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("192.0.2.1"));
+}
+
 TEST(IsNumericAddress, TakesNoTextBehindAnAddress) {
   for (const char* address : {"10.0.0.1", "::1", "fe80::1%eth0", "fe80::1%2"}) {
     EXPECT_TRUE(IsNumericAddress(address)) << address;
