@@ -213,6 +213,13 @@ void Child::CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line) {
   CloseOutput();
 }
 
+bool Child::IsStopped() const {
+  if (ending_) return false;
+  siginfo_t info = {};
+  return waitid(P_PID, pid_, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
 void Child::Signal(int signal) {
   if (!ending_) kill(-pid_, signal);
 }

@@ -69,6 +69,9 @@ class Child {
   // kills what it left in its group and fills ending().
   void CheckEnd(absl::FunctionRef<void(absl::string_view)> on_line);
   const std::optional<Ending>& ending() const { return ending_; }
+  // Whether a signal has stopped it (SIGSTOP, say): it runs no more until it
+  // gets SIGCONT.
+  bool IsStopped() const;
 
   // To the whole group; nothing once the process has ended.
   void Signal(int signal);

@@ -41,6 +41,9 @@ std::string FirstLine(const Failure& failure) {
           ? "; meanwhile the kernel has killed a process for want of memory, "
             "probably this one: give the job more memory (the host's, or its "
             "container's limit), fewer workers on this host or smaller batches"
+      : failure.was_stopped
+          ? "; it was stopped (SIGSTOP, or another signal that stops) while "
+            "others had ended"
           : "");
 }
 
@@ -97,6 +100,7 @@ void Supervisor::ServeOnce() {
   CheckEnds();
   OnCancelled();
   StopTheBlamed();
+  KillTheStopped();
   SendPlannedSignals();
   if (options_.on_tick) options_.on_tick();
 }
@@ -161,6 +165,7 @@ void Supervisor::OnFailure(const Member& member) {
       {member.last_lines.begin(), member.last_lines.end()},
       Now(),
       ending.signal == SIGKILL && KilledForMemory() > killed_for_memory_,
+      kills_stopped_,
   };
   if (!first || !plan_.empty()) return;  // all are being ended already
   const Time term = Now() + options_.settle;
@@ -193,6 +198,22 @@ void Supervisor::StopTheBlamed() {
         return m.child->ending().has_value() || IsBlamed(m);
       });
   if (alone) Stop();
+}
+
+void Supervisor::KillTheStopped() {
+  if (failure_ || cancelled_ || !plan_.empty()) return;
+  bool any_ended = false, any_runs = false;
+  for (const Member& member : members_) {
+    const bool ended = member.child->ending().has_value();
+    any_ended |= ended;
+    any_runs |= !ended && !member.child->IsStopped();
+  }
+  if (!any_ended || any_runs || AllEnded()) return stopped_since_.reset();
+  const Time now = Now();
+  if (!stopped_since_) stopped_since_ = now;
+  if (now - *stopped_since_ < options_.settle_of_stopped) return;
+  kills_stopped_ = true;
+  plan_ = {{now, SIGKILL}};
 }
 
 void Supervisor::SendPlannedSignals() {

@@ -29,6 +29,10 @@ struct SupervisorOptions {
   // The same where nobody is left but those whom the failure has told of: they
   // do not respond, or would have noticed it themselves.
   absl::Duration settle_of_blamed = absl::Seconds(6);
+  // How long those who are left may be stopped (SIGSTOP) where others have
+  // ended well, before SIGKILL: they do not end by themselves, and nobody is
+  // left who would miss them.
+  absl::Duration settle_of_stopped = absl::Seconds(10);
   // The time from SIGTERM to SIGKILL.
   absl::Duration terminate_grace = absl::Seconds(5);
   // The time from the SIGINT that a cancellation sends to SIGKILL.
@@ -69,6 +73,8 @@ struct Failure {
   // Whether the kernel has killed it, or another process of this host, because
   // memory was short.
   bool memory_was_short = false;
+  // Whether it was stopped (SIGSTOP) when others had ended, and was killed.
+  bool was_stopped = false;
 };
 
 // "worker 1 (pid 4711)"; the same and " failed: exit code 7", and why, where
@@ -92,7 +98,8 @@ class Supervisor {
   absl::Status RunUntil(const std::function<bool()>& done, Time deadline);
 
   // Serves the processes until all have ended, which `settle` and the graces
-  // bound once one failed or a cancellation came.
+  // bound once one failed, those who are left are stopped or a cancellation
+  // came.
   void Wait();
 
   // SIGTERM to everybody, SIGKILL after `grace`, by default terminate_grace;
@@ -131,6 +138,8 @@ class Supervisor {
   void OnCancelled();
   // Where nobody is left but those whom the first failure has told of.
   void StopTheBlamed();
+  // Where others have ended well and nobody is left but those who are stopped.
+  void KillTheStopped();
   void SendPlannedSignals();
 
   const Cancellation& cancellation_;
@@ -138,8 +147,10 @@ class Supervisor {
   std::vector<Member> members_;
   std::optional<Failure> failure_;
   bool cancelled_ = false;
-  std::deque<PlannedSignal> plan_;  // by time
-  bool signals_sent_ = false;       // of them, any
+  std::deque<PlannedSignal> plan_;     // by time
+  bool signals_sent_ = false;          // of them, any
+  std::optional<Time> stopped_since_;  // all who are left; null: not all are
+  bool kills_stopped_ = false;
   std::vector<std::string> killed_;
   const int64_t killed_for_memory_;  // processes of this host, before
 };

@@ -224,6 +224,29 @@ TEST_F(SupervisorTest, AfterAFailureNobodyWaitsLongForWhoIsToBlame) {
   EXPECT_THAT(supervisor().killed()[0], HasSubstr("p0 (pid "));
 }
 
+// The others have ended well, so none of them can miss it.
+TEST_F(SupervisorTest, NobodyWaitsLongForWhoIsStoppedAtTheEnd) {
+  options_.settle_of_stopped = absl::Milliseconds(100);
+  Run({"kill -STOP $$", "exit 0"});
+  ASSERT_TRUE(supervisor().first_failure());
+  const std::string text = ToString(*supervisor().first_failure());
+  EXPECT_THAT(text, HasSubstr("p0 (pid "));
+  EXPECT_THAT(text, HasSubstr("it was stopped (SIGSTOP"));
+}
+
+// It is stopped for a moment while another one runs, and one has ended.
+TEST_F(SupervisorTest, WhoIsStoppedWhileOthersRunIsTheirs) {
+  options_.settle_of_stopped = absl::ZeroDuration();
+  const std::string pid = testing::TempDir() + "/stopped_for_a_moment";
+  Run({"echo $$ > " + pid + "; kill -STOP $$; echo continues",
+       "until [ -s " + pid +
+           " ]; do sleep 0.01; done; sleep 0.3; kill -CONT $(cat " + pid +
+           "); sleep 0.1",
+       "exit 0"});
+  EXPECT_FALSE(supervisor().first_failure());
+  EXPECT_THAT(output_["p0"], ElementsAre("continues"));
+}
+
 TEST_F(SupervisorTest, AfterAFailureTheOthersGetSigtermThenSigkill) {
   const std::string ready = testing::TempDir() + "/ready";
   Run({"until [ -e " + ready + "1 ] && [ -e " + ready +
