@@ -131,8 +131,9 @@ void Mesh::Start(std::unique_ptr<Operation> owned, Time now) {
   operation.Start(*links_, join_->round());
   for (CollectiveMessage& call : early.calls) {
     const std::string peer = call.peer;
+    const int rank = static_cast<int>(call.header.sender());
     const absl::Status status = operation.OnCall(*links_, std::move(call), now);
-    if (!status.ok()) filter_->Drop(peer, status);
+    if (!status.ok()) filter_->Drop(peer, status, rank);
   }
   malformed_ = filter_->malformed();
   Settle(operation, now);
@@ -229,11 +230,12 @@ void Mesh::Receive(Time now) {
     if (!frames->has_value()) return;
     const std::string peer((**frames)[0].view());
     if (!filter_->Hears(peer)) continue;
-    auto message = ParseCollective(*std::move(*frames), here);
+    const int rank = (**frames).size() > 1 ? (**frames)[1].proven_rank() : -1;
+    auto message = ParseCollective(*std::move(*frames), here, rank);
     const absl::Status status =
         message.ok() ? OnMessage(*std::move(message), now) : message.status();
     if (status.ok()) continue;
-    filter_->Drop(peer, status);
+    filter_->Drop(peer, status, rank);
     malformed_ = filter_->malformed();
   }
 }

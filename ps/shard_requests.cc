@@ -52,10 +52,11 @@ ShardRequests::ShardRequests(const ShardStepsParts& parts,
 void ShardRequests::OnMessage(Frames frames) {
   const std::string peer(frames[0].view());
   if (!peers_.Hears(peer)) return;
-  auto message = ParseData(std::move(frames), /*at_router=*/true);
+  const int rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  auto message = ParseData(std::move(frames), /*at_router=*/true, rank);
   const absl::Status handled =
       message.ok() ? Handle(*std::move(message)) : message.status();
-  if (!handled.ok()) peers_.Drop(peer, handled);
+  if (!handled.ok()) peers_.Drop(peer, handled, rank);
 }
 
 bool ShardRequests::OnArenaPush(int worker, int bucket, int64_t step) {
@@ -134,7 +135,7 @@ absl::Status ShardRequests::OnInit(const DataMessage& message) {
        ++pulled) {
     const auto& [of, peer] = *pulled;
     if (absl::Status s = steps_.OnPull(*piece, of.second, peer); !s.ok()) {
-      peers_.Drop(peer, s);
+      peers_.Drop(peer, s, of.second);
     }
   }
   parked_pulls_.erase(first, pulled);

@@ -58,8 +58,8 @@ class RingSockets {
   absl::StatusOr<std::optional<DataMessage>> Await(uint64_t sequence,
                                                    Time deadline);
   // SegmentInbox::Drop.
-  void Drop(const std::string& peer, const absl::Status& why) {
-    inbox_->Drop(peer, why);
+  void Drop(const std::string& peer, const absl::Status& why, int proven_rank) {
+    inbox_->Drop(peer, why, proven_rank);
   }
   // For one that waits elsewhere: takes what connections have to tell, and says
   // what has come. Errors: a peer that refuses this rank's connection.

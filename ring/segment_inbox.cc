@@ -62,12 +62,13 @@ absl::StatusOr<std::optional<DataMessage>> SegmentInbox::TryNext(
     if (!frames->has_value()) return std::optional<DataMessage>();
     const std::string peer((**frames)[0].view());
     if (!peers_.Hears(peer)) continue;
-    auto message = ParseData(*std::move(*frames), /*at_router=*/true);
+    const int rank = (**frames).size() > 1 ? (**frames)[1].proven_rank() : -1;
+    auto message = ParseData(*std::move(*frames), /*at_router=*/true, rank);
     const absl::Status status =
         message.ok() ? CheckHeader(message->header, job_epoch_, sequence)
                      : message.status();
     if (!status.ok()) {
-      Drop(peer, status);
+      Drop(peer, status, rank);
     } else if (message->header.sequence() == sequence) {
       return std::optional<DataMessage>(*std::move(message));
     } else {

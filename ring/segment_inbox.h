@@ -38,8 +38,8 @@ class SegmentInbox {
 
   // Logs and counts a message that should not have been sent, and ignores its
   // sender from now on. What is kept already stays.
-  void Drop(const std::string& peer, const absl::Status& why) {
-    peers_.Drop(peer, why);
+  void Drop(const std::string& peer, const absl::Status& why, int proven_rank) {
+    peers_.Drop(peer, why, proven_rank);
   }
 
   // To wait on, where TryNext gives nothing.

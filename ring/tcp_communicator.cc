@@ -268,7 +268,8 @@ absl::Status TcpCommunicator::Receive(const Collective& c) {
         absl::InvalidArgumentError(absl::StrCat(
             "from rank ", header.sender(), ": slice ", route, ", hop ", visit,
             ", elements ", range.begin, " to ", range.end,
-            ": not what was due in collective ", sequence_)));
+            ": not what was due in collective ", sequence_)),
+        sender);
     return absl::OkStatus();
   }
   if (apart) return OnApart(c, *at, range, std::move(message));
@@ -286,7 +287,7 @@ absl::Status TcpCommunicator::OnApart(const Collective& c, RankVisit& at,
             c.codec->Decode({c.begin + range.begin, c.begin + range.end},
                             encoded.view(), values.data());
         !s.ok()) {
-      sockets_->Drop(message.peer, s);
+      sockets_->Drop(message.peer, s, at.from);
       return absl::OkStatus();
     }
   }

@@ -12,7 +12,8 @@ constexpr int64_t kToldEach = 100;
 
 }  // namespace
 
-void PeerFilter::Drop(const std::string& peer, const absl::Status& why) {
+void PeerFilter::Drop(const std::string& peer, const absl::Status& why,
+                      int proven_rank) {
   ++malformed_;
   if (dropped_.insert(peer).second) {
     oldest_.push_back(peer);
@@ -25,7 +26,9 @@ void PeerFilter::Drop(const std::string& peer, const absl::Status& why) {
   told_at_ = malformed_ < kToldEach ? malformed_ + 1 : 10 * malformed_;
   const std::string count =
       malformed_ > kToldEach ? absl::StrCat(" (", malformed_, " so far)") : "";
-  LogWarning("dropped peer $0 of $1: $2$3", absl::BytesToHexString(peer),
+  const std::string who =
+      proven_rank < 0 ? "" : absl::StrCat(" (worker ", proven_rank, ")");
+  LogWarning("dropped peer $0$1 of $2: $3$4", absl::BytesToHexString(peer), who,
              endpoint_, Printable(why.message(), 512), count);
 }
 

@@ -27,9 +27,10 @@ class PeerFilter {
 
   // From now on `peer` is not heard, until kMaxDropped others are not either.
   // Counts the message that was wrong with it, and says in the log who sent it
-  // and `why`, which is not OK: of the first ten, then of the 100th, 1,000th
-  // ...
-  void Drop(const std::string& peer, const absl::Status& why);
+  // (the worker of that rank, where it has proven one: Frame::proven_rank) and
+  // `why`, which is not OK: of the first ten, then of the 100th, 1,000th ...
+  void Drop(const std::string& peer, const absl::Status& why,
+            int proven_rank = -1);
 
   // Messages for which a peer was dropped.
   int64_t malformed() const { return malformed_; }

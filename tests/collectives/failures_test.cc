@@ -687,6 +687,7 @@ TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
 
 TEST(SecuredCollectivesTest, DropARankThatSpeaksAsAnother) {
   constexpr int kRanks = 3;
+  const CapturedLog log;
   const Secret secret = Secret::Random();
   Context contexts[kRanks];
   Cancellation cancellation;
@@ -730,6 +731,8 @@ TEST(SecuredCollectivesTest, DropARankThatSpeaksAsAnother) {
   }
   EXPECT_EQ(ranks[0]->malformed(), 1);
   barrier();
+  ranks.clear();
+  EXPECT_EQ(log.Count(" (worker 1) of tcp://127.0.0.1:"), 1);
 }
 
 }  // namespace

@@ -122,7 +122,8 @@ TEST_F(SegmentInboxTest, DropsWhoSendsSomethingElse) {
 TEST_F(SegmentInboxTest, DropsWhomItsOwnerDrops) {
   const auto stranger = Peer();
   Send(*stranger, SegmentOf(1), "1a..");
-  inbox_->Drop(Next(1).peer, absl::InvalidArgumentError("not what was due"));
+  inbox_->Drop(Next(1).peer, absl::InvalidArgumentError("not what was due"),
+               -1);
   Send(*stranger, SegmentOf(1), "lost");
   const auto peer = Peer();
   Send(*peer, SegmentOf(1), "good");

@@ -28,6 +28,17 @@ TEST(PeerFilter, CountsEveryMalformedMessage) {
   EXPECT_EQ(peers.malformed(), 3);
 }
 
+TEST(PeerFilter, NamesTheWorkerThatHasProvenItsRank) {
+  CapturedLog log;
+  PeerFilter peers("tcp://127.0.0.1:7000");
+  peers.Drop("a", absl::InvalidArgumentError("not a message"), 3);
+  peers.Drop("b", absl::InvalidArgumentError("not a message"));
+  EXPECT_EQ(log.Count("dropped peer 61 (worker 3) of tcp://127.0.0.1:7000: "
+                      "not a message"),
+            1);
+  EXPECT_EQ(log.Count("dropped peer 62 of tcp://127.0.0.1:7000: "), 1);
+}
+
 // Strangers come with a new name each time.
 TEST(PeerFilter, RemembersAsManyAsItSays) {
   PeerFilter peers("tcp://127.0.0.1:7000");
