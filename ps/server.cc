@@ -14,7 +14,6 @@
 #include "common/cluster/process_names.h"
 #include "common/host_cores.h"
 #include "common/log.h"
-#include "common/net/address.h"
 #include "common/page/job_page.h"
 #include "common/trace/metrics_file.h"
 #include "ps/served_model.h"
@@ -37,7 +36,6 @@ class ServerRun {
   absl::Status Serve();
 
  private:
-  absl::Status CheckAdvertised() const;
   absl::Status Open(const proto::Welcome& request);
   void Close(const std::string& id);
   absl::Status OpenOrClose(const proto::Announce& announced);
@@ -65,20 +63,7 @@ absl::Status ServerRun::Join() {
                                        options_.cluster, *std::move(page));
   if (!session.ok()) return session.status();
   session_ = *std::move(session);
-  // Shards listen when a worker opens a model, and would make it look like that
-  // worker's fault.
-  if (absl::Status s = CheckAdvertised(); !s.ok()) return s;
   return session_->Join();
-}
-
-absl::Status ServerRun::CheckAdvertised() const {
-  if (options_.cluster.advertise.empty()) return absl::OkStatus();
-  const absl::Status status = CheckIsOfThisHost(session_->address());
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("--advertise: ", status.message(),
-                                   ", so a server cannot listen there. Give "
-                                   "one that it has"));
 }
 
 absl::Status ServerRun::Open(const proto::Welcome& request) {

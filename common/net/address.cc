@@ -173,6 +173,29 @@ std::string AddressForOthers() {
   return "";
 }
 
+// INVALID_ARGUMENT: nobody can listen there, as this address (numeric) is none
+// of this host's.
+absl::Status CheckIsOfThisHost(const std::string& address) {
+  auto list = Lookup(address);
+  if (!list.ok()) return list.status();
+  const addrinfo& one = **list;
+  sockaddr_storage at = {};
+  memcpy(&at, one.ai_addr, one.ai_addrlen);
+  // Any port; that of IPv6 lies at the same place.
+  reinterpret_cast<sockaddr_in*>(&at)->sin_port = 0;
+  const int socket = ::socket(one.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return absl::OkStatus();  // listening says what is wrong
+  const bool refused =
+      bind(socket, reinterpret_cast<sockaddr*>(&at), one.ai_addrlen) != 0 &&
+      errno == EADDRNOTAVAIL;
+  close(socket);
+  if (!refused) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--advertise (PSRING_ADVERTISE): ", address,
+                   " is no address of this host, so nobody can listen there. "
+                   "Give one that it has"));
+}
+
 }  // namespace
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
@@ -285,6 +308,9 @@ absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish) {
   std::string reason;
   if (!wish.advertise.empty()) {
     address = Resolve(wish.advertise);
+    if (address.ok()) {
+      if (absl::Status s = CheckIsOfThisHost(*address); !s.ok()) return s;
+    }
     reason = "--advertise";
   } else if (!wish.interface.empty()) {
     address = AddressOfInterface(wish.interface);
@@ -341,25 +367,6 @@ std::string InterfaceOf(absl::string_view address) {
     if (interface.address == address) return interface.name;
   }
   return "";
-}
-
-absl::Status CheckIsOfThisHost(const std::string& address) {
-  auto list = Lookup(address);
-  if (!list.ok()) return list.status();
-  const addrinfo& one = **list;
-  sockaddr_storage at = {};
-  memcpy(&at, one.ai_addr, one.ai_addrlen);
-  // Any port; that of IPv6 lies at the same place.
-  reinterpret_cast<sockaddr_in*>(&at)->sin_port = 0;
-  const int socket = ::socket(one.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return absl::OkStatus();  // listening says what is wrong
-  const bool refused =
-      bind(socket, reinterpret_cast<sockaddr*>(&at), one.ai_addrlen) != 0 &&
-      errno == EADDRNOTAVAIL;
-  close(socket);
-  if (!refused) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(address, " is no address of this host"));
 }
 
 int FreePort() {

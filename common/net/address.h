@@ -68,9 +68,10 @@ struct AdvertisedAddress {
   std::string reason;   // "the route to 10.0.0.1", for the log
 };
 
-// --advertise if given, else the interface's address, else the local end of the
-// route to the coordinator (see AddressWish; INVALID_ARGUMENT as of
-// CheckIsOneAddress), else (no coordinator) loopback.
+// --advertise if given (INVALID_ARGUMENT: it is none of this host's), else the
+// interface's address, else the local end of the route to the coordinator (see
+// AddressWish; INVALID_ARGUMENT as of CheckIsOneAddress), else (no coordinator)
+// loopback.
 absl::StatusOr<AdvertisedAddress> ChooseAdvertised(const AddressWish& wish);
 
 // Where a coordinator listens that has this name, in a process that advertises
@@ -87,10 +88,6 @@ absl::StatusOr<ListeningAddresses> WhereToListen(const HostPort& named,
 
 // The interface that has this address (numeric); empty: none has.
 std::string InterfaceOf(absl::string_view address);
-
-// INVALID_ARGUMENT: nobody can listen there, as this address (numeric) is none
-// of this host's.
-absl::Status CheckIsOfThisHost(const std::string& address);
 
 // A port of 127.0.0.1 that is free now, for somebody who cannot choose one;
 // 0: none.

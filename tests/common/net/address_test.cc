@@ -8,6 +8,7 @@
 namespace psring {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ParseHostPort, ReadsNamesAddressesAndBracketedIpv6) {
@@ -91,11 +92,11 @@ TEST(ChooseAdvertised, AllAddressesAreNoneThatOthersReach) {
   }
 }
 
-TEST(CheckIsOfThisHost, TakesWhatCanBeListenedOn) {
-  EXPECT_EQ(CheckIsOfThisHost("127.0.0.3"), absl::OkStatus());
-  const absl::Status status = CheckIsOfThisHost("192.0.2.1");
+TEST(ChooseAdvertised, RefusesAnAddressThatTheHostDoesNotHave) {
+  const auto status = ChooseAdvertised({.advertise = "192.0.2.1"}).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("192.0.2.1"));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--advertise"), HasSubstr("192.0.2.1 is no")));
 }
 
 TEST(IsNumericAddress, TakesNoTextBehindAnAddress) {
