@@ -56,7 +56,7 @@ TEST(TraceFile, IsValidAfterEveryFlush) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(json::parse(TextOf(path)).size(), 0u);
   size_t appended = 0;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 20; ++i) {
     for (int j = 0; j < 250; ++j) {
       ASSERT_TRUE((*file)->Append(EventOf(i + 7 * j)).ok());
       ++appended;
@@ -68,7 +68,7 @@ TEST(TraceFile, IsValidAfterEveryFlush) {
 
 // A process that does nothing but write is killed in its middle.
 TEST(TraceFile, IsValidAfterKill) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 10; ++round) {
     const std::string path = absl::StrCat(TestDirectory(), "/", round, ".json");
     int pipe_fds[2];
     ASSERT_EQ(pipe(pipe_fds), 0);
