@@ -3,7 +3,7 @@
 # sizes of bucket in MiB, to be held against the copy rates of 2_check. --servers and
 # --sizes choose others.
 
-name=7_servers on_cpu="all of it, on images of 3x32x32"
+name=7_servers on_cpu="lenet in place of resnet50"
 flags="servers sizes" servers= sizes=
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
@@ -11,7 +11,7 @@ flags="servers sizes" servers= sizes=
 # not count. With threads that load them, images stay in the host's memory, as in 6_speed.
 model=resnet50 shape=3x224x224 batch=64 steps=300 counts=1,2,4 buckets=1,4,16,64
 if [ $device = cpu ]; then
-  model=resnet18 shape=3x32x32 batch=16 steps=9 counts=1,2 buckets=1,16
+  model=lenet shape=3x32x32 batch=16 steps=90 counts=1,2 buckets=1,16
 fi
 servers=${servers:-$counts} sizes=${sizes:-$buckets}
 

@@ -98,8 +98,9 @@ def main():
         ends('wait')
         return moments[-1] - moments[0]
 
-    train(3)  # chooses algorithms
-    steps = max(5, round(args.seconds * 3 / train(3)))
+    few = 3 if on_gpu else 1
+    train(few)  # chooses algorithms
+    steps = max(few, round(args.seconds * few / train(few)))
     print('%.0f' % (steps * args.batch / train(steps)))
     told = ', '.join('%s %.2f' % (name, 1e3 * seconds / steps) for name, seconds in parts.items())
     print('%s %s over %s: of the processor, ms a step: %s' % (args.model, args.batch, args.over, told), file=sys.stderr)
