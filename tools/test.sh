@@ -28,7 +28,7 @@ real engines. Without it these run where an engine is installed already.
 it into bare environments of every Python from 3.9 that is on the PATH or among pyenv's, and says
 which it did not find. Nothing is downloaded for it; the other ways leave it out.
 
-With CI set in the environment, all tests include the worker's with libtorch 2.11.0 as well.
+With CI set in the environment, jobs and what calls libtorch most are tested with libtorch 2.11.0 as well.
 
 --torch builds with another libtorch, that of DIR or of a VERSION such as 2.11.0, which pip
 installs into .psring/ (CUDA's libraries come along, 3 GB), and runs the tests that use libtorch.
@@ -274,7 +274,7 @@ run_torch_tests() {
 OLDEST_TORCH=2.11.0
 OLDEST_TORCH_GB=12  # with CUDA's libraries, while pip unpacks them
 
-# In continuous integration: what uses libtorch most, with the oldest libtorch that psring
+# In continuous integration: models, devices and a whole job with the oldest libtorch that psring
 # supports. Not where that cannot be installed.
 start_oldest_torch() {
   oldest_torch=
@@ -295,7 +295,8 @@ finish_oldest_torch() {
   fi
   local torch
   torch=$(cat "$state/oldest-torch.txt")
-  run_tests oldest-torch --build_tests_only "$@" //tests/worker/... //tests/integration:checkpoint_test
+  run_tests oldest-torch --build_tests_only "$@" //tests/worker/torch/... //tests/worker/models/... \
+    //tests/integration:checkpoint_test
 }
 
 # Starts the tests of Python and of engines beside others, in a process group of its own, which
