@@ -94,14 +94,19 @@ TEST_P(IdentityOfSizesTest, ServersGiveTheRingsBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, IdentityOfSizesTest,
-                         ::testing::Combine(::testing::Values(LeNet(), Mlp()),
+std::string NameOfSize(
+    const ::testing::TestParamInfo<std::tuple<Training, int>>& info) {
+  return absl::StrCat(std::get<0>(info.param).name, "With",
+                      std::get<1>(info.param), "Workers");
+}
+
+INSTANTIATE_TEST_SUITE_P(Convolutions, IdentityOfSizesTest,
+                         ::testing::Combine(::testing::Values(LeNet()),
                                             ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& info) {
-                           return absl::StrCat(std::get<0>(info.param).name,
-                                               "With", std::get<1>(info.param),
-                                               "Workers");
-                         });
+                         NameOfSize);
+INSTANTIATE_TEST_SUITE_P(FullyConnected, IdentityOfSizesTest,
+                         ::testing::Values(std::make_tuple(Mlp(), 3)),
+                         NameOfSize);
 
 class IdentityOfOptimizersTest
     : public IdentityTest,
