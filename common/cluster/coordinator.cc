@@ -132,6 +132,7 @@ void Serve(Socket& socket, Membership& membership, PeerFilter& peers,
     if ((*frames)->size() != 2 ||
         !message.ParseFromString(std::string((**frames)[1].view()))) {
       drop(peer, absl::InvalidArgumentError("not a control message"));
+      SendAll(socket, membership.OnMalformed(peer));
       continue;
     }
     if (message.has_look()) {

@@ -61,6 +61,14 @@ std::vector<Membership::Outgoing> Membership::OnMessage(
   }
 }
 
+std::vector<Membership::Outgoing> Membership::OnMalformed(
+    const std::string& peer) {
+  const auto found = members_.find(peer);
+  if (found == members_.end() || found->second.left || over()) return {};
+  return End(absl::AbortedError(absl::StrCat(
+      Named(found->second), " has sent what is no message of psring's")));
+}
+
 std::vector<Membership::Outgoing> Membership::OnHeartbeat(
     Time now, const std::string& peer, Participant& member,
     const proto::Heartbeat& beat) {

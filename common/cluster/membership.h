@@ -77,6 +77,8 @@ class Membership {
   // A message of `peer`, which is a connection's identity.
   std::vector<Outgoing> OnMessage(Time now, const std::string& peer,
                                   const proto::ControlMessage& message);
+  // What `peer` has sent is no message: the job ends if it is a member.
+  std::vector<Outgoing> OnMalformed(const std::string& peer);
   // Time has passed: who is missing, who is silent? Call it about every 100 ms.
   std::vector<Outgoing> OnTick(Time now);
 

@@ -407,6 +407,15 @@ TEST(Membership, AFailedProcessEndsTheJobForAll) {
   EXPECT_TRUE(m.OnMessage(kStart, "b", LeaveOf("aborted")).empty());
 }
 
+TEST(Membership, AMemberThatSendsWhatIsNoMessageIsNamed) {
+  Membership m = Running();
+  EXPECT_TRUE(m.OnMalformed("stranger").empty());
+  EXPECT_EQ(EndOf(m.OnMalformed("a")),
+            "worker 0 (host hostA, pid 4711) has sent what is no message of "
+            "psring's");
+  EXPECT_TRUE(m.OnMalformed("b").empty());
+}
+
 // As an engine starts a process again that it has lost.
 TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
   const auto next_may_come = [](Membership& m, Time now) {
