@@ -83,6 +83,37 @@ def test_ddp_runs_over_psring():
         assert len(out) == 8 and all(out), out
 
 
+def compiled_ddp():
+    """Of each way: whether the model ends with the bits of the one that is not compiled, and its buckets."""
+    join_group()
+
+    def trained(backend, order):
+        torch.manual_seed(3)
+        layers = [torch.nn.Linear(4, 600), torch.nn.Linear(600, 600), torch.nn.Linear(600, 600), torch.nn.BatchNorm1d(600)]
+        net = torch.nn.Sequential(*layers)
+        inner = torch.compile(net, backend=backend) if order == "inside" else net
+        ddp = torch.nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=1)
+        call = torch.compile(ddp, backend=backend) if order == "outside" else ddp
+        opt, draw = sgd(net), torch.Generator().manual_seed(torch.distributed.get_rank())
+        for _ in range(3):
+            opt.zero_grad()
+            call(torch.randn(4, 4, generator=draw)).square().mean().backward()
+            opt.step()
+        buckets = ddp._get_ddp_logging_data()["rebuilt_bucket_sizes"].split(",")
+        return torch.cat([value.reshape(-1).float() for value in net.state_dict().values()]), len(buckets)
+
+    plain, buckets = trained(None, "")
+    assert buckets > 1
+    ways = [(backend, order) for backend in ("eager", "aot_eager") for order in ("outside", "inside")]
+    return [torch.equal(plain, trained(*way)[0]) for way in ways]
+
+
+@pytest.mark.skipif(not hasattr(torch, "compiler"), reason="torch 2.1 has backends, and a compiler for them")
+def test_a_compiled_model_trains_under_ddp():
+    env = master()
+    assert run(compiled_ddp, env=env, timeout=200) == [[True] * 4] * 2
+
+
 def groups():
     import gc
     import threading

@@ -582,3 +582,30 @@ def join_in_a_child():
 def test_a_child_of_a_worker_does_not_join_in_its_place():
     for code, said in run(join_in_a_child):
         assert code == 1 and 'under `if __name__ == "__main__":`' in said and "has joined the job already" in said
+
+
+def train_compiled(update):
+    """Parameters of the model as it is, and compiled in several ways."""
+    import torch._dynamo
+
+    ps.init()
+
+    def parameters(backend, compiled_first):
+        torch._dynamo.reset()
+        net = ps.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(model(), torch.nn.BatchNorm1d(3)))
+        call = torch.compile(net, backend=backend) if backend else net
+        optimizer = distributed(call if compiled_first else net, update=update, bucket_mb=0.0001)
+        trained(call, optimizer, steps=4)
+        optimizer.close()
+        return [p.detach().clone() for p in net.parameters()]
+
+    plain = parameters(None, False)
+    with torch._dynamo.config.patch(error_on_recompile=True):  # in a step that is as the one before
+        ways = [parameters(backend, first) for backend in ("eager", "aot_eager") for first in (False, True)]
+    return [all(map(torch.equal, plain, way)) for way in ways]
+
+
+@UPDATES
+@pytest.mark.skipif(not hasattr(torch, "compiler"), reason="torch 2.1 has what keeps a function as it is")
+def test_a_compiled_model_trains_as_the_model_itself(update):
+    assert run(train_compiled, args=(update,), timeout=200) == [[True] * 4] * 2

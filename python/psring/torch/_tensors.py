@@ -28,6 +28,9 @@ NO_DATA = 'on the device "meta", where tensors have no data: give the model to_e
 _warned: Set[str] = set()
 
 
+# A decorator: torch.compile calls the function as it is. It loads Dynamo with the first call, not before; torch 2.1 and newer.
+untraced: Callable[..., Any] = getattr(torch, "_disable_dynamo", lambda function: function)
+
 _NOT_THE_SCRIPT = tuple(os.path.dirname(path) + os.sep for path in (os.path.dirname(__file__), torch.__file__))
 
 

@@ -8,6 +8,7 @@ timeout, torch's 30 minutes or the one that is given, becomes the job's step_tim
 unless init() came first. send() and recv() are refused by name.
 """
 
+import inspect
 import os
 import queue
 import threading
@@ -22,7 +23,7 @@ from .. import collectives as memory
 from .._channels import TorchrunStore
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, on_host
+from ._tensors import check_dtype, describe, on_host, untraced
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
 from .sparse import start_sparse_allreduce
@@ -76,6 +77,16 @@ def _summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
     return Sum
 
 
+def _untraced(kind: Any) -> Any:
+    """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
+    does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
+    for name, member in list(vars(kind).items()):
+        if inspect.isfunction(member) and name != "__init__":
+            setattr(kind, name, untraced(member))
+    return kind
+
+
+@_untraced
 class _PsringWork(_Work):  # type: ignore[misc,valid-type]
     """A collective under way. Its future is set by the group's waiting thread."""
 
@@ -147,6 +158,7 @@ def _complete_all(works: "queue.SimpleQueue[Any]") -> None:
         del work  # it holds the group
 
 
+@_untraced
 class PsringProcessGroup(dist.ProcessGroup):
     """A process group over the ranks of a ProcessSet."""
 

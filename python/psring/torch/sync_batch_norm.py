@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..collectives import Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
+from ._tensors import untraced
 from .collectives import allreduce
 
 
@@ -38,6 +39,10 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         if not self.training or self.process_set.size() == 1:
             return super().forward(input)
+        return self._normalise_by_all(input)
+
+    @untraced  # each call has another name, for which torch.compile would trace again
+    def _normalise_by_all(self, input: torch.Tensor) -> torch.Tensor:
         name = auto_name("sync_batch_norm", self.process_set)
         # Statistics in float32 even of half precision.
         x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
