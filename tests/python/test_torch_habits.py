@@ -609,3 +609,34 @@ def train_compiled(update):
 @pytest.mark.skipif(not hasattr(torch, "compiler"), reason="torch 2.1 has what keeps a function as it is")
 def test_a_compiled_model_trains_as_the_model_itself(update):
     assert run(train_compiled, args=(update,), timeout=200) == [[True] * 4] * 2
+
+
+def convert(update, passes):
+    """What is said where the model becomes another dtype, and whether it trains on where it is converted back."""
+    ps.init()
+    net = model()
+    optimizer = distributed(net, update=update, backward_passes_per_step=passes)
+    said = []
+
+    def attempt(dtype):
+        optimizer.zero_grad()
+        for _ in range(passes):
+            net(torch.ones(5, 4, dtype=dtype)).square().mean().backward()
+        optimizer.step()
+
+    for dtype in (torch.bfloat16, torch.float64, torch.float16):
+        net.to(dtype)
+        said.append(error_of(lambda: attempt(dtype)))
+    before = net.bfloat16()[2].weight.detach().clone()
+    attempt(torch.bfloat16)
+    return said, not torch.equal(before, net[2].weight)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@UPDATES
+def test_a_model_that_is_converted_after_the_first_step_is_refused(update, passes):
+    for (first, *late), trains in run(convert, args=(update, passes)):
+        assert first == "" and trains
+        for said, dtype in zip(late, ("float64", "float16")):
+            assert f".weight was torch.bfloat16 in the first step, and is torch.{dtype} now" in said
+            assert "before DistributedOptimizer is made" in said

@@ -34,12 +34,13 @@ class Entry:
     """One parameter of an optimizer, in the exchange and in the current step."""
 
     __slots__ = (
-        "name", "param", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
+        "name", "param", "dtype", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
         "handed_out", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
         self.name, self.param, self.index = name, param, index
+        self.dtype = param.dtype  # when the exchange was made
         self.gradient: Optional[torch.Tensor] = None
         self.result: Optional[torch.Tensor] = None
         self.bucket = -1

@@ -231,8 +231,14 @@ class Reducer:
 
     def _own_gradients(self) -> None:
         """Before the first submit: gradients still in the exchange's memory (where
-        zero_grad(set_to_none=False) leaves them) move out of it."""
+        zero_grad(set_to_none=False) leaves them) move out of it. Raises where a parameter has been converted."""
         for entry in self.entries:
+            if entry.param.dtype is not entry.dtype:
+                raise TypeError(
+                    f"{entry.name} was {entry.dtype} in the first step, and is {entry.param.dtype} now: convert the model "
+                    "before DistributedOptimizer is made; here, convert it back, or call opt.close() on all workers and "
+                    "make a new DistributedOptimizer"
+                )
             entry.keep_apart()
             if not entry.ready and entry.holds_result():
                 entry.param.grad = entry.param.grad.clone()  # type: ignore[union-attr]
@@ -358,6 +364,7 @@ class Reducer:
         """Agrees on the order of tensors, on which are sparse, and on where they lie."""
         sparse = {}
         for entry in self.entries:
+            entry.dtype = entry.param.dtype  # the script may have converted it since
             grad = entry.param.grad
             if grad is not None and grad.layout != torch.strided and not self._sparse_as_dense:
                 sparse[entry.index] = grad.sparse_dim()
