@@ -640,3 +640,26 @@ def test_a_model_that_is_converted_after_the_first_step_is_refused(update, passe
         for said, dtype in zip(late, ("float64", "float16")):
             assert f".weight was torch.bfloat16 in the first step, and is torch.{dtype} now" in said
             assert "before DistributedOptimizer is made" in said
+
+
+def backward_for_parts(options):
+    ps.init()
+    net = model()
+    optimizer = distributed(net, **options)
+    said = []
+    for step in range(2):
+        optimizer.zero_grad()
+        for layer in (net[0], net[2]):
+            said.append(error_of(lambda: loss_of(net, step).backward(inputs=list(layer.parameters()))))
+        if any(said):
+            return said[-1]
+        optimizer.step()
+    return [p.detach().clone() for p in net.parameters()]
+
+
+def test_a_backward_for_each_part_of_a_model_trains_or_says_how():
+    remedies = [{"update": "local"}, {"update": "fused", "overlap": False}]
+    (plain, *_), (deferred, *_) = [run(backward_for_parts, args=(options,)) for options in remedies]
+    assert all(map(torch.allclose, plain, deferred))
+    for said in run(backward_for_parts, args=({"update": "fused"},)):
+        assert "backward(inputs=...)" in said and "overlap=False" in said and 'use update="local"' in said

@@ -180,8 +180,9 @@ class Reducer:
         if self._fused:
             raise RuntimeError(
                 'backward() ran again before step(). With update="fused" the gradients of the '
-                "first one have left: accumulate under opt.no_sync(), set backward_passes_per_step, or "
-                "pass overlap=False to DistributedOptimizer. A network that another "
+                "first one have left, also those that backward(inputs=...) left out, as zeros: accumulate under "
+                "opt.no_sync(), set backward_passes_per_step, pass overlap=False to DistributedOptimizer, or "
+                f"{self._local_remedy}. A network that another "
                 "one's loss passes through needs requires_grad_(False) meanwhile. An optimizer that "
                 "another one follows ends with its close()"
             )
