@@ -663,3 +663,54 @@ def test_a_backward_for_each_part_of_a_model_trains_or_says_how():
     assert all(map(torch.allclose, plain, deferred))
     for said in run(backward_for_parts, args=({"update": "fused"},)):
         assert "backward(inputs=...)" in said and "overlap=False" in said and 'use update="local"' in said
+
+
+def swap(update):
+    """What a model trains to whose parameters are swapped when its optimizer is made, and later, and what is said
+    where psring misses a gradient."""
+    import gc
+
+    ps.init()
+
+    def parameters(swaps):
+        net = model()
+        optimizer = distributed(net, update=update)
+        torch.__future__.set_swap_module_params_on_conversion(swaps)
+        try:
+            out = []
+            for step in range(4):
+                if step in (0, 2):
+                    net.load_state_dict({name: value / 2 for name, value in net.state_dict().items()})
+                    if update == "fused" and step == 2:
+                        optimizer.load_state_dict(optimizer.state_dict())
+                optimizer.zero_grad()
+                if step == 3:
+                    net.to("cpu")
+                    optimizer.zero_grad()
+                loss_of(net, step).backward()
+                out.append([p.grad.clone() for p in net.parameters()])
+                optimizer.step()
+            optimizer.zero_grad()
+            net.load_state_dict(net.state_dict())
+            loss_of(net, step).backward()
+            said = error_of(optimizer.step)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+        kept = list(net.parameters())
+        del optimizer
+        gc.collect()
+        return out, kept, said
+
+    (plain, _, _), (swapped, kept, said) = parameters(False), parameters(True)
+    values = [p.detach().clone() for p in kept]
+    ps.shutdown()  # the library's memory goes
+    same = all(torch.equal(a, b) for ours, theirs in zip(plain, swapped) for a, b in zip(ours, theirs))
+    return same, said, all(map(torch.equal, kept, values))
+
+
+@UPDATES
+@pytest.mark.skipif(not hasattr(torch.utils, "swap_tensors"), reason="torch 2.3 swaps")
+def test_a_model_whose_parameters_are_swapped_trains(update):
+    for same, said, kept in run(swap, args=(update,)):
+        assert same and kept
+        assert ("call opt.zero_grad() between the swap and backward()" in said) == (update == "local")

@@ -35,7 +35,7 @@ class Entry:
 
     __slots__ = (
         "name", "param", "dtype", "index", "gradient", "result", "bucket", "ready", "sparse_dim", "version", "address", "writes",
-        "handed_out", "__weakref__",
+        "handed_out", "left_behind", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, name: str, param: torch.nn.Parameter, index: int):
@@ -54,6 +54,12 @@ class Entry:
         self.writes = -1
         # The last p.grad over the exchange's memory, or with a copy of it; None: there was none.
         self.handed_out: Optional["weakref.ref[torch.Tensor]"] = None
+        # Takes the parameter when the entry goes: torch swaps no tensor to which there is a weak reference before.
+        self.left_behind: Optional[List["weakref.ref[torch.Tensor]"]] = None
+
+    def __del__(self) -> None:
+        if self.left_behind is not None:
+            self.left_behind.append(weakref.ref(self.param))
 
     def taken(self, param: torch.Tensor) -> None:
         """The parameter's values have come from the library."""
@@ -201,7 +207,9 @@ class ModelExchange(Model):
             entry.bucket = place["bucket"]
             if self._apart:
                 self._fused.setdefault(entry.bucket, []).append(weakref.ref(entry))
-        self._params = [weakref.ref(e.param) for e in entries]
+        self._left_behind: List["weakref.ref[torch.Tensor]"] = []  # parameters of entries that are no more
+        for entry in entries:
+            entry.left_behind = self._left_behind
         self._entries = [weakref.ref(e) for e in entries]
         _open.append(self)
         if gpu is not None:
@@ -380,10 +388,8 @@ class ModelExchange(Model):
 
     def detach(self) -> None:
         """Parameters and gradients that lie in the library's memory move out."""
-        for held in self._params:
-            param = held()
-            if param is None:
-                continue
+        left = [param for param in (held() for held in self._left_behind) if param is not None]
+        for param in [entry.param for entry in self._alive()] + left:
             if self._inside(param.data):
                 param.data = param.data.clone()
             if self._inside(param.grad):

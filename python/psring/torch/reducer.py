@@ -27,6 +27,9 @@ from .gradient_exchange import Entry, ModelExchange, is_sampled
 from .settings import Settings
 from .sparse import reduce_sparse
 
+# Whether a module's load_state_dict() and .to() swap its parameters; torch 2.3 and newer.
+_swaps: Callable[[], bool] = getattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: False)
+
 IDLE, COLLECTING, DONE = "idle", "collecting", "done"
 
 _all: "weakref.WeakSet[Reducer]" = weakref.WeakSet()
@@ -113,6 +116,7 @@ class Reducer:
         self._waiting: List[List[Tuple[torch.Tensor, torch.Tensor]]] = []
         self._lock = threading.RLock()
         self._hooks: List[Any] = []
+        self._insides = [entry.param._cdata for entry in self.entries]
         self._alone = alone
         for entry in self.entries if not alone else ():
             self._register(entry)
@@ -135,6 +139,29 @@ class Reducer:
             node = entry.param.expand_as(entry.param).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
             self._hooks.append(node.register_hook(hook))
             self._hooks.append(node)  # lives as long as somebody holds it
+
+    def _find_swapped(self) -> List[Entry]:
+        """Parameters that have got another tensor's insides since the last look, without hooks, as load_state_dict() and
+        .to() give them after torch.__future__.set_swap_module_params_on_conversion(True). They have their hooks again."""
+        insides = [entry.param._cdata for entry in self.entries]
+        if insides == self._insides or self._alone:
+            return []
+        swapped = [entry for entry, old, new in zip(self.entries, self._insides, insides) if old != new]
+        for entry in swapped:  # Python's list of them has stayed
+            entry.param._post_accumulate_grad_hooks = entry.param._post_accumulate_grad_hooks
+        self._insides = insides
+        return swapped
+
+    def _check_hooks(self) -> None:
+        """Raises where p.grad was not the mean when backward() returned. Where gradients leave later than they could, or
+        of some parameters, that is all."""
+        swapped = [] if self._fused else self._find_swapped()
+        if any(entry.param.grad is not None for entry in swapped):
+            raise RuntimeError(
+                f"{swapped[0].name} was swapped, as load_state_dict() and .to() do after "
+                "torch.__future__.set_swap_module_params_on_conversion(True), and psring missed its gradient, because a swap "
+                "removes hooks: call opt.zero_grad() between the swap and backward()"
+            )
 
     def remove_hooks(self) -> None:
         for hook in self._hooks:
@@ -310,6 +337,7 @@ class Reducer:
             if self.state == DONE or self._alone:
                 return
             if self.state == IDLE:
+                self._check_hooks()
                 self._begin_collecting()
                 if self.exchange is not None:
                     self._own_gradients()
@@ -493,6 +521,8 @@ class Reducer:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
         with self._lock:
+            if _swaps():
+                self._find_swapped()
             if self._end.is_awaited() or self.state == COLLECTING:
                 self._give_up_backward()
             if self.state != DONE:
