@@ -57,9 +57,9 @@ class Entry:
         # Takes the parameter when the entry goes: torch swaps no tensor to which there is a weak reference before.
         self.left_behind: Optional[List["weakref.ref[torch.Tensor]"]] = None
 
-    def __del__(self) -> None:
+    def __del__(self, ref: Any = weakref.ref) -> None:  # as Python ends, the module's names may be gone
         if self.left_behind is not None:
-            self.left_behind.append(weakref.ref(self.param))
+            self.left_behind.append(ref(self.param))
 
     def taken(self, param: torch.Tensor) -> None:
         """The parameter's values have come from the library."""
