@@ -431,7 +431,7 @@ test_continuous_integration_tests_with_an_older_libtorch_too() {
   not_asked "torch==2.11.0|//tests/worker"
   CI=true run 0 test
   asked "pip install --no-compile torch==2.11.0"
-  asked "bazel test .*--repo_env=PSRING_TORCH=$stub/torch .*//tests/worker/\.\.\."
+  asked "bazel test .*--repo_env=PSRING_TORCH=$stub/torch .*//tests/worker/torch/\.\.\."
   forget
   CI=true FREE=5 run 0 test
   says "GB are free: not tested with libtorch 2.11.0"
