@@ -82,8 +82,10 @@ TEST(Doctor, NamesEverythingThatIsNeeded) {
 }
 
 TEST(Doctor, SaysWhichAddressAndWhy) {
-  EXPECT_THAT(RunPsring({"doctor", "--advertise=10.1.2.3"}).output,
-              HasSubstr("would advertise 10.1.2.3: --advertise"));
+  EXPECT_THAT(RunPsring({"doctor", "--advertise=127.0.0.3"}).output,
+              HasSubstr("would advertise 127.0.0.3: --advertise"));
+  EXPECT_THAT(RunPsring({"doctor", "--advertise=192.0.2.1"}).output,
+              HasSubstr("192.0.2.1 is no address of this host"));
   EXPECT_THAT(RunPsring({"doctor", "--coordinator=127.0.0.1:7000"}).output,
               HasSubstr("would advertise 127.0.0.1: the route to 127.0.0.1"));
 }
