@@ -1,6 +1,7 @@
 #include "cli/supervised.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -54,6 +55,8 @@ constexpr absl::Duration kRestartDelay = absl::Seconds(1);
 // From SIGTERM to SIGKILL for processes that have trained nothing yet. A server
 // with a coordinator would wait for those who may still come.
 constexpr absl::Duration kFormingGrace = absl::Seconds(1);
+// How long others have ended before those are named that have not.
+constexpr absl::Duration kTellRemaining = absl::Seconds(10);
 // How often a file gets a line of how far the job is.
 constexpr absl::Duration kSayEvery = absl::Seconds(60);
 
@@ -205,6 +208,7 @@ class SupervisedJob {
   SupervisorOptions Options();
   void OnTick(Supervisor& supervisor, ShownProgress& progress);
   void LookForReader();
+  void TellWhoRemains(const Supervisor& supervisor);
 
   const SupervisedFlags& flags_;
   const Security& security_;
@@ -217,6 +221,10 @@ class SupervisedJob {
   // Of this attempt: whether its failure leaves the others nothing to wait for,
   // and whether it was told.
   bool hopeless_ = false, told_ = false;
+  // The same: since when some are waited for whose others have ended, and
+  // whether that was told.
+  std::optional<Time> remaining_since_;
+  bool told_remaining_ = false;
   std::optional<Time> unread_since_;  // without a reader of the output
 };
 
@@ -250,6 +258,22 @@ void SupervisedJob::LookForReader() {
   }
 }
 
+void SupervisedJob::TellWhoRemains(const Supervisor& supervisor) {
+  if (told_remaining_) return;
+  const std::vector<std::string> names = supervisor.Remaining();
+  if (names.empty() || !cancellation_.status().ok()) {
+    return remaining_since_.reset();
+  }
+  const Time now = Now();
+  if (!remaining_since_) remaining_since_ = now;
+  if (now - *remaining_since_ < kTellRemaining) return;
+  told_remaining_ = true;
+  printer_.block().Print(
+      absl::StrCat("[job] waits for ", absl::StrJoin(names, ", "),
+                   "; the others have ended. `kill -USR1 ", getpid(),
+                   "` makes them print what they do\n"));
+}
+
 void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
   printer_.block().Flush();
   progress.Show();
@@ -258,6 +282,7 @@ void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
     cancellation_.Cancel(absl::CancelledError("nobody reads the output"));
   }
   if (asked_.exchange(false)) AskForStacks(supervisor, printer_);
+  TellWhoRemains(supervisor);
   const std::optional<Failure>& failure = supervisor.first_failure();
   // It has said nothing, and the others take some seconds to miss it.
   const bool silent = failure && failure->ending.signal != 0 &&
@@ -275,7 +300,8 @@ void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {
 
 Outcome SupervisedJob::RunOnce(const StartProcesses& start,
                                const Attempt& attempt) {
-  hopeless_ = told_ = false;
+  hopeless_ = told_ = told_remaining_ = false;
+  remaining_since_.reset();
   ShownProgress progress(printer_);
   Supervisor* processes = nullptr;
   SupervisorOptions options = Options();

@@ -28,10 +28,14 @@ int64_t KilledForMemory() {
   return 0;
 }
 
+std::string WithPid(const std::string& name, pid_t pid) {
+  return absl::StrCat(name, " (pid ", pid, ")");
+}
+
 }  // namespace
 
 std::string NameOf(const Failure& failure) {
-  return absl::StrCat(failure.name, " (pid ", failure.pid, ")");
+  return WithPid(failure.name, failure.pid);
 }
 
 std::string FirstLine(const Failure& failure) {
@@ -200,15 +204,31 @@ void Supervisor::StopTheBlamed() {
   if (alone) Stop();
 }
 
+std::vector<const Supervisor::Member*> Supervisor::LeftBehind() const {
+  std::vector<const Member*> left;
+  for (const Member& member : members_) {
+    if (!member.child->ending()) left.push_back(&member);
+  }
+  return left.size() < members_.size() ? left : std::vector<const Member*>();
+}
+
+std::vector<std::string> Supervisor::Remaining() const {
+  std::vector<std::string> names;
+  if (failure_) return names;
+  for (const Member* member : LeftBehind()) {
+    names.push_back(WithPid(member->child->name(), member->child->pid()));
+  }
+  return names;
+}
+
 void Supervisor::KillTheStopped() {
   if (failure_ || cancelled_ || !plan_.empty()) return;
-  bool any_ended = false, any_runs = false;
-  for (const Member& member : members_) {
-    const bool ended = member.child->ending().has_value();
-    any_ended |= ended;
-    any_runs |= !ended && !member.child->IsStopped();
-  }
-  if (!any_ended || any_runs || AllEnded()) return stopped_since_.reset();
+  const auto left = LeftBehind();
+  const bool all_stopped =
+      !left.empty() && std::all_of(left.begin(), left.end(), [](auto* member) {
+        return member->child->IsStopped();
+      });
+  if (!all_stopped) return stopped_since_.reset();
   const Time now = Now();
   if (!stopped_since_) stopped_since_ = now;
   if (now - *stopped_since_ < options_.settle_of_stopped) return;
@@ -221,8 +241,7 @@ void Supervisor::SendPlannedSignals() {
     if (plan_.front().signal == SIGKILL) {
       for (const Member& member : members_) {
         if (member.child->ending().has_value()) continue;
-        killed_.push_back(absl::StrCat(member.child->name(), " (pid ",
-                                       member.child->pid(), ")"));
+        killed_.push_back(WithPid(member.child->name(), member.child->pid()));
       }
     }
     SignalAll(plan_.front().signal);

@@ -111,6 +111,9 @@ class Supervisor {
   std::vector<std::string> SignalThoseWhoHandle(int signal);
 
   bool AllEnded() const;
+  // "worker 1 (pid 4711)" of each that still runs where others have ended and
+  // nobody has failed; empty where nobody has ended.
+  std::vector<std::string> Remaining() const;
   // The id of the process of that name; 0 without such a process.
   pid_t PidOf(const std::string& name) const;
   // "worker 1 (pid 4711)" of each that had to be killed, as it did not end.
@@ -138,6 +141,8 @@ class Supervisor {
   void OnCancelled();
   // Where nobody is left but those whom the first failure has told of.
   void StopTheBlamed();
+  // Who still runs; empty where nobody has ended.
+  std::vector<const Member*> LeftBehind() const;
   // Where others have ended well and nobody is left but those who are stopped.
   void KillTheStopped();
   void SendPlannedSignals();

@@ -53,6 +53,12 @@ def test_it_says_where_no_process_has_joined(tmp_path, text, says):
     assert ("does the program call psring's init()?" in ran.stderr) == says, ran.stderr
 
 
+def test_it_names_who_is_waited_for_where_others_have_ended(tmp_path):
+    ran = psring_run(tmp_path, "import os, time; time.sleep(12 * int(os.environ['PSRING_RANK']))")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"^\[job\] waits for worker 1 \(pid \d+\); the others have ended", ran.stdout + ran.stderr, re.M)
+
+
 @pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="the system has no python3")
 def test_the_systems_python_which_has_a_copy_of_environ_joins_the_job(tmp_path):
     ran = psring_run(tmp_path, "import psring; psring.init(); print('of', psring.size())", python="/usr/bin/python3")

@@ -224,6 +224,17 @@ TEST_F(SupervisorTest, AfterAFailureNobodyWaitsLongForWhoIsToBlame) {
   EXPECT_THAT(supervisor().killed()[0], HasSubstr("p0 (pid "));
 }
 
+TEST_F(SupervisorTest, NamesWhoRemainsWhereOthersHaveEnded) {
+  ASSERT_TRUE(supervisor().Start(Shell("p0", "sleep 0.1")).ok());
+  ASSERT_TRUE(supervisor().Start(Shell("p1", std::string(kForEver))).ok());
+  EXPECT_THAT(supervisor().Remaining(), SizeIs(0));
+  const auto some_remain = [&] { return !supervisor().Remaining().empty(); };
+  EXPECT_TRUE(supervisor().RunUntil(some_remain, Time::InfiniteFuture()).ok());
+  EXPECT_THAT(supervisor().Remaining(), ElementsAre(HasSubstr("p1 (pid ")));
+  supervisor().Stop();
+  supervisor().Wait();
+}
+
 // The others have ended well, so none of them can miss it.
 TEST_F(SupervisorTest, NobodyWaitsLongForWhoIsStoppedAtTheEnd) {
   options_.settle_of_stopped = absl::Milliseconds(100);
