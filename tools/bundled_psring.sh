@@ -27,15 +27,14 @@ if [ -z "$torch" ]; then
 elif [ -n "$found" ] && [ "$wanted" != "$found" ]; then
   fault="built with libtorch $wanted, found $found in $torch"
 fi
-case "${1:-} $* " in
-  *" --help "* | *" -h "*) needs_worker=perhaps ;;
-  compare*" -- "[!-]*) needs_worker=no ;;
-  worker* | launch* | compare*) needs_worker=yes ;;
-  *) needs_worker=perhaps ;;
-esac
 case "${1:-}" in
-  worker | launch | compare | bench | predict) ;;
+  worker | launch | compare) needs_worker=yes ;;
+  bench | predict) needs_worker=perhaps ;;
   *) needs_worker=no ;;  # a script of `psring run` brings its own
+esac
+case "$needs_worker $* " in
+  yes*" --help "* | yes*" -h "*) needs_worker=perhaps ;;
+  "yes compare"*" -- "[!-]*) needs_worker=no ;;
 esac
 if [ -n "$fault" ] && [ $needs_worker != no ]; then
   if "$here/bin/worker/worker" --version > /dev/null 2>&1; then
