@@ -230,7 +230,7 @@ void Mesh::Receive(Time now) {
     if (!frames->has_value()) return;
     const std::string peer((**frames)[0].view());
     if (!filter_->Hears(peer)) continue;
-    const int rank = (**frames).size() > 1 ? (**frames)[1].proven_rank() : -1;
+    const int rank = ProvenRank(**frames);
     auto message = ParseCollective(*std::move(*frames), here, rank);
     const absl::Status status =
         message.ok() ? OnMessage(*std::move(message), now) : message.status();

@@ -184,7 +184,7 @@ SocketOptions CollectiveSocketOptions(std::string peer_key) {
 
 absl::StatusOr<CollectiveMessage> ParseCollective(Frames frames,
                                                   const Addressee& here) {
-  const int proven_rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  const int proven_rank = ProvenRank(frames);
   return ParseCollective(std::move(frames), here, proven_rank);
 }
 

@@ -52,7 +52,7 @@ ShardRequests::ShardRequests(const ShardStepsParts& parts,
 void ShardRequests::OnMessage(Frames frames) {
   const std::string peer(frames[0].view());
   if (!peers_.Hears(peer)) return;
-  const int rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  const int rank = ProvenRank(frames);
   auto message = ParseData(std::move(frames), /*at_router=*/true, rank);
   const absl::Status handled =
       message.ok() ? Handle(*std::move(message)) : message.status();

@@ -62,7 +62,7 @@ absl::StatusOr<std::optional<DataMessage>> SegmentInbox::TryNext(
     if (!frames->has_value()) return std::optional<DataMessage>();
     const std::string peer((**frames)[0].view());
     if (!peers_.Hears(peer)) continue;
-    const int rank = (**frames).size() > 1 ? (**frames)[1].proven_rank() : -1;
+    const int rank = ProvenRank(**frames);
     auto message = ParseData(*std::move(*frames), /*at_router=*/true, rank);
     const absl::Status status =
         message.ok() ? CheckHeader(message->header, job_epoch_, sequence)

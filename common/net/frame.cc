@@ -32,7 +32,7 @@ absl::Status SendData(Socket& socket, DataMessage message) {
 }
 
 absl::StatusOr<DataMessage> ParseData(Frames frames, bool at_router) {
-  const int proven_rank = frames.size() > 1 ? frames[1].proven_rank() : -1;
+  const int proven_rank = ProvenRank(frames);
   return ParseData(std::move(frames), at_router, proven_rank);
 }
 

@@ -49,6 +49,10 @@ int Frame::proven_rank() const {
   return absl::SimpleAtoi(user(), &rank) ? rank : -1;
 }
 
+int ProvenRank(const Frames& frames) {
+  return frames.size() > 1 ? frames[1].proven_rank() : -1;
+}
+
 absl::Status CheckSender(int proven_rank, uint32_t sender) {
   if (proven_rank < 0 || static_cast<uint32_t>(proven_rank) == sender) {
     return absl::OkStatus();

@@ -76,6 +76,10 @@ class Frame {
 
 using Frames = std::vector<Frame>;
 
+// Of a message that has come to a ROUTER, whose header follows the peer's
+// identity: the header's Frame::proven_rank; -1 also where there is none.
+int ProvenRank(const Frames& frames);
+
 // PERMISSION_DENIED where a message says that worker `sender` has sent it, and
 // its Frame::proven_rank is another's.
 absl::Status CheckSender(int proven_rank, uint32_t sender);
