@@ -4,9 +4,9 @@ Usage: count_tests.py RECORD=CODE...
 
 RECORD is what --build_event_json_file wrote, or, named *.txt, what tools/check.sh
 printed, or, named *.xml, what pytest --junitxml wrote; CODE is the exit code of that run.
-Prints one line, "N passed, N failed" (and ", N skipped" if any); exits with 1
-if a test failed or a build broke. A target that ended badly without a failed
-case in its test.xml, as after a crash, counts as one failed.
+Prints what failed, with the end of what it said, and then one line, "N passed, N failed"
+(and ", N skipped" if any); exits with 1 if a test failed or a build broke. A target that
+ended badly without a failed case in its test.xml, as after a crash, counts as one failed.
 """
 
 import collections
@@ -23,6 +23,27 @@ class Counts(collections.Counter):
         return text + (f", {self['skipped']} skipped" if self["skipped"] else "")
 
 
+SHOWN_LINES = 30
+
+
+def tell(what, said=""):
+    """Prints what failed, and below it what it said: its lines FAILED and the last ones."""
+    print(f"psring: failed: {what}")
+    lines = said.splitlines()
+    for at, line in enumerate(lines):
+        if at >= len(lines) - SHOWN_LINES or line.startswith("FAILED"):
+            print(f"  {line}")
+
+
+def name_of(case):
+    return ".".join(filter(None, [case.get("classname"), case.get("name")]))
+
+
+def said_by(case):
+    failures = case.findall("failure") + case.findall("error")
+    return "\n".join((f.text or "").strip() for f in failures)
+
+
 def outcome(case):
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
@@ -30,23 +51,36 @@ def outcome(case):
     return "skipped" if skipped or case.find("skipped") is not None else "passed"
 
 
-def count_xml(path):
+def read_cases(path):
     """The cases of one test.xml; none if it cannot be read."""
     try:
-        root = xml.etree.ElementTree.parse(path).getroot()
+        return list(xml.etree.ElementTree.parse(path).getroot().iter("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError):
-        return Counts()
-    return Counts(outcome(case) for case in root.iter("testcase"))
+        return []
 
 
-def count_result(result):
+def read_log(path):
+    try:
+        with open(path, errors="replace") as log:
+            return log.read()
+    except OSError:
+        return ""
+
+
+def count_result(label, result):
     """The cases of one run of one target (or of one shard of it)."""
-    counts = Counts()
-    for output in result.get("testActionOutput", []):
-        if output["name"] == "test.xml":
-            path = urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path)
-            counts = count_xml(path)
+    outputs = {
+        output["name"]: urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path)
+        for output in result.get("testActionOutput", [])
+    }
+    cases = read_cases(outputs.get("test.xml", ""))
+    counts = Counts(outcome(case) for case in cases)
     ended_well = result.get("status") in ("PASSED", "FLAKY")
+    named = [case for case in cases if outcome(case) == "failed" and said_by(case)]
+    for case in named:
+        tell(f"{label}: {name_of(case)}", said_by(case))
+    if not ended_well and not named:
+        tell(f"{label}: {result.get('status')}", read_log(outputs.get("test.log", "")))
     if not ended_well and not counts["failed"]:
         counts["failed"] += 1
     if ended_well and not sum(counts.values()):
@@ -67,13 +101,13 @@ def count_record(path, code):
                     key = (of["label"], of.get("run"), of.get("shard"))
                     results[key] = event["testResult"]  # the last attempt
     counts = Counts()
-    for result in results.values():
-        counts.update(count_result(result))
+    for (label, _, _), result in results.items():
+        counts.update(count_result(label, result))
     for target in sorted(targets - {label for label, _, _ in results}):
-        print(f"psring: {target} did not run")
+        tell(f"{target} did not run")
         counts["failed"] += 1
     if code != 0 and not counts["failed"]:
-        print(f"psring: bazel ended with {code}")
+        tell(f"bazel ended with {code}")
         counts["failed"] += 1
     return counts
 
@@ -81,18 +115,25 @@ def count_record(path, code):
 def count_checks(path, code):
     """The lines of tools/check.sh; details are indented."""
     words = {"ok": "passed", "FAILED": "failed", "skipped": "skipped"}
-    with open(path) as lines:
-        counts = Counts(words[line.split()[0]] for line in lines if line[0] != " ")
+    with open(path) as file:
+        lines = [line.rstrip("\n") for line in file]
+    counts = Counts(words[line.split()[0]] for line in lines if line[0] != " ")
+    if counts["failed"]:
+        tell("the checks", "\n".join(line for line in lines if line[0] in " F"))
     if code != 0 and not counts["failed"]:
-        print(f"psring: the checks ended with {code}")
+        tell(f"the checks ended with {code}")
         counts["failed"] += 1
     return counts
 
 
 def count_pytest(path, code):
-    counts = count_xml(path)
+    cases = read_cases(path)
+    counts = Counts(outcome(case) for case in cases)
+    for case in cases:
+        if outcome(case) == "failed":
+            tell(name_of(case), said_by(case))
     if code != 0 and not counts["failed"]:
-        print(f"psring: pytest ended with {code}")
+        tell(f"pytest ended with {code}")
         counts["failed"] += 1
     return counts
 

@@ -9,7 +9,7 @@ target() { echo '{"id":{"targetConfigured":{"label":"'"$1"'"}},"configured":{"te
 
 # result LABEL STATUS XML [ATTEMPT]
 result() {
-  echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"attempt":'"${4:-1}"'}},"testResult":{"status":"'"$2"'","testActionOutput":[{"name":"test.xml","uri":"file://'"$3"'"}]}}'
+  echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"attempt":'"${4:-1}"'}},"testResult":{"status":"'"$2"'","testActionOutput":[{"name":"test.log","uri":"file://'"$dir/test.log"'"},{"name":"test.xml","uri":"file://'"$3"'"}]}}'
 }
 
 expect() {
@@ -22,6 +22,17 @@ expect() {
   fi
 }
 
+# expect_told WHAT FILE=CODE: among what comes before the last line.
+expect_told() {
+  local got
+  got=$(python3 tools/count_tests.py "$2")
+  if ! grep -qxF -- "$1" <<< "$got"; then
+    echo "FAILED: '$1' is not told in '$got'"
+    failures=$((failures + 1))
+  fi
+}
+
+seq 100 > "$dir/test.log"
 cat > "$dir/good.xml" << 'END'
 <testsuites><testsuite>
 <testcase name="A" status="run" result="completed"/>
@@ -32,7 +43,8 @@ END
 cat > "$dir/bad.xml" << 'END'
 <testsuites><testsuite>
 <testcase name="A" status="run" result="completed"/>
-<testcase name="B" status="run" result="completed"><failure message="1"/><failure message="2"/></testcase>
+<testcase classname="Of" name="B" status="run" result="completed"><failure message="1">one is
+not two</failure><failure message="2"/></testcase>
 </testsuite></testsuites>
 END
 cat > "$dir/shell.xml" << 'END'
@@ -69,4 +81,13 @@ expect 1 "1 passed, 1 failed, 1 skipped" "$dir/checks.txt=1"
 expect 1 "3 passed, 1 failed, 2 skipped" "$dir/good.json=0" "$dir/checks.txt=1"
 # A check.sh that broke before it could say what failed.
 expect 1 "1 passed, 1 failed" "$dir/broken.txt=2"
+# Each failure is named, with what was said of it; a crash with the end of its log.
+expect_told "psring: failed: //b: Of.B" "$dir/bad.json=3"
+expect_told "  not two" "$dir/bad.json=3"
+expect_told "psring: failed: //c: FAILED" "$dir/crash.json=3"
+expect_told "  100" "$dir/crash.json=3"
+expect_told "psring: failed: //e did not run" "$dir/unbuilt.json=1"
+expect_told "  FAILED   README; remedy: x" "$dir/checks.txt=1"
+cp "$dir/bad.xml" "$dir/pytest.xml"
+expect_told "psring: failed: Of.B" "$dir/pytest.xml=1"
 [ $failures = 0 ]
