@@ -11,7 +11,8 @@ import torch
 
 from .. import _models
 from ._tensors import warn_once
-from .gradient_exchange import Entry, ModelExchange
+from .entry import Entry
+from .gradient_exchange import ModelExchange
 
 
 def group_options(kind: type, group: Dict[str, Any], remedy: str) -> Dict[str, Any]:

@@ -17,7 +17,8 @@ from . import fused, gpu
 from ._tensors import NO_DATA, describe_layout, digest, warn_of_copies, warn_once
 from .buffers import Buffers
 from .collectives import allreduce_
-from .gradient_exchange import BucketExchange, Entry, ModelExchange, is_sampled
+from .entry import Entry
+from .gradient_exchange import BucketExchange, ModelExchange, is_sampled
 from .reducer import DONE, Reducer
 from .same_settings import SameSettings
 from .settings import Settings

@@ -13,22 +13,24 @@ p.grad holds, or zeros.
 import json
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import _job, _lib
+from .. import _job
 from .. import collectives as memory
 from ..collectives import Max
-from ._tensors import copy_all, digest, warn_once
+from ._tensors import warn_once
 from .backward_end import NO_BACKWARD, BackwardEnd, current_backward
+from .bucket_filler import BucketFiller
 from .collectives import allreduce_
-from .gradient_exchange import Entry, ModelExchange, is_sampled
+from .entry import Entry
+from .frozen import FrozenParameters
+from .gradient_exchange import ModelExchange
+from .hooks import GradientHooks, swaps
+from .parameter_watch import ParameterWatch
 from .settings import Settings
 from .sparse import reduce_sparse
-
-# Whether a module's load_state_dict() and .to() swap its parameters; torch 2.3 and newer.
-_swaps: Callable[[], bool] = getattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: False)
 
 IDLE, COLLECTING, DONE = "idle", "collecting", "done"
 
@@ -46,12 +48,7 @@ _job.at_shutdown(_remove_all_hooks)
 
 def reducers_in_use() -> "List[Reducer]":
     """Those of optimizers whose gradients have been exchanged, and may be again."""
-    return [reducer for reducer in list(_all) if reducer.exchange is not None and reducer.entries and reducer._in_use()]
-
-
-def _value(grad: torch.Tensor) -> torch.Tensor:
-    """Without its graph, which only backward(create_graph=True) makes: each hook would pay for detach()."""
-    return grad.detach() if grad.requires_grad else grad
+    return [reducer for reducer in list(_all) if reducer.exchange is not None and reducer.entries and reducer.in_use()]
 
 
 class Reducer:
@@ -94,15 +91,12 @@ class Reducer:
         self._fused, self._deferred = settings.fused, settings.deferred
         self._local_remedy = settings.local_remedy
         self._average, self._prescale, self._postscale = settings.average, settings.prescale, settings.postscale
-        # What compression has left out of earlier sums comes with later ones.
-        self._keeps_error = settings.compress != "none"
-        self._frozen: List[str] = []  # then on all ranks
+        self._frozen = FrozenParameters(name, settings.process_set, keeps_error=settings.compress != "none")
         self._sparse_as_dense, self._find_unused = settings.sparse_as_dense, settings.find_unused
-        self._before_submit, self._after_finish, self._in_use = before_submit, after_finish, in_use
+        self._before_submit, self._after_finish, self.in_use = before_submit, after_finish, in_use
         self._on_unused = on_unused
         self.no_sync_depth = 0
-        # With "fused" all begin with rank 0's. Within no_sync() each may perturb its own for a while (SAM).
-        self._compares_parameters = not settings.fused
+        self._watch = ParameterWatch(self.entries, watches=not settings.fused)  # "fused": all begin with rank 0's
         self.touched = False  # since the last step, by a backward
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
@@ -110,52 +104,18 @@ class Reducer:
         self._end = BackwardEnd(self._on_backward_end)
         self._stepped_in = NO_BACKWARD  # the backward in which the last step was made, by a hook of the script's
         self._order: Dict[int, None] = {}
-        self._left: List[int] = []
-        self._bucket_sizes: List[int] = []
-        self._next_bucket = 0
-        self._waiting: List[List[Tuple[torch.Tensor, torch.Tensor]]] = []
+        self._buckets: Optional[BucketFiller] = None
         self._lock = threading.RLock()
-        self._hooks: List[Any] = []
-        self._insides = [entry.param._cdata for entry in self.entries]
         self._alone = alone
-        for entry in self.entries if not alone else ():
-            self._register(entry)
+        self._hooks = GradientHooks([] if alone else self.entries, weakref.ref(self))
         _all.add(self)
 
     # ---- Hooks ---------------------------------------------------------------
 
-    def _register(self, entry: Entry) -> None:
-        # Weakly, because the parameter would keep the reducer, and so itself, alive.
-        reducer, index = weakref.ref(self), entry.index
-
-        def hook(*_: Any) -> None:
-            alive = reducer()
-            if alive is not None and alive._in_use():
-                alive._on_gradient(alive.entries[index])
-
-        if hasattr(entry.param, "register_post_accumulate_grad_hook"):
-            self._hooks.append(entry.param.register_post_accumulate_grad_hook(hook))
-        else:
-            node = entry.param.expand_as(entry.param).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
-            self._hooks.append(node.register_hook(hook))
-            self._hooks.append(node)  # lives as long as somebody holds it
-
-    def _find_swapped(self) -> List[Entry]:
-        """Parameters that have got another tensor's insides since the last look, without hooks, as load_state_dict() and
-        .to() give them after torch.__future__.set_swap_module_params_on_conversion(True). They have their hooks again."""
-        insides = [entry.param._cdata for entry in self.entries]
-        if insides == self._insides or self._alone:
-            return []
-        swapped = [entry for entry, old, new in zip(self.entries, self._insides, insides) if old != new]
-        for entry in swapped:  # Python's list of them has stayed
-            entry.param._post_accumulate_grad_hooks = entry.param._post_accumulate_grad_hooks
-        self._insides = insides
-        return swapped
-
     def _check_hooks(self) -> None:
         """Raises where p.grad was not the mean when backward() returned. Where gradients leave later than they could, or
         of some parameters, that is all."""
-        swapped = [] if self._fused else self._find_swapped()
+        swapped = [] if self._fused else self._hooks.find_swapped()
         if any(entry.param.grad is not None for entry in swapped):
             raise RuntimeError(
                 f"{swapped[0].name} was swapped, as load_state_dict() and .to() do after "
@@ -164,12 +124,9 @@ class Reducer:
             )
 
     def remove_hooks(self) -> None:
-        for hook in self._hooks:
-            if hasattr(hook, "remove"):
-                hook.remove()
-        self._hooks = []
+        self._hooks.remove()
 
-    def _on_gradient(self, entry: Entry) -> None:
+    def on_gradient(self, entry: Entry) -> None:
         with self._lock:
             self.touched = True
             if self.exchange is None:
@@ -177,7 +134,7 @@ class Reducer:
             if self.state == DONE:
                 self._start_over()
             if self.no_sync_depth:
-                self._compares_parameters = False
+                self._watch.end()  # a script may perturb its own for a while (SAM)
             if self.no_sync_depth or self._deferred:
                 return
             if self._stepped_in != NO_BACKWARD and self._stepped_in == current_backward():
@@ -253,9 +210,8 @@ class Reducer:
         self.state = COLLECTING
         for entry in self.entries:
             entry.ready, entry.version = False, -1
-        self._next_bucket = 0
-        self._left = list(self._bucket_sizes)
-        self._waiting = [[] for _ in self._bucket_sizes]
+        if self._buckets is not None:
+            self._buckets.begin()
 
     def _own_gradients(self) -> None:
         """Before the first submit: gradients still in the exchange's memory (where
@@ -286,50 +242,8 @@ class Reducer:
                 "call opt.zero_grad()"
             )
         entry.ready = True
-        if self.exchange is not None:
-            self._hand_over(entry)
-
-    def _hand_over(self, entry: Entry) -> None:
-        """Copies one gradient to its place, and submits what is full. On a GPU, where
-        launching a copy takes longer than a small one itself, a bucket's are copied when
-        the last of them is there."""
-        if entry.sparse_dim:
-            return
-        grad, place = entry.param.grad, entry.gradient
-        if place is None:
-            raise _lib.PsringError(
-                "the job in which this DistributedOptimizer was made has ended: make a new one after init()"
-            )
-        self.exchange.order()
-        if grad is None:
-            place.zero_()
-        elif self.exchange.on_gpu and grad.layout == torch.strided:
-            self._waiting[entry.bucket].append((place, _value(grad)))
-            entry.remember(grad)
-        else:
-            if grad.layout != torch.strided:
-                if not self._sparse_as_dense:
-                    warn_once(
-                        f"the gradient of {entry.name} is sparse, and was not in the first backward(): "
-                        "psring makes it dense"
-                    )
-            dense = grad if grad.layout == torch.strided else grad.to_dense()
-            place.copy_(_value(dense))
-            if self._prescale != 1.0:
-                place.mul_(self._prescale)
-            entry.remember(grad)
-        self._left[entry.bucket] -= 1
-        if self._left[entry.bucket] == 0:
-            self._copy_waiting(entry.bucket)
-        while self._next_bucket < len(self._left) and self._left[self._next_bucket] == 0:
-            self.exchange.submit(self._next_bucket)
-            self._next_bucket += 1
-
-    def _copy_waiting(self, bucket: int) -> None:
-        waiting, self._waiting[bucket] = self._waiting[bucket], []
-        copy_all(waiting)
-        if waiting and self._prescale != 1.0:
-            torch._foreach_mul_([place for place, _ in waiting], self._prescale)
+        if self._buckets is not None:
+            self._buckets.hand_over(entry)
 
     def complete(self) -> None:
         """Every bucket leaves; unless fused, p.grad becomes the mean. Blocks then."""
@@ -349,8 +263,9 @@ class Reducer:
                 pending = self.entries
             else:
                 pending = [e for e in self.entries if not e.ready]
+            assert self._buckets is not None
             for entry in pending:
-                self._hand_over(entry)
+                self._buckets.hand_over(entry)
                 entry.ready = True
             self._pass = 0
             frozen = [e for e in pending if not e.param.requires_grad]
@@ -366,28 +281,8 @@ class Reducer:
                 self._finish(used)
                 if first and not self._find_unused:
                     self._tell_unused(used)
-                self._agree_on_frozen([entry.name for entry in frozen])
-                self._drop_frozen(frozen)
+                self._frozen.drop_gradients(frozen)
             self.state = DONE
-
-    def _drop_frozen(self, frozen: List[Entry]) -> None:
-        """p.grad of what is frozen becomes None, as torch's optimizers know it; their momentum would move it where
-        p.grad is zeros. Others may still train it, which shows, unless what there is may be the error of a
-        compression."""
-        held = [e for e in frozen if e.param.grad is not None and e.param.grad.layout == torch.strided]
-        used = [False] * len(held)
-        if held and not self._keeps_error:
-            answers = [e.param.grad.any() for e in held]  # read together: that waits for the GPU
-            used = torch.stack([answer.to(answers[0].device) for answer in answers]).tolist()
-        for entry, others_train_it in zip(held, used):
-            if not others_train_it:
-                entry.param.grad = None
-
-    def _agree_on_frozen(self, names: List[str]) -> None:
-        """Where compression hides whether another rank still trains them. One that does is not here."""
-        if self._keeps_error and names != self._frozen:
-            memory.agree([f"frozen: {', '.join(names)}"], self.name + ".frozen", self.process_set)
-            self._frozen = names
 
     def _open(self) -> None:
         """Agrees on the order of tensors, on which are sparse, and on where they lie."""
@@ -398,21 +293,11 @@ class Reducer:
             if grad is not None and grad.layout != torch.strided and not self._sparse_as_dense:
                 sparse[entry.index] = grad.sparse_dim()
         order: Any = list(self._order) if self.process_set.rank() == 0 else None
-        agenda = {"order": order, "sparse": list(sparse.items())}
-        if self._compares_parameters:
-            agenda["parameters"] = digest([entry.param for entry in self.entries])
-        mine = json.dumps({**agenda, "place": self._place(self.entries)}).encode()
+        parameters = self._watch.first_digest()
+        agenda = {"order": order, "sparse": list(sparse.items()), "parameters": parameters, "place": self._place(self.entries)}
+        mine = json.dumps(agenda).encode()
         everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
-        mine_are, firsts = agenda.get("parameters"), everybody[0].get("parameters")
-        if len({other.get("parameters") for other in everybody} - {None}) > 1:
-            self._compares_parameters = False
-        if None not in (mine_are, firsts) and mine_are != firsts:
-            warn_once(
-                f"the parameters of this rank are not those of rank {self.process_set.ranks[0]} as gradients are exchanged "
-                "for the first time, and the same gradients keep them apart: call broadcast_parameters(model.state_dict(), root_rank=0) after "
-                "the last change on one rank alone, such as a checkpoint that rank 0 loads. (Embedding(max_norm=...) "
-                "changes its parameters on each rank by itself)"
-            )
+        self._watch.compare_first(parameters, [other["parameters"] for other in everybody], self.process_set.ranks[0])
         for other in everybody:
             for index, sparse_dim in other["sparse"]:
                 self.entries[index].sparse_dim = sparse_dim
@@ -427,11 +312,7 @@ class Reducer:
         unused = [i for i in range(len(self.entries)) if i not in ready]
         dense = [self.entries[i] for i in order + unused if not self.entries[i].sparse_dim]
         self.exchange = self._make_exchange(dense, [other["place"] for other in everybody])
-        self._bucket_sizes = [0] * self.exchange.num_buckets
-        for entry in dense:
-            self._bucket_sizes[entry.bucket] += 1
-        self._left = list(self._bucket_sizes)
-        self._waiting = [[] for _ in self._bucket_sizes]
+        self._buckets = BucketFiller(self.exchange, dense, self._prescale, makes_dense=self._sparse_as_dense)
         self._order.clear()
         self._before_submit()
 
@@ -452,7 +333,7 @@ class Reducer:
         self.exchange.finish()
         self.state = IDLE  # where what follows raises an error, that has ended the step, and the next one may come
         self._after_finish()
-        self._compare_parameters()
+        self._watch.compare(self.exchange)
         if self._postscale != 1.0:
             self.exchange.results.mul_(self._postscale)
         self._sums_remain = not self._average
@@ -469,21 +350,9 @@ class Reducer:
                 if not anybody:
                     entry.param.grad = None
 
-    def _compare_parameters(self) -> None:
-        """Of an earlier step, as what all ranks told of them has come with the gradients."""
-        exchange = self.exchange
-        if isinstance(exchange, ModelExchange) and not exchange.parameters_agree():
-            self._compares_parameters = False
-            warn_once(
-                f"the workers' parameters are not the same any more after step {exchange.steps - 1}, and the same gradients "
-                "keep them apart. Something besides these changes them: random numbers of the optimizer (seed them alike "
-                "on all workers), a change of p.grad on each worker by itself, or Embedding(max_norm=...). Processors of "
-                "different kinds round differently, too"
-            )
-
     def _is_anothers(self, entry: Entry) -> bool:
         """Whether another optimizer takes the parameter's gradient during backward, too."""
-        others = [other for other in list(_all) if other is not self and other._hooks and other._in_use()]
+        others = [other for other in list(_all) if other is not self and other._hooks.are_there() and other.in_use()]
         return any(theirs.param is entry.param for other in others for theirs in other.entries)
 
     def _tell_unused(self, used: List[bool]) -> None:
@@ -521,8 +390,8 @@ class Reducer:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
         with self._lock:
-            if _swaps():
-                self._find_swapped()
+            if swaps():
+                self._hooks.find_swapped()
             if self._end.is_awaited() or self.state == COLLECTING:
                 self._give_up_backward()
             if self.state != DONE:
@@ -530,7 +399,7 @@ class Reducer:
 
     def _give_up_backward(self) -> None:
         """The last backward, or its end, has raised an error."""
-        if self.state == COLLECTING and self._next_bucket > 0:
+        if self.state == COLLECTING and self._buckets is not None and self._buckets.has_submitted():
             raise RuntimeError(
                 "backward() failed after some of its gradients had left, and the other ranks wait for the "
                 "rest of this step: let the error end the script, and resume the job from a checkpoint"
@@ -540,10 +409,7 @@ class Reducer:
             self.state = IDLE
 
     def step_done(self) -> None:
-        exchange = self.exchange
-        if self._compares_parameters and isinstance(exchange, ModelExchange) and exchange.counts_ranks:
-            if is_sampled(exchange.steps):
-                exchange.told_parameters = digest([entry.param for entry in self.entries])
+        self._watch.tell(self.exchange)
         self.state, self.touched, self._pass = IDLE, False, 0
         self._stepped_in = current_backward()
         self._end.forget()
@@ -589,7 +455,7 @@ class Reducer:
         self.remove_hooks()
         if self.exchange is not None:
             self.exchange.close()
-            self.exchange = None
+            self.exchange = self._buckets = None
 
 
 __all__ = ["Reducer"]

@@ -5,7 +5,7 @@ import torch
 from .. import _lib
 from ..process_sets import ProcessSet
 from .collectives import Handle, allgather_async
-from .gradient_exchange import Entry
+from .entry import Entry
 
 
 # Rows are checked here, which torch 2.13 warns of otherwise; torch 1.13 does not know the argument.
