@@ -25,6 +25,9 @@ class Counts(collections.Counter):
 
 SHOWN_LINES = 30
 
+# Of Bazel's sizes of tests.
+LIMIT_S = {"SMALL": 60, "MEDIUM": 300, "LARGE": 900, "ENORMOUS": 3600}
+
 
 def tell(what, said=""):
     """Prints what failed, and below it what it said: its lines FAILED and the last ones."""
@@ -88,14 +91,21 @@ def count_result(label, result):
     return counts
 
 
+def warn_of_limit(label, size, result):
+    """A host that is busier would end it."""
+    took_s = int(result.get("testAttemptDurationMillis", 0)) / 1000
+    if took_s > LIMIT_S[size] / 2:
+        print(f"psring: {label} took {took_s:.0f} s of at most {LIMIT_S[size]} s: give it a larger size")
+
+
 def count_record(path, code):
-    targets, results = set(), {}
+    targets, results = {}, {}
     if os.path.exists(path):
         with open(path) as lines:
             for event in map(json.loads, lines):
                 ident = event["id"]
                 if event.get("configured", {}).get("testSize"):
-                    targets.add(ident["targetConfigured"]["label"])
+                    targets[ident["targetConfigured"]["label"]] = event["configured"]["testSize"]
                 if "testResult" in event:
                     of = ident["testResult"]
                     key = (of["label"], of.get("run"), of.get("shard"))
@@ -103,7 +113,9 @@ def count_record(path, code):
     counts = Counts()
     for (label, _, _), result in results.items():
         counts.update(count_result(label, result))
-    for target in sorted(targets - {label for label, _, _ in results}):
+        if label in targets:
+            warn_of_limit(label, targets[label], result)
+    for target in sorted(set(targets) - {label for label, _, _ in results}):
         tell(f"{target} did not run")
         counts["failed"] += 1
     if code != 0 and not counts["failed"]:

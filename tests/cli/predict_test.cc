@@ -278,6 +278,7 @@ TEST_F(PredictTest, AJsonThatCannotBeWrittenIsSaidBeforeAnythingIsMeasured) {
 TEST_F(PredictTest, TheFolderOfTheJsonIsMade) {
   std::vector<std::string> args = all_given_;
   args.back() = "--json=" + out_ + "/new/p.json";
+  args.push_back("--hosts=2");
   EXPECT_EQ(Predict(args).code, 0);
   EXPECT_TRUE(std::filesystem::exists(out_ + "/new/p.json"));
 }

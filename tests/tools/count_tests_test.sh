@@ -7,9 +7,9 @@ dir=$TEST_TMPDIR
 
 target() { echo '{"id":{"targetConfigured":{"label":"'"$1"'"}},"configured":{"testSize":"SMALL"}}'; }
 
-# result LABEL STATUS XML [ATTEMPT]
+# result LABEL STATUS XML [ATTEMPT]; it took 31 s
 result() {
-  echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"attempt":'"${4:-1}"'}},"testResult":{"status":"'"$2"'","testActionOutput":[{"name":"test.log","uri":"file://'"$dir/test.log"'"},{"name":"test.xml","uri":"file://'"$3"'"}]}}'
+  echo '{"id":{"testResult":{"label":"'"$1"'","run":1,"attempt":'"${4:-1}"'}},"testResult":{"status":"'"$2"'","testAttemptDurationMillis":"31000","testActionOutput":[{"name":"test.log","uri":"file://'"$dir/test.log"'"},{"name":"test.xml","uri":"file://'"$3"'"}]}}'
 }
 
 expect() {
@@ -87,6 +87,7 @@ expect_told "  not two" "$dir/bad.json=3"
 expect_told "psring: failed: //c: FAILED" "$dir/crash.json=3"
 expect_told "  100" "$dir/crash.json=3"
 expect_told "psring: failed: //e did not run" "$dir/unbuilt.json=1"
+expect_told "psring: //a took 31 s of at most 60 s: give it a larger size" "$dir/good.json=0"
 expect_told "  FAILED   README; remedy: x" "$dir/checks.txt=1"
 cp "$dir/bad.xml" "$dir/pytest.xml"
 expect_told "psring: failed: Of.B" "$dir/pytest.xml=1"
