@@ -7,11 +7,15 @@ Every BUILD file loads them from here.
     worth more time is what trains.
   - GCC collects no garbage below 512 MiB, which is a tenth of its time.
   - Under the undefined-behaviour sanitizer, tests leave out the checks of each
-    access to memory, half of the time that it adds: what is tested has them.
+    access to memory, half of the time that it adds: what is tested has them. With
+    it, and the address sanitizer, they are compiled with -O0: a third less.
 """
 
 LIGHT_COPTS = ["-O1"]
-TEST_COPTS = LIGHT_COPTS + ["-fno-sanitize=alignment,null,object-size,vptr"]
+TEST_COPTS = ["-fno-sanitize=alignment,null,object-size,vptr"] + select({
+    "//tools/cc:address_sanitizer": ["-O0"],
+    "//conditions:default": LIGHT_COPTS,
+})
 _GCC_COPTS = ["--param=ggc-min-heapsize=524288"]
 
 # The precompiled headers of a package's files, and their flags.
@@ -33,9 +37,9 @@ def _faster(deps, copts, is_main = False):
     return select({
         "//tools/cc:not_precompiled": deps,
         "//conditions:default": deps + ["//tools/cc:" + header],
-    }), select({
-        "//tools/cc:not_precompiled": kind_copts,
-        "//conditions:default": kind_copts + _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
+    }), kind_copts + select({
+        "//tools/cc:not_precompiled": [],
+        "//conditions:default": _GCC_COPTS + ["-include", "tools/cc/%s.h" % header],
     })
 
 def cc_library(name, deps = [], copts = [], **kwargs):
