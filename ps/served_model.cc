@@ -55,11 +55,11 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Open(
   const proto::JobSpec& spec = request.spec();
   if (request.workers_size() != member.job().workers_size() ||
       request.servers_size() != member.job().servers_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", request.model_id(), "' is opened for ", request.workers_size(),
-        " workers and ", request.servers_size(),
-        " servers, which this job "
-        "does not have"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", request.model_id(), "' is opened for ",
+                     Counted(request.workers_size(), "worker"), " and ",
+                     Counted(request.servers_size(), "server"),
+                     ", which this job does not have"));
   }
   if (absl::Status s = CheckPolicies(spec, request.workers_size()); !s.ok()) {
     return s;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/optimizer.h"
@@ -131,11 +132,11 @@ std::string SizeChange(const Progress& then, const proto::JobSpec& spec,
   }
   const EpochSteps rest = plan.EpochOf(plan.first_step);
   return absl::StrCat(
-      num_workers, " workers with a batch size of ", spec.batch_size(),
-      " continue what ", then.num_workers, " with ", then.batch_size,
-      " have begun: step ", rest.begin, " takes up epoch ", rest.epoch + 1,
-      " at sample ", rest.first_sample, " of ", spec.dataset_size(),
-      ", which ends at step ", rest.end, "; an epoch has ",
+      Counted(num_workers, "worker"), " with a batch size of ",
+      spec.batch_size(), " continue what ", then.num_workers, " with ",
+      then.batch_size, " have begun: step ", rest.begin, " takes up epoch ",
+      rest.epoch + 1, " at sample ", rest.first_sample, " of ",
+      spec.dataset_size(), ", which ends at step ", rest.end, "; an epoch has ",
       plan.steps_per_epoch, " steps in place of ",
       PlanThen(then, spec.dataset_size(), spec.drop_last()).steps_per_epoch,
       ", and the learning rate's schedule follows samples");

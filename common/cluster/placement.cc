@@ -216,7 +216,8 @@ std::string Summarize(const ClusterFlags& flags, const Placement& p,
                                  " of ", ps ? servers : workers);
   if (!flags.ring_mode) {
     absl::StrAppend(&who, ", ", ps ? workers : servers,
-                    ps ? " workers" : " servers");
+                    ps ? " worker" : " server",
+                    (ps ? workers : servers) == "1" ? "" : "s");
   }
   return absl::StrCat(who, ", by ", placed_by, "; ",
                       p.hosts_coordinator ? "hosts" : "joins",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/counted.h"
 #include "common/trace/whole_number.h"
 
 namespace psring {
@@ -132,7 +133,8 @@ absl::Status CheckPlace(const TraceInfo& info, const std::string& role,
   return Damaged(
       info.path,
       absl::StrCat("it is the timeline of ", info.role, " ", info.rank, " of ",
-                   info.workers, " workers and ", info.servers, " servers"));
+                   Counted(info.workers, "worker"), " and ",
+                   Counted(info.servers, "server")));
 }
 
 absl::Status CheckJob(const TraceInfo& info, const TraceInfo& first) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/counted.h"
 #include "lab/host/other_load.h"
 #include "lab/host/statistics.h"
 #include "lab/host/units.h"
@@ -189,7 +190,8 @@ std::string NameOf(const SweepPoint& point) {
 
 std::string NameOf(const Training& training) {
   return absl::StrCat("train ", training.model, ", ", training.precision, ", ",
-                      training.workers, " workers, ", training.contender);
+                      Counted(training.workers, "worker"), ", ",
+                      training.contender);
 }
 
 std::string Describe(const SweepPoint& point) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/counted.h"
 #include "common/trace/metrics_reader.h"
 #include "lab/bench/peers/ddp_train.h"
 #include "lab/bench/peers/resnet.h"
@@ -97,7 +98,7 @@ class TrainBench {
     return absl::Status(
         status.code(),
         absl::StrCat("train ", training->model, ", ", training->precision,
-                     ", on ", training->workers, " workers, ",
+                     ", on ", Counted(training->workers, "worker"), ", ",
                      training->contender, ": ", std::string(status.message())));
   }
 

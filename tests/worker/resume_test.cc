@@ -190,7 +190,7 @@ TEST_F(ResumeTest, SaysHowTheStepsChange) {
   *spec_.mutable_first_cursor() = *then.cursor;
   EXPECT_EQ(SizeChange(then, spec_, PlanOf(spec_, 2), 2), "");
   EXPECT_EQ(SizeChange(then, spec_, PlanOf(spec_, 1), 1),
-            "1 workers with a batch size of 8 continue what 2 with 8 have "
+            "1 worker with a batch size of 8 continue what 2 with 8 have "
             "begun: step 7 takes up epoch 2 at sample 24 of 100, which ends at "
             "step 17; an epoch has 13 steps in place of 7, and the learning "
             "rate's schedule follows samples");
