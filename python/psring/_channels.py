@@ -2,17 +2,18 @@
 
 An engine that calls a function in its workers gives its channel to `use`; under Ray Train it is a
 broadcast of its workers, under torchrun the store of its agents, under Open MPI on several hosts
-the store of its daemons.
+the store of its daemons. Backend psring of torch.distributed gives the store of its group.
 """
 
 import atexit
+import contextlib
 import ctypes
 import os
 import socket
 import sys
 import threading
 from concurrent import futures
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from . import _lib
 from ._rendezvous import Rendezvous, in_thread
@@ -24,6 +25,17 @@ def use(rendezvous: Optional[Rendezvous]) -> None:
     """init() meets the others there; None: as the environment says."""
     global _given
     _given = rendezvous
+
+
+@contextlib.contextmanager
+def using(rendezvous: Optional[Rendezvous]) -> Iterator[None]:
+    """The same for one init(); None: as before."""
+    before = _given
+    use(rendezvous or before)
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def find(settings: Dict[str, Any]) -> Optional[Rendezvous]:
@@ -159,6 +171,31 @@ class TorchrunStore(Rendezvous):
         except Exception as error:  # of torch's own kind, by version
             raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s: {error}") from None
         return self._store.get(key).decode(errors="backslashreplace")
+
+
+class GroupStore(Rendezvous):
+    """The store of a process group of torch.distributed, which lives no longer than the group."""
+
+    name = "torch.distributed's store"
+    _KEY = "psring"
+
+    def __init__(self, store: Any, rank: int):
+        self.rank, self._store = rank, store
+        while hasattr(store, "underlying_store"):
+            store = store.underlying_store
+        self.host = getattr(store, "host", None) or socket.gethostname()  # a file names no host
+
+    def tell(self, text: str) -> None:
+        self._store.set(self._KEY, text)
+
+    def ask(self, seconds: float) -> str:
+        from datetime import timedelta
+
+        try:
+            self._store.wait([self._KEY], timedelta(seconds=seconds))
+        except Exception as error:  # of torch's own kind, by version
+            raise TimeoutError(f"worker 0 has not come to init_process_group() within {seconds:g} s: {error}") from None
+        return self._store.get(self._KEY).decode(errors="backslashreplace")
 
 
 class Pmix(Rendezvous):

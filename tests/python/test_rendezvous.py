@@ -103,6 +103,17 @@ def test_a_rank_that_comes_late_learns_through_torchruns_store_why_rank_0_has_fa
     del store
 
 
+def test_a_group_that_waits_in_vain_names_rank_0():
+    distributed = pytest.importorskip("torch.distributed")
+    store = distributed.TCPStore("localhost", free_port(), is_master=True, wait_for_workers=False)
+    channel = _channels.GroupStore(distributed.PrefixStore("a", distributed.PrefixStore("b", store)), 1)
+    assert channel.host == "localhost" and _channels.GroupStore(distributed.HashStore(), 1).host
+    with pytest.raises(TimeoutError, match="worker 0 has not come to init_process_group"):
+        channel.ask(0.3)
+    channel.tell("ValueError: no")
+    assert channel.ask(10) == "ValueError: no"
+
+
 def test_the_others_learn_of_a_failure_that_names_an_odd_file(joining):
     channel, told = Told("", False), []
     channel.rank, channel.tell = 0, told.append

@@ -83,6 +83,30 @@ def test_ddp_runs_over_psring():
         assert len(out) == 8 and all(out), out
 
 
+def met_without_a_launcher(how):
+    """As mp.spawn starts a script's ranks, and who sets torch's variables by hand."""
+    import psring.torch  # noqa: F401
+
+    place = {"rank": int(os.environ["PSRING_RANK"]), "world_size": int(os.environ["PSRING_SIZE"])}
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "COORDINATOR", "MODE"):
+        del os.environ["PSRING_" + name]
+    if how == "env://":
+        os.environ.update(RANK=str(place.pop("rank")), WORLD_SIZE=str(place.pop("world_size")))
+    torch.distributed.init_process_group("psring", init_method=how, **place)
+    x = torch.ones(2)
+    torch.distributed.all_reduce(x)
+    return x.tolist()
+
+
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set: the stand-in tells no address")
+@pytest.mark.parametrize("how", ["env://", "tcp", "file"])
+def test_ranks_without_a_launcher_meet_where_torch_does(how, tmp_path):
+    """No PSRING_COORDINATOR: and MASTER_PORT is taken by torch's own store."""
+    url = {"tcp": f"tcp://127.0.0.1:{free_port()}", "file": f"file://{tmp_path}/store"}.get(how, how)
+    env = {**master(), "PSRING_INSECURE": "1"}  # a file names no host: rank 0 listens on more than loopback
+    assert run(met_without_a_launcher, env=env, args=(url,)) == [[2.0, 2.0]] * 2
+
+
 def compiled_ddp():
     """Of each way: whether the model ends with the bits of the one that is not compiled, and its buckets."""
     join_group()

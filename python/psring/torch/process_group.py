@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import _job, _lifecycle
+from .. import _channels, _job, _lifecycle
 from .. import collectives as memory
 from .._channels import TorchrunStore
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
@@ -451,7 +451,8 @@ for _kind in ("send", "recv", "recv_anysource"):
 
 
 def _place(rank: int, size: int) -> Dict[str, int]:
-    """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address."""
+    """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address. Else the
+    group's own store does, unless the environment has the address."""
     same = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) == (str(rank), str(size))
     return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}
 
@@ -466,7 +467,9 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     ranks = list(options.global_ranks_in_group)
     if not _job.is_initialized():
         place = _place(options.group_rank, options.group_size)
-        _lifecycle.init(mode="ring", step_timeout_s=_seconds(options.timeout), **place)
+        by_store = place and not os.environ.get("PSRING_COORDINATOR")
+        with _channels.using(_channels.GroupStore(options.store, options.group_rank) if by_store else None):
+            _lifecycle.init(mode="ring", step_timeout_s=_seconds(options.timeout), **place)
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()
