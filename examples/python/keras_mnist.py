@@ -43,10 +43,11 @@ def main():
             keras.layers.Dense(10),
         ]
     )
-    # In ssp and async the servers apply every gradient in full.
-    rate = args.lr * ps.size() if os.environ.get("PSRING_SYNC", "bsp") == "bsp" else args.lr
+    # In ssp and async the servers apply every gradient in full, and late, which adds to the momentum.
+    together = os.environ.get("PSRING_SYNC", "bsp") == "bsp"
+    rate, momentum = (args.lr * ps.size(), 0.9) if together else (args.lr, 0.5)
     model.compile(
-        optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9)),
+        optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=momentum)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )

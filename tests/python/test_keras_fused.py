@@ -315,9 +315,9 @@ def test_the_example_trains_through_parameter_servers():
     needs("keras", "jax", "torch")
     env = {"KERAS_BACKEND": "jax", "PSRING_SYNC": "async", "PSRING_SERVERS": "2"}
     script = os.path.join(EXAMPLES, "keras_mnist.py")
-    for rank, (code, out, err) in enumerate(run_script(script, 2, mode="ps", args=["--epochs=2"], env=env, timeout=300)):
+    for rank, (code, out, err) in enumerate(run_script(script, 4, mode="ps", env=env, timeout=300)):
         assert code == 0, err
-        assert rank > 0 or float(out.split("accuracy ")[1].split("%")[0]) > 60, out
+        assert rank > 0 or float(out.split("accuracy ")[1].split("%")[0]) > 50, out
 
 
 SCRIPT = """
