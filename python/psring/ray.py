@@ -11,6 +11,7 @@ by itself.
 """
 
 import asyncio
+import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -55,6 +56,9 @@ class _Channel(_rendezvous.Rendezvous):
             return ray.get(self._board.ask.remote(f"{self._name}/{self._jobs}"), timeout=seconds)
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s") from None
+
+
+_SAID_AFTER_S = 10  # that the cluster has no room yet
 
 
 class _Worker:
@@ -135,11 +139,13 @@ class RayExecutor:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._group = placement_group([self._resources] * self._size, strategy=self._strategy)
-        if not self._group.wait(self._timeout):
-            raise TimeoutError(
-                f"Ray has no room for {self._size} workers with {self._resources} each ({self._strategy}): "
-                f"it has {ray.available_resources()}"
-            )
+        said_after_s = min(_SAID_AFTER_S, self._timeout)
+        if not self._group.wait(said_after_s):
+            wanted = f"room for {self._size} workers with {self._resources} each ({self._strategy})"
+            rest_s = self._timeout - said_after_s
+            print(f"psring: waits for {wanted}, {rest_s:g} s at most; Ray has {ray.available_resources()}", file=sys.stderr)
+            if not self._group.wait(rest_s):
+                raise TimeoutError(f"Ray has no {wanted}: it has {ray.available_resources()}")
         for index in range(self._size):
             at = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
             options = {"scheduling_strategy": at, "num_cpus": self._resources["CPU"]}

@@ -134,10 +134,12 @@ def test_an_executor_without_workers_is_refused():
         psring.ray.RayExecutor(0)
 
 
-def test_too_few_slots_are_an_error(executor):
+def test_too_few_slots_are_an_error(executor, monkeypatch, capsys):
+    monkeypatch.setattr(psring.ray, "_SAID_AFTER_S", 1)
     with pytest.raises(TimeoutError, match="no room for 9 workers"):
         many = psring.ray.RayExecutor(9, start_timeout_s=2)
         many.start()
+    assert "psring: waits for room for 9 workers" in capsys.readouterr().err
 
 
 def test_the_workers_of_ray_train_find_each_other(cluster, expected, tmp_path):

@@ -265,5 +265,8 @@ class FusedOptimizer:
 
     def _alive(self) -> _models.Model:
         if self._arrays.model is None:
-            raise RuntimeError("this FusedOptimizer is closed: make a new one with the parameters")
+            raise RuntimeError(
+                "this FusedOptimizer is closed: make a new one with the parameters. A function that jit has compiled with "
+                "this one keeps it: compile that anew, too"
+            )
         return self._arrays.model
