@@ -107,6 +107,41 @@ def test_ranks_without_a_launcher_meet_where_torch_does(how, tmp_path):
     assert run(met_without_a_launcher, env=env, args=(url,)) == [[2.0, 2.0]] * 2
 
 
+def met_through_the_job(backend):
+    import psring.torch as ps
+
+    found = []
+    for _ in range(2):
+        torch.distributed.init_process_group(backend)
+        x = torch.ones(2)
+        torch.distributed.all_reduce(x)
+        found.append((torch.distributed.get_rank() == ps.rank(), x.tolist()))
+        torch.distributed.destroy_process_group()
+    try:
+        torch.distributed.init_process_group(backend, rank=1 - ps.rank(), world_size=2)
+    except ValueError as error:
+        found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["psring", "gloo"])
+def test_under_psrings_own_launcher_a_group_needs_no_variables(backend):
+    """psring run sets none of torchrun's. A script of one process gets torch's error."""
+    env = {"RANK": "", "WORLD_SIZE": "", "MASTER_ADDR": "", "MASTER_PORT": ""}
+    both = [(True, [2.0, 2.0])] * 2
+    for rank, found in enumerate(run(met_through_the_job, env=env, args=(backend,))):
+        assert found == [*both, f"init_process_group(rank={1 - rank}), where psring's job has rank {rank}: leave it out"]
+
+
+def test_without_a_launcher_torch_says_what_it_misses(monkeypatch):
+    import psring.torch  # noqa: F401
+
+    for name in ("RANK", "PSRING_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="environment variable RANK expected"):
+        torch.distributed.init_process_group("psring")
+
+
 def compiled_ddp():
     """Of each way: whether the model ends with the bits of the one that is not compiled, and its buckets."""
     join_group()

@@ -16,6 +16,7 @@ import torch as _torch
 from .. import _lib
 from .. import collectives as _memory
 from . import _alone  # noqa: F401: warns at the end
+from . import rendezvous as _rendezvous
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -104,6 +105,7 @@ def _backend(*arguments: Any) -> Any:
 if hasattr(_torch, "compile") and _torch.distributed.is_available():
     if not hasattr(_torch.distributed.Backend, "PSRING"):
         _torch.distributed.Backend.register_backend("psring", _backend, extended_api=True, devices=["cpu"])
+        _rendezvous.install()
 
 
 # Horovod's names that have no place here, and what does.

@@ -12,13 +12,13 @@ import socket
 import struct
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
 
 from .. import _failure, _job, _lib
-from ..collectives import broadcast_json
+from .rendezvous import own_address, shared_store
 
 _TIMEOUT = timedelta(seconds=60)
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -29,22 +29,6 @@ _PATIENCE_SECONDS = 3.0
 
 _group: Any = None
 _ended = threading.Event()
-
-
-def _open_store(host: str, size: int) -> Any:
-    """Rank 0's store. It listens on `host` alone where torch takes a listener, else on all interfaces."""
-    known = dist.TCPStore.__init__.__doc__ or ""
-    port = 0
-    more: Dict[str, Any] = {}
-    if "master_listen_fd" in known:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as listener:
-            listener.bind((host, 0))
-            listener.listen(size)
-            port, more["master_listen_fd"] = listener.getsockname()[1], listener.detach()
-        if "use_libuv" in known:
-            more["use_libuv"] = False  # until torch 2.8, its server over libuv takes no listener
-    return dist.TCPStore(host, port, size, True, _TIMEOUT, wait_for_workers=False, **more)
 
 
 def _interface(address: str) -> str:
@@ -83,12 +67,8 @@ def _connect() -> Any:
     if dist.is_initialized():
         _group = dist.new_group(backend="gloo")
         return _group
-    here = "127.0.0.1" if job.local_size == job.size else job.address
-    store = _open_store(here, job.size) if job.rank == 0 else None
-    address = broadcast_json((here, store.port) if store else None, name="ddp.address")
-    if store is None:
-        store = dist.TCPStore(address[0], address[1], job.size, False, _TIMEOUT)
-    with _gloo_listens_at(here):
+    store = shared_store("ddp.address", _TIMEOUT)
+    with _gloo_listens_at(own_address()):
         dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)
     _group = dist.group.WORLD
     return _group

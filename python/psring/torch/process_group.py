@@ -26,6 +26,7 @@ from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, describe, on_host, untraced
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
+from .rendezvous import seconds
 from .sparse import start_sparse_allreduce
 
 _OPS = [
@@ -457,11 +458,6 @@ def _place(rank: int, size: int) -> Dict[str, int]:
     return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}
 
 
-def _seconds(timeout: Any) -> float:
-    """Within what the library takes: a second to a day."""
-    return min(max(timeout.total_seconds(), 1.0), 86400.0)
-
-
 def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     """Of init_process_group and new_group."""
     ranks = list(options.global_ranks_in_group)
@@ -469,7 +465,7 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
         place = _place(options.group_rank, options.group_size)
         by_store = place and not os.environ.get("PSRING_COORDINATOR")
         with _channels.using(_channels.GroupStore(options.store, options.group_rank) if by_store else None):
-            _lifecycle.init(mode="ring", step_timeout_s=_seconds(options.timeout), **place)
+            _lifecycle.init(mode="ring", step_timeout_s=seconds(options.timeout), **place)
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()
