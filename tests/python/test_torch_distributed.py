@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import torch
 
-from ranks import free_port, run, start
+from ranks import free_port, run, run_script, start
 from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, weights
 
 
@@ -122,6 +122,26 @@ def met_through_the_job(backend):
     except ValueError as error:
         found.append(str(error))
     return found
+
+
+GLOO_UNDER_PSRING = """
+import torch, torch.distributed as dist, psring.torch
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    model(torch.ones(2, 4)).sum().backward()
+    opt.step()
+print("done")
+dist.destroy_process_group()
+"""
+
+
+def test_gradients_over_gloo_are_not_missed(tmp_path):
+    """psring warns where workers exchange nothing. It does not see what torch's own groups exchange."""
+    (tmp_path / "train.py").write_text(GLOO_UNDER_PSRING)
+    for code, out, err in run_script(str(tmp_path / "train.py"), 2):
+        assert (code, out.strip()) == (0, "done") and "optimizer" not in err, err
 
 
 @pytest.mark.parametrize("backend", ["psring", "gloo"])

@@ -3,9 +3,11 @@
 import warnings
 from typing import Any
 
+import torch.distributed as dist
+
 from .. import _job
 
-# Steps of plain optimizers so far.
+# Steps of plain optimizers so far, without a process group of torch.distributed, which may exchange what psring does not see.
 _steps = 0
 # Collectives of fewer bytes are of metrics and settings, not of weights, gradients or samples.
 _MANY_BYTES = 4096
@@ -13,7 +15,7 @@ _MANY_BYTES = 4096
 
 def _count(*_: Any) -> None:
     global _steps
-    _steps += 1
+    _steps += not (dist.is_available() and dist.is_initialized())
 
 
 try:
