@@ -8,12 +8,11 @@ timeout, torch's 30 minutes or the one that is given, becomes the job's step_tim
 unless init() came first. send() and recv() are refused by name.
 """
 
-import inspect
 import os
 import queue
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 import torch.distributed as dist
@@ -23,11 +22,12 @@ from .. import collectives as memory
 from .._channels import TorchrunStore
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, on_host, untraced
+from ._tensors import check_dtype, describe, on_host
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
 from .rendezvous import seconds
 from .sparse import start_sparse_allreduce
+from .work import PsringWork, complete_all, untraced_methods
 
 _OPS = [
     (dist.ReduceOp.SUM, Sum),
@@ -36,7 +36,6 @@ _OPS = [
     (dist.ReduceOp.MAX, Max),
     (dist.ReduceOp.PRODUCT, Product),
 ]
-_Work = dist.Work if hasattr(dist, "Work") else dist._Work
 
 
 def _check(what: str, role: str, tensor: torch.Tensor, numel: int, dtype: torch.dtype) -> None:
@@ -78,88 +77,7 @@ def _summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
     return Sum
 
 
-def _untraced(kind: Any) -> Any:
-    """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
-    does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
-    for name, member in list(vars(kind).items()):
-        if inspect.isfunction(member) and name != "__init__":
-            setattr(kind, name, untraced(member))
-    return kind
-
-
-@_untraced
-class _PsringWork(_Work):  # type: ignore[misc,valid-type]
-    """A collective under way. Its future is set by the group's waiting thread."""
-
-    def __init__(self, handles: List[Handle], finish: Callable[[], Any]):
-        super().__init__()
-        self._handles, self._finish = handles, finish
-        self._lock = threading.Lock()
-        self._done = False
-        self._error: Optional[BaseException] = None
-        self._result: Any = None
-        self._ended: Any = torch.futures.Future()
-        # Not set_exception(): DDP would take the exception, as what the future holds, for a tensor.
-        self._future = self._ended.then(self._outcome)
-
-    def _outcome(self, _: Any) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def complete(self) -> None:
-        with self._lock:
-            if self._done:
-                return
-            try:
-                for handle in self._handles:
-                    handle.wait()
-                with torch.no_grad():
-                    self._result = self._finish()
-            except BaseException as error:  # also what Ctrl-C raises: the future carries it
-                self._error = error
-            self._done = True
-        self._ended.set_result(None)  # not under the lock: what is chained to the future runs here, and may wait
-
-    def wait(self, timeout: Any = None) -> bool:
-        self.complete()
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def is_completed(self) -> bool:
-        return self._done or all(handle.poll() for handle in self._handles)
-
-    def is_success(self) -> bool:
-        return self._done and self._error is None
-
-    def exception(self) -> Any:
-        return self._error
-
-    def get_future(self) -> Any:
-        if getattr(_this_thread, "sets_futures", False):
-            self.complete()  # what is chained to another future may wait for this one, which nobody else would set
-        return self._future
-
-    def result(self) -> Any:
-        return self._future.wait()
-
-
-_this_thread = threading.local()
-
-
-def _complete_all(works: "queue.SimpleQueue[Any]") -> None:
-    """DDP waits for futures without calling wait(): somebody has to set them."""
-    _this_thread.sets_futures = True
-    while True:
-        work = works.get()
-        if work is None:
-            return
-        work.complete()
-        del work  # it holds the group
-
-
-@_untraced
+@untraced_methods
 class PsringProcessGroup(dist.ProcessGroup):
     """A process group over the ranks of a ProcessSet."""
 
@@ -167,7 +85,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         super().__init__(rank, size)
         self._set, self._name = process_set, name
         self._works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        threading.Thread(target=_complete_all, args=(self._works,), name="psring futures", daemon=True).start()
+        threading.Thread(target=complete_all, args=(self._works,), name="psring futures", daemon=True).start()
         weakref.finalize(self, self._works.put, None).atexit = False
 
     @property
@@ -177,8 +95,8 @@ class PsringProcessGroup(dist.ProcessGroup):
     def _next(self, kind: str) -> str:
         return auto_name(f"group{self._name}.{kind}", self._set)
 
-    def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> _PsringWork:
-        work = _PsringWork(handles, finish)
+    def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
+        work = PsringWork(handles, finish)
         self._works.put(work)
         return work
 

@@ -1,0 +1,96 @@
+"""A collective under way, as torch.distributed sees it."""
+
+import inspect
+import queue
+import threading
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from ._tensors import untraced
+from .collectives import Handle
+
+_Work = dist.Work if hasattr(dist, "Work") else dist._Work
+_this_thread = threading.local()
+
+
+def untraced_methods(kind: Any) -> Any:
+    """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
+    does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
+    for name, member in list(vars(kind).items()):
+        if inspect.isfunction(member) and name != "__init__":
+            setattr(kind, name, untraced(member))
+    return kind
+
+
+@untraced_methods
+class PsringWork(_Work):  # type: ignore[misc,valid-type]
+    """A collective under way. Its future is set by the group's waiting thread."""
+
+    def __init__(self, handles: List[Handle], finish: Callable[[], Any]):
+        super().__init__()
+        self._handles, self._finish = handles, finish
+        self._lock = threading.Lock()
+        self._done = False
+        self._error: Optional[BaseException] = None
+        self._result: Any = None
+        self._ended: Any = torch.futures.Future()
+        # Not set_exception(): DDP would take the exception, as what the future holds, for a tensor.
+        self._future = self._ended.then(self._outcome)
+
+    def _outcome(self, _: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def complete(self) -> None:
+        with self._lock:
+            if self._done:
+                return
+            try:
+                for handle in self._handles:
+                    handle.wait()
+                with torch.no_grad():
+                    self._result = self._finish()
+            except BaseException as error:  # also what Ctrl-C raises: the future carries it
+                self._error = error
+            self._done = True
+        self._ended.set_result(None)  # not under the lock: what is chained to the future runs here, and may wait
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.complete()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        return self._done or all(handle.poll() for handle in self._handles)
+
+    def is_success(self) -> bool:
+        return self._done and self._error is None
+
+    def exception(self) -> Any:
+        return self._error
+
+    def get_future(self) -> Any:
+        if getattr(_this_thread, "sets_futures", False):
+            self.complete()  # what is chained to another future may wait for this one, which nobody else would set
+        return self._future
+
+    def result(self) -> Any:
+        return self._future.wait()
+
+
+def complete_all(works: "queue.SimpleQueue[Any]") -> None:
+    """DDP waits for futures without calling wait(): somebody has to set them."""
+    _this_thread.sets_futures = True
+    while True:
+        work = works.get()
+        if work is None:
+            return
+        work.complete()
+        del work  # it holds the group
+
+
+__all__ = ["PsringWork", "complete_all", "untraced_methods"]
