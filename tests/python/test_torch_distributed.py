@@ -153,6 +153,14 @@ def test_under_psrings_own_launcher_a_group_needs_no_variables(backend):
         assert found == [*both, f"init_process_group(rank={1 - rank}), where psring's job has rank {rank}: leave it out"]
 
 
+def test_a_torch_that_is_too_old_for_the_backend_is_named(monkeypatch):
+    import psring.torch
+
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.6.0"))
+    with pytest.raises(RuntimeError, match="needs torch 2.7 or newer, and this is 2.6.0"):
+        psring.torch._backend(None)
+
+
 def test_without_a_launcher_torch_says_what_it_misses(monkeypatch):
     import psring.torch  # noqa: F401
 

@@ -96,12 +96,17 @@ def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
 
 
 def _backend(*arguments: Any) -> Any:
+    if _torch.__version__ < (2, 7):  # its C++ code lets go of what a collective returns, and waits for the rest for ever
+        raise RuntimeError(
+            f"backend psring of torch.distributed needs torch 2.7 or newer, and this is {_torch.__version__}: "
+            "DistributedOptimizer runs with this one"
+        )
     from .process_group import _create
 
     return _create(*arguments)
 
 
-# For torch.distributed.init_process_group("psring"); from torch 2.1 on.
+# For torch.distributed.init_process_group("psring").
 if hasattr(_torch, "compile") and _torch.distributed.is_available():
     if not hasattr(_torch.distributed.Backend, "PSRING"):
         _torch.distributed.Backend.register_backend("psring", _backend, extended_api=True, devices=["cpu"])
