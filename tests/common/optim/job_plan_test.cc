@@ -75,6 +75,11 @@ TEST(JobPlan, TurnsEpochsOfTheScheduleIntoSteps) {
   EXPECT_EQ(schedule.warmup_steps(), 4);
   EXPECT_EQ(schedule.decay_every_steps(), 16);
   EXPECT_EQ(schedule.total_steps(), 24);
+  spec.set_warmup_epochs(0.7);         // 5.6 steps
+  spec.set_decay_every_epochs(0.001);  // less than one
+  const proto::LrSchedule rounded = PlanOf(spec, 2).optimizer.schedule();
+  EXPECT_EQ(rounded.warmup_steps(), 6);
+  EXPECT_EQ(rounded.decay_every_steps(), 1);
 }
 
 // A run of Spec() that has stopped at `step`, with so much consumed.
@@ -161,6 +166,29 @@ TEST(JobPlan, FewerWorkersTakeTheRestOfAnEpochAndEndWithTheEpochs) {
   EXPECT_EQ(PlanOf(Resumed(8, 2, 0), 2).total_steps, 16);
   EXPECT_EQ(PlanOf(Resumed(50, 3, 0), 2).total_steps, 50);
   EXPECT_EQ(PlanOf(Resumed(50, 4, 512), 2).total_steps, 50);
+}
+
+TEST(JobPlan, TheSmallestBatchIsOfStepsThatAreMade) {
+  proto::JobSpec spec = Spec();
+  spec.set_epochs(1);
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 52);  // 500 samples each
+  spec = Resumed(6, 1, 600);
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 8);  // 200 each of the rest
+  spec.set_steps(9);                             // which has four steps
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 64);
+  spec.set_steps(10);
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 8);
+  spec = Resumed(6, 2, 0);
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 52);
+  spec.set_dataset_size(0);  // not known
+  EXPECT_EQ(PlanOf(spec, 2).smallest_batch, 64);
+}
+
+TEST(JobPlan, ExchangesOfLocalStepsAreCountedFromTheRunsFirst) {
+  proto::JobSpec spec = Resumed(6, 1, 512);
+  EXPECT_EQ(FirstExchange(spec), 6);
+  spec.set_local_steps(4);
+  EXPECT_EQ(FirstExchange(spec), 0);
 }
 
 // The rate of a run that has not stopped.

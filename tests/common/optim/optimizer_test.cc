@@ -316,6 +316,20 @@ TEST(Optimizer, UpdatesEveryElementByItsGroup) {
   expect({0.1, 0.01}, {0.6, 0.7});
 }
 
+TEST(Optimizer, RefusesAGroupsSettingsAsItsOwn) {
+  proto::JobSpec spec;
+  spec.add_tensors()->set_name("t");
+  spec.mutable_tensors(0)->add_shape(16);
+  spec.add_tensor_groups(1);
+  for (int i = 0; i < 2; ++i) *spec.add_groups() = Settings("momentum");
+  spec.mutable_groups(1)->set_momentum(1.5);
+  const auto layout = Layout::Create({spec.tensors(0)}, /*bucket_bytes=*/1000);
+  EXPECT_THAT(
+      std::string(
+          Optimizer::ForJob(spec, spec.groups(0), *layout).status().message()),
+      HasSubstr("momentum must be in [0, 1)"));
+}
+
 TEST(Optimizer, TakesAMomentumWithTheRate) {
   for (const char* name : {"nesterov", "adam", "adamw"}) {
     proto::OptimizerSettings settings;

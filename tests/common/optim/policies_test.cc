@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/layout.h"
 
 namespace psring {
 namespace {
@@ -33,6 +37,15 @@ TEST(Policies, EveryPlainModeIsLegal) {
   }
 }
 
+// One of a newer build may be.
+TEST(Policies, APolicyThatIsNotKnownIsRefused) {
+  const proto::JobSpec spec =
+      Spec(proto::PARAMETER_SERVER, static_cast<proto::Sync>(9));
+  EXPECT_THAT(ErrorOf(spec),
+              AllOf(HasSubstr("consistency policy, number 9"),
+                    HasSubstr("start all with one build of psring")));
+}
+
 // Servers count with what a worker tells them.
 TEST(Policies, NumbersOfAJobHaveBounds) {
   proto::JobSpec spec = kBsp;
@@ -42,16 +55,72 @@ TEST(Policies, NumbersOfAJobHaveBounds) {
   EXPECT_EQ(ErrorOf(spec), "");
   spec.set_decay_every_epochs(std::nan(""));
   EXPECT_THAT(ErrorOf(spec), HasSubstr("decay_every_epochs is nan"));
-  spec = kAsync;
-  spec.set_dataset_size(int64_t{1} << 60);
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("dataset_size"));
-  spec = kRing;
-  spec.set_first_step(-1);
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("first_step is -1"));
+  spec.set_decay_every_epochs(1);
+  spec.mutable_optimizer()->mutable_schedule()->set_decay_factor(-0.5);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("decay_factor is -0.5"));
+  spec = kBsp;
+  spec.set_warmup_epochs(-1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("warmup_epochs is -1"));
+  for (const char* name :
+       {"dataset_size", "batch_size", "epochs", "steps", "first_step",
+        "first_updates", "staleness", "local_steps"}) {
+    for (const int64_t value : {int64_t{-1}, (int64_t{1} << 60) + 1}) {
+      spec = kRing;
+      spec.GetReflection()->SetInt64(
+          &spec, spec.GetDescriptor()->FindFieldByName(name), value);
+      EXPECT_THAT(ErrorOf(spec), HasSubstr(absl::StrCat(name, " is ", value)));
+    }
+  }
   spec = kBsp;
   spec.set_dataset_size(100);
   spec.mutable_first_cursor()->set_samples(100);
   EXPECT_THAT(ErrorOf(spec), HasSubstr("first_cursor.samples is 100"));
+  spec.mutable_first_cursor()->set_samples(99);
+  spec.mutable_first_cursor()->set_epoch(-1);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("first_cursor.epoch is -1"));
+}
+
+// Of a script's optimizer, which steps on the workers.
+TEST(Policies, LocalUpdatesAreForWorkersInStep) {
+  for (proto::JobSpec spec : {kBsp, kRing}) {
+    spec.set_mean_only(true);
+    EXPECT_EQ(ErrorOf(spec), "");
+  }
+  proto::JobSpec backup = kBsp;
+  backup.set_backup_workers(1);
+  for (proto::JobSpec spec : {kSsp, kAsync, backup}) {
+    spec.set_mean_only(true);
+    EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("update=\"local\""),
+                                     HasSubstr("use update=\"fused\"")));
+  }
+}
+
+TEST(Policies, EveryTensorIsOfAGroupOfTheSameOptimizer) {
+  proto::JobSpec good = kBsp;
+  good.mutable_optimizer()->set_name("adam");
+  for (int i = 0; i < 2; ++i) {
+    good.add_tensors();
+    good.add_groups()->set_name("adam");
+    good.add_tensor_groups(i);
+  }
+  EXPECT_EQ(ErrorOf(good), "");
+  proto::JobSpec spec = good;
+  spec.add_tensors();
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("groups are given for 2 of 3 tensors"));
+  for (const int group : {-1, 2}) {
+    spec = good;
+    spec.set_tensor_groups(1, group);
+    EXPECT_THAT(ErrorOf(spec),
+                HasSubstr(absl::StrCat("a tensor of group ", group, " of 2")));
+  }
+  spec = good;
+  spec.mutable_groups(1)->set_name("sgd");
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("different optimizers: adam and sgd"));
+  spec = good;
+  while (spec.groups_size() < kMaxGroups) *spec.add_groups() = good.groups(0);
+  EXPECT_EQ(ErrorOf(spec), "");
+  *spec.add_groups() = good.groups(0);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("65 groups of tensors: at most 64"));
 }
 
 TEST(Policies, DropLastLeavesABatchAtLeast) {
@@ -100,6 +169,8 @@ TEST(Policies, BackupWorkersAreForBspAndFewerThanTheWorkers) {
   EXPECT_THAT(ErrorOf(spec, 2),
               AllOf(HasSubstr("--backup-workers=2 of 2 workers"),
                     HasSubstr("from 0 to 1")));
+  spec.set_backup_workers(-1);
+  EXPECT_THAT(ErrorOf(spec, 3), HasSubstr("--backup-workers=-1 of 3 workers"));
   for (proto::JobSpec other : {kSsp, kAsync, kRing}) {
     other.set_backup_workers(1);
     EXPECT_THAT(ErrorOf(other),
@@ -122,8 +193,10 @@ TEST(Policies, CuresOfStalenessAreForStaleModes) {
                 HasSubstr("--staleness-lr is for --sync=ssp and async"));
   }
   proto::JobSpec spec = kAsync;
-  spec.set_delay_compensation(-1);
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("--delay-compensation must be 0"));
+  for (const double wrong : {-1.0, std::nan(""), HUGE_VAL}) {
+    spec.set_delay_compensation(wrong);
+    EXPECT_THAT(ErrorOf(spec), HasSubstr("--delay-compensation must be 0"));
+  }
 }
 
 TEST(Policies, RecordingIsForModesInWhichChanceDecides) {
@@ -163,8 +236,10 @@ TEST(Policies, ClippingIsForEveryMode) {
   for (proto::JobSpec spec : {kBsp, kSsp, kAsync, kRing}) {
     spec.set_clip_norm(1);
     EXPECT_EQ(ErrorOf(spec), "");
-    spec.set_clip_norm(-1);
-    EXPECT_THAT(ErrorOf(spec), HasSubstr("--clip-norm"));
+    for (const double wrong : {-1.0, std::nan(""), HUGE_VAL}) {
+      spec.set_clip_norm(wrong);
+      EXPECT_THAT(ErrorOf(spec), HasSubstr("--clip-norm"));
+    }
   }
 }
 

@@ -55,6 +55,7 @@ TEST(Rates, OutsideOfTheirBoundsAreNamed) {
                                                "where 4 are due"));
   EXPECT_THAT(ErrorOf(spec, {-1, 0, 0.9, 0}), HasSubstr("rate of -1"));
   EXPECT_THAT(ErrorOf(spec, {1, std::nan(""), 0.9, 0}), HasSubstr("rate of"));
+  EXPECT_THAT(ErrorOf(spec, {1, INFINITY, 0.9, 0}), HasSubstr("rate of inf"));
   EXPECT_THAT(ErrorOf(spec, {1, 0, 1, 0}), HasSubstr("momentum of 1"));
   EXPECT_THAT(ErrorOf(spec, {1, 0, 0.9, -0.1}), HasSubstr("momentum of -0.1"));
 }
