@@ -239,6 +239,20 @@ TEST(StepGate, KeepsItsDefinitionOnRandomSchedules) {
   }
 }
 
+TEST(MakeStepGate, TakesTheJobsFirstStepBackupAndSilentWorkers) {
+  proto::JobSpec spec;
+  spec.set_sync(proto::BSP);
+  spec.set_first_step(7);
+  spec.set_backup_workers(1);
+  const std::unique_ptr<StepGate> gate = MakeStepGate(spec, 4, /*silent=*/{3});
+  EXPECT_EQ(gate->awaited_step(), 7);
+  EXPECT_THAT(gate->Awaited(), ElementsAre(0, 1, 2));
+  EXPECT_THAT(gate->OnPush(2, 7), Waits());
+  EXPECT_THAT(gate->OnPush(0, 7), Releases(ElementsAre(0, 2)));
+  spec.set_sync(proto::ASYNC);
+  EXPECT_EQ(MakeStepGate(spec, 2)->next_step(1), 7);
+}
+
 // A worker that has done its part holds nobody up any more.
 TEST(BoundGate, ReleasesThoseWhoWaitForAWorkerThatLeaves) {
   proto::JobSpec spec;
@@ -252,6 +266,16 @@ TEST(BoundGate, ReleasesThoseWhoWaitForAWorkerThatLeaves) {
   EXPECT_THAT(gate->OnWorkerLeft(2), ElementsAre(0, 1));
   EXPECT_THAT(gate->OnPush(0, 2).released, ElementsAre(ElementsAre(0)));
   EXPECT_THAT(gate->OnPush(0, 3).released, IsEmpty());  // worker 1 is behind
+}
+
+// Its last push is as far ahead as it may be.
+TEST(BoundGate, AWorkerThatLeavesWaitsNoMore) {
+  BoundGate gate(2, 0, /*max_lead=*/0);
+  EXPECT_THAT(gate.OnPush(0, 0), Waits());
+  EXPECT_THAT(gate.OnWorkerLeft(0), IsEmpty());
+  EXPECT_FALSE(gate.waiting(0));
+  EXPECT_FALSE(gate.anyone_waiting());
+  EXPECT_THAT(gate.OnPush(1, 0), Releases(ElementsAre(1)));
 }
 
 TEST(BarrierGate, NeedsEveryGradientWhoeverLeaves) {

@@ -27,8 +27,8 @@ class UpdateLogTest : public ::testing::Test {
     job_.mutable_spec()->set_record_dir(dir_);
   }
 
-  void Record() {
-    auto writer = UpdateLogWriter::Create(dir_, UpdateLogHeaderOf(job_, 1));
+  void Record(int shard = 1) {
+    auto writer = UpdateLogWriter::Create(dir_, UpdateLogHeaderOf(job_, shard));
     ASSERT_TRUE(writer.ok()) << writer.status();
     for (const auto& [piece, turn] : kTaken) {
       ASSERT_TRUE(writer->Append(piece, turn).ok());
@@ -52,11 +52,25 @@ class UpdateLogTest : public ::testing::Test {
 
 TEST_F(UpdateLogTest, GivesEveryPiecesTurnsInOrder) {
   Record();
+  job_.mutable_spec()->clear_record_dir();
   job_.mutable_spec()->set_replay_dir(dir_);
   const auto turns = Read();
   ASSERT_TRUE(turns.ok()) << turns.status();
   EXPECT_EQ((*turns)[0], (std::vector<UpdateTurn>{{3, 0}, {2, 0}, {3, 1}}));
   EXPECT_EQ((*turns)[1], (std::vector<UpdateTurn>{{2, 0}}));
+}
+
+TEST_F(UpdateLogTest, AnUpdateOfNoPieceOrNoWorkerIsAnError) {
+  const std::pair<int, UpdateTurn> wrong[] = {{2, {0, 0}}, {0, {4, 0}}};
+  for (const auto& [piece, turn] : wrong) {
+    fs::remove(path_);
+    auto writer = UpdateLogWriter::Create(dir_, UpdateLogHeaderOf(job_, 1));
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE(writer->Append(0, {3, 0}).ok());
+    ASSERT_TRUE(writer->Append(piece, turn).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+    EXPECT_THAT(ErrorOf(), HasSubstr("is damaged after 1 updates"));
+  }
 }
 
 TEST_F(UpdateLogTest, NothingIsOverwritten) {
@@ -81,6 +95,19 @@ TEST_F(UpdateLogTest, AnotherJobIsRefusedWithWhatDiffers) {
 
 TEST_F(UpdateLogTest, AMissingFileIsNamed) {
   EXPECT_THAT(ErrorOf(), HasSubstr(path_));
+}
+
+// A job of more shards has some that nobody recorded.
+TEST_F(UpdateLogTest, TheFirstFileTellsWhyAnotherIsMissing) {
+  Record(0);
+  job_.add_servers()->add_endpoints("one");
+  EXPECT_THAT(ErrorOf(4), HasSubstr("--servers: 3 here, 2 in the job"));
+}
+
+TEST_F(UpdateLogTest, TheFileOfAnotherShardIsNotTaken) {
+  Record();
+  fs::copy(path_, dir_ + "/shard-0000.updates");
+  EXPECT_THAT(ErrorOf(0), HasSubstr("no recording of shard 0 in " + dir_));
 }
 
 // Wherever it is cut.
@@ -109,6 +136,15 @@ TEST_F(UpdateLogTest, AChangedByteIsAnError) {
   file.put('\7');
   file.close();
   EXPECT_THAT(ErrorOf(), HasSubstr("is damaged after 4 updates"));
+}
+
+TEST_F(UpdateLogTest, ARecordingOfAnotherVersionIsSaidToBeOne) {
+  Record();
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(7);  // of "psringU2"
+  file.put('1');
+  file.close();
+  EXPECT_THAT(ErrorOf(), HasSubstr("is not a recording by this version"));
 }
 
 }  // namespace
