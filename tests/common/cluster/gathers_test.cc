@@ -94,6 +94,18 @@ TEST_F(GathersTest, SomeRanksGatherBesideAll) {
   EXPECT_THAT(both->gathered.payloads(), ElementsAre("B", "C"));
 }
 
+TEST_F(GathersTest, KnowsForWhomAProcessWaitsFirst) {
+  Add(2, Bring("id", "C", {1, 2}));
+  const auto missing = gathers_.FirstMissing(Worker(2), 3);
+  ASSERT_TRUE(missing.has_value());
+  EXPECT_EQ(missing->name, "id");
+  EXPECT_EQ(missing->rank, 1);
+  EXPECT_FALSE(gathers_.FirstMissing(Worker(0), 3).has_value());
+  proto::Process server = Worker(2);
+  server.set_role(proto::PS);
+  EXPECT_FALSE(gathers_.FirstMissing(server, 3).has_value());
+}
+
 TEST_F(GathersTest, WrongRanksAreABreach) {
   for (const std::vector<int>& wrong :
        {std::vector<int>{1, 2}, {0, 3}, {-1, 0}, {1, 0}, {0, 0}}) {
@@ -136,6 +148,9 @@ TEST_F(GathersTest, GatheringWithoutEndIsABreach) {
   EXPECT_EQ(open, 65);
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_FALSE(Add(1, Bring("another's", "")).has_value());
+  proto::Process server = Worker(0);
+  server.set_role(proto::PS);
+  EXPECT_TRUE(gathers_.Add(server, 2, Bring("another role's", "")).ok());
 }
 
 }  // namespace

@@ -29,8 +29,11 @@ proto::Welcome JobOf(const std::vector<Worker>& workers, int rank) {
 }
 
 TEST(HostGroups, TheFirstWorkerOfAHostPushesForAllOfIt) {
-  const proto::Welcome job =
+  proto::Welcome job =
       JobOf({{"a", "0"}, {"b", "0"}, {"a", "1"}, {"b", "1"}, {"a", "2"}}, 2);
+  job.set_job_epoch(77);
+  job.set_model_id("third");
+  job.mutable_spec()->set_model("m");
   EXPECT_THAT(GradientsPushed(job), ElementsAre(3, 2, 0, 0, 0));
   EXPECT_THAT(HostGroupOf(job, 2), ElementsAre(0, 2, 4));
   EXPECT_THAT(HostGroupOf(job, 1), ElementsAre(1, 3));
@@ -38,6 +41,9 @@ TEST(HostGroups, TheFirstWorkerOfAHostPushesForAllOfIt) {
   ASSERT_EQ(group.workers_size(), 3);
   EXPECT_EQ(group.rank(), 1);
   EXPECT_EQ(group.workers(1).rank(), 2);
+  EXPECT_EQ(group.job_epoch(), 77u);
+  EXPECT_EQ(group.model_id(), "third");
+  EXPECT_EQ(group.spec().model(), "m");
 }
 
 TEST(HostGroups, WhoeverCannotSumPushesByItself) {

@@ -189,11 +189,42 @@ TEST(Membership, RefusesTheOneWhoDisagreesWithBothValues) {
   workers.mutable_join()->set_num_workers(5);
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", workers)),
               HasSubstr("workers: 5 here, 2 in the job. Start all"));
+
+  ControlMessage servers = JoinOf(proto::WORKER);
+  servers.mutable_join()->set_num_servers(5);
+  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "x", servers)),
+              HasSubstr("servers: 5 here, 1 in the job. Start all"));
+
+  const auto role = static_cast<proto::Role>(9);
+  EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "x", JoinOf(role))),
+            "role 9 is unknown");
+}
+
+// Whoever showed another's would be let in as that one.
+TEST(Membership, EveryProcessHasAPublicKeyOfItsOwnWhereTheJobHasThem) {
+  MembershipOptions options = Options(1, 2);
+  options.public_keys = true;
+  Membership m(options, kStart);
+  ControlMessage join = JoinOf(proto::WORKER, 0);
+  EXPECT_EQ(RefusalOf(m.OnMessage(kStart, "a", join)),
+            "a public key of 0 bytes here, of 32 in the job");
+  join.mutable_join()->set_public_key(std::string(32, 'a'));
+  EXPECT_TRUE(m.OnMessage(kStart, "a", join).empty());
+  join.mutable_join()->set_wanted_rank(1);
+  EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", join)),
+              HasSubstr("its public key is that of worker"));
+  join.mutable_join()->set_public_key(std::string(32, 'b'));
+  EXPECT_TRUE(m.OnMessage(kStart, "b", join).empty());
+  Membership open(Options(1, 2), kStart);
+  EXPECT_EQ(RefusalOf(open.OnMessage(kStart, "b", join)),
+            "a public key of 32 bytes here, of 0 in the job");
 }
 
 TEST(Membership, RefusesOneTooManyAndARankTwice) {
-  Membership m(Options(1, 2), kStart);
-  m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
+  Membership m(Options(2, 2), kStart);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS, 1));  // each role has its own
+  EXPECT_TRUE(m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1)).empty());
+  EXPECT_TRUE(m.Knows("a"));
   EXPECT_THAT(RefusalOf(m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1))),
               AllOf(HasSubstr("rank 1 is taken by worker"),
                     HasSubstr("psring run --first-rank)")));
@@ -263,6 +294,17 @@ TEST(Membership, NamesWhoIsMissingWhenTheJobDoesNotForm) {
   EXPECT_TRUE(m.over());
 }
 
+TEST(Membership, NamesNoMissingRanksWhereSomeAreStillToBeGiven) {
+  Membership m(Options(1, 3), kStart);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 1));
+  m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
+  const Time late = kStart + Options(1, 3).join_timeout;
+  for (const char* peer : {"a", "b"}) m.OnMessage(late, peer, BeatOf(0));
+  EXPECT_THAT(EndOf(m.OnTick(late + absl::Seconds(1))),
+              HasSubstr("missing 1 of 1 ps processes, namely rank 0 and 1 of 3 "
+                        "worker processes; joined: "));
+}
+
 TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
   Membership m = Running();
   const Time later = kStart + absl::Seconds(4);
@@ -325,6 +367,25 @@ TEST(Membership, WhoMakesProgressOrWaitsDoesNotHang) {
   }
 }
 
+TEST(Membership, WhoHasLeftDoesNotHang) {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  for (const char* peer : {"a", "b"}) {
+    ControlMessage join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_progress_timeout_ms(3000);
+    m.OnMessage(kStart, peer, join);
+  }
+  Beat(m, kStart, "saving", absl::ZeroDuration());
+  m.OnMessage(kStart, "b", LeaveOf(""));
+  const Time later = kStart + absl::Seconds(9);
+  m.OnMessage(later, "s", BeatOf(0));
+  m.OnMessage(later, "a", BeatOf(8));
+  EXPECT_EQ(EndOf(m.OnTick(later)), "not ended");
+  // Nor does what it may send yet end the job.
+  EXPECT_TRUE(m.OnMalformed("b").empty());
+  EXPECT_FALSE(m.over());
+}
+
 // Whose patience ends first need not know who is to blame.
 TEST(Membership, ATimeoutNamesTheProcessThatHangs) {
   Membership m = Running();
@@ -353,6 +414,16 @@ TEST(Membership, ATimeoutBlamesNobodyWhoWorksOrWaits) {
                 HasSubstr("worker 0 (host hostA, pid 4711) failed at step 7: "
                           "no answer"));
   }
+}
+
+TEST(Membership, ATimeoutBlamesNobodyWhoHasLeft) {
+  Membership m = Running();
+  Beat(m, kStart, "saving", absl::ZeroDuration());
+  m.OnMessage(kStart, "b", LeaveOf(""));
+  ControlMessage leave = LeaveOf("no answer");
+  leave.mutable_leave()->set_timed_out(true);
+  EXPECT_EQ(EndOf(m.OnMessage(kStart + absl::Seconds(9), "a", leave)),
+            "worker 0 (host hostA, pid 4711) failed at step 7: no answer");
 }
 
 TEST(Membership, AFailureNamesTheStepThatItWasAt) {
@@ -438,10 +509,33 @@ TEST(Membership, WhoComesToAJobThatHasLostAProcessMayWaitForTheNextJob) {
   m.OnMessage(later, "a", LeaveOf("lost"));
   ASSERT_TRUE(m.over());
   EXPECT_TRUE(next_may_come(m, later));
+  // Another build would be refused by the next job, too.
+  ControlMessage other = JoinOf(proto::WORKER, 1);
+  other.mutable_join()->set_protocol_version(99);
+  const auto out = m.OnMessage(later, "again", other);
+  EXPECT_THAT(RefusalOf(out), HasSubstr("protocol version"));
+  EXPECT_FALSE(out[0].message->refuse().next_job_may_come());
   // psring run has the coordinator, of this job alone.
   Membership launched = Running();
   launched.OnMessage(kStart, "a", LeaveOf("lost"));
   EXPECT_FALSE(next_may_come(launched, kStart));
+}
+
+// Nobody is missing from a job that some have done their part of.
+TEST(Membership, WhoComesToAJobThatAWorkerHasLeftWaitsForNoOther) {
+  Membership m(Options(1, 2), kStart);
+  ControlMessage host = JoinOf(proto::PS);
+  host.mutable_join()->set_hosts_coordinator(true);
+  m.OnMessage(kStart, "s", host);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER, 0));
+  m.OnMessage(kStart, "b", JoinOf(proto::WORKER, 1));
+  m.OnMessage(kStart, "b", LeaveOf(""));
+  const Time later = kStart + absl::Seconds(9);
+  m.OnMessage(later, "s", BeatOf(0));
+  m.OnMessage(later, "a", BeatOf(3));
+  const auto out = m.OnMessage(later, "again", JoinOf(proto::WORKER, 1));
+  EXPECT_THAT(RefusalOf(out), HasSubstr("all of them have joined"));
+  EXPECT_FALSE(out[0].message->refuse().next_job_may_come());
 }
 
 // As psring run --max-restarts does on several hosts, each when its own
@@ -520,6 +614,20 @@ TEST(Membership, GathersPayloadsByRankOfOneRole) {
               ::testing::ElementsAre("A", "B"));
 }
 
+// It has no rank yet.
+TEST(Membership, WhatIsGatheredBeforeTheJobIsCompleteDoesNotCount) {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "a", JoinOf(proto::WORKER));
+  EXPECT_TRUE(m.OnMessage(kStart, "a", GatherOf("eval", "early")).empty());
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  m.OnMessage(kStart, "b", JoinOf(proto::WORKER));
+  EXPECT_TRUE(m.OnMessage(kStart, "b", GatherOf("eval", "B")).empty());
+  const auto out = m.OnMessage(kStart, "a", GatherOf("eval", "A"));
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_THAT(out[0].message->gathered().payloads(),
+              ::testing::ElementsAre("A", "B"));
+}
+
 TEST(Membership, EndsTheJobOfAMemberThatGathersTooMuchAtOnce) {
   Membership m = Running();
   const std::string large(15 << 20, 'x');
@@ -556,6 +664,11 @@ TEST(Membership, OnlyTheFirstOfARoleAnnouncesToTheOther) {
   EXPECT_TRUE(m.OnMessage(kStart, "b", announce).empty());
   announce.mutable_announce()->set_to(proto::WORKER);
   EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
+  // Who has left is nobody's to say.
+  announce.mutable_announce()->set_to(proto::PS);
+  announce.mutable_announce()->set_name(kWorkerLeft);
+  announce.mutable_announce()->set_payload("1");
+  EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
 }
 
 TEST(Membership, AnyWorkerTellsTheOthersOfALateCollective) {
@@ -569,6 +682,10 @@ TEST(Membership, AnyWorkerTellsTheOthersOfALateCollective) {
   EXPECT_EQ(m.OnMessage(kStart, "a", announce).size(), 2u);
   // All others would keep it.
   announce.mutable_announce()->set_payload(std::string(1000, '9'));
+  EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
+  announce.mutable_announce()->set_payload("9");
+  announce.mutable_announce()->set_name("late collective " +
+                                        std::string(5000, 'x'));
   EXPECT_TRUE(m.OnMessage(kStart, "a", announce).empty());
 }
 
@@ -630,10 +747,27 @@ TEST(Membership, WhoWaitsInAGatherIsToldWhoHasNotCome) {
 TEST(Membership, WhoWaitsForAWorkerThatHasLeftIsToldSo) {
   Membership m = Running();
   m.OnMessage(kStart, "b", LeaveOf(""));
-  const auto out = m.OnMessage(kStart, "a", WaitOf(7, absl::Seconds(6)));
+  // However long ago.
+  for (const Time now : {kStart, kStart + absl::Seconds(9)}) {
+    const ControlMessage waits = WaitOf(7, absl::Seconds(6));
+    m.OnMessage(now, "s", BeatOf(0));
+    m.OnMessage(now, "a", waits);
+    m.OnTick(now);
+    EXPECT_EQ(
+        m.OnMessage(now, "a", waits)[0].message->heartbeat_ack().held_up_by(),
+        "worker 1 (host hostA, pid 4711), which has ended without an "
+        "error while others still train");
+  }
+}
+
+TEST(Membership, OfSeveralSilentOnesTheFirstIsNamed) {
+  Membership m = Running();
+  m.OnMessage(kStart + absl::Seconds(1), "b", BeatOf(7));
+  m.OnMessage(kStart + absl::Seconds(2), "s", BeatOf(0));
+  const auto out = m.OnMessage(kStart + absl::Milliseconds(5500), "a",
+                               WaitOf(7, absl::Seconds(6)));
   EXPECT_EQ(out[0].message->heartbeat_ack().held_up_by(),
-            "worker 1 (host hostA, pid 4711), which has ended without an error "
-            "while others still train");
+            "worker 1 (host hostA, pid 4711), last heard from 4.5 s ago");
 }
 
 TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
@@ -670,6 +804,15 @@ TEST(Membership, ShowsEveryProcessInOrderWithWhatItLastSaid) {
   EXPECT_THAT(over.result(), HasSubstr("out of memory"));
   EXPECT_TRUE(over.processes(2).left());
   EXPECT_EQ(over.processes(2).figures().loss(), 0.25);
+}
+
+TEST(Membership, WhoLeavesWithoutFiguresKeepsItsLast) {
+  Membership m = Running();
+  ControlMessage beat = BeatOf(12);
+  beat.mutable_heartbeat()->mutable_figures()->set_loss(0.5);
+  m.OnMessage(kStart, "b", beat);
+  m.OnMessage(kStart, "b", LeaveOf(""));
+  EXPECT_EQ(m.View(kStart).processes(2).figures().loss(), 0.5);
 }
 
 TEST(Membership, AnybodyMayWishThatWorkersStop) {

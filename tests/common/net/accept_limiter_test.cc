@@ -221,14 +221,29 @@ TEST_F(AcceptLimiterTest, LeavesOtherSocketsAlone) {
 }
 
 TEST_F(AcceptLimiterTest, SaysWhereTheKernelRefusesItsFilter) {
-  Port locked;
+  auto locked = std::make_unique<Port>();
   const int yes = 1;
   ASSERT_EQ(
-      setsockopt(locked.fd(), SOL_SOCKET, SO_LOCK_FILTER, &yes, sizeof(yes)),
+      setsockopt(locked->fd(), SOL_SOCKET, SO_LOCK_FILTER, &yes, sizeof(yes)),
       0);
-  limiter_.Watch(locked.fd());
+  limiter_.Watch(locked->fd());
   TakeAll(kHere);
   EXPECT_EQ(limiter_.error(), EPERM);
+  locked.reset();
+  limiter_.Look(kStart);  // tries again
+  EXPECT_EQ(limiter_.error(), 0);
+}
+
+// It may look late, when many others have come whose buckets it knows.
+TEST_F(AcceptLimiterTest, ManyAddressesDoNotHideOneThatItDrops) {
+  TakeAll(kHere);
+  const Time later = kStart + absl::Hours(1);
+  for (uint64_t i = 1; i <= 200; ++i) {
+    limiter_.TakeToken({.v4 = true, .bits = i}, later);
+  }
+  EXPECT_LT(limiter_.Deadline(), later);
+  limiter_.Look(later);
+  EXPECT_TRUE(DropsNobody());
 }
 
 TEST(PeerNetwork, IsAnAddressOrTheFirstHalfOfOne) {

@@ -33,6 +33,8 @@ TEST(LinkHeaderTest, OfOthersIsNone) {
   EXPECT_FALSE(
       ParseLinkHeader(std::string(kLinkHeaderBytes, '\7')).has_value());
   EXPECT_FALSE(ParseLinkHeader(std::string(64, '\1')).has_value());
+  EXPECT_TRUE(ParseLinkHeader(Bytes(Encode({Kind::kResumed, 0, 1}))));
+  EXPECT_FALSE(ParseLinkHeader(Bytes(Encode({static_cast<Kind>(5), 0, 1}))));
   // A message has a number, and nothing else has one.
   EXPECT_FALSE(ParseLinkHeader(Bytes(Encode({Kind::kMessage, 0, 1}))));
   EXPECT_FALSE(ParseLinkHeader(Bytes(Encode({Kind::kAck, 1, 1}))));
@@ -45,6 +47,18 @@ TEST(LinkTest, BelievesNobodyWhoHasHeardWhatWasNotSaid) {
   EXPECT_EQ(link.unacknowledged(), 1u);
   EXPECT_EQ(link.OnHeader({Kind::kAck, 0, 1})->acknowledged, 1u);
   EXPECT_EQ(link.unacknowledged(), 0u);
+}
+
+TEST(LinkTest, WhateverItSaysTellsWhatHasArrived) {
+  Link link;
+  EXPECT_TRUE(link.OnHeader({Kind::kMessage, 1, 0})->deliver);
+  EXPECT_TRUE(link.OnHeader({Kind::kMessage, 2, 0})->deliver);
+  EXPECT_EQ(link.untold(), 2u);
+  EXPECT_EQ(link.Say(Kind::kAck).received, 2u);
+  EXPECT_EQ(link.untold(), 0u);
+  EXPECT_TRUE(link.OnHeader({Kind::kMessage, 3, 0})->deliver);
+  EXPECT_EQ(link.Next().received, 3u);
+  EXPECT_EQ(link.untold(), 0u);
 }
 
 // One side, which keeps what may be lost, as a socket does.

@@ -50,6 +50,9 @@ TEST(PeerFilter, RemembersAsManyAsItSays) {
   drop(PeerFilter::kMaxDropped);
   EXPECT_TRUE(peers.Hears("0"));
   EXPECT_FALSE(peers.Hears("1"));
+  // One that it knows takes nobody's place.
+  for (int i = 0; i < 5; ++i) drop(PeerFilter::kMaxDropped);
+  EXPECT_FALSE(peers.Hears("1"));
 }
 
 TEST(PeerFilter, SaysLessAndLessOfThem) {

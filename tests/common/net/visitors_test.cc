@@ -88,6 +88,11 @@ class VisitorsTest : public ::testing::Test {
             File(accept(listener_.fd(), nullptr, nullptr))};
   }
 
+  bool HasNews() const {
+    pollfd item = {visitors_.fd(), POLLIN, 0};
+    return poll(&item, 1, /*timeout ms=*/0) == 1;
+  }
+
   Visitors visitors_{
       {.connections = 2, .bytes = 1000, .time = absl::Seconds(10)}};
 
@@ -114,6 +119,7 @@ TEST_F(VisitorsTest, WhoTakesTooLongIsCutOff) {
   slow.Send(1);
   visitors_.Look(kStart + absl::Seconds(10));
   EXPECT_FALSE(slow.IsCutOff());
+  EXPECT_FALSE(HasNews());  // nobody has read it yet
   visitors_.Look(kStart + absl::Milliseconds(10'001));
   EXPECT_TRUE(slow.IsCutOff());
   EXPECT_EQ(visitors_.counts().time, 1);
@@ -144,6 +150,9 @@ TEST_F(VisitorsTest, WhoHasGotAProofMayStay) {
   do {
     visitors_.Look(kStart);
   } while (!visitors_.empty() && Now() < deadline);
+  // What it says later wakes nobody.
+  peer.Send(1);
+  EXPECT_FALSE(HasNews());
   visitors_.Look(kStart + absl::Hours(1));
   EXPECT_FALSE(peer.IsCutOff());
   EXPECT_EQ(visitors_.counts().all(), 0);
