@@ -79,7 +79,8 @@ class CheckpointDirectoryTest : public ::testing::Test {
 
 TEST_F(CheckpointDirectoryTest, ListsCheckpointsByTheirSteps) {
   for (const char* name : {"step-100000000", "step-99999999", "step-00000007",
-                           "step-00000009.damaged", "step-x", "step-"}) {
+                           "step-00000009.damaged", "step-x", "step-",
+                           "step-+0000001", "step--0000001"}) {
     Make(name);
   }
   WriteFile(folder_ + "/step-00000008", "a file");
@@ -118,7 +119,10 @@ TEST_F(CheckpointDirectoryTest, OneJobHoldsItAtATime) {
   EXPECT_THAT(std::string(second.message()),
               AllOf(HasSubstr(folder_), HasSubstr("host a, pid 4711")));
   first = absl::CancelledError("ended");
-  EXPECT_TRUE(Take(true, "the next").ok());
+  const auto next = Take(true, "the next");
+  EXPECT_TRUE(next.ok()) << next.status();
+  EXPECT_THAT(std::string(Take(true, "another").status().message()),
+              HasSubstr("in use by the next. Two jobs"));
 }
 
 // It would resume from what the other one still writes.
@@ -146,6 +150,25 @@ TEST_F(CheckpointDirectoryTest, WhoWaitsLocksTheFileThatIsThereInTheEnd) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_THAT(std::string(Take(true, "the third").status().message()),
               HasSubstr("in use by the second"));
+}
+
+TEST_F(CheckpointDirectoryTest, WhatAJobLeavesToOneThatWaitsIsAnEarlierRuns) {
+  auto first = Take(false, "the first");
+  const auto second =
+      CheckpointLock::Take(folder_, false, "the second", Soon(), [&] {
+        if (first.ok()) Make("step-00000001");
+        first = absl::CancelledError("ended");
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(absl::IsAlreadyExists(second.status())) << second.status();
+}
+
+TEST_F(CheckpointDirectoryTest, WhoWaitsMayBeStopped) {
+  const auto first = Take(true, "the first");
+  const auto second =
+      CheckpointLock::Take(folder_, true, "the second", Soon(),
+                           [] { return absl::CancelledError("stopped"); });
+  EXPECT_TRUE(absl::IsCancelled(second.status())) << second.status();
 }
 
 TEST_F(CheckpointDirectoryTest, AFolderThatWasRemovedIsMadeAndLockedAgain) {

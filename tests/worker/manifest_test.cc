@@ -66,7 +66,13 @@ Manifest SomeManifest() {
 
 TEST(ManifestTest, ReadsWhatItWrote) {
   const std::string folder = TestDirectory();
-  ASSERT_TRUE(WriteManifest(folder, SomeManifest()).ok());
+  Manifest manifest = SomeManifest();
+  manifest.progress.batch_size = 8;
+  manifest.progress.seed = 3;
+  manifest.progress.data = "digits";
+  manifest.progress.optimizer = "momentum";
+  manifest.progress.updates = 48;
+  ASSERT_TRUE(WriteManifest(folder, manifest).ok());
   const auto read = ReadManifest(folder);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->progress.step, 12);
@@ -75,6 +81,11 @@ TEST(ManifestTest, ReadsWhatItWrote) {
   EXPECT_EQ(read->progress.dataset_size, 256);
   EXPECT_EQ(read->progress.num_workers, 4);
   EXPECT_EQ(read->progress.model, "lenet");
+  EXPECT_EQ(read->progress.batch_size, 8);
+  EXPECT_EQ(read->progress.seed, 3);
+  EXPECT_EQ(read->progress.data, "digits");
+  EXPECT_EQ(read->progress.optimizer, "momentum");
+  EXPECT_EQ(read->progress.updates, 48);
   ASSERT_EQ(read->files.size(), 1u);
   EXPECT_EQ(read->files.at("a").size_bytes, 10u);
   EXPECT_EQ(read->files.at("a").crc, 0xffffffffu);
@@ -86,6 +97,7 @@ TEST(ManifestTest, ReadsAnOldOneThatHasNoCursor) {
   const auto read = ReadManifest(folder);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_FALSE(read->progress.cursor.has_value());
+  EXPECT_FALSE(read->progress.updates.has_value());
   EXPECT_EQ(read->progress.dataset_size, 0);
   EXPECT_EQ(read->progress.step, 12);
   EXPECT_EQ(read->progress.num_workers, 4);
@@ -116,6 +128,10 @@ TEST(ManifestTest, RefusesNonsense) {
       bad.back()[key] = other;
     }
   }
+  for (const char* key : {"workers", "batch_size"}) {
+    bad.push_back(good);
+    bad.back()[key] = 1ull << 32;
+  }
   for (const json& object : bad) {
     WriteFile(folder + "/manifest.json",
               object.is_object() ? WithChecksum(object) : object.dump(2));
@@ -132,6 +148,20 @@ TEST(ManifestTest, RefusesWhatIsNoManifestByFar) {
         std::string(3 << 20, ' ')}) {
     WriteFile(folder + "/manifest.json", text);
     EXPECT_TRUE(absl::IsDataLoss(ReadManifest(folder).status()));
+  }
+}
+
+TEST(ManifestTest, AChangeOfTheTextIsDamage) {
+  const std::string folder = TestDirectory();
+  ASSERT_TRUE(WriteManifest(folder, SomeManifest()).ok());
+  const std::string text = ReadFile(folder + "/manifest.json");
+  std::string later = text;
+  const std::string step = "\"step\": 12";
+  ASSERT_NE(text.find(step), std::string::npos);
+  later.replace(text.find(step), step.size(), "\"step\": 13");
+  for (const std::string& changed : {later, text + " ", " " + text}) {
+    WriteFile(folder + "/manifest.json", changed);
+    EXPECT_TRUE(absl::IsDataLoss(ReadManifest(folder).status())) << changed;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -36,6 +37,9 @@ TEST(FileTest, MissingFileIsNotFound) {
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr(path), HasSubstr("No such file")));
+  ASSERT_TRUE(File::Open(path, O_RDWR | O_CREAT).ok());
+  // Nor is there anything below a file.
+  EXPECT_TRUE(absl::IsNotFound(File::Open(path + "/below", O_RDONLY).status()));
 }
 
 TEST(FileTest, EndOfFileIsDataLossWithThePosition) {
@@ -53,6 +57,8 @@ TEST(FileTest, FullDiskIsNamedWithTheCallAndTheFile) {
   const absl::Status status = file.WriteAt(0, "abc", 3);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_THAT(status.message(), HasSubstr("write /dev/full: No space left"));
+  EXPECT_TRUE(absl::IsResourceExhausted(FileError("write", "f", EDQUOT)));
+  EXPECT_TRUE(absl::IsInternal(FileError("write", "f", EIO)));
 }
 
 TEST(FileTest, FailedCallsGiveTheSystemsReason) {

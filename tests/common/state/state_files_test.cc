@@ -174,6 +174,15 @@ TEST(StateFilesTest, NoTwoProcessesWriteInOneBlock) {
         EXPECT_TRUE(written.insert(block).second) << name << " " << block;
       }
     }
+    // Nor does the one that writes the edges.
+    for (const proto::SavedState::Edge& edge : all.edges()) {
+      if (edge.file() != name) continue;
+      const auto size_bytes = static_cast<int64_t>(edge.data().size());
+      for (int64_t block = edge.begin() / kBlockBytes;
+           block * kBlockBytes < edge.begin() + size_bytes; ++block) {
+        EXPECT_FALSE(written.contains(block)) << name << " " << block;
+      }
+    }
     ASSERT_TRUE(WriteEdges(directory, all).ok());
     EXPECT_EQ(ReadFile(directory + "/" + name),
               ReadFile(expected + "/" + name));
@@ -183,7 +192,9 @@ TEST(StateFilesTest, NoTwoProcessesWriteInOneBlock) {
 
 TEST(StateFilesTest, AnEdgeOutsideOfTheFileIsRefused) {
   const std::string directory = WrittenDirectory();
-  for (const int64_t begin : {int64_t{-1}, int64_t{1} << 40}) {
+  const auto size = static_cast<int64_t>(
+      std::filesystem::file_size(directory + "/" + kModelFile));
+  for (const int64_t begin : {int64_t{-1}, size, int64_t{1} << 40}) {
     proto::SavedState saved;
     saved.add_edges()->set_file(kModelFile);
     saved.mutable_edges(0)->set_begin(begin);
