@@ -29,6 +29,10 @@ TEST(StallCheckTest, IsCertainWhenTwoAnswersAgree) {
   EXPECT_FALSE(stalls.OnAnswer(mine, 1, std::nullopt));
   EXPECT_FALSE(stalls.OnAnswer(mine, 1, c));
   EXPECT_TRUE(stalls.OnAnswer(mine, 1, c));
+  // One that waits for nothing twice is on its way.
+  stalls.Ask(mine, 2, kStart);
+  EXPECT_FALSE(stalls.OnAnswer(mine, 2, std::nullopt));
+  EXPECT_FALSE(stalls.OnAnswer(mine, 2, std::nullopt));
 }
 
 TEST(StallCheckTest, HearsOnlyWhomItHasAsked) {
@@ -36,11 +40,15 @@ TEST(StallCheckTest, HearsOnlyWhomItHasAsked) {
   const CallKey mine{1, "a"}, theirs{1, "b"};
   EXPECT_FALSE(stalls.OnAnswer(mine, 1, theirs));
   EXPECT_FALSE(stalls.OnAnswer(mine, 1, theirs));
-  stalls.Ask(mine, 1, kStart);
-  stalls.OnAnswer(mine, 1, theirs);
+  for (const int rank : {0, 1}) {
+    stalls.Ask(mine, rank, kStart);
+    stalls.OnAnswer(mine, rank, theirs);
+  }
   stalls.Forget(mine);
-  EXPECT_FALSE(stalls.OnAnswer(mine, 1, theirs));
-  EXPECT_TRUE(stalls.Ask(mine, 1, kStart));
+  for (const int rank : {0, 1}) {
+    EXPECT_FALSE(stalls.OnAnswer(mine, rank, theirs));
+    EXPECT_TRUE(stalls.Ask(mine, rank, kStart));
+  }
 }
 
 }  // namespace

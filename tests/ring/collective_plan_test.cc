@@ -59,10 +59,24 @@ TEST(CollectivePlan, ShowsTheFirstDifferenceAndBothRanks) {
                    "from number 8 on");
   ExpectDifference(plan, PlanText(layout, {0}, 7), "bucket 1: 16 x float32",
                    "nothing more");
+  ExpectDifference(PlanText(layout, {0}, 7), plan, "nothing more",
+                   "bucket 1: 16 x float32");
   ExpectDifference(plan, PlanText(LayoutOf({"a", "b"}, 32), {0, 1}, 7),
                    "bucket 0: 16 x float32", "bucket 0: 32 x float32");
   ExpectDifference(plan, PlanText(LayoutOf({"a", "x"}), {0, 1}, 7),
                    "bucket 0: 16 x float32", "bucket 0: 16 x float32");
+  ExpectDifference(plan, PlanText(LayoutOf({"x", "b"}), {0, 1}, 7),
+                   "bucket 1: 16 x float32", "bucket 1: 16 x float32");
+}
+
+TEST(CollectivePlan, HasEachCollectiveOnceAndIsEverybodys) {
+  const std::string twice = PlanText(LayoutOf({"a", "b"}), {0, 0}, 7);
+  EXPECT_THAT(
+      std::string(AgreeOnPlan({twice, twice}, 1, JobOf(2)).status().message()),
+      HasSubstr("names a collective twice"));
+  const std::string plan = PlanText(LayoutOf({"a", "b"}), {0, 1}, 7);
+  EXPECT_THAT(std::string(AgreeOnPlan({plan}, 0, JobOf(2)).status().message()),
+              HasSubstr("1 of 2 workers have said what they launch"));
 }
 
 }  // namespace

@@ -60,6 +60,45 @@ TEST(OwnersOf, NodesOwnTheSlicesThatEndThere) {
   EXPECT_EQ(owners.size(), 4u);
 }
 
+std::vector<std::vector<Visit>> VisitsOf(const std::vector<Route>& routes) {
+  std::vector<std::vector<Visit>> visits;
+  for (const Route& route : routes) visits.push_back(route.visits);
+  return visits;
+}
+
+TEST(RoutesOf, TakeTheWayOfTheKindAndTheSize) {
+  constexpr int n = 5;
+  constexpr int64_t kElements = 1000;
+  const RingRanks ring = Ranks(n, SingleNodes(n));
+  const RingRanks owners = Ranks(n, SingleNodes(n), {-1, int64_t{1} << 40});
+  const auto visits = [](const RingRanks& ranks, CollectiveKind kind) {
+    return VisitsOf(RoutesOf(ranks, {kind, kElements, /*from=*/3, 0}));
+  };
+  const auto round = VisitsOf(DirectRoutes(n, kElements, WayBack::kRound));
+  const auto straight =
+      VisitsOf(DirectRoutes(n, kElements, WayBack::kStraight));
+  EXPECT_EQ(visits(ring, CollectiveKind::kAllReduce),
+            VisitsOf(AllReduceRoutes(SingleNodes(n), n, kElements)));
+  EXPECT_EQ(visits(owners, CollectiveKind::kAllReduce), straight);
+  EXPECT_EQ(visits(ring, CollectiveKind::kAllReduceEncoded), round);
+  EXPECT_EQ(visits(owners, CollectiveKind::kAllReduceEncoded), straight);
+  EXPECT_EQ(visits(ring, CollectiveKind::kBroadcast),
+            VisitsOf({BroadcastRoute(n, 3, kElements)}));
+}
+
+TEST(PlanOf, HoldsTheValuesThatComeApart) {
+  constexpr int64_t kAny = int64_t{1} << 40;
+  const auto plan = [](DirectLimits limits) {
+    return PlanOf(Ranks(5, SingleNodes(5), limits),
+                  {CollectiveKind::kAllReduce, 1000, 0, 0}, 2);
+  };
+  const MessagePlan ring = plan({-1, 0}), owners = plan({-1, kAny}),
+                    everybody = plan({kAny, 0});
+  EXPECT_FALSE(ring.slice.has_value() || ring.whole.has_value());
+  EXPECT_TRUE(owners.slice.has_value() && !owners.whole.has_value());
+  EXPECT_TRUE(everybody.whole.has_value() && !everybody.slice.has_value());
+}
+
 TEST(PlanOf, AMoveConcernsTwoRanksAlone) {
   const RingRanks ranks = Ranks(3, SingleNodes(3));
   const CollectiveShape shape = {CollectiveKind::kMove, 10, 2, 0};

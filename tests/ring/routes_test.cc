@@ -223,11 +223,15 @@ TEST(WayOf, TakesFewerHopsTheSmallerABucketIs) {
   // Two ranks send as much either way, a segment at most at once.
   EXPECT_EQ(way(2, 200'000), AllReduceWay::kEverybody);
   EXPECT_EQ(way(2, 300'000), AllReduceWay::kRing);
+  // Their ring is no longer than the way by the owners.
+  EXPECT_EQ(WayOf(2, 2, 100'000, {-1, int64_t{1} << 40}), AllReduceWay::kRing);
 }
 
 TEST(WayOf, IsTheRingWhereRanksShareAHostOrAreTooMany) {
   EXPECT_EQ(WayOf(2, 4, 100, DirectLimits()), AllReduceWay::kRing);
   EXPECT_EQ(WayOf(1, 1, 100, DirectLimits()), AllReduceWay::kRing);
+  EXPECT_NE(WayOf(128, 128, 1, DirectLimits()), AllReduceWay::kRing);
+  EXPECT_EQ(WayOf(129, 129, 1, DirectLimits()), AllReduceWay::kRing);
   EXPECT_EQ(WayOf(1000, 1000, 1, DirectLimits()), AllReduceWay::kRing);
 }
 
