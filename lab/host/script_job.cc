@@ -113,6 +113,13 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
       {"PSRING_JOIN_TIMEOUT_S", absl::StrCat(job.join_timeout_s)},
       {"PSRING_RESTARTS", absl::StrCat(job.restarts)},
       {"PYTHONUNBUFFERED", "1"}};
+  if (job.torchrun_variables) {
+    for (const char* name : {"RANK", "LOCAL_RANK"}) {
+      variables[name] = variables[absl::StrCat("PSRING_", name)];
+    }
+    variables["WORLD_SIZE"] = variables["PSRING_SIZE"];
+    variables["LOCAL_WORLD_SIZE"] = variables["PSRING_LOCAL_SIZE"];
+  }
   const Variables own = ReadVariables();
   // The user's own stays, unless a flag says more.
   if (job.threads_per_worker > 0 || !own.contains(kThreads)) {

@@ -33,9 +33,10 @@ struct ScriptJob {
   int restarts = 0;  // of it, so far
   // Whether its failure is followed by another start, on all hosts.
   bool may_come_again = false;
-  std::string page;             // where the job is shown; empty: nowhere
-  std::string page_token_file;  // empty: a new token
-  int threads_per_worker = 0;   // 0: this host's cores shared out
+  std::string page;                 // where the job is shown; empty: nowhere
+  std::string page_token_file;      // empty: a new token
+  int threads_per_worker = 0;       // 0: this host's cores shared out
+  bool torchrun_variables = false;  // says each worker's place as torchrun, too
   std::map<std::string, std::string> extra;  // more variables
   Args command;                              // of every worker
   Security security = {};                    // what the workers are handed

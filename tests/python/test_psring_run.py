@@ -53,6 +53,24 @@ def test_it_says_where_no_process_has_joined(tmp_path, text, says):
     assert ("does the program call psring's init()?" in ran.stderr) == says, ran.stderr
 
 
+TORCHRUNS = """
+import os
+place = [os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")]
+import torch, torch.distributed as dist, psring.torch
+dist.init_process_group("psring")
+x = torch.ones(1)
+dist.all_reduce(x)
+print(place, x.item())
+"""
+
+
+@pytest.mark.parametrize("flags, places", [([], [[None] * 4] * 2), (["--torchrun-variables"], [["0", "0", "2", "2"], ["1", "1", "2", "2"]])])
+def test_scripts_of_torchrun_find_its_variables_where_they_are_wanted(tmp_path, flags, places):
+    ran = psring_run(tmp_path, TORCHRUNS, *flags)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == [f"[worker {rank}] {place} 2.0" for rank, place in enumerate(places)]
+
+
 def test_it_names_who_is_waited_for_where_others_have_ended(tmp_path):
     ran = psring_run(tmp_path, "import os, time; time.sleep(12 * int(os.environ['PSRING_RANK']))")
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -43,6 +43,22 @@ TEST(ScriptJob, GivesEachWorkerItsPlaceAndTheSettings) {
               ::testing::EndsWith(" python3 train.py --lr=0.1"));
 }
 
+TEST(ScriptJob, SaysAWorkersPlaceAsTorchrunWhereThatIsWanted) {
+  ScriptJob job;
+  job.workers = 2;
+  job.size = 6;
+  job.first_rank = 4;
+  job.command = {"true"};
+  EXPECT_THAT(WorkerCommand(job, "10.0.0.1:7000", 1).argv,
+              testing::Not(Contains("RANK=5")));
+  job.torchrun_variables = true;
+  for (const char* variable :
+       {"RANK=5", "WORLD_SIZE=6", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}) {
+    EXPECT_THAT(WorkerCommand(job, "10.0.0.1:7000", 1).argv,
+                Contains(variable));
+  }
+}
+
 TEST(ScriptJob, NamesWhatContradictsItself) {
   ScriptJob job;
   EXPECT_THAT(ErrorOf(job), HasSubstr("no program"));
