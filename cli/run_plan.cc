@@ -189,9 +189,10 @@ absl::StatusOr<RunPlan> PlanWorker(const CommandLine& line, RunFlags& flags,
         " started this process and alone can start it again; or give -n"));
   }
   if (flags.job.torchrun_variables) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--torchrun-variables: ", launcher,
-                     " started this process and says its place; or give -n"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--torchrun-variables: ", launcher,
+        " started this process, and psring sets them only for workers that it "
+        "starts itself: give -n"));
   }
   flags.job.extra["PSRING_SERVERS_PER_NODE"] =
       absl::StrCat(flags.servers_per_node);
@@ -264,9 +265,10 @@ void AddRunFlags(CommandLine& line, RunFlags& flags) {
            "cores")
       .Range(1, 1024)
       .Default("");
-  line.Add("--torchrun-variables", job.torchrun_variables,
-           "Sets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, too, for "
-           "scripts of torch.distributed that read them");
+  line.Add(
+      "--torchrun-variables", job.torchrun_variables,
+      "Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and MASTER_ADDR, "
+      "too, for scripts of torch.distributed that read them");
   line.Add("--metrics-dir", flags.metrics_dir,
            "Folder for every process's metrics (JSON lines)");
   line.Add("--tensorboard", flags.tensorboard,

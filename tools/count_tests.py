@@ -25,9 +25,6 @@ class Counts(collections.Counter):
 
 SHOWN_LINES = 30
 
-# Of Bazel's sizes of tests.
-LIMIT_S = {"SMALL": 60, "MEDIUM": 300, "LARGE": 900, "ENORMOUS": 3600}
-
 
 def tell(what, said=""):
     """Prints what failed, and below it what it said: its lines FAILED and the last ones."""
@@ -91,21 +88,23 @@ def count_result(label, result):
     return counts
 
 
-def warn_of_limit(label, size, result):
+def warn_of_limit(label, limit_s, result):
     """A host that is busier would end it."""
     took_s = int(result.get("testAttemptDurationMillis", 0)) / 1000
-    if took_s > LIMIT_S[size] / 2:
-        print(f"psring: {label} took {took_s:.0f} s of at most {LIMIT_S[size]} s: give it a larger size")
+    if took_s > limit_s / 2:
+        print(f"psring: {label} took {took_s:.0f} s of at most {limit_s} s: give it a larger size")
 
 
 def count_record(path, code):
-    targets, results = {}, {}
+    targets, limits_s, results = set(), {}, {}
     if os.path.exists(path):
         with open(path) as lines:
             for event in map(json.loads, lines):
                 ident = event["id"]
                 if event.get("configured", {}).get("testSize"):
-                    targets[ident["targetConfigured"]["label"]] = event["configured"]["testSize"]
+                    targets.add(ident["targetConfigured"]["label"])
+                if "testTimeoutSeconds" in event.get("completed", {}):
+                    limits_s[ident["targetCompleted"]["label"]] = int(event["completed"]["testTimeoutSeconds"])
                 if "testResult" in event:
                     of = ident["testResult"]
                     key = (of["label"], of.get("run"), of.get("shard"))
@@ -113,9 +112,9 @@ def count_record(path, code):
     counts = Counts()
     for (label, _, _), result in results.items():
         counts.update(count_result(label, result))
-        if label in targets:
-            warn_of_limit(label, targets[label], result)
-    for target in sorted(set(targets) - {label for label, _, _ in results}):
+        if label in limits_s:
+            warn_of_limit(label, limits_s[label], result)
+    for target in sorted(targets - {label for label, _, _ in results}):
         tell(f"{target} did not run")
         counts["failed"] += 1
     if code != 0 and not counts["failed"]:

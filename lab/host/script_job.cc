@@ -119,6 +119,9 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
     }
     variables["WORLD_SIZE"] = variables["PSRING_SIZE"];
     variables["LOCAL_WORLD_SIZE"] = variables["PSRING_LOCAL_SIZE"];
+    if (const auto address = ParseHostPort(coordinator); address.ok()) {
+      variables["MASTER_ADDR"] = address->host;
+    }
   }
   const Variables own = ReadVariables();
   // The user's own stays, unless a flag says more.

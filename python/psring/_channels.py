@@ -29,9 +29,9 @@ def use(rendezvous: Optional[Rendezvous]) -> None:
 
 @contextlib.contextmanager
 def using(rendezvous: Optional[Rendezvous]) -> Iterator[None]:
-    """The same for one init(); None: as before."""
+    """The same for one init(), unless an engine has given its own, which may carry a key."""
     before = _given
-    use(rendezvous or before)
+    use(before or rendezvous)
     try:
         yield
     finally:
@@ -174,16 +174,18 @@ class TorchrunStore(Rendezvous):
 
 
 class GroupStore(Rendezvous):
-    """The store of a process group of torch.distributed, which lives no longer than the group."""
+    """The store of a process group of torch.distributed. Its host is that of the group's rank 0, where `at_store`.
+    A script that keeps one store for several jobs gives their groups other names."""
 
     name = "torch.distributed's store"
     _KEY = "psring"
 
-    def __init__(self, store: Any, rank: int):
+    def __init__(self, store: Any, rank: int, at_store: bool = True):
         self.rank, self._store = rank, store
         while hasattr(store, "underlying_store"):
             store = store.underlying_store
-        self.host = getattr(store, "host", None) or socket.gethostname()  # a file names no host
+        host = getattr(store, "host", None) if at_store else None  # a file names none
+        self.host = host or socket.gethostname()
 
     def tell(self, text: str) -> None:
         self._store.set(self._KEY, text)
@@ -194,7 +196,9 @@ class GroupStore(Rendezvous):
         try:
             self._store.wait([self._KEY], timedelta(seconds=seconds))
         except Exception as error:  # of torch's own kind, by version
-            raise TimeoutError(f"worker 0 has not come to init_process_group() within {seconds:g} s: {error}") from None
+            raise TimeoutError(
+                f"worker 0 has not come to init_process_group() within {seconds:g} s, or has failed there: {error}"
+            ) from None
         return self._store.get(self._KEY).decode(errors="backslashreplace")
 
 

@@ -143,7 +143,8 @@ class RayExecutor:
         if not self._group.wait(said_after_s):
             wanted = f"room for {self._size} workers with {self._resources} each ({self._strategy})"
             rest_s = self._timeout - said_after_s
-            print(f"psring: waits for {wanted}, {rest_s:g} s at most; Ray has {ray.available_resources()}", file=sys.stderr)
+            if rest_s > 0:
+                print(f"psring: waits for {wanted}, {rest_s:g} s at most; Ray has {ray.available_resources()}", file=sys.stderr)
             if not self._group.wait(rest_s):
                 raise TimeoutError(f"Ray has no {wanted}: it has {ray.available_resources()}")
         for index in range(self._size):

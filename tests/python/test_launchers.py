@@ -122,7 +122,7 @@ def test_psring_run_hands_its_flags_to_the_worker_that_it_becomes(args, variable
      "Open MPI started this command 2 times, and with this flag each would start a job of its own"),
     (["--log-dir=logs"], POD, "--log-dir: Kubernetes started this process"),
     (["--max-restarts=1"], POD, "--max-restarts: Kubernetes started this process"),
-    (["--torchrun-variables"], POD, "--torchrun-variables: Kubernetes started this process and says its place"),
+    (["--torchrun-variables"], POD, "--torchrun-variables: Kubernetes started this process, and psring sets them only for"),
     ([], {"SLURM_PROCID": "9", "SLURM_NTASKS": "3", "SLURM_STEP_ID": "0"}, "SLURM_PROCID=9 is not below SLURM_NTASKS=3"),
     ([], {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "3"},
      "Kubeflow Trainer started this command 2 times and does not say where rank 0 is: set PSRING_COORDINATOR=HOST:PORT"),

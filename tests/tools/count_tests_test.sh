@@ -51,7 +51,8 @@ cat > "$dir/shell.xml" << 'END'
 <testsuites><testsuite><testcase name="t" status="run"></testcase></testsuite></testsuites>
 END
 
-{ target //a; result //a PASSED "$dir/good.xml"; } > "$dir/good.json"
+completed='{"id":{"targetCompleted":{"label":"//a"}},"completed":{"success":true,"testTimeoutSeconds":"60"}}'
+{ target //a; result //a PASSED "$dir/good.xml"; echo "$completed"; } > "$dir/good.json"
 { target //b; result //b FAILED "$dir/bad.xml"; } > "$dir/bad.json"
 { target //c; result //c FAILED "$dir/none.xml"; } > "$dir/crash.json"
 { target //d; result //d FAILED "$dir/good.xml"; } > "$dir/late.json"

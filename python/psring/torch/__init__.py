@@ -16,7 +16,7 @@ import torch as _torch
 from .. import _lib
 from .. import collectives as _memory
 from . import _alone  # noqa: F401: warns at the end
-from . import rendezvous as _rendezvous
+from . import group_rendezvous as _group_rendezvous
 from .._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from .._lib import InvalidArgumentError, JobFailedError, PsringError
 from .._lifecycle import init, shutdown
@@ -96,7 +96,8 @@ def mean(value: Any, process_set: ProcessSet = global_process_set) -> Any:
 
 
 def _backend(*arguments: Any) -> Any:
-    if _torch.__version__ < (2, 7):  # its C++ code lets go of what a collective returns, and waits for the rest for ever
+    # Older ones free the Python part of a collective's work while C++ code still waits for it, for ever.
+    if tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 7):
         raise RuntimeError(
             f"backend psring of torch.distributed needs torch 2.7 or newer, and this is {_torch.__version__}: "
             "DistributedOptimizer runs with this one"
@@ -110,7 +111,7 @@ def _backend(*arguments: Any) -> Any:
 if hasattr(_torch, "compile") and _torch.distributed.is_available():
     if not hasattr(_torch.distributed.Backend, "PSRING"):
         _torch.distributed.Backend.register_backend("psring", _backend, extended_api=True, devices=["cpu"])
-        _rendezvous.install()
+        _group_rendezvous.install()
 
 
 # Horovod's names that have no place here, and what does.

@@ -1,5 +1,6 @@
 """Tensors as the library sees them: contiguous host memory, a dtype, a count."""
 
+import inspect
 import os
 import sys
 import warnings
@@ -30,6 +31,16 @@ _warned: Set[str] = set()
 
 # A decorator: torch.compile calls the function as it is. It loads Dynamo with the first call, not before; torch 2.1 and newer.
 untraced: Callable[..., Any] = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
+def untraced_methods(kind: Any) -> Any:
+    """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
+    does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
+    for name, member in list(vars(kind).items()):
+        if inspect.isfunction(member) and name != "__init__":
+            setattr(kind, name, untraced(member))
+    return kind
+
 
 _NOT_THE_SCRIPT = tuple(os.path.dirname(path) + os.sep for path in (os.path.dirname(__file__), torch.__file__))
 

@@ -32,7 +32,7 @@ class BucketFiller:
         self.begin()
 
     def begin(self) -> None:
-        """A step."""
+        """Begins a step."""
         self._next = 0
         self._left = list(self._sizes)
         # On a GPU: (place, gradient), by bucket.

@@ -5,56 +5,23 @@ same hooks, same buckets of 25 MB, but torch.distributed.all_reduce for each.
 Everything else of the job (ranks, failures, other collectives) stays psring's.
 """
 
-import contextlib
-import fcntl
-import os
-import socket
-import struct
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 
 from .. import _failure, _job, _lib
-from .rendezvous import own_address, shared_store
+from .group_rendezvous import gloo_listens_here, shared_store
 
 _TIMEOUT = timedelta(seconds=60)
-_GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
-_SIOCGIFADDR = 0x8915  # of Linux
 
 # Of a process that learns of its job's failure, until it has ended by itself.
 _PATIENCE_SECONDS = 3.0
 
 _group: Any = None
 _ended = threading.Event()
-
-
-def _interface(address: str) -> str:
-    """The name of the interface with this IPv4 address, "" where there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            try:
-                found = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()))
-            except OSError:
-                continue  # it has no such address
-            if socket.inet_ntoa(found[20:24]) == address:
-                return name
-    return ""
-
-
-@contextlib.contextmanager
-def _gloo_listens_at(address: str) -> Iterator[None]:
-    """Else Gloo listens at the address of the host's name. What the user has set stays."""
-    name = "" if _GLOO_INTERFACE in os.environ else _interface(address)
-    if name:
-        os.environ[_GLOO_INTERFACE] = name
-    try:
-        yield
-    finally:
-        if name:
-            del os.environ[_GLOO_INTERFACE]
 
 
 def _connect() -> Any:
@@ -68,7 +35,7 @@ def _connect() -> Any:
         _group = dist.new_group(backend="gloo")
         return _group
     store = shared_store("ddp.address", _TIMEOUT)
-    with _gloo_listens_at(own_address()):
+    with gloo_listens_here():
         dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)
     _group = dist.group.WORLD
     return _group

@@ -10,10 +10,12 @@ from .entry import Entry
 
 
 class FrozenParameters:
-    """Args:
-    name: of the exchange.
-    process_set: the workers that exchange.
-    keeps_error: what compression has left out of earlier sums comes with later ones.
+    """Drops their gradients. The reducer owns it, and calls it under its lock.
+
+    Args:
+        name: of the exchange.
+        process_set: the workers that exchange.
+        keeps_error: what compression has left out of earlier sums comes with later ones.
     """
 
     def __init__(self, name: str, process_set: ProcessSet, keeps_error: bool):

@@ -8,11 +8,11 @@ import torch
 from .entry import Entry
 
 # Whether a module's load_state_dict() and .to() swap its parameters; torch 2.3 and newer.
-swaps: Callable[[], bool] = getattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: False)
+modules_swap: Callable[[], bool] = getattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: False)
 
 
 class GradientHooks:
-    """One on each parameter, until remove().
+    """One on each parameter, until remove(). The reducer owns them.
 
     Args:
         entries: the parameters.
@@ -45,7 +45,7 @@ class GradientHooks:
     def are_there(self) -> bool:
         return bool(self._handles)
 
-    def find_swapped(self) -> List[Entry]:
+    def restore_swapped(self) -> List[Entry]:
         """Parameters that have got another tensor's insides since the last look, without hooks, as load_state_dict() and
         .to() give them after torch.__future__.set_swap_module_params_on_conversion(True). They have their hooks again."""
         insides = [entry.param._cdata for entry in self._entries]
@@ -64,4 +64,4 @@ class GradientHooks:
         self._handles = []
 
 
-__all__ = ["GradientHooks", "swaps"]
+__all__ = ["GradientHooks", "modules_swap"]

@@ -8,8 +8,8 @@ from .gradient_exchange import ModelExchange, is_sampled
 
 
 class ParameterWatch:
-    """Looks at the first step, and after some (is_sampled), at no message of its own: digests travel with
-    what is exchanged anyway. It ends where parameters part, and where a worker says so.
+    """Looks at the first step, and after some (is_sampled), without messages of its own: digests travel with
+    what is exchanged anyway. It ends where parameters part, and where a worker says so. The reducer owns it.
 
     Args:
         entries: the parameters.

@@ -22,12 +22,12 @@ from .. import collectives as memory
 from .._channels import TorchrunStore
 from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, on_host
+from ._tensors import check_dtype, describe, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
-from .rendezvous import seconds
+from .group_rendezvous import step_timeout_s
 from .sparse import start_sparse_allreduce
-from .work import PsringWork, complete_all, untraced_methods
+from .work import PsringWork, complete_all
 
 _OPS = [
     (dist.ReduceOp.SUM, Sum),
@@ -370,8 +370,7 @@ for _kind in ("send", "recv", "recv_anysource"):
 
 
 def _place(rank: int, size: int) -> Dict[str, int]:
-    """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address. Else the
-    group's own store does, unless the environment has the address."""
+    """Of init(): nothing where torchrun says the same, whose store then carries the coordinator's address."""
     same = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) == (str(rank), str(size))
     return {} if same and TorchrunStore.is_there() else {"rank": rank, "size": size}
 
@@ -381,9 +380,11 @@ def _create(options: Any, _: Any = None) -> PsringProcessGroup:
     ranks = list(options.global_ranks_in_group)
     if not _job.is_initialized():
         place = _place(options.group_rank, options.group_size)
-        by_store = place and not os.environ.get("PSRING_COORDINATOR")
-        with _channels.using(_channels.GroupStore(options.store, options.group_rank) if by_store else None):
-            _lifecycle.init(mode="ring", step_timeout_s=seconds(options.timeout), **place)
+        channel = None
+        if place and not os.environ.get("PSRING_COORDINATOR"):
+            channel = _channels.GroupStore(options.store, options.group_rank, at_store=ranks[:1] in ([], [0]))
+        with _channels.using(channel):
+            _lifecycle.init(mode="ring", step_timeout_s=step_timeout_s(options.timeout), **place)
     if _job.mode() != "ring":
         raise ValueError(f'the psring backend needs mode="ring"; this job is in mode "{_job.mode()}"')
     whole = not ranks or len(ranks) == _job.size()

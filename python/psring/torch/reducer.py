@@ -1,4 +1,4 @@
-"""When gradients go: hooks count them during backward, and a bucket leaves as soon
+"""When gradients go: hooks tell of each during backward, and a bucket leaves as soon
 as all of its gradients are there.
 
 Buckets leave in the order of their numbers, so that all ranks submit the same
@@ -27,7 +27,7 @@ from .collectives import allreduce_
 from .entry import Entry
 from .frozen import FrozenParameters
 from .gradient_exchange import ModelExchange
-from .hooks import GradientHooks, swaps
+from .hooks import GradientHooks, modules_swap
 from .parameter_watch import ParameterWatch
 from .settings import Settings
 from .sparse import reduce_sparse
@@ -115,7 +115,7 @@ class Reducer:
     def _check_hooks(self) -> None:
         """Raises where p.grad was not the mean when backward() returned. Where gradients leave later than they could, or
         of some parameters, that is all."""
-        swapped = [] if self._fused else self._hooks.find_swapped()
+        swapped = [] if self._fused else self._hooks.restore_swapped()
         if any(entry.param.grad is not None for entry in swapped):
             raise RuntimeError(
                 f"{swapped[0].name} was swapped, as load_state_dict() and .to() do after "
@@ -390,8 +390,8 @@ class Reducer:
         """zero_grad() of the optimizer has been called, perhaps in place of a step."""
         self._sums_remain = False
         with self._lock:
-            if swaps():
-                self._hooks.find_swapped()
+            if modules_swap():
+                self._hooks.restore_swapped()
             if self._end.is_awaited() or self.state == COLLECTING:
                 self._give_up_backward()
             if self.state != DONE:

@@ -1,6 +1,5 @@
 """A collective under way, as torch.distributed sees it."""
 
-import inspect
 import queue
 import threading
 from typing import Any, Callable, List, Optional
@@ -8,20 +7,11 @@ from typing import Any, Callable, List, Optional
 import torch
 import torch.distributed as dist
 
-from ._tensors import untraced
+from ._tensors import untraced_methods
 from .collectives import Handle
 
 _Work = dist.Work if hasattr(dist, "Work") else dist._Work
 _this_thread = threading.local()
-
-
-def untraced_methods(kind: Any) -> Any:
-    """torch.compile does not trace the methods of this class. torch's C++ code calls them, as DistributedDataParallel
-    does within a compiled model, and Dynamo lets no code touch the attributes of a process group."""
-    for name, member in list(vars(kind).items()):
-        if inspect.isfunction(member) and name != "__init__":
-            setattr(kind, name, untraced(member))
-    return kind
 
 
 @untraced_methods
@@ -93,4 +83,4 @@ def complete_all(works: "queue.SimpleQueue[Any]") -> None:
         del work  # it holds the group
 
 
-__all__ = ["PsringWork", "complete_all", "untraced_methods"]
+__all__ = ["PsringWork", "complete_all"]

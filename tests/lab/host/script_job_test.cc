@@ -52,8 +52,8 @@ TEST(ScriptJob, SaysAWorkersPlaceAsTorchrunWhereThatIsWanted) {
   EXPECT_THAT(WorkerCommand(job, "10.0.0.1:7000", 1).argv,
               testing::Not(Contains("RANK=5")));
   job.torchrun_variables = true;
-  for (const char* variable :
-       {"RANK=5", "WORLD_SIZE=6", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}) {
+  for (const char* variable : {"RANK=5", "WORLD_SIZE=6", "LOCAL_RANK=1",
+                               "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.0.0.1"}) {
     EXPECT_THAT(WorkerCommand(job, "10.0.0.1:7000", 1).argv,
                 Contains(variable));
   }
