@@ -103,6 +103,18 @@ def test_a_rank_that_comes_late_learns_through_torchruns_store_why_rank_0_has_fa
     del store
 
 
+def test_an_engines_channel_comes_before_a_groups_store(monkeypatch):
+    """It may carry the job's key."""
+    engines, groups = Told("", False), Told("", False)
+    monkeypatch.setattr(_channels, "_given", None)
+    with _channels.using(groups):
+        assert _channels.find({}) is groups
+    _channels.use(engines)
+    with _channels.using(groups):
+        assert _channels.find({}) is engines
+    assert _channels.find({}) is engines
+
+
 def test_a_group_that_waits_in_vain_names_rank_0():
     distributed = pytest.importorskip("torch.distributed")
     store = distributed.TCPStore("localhost", free_port(), is_master=True, wait_for_workers=False)

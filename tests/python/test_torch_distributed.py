@@ -153,6 +153,32 @@ def test_under_psrings_own_launcher_a_group_needs_no_variables(backend):
         assert found == [*both, f"init_process_group(rank={1 - rank}), where psring's job has rank {rank}: leave it out"]
 
 
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize("variables, by_psring", [
+    ({}, False),
+    (TORCHRUN, False),
+    ({**TORCHRUN, "PSRING_RANK": "0"}, False),
+    ({"PSRING_RANK": "0"}, True),
+    ({"PMI_RANK": "0"}, True),
+    ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, True),
+    ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967291"}, False),  # a batch script
+    ({**TORCHRUN, "PSRING_COORDINATOR_HOSTED": "1"}, True),  # of a pod in which psring run has started
+    ({**TORCHRUN, "PSRING_COORDINATOR_HOSTED": "1", "TORCHELASTIC_RUN_ID": "x"}, False),
+])  # fmt: skip
+def test_whose_place_counts_where_a_group_is_made(monkeypatch, variables, by_psring):
+    from psring.torch import group_rendezvous
+
+    for name in list(os.environ):
+        if name.startswith(("PSRING_", "SLURM_", "PMI_", "OMPI_", "TORCHELASTIC_")) or name in TORCHRUN:
+            monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert group_rendezvous._is_for_psring({}) == by_psring
+    assert not group_rendezvous._is_for_psring({"rank": ["0"]}) or "MASTER_PORT" not in variables
+
+
 def test_a_torch_that_is_too_old_for_the_backend_is_named(monkeypatch):
     import psring.torch
 
