@@ -173,6 +173,16 @@ class TorchrunStore(Rendezvous):
         return self._store.get(key).decode(errors="backslashreplace")
 
 
+def _own_name() -> str:
+    """This host's, or loopback where nobody knows the name, not even this host."""
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "127.0.0.1"
+    return name
+
+
 class GroupStore(Rendezvous):
     """The store of a process group of torch.distributed. Its host is that of the group's rank 0, where `at_store`.
     A script that keeps one store for several jobs gives their groups other names."""
@@ -185,7 +195,7 @@ class GroupStore(Rendezvous):
         while hasattr(store, "underlying_store"):
             store = store.underlying_store
         host = getattr(store, "host", None) if at_store else None  # a file names none
-        self.host = host or socket.gethostname()
+        self.host = host or _own_name()
 
     def tell(self, text: str) -> None:
         self._store.set(self._KEY, text)

@@ -115,11 +115,13 @@ def test_an_engines_channel_comes_before_a_groups_store(monkeypatch):
     assert _channels.find({}) is engines
 
 
-def test_a_group_that_waits_in_vain_names_rank_0():
+def test_a_group_that_waits_in_vain_names_rank_0(monkeypatch):
     distributed = pytest.importorskip("torch.distributed")
     store = distributed.TCPStore("localhost", free_port(), is_master=True, wait_for_workers=False)
     channel = _channels.GroupStore(distributed.PrefixStore("a", distributed.PrefixStore("b", store)), 1)
     assert channel.host == "localhost" and _channels.GroupStore(distributed.HashStore(), 1).host
+    monkeypatch.setattr(_channels.socket, "gethostname", lambda: "nobody-knows-it.invalid")
+    assert _channels.GroupStore(distributed.HashStore(), 1).host == "127.0.0.1"
     with pytest.raises(TimeoutError, match="worker 0 has not come to init_process_group"):
         channel.ask(0.3)
     channel.tell("ValueError: no")
