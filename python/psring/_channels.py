@@ -101,6 +101,17 @@ class RayTrain(Rendezvous):
         return in_thread(lambda: broadcast_from_rank_zero(text))
 
 
+def _read(store: Any, key: str, seconds: float, missing: str) -> str:
+    """What a rank has told in a store of torch's. TimeoutError, which begins with `missing`, where none does."""
+    from datetime import timedelta
+
+    try:
+        store.wait([key], timedelta(seconds=seconds))
+    except Exception as error:  # of torch's own kind, by version
+        raise TimeoutError(f"{missing}: {error}") from None
+    return store.get(key).decode(errors="backslashreplace")
+
+
 class TorchrunStore(Rendezvous):
     """torchrun's agents keep a store on MASTER_PORT, which outlives restarts of the workers.
 
@@ -163,14 +174,8 @@ class TorchrunStore(Rendezvous):
         atexit.unregister(self.close)
 
     def ask(self, seconds: float) -> str:
-        from datetime import timedelta
-
         key = f"{self._job}/answer/{self._store.add(self._job + '/asked', 1)}"
-        try:
-            self._store.wait([key], timedelta(seconds=seconds))
-        except Exception as error:  # of torch's own kind, by version
-            raise TimeoutError(f"worker 0 has not called init() within {seconds:g} s: {error}") from None
-        return self._store.get(key).decode(errors="backslashreplace")
+        return _read(self._store, key, seconds, f"worker 0 has not called init() within {seconds:g} s")
 
 
 def _own_name() -> str:
@@ -201,15 +206,8 @@ class GroupStore(Rendezvous):
         self._store.set(self._KEY, text)
 
     def ask(self, seconds: float) -> str:
-        from datetime import timedelta
-
-        try:
-            self._store.wait([self._KEY], timedelta(seconds=seconds))
-        except Exception as error:  # of torch's own kind, by version
-            raise TimeoutError(
-                f"worker 0 has not come to init_process_group() within {seconds:g} s, or has failed there: {error}"
-            ) from None
-        return self._store.get(self._KEY).decode(errors="backslashreplace")
+        missing = f"worker 0 has not come to init_process_group() within {seconds:g} s, or has failed there"
+        return _read(self._store, self._KEY, seconds, missing)
 
 
 class Pmix(Rendezvous):

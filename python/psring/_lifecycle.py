@@ -183,8 +183,7 @@ def init(
         if job.mode != "ps" and not _settings.takes_steps_together(defaults["sync"]):
             leave(f'sync="{defaults["sync"]}" needs mode="ps"; this job is in mode "{job.mode}"')
             raise ValueError(f'sync="{defaults["sync"]}" needs mode="ps"; the mode is "{job.mode}"')
-        required = os.environ.get("PSRING_REQUIRE_ENCRYPTION") == "1"
-        if job.mode == "ddp" and required and job.local_size < job.size:
+        if job.mode == "ddp" and refuses_plaintext(job):
             reason = (
                 'mode="ddp" over several hosts: torch.distributed encrypts nothing, '
                 "but PSRING_REQUIRE_ENCRYPTION=1"
@@ -197,6 +196,11 @@ def init(
     if process_sets is not None and not isinstance(process_sets, str):
         for process_set in process_sets:
             add_process_set(process_set)
+
+
+def refuses_plaintext(job: _job.Job) -> bool:
+    """Whether the job may not be one of torch.distributed's, which encrypts nothing between hosts."""
+    return os.environ.get("PSRING_REQUIRE_ENCRYPTION") == "1" and job.local_size < job.size
 
 
 _JOINED = "PSRING_JOINED"  # whose process has joined the job, and its place by the variables of then

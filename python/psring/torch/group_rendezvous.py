@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, Tuple
 from urllib.parse import parse_qs, urlparse
 
 import torch.distributed as dist
@@ -20,13 +20,7 @@ import torch.distributed as dist
 from .. import _job, _lifecycle
 from ..collectives import broadcast_json
 
-
-def _handlers() -> Dict[str, Callable[..., Any]]:
-    """torch's own dictionary, by scheme: register_rendezvous_handler() takes no scheme that is there."""
-    return getattr(importlib.import_module("torch.distributed.rendezvous"), "_rendezvous_handlers", {})
-
-
-_env_of_torch: Any = None
+_env_of_torch: Any = None  # torch's handler
 # What init() finds its place by, besides a task of srun and torchrun's variables (common/cluster/environment.cc).
 _PLACES = ("PSRING_RANK", "PSRING_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _FIRST_SPECIAL_STEP = 4294967290  # Slurm's number for what is no step of srun's: a shell, a batch script
@@ -121,7 +115,7 @@ def _meet(url: str, timeout: timedelta = timedelta(minutes=30), **more: Any) -> 
     if not _job.is_initialized():
         _lifecycle.init(step_timeout_s=step_timeout_s(timeout))
     job = _job.current()
-    if os.environ.get("PSRING_REQUIRE_ENCRYPTION") == "1" and job.local_size < job.size:
+    if _lifecycle.refuses_plaintext(job):
         raise ValueError(
             "init_process_group() over several hosts: torch's store and Gloo encrypt nothing, but PSRING_REQUIRE_ENCRYPTION=1"
         )
@@ -136,7 +130,8 @@ def _meet(url: str, timeout: timedelta = timedelta(minutes=30), **more: Any) -> 
 def install() -> None:
     """Once in a process."""
     global _env_of_torch
-    handlers = _handlers()
+    # torch's own, by scheme: register_rendezvous_handler() takes no scheme that is there.
+    handlers = getattr(importlib.import_module("torch.distributed.rendezvous"), "_rendezvous_handlers", {})
     _env_of_torch = handlers.get("env")
     if _env_of_torch is not None:
         handlers["env"] = _meet

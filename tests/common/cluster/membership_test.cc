@@ -319,6 +319,18 @@ TEST(Membership, NamesTheSilentOneItsStepAndHowLong) {
             "5.2 s ago");
 }
 
+// A server and two workers, which hang after 3 s.
+Membership RunningWithProgressTimeout() {
+  Membership m(Options(1, 2), kStart);
+  m.OnMessage(kStart, "s", JoinOf(proto::PS));
+  for (const char* peer : {"a", "b"}) {
+    ControlMessage join = JoinOf(proto::WORKER);
+    join.mutable_join()->set_progress_timeout_ms(3000);
+    m.OnMessage(kStart, peer, join);
+  }
+  return m;
+}
+
 // Everybody's heartbeats, of one second.
 void Beat(Membership& m, Time now, const std::string& doing_of_b,
           absl::Duration still) {
@@ -328,13 +340,7 @@ void Beat(Membership& m, Time now, const std::string& doing_of_b,
 }
 
 TEST(Membership, AHungProcessIsNamedWhenItsTimeIsUp) {
-  Membership m(Options(1, 2), kStart);
-  m.OnMessage(kStart, "s", JoinOf(proto::PS));
-  for (const char* peer : {"a", "b"}) {
-    ControlMessage join = JoinOf(proto::WORKER);
-    join.mutable_join()->set_progress_timeout_ms(3000);
-    m.OnMessage(kStart, peer, join);
-  }
+  Membership m = RunningWithProgressTimeout();
   std::vector<Membership::Outgoing> out;
   int i = 0;
   for (; out.empty() && i < 10; ++i) {
@@ -368,13 +374,7 @@ TEST(Membership, WhoMakesProgressOrWaitsDoesNotHang) {
 }
 
 TEST(Membership, WhoHasLeftDoesNotHang) {
-  Membership m(Options(1, 2), kStart);
-  m.OnMessage(kStart, "s", JoinOf(proto::PS));
-  for (const char* peer : {"a", "b"}) {
-    ControlMessage join = JoinOf(proto::WORKER);
-    join.mutable_join()->set_progress_timeout_ms(3000);
-    m.OnMessage(kStart, peer, join);
-  }
+  Membership m = RunningWithProgressTimeout();
   Beat(m, kStart, "saving", absl::ZeroDuration());
   m.OnMessage(kStart, "b", LeaveOf(""));
   const Time later = kStart + absl::Seconds(9);
