@@ -1,6 +1,7 @@
 #include "cli/bench_plan.h"
 
 #include <iostream>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -151,10 +152,15 @@ absl::StatusOr<std::vector<std::string>> ParseList(
     const std::string& text, const std::vector<std::string>& known,
     absl::string_view what = "a list of ") {
   std::vector<std::string> words = absl::StrSplit(text, ',');
+  std::set<std::string> seen;
   for (const std::string& word : words) {
-    if (absl::c_linear_search(known, word)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", word, "\" is not ", what, absl::StrJoin(known, ",")));
+    if (!absl::c_linear_search(known, word)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", word, "\" is not ", what, absl::StrJoin(known, ",")));
+    }
+    if (!seen.insert(word).second) {
+      return absl::InvalidArgumentError(absl::StrCat(word, " comes twice"));
+    }
   }
   return words;
 }

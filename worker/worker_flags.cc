@@ -273,14 +273,16 @@ void WorkerFlags::AddOptimizerFlags(CommandLine& line) {
       .OneOf(OptimizerNames());
   add("--lr", lr, "Learning rate").Range(0.0, 1e9);
   add("--momentum", momentum,
-      "Momentum of momentum and nesterov; with sgd, selects momentum")
+      "Momentum of momentum and nesterov, less than 1; with sgd, selects "
+      "momentum")
       .Range(0.0, 1.0);
   add("--weight-decay", weight_decay, "L2 penalty; decoupled in adamw")
       .Range(0.0, 1e9)
       .Default("0; adamw: 0.01");
-  add("--beta1", beta1, "beta1 of adam and adamw").Range(0.0, 1.0);
-  add("--beta2", beta2, "beta2 of adam and adamw").Range(0.0, 1.0);
-  add("--epsilon", epsilon, "epsilon of adam and adamw").Range(0.0, 1e9);
+  add("--beta1", beta1, "beta1 of adam and adamw, less than 1").Range(0.0, 1.0);
+  add("--beta2", beta2, "beta2 of adam and adamw, less than 1").Range(0.0, 1.0);
+  add("--epsilon", epsilon, "epsilon of adam and adamw, more than 0")
+      .Range(0.0, 1e9);
   add("--lr-schedule", lr_schedule, "How the learning rate changes")
       .OneOf({"constant", "step", "cosine"});
   add("--clip-norm", clip_norm,

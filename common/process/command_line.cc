@@ -46,6 +46,20 @@ bool LacksItsValue(const std::string& arg) {
   return (is_long || HasShortEquals(arg)) && arg.find('=') == arg.size() - 1;
 }
 
+// "--x" before another flag, which CLI11 would take for the value of x.
+bool LacksItsValue(const CLI::App& app, const std::string& arg,
+                   const std::string& next) {
+  const auto find = [&](const std::string& text) -> const CLI::Option* {
+    const std::string name = text.substr(0, text.find('='));
+    return name.compare(0, 2, "--") == 0 ? app.get_option_no_throw(name)
+                                         : nullptr;
+  };
+  const CLI::Option* const option =
+      arg.find('=') == arg.npos ? find(arg) : nullptr;
+  return option != nullptr && option->get_items_expected_min() > 0 &&
+         find(next) != nullptr;
+}
+
 template <typename T>
 Flag AddWithDefault(CLI::App& app, const std::string& name, T& value,
                     const std::string& help) {
@@ -202,8 +216,11 @@ std::optional<int> CommandLine::ParseBeforeDashes(
 std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
                                          const std::string& hint) {
   std::vector<std::string> plain;
-  for (const std::string& arg : args) {
-    if (LacksItsValue(arg)) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    const bool before_flag =
+        i + 1 < args.size() && LacksItsValue(app_, arg, args[i + 1]);
+    if (before_flag || LacksItsValue(arg)) {
       return UsageError(
           absl::StrCat(arg, " has no value: give one, or leave the flag out"));
     }

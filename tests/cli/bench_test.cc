@@ -233,6 +233,7 @@ TEST_F(BenchTest, AWrongFlagGetsOneLineWithItsValue) {
           {{"links", "--ranks=1"}, {"--ranks", "\"1\"", "from 2"}},
           {{"links", "--iterations=19"}, {"--iterations", "19", "20 to"}},
           {{"allreduce", "--peers=nccl"}, {"--peers", "\"nccl\"", "gloo"}},
+          {{"allreduce", "--peers=gloo,gloo"}, {"--peers", "gloo comes twice"}},
           {{"pushpull", "--peers=gloo"}, {"--peers", "gloo is for allreduce"}},
           {{"allreduce", "--peers=openmpi,ps-lite"},
            {"--peers", "ps-lite is for pushpull"}},

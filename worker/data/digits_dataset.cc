@@ -1,11 +1,11 @@
 #include "worker/data/digits_dataset.h"
 
+#include <limits>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/split_mix.h"
+#include "worker/data/dataset_settings.h"
 #include "worker/data/digit_image.h"
 
 namespace psring {
@@ -37,39 +37,19 @@ Dataset DrawPart(uint64_t seed, Part part, int64_t count) {
   return dataset;
 }
 
-absl::Status ParseCount(absl::string_view part, absl::string_view value,
-                        int64_t& count) {
-  if (absl::SimpleAtoi(value, &count) && count >= 1 && count <= kMaxDigits) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", part, "': expected a number from 1 to ", kMaxDigits));
-}
-
-absl::Status ParsePart(absl::string_view part, DigitsOptions& options) {
-  const std::pair<absl::string_view, absl::string_view> pair =
-      absl::StrSplit(part, absl::MaxSplits('=', 1));
-  const auto [key, value] = pair;
-  if (key == "train") return ParseCount(part, value, options.num_train);
-  if (key == "test") return ParseCount(part, value, options.num_test);
-  if (key != "seed") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", part, "' is none of train=N, test=M, seed=S"));
-  }
-  if (absl::SimpleAtoi(value, &options.seed)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", part, "': expected a number from 0"));
-}
-
 }  // namespace
 
 absl::StatusOr<DigitsOptions> ParseDigitsOptions(absl::string_view text) {
   DigitsOptions options;
   if (text.empty()) return options;
-  for (absl::string_view part : absl::StrSplit(text, ',')) {
-    absl::Status status = ParsePart(part, options);
-    if (!status.ok()) return status;
-  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  const DatasetSetting known[] = {
+      {"train", "N", 1, kMaxDigits, &options.num_train},
+      {"test", "M", 1, kMaxDigits, &options.num_test},
+      {"seed", "S", 0, std::numeric_limits<int64_t>::max(), &options.seed},
+  };
+  absl::Status status = ParseDatasetSettings(parts, known);
+  if (!status.ok()) return status;
   return options;
 }
 

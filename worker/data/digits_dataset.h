@@ -13,7 +13,7 @@ namespace psring {
 struct DigitsOptions {
   int64_t num_train = 8000;  // 1 .. kMaxDigits
   int64_t num_test = 2000;   // 1 .. kMaxDigits
-  uint64_t seed = 0;         // another seed, other digits
+  int64_t seed = 0;          // from 0; another seed, other digits
 };
 
 inline constexpr int64_t kMaxDigits = 1'000'000;

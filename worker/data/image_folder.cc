@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -235,11 +236,17 @@ absl::Status ParsePart(absl::string_view part, ImageFolderOptions& options) {
 absl::StatusOr<ImageFolderOptions> ParseImageFolderOptions(
     absl::string_view text) {
   ImageFolderOptions options;
+  std::set<absl::string_view> seen;
   // From the end: a folder's name may have commas.
   for (size_t comma = text.rfind(',');
        comma != text.npos && IsOption(text.substr(comma + 1));
        comma = text.rfind(',')) {
-    absl::Status parsed = ParsePart(text.substr(comma + 1), options);
+    const absl::string_view part = text.substr(comma + 1);
+    const absl::string_view key = part.substr(0, part.find('=') + 1);
+    if (!seen.insert(key).second) {
+      return absl::InvalidArgumentError(absl::StrCat(key, " comes twice"));
+    }
+    absl::Status parsed = ParsePart(part, options);
     if (!parsed.ok()) return parsed;
     text = text.substr(0, comma);
   }

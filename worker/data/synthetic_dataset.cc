@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/split_mix.h"
+#include "worker/data/dataset_settings.h"
 
 namespace psring {
 namespace {
@@ -18,15 +18,6 @@ constexpr int64_t kMostClasses = 1'000'000;
 constexpr int64_t kMostSamples = 100'000'000;
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
-absl::Status ParseNumber(absl::string_view part, absl::string_view text,
-                         int64_t most, int64_t& value) {
-  if (absl::SimpleAtoi(text, &value) && value >= 1 && value <= most) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", part, "': expected a number from 1 to ", most));
-}
-
 absl::Status ParseShape(absl::string_view part, ImageShape& shape) {
   const std::vector<absl::string_view> sides = absl::StrSplit(part, 'x');
   if (sides.size() != 3) {
@@ -35,27 +26,11 @@ absl::Status ParseShape(absl::string_view part, ImageShape& shape) {
   }
   int64_t* const values[] = {&shape.channels, &shape.height, &shape.width};
   for (int i = 0; i < 3; ++i) {
-    absl::Status status = ParseNumber(part, sides[i], kMostSide, *values[i]);
+    absl::Status status =
+        ParseDatasetNumber(part, sides[i], 1, kMostSide, *values[i]);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
-}
-
-absl::Status ParsePart(absl::string_view part, SyntheticOptions& options) {
-  const std::pair<absl::string_view, absl::string_view> pair =
-      absl::StrSplit(part, absl::MaxSplits('=', 1));
-  const auto [key, value] = pair;
-  if (key == "classes") {
-    return ParseNumber(part, value, kMostClasses, options.shape.num_classes);
-  }
-  if (key == "train") {
-    return ParseNumber(part, value, kMostSamples, options.num_train);
-  }
-  if (key == "test") {
-    return ParseNumber(part, value, kMostSamples, options.num_test);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", part, "' is none of classes=C, train=N, test=M"));
 }
 
 Dataset DrawPart(const SyntheticOptions& options, uint64_t seed,
@@ -85,9 +60,13 @@ absl::StatusOr<SyntheticOptions> ParseSyntheticOptions(absl::string_view text) {
   const std::string given(text);  // what is split must not be null
   const std::vector<absl::string_view> parts = absl::StrSplit(given, ',');
   absl::Status status = ParseShape(parts[0], options.shape);
-  for (size_t i = 1; i < parts.size() && status.ok(); ++i) {
-    status = ParsePart(parts[i], options);
-  }
+  if (!status.ok()) return status;
+  const DatasetSetting known[] = {
+      {"classes", "C", 1, kMostClasses, &options.shape.num_classes},
+      {"train", "N", 1, kMostSamples, &options.num_train},
+      {"test", "M", 1, kMostSamples, &options.num_test},
+  };
+  status = ParseDatasetSettings(absl::MakeSpan(parts).subspan(1), known);
   if (!status.ok()) return status;
   const ImageShape& shape = options.shape;
   const int64_t image = shape.channels * shape.height * shape.width;

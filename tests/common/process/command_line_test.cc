@@ -103,6 +103,10 @@ TEST(CommandLine, AFlagWithAnEmptyValueIsRefused) {
     EXPECT_THAT(Refused(line, {flag, "--quick"}),
                 HasSubstr(absl::StrCat(flag, " has no value")));
   }
+  EXPECT_THAT(Refused(line, {"--text", "--number=2"}),
+              HasSubstr("--text has no value"));
+  EXPECT_FALSE(line.Parse({"--quick", "--text", "--a"}));
+  EXPECT_EQ(text, "--a");
   EXPECT_FALSE(line.Parse({"--text=a=", "--quick"}));
   EXPECT_EQ(text, "a=");
   EXPECT_TRUE(quick);

@@ -1,9 +1,13 @@
-"""Halves the time of a test's processes: the first optimizer of a process imports torch's compiler (torch._dynamo),
-only to tell it which functions to leave alone. Here the compiler is imported where anything else is asked of it.
+"""More than halves the time of a test's processes. The first optimizer of a process imports torch's compiler
+(torch._dynamo), only to tell it which functions to leave alone: here the compiler is imported where anything else is
+asked of it. And at its end a process looks several times through all that torch has made for cycles without a user: here
+it does not, and what is in a cycle goes with the process.
 
 Python runs this file first in each process that has its folder on PYTHONPATH.
 """
 
+import atexit
+import gc
 import importlib
 import sys
 import types
@@ -25,3 +29,4 @@ class _ImportedWhenUsed(types.ModuleType):
 
 
 sys.modules["torch._dynamo"] = _ImportedWhenUsed("torch._dynamo")
+atexit.register(gc.freeze)  # the first to be registered is the last to be called

@@ -122,7 +122,10 @@ TEST(LoadDatasetTest, NamesThePartAtFault) {
       {"digits:test=1000001", "'test=1000001'"},
       {"digits:seed=-1", "'seed=-1'"},
       {"digits:train=5,", "'' is none of train=N"},
-      {"digits:train=5,size=3", "'size=3' is none of train=N"},
+      {"digits:train=5,size=3", "'size=3' is none of train=N, test=M, seed=S"},
+      {"digits:train=5,test=2,train=6", "'train=6': train= comes twice"},
+      {"synthetic:1x4x4,test=2,test=2", "'test=2': test= comes twice"},
+      {"images:/tmp,size=64,augment=no,size=32", "size= comes twice"},
   };
   for (const auto& row : kRows) {
     const auto loaded = LoadDataset(row.spec);
