@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/command.h"
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/net/cancellation.h"
 #include "common/net/signals.h"
@@ -147,8 +147,8 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
         command,
         absl::CancelledError(absl::StrCat(
             "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
-            flags.grace_period_s, " s (--grace-period), not having ended: ",
-            absl::StrJoin(killed, ", "))),
+            flags.grace_period_s,
+            " s (--grace-period), not having ended: ", ShortList(killed))),
         128 + signal);
   }
   return ExitCode(command, started, signal);
@@ -268,10 +268,10 @@ void SupervisedJob::TellWhoRemains(const Supervisor& supervisor) {
   if (!remaining_since_) remaining_since_ = now;
   if (now - *remaining_since_ < kTellRemaining) return;
   told_remaining_ = true;
-  printer_.block().Print(
-      absl::StrCat("[job] waits for ", absl::StrJoin(names, ", "),
-                   "; the others have ended. `kill -USR1 ", getpid(),
-                   "` makes them print what they do\n"));
+  printer_.block().Print(absl::StrCat("[job] waits for ", ShortList(names),
+                                      "; the others have ended. `kill -USR1 ",
+                                      getpid(),
+                                      "` makes them print what they do\n"));
 }
 
 void SupervisedJob::OnTick(Supervisor& supervisor, ShownProgress& progress) {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "collectives/mesh.h"
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/log.h"
 
 namespace psring {
@@ -76,7 +76,7 @@ void Mesh::OnTick(Time now) {
   EndJoin(
       absl::DeadlineExceededError(absl::StrCat(
           "no more data here, but for ", absl::FormatDuration(step_timeout_),
-          " nothing from ", absl::StrJoin(missing, ", "))),
+          " nothing from ", ShortList(missing))),
       0);
 }
 
@@ -85,7 +85,7 @@ std::string Mesh::WhoIsAwaited(const Operation& operation) const {
   for (const int32_t rank : operation.Awaited()) {
     who.push_back(job_.descriptions[rank]);
   }
-  return absl::StrJoin(who, ", ");
+  return ShortList(who);
 }
 
 void Mesh::TellOfLongWait(Operation& operation, Time now) {

@@ -8,10 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/process_names.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/printable.h"
 
@@ -149,7 +149,7 @@ absl::Status Member::LateGather(const proto::Gathered& answer) const {
   const std::string who =
       missing.empty()
           ? absl::StrCat("not every ", worker ? "worker" : "server", " has")
-          : absl::StrCat(absl::StrJoin(missing, ", "),
+          : absl::StrCat(ShortList(missing),
                          missing.size() == 1 ? " has" : " have", " not");
   return absl::DeadlineExceededError(
       absl::StrCat(who, " reached '", answer.name(), "' in time"));

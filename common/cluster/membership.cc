@@ -14,6 +14,7 @@
 #include "common/cluster/announcements.h"
 #include "common/cluster/figures.h"
 #include "common/cluster/process_names.h"
+#include "common/counted.h"
 #include "common/printable.h"
 
 namespace psring {
@@ -364,8 +365,9 @@ std::string Membership::MissingRanks(proto::Role role) const {
     if (member.wanted_rank < 0) return "";
     missing.erase(member.wanted_rank);
   }
-  return absl::StrCat(", namely ", missing.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(missing, ", "));
+  return absl::StrCat(
+      ", namely ", missing.size() == 1 ? "rank " : "ranks ",
+      ShortList(std::vector<int>(missing.begin(), missing.end())));
 }
 
 std::string Membership::Named(const Participant& member) const {
@@ -388,7 +390,7 @@ std::string Membership::Missing() const {
     joined.push_back(Named(members_.at(peer)));
   }
   return absl::StrCat("missing ", absl::StrJoin(parts, " and "), "; joined: ",
-                      joined.empty() ? "nobody" : absl::StrJoin(joined, ", "));
+                      joined.empty() ? "nobody" : ShortList(joined));
 }
 
 std::vector<Membership::Outgoing> Membership::OnTick(Time now) {
