@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 import psring.torch as ps
+from psring.torch.gradient_exchange import same_numbers
 from ranks import PYTHONPATH, free_port, models_in_memory, run
 
 SCENARIOS = {}
@@ -1330,6 +1331,19 @@ def everything():
 @pytest.fixture(scope="module", params=["ring", "ps"])
 def results(request):
     return run(everything, mode=request.param, timeout=300)
+
+
+def test_equal_settings_are_equal_over_any_number_of_ranks():
+    """The mean of whole numbers is rounded, from some hundred ranks on by more than a half in what is compared."""
+    for size in (2, 3, 397, 1000, 10000):
+        factor = torch.ones(1) / size
+        for n in range(8):
+            equal = torch.tensor([size, size * n, size * n * n]).float()
+            assert same_numbers(equal * factor, size)
+            joined = torch.tensor([size - 1, (size - 1) * n, (size - 1) * n * n]).float()  # one has no more data
+            assert same_numbers(joined * factor, size)
+            other = (n + 3) % 8
+            assert not same_numbers((joined + torch.tensor([1.0, other, other * other])) * factor, size)
 
 
 @pytest.mark.parametrize(

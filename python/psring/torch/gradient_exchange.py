@@ -21,7 +21,7 @@ from .entry import Entry
 from .gpu import StreamOrder, note_model_bytes
 
 
-# So few that their squares' sums are exact enough, whatever the number of ranks.
+# So few that float32 holds the sum of their squares over 300,000 ranks exactly.
 _DIGESTS = 8
 _FLAGS = 6
 
@@ -29,6 +29,18 @@ _FLAGS = 6
 def is_sampled(steps: int) -> bool:
     """After 1, 2, 4, ... 64, 128, 192, ... steps: for what costs a look at memory, or a wait for a GPU."""
     return steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
+
+
+def same_numbers(means: torch.Tensor, size: int) -> bool:
+    """Whether the ranks that have brought 1, n and n * n, with a whole number n below _DIGESTS each, have the same n. The
+    others have brought zeros.
+
+    Args:
+        means: of the three over all ranks, in float32.
+        size: the number of ranks.
+    """
+    count, total, squares = (size * means.double()).round().tolist()  # whole again: the mean was rounded
+    return count * squares == total * total  # their variance is 0
 
 
 def _part(flat: torch.Tensor, begin: int, end: int, param: torch.Tensor) -> torch.Tensor:
@@ -275,17 +287,15 @@ class ModelExchange(Model):
     def settings_agree(self) -> bool:
         """After finish(): whether told_settings() has been the same on all ranks with data, of which another
         step may find out where this one does not. Reads results, as all_have_data() does."""
-        return not self.counts_ranks or self._are_same(self._flag)
+        return not self.counts_ranks or self._same_from(self._flag)
 
     def parameters_agree(self) -> bool:
         """After finish(): whether told_parameters has been the same on all ranks that had some, as above; it is taken."""
         told, self.told_parameters = self.told_parameters, None
-        return told is None or self._are_same(self._flag + 3)
+        return told is None or self._same_from(self._flag + 3)
 
-    def _are_same(self, flags: int) -> bool:
-        count, total, squares = (_job.size() * self.results[flags : flags + 3].double()).tolist()
-        # count * count * the variance: 0, or count - 1 at least. Rounding is far below a half.
-        return count * squares - total * total < 0.5
+    def _same_from(self, element: int) -> bool:
+        return same_numbers(self.results[element : element + 3], _job.size())
 
     def _inside(self, tensor: Optional[torch.Tensor]) -> bool:
         if tensor is None or tensor.layout != torch.strided:
