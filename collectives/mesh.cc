@@ -1,7 +1,6 @@
 #include "collectives/mesh.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,16 +14,6 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(250);
 // So that calls and chunks get their turn between others' messages.
 constexpr int kMaxMessagesAtOnce = 64;
-
-using Memory = std::unique_ptr<char, void (*)(void*)>;
-
-Memory Zeros(int64_t bytes) {
-  return Memory(static_cast<char*>(std::calloc(
-                    static_cast<size_t>(std::max<int64_t>(bytes, 1)), 1)),
-                std::free);
-}
-
-Memory NoMemory() { return Memory(nullptr, std::free); }
 
 }  // namespace
 
@@ -113,8 +102,7 @@ void Mesh::Begin(Tickets::Posted posted, Time now) {
               static_cast<uint32_t>(posted.call->size())};
   key.occurrence = early_.NextOccurrence(key);
   Start(std::make_unique<Operation>(std::move(key), *std::move(posted.call),
-                                    posted.handle, now + step_timeout_,
-                                    NoMemory()),
+                                    posted.handle, now + step_timeout_),
         now);
 }
 
@@ -137,73 +125,6 @@ void Mesh::Start(std::unique_ptr<Operation> owned, Time now) {
   }
   malformed_ = filter_->malformed();
   Settle(operation, now);
-}
-
-// Another rank may call a name again before this one has heard of what has
-// failed under it: a third one's message is on its way. That call has to wait.
-void Mesh::TakeTurns(CallKey key, Time now) {
-  while (join_handle_ != 0 && join_->HasJoined(job_.rank)) {
-    key.occurrence = early_.NextOccurrence(key);
-    const EarlyCalls::Operation* const next = early_.Find(key);
-    if (next == nullptr) return;
-    if (!next->failure.ok()) {
-      early_.Called(key);
-      early_.Take(key);
-      continue;
-    }
-    const auto first = std::find_if(
-        next->calls.begin(), next->calls.end(), [&](const auto& call) {
-          return call.header.join_round() == join_->round();
-        });
-    if (first == next->calls.end()) return;
-    const Header header = first->header;
-    TakePartIn(header, now);
-  }
-}
-
-void Mesh::TakePartIn(const Header& first, Time now) {
-  const CallKey key = KeyOf(first.key());
-  Call call;
-  call.name = key.name;
-  call.what = first.call();
-  const auto operation = call.what.operation();
-  const bool sums = operation == proto::CollectiveCall::ALLREDUCE ||
-                    operation == proto::CollectiveCall::REDUCESCATTER;
-  const Reduction reduction = static_cast<Reduction>(call.what.reduction());
-  const bool zeros_are_neutral = operation == proto::CollectiveCall::BARRIER ||
-                                 (sums && (reduction == Reduction::kSum ||
-                                           reduction == Reduction::kAverage));
-  Memory memory = NoMemory();
-  if (key.set_digest == everybody_ && zeros_are_neutral &&
-      key.set_size == static_cast<uint32_t>(job_.size())) {
-    for (int rank = 0; rank < job_.size(); ++rank) call.set.push_back(rank);
-    call.index = job_.rank;
-    const int64_t unit = sums ? SizeOf(call.arithmetic().dtype) : 0;
-    // An allreduce writes its sums over zeros that have been sent; a
-    // reducescatter needs a place of its own for them.
-    const int64_t zeros = call.what.count() * unit;
-    int64_t sum = 0;
-    if (operation == proto::CollectiveCall::REDUCESCATTER) {
-      sum = SlicesOf(call.what, call.size())[call.index].size() * unit;
-    }
-    memory = Zeros(zeros + sum);
-    call.in = memory.get();
-    call.out = memory.get() + (sum > 0 ? zeros : 0);
-  }
-  if (memory == nullptr) {
-    const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
-        Describe(operation, key.name), ": rank ", job_.rank,
-        " has joined: it has no more data, and takes part only in barriers, "
-        "sums and averages over all ranks"));
-    early_.Called(key);
-    early_.Take(key);
-    return SendFailure(static_cast<int>(first.sender()), key, why,
-                       /*spread=*/true);
-  }
-  join_deadline_ = now + step_timeout_;
-  Start(std::make_unique<Operation>(key, std::move(call), 0,
-                                    now + step_timeout_, std::move(memory)),
-        now);
 }
 
 void Mesh::GiveUp(int64_t handle) {

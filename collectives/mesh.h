@@ -59,11 +59,6 @@ class Mesh {
 
   // What callers want.
   void Begin(Tickets::Posted posted, Time now);
-  // Where this rank has joined: in what others call under the name of `key`,
-  // one occurrence after the other.
-  void TakeTurns(CallKey key, Time now);
-  // `first`: what another rank calls. With zeros, or not at all.
-  void TakePartIn(const Header& first, Time now);
   void Start(std::unique_ptr<Operation> operation, Time now);
   void GiveUp(int64_t handle);
 
@@ -91,9 +86,14 @@ class Mesh {
 
   void SendChunks();
 
-  // This rank has no more data, and what it had is summed.
+  // This rank has no more data, and what it had is summed (mesh_join.cc).
   void MaybeJoin(Time now);
   void EndJoin(absl::Status status, int last);
+  // It takes part in what others call under the name of `key`,
+  // one occurrence after the other.
+  void TakeTurns(CallKey key, Time now);
+  // `first`: what another rank calls. With zeros, or not at all.
+  void TakePartIn(const Header& first, Time now);
 
   // After each change: ends the operation, which destroys it, if it is
   // complete or has failed.

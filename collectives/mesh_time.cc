@@ -1,6 +1,5 @@
-// What a Mesh does as time passes, and about ranks without data.
+// What a Mesh does as time passes, and about ranks that wait for each other.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -188,65 +187,6 @@ void Mesh::OnAnswer(const Header& answer, Time now) {
                    ": all ranks must call the same operations"));
   if (theirs->set_size > 0) SendFailure(rank, *theirs, why, /*spread=*/true);
   Fail(*mine, why, Tell::kSet);
-}
-
-// ---- Ranks without data ----
-
-void Mesh::MaybeJoin(Time now) {
-  if (!broken_.ok() || join_handle_ == 0) return;
-  if (join_->HasJoined(job_.rank)) return;
-  if (!operations_.empty()) return;  // the last of them calls this again
-  join_deadline_ = now + step_timeout_;
-  Header joined;
-  joined.set_kind(Header::JOINED);
-  joined.set_join_round(join_->round());
-  for (int rank = 0; rank < job_.size(); ++rank) {
-    if (rank != job_.rank) links_->Send(rank, joined);
-  }
-  Header own = joined;
-  own.set_sender(static_cast<uint32_t>(job_.rank));
-  OnJoined(own).IgnoreError();
-  for (const CallKey& key : early_.Keys()) TakeTurns(key, now);
-}
-
-absl::Status Mesh::OnJoined(const Header& header) {
-  const uint64_t round = header.join_round();
-  // Rank 0 has heard it first, and said that everybody has joined.
-  if (round + 1 == join_->round()) return absl::OkStatus();
-  if (round != join_->round() && round != join_->round() + 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", header.sender(), " joins round ", round,
-                     ", but this is round ", join_->round()));
-  }
-  const int last = static_cast<int>(header.sender());
-  if (!join_->OnJoined(last, round) || job_.rank != 0) return absl::OkStatus();
-  Header everybody;
-  everybody.set_kind(Header::EVERYBODY_JOINED);
-  everybody.set_join_round(round);
-  everybody.set_last(last);
-  for (int rank = 1; rank < job_.size(); ++rank) links_->Send(rank, everybody);
-  EndJoin(absl::OkStatus(), last);
-  return absl::OkStatus();
-}
-
-absl::Status Mesh::OnEverybodyJoined(const Header& header) {
-  if (header.join_round() != join_->round() || !join_->HasJoined(job_.rank)) {
-    return absl::InvalidArgumentError(
-        "everybody has joined, but not this rank");
-  }
-  EndJoin(absl::OkStatus(), header.last());
-  return absl::OkStatus();
-}
-
-void Mesh::EndJoin(absl::Status status, int last) {
-  const int64_t handle = std::exchange(join_handle_, 0);
-  if (status.ok()) join_->EndRound();
-  Gathered result;
-  result.sizes = {sizeof(int32_t)};
-  result.bytes = std::make_unique<char[]>(sizeof(int32_t));
-  const int32_t rank = last;
-  std::memcpy(result.bytes.get(), &rank, sizeof(rank));
-  tickets_.Finish(handle, std::move(status), std::move(result));
 }
 
 }  // namespace psring

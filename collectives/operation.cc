@@ -20,7 +20,7 @@ int64_t NextChunk(int64_t size, int64_t at) {
 }  // namespace
 
 Operation::Operation(CallKey key, Call call, int64_t handle, Time deadline,
-                     std::unique_ptr<char, void (*)(void*)> scratch)
+                     Scratch scratch)
     : key_(std::move(key)),
       call_(std::move(call)),
       handle_(handle),

@@ -11,6 +11,7 @@
 #define PSRING_COLLECTIVES_OPERATION_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,10 +36,13 @@ inline constexpr absl::Duration kVerdictDelay = absl::Milliseconds(300);
 // its failure().
 class Operation {
  public:
+  // Of `std::calloc`, or null.
+  using Scratch = std::unique_ptr<char, void (*)(void*)>;
+
   // `handle`: the caller's, 0 where there is none. `scratch`: memory of `call`
   // that is nobody else's.
   Operation(CallKey key, Call call, int64_t handle, Time deadline,
-            std::unique_ptr<char, void (*)(void*)> scratch);
+            Scratch scratch = Scratch(nullptr, std::free));
 
   const CallKey& key() const { return key_; }
   const Call& call() const { return call_; }
@@ -118,7 +122,7 @@ class Operation {
   const CallKey key_;
   const Call call_;
   const int64_t handle_;
-  const std::unique_ptr<char, void (*)(void*)> scratch_;
+  const Scratch scratch_;
 
   Time deadline_;
   absl::Duration told_wait_;

@@ -660,6 +660,29 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
   EXPECT_EQ(data[99'999], 3);
 }
 
+// Rank 0 calls a sum of 256 GiB, in which rank 1, which has joined, would take
+// part with zeros.
+TEST(JoinUnevenTest, SaysThatThereIsNoMemoryForTheZeros) {
+#ifdef PSRING_SANITIZED
+  GTEST_SKIP() << "a sanitizer ends the process instead";
+#endif
+  TestMesh mesh(2);
+  const auto joined = mesh.at(1).JoinUneven();
+  CollectiveHeader call = CallOf("x");
+  call.set_sender(0);
+  call.mutable_key()->set_set_digest(DigestOf({0, 1}));
+  call.mutable_call()->set_operation(CollectiveCall::ALLREDUCE);
+  call.mutable_call()->set_dtype(static_cast<uint32_t>(DType::kFloat32));
+  call.mutable_call()->set_count(int64_t{1} << 36);
+  HostilePeer zero(mesh.at(1).endpoint());
+  zero.Send({call.SerializeAsString(), ""});
+  ASSERT_TRUE(zero.AwaitTaken(Soon()));
+  EXPECT_EQ(Await(mesh.at(0), mesh.at(0).Barrier("x")),
+            absl::ResourceExhaustedError(
+                "allreduce 'x': rank 1 has joined, and has no memory for the "
+                "274877906944 bytes of zeros with which it takes part"));
+}
+
 // A rank that has done its part: what needs it fails soon, and says so; what
 // the others do among themselves goes on.
 TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
