@@ -198,6 +198,9 @@ absl::Status Mesh::OnCall(CollectiveMessage message, Time now) {
   if (Operation* const operation = Find(key); operation != nullptr) {
     const absl::Status status =
         operation->OnCall(*links_, std::move(message), now);
+    if (status.ok() && operation->agreed()) {
+      operation->MoveDeadline(now + step_timeout_);
+    }
     Settle(*operation, now);
     return status;
   }

@@ -47,8 +47,8 @@ class Operation {
   const CallKey& key() const { return key_; }
   const Call& call() const { return call_; }
   int64_t handle() const { return handle_; }
-  // For ranks that have not called; then, after each piece of data, for the
-  // next.
+  // For ranks that have not called; then, once all have and after each piece of
+  // data, for the next.
   Time deadline() const { return deadline_; }
   void MoveDeadline(Time deadline) { deadline_ = deadline; }
 

@@ -660,6 +660,30 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
   EXPECT_EQ(data[99'999], 3);
 }
 
+// Rank 1 calls a second before the timeout of rank 0's call, and takes longer
+// than that to send the first data.
+TEST(CollectiveTimeoutTest, BeginsAnewWhenAllHaveCalled) {
+  TestMesh mesh(2, {.step_timeout = absl::Seconds(3)});
+  std::string data(20'000, '-');
+  const auto handle = mesh.at(0).Broadcast("x", data.data(), 20'000, 1);
+  CollectiveHeader call = CallOf("x");
+  call.mutable_key()->set_set_digest(DigestOf({0, 1}));
+  call.mutable_call()->set_operation(CollectiveCall::BROADCAST);
+  call.mutable_call()->set_count(20'000);
+  call.mutable_call()->set_root(1);
+  call.set_bytes(20'000);
+  CollectiveHeader chunk = call;
+  chunk.clear_call();
+  chunk.set_kind(CollectiveHeader::CHUNK);
+  HostilePeer one(mesh.at(0).endpoint());
+  absl::SleepFor(absl::Seconds(2));
+  one.Send({call.SerializeAsString(), ""});
+  absl::SleepFor(absl::Milliseconds(1700));
+  one.Send({chunk.SerializeAsString(), std::string(20'000, 'w')});
+  EXPECT_EQ(Await(mesh.at(0), handle), absl::OkStatus());
+  EXPECT_EQ(data, std::string(20'000, 'w'));
+}
+
 // Rank 0 calls a sum of 256 GiB, in which rank 1, which has joined, would take
 // part with zeros.
 TEST(JoinUnevenTest, SaysThatThereIsNoMemoryForTheZeros) {
