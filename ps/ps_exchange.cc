@@ -323,11 +323,11 @@ absl::Status PsExchange::Late(const std::string& what) const {
 
 // Awaits them all, whatever one says: answers must not come into the next step.
 absl::Status PsExchange::AskAll(WireHeader::Kind kind, const std::string& text,
-                                Time deadline) {
+                                const std::string& what, Time deadline) {
   for (ShardPeer& shard : shards_) {
     if (absl::Status s = shard.Ask(kind, text); !s.ok()) return s;
   }
-  if (absl::Status s = Await(-1, text, deadline); !s.ok()) return s;
+  if (absl::Status s = Await(-1, what, deadline); !s.ok()) return s;
   absl::Status refusal;
   for (const ShardPeer& shard : shards_) {
     refusal.Update(shard.reply().status());
@@ -337,7 +337,9 @@ absl::Status PsExchange::AskAll(WireHeader::Kind kind, const std::string& text,
 
 absl::StatusOr<proto::SavedState> PsExchange::SaveState(
     const std::string& directory, Time deadline) {
-  if (absl::Status s = AskAll(WireHeader::SAVE, directory, deadline); !s.ok()) {
+  const std::string what = absl::StrCat("a checkpoint in ", directory);
+  if (absl::Status s = AskAll(WireHeader::SAVE, directory, what, deadline);
+      !s.ok()) {
     return s;
   }
   proto::SavedState saved;
@@ -363,7 +365,9 @@ absl::Status PsExchange::CheckSaveDirectory(const std::string& directory,
                                             Time deadline) {
   const auto file = MakeProbe(directory);
   if (!file.ok()) return file.status();
-  absl::Status status = AskAll(WireHeader::PROBE_DIR, *file, deadline);
+  absl::Status status = AskAll(
+      WireHeader::PROBE_DIR, *file,
+      absl::StrCat("a test whether it can write to ", directory), deadline);
   unlink(file->c_str());
   return status;
 }

@@ -81,8 +81,9 @@ class PsExchange : public GradientExchange {
   absl::Status PullAll(const std::string& what, MovingDeadline deadline);
   // What the window has held back, where there was computing meanwhile.
   absl::Status SendEarlierPushes();
+  // `what` as Await's.
   absl::Status AskAll(proto::WireHeader::Kind kind, const std::string& text,
-                      Time deadline);
+                      const std::string& what, Time deadline);
   // Whether all shards have answered this bucket.
   bool HasArrived(int bucket) const;
   // Tells `arrived_` of the buckets of this step that have, each once.

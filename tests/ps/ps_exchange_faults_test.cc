@@ -38,6 +38,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class PlacementTest : public ::testing::TestWithParam<Transport> {};
 INSTANTIATE_TEST_SUITE_P(All, PlacementTest, ::testing::ValuesIn(kTransports));
@@ -423,6 +424,37 @@ TEST(PsExchange, HandsTheFirstParametersInAsTheServerTakesThem) {
                 HasSubstr("no answer in time for the first parameters"));
     EXPECT_GE(all.sent, kPieces * 4000);
     EXPECT_LT(none.sent, all.sent / 3);
+    return absl::OkStatus();
+  };
+  for (const absl::Status& s : RunLocalJob(options, body)) {
+    EXPECT_TRUE(s.ok()) << s;
+  }
+}
+
+TEST(PsExchange, WhatIsLateIsNamedWithItsFolder) {
+  const std::string folder = testing::TestDirectory();
+  LocalJobOptions options = Options(proto::PARAMETER_SERVER, proto::BSP, 1);
+  options.spec = SpecOfThreePieces();
+  options.same_host = SameHost::kOff;
+  const auto body = [&](LocalWorker& worker) -> absl::Status {
+    Context context;
+    const auto silent =
+        *Socket::Bind(context, "127.0.0.1", 0, DataSocketOptions());
+    proto::Welcome job = worker.client->job();
+    job.mutable_servers(0)->set_endpoints(0, silent->endpoint());
+    auto exchange = PsExchange::Create(worker.context, worker.cancellation,
+                                       *worker.member, job, worker.model);
+    if (!exchange.ok()) return exchange.status();
+    const auto soon = [] { return Now() + absl::Milliseconds(300); };
+    EXPECT_THAT(
+        std::string(
+            (*exchange)->SaveState("/saved", soon()).status().message()),
+        StartsWith("no answer in time for a checkpoint in /saved from ps 0 "));
+    EXPECT_THAT(
+        std::string((*exchange)->CheckSaveDirectory(folder, soon()).message()),
+        StartsWith(absl::StrCat("no answer in time for a test whether it can "
+                                "write to ",
+                                folder, " from ps 0 ")));
     return absl::OkStatus();
   };
   for (const absl::Status& s : RunLocalJob(options, body)) {
