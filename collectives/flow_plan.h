@@ -2,18 +2,18 @@
 //
 // Every collective is one or two rounds, in each of which a rank has at most
 // one flow to every other rank of the set:
-//   allgather, alltoall   round 0: everything, to where it is wanted
-//   allreduce             small: round 0: everything to everybody, and all
-//   ranks
-//                         sum the same. Else round 0: slice c to rank c, which
-//                         sums it; round 1: the sum to everybody
-//   reducescatter         round 0: as allreduce, with the caller's slices
-//   broadcast             small: round 0: from the root to everybody. Else
-//   round
-//                         0: the c-th part to the c-th other rank; round 1:
-//                         from there to the others, so that the root sends no
-//                         byte twice (van de Geijn's scatter and allgather)
-//   barrier               round 0: flows of no bytes
+//   allgather, alltoall  round 0: everything, to where it is wanted
+//   allreduce            small: round 0: everything to everybody, who all
+//                        sum the same
+//                        large: round 0: slice c to rank c, which sums it;
+//                        round 1: the sum to everybody
+//   reducescatter        round 0: as allreduce, with the caller's slices
+//   broadcast            small: round 0: from the root to everybody
+//                        large: round 0: the c-th part to the c-th other rank;
+//                        round 1: from there to the others, so that the root
+//                        sends no byte twice (van de Geijn's scatter and
+//                        allgather)
+//   barrier              round 0: flows of no bytes
 // The second round follows the first chunk by chunk.
 #ifndef PSRING_COLLECTIVES_FLOW_PLAN_H_
 #define PSRING_COLLECTIVES_FLOW_PLAN_H_

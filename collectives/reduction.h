@@ -23,8 +23,7 @@ struct Arithmetic {
 // postscale is divided by the number of inputs. Nothing needs alignment; `out`
 // may be any input. From left to right, whatever the machine:
 //   - float64 in float64, other floats in float32; 16-bit ones are rounded
-//   once,
-//     at the end, to the nearest, ties to even;
+//     once, at the end, to the nearest, ties to even;
 //   - integers modulo 2^bits;
 //   - bools: a sum and a maximum are "or", a product and a minimum "and";
 //   - minimum and maximum are NaN where any input is.

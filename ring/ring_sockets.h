@@ -68,6 +68,8 @@ class RingSockets {
   // Any thread.
   int64_t bytes_sent() const { return bytes_sent_; }
   int64_t bytes_received() const { return bytes_received_; }
+
+  // SegmentInbox::malformed; between collectives.
   int64_t malformed() const { return inbox_->malformed(); }
 
  private:

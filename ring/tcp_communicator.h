@@ -112,7 +112,7 @@ class TcpCommunicator : public Communicator {
     return {sockets_->bytes_sent(), sockets_->bytes_received(),
             gradient_bytes_sent_};
   }
-  // Messages that were not ours and were dropped.
+  // Messages that were not ours and were dropped. Between collectives.
   int64_t malformed() const { return sockets_->malformed(); }
 
  private:

@@ -13,12 +13,12 @@ from ..process_sets import ProcessSet, global_process_set
 from ._tensors import bytes_of, check_bytes, dense_strides, describe, num_bytes
 from .collectives import broadcast_
 
-# One transfer carries at most so much, so that a copy of the model is never whole.
+# A transfer ends with the tensor that fills so much, so that a copy of a large model is never whole.
 _CHUNK_BYTES = 128 << 20
 
 
 def _broadcast_tensors(tensors: List[torch.Tensor], root_rank: int, name: str, process_set: ProcessSet) -> None:
-    """Makes all tensors the root's, in as few transfers as _CHUNK_BYTES allows."""
+    """Makes all tensors the root's, in few transfers (_CHUNK_BYTES)."""
     chunk: List[torch.Tensor] = []
     size, number = 0, 0
     for position, tensor in enumerate(tensors):
@@ -52,7 +52,7 @@ def broadcast_parameters(
     params: Union[Dict[str, Any], Iterable[Any]], root_rank: int = 0,
     process_set: ProcessSet = global_process_set,
 ) -> None:  # fmt: skip
-    """Makes everybody's tensors those of rank `root_rank`, in one transfer.
+    """Makes everybody's tensors those of rank `root_rank`, in one transfer or, where they are large, a few.
 
     Args:
         params: a state_dict, named_parameters() or parameters(). What is not a
