@@ -14,7 +14,7 @@ constexpr int64_t kMostLeastElements = 1 << 18;  // 1 MiB
 // the more equal are the servers' sums of them.
 constexpr int64_t kPartsOfAServer = 32;
 
-// As many parts as hold `least` elements each, the last one fewer: 1 to `most`.
+// One for every `least` elements that are there or begun: 1 to `most`.
 int PartsFor(int64_t elements, int64_t least, int most) {
   return static_cast<int>(std::clamp<int64_t>((elements + least - 1) / least, 1,
                                               std::max(most, 1)));
@@ -30,8 +30,9 @@ void Append(Range range, Ranges& ranges) {
   }
 }
 
-// Each of `buckets`, which are in backward order, in parts of `least` elements
-// or more. Its largest parts go to those of `owners` who have the least so far.
+// Each of `buckets`, which are in backward order, in near-equal parts
+// (PartsFor). The largest of them go to those of `owners` who have the least so
+// far.
 std::vector<Ranges> CutEach(absl::Span<const Range> buckets, int owners,
                             int64_t least) {
   std::vector<std::vector<Range>> parts(owners);

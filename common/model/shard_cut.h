@@ -19,11 +19,13 @@ int64_t TotalSize(absl::Span<const Range> ranges);
 int64_t SizeWithin(absl::Span<const Range> ranges, Range bucket);
 
 // What each of `servers` has of `buckets`, which are in backward order, as
-// those of a layout. Every server has a part of every bucket: workers push to
-// all of them from the first bucket on, and not to one after the other. Parts
-// are near-equal, and have at least 8 KiB, since a message takes as long as so
-// many bytes do at 1 Gbit/s; of small buckets some servers have no part, and of
-// a small model the last ones have nothing.
+// those of a layout. Every server has a near-equal part of every large bucket:
+// workers push to all of them from the first bucket on, and not to one after
+// the other. A bucket of B bytes has at most B / L parts, rounded up; where
+// these are fewer than the servers, those that have the least so far get them.
+// Of a small model the last servers have nothing. L is a 32nd of a server's
+// share of the model, at least 8 KiB (a message takes as long as so many bytes
+// do at 1 Gbit/s) and at most 1 MiB.
 std::vector<Ranges> CutAmongServers(absl::Span<const Range> buckets,
                                     int servers);
 // How many of them have something.
@@ -31,9 +33,9 @@ int ServersFor(absl::Span<const Range> buckets, int servers);
 
 // What each of a server's `threads` has of its part: near-equal parts of what
 // it has of every bucket, so that all of them update the last bucket, for which
-// workers wait. A part has at least a piece (kPieceElements), since to wake a
-// thread takes longer than a piece's update, or all of a bucket that is
-// smaller. Of a small model the last threads have nothing.
+// workers wait. That has no more parts than pieces (kPieceElements), since to
+// wake a thread takes longer than a piece's update; of a small model the last
+// threads have nothing.
 std::vector<Ranges> CutAmongThreads(const Ranges& part,
                                     absl::Span<const Range> buckets,
                                     int threads);
