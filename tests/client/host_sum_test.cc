@@ -300,18 +300,21 @@ TEST(HostSumJob, AWorkerWaitsForAsLongAsItsLeader) {
   LocalJobOptions options = PsJob(3, SameHost::kOff);
   options.num_servers = 1;
   options.step_timeout = absl::Seconds(2);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     proto::TensorShape& tensor = *options.spec.add_tensors();
     tensor.set_name(absl::StrCat("more", i));
     tensor.add_shape(1000);
   }
   options.nccl_of = [&](int index) { return gpus.NcclOf(index); };
   options.host_of = [](int index) { return index < 2 ? "a" : "b"; };
+  // The others are a few buckets ahead of it: each waits for less than a
+  // second.
+  constexpr absl::Duration kPause = absl::Milliseconds(100);
   absl::Duration slept;
   training.before_bucket = [&](LocalWorker& worker, int64_t step) {
     if (worker.index != 2 || step != 2) return;
-    absl::SleepFor(absl::Seconds(0.2));
-    slept += absl::Seconds(0.2);
+    absl::SleepFor(kPause);
+    slept += kPause;
   };
   for (const absl::Status& s : RunLocalJob(
            options, [&](LocalWorker& w) { return Train(w, training); })) {
