@@ -49,10 +49,6 @@ absl::StatusOr<Secret> SecretFor(const KeygenFlags& flags) {
 
 absl::Status Print(const std::string& path) {
   const auto secret = ReadKeyFile(path);
-  if (absl::IsNotFound(secret.status())) {
-    return absl::NotFoundError(absl::StrCat("there is no key ", path,
-                                            " yet: psring keygen makes one"));
-  }
   if (!secret.ok()) return secret.status();
   std::cout << secret->ToText() << std::endl;
   if (std::cout) return absl::OkStatus();

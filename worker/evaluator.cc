@@ -93,7 +93,7 @@ absl::Status Evaluator::Meet() {
   const WaitingForOthers waiting(parts_.member.activities().own(),
                                  "a meeting of all workers");
   return parts_.exchange.Synchronise(Before::kEvaluation,
-                                     Now() + 2 * step_timeout_);
+                                     StepDeadline(step_timeout_));
 }
 
 absl::Status Evaluator::BroadcastBuffers() {
@@ -104,8 +104,9 @@ absl::Status Evaluator::BroadcastBuffers() {
   const WaitingForOthers waiting(parts_.member.activities().own(),
                                  "worker 0's running statistics");
   const bool first = parts_.member.job().rank() == 0;
-  auto all = parts_.member.Gather(absl::StrCat("buffers ", evaluations_),
-                                  first ? mine : "", Now() + 2 * step_timeout_);
+  auto all =
+      parts_.member.Gather(absl::StrCat("buffers ", evaluations_),
+                           first ? mine : "", StepDeadline(step_timeout_));
   if (!all.ok()) return all.status();
   const std::string& theirs = all->front();
   if (theirs.size() != mine.size()) {

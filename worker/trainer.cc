@@ -77,10 +77,7 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options)
               options.plan, options.progress.step),
       step_(options.progress.step) {}
 
-Time Trainer::StepDeadline() const {
-  // Whoever waits for a culprit names it first; this one is the backstop.
-  return Now() + 2 * options_.step_timeout;
-}
+Time Trainer::Deadline() const { return StepDeadline(options_.step_timeout); }
 
 int64_t Trainer::epoch() const {
   return options_.plan.EpochOf(step_ - 1).epoch + 1;
@@ -167,7 +164,7 @@ absl::Status Trainer::Train() {
 absl::StatusOr<bool> Trainer::StopsHere() {
   if (parts_.stop == nullptr) return false;
   const WaitingForOthers waiting(activity_);
-  const auto stops = parts_.stop->StopsAfter(step_, StepDeadline());
+  const auto stops = parts_.stop->StopsAfter(step_, Deadline());
   if (!stops.ok() || !*stops) return stops;
   if (!options_.runs_ahead) {
     LogInfo("SIGTERM: all workers stop after step $0 of $1", step_,
@@ -199,7 +196,7 @@ absl::Status Trainer::FinishStep() {
   TimelineSpan span(parts_.track, "wait", {.step = step_});
   const WaitingForOthers waiting(activity_, "the exchange of the step");
   const Time begin = Now();
-  absl::Status status = parts_.exchange.Finish(StepDeadline());
+  absl::Status status = parts_.exchange.Finish(Deadline());
   const Time end = Now();
   if (clock_ != nullptr) return status;
   times_.exposed += end - begin;
@@ -211,7 +208,7 @@ absl::Status Trainer::TakeLoss(const at::Tensor& loss) {
   TimelineSpan span(parts_.track, "device", {.step = step_});
   if (parts_.memory.device.is_cpu()) span.Drop();
   const Time begin = Now();
-  const auto known = losses_.Push(step_, loss, StepDeadline());
+  const auto known = losses_.Push(step_, loss, Deadline());
   if (!known.ok()) return known.status();
   if (clock_ == nullptr) times_.compute += Now() - begin;
   return NoteLoss(*known);
@@ -245,14 +242,14 @@ absl::Status Trainer::TakeTimes() {
 absl::Status Trainer::AwaitGpu() {
   if (clock_ == nullptr) return absl::OkStatus();
   const WaitingForOthers waiting(activity_, "the GPU");
-  absl::Status status = clock_->AwaitEnd(StepDeadline(), parts_.cancellation);
+  absl::Status status = clock_->AwaitEnd(Deadline(), parts_.cancellation);
   return status.ok() ? TakeTimes() : status;
 }
 
 absl::StatusOr<bool> Trainer::EndSteps(bool stops) {
   const Time begin = Now();
   if (absl::Status s = AwaitGpu(); !s.ok()) return s;
-  const auto last_loss = losses_.Flush(StepDeadline());
+  const auto last_loss = losses_.Flush(Deadline());
   if (!last_loss.ok()) return last_loss.status();
   if (absl::Status s = NoteLoss(*last_loss); !s.ok()) return s;
   end_ = {step_, options_.plan.UpdatesAt(step_)};
@@ -373,7 +370,7 @@ absl::Status Trainer::EndEpoch() {
     const WaitingForOthers waiting(activity_, "a sum over all workers");
     const absl::Status summed =
         SumOverWorkers(parts_.member, absl::StrCat("epoch ", num_epochs_++),
-                       absl::MakeSpan(sums), StepDeadline());
+                       absl::MakeSpan(sums), Deadline());
     if (!summed.ok()) return summed;
   }
   // The last update's; an earlier one's shows in the next step's loss.

@@ -138,7 +138,7 @@ class Trainer {
   // A checkpoint of where that leaves all.
   absl::Status SaveEarly();
   TrainingReport::State State() const;
-  Time StepDeadline() const;
+  Time Deadline() const;
   int64_t epoch() const;  // from 1: the last step's
   bool finished() const { return step_ >= options_.plan.total_steps; }
 

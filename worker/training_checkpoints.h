@@ -74,7 +74,7 @@ class TrainingCheckpoints {
   absl::Status CheckFinite(int64_t step) const;
   // Rank 0 only.
   absl::Status Write(int64_t step, int64_t updates);
-  Time Deadline() const { return Now() + 2 * step_timeout_; }
+  Time Deadline() const { return StepDeadline(step_timeout_); }
 
   const Parts parts_;
   const CheckpointOptions options_;

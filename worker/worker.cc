@@ -87,7 +87,7 @@ class WorkerRun {
   absl::Status Train();
   void LogSizeChange();
   absl::Status Leave(const absl::Status& result);
-  Time StepDeadline() const { return Now() + 2 * options_.step_timeout; }
+  Time Deadline() const { return StepDeadline(options_.step_timeout); }
 
   const WorkerOptions options_;
   proto::JobSpec wish_;  // the job as this worker wants it, until it has joined
@@ -226,8 +226,7 @@ absl::Status WorkerRun::Prepare() {
   if (options_.start.directory.empty() || job().rank() != 0) {
     return absl::OkStatus();
   }
-  return exchange_->CheckSaveDirectory(options_.start.directory,
-                                       StepDeadline());
+  return exchange_->CheckSaveDirectory(options_.start.directory, Deadline());
 }
 
 // This worker's share of its host's cores. What it allocates from now on lies
@@ -270,7 +269,7 @@ absl::Status WorkerRun::OpenGpu() {
       spec().ring_backend() == "nccl" || spec().local_steps() > 1;
   auto gpu = WorkerGpu::Open(
       options_.device, options_.allow_shared_gpu, member(), flat_->layout,
-      updates_there ? optimizer->num_slots() : 0, StepDeadline());
+      updates_there ? optimizer->num_slots() : 0, Deadline());
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
   SetGpuModes(options_.precision, options_.deterministic);
@@ -325,7 +324,7 @@ absl::Status WorkerRun::JoinExchange() {
         member().Gather("state read", "", Time::InfiniteFuture());
     if (!all_have_read.ok()) return all_have_read.status();
   }
-  return exchange_->Join(*std::move(slots), StepDeadline());
+  return exchange_->Join(*std::move(slots), Deadline());
 }
 
 absl::Status WorkerRun::Train() {

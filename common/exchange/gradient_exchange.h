@@ -43,6 +43,12 @@ struct Traffic {
   }
 };
 
+// Until when a step waits for others. Whoever can tell who is late gives up
+// after `step_timeout`, and names the culprit first.
+inline Time StepDeadline(absl::Duration step_timeout) {
+  return Now() + 2 * step_timeout;
+}
+
 // What workers meet for; see Synchronise.
 enum class Before { kEvaluation, kSaveState };
 

@@ -74,6 +74,12 @@ absl::Status MakePrivateFolders(const std::filesystem::path& folder) {
 absl::StatusOr<Secret> ReadKeyFile(const std::string& path) {
   // A pipe would block; its size and mode say nothing.
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd() < 0 && errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no key ", path, ": psring keygen --key-file=", path,
+        " makes one, and with --stdin takes another host's (psring keygen "
+        "--print there)"));
+  }
   if (file.fd() < 0) return Failed("read the key", path);
   struct stat about = {};
   if (fstat(file.fd(), &about) != 0) return Failed("read the key", path);

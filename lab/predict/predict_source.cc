@@ -178,9 +178,10 @@ bool HasOwnFlags(const json& run) {
 // "ring, 2 workers"; empty: it does not say.
 std::string NameOf(const json& run) {
   const std::string way = ValueOf(run, "mode");
-  return way.empty()
-             ? ""
-             : absl::StrCat(way, ", ", ValueOf(run, "workers"), " workers");
+  const std::string workers = ValueOf(run, "workers");
+  return way.empty() ? ""
+                     : absl::StrCat(way, ", ", workers,
+                                    workers == "1" ? " worker" : " workers");
 }
 
 absl::StatusOr<PredictSource> ReadReport(const json& root, const Field& file) {

@@ -125,7 +125,7 @@ int64_t ScriptModel::updates() const {
       .UpdatesAt(exchange_->step());
 }
 
-Time ScriptModel::Deadline() const { return Now() + 2 * step_timeout_; }
+Time ScriptModel::Deadline() const { return StepDeadline(step_timeout_); }
 
 nlohmann::json ScriptModel::Describe() const {
   const Layout& layout = flat_.layout;
