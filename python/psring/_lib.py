@@ -239,9 +239,9 @@ def check(code: int) -> int:
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     error = _with_remedy(_text(library().psring_error()))
-    if code == INVALID:
-        raise InvalidArgumentError(error)
     known = failure()
+    if code == INVALID and error != known:  # else this process has left the job, which failed
+        raise InvalidArgumentError(error)
     raise JobFailedError(known) if known else PsringError(error)
 
 

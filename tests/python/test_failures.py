@@ -579,6 +579,29 @@ psring.barrier()
             process.kill()
 
 
+@needs_library
+def test_what_the_main_thread_calls_after_a_thread_has_failed_says_so(tmp_path):
+    script = write(tmp_path, """
+import threading, psring
+psring.init()
+if psring.rank() == 1:
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    try:
+        psring.log(loss=1.0)
+    except psring.JobFailedError:
+        print("failed")
+        raise
+psring.barrier()
+""")
+    for rank, (code, out, err) in enumerate(run_script(script, 2)):
+        assert (code, out) == (1, "failed\n" * rank), err
+        last = err.strip().splitlines()[-1]
+        assert last.startswith("psring: worker 1 (host ") and last.endswith("ZeroDivisionError: division by zero")
+        assert err.count("Traceback") == rank, err  # the thread's own
+
+
 def test_an_exit_that_the_script_catches_is_none(tmp_path):
     script = write(tmp_path, """
 import sys, psring
