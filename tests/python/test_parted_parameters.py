@@ -41,11 +41,11 @@ def _join(net, opt, step):
         ps.broadcast_parameters(net.state_dict(), root_rank=last)
 
 
-def _train(after_step):
+def _train(after_step, momentum=0.0):
     ps.init()
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum), model=net)
     torch.manual_seed(ps.rank())
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -62,6 +62,18 @@ def _train(after_step):
 def test_noise_of_each_workers_own_is_a_warning(mode):
     for warned in run(_train, mode=mode, args=(_add_noise,)):
         assert len(warned) == 1 and "parameters are not the same any more after step" in warned[0]
+
+
+def _load_alone(net, opt, step):
+    if step == 3 and ps.rank() == 0:
+        state = opt.state_dict()
+        state["state"] = {0: {"momentum_buffer": torch.ones(8, 4)}}
+        opt.load_state_dict(state)
+
+
+def test_a_state_that_rank_0_alone_loads_is_a_warning_with_the_way():
+    for warned in run(_train, args=(_load_alone, 0.5)):
+        assert len(warned) == 1 and "call broadcast_optimizer_state(optimizer, root_rank=0)" in warned[0]
 
 
 @pytest.mark.parametrize("after_step", [None, _step_alone, _accumulate, _join])

@@ -51,9 +51,10 @@ class ParameterWatch:
             self.end()
             warn_once(
                 f"the workers' parameters are not the same any more after step {exchange.steps - 1}, and the same gradients "
-                "keep them apart. Something besides these changes them: random numbers of the optimizer (seed them alike "
-                "on all workers), a change of p.grad on each worker by itself, or Embedding(max_norm=...). Processors of "
-                "different kinds round differently, too"
+                "keep them apart. Something besides these changes them: an optimizer's state that rank 0 alone has loaded "
+                "from a checkpoint (call broadcast_optimizer_state(optimizer, root_rank=0) after that), random numbers of "
+                "the optimizer (seed them alike on all workers), a change of p.grad on each worker by itself, or "
+                "Embedding(max_norm=...). Processors of different kinds round differently, too"
             )
 
     def _digest(self) -> int:
