@@ -138,6 +138,8 @@ ADD = 'opt.add_param_group({"params": extra.parameters()})'
     ("ps", "local", ADD, "all ranks add the same group before the same step"),
     ("ps", "local", "ps.sum(1)", "all ranks must call the same operations"),
     ("ps", "fused", "opt.state_dict()", "barrier 'state of model.noname.0'"),
+    ("ring", "fused", "opt.load_state_dict(opt_state)", "state = broadcast_object(state) gives it to all"),
+    ("ring", "local", "opt.close()", "All ranks together call optimizer.close()"),
 ])
 def test_what_one_rank_calls_where_another_makes_a_step_is_named(tmp_path, mode, update, call, remedy):
     script = write(tmp_path, f"""
@@ -145,6 +147,7 @@ import time, torch, psring.torch as ps
 ps.init()
 net, extra = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
 opt = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+opt_state = opt.state_dict()
 opt = ps.DistributedOptimizer(opt, model=net, update="{update}")
 for step in range(4):
     begin = time.monotonic()
