@@ -436,6 +436,25 @@ def test_parameters_that_need_gradients_later_are_told_the_way():
     assert told_by_both(unfreeze, "close") == ["", ""]
 
 
+def state_while_a_part_is_frozen(update):
+    """Which parameters have a state in a checkpoint of that time, and in the plain optimizer after it."""
+    ps.init()
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    trained(net, optimizer)
+    net[0].requires_grad_(False)
+    ps.DistributedOptimizer(optimizer, model=net, update=update)
+    trained(net, optimizer)
+    saved = optimizer.state_dict()["state"]
+    optimizer.close()
+    return sorted(saved), [int(optimizer.state[p]["step"]) for p in net.parameters()]
+
+
+@UPDATES
+def test_a_frozen_parameter_keeps_its_state(update):
+    assert run(state_while_a_part_is_frozen, args=(update,)) == [([0, 1, 2, 3], [2, 2, 4, 4])] * 2
+
+
 def step_in_backward(update, hooks_first):
     """An optimizer for each parameter, which makes its step as soon as the gradient is there. How far it ends from
     torch's on both ranks' data."""

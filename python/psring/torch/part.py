@@ -155,7 +155,7 @@ class Part:
             fused.place_parameters(entries, self.optimizer.state)
             exchange.begin(fused.load_slots(exchange, entries, self.optimizer.state))
             fused.take_parameters(entries)
-            self.optimizer.state.clear()
+            self._forget_state(entries)
         else:
             exchange.begin()
             exchange.told_settings = lambda optimizer=self._optimizer: optimizer()._psring.told_settings()  # as above
@@ -394,7 +394,12 @@ class Part:
     def drop_state(self) -> None:
         """The state that fetch_state() has fetched is the library's again."""
         if self._has_state():
-            self.optimizer.state.clear()
+            self._forget_state(self.dense())
+
+    def _forget_state(self, entries: List[Entry]) -> None:
+        """Of these, the library has it. That of parameters that are frozen meanwhile stays."""
+        for entry in entries:
+            self.optimizer.state.pop(entry.param, None)
 
     def close(self) -> None:
         """The optimizer is one of its own class again, with its state."""
