@@ -455,6 +455,23 @@ def test_a_frozen_parameter_keeps_its_state(update):
     assert run(state_while_a_part_is_frozen, args=(update,)) == [([0, 1, 2, 3], [2, 2, 4, 4])] * 2
 
 
+def load_a_state_of_another_shape(update):
+    ps.init()
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    trained(net, optimizer)
+    state = optimizer.state_dict()
+    state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"].t().contiguous()
+    optimizer.load_state_dict(state)
+    trained(net, ps.DistributedOptimizer(optimizer, model=net, update=update))
+
+
+def test_a_state_of_another_shape_is_an_error():
+    assert all("must match" in error for error in told_by_both(load_a_state_of_another_shape, "local"))  # torch's own
+    for error in told_by_both(load_a_state_of_another_shape, "fused"):
+        assert "the optimizer's state has exp_avg of shape [4, 8] for 0.weight, which is [8, 4]" in error
+
+
 def step_in_backward(update, hooks_first):
     """An optimizer for each parameter, which makes its step as soon as the gradient is there. How far it ends from
     torch's on both ranks' data."""

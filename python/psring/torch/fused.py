@@ -149,8 +149,14 @@ def load_slots(exchange: ModelExchange, entries: Sequence[Entry], state: Dict[An
         slot = torch.zeros(exchange.results.numel(), dtype=torch.float32, device="cpu")
         for entry in entries:
             value = state.get(entry.param, {}).get(slot_name)
-            if value is not None:
-                exchange.part_of_slot(slot, entry).copy_(value.detach().reshape(entry.param.shape))
+            if value is None:
+                continue
+            if value.shape != entry.param.shape:
+                raise ValueError(
+                    f"the optimizer's state has {slot_name} of shape {list(value.shape)} for {entry.name}, which is "
+                    f"{list(entry.param.shape)}: load a state of this model, with its parameters in the same order"
+                )
+            exchange.part_of_slot(slot, entry).copy_(value.detach())
         slots.append(slot)
     return slots
 
