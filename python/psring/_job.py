@@ -26,6 +26,7 @@ class Job:
         self.mode = mode
         # sync, staleness, update, compress, bucket_mb, gpu; None where not given.
         self.defaults = defaults
+        self.step_timeout_s = 60.0  # the library's default
         self.pid = os.getpid()
         self.has_optimizer = False  # has had a DistributedOptimizer
         self.reductions = 0  # allreduces and reducescatters so far

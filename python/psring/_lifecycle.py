@@ -178,6 +178,7 @@ def init(
         _metrics.joined(request.get("metrics_dir"))
         about = json.loads(_lib.text(_lib.library().psring_job()))
         job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
+        job.step_timeout_s = float(request.get("step_timeout_s", job.step_timeout_s))
         _failure.arm(leave, job.rank)
         os.environ[_JOINED] = f"{os.getpid()} {_place_by_variables()}"
         if job.mode != "ps" and not _settings.takes_steps_together(defaults["sync"]):

@@ -523,6 +523,28 @@ def test_mode_ddp_ends_where_a_rank_is_stopped(tmp_path):
             process.kill()
 
 
+@pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="PSRING_LIBRARY is not set")
+@pytest.mark.parametrize("end, says", [
+    ("os.kill(os.getpid(), signal.SIGKILL)", "psring: lost worker 1 (host "),
+    ("sys.exit()", "All ranks make as many steps"),  # after the step's timeout, and not Gloo's of 30 minutes
+])  # fmt: skip
+def test_mode_ddp_ends_where_a_rank_does(tmp_path, end, says):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys, torch, psring.torch as ps\n"
+        "ps.init(step_timeout_s=3)\n"
+        "net = torch.nn.Linear(2, 2)\n"
+        "opt = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)\n"
+        "for step in range(100):\n"
+        "    if ps.rank() == 1 and step == 3:\n"
+        f"        {end}\n"
+        "    net(torch.ones(1, 2)).sum().backward()\n"
+        "    opt.step()\n"
+    )
+    (code, _, err), _ = run_script(str(script), 2, mode="ddp")
+    assert code == 1 and says in err.strip().splitlines()[-1], err
+
+
 def listening():
     """The addresses at which this process listens, as /proc shows them."""
     mine = set()

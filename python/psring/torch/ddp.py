@@ -6,6 +6,7 @@ Everything else of the job (ranks, failures, other collectives) stays psring's.
 """
 
 import threading
+import time
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -20,6 +21,9 @@ _TIMEOUT = timedelta(seconds=60)
 # Of a process that learns of its job's failure, until it has ended by itself.
 _PATIENCE_SECONDS = 3.0
 
+# After Gloo has missed a rank, psring has as well: it waits 5 s for one to come back.
+_NAMED_WITHIN_SECONDS = 7.0
+
 _group: Any = None
 _ended = threading.Event()
 
@@ -31,12 +35,13 @@ def _connect() -> Any:
         return _group
     job = _job.current()
     _end_with_the_job()
+    timeout = timedelta(seconds=job.step_timeout_s)  # Gloo's own is 30 minutes
     if dist.is_initialized():
-        _group = dist.new_group(backend="gloo")
+        _group = dist.new_group(backend="gloo", timeout=timeout)
         return _group
     store = shared_store("ddp.address", _TIMEOUT)
     with gloo_listens_here():
-        dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size)
+        dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.size, timeout=timeout)
     _group = dist.group.WORLD
     return _group
 
@@ -75,6 +80,27 @@ def start_gloo() -> Callable[[torch.Tensor, int], Callable[[], Any]]:
 
     def start(bucket: torch.Tensor, _: int) -> Callable[[], Any]:
         bucket.div_(size)  # as DDP's reducer does, before the sum
-        return dist.all_reduce(bucket, group=group, async_op=True).wait
+        work = dist.all_reduce(bucket, group=group, async_op=True)
+
+        def wait() -> None:
+            try:
+                work.wait()
+            except RuntimeError as error:
+                raise _reason(error) from error
+
+        return wait
 
     return start
+
+
+def _reason(error: RuntimeError) -> Exception:
+    """What a failed exchange raises: Gloo does not name who is lost, but psring, some seconds later."""
+    end = time.monotonic() + _NAMED_WITHIN_SECONDS
+    while not _lib.failure() and time.monotonic() < end:
+        time.sleep(0.05)
+    if _lib.failure():
+        return _lib.JobFailedError(_lib.failure())
+    return _lib.PsringError(
+        f'mode="ddp": Gloo has not exchanged a step\'s gradients: {error}. All ranks make as many steps, and each within '
+        f"step_timeout_s ({_job.current().step_timeout_s:g}) of the others: give each as many batches, as DistributedSampler does"
+    )
