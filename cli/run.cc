@@ -149,7 +149,8 @@ int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
         if (attempt.restarts > 0) AwaitNetwork(job, attempt);
         ScriptJob now = job;
         now.restarts = attempt.restarts;
-        now.may_come_again = attempt.has_next;
+        // On one host the processes of the next one are started anew, too.
+        now.may_come_again = attempt.has_next && job.job_size() > job.workers;
         auto started = RunningScript::Start(now, supervisor);
         if (!started.ok()) return started.status();
         running = *std::move(started);

@@ -291,11 +291,13 @@ void Member::Introduce(const Context& context) {
 // socket goes on where it was with the peer that it had.
 void Member::OnEarlierJob(const std::string& reason) {
   next_join_ = Now() + kNextJobInterval;
-  if (std::exchange(met_earlier_job_, true)) return;
+  const bool first = earlier_job_.empty();
+  earlier_job_ = Printable(reason, kMaxReasonBytes);
+  if (!first) return;
   LogInfo(
       "the coordinator at $0 is of an earlier job ($1); waits for the next "
       "job's",
-      options_.coordinator, Printable(reason, kMaxReasonBytes));
+      options_.coordinator, earlier_job_);
 }
 
 ControlMessage Member::Beat(Time now) {
@@ -421,7 +423,9 @@ void Member::CheckCoordinator(Time now) {
     return Fail(absl::DeadlineExceededError(absl::StrCat(
         "no coordinator has answered at ", options_.coordinator, " within ",
         absl::FormatDuration(options_.join_timeout),
-        met_earlier_job_ ? ", except one of an earlier job" : "",
+        earlier_job_.empty() ? ""
+                             : absl::StrCat(", except one of an earlier job (",
+                                            earlier_job_, ")"),
         ". Is one started there (by rank 0 of a script, or by "
         "--host-coordinator), and is the address reachable from this host?")));
   }

@@ -137,7 +137,7 @@ class Member {
   // The thread's own.
   Time last_heard_ = Time::InfinitePast();
   Time next_join_ = Time::InfinitePast();
-  bool met_earlier_job_ = false;
+  std::string earlier_job_;  // how one has ended that was met here; empty: none
   ActivityBoard::Report activity_;  // of the last heartbeat
   absl::Duration next_told_wait_ = kLongWait;
 

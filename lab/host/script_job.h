@@ -31,7 +31,8 @@ struct ScriptJob {
   std::string coordinator;
   double join_timeout_s = 60;
   int restarts = 0;  // of it, so far
-  // Whether its failure is followed by another start, on all hosts.
+  // Whether its failure is followed by another start, to which workers of other
+  // hosts may come while this one is not over yet.
   bool may_come_again = false;
   std::string page;                 // where the job is shown; empty: nowhere
   std::string page_token_file;      // empty: a new token

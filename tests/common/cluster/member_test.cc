@@ -34,7 +34,8 @@ struct Peer {
 
   void Join(const Coordinator& coordinator, proto::Role role,
             proto::Mode mode = proto::PARAMETER_SERVER,
-            bool hosts_coordinator = false) {
+            bool hosts_coordinator = false,
+            absl::Duration join_timeout = absl::Seconds(10)) {
     MemberOptions options;
     options.coordinator = coordinator.endpoint();
     options.join.set_role(role);
@@ -43,7 +44,7 @@ struct Peer {
     options.join.set_host("h");
     options.join.set_mode(mode);
     options.join.set_hosts_coordinator(hosts_coordinator);
-    options.join_timeout = absl::Seconds(10);
+    options.join_timeout = join_timeout;
     member = Member::Join(context, cancellation, options);
   }
 };
@@ -236,6 +237,28 @@ TEST(Member, WhoComesEarlyToTheNextJobWaitsForItsCoordinator) {
   joins.join();
   ASSERT_TRUE(early.member.ok()) << early.member.status();
   EXPECT_TRUE((*early.member)->Leave(absl::OkStatus(), Soon()).ok());
+}
+
+// Who has come too late, and waits for a start that does not follow.
+TEST(Member, WhereNoNextJobComesTheErrorSaysHowTheEarlierOneEnded) {
+  MembershipOptions options;
+  options.mode = proto::RING;
+  options.num_servers = 0;
+  options.num_workers = 2;
+  options.join_timeout = absl::ZeroDuration();
+  options.may_come_again = true;
+  Context context;
+  auto earlier =
+      Coordinator::Start(context, {"127.0.0.1", 0}, options, nullptr);
+  ASSERT_TRUE(earlier.ok()) << earlier.status();
+  Peer late;
+  late.Join(**earlier, proto::WORKER, proto::RING, /*hosts_coordinator=*/false,
+            absl::Milliseconds(200));
+  EXPECT_THAT(
+      std::string(late.member.status().message()),
+      AllOf(HasSubstr("within 200ms, except one of an earlier job (the job is "
+                      "over: "),
+            HasSubstr("missing 2 of 2 worker processes")));
 }
 
 // psring run's coordinator has one job.
