@@ -94,8 +94,9 @@ void AddIdentical(const Comparison& comparison, Strings* findings) {
                     : " with which they finished",
                 ": here the topology changes the speed and nothing else.")
           : " ended with DIFFERENT weights. They should not, unless a script "
-            "does not seed itself from PSRING_SEED or computes on GPUs: both "
-            "sum in the same order."));
+            "does not seed itself from PSRING_SEED, continues from a "
+            "checkpoint of the run before or computes on GPUs: both sum in the "
+            "same order."));
 }
 
 void AddTraffic(const Comparison& comparison, Strings* findings) {

@@ -360,6 +360,25 @@ def test_parameters_that_differ_in_the_first_step_are_told():
     assert run(load_on_one_rank, args=("fused",)) == [[], []]
 
 
+def norms_of_torchs_own(converted):
+    ps.init()
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.SyncBatchNorm(3))
+    if converted:
+        net = ps.SyncBatchNorm.convert_sync_batchnorm(net)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    return [str(w.message) for w in caught if "SyncBatchNorm" in str(w.message)]
+
+
+def test_a_sync_batch_norm_of_torchs_own_is_told_with_the_way():
+    for [message] in run(norms_of_torchs_own, args=(False,)):
+        assert "each worker's own mean and variance" in message
+        assert "psring.torch.SyncBatchNorm.convert_sync_batchnorm(model)" in message
+    assert run(norms_of_torchs_own, args=(True,)) == [[], []]
+    assert run(norms_of_torchs_own, args=(False,), size=1) == [[]]
+
+
 def restore_weights():
     """As the warning of a write says."""
     ps.init()

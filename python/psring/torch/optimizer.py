@@ -18,6 +18,7 @@ from .functions import broadcast_parameters
 from .gradient_exchange import ModelExchange
 from .part import Part
 from .settings import make_settings
+from .sync_batch_norm import warn_of_torchs_norm
 
 
 # With torch's hooks of step() and its profiler around it, which torch 1.13 does not offer.
@@ -271,6 +272,8 @@ def DistributedOptimizer(
         named = list(model.named_parameters())
     listed = _names(optimizer, named)
     kind = type(optimizer)
+    if model is not None:
+        warn_of_torchs_norm(model, process_set)
     buffers = Buffers(model, process_set) if model is not None else None
     part = Part(optimizer, kind, settings, listed, buffers)
     try:

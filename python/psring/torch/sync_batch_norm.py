@@ -3,11 +3,13 @@
 from typing import Any, Optional
 
 import torch
+import torch.distributed as dist
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .. import _job
 from ..collectives import Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import untraced
+from ._tensors import untraced, warn_once
 from .collectives import allreduce
 
 
@@ -84,7 +86,7 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(
         cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set
     ) -> torch.nn.Module:
-        """A module with every batch norm in it replaced, weights and all."""
+        """A module with every batch norm in it replaced, torch's SyncBatchNorm too, weights and all."""
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
             made = cls(module.num_features, module.eps, module.momentum, module.affine,
                        module.track_running_stats, process_set)  # fmt: skip
@@ -98,3 +100,14 @@ class SyncBatchNorm(_BatchNorm):
         for key, child in module.named_children():
             setattr(module, key, cls.convert_sync_batchnorm(child, process_set))
         return module
+
+
+def warn_of_torchs_norm(model: torch.nn.Module, process_set: ProcessSet) -> None:
+    """Where torch's own SyncBatchNorm would take each worker's own statistics, in silence: it has no group."""
+    if process_set.size() == 1 or _job.current().mode == "ddp" or (dist.is_available() and dist.is_initialized()):
+        return
+    if any(isinstance(module, torch.nn.SyncBatchNorm) for module in model.modules()):
+        warn_once(
+            "the model has torch.nn.SyncBatchNorm, which without a group of torch.distributed takes each worker's own mean "
+            "and variance: psring.torch.SyncBatchNorm.convert_sync_batchnorm(model) takes all workers'"
+        )
