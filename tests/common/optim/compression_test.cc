@@ -133,6 +133,24 @@ TEST_P(CompressionTest, WhatIsEncodedIsDecodedExactlyHoweverItIsCut) {
   }
 }
 
+// None is what the memory held before, in gaps between tensors either.
+TEST_P(CompressionTest, EveryByteIsWritten) {
+  const Layout layout = LayoutOfTensors();
+  const GradientCodec codec = CodecOf(GetParam(), layout);
+  Floats gradients = GradientsOf(layout, 1);
+  Floats residual(layout.num_elements(), 0.0f);
+  QuantiseAll(codec, layout, gradients, residual);
+  for (int b = 0; b < layout.num_buckets(); ++b) {
+    const Range bucket = layout.bucket(b);
+    const float* const values = gradients.data() + bucket.begin;
+    std::string zeros(codec.EncodedBytes(bucket, values), '\0');
+    std::string ones(zeros.size(), '\xff');
+    codec.Encode(bucket, values, zeros.data());
+    codec.Encode(bucket, values, ones.data());
+    EXPECT_TRUE(zeros == ones) << "bucket " << b;
+  }
+}
+
 TEST_P(CompressionTest, GapsStayZero) {
   const Layout layout = LayoutOfTensors();
   const GradientCodec codec = CodecOf(GetParam(), layout);
@@ -284,6 +302,24 @@ TEST(Compression, TakesAsManyBytesAsTheFormulasSay) {
   EXPECT_EQ(bytes("topk:0.01", middle), 32 * 8);
 }
 
+// Of tensors that fill their blocks.
+TEST(Compression, ValuesTakeAsManyBytesOnAverageAsIsSaid) {
+  proto::TensorShape tensor;
+  tensor.set_name("t");
+  tensor.add_shape(4096);
+  const Layout layout = *Layout::Create({tensor}, 1 << 20);
+  for (const char* name : {"fp16", "bf16", "int8", "onebit", "topk:0.25"}) {
+    const GradientCodec codec = CodecOf(name, layout);
+    Floats gradients = GradientsOf(layout, 8);
+    Floats residual(layout.num_elements(), 0.0f);
+    QuantiseAll(codec, layout, gradients, residual);
+    EXPECT_EQ(codec.EncodedBytes(layout.bucket(0), gradients.data()),
+              4096 * BytesPerValue(*ParseCompression(name)))
+        << name;
+  }
+  EXPECT_EQ(BytesPerValue({}), 4);
+}
+
 TEST(Compression, TopKSendsThatFractionOfABucket) {
   const Layout layout = LayoutOfTensors(1 << 20);
   const GradientCodec codec = CodecOf("topk:0.1", layout);
@@ -293,6 +329,19 @@ TEST(Compression, TopKSendsThatFractionOfABucket) {
   const auto k = static_cast<int64_t>(
       std::ceil(0.1 * static_cast<double>(layout.num_elements())));
   EXPECT_EQ(codec.EncodedBytes(layout.bucket(0), gradients.data()), 8 * k);
+}
+
+TEST(Compression, TopKSendsTheLargestOfHoweverSmallABucket) {
+  const Layout layout = LayoutOfTensors(1 << 20);
+  const GradientCodec codec = CodecOf("topk:0.0001", layout);
+  Floats gradients(layout.num_elements(), 0.0f);
+  gradients[0] = 0.5f;
+  gradients[layout.tensor(4).begin + 1500] = -3;
+  Floats residual(layout.num_elements(), 0.0f);
+  QuantiseAll(codec, layout, gradients, residual);
+  EXPECT_EQ(gradients[layout.tensor(4).begin + 1500], -3);
+  EXPECT_EQ(gradients[0], 0);
+  EXPECT_EQ(residual[0], 0.5f);
 }
 
 Floats Quantised(void (*quantise)(float*, float*, int64_t), Floats values,
@@ -401,6 +450,23 @@ TEST(OneBit, ReplacesValuesByTheMeanOfTheirSign) {
               ElementsAre(-1.5f, 0.5f, 1, -1, -0.5f, -2.5f, 0, 1.5f, 2.5f));
 }
 
+// Their mean has their sign: it is how the two are told apart.
+TEST(OneBit, NegativeZerosStayApartFromWhatIsPositive) {
+  Floats values = {-0.0f, 1, 3, -0.0f};
+  Floats residual(4, -0.0f);
+  QuantiseOneBit(values.data(), residual.data(), 4);
+  EXPECT_THAT(values, ElementsAre(0, 2, 2, 0));
+  EXPECT_TRUE(std::signbit(values[0]) && std::signbit(values[3]));
+}
+
+TEST(OneBit, BitsThatAreMissingFromTheLastByteAreZero) {
+  const Floats values(9, -1.0f);
+  std::vector<uint8_t> bits(2, 0xff);
+  const OneBitMeans means = EncodeOneBit(values.data(), bits.data(), 9);
+  EXPECT_EQ(means.low, -1);
+  EXPECT_THAT(bits, ElementsAre(0xff, 1));
+}
+
 TEST(TopK, TakesTheFirstOfEqualMagnitudes) {
   Floats values = {1, -2, 0.5f, 2, -2, 1};
   Floats residual(6, 0.0f);
@@ -436,6 +502,8 @@ TEST(TopK, IndicesMustAscendWithinTheRange) {
 TEST(Compression, WhatCannotBeParsedIsNamedWithWhatCan) {
   EXPECT_TRUE(ParseCompression("")->none());
   EXPECT_TRUE(ParseCompression("none")->none());
+  EXPECT_EQ(ParseCompression("fp16")->kind, Compression::Kind::kFp16);
+  EXPECT_EQ(ParseCompression("bf16")->kind, Compression::Kind::kBf16);
   EXPECT_EQ(ParseCompression("topk:0.01")->fraction, 0.01);
   for (const char* wrong :
        {"gzip", "topk", "topk:", "topk:x", "fp16 ", "topk:1%", "int4"}) {
