@@ -42,7 +42,6 @@ double WorstOf(const Goal& goal, const Variant& variant,
   double worst = measure(variant.runs[0]);
   for (const RunResult& run : variant.runs) {
     const double value = measure(run);
-    if (std::isnan(value)) return value;
     if (goal.IsBetter(worst, value)) worst = value;
   }
   return worst;
@@ -54,15 +53,16 @@ double Reach(const Goal& goal, const Variant& variant) {
 }
 
 double Rounded(const Goal& goal, double target) {
-  // A hair aside, so that 0.9 does not become 0.899.
-  constexpr double kHair = 1e-6;
+  // A hair aside, so that 0.9 does not become 0.899, in float32 either; less
+  // than IsReachedBy's.
+  constexpr double kHair = 5e-7;
   if (goal.score == Score::kAccuracy) {
-    return std::floor(target * 1000 + kHair) / 1000;
+    return std::floor((target + kHair) * 1000) / 1000;
   }
   if (target == 0) return 0;
   const double unit =
       std::pow(10, std::floor(std::log10(std::abs(target))) - 3);
-  return std::ceil(target / unit - kHair) * unit;
+  return std::ceil((target - kHair * std::abs(target)) / unit) * unit;
 }
 
 double CommonTarget(const Goal& goal, const std::vector<Variant>& variants) {

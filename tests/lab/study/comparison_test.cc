@@ -74,6 +74,43 @@ TEST(Compare, ATargetIsReachedByWhatItWasRoundedFrom) {
   EXPECT_FALSE(Goal{}.IsReachedBy(std::nan("")));
 }
 
+// Of a script that tells what a float32 tensor holds.
+TEST(Compare, ATargetOfFloat32IsThatOfItsNumber) {
+  const auto target = [](float value, Score score) {
+    RunResult run = RunOf({}, 1000, value);
+    run.test_loss = value;
+    for (EpochSample& epoch : run.epochs) epoch.test_loss = value;
+    const Comparison comparison =
+        Compare(ValuesOf({}), {run}, {.score = score});
+    EXPECT_EQ(NumReached(comparison, comparison.variants[0]), 1) << value;
+    return comparison.goal.target;
+  };
+  for (int i = 1; i <= 1000; ++i) {
+    const double number = i / 1000.0;
+    const auto value = static_cast<float>(number);
+    EXPECT_DOUBLE_EQ(target(value, Score::kAccuracy), number);
+    EXPECT_DOUBLE_EQ(target(value, Score::kTestLoss), number);
+    // What is a little worse is not rounded to what it does not reach.
+    target(static_cast<float>(number - 1.5e-6), Score::kAccuracy);
+    target(static_cast<float>(number * (1 + 1.5e-6)), Score::kTestLoss);
+  }
+}
+
+// Of a script, say, whose last evaluations told no number.
+TEST(EndOf, IsOfTheWorstSeedWhichMayTellNone) {
+  const Goal goal = {Score::kAccuracy, 0.5};
+  const auto end = [&](const std::vector<double>& accuracies) {
+    Variant variant;
+    for (const double accuracy : accuracies) {
+      variant.runs.push_back(RunOf({}, 1000, accuracy));
+    }
+    return EndOf(goal, variant);
+  };
+  EXPECT_EQ(end({0.9, 0.7, 0.8}), 0.7);
+  EXPECT_TRUE(std::isnan(end({std::nan(""), 0.7, 0.8})));
+  EXPECT_TRUE(std::isnan(end({0.9, std::nan(""), 0.8})));
+}
+
 TEST(Compare, AWayThatDivergedSetsNoTarget) {
   const Comparison comparison = Compare(
       ValuesOf({{"mode", "ps-bsp,ring"}}),
