@@ -48,6 +48,11 @@ TEST(Tied, SeveralSeedsAreTiedWhereRangesMeetOrMeansAreClose) {
   EXPECT_TRUE(TiedBySeconds(Runs({10, 10}), Runs({10.1, 10.1})));
   EXPECT_FALSE(TiedBySeconds(Runs({10, 10}), Runs({10.6, 10.6})));
   EXPECT_TRUE(TiedBySeconds(Runs({9, 10, 11}), Runs({11, 30, 31})));
+  // However seldom chance would do that.
+  EXPECT_TRUE(
+      TiedBySeconds(Runs({10, 10, 10, 10, 13}), Runs({13, 13, 13, 13, 13})));
+  EXPECT_FALSE(
+      TiedBySeconds(Runs({10, 10, 10, 10, 12.9}), Runs({13, 13, 13, 13, 13})));
 }
 
 // Of two seeds each, t is 4.30: 4.30 * sqrt((0.5 + 0.5) / 2) is 3.04.
@@ -141,6 +146,20 @@ TEST_F(ContrastTest, TheBaseHasTheFirstValueOfTheAxisAndAllElseAlike) {
       EXPECT_FALSE(ratio->tied);
     }
   }
+}
+
+// Where an interrupted study lacks a run.
+TEST(SecondsRatio, IsOfTheSeedsThatBothHave) {
+  const Comparison comparison =
+      Compare(ValuesOf({{"mode", "ring"}, {"workers", "2,4"}, {"seed", "2"}}),
+              {RunOf({{"mode", "ring"}}, 4),
+               RunOf({{"mode", "ring"}, {"seed", "1"}}, 40),
+               RunOf({{"mode", "ring"}, {"workers", "4"}}, 2)},
+              {.target = 0.5});
+  const auto ratio = SecondsRatio(comparison, comparison.variants[0],
+                                  comparison.variants[1], 1);
+  ASSERT_TRUE(ratio);
+  EXPECT_EQ(ratio->times, 0.5);
 }
 
 TEST_F(ContrastTest, StepsAreHeldAgainstTheFirstVariantOfTheGroup) {
