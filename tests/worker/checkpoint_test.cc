@@ -36,7 +36,7 @@ class CheckpointTest : public ::testing::Test {
     Progress progress;
     progress.step = step;
     progress.updates = 3 * step;
-    progress.model = "m";
+    progress.model = model_;
     return {.progress = progress,
             .layout = *layout_,
             .slot_names = {"momentum_buffer"},
@@ -59,6 +59,7 @@ class CheckpointTest : public ::testing::Test {
   std::string Latest() const { return CheckpointsIn(directory_)->back().path; }
 
   std::string directory_;
+  std::string model_ = "m";
   OwnCheckpoints own_;
   std::optional<Layout> layout_;
   std::vector<float> values_;
@@ -103,6 +104,27 @@ TEST_F(CheckpointTest, ADamagedOneOfTheSameStepGivesWay) {
   ASSERT_TRUE(Write(9).ok());
   EXPECT_TRUE(VerifyCheckpoint(checkpoint).ok());
   EXPECT_EQ(fs::file_size(checkpoint + ".damaged/model.safetensors"), 200);
+}
+
+TEST_F(CheckpointTest, EveryDamagedOneOfAStepStays) {
+  for (const int bytes : {200, 201, 202, 203}) {
+    ASSERT_TRUE(Write(9).ok());
+    fs::resize_file(Latest() + "/model.safetensors", bytes);
+  }
+  ASSERT_TRUE(Write(9).ok());
+  const std::string aside = Latest() + ".damaged";
+  EXPECT_EQ(fs::file_size(aside + "/model.safetensors"), 200);
+  EXPECT_EQ(fs::file_size(aside + "-2/model.safetensors"), 201);
+  EXPECT_EQ(fs::file_size(aside + "-3/model.safetensors"), 202);
+  EXPECT_EQ(fs::file_size(aside + "-4/model.safetensors"), 203);
+}
+
+TEST_F(CheckpointTest, ALinkToNowhereGivesWay) {
+  const std::string path = directory_ + "/step-00000009";
+  fs::create_symlink(directory_ + "/gone", path);
+  ASSERT_EQ(Write(9), absl::OkStatus());
+  EXPECT_TRUE(VerifyCheckpoint(path).ok());
+  EXPECT_TRUE(fs::is_symlink(path + ".damaged"));
 }
 
 TEST_F(CheckpointTest, OneOfTheSameStepIsWrittenOnlyWhereItIsThisRuns) {
@@ -168,12 +190,32 @@ TEST_F(CheckpointTest, EveryFlippedByteIsFound) {
   EXPECT_TRUE(VerifyCheckpoint(checkpoint).ok());
 }
 
-TEST_F(CheckpointTest, ATruncatedFileIsFound) {
+TEST_F(CheckpointTest, AFileOfAnotherSizeIsFound) {
   ASSERT_TRUE(Write(1).ok());
   const std::string checkpoint = Latest();
   fs::resize_file(checkpoint + "/model.safetensors", 200);
   EXPECT_THAT(std::string(VerifyCheckpoint(checkpoint).status().message()),
               HasSubstr("200 bytes"));
+  fs::resize_file(checkpoint + "/model.safetensors", 2000);
+  EXPECT_THAT(std::string(VerifyCheckpoint(checkpoint).status().message()),
+              HasSubstr("2000 bytes where the manifest says "));
+}
+
+// It is read a MiB at a time.
+TEST_F(CheckpointTest, ALargeModelIsVerifiedToItsEnd) {
+  proto::TensorShape shape;
+  shape.set_name("w");
+  shape.add_shape(600'000);
+  layout_ = *Layout::Create({shape}, 1 << 20);
+  values_.assign(layout_->num_elements(), 1.5f);
+  ASSERT_EQ(Write(1), absl::OkStatus());
+  EXPECT_TRUE(VerifyCheckpoint(Latest()).ok());
+  std::fstream file(Latest() + "/model.safetensors",
+                    std::ios::in | std::ios::out);
+  file.seekp(-1, std::ios::end);
+  file.put('x');
+  file.close();
+  EXPECT_TRUE(absl::IsDataLoss(VerifyCheckpoint(Latest()).status()));
 }
 
 TEST_F(CheckpointTest, AFailedWriteLeavesNoCheckpoint) {
@@ -216,6 +258,21 @@ TEST_F(CheckpointTest, WhatNobodyHasWrittenIsNotCertified) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("written by nobody"));
 }
 
+TEST_F(CheckpointTest, WhatTwoHaveWrittenIsNotCertified) {
+  const CheckpointContents contents = Contents(1);
+  const absl::Status status =
+      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
+        const float* slot = values_.data();
+        auto saved = WriteStateRange(dir, *layout_, contents.slot_names,
+                                     {0, layout_->num_elements()},
+                                     values_.data(), {slot});
+        if (saved.ok()) saved->MergeFrom(proto::SavedState(*saved));
+        return saved;
+      });
+  EXPECT_THAT(std::string(status.message()), HasSubstr("written twice"));
+  EXPECT_TRUE(CheckpointsIn(directory_)->empty());
+}
+
 TEST_F(CheckpointTest, AnyNumberOfWritersMakesTheSameCheckpoint) {
   ASSERT_TRUE(Write(1).ok());
   const CheckpointContents contents = Contents(2);
@@ -246,6 +303,13 @@ TEST_F(CheckpointTest, AFailedWriteLeavesNothing) {
                  return absl::InternalError("disk full");
                }).ok());
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(CheckpointTest, WithoutItsManifestItIsNotWritten) {
+  model_ = "\xff";  // no UTF-8
+  const absl::Status status = Write(1);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_TRUE(fs::is_empty(directory_));
 }
 
 }  // namespace

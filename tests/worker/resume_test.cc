@@ -2,12 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "nlohmann/json.hpp"
+#include "tests/testing/captured_log.h"
 #include "tests/testing/test_directory.h"
 #include "worker/buffers.h"
 #include "worker/checkpoint.h"
@@ -57,6 +62,8 @@ class ResumeTest : public ::testing::Test {
     progress.dataset_size = spec_.dataset_size();
     progress.num_workers = 2;
     progress.batch_size = spec_.batch_size();
+    progress.seed = spec_.seed();
+    progress.updates = updates_;
     progress.optimizer = spec_.optimizer().name();
     const absl::Status status = WriteCheckpoint(
         directory_, {progress, layout, slots, BuffersOf(module_)},
@@ -69,8 +76,21 @@ class ResumeTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
+  // As if another psring had written the manifest of step 7.
+  void Rewrite(const std::function<void(nlohmann::json&)>& change) const {
+    const std::string path = directory_ + "/step-00000007/manifest.json";
+    auto manifest = nlohmann::json::parse(testing::ReadFile(path));
+    manifest.erase("crc32");
+    change(manifest);
+    const std::string text = manifest.dump();
+    manifest["crc32"] = crc32(0, reinterpret_cast<const Bytef*>(text.data()),
+                              static_cast<uInt>(text.size()));
+    testing::WriteFile(path, manifest.dump(2) + "\n");
+  }
+
   const std::string directory_ = testing::TestDirectory();
   proto::JobSpec spec_;
+  std::optional<int64_t> updates_;
   const BatchNorm2d module_{20};
   std::optional<FlatModel> flat_;
 };
@@ -155,6 +175,71 @@ TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {
   EXPECT_THAT(std::string(optimizer.message()), HasSubstr("--optimizer: "));
 }
 
+TEST_F(ResumeTest, RefusesAFormatThatIsNotKnownAndNoOlderOneInItsPlace) {
+  Stop(6);
+  Stop();
+  Rewrite([](auto& manifest) { manifest["format"] = 3; });
+  const absl::Status status = FindResumePoint(directory_, spec_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_TRUE(absl::EndsWith(status.message(), "another version of psring"))
+      << status;
+}
+
+// Two workers took 8 samples each in a step, and 7 steps for 100.
+TEST_F(ResumeTest, WithoutACursorItFollowsFromTheStep) {
+  Stop();
+  Rewrite([](auto& manifest) {
+    manifest["format"] = 1;
+    manifest["step"] = 10;
+    manifest.erase("cursor");
+    manifest.erase("dataset_size");
+  });
+  const CapturedLog log;
+  const auto found = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->progress.cursor->epoch(), 1);
+  EXPECT_EQ(found->progress.cursor->samples(), 48);
+  EXPECT_EQ(log.Count("--data="), 0);
+}
+
+TEST_F(ResumeTest, WarnsOfOtherDataAndOfAnotherSeed) {
+  Stop();
+  const auto warnings = [&](const char* flag) {
+    const CapturedLog log;
+    EXPECT_TRUE(FindResumePoint(directory_, spec_).ok());
+    return log.Count(flag);
+  };
+  EXPECT_EQ(warnings("was made with"), 0);
+  spec_.set_data("digits,crc32=12345678");  // as newer ones name it
+  EXPECT_EQ(warnings("was made with"), 0);
+  spec_.set_data("digits2");
+  EXPECT_EQ(warnings("--data=digits: this run continues with digits2"), 1);
+  spec_.set_data("digits");
+  spec_.set_dataset_size(200);
+  EXPECT_EQ(warnings("--data="), 1);
+  spec_.set_dataset_size(100);
+  spec_.set_seed(3);
+  EXPECT_EQ(warnings("--seed=0: this run continues with 3"), 1);
+}
+
+TEST_F(ResumeTest, WarnsOfStateThatIsInNoCheckpoint) {
+  Stop();
+  const auto warnings = [&](const char* flag) {
+    const CapturedLog log;
+    FlatModel flat = FlatOf(module_);
+    EXPECT_TRUE(
+        LoadState(directory_ + "/step-00000007", spec_, flat, module_).ok());
+    return log.Count(flag);
+  };
+  spec_.set_local_steps(1);
+  EXPECT_EQ(warnings("--compress"), 0);
+  EXPECT_EQ(warnings("--local-steps"), 0);
+  spec_.set_compress("int8");
+  EXPECT_EQ(warnings("--compress=int8: what was lost"), 1);
+  spec_.set_local_steps(4);
+  EXPECT_EQ(warnings("--local-steps=4: of the optimizer's states"), 1);
+}
+
 TEST_F(ResumeTest, MayGoOnWithOtherDataAtTheSamePartOfAnEpoch) {
   Stop();
   spec_.set_data("mnist");
@@ -181,6 +266,10 @@ TEST_F(ResumeTest, KnowsHowManyUpdatesWereMade) {
   EXPECT_EQ(FindResumePoint(directory_, spec_)->progress.updates, steps);
   spec_.set_sync(proto::ASYNC);
   EXPECT_EQ(FindResumePoint(directory_, spec_)->progress.updates, 2 * steps);
+  fs::remove_all(directory_ + "/step-00000007");
+  updates_ = 11;
+  Stop();
+  EXPECT_EQ(FindResumePoint(directory_, spec_)->progress.updates, 11);
 }
 
 TEST_F(ResumeTest, SaysHowTheStepsChange) {
@@ -194,6 +283,10 @@ TEST_F(ResumeTest, SaysHowTheStepsChange) {
             "begun: step 7 takes up epoch 2 at sample 24 of 100, which ends at "
             "step 17; an epoch has 13 steps in place of 7, and the learning "
             "rate's schedule follows samples");
+  spec_.set_batch_size(5);
+  spec_.set_drop_last(true);  // 6 steps of 8 samples a worker, 10 of 5
+  EXPECT_THAT(SizeChange(then, spec_, PlanOf(spec_, 2), 2),
+              HasSubstr("; an epoch has 10 steps in place of 6, "));
 }
 
 }  // namespace
