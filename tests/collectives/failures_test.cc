@@ -707,6 +707,28 @@ TEST(JoinUnevenTest, SaysThatThereIsNoMemoryForTheZeros) {
                 "274877906944 bytes of zeros with which it takes part"));
 }
 
+// Else it would be rank 2's, which has not called, and the barrier was over.
+TEST(CollectiveIntruderTest, IsDroppedForACallThatIsNotDue) {
+  TestMesh mesh(3);
+  const auto handle = mesh.at(0).Barrier("x");
+  ASSERT_TRUE(handle.ok());
+  CollectiveHeader call = OfBarrier(CollectiveHeader::CALL, 1, 0);
+  int64_t dropped = 0;
+  // A barrier brings nothing; and a rank calls it once.
+  for (const std::string& payload : {std::string("data"), std::string()}) {
+    call.set_bytes(static_cast<int64_t>(payload.size()));
+    HostilePeer peer(mesh.at(0).endpoint());
+    peer.Send({call.SerializeAsString(), payload});
+    ++dropped;
+    const Time deadline = Soon();
+    while (mesh.at(0).malformed() < dropped) {
+      ASSERT_LT(Now(), deadline) << "'" << payload << "' was not counted";
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+  EXPECT_EQ(mesh.at(0).Wait(*handle, absl::ZeroDuration()).value(), false);
+}
+
 // A rank that has done its part: what needs it fails soon, and says so; what
 // the others do among themselves goes on.
 TEST(CollectiveLeaverTest, WhatNeedsARankThatHasLeftFailsSoon) {
