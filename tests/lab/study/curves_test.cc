@@ -35,6 +35,22 @@ TEST(AccuracyBand, IsTheMeanAndTheRangeOfEachEvaluation) {
   EXPECT_DOUBLE_EQ(TestLossBand(variant)[0].value.mean, 0.6);
 }
 
+// A script may evaluate now the one and now the other.
+TEST(AccuracyBand, LeavesOutEvaluationsThatTellNone) {
+  const double nothing = std::nan("");
+  const Variant variant = {At({}),
+                           "",
+                           {RunOf({{1, 10, 1.0, 0, 0.5, nothing, 0},
+                                   {2, 20, 2.0, 0, nothing, 0.8, 0}},
+                                  {})}};
+  const auto band = AccuracyBand(variant);
+  ASSERT_EQ(band.size(), 1u);
+  EXPECT_EQ(band[0].step, 20);
+  EXPECT_EQ(band[0].value.mean, 0.8);
+  ASSERT_EQ(TestLossBand(variant).size(), 1u);
+  EXPECT_EQ(TestLossBand(variant)[0].step, 10);
+}
+
 TEST(LossBand, ReadsEverySeedOffAtTheSameSteps) {
   const Variant variant = {
       At({}),

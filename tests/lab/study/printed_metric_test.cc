@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -31,6 +32,30 @@ TEST(PrintedMetric, TakesEveryNumberThatWorkerZeroPrints) {
   EXPECT_EQ(all[0].epochs[1].epoch, 2);
   EXPECT_GE(all[0].epochs[1].seconds, all[0].epochs[0].seconds);
   EXPECT_TRUE(all[1].epochs.empty());
+}
+
+TEST(PrintedMetric, StandsForWhatTheScriptLogs) {
+  PrintedMetric metric("accuracy ([0-9.]+)", /*is_loss=*/false);
+  metric.Take("accuracy 0.5");
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  all[0].epochs.resize(3);
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 1u);
+  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.5);
+}
+
+// A progress bar that draws itself anew has no line's end.
+TEST(PrintedMetric, IsFoundAtTheEndOfAnEndlessLine) {
+  PrintedMetric metric(".*accuracy ([0-9.]+)", /*is_loss=*/false);
+  std::string line(10 << 20, '.');
+  line += "accuracy 0.5";
+  metric.Take(line);
+  std::vector<ProcessMetrics> all(1);
+  all[0].role = "worker";
+  metric.AddTo(all);
+  ASSERT_EQ(all[0].epochs.size(), 1u);
+  EXPECT_EQ(all[0].epochs[0].test_accuracy, 0.5);
 }
 
 TEST(PrintedMetric, MayEndASentence) {

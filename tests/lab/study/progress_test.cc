@@ -43,6 +43,13 @@ TEST(ProgressLine, ShowsEpochLossRateAndTimeLeft) {
             "images/s  ETA 0:30");
 }
 
+TEST(ProgressLine, CountsAnEpochThatEndsEarly) {
+  ProcessMetrics worker = HalfWay();
+  worker.total_steps = 210;
+  worker.steps.push_back({201, 60, 0.1, 1234});
+  EXPECT_THAT(ProgressLine("ring", worker), HasSubstr("epoch 5/5"));
+}
+
 TEST(ProgressLine, FitsAnOrdinaryTerminal) {
   ProcessMetrics worker = HalfWay();
   worker.total_steps = 1000;

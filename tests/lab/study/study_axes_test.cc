@@ -60,6 +60,16 @@ TEST(ParseAxes, NamesTheFlagAndThePartThatIsWrong) {
   EXPECT_THAT(ErrorOf("mode", "ring,star"), HasSubstr("--modes: \"star\""));
 }
 
+TEST(ParseAxes, NumbersHaveBounds) {
+  EXPECT_TRUE(ParseAxes(Given({{"workers", "1,1024"}}), 0).ok());
+  EXPECT_THAT(ErrorOf("workers", "1025"), HasSubstr("from 1 to 1024"));
+  EXPECT_TRUE(ParseAxes(Given({{"seed", "1000"}}), 0).ok());
+  EXPECT_THAT(ErrorOf("seed", "1001"), HasSubstr("from 1 to 1000"));
+  EXPECT_TRUE(ParseAxes(Given({{"seed", "0,1099511627776"}}), 0).ok());
+  EXPECT_THAT(ErrorOf("seed", "0,1099511627777"),
+              HasSubstr("from 0 to 1099511627776"));
+}
+
 TEST(AllRuns, EveryWayRunsWithASeedBeforeTheNextSeed) {
   const auto runs =
       AllRuns(*ParseAxes(Given({{"mode", "ps-bsp,ring"}, {"seed", "2"}}), 0));

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lab/study/summary.h"
@@ -138,6 +140,17 @@ TEST(Headlines, WarnOfAWayThatReachedTheTargetAndEndsFarFromIt) {
       ElementsAre(HasSubstr(", but training ends at 10.00% with ps-bsp "
                             "and at 10.00% with ring.")));
   EXPECT_THAT(Headlines(ThreeWays()), Not(Contains(HasSubstr("ends at"))));
+  // One seed is enough, and so is what is no number.
+  RunResult lost = RunOf({{"seed", "1"}}, 2, 1.0);
+  lost.test_accuracy = std::nan("");
+  EXPECT_THAT(
+      Headlines(
+          Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
+                  {RunOf({}, 2, 1.0), lost, RunOf({{"mode", "ring"}}, 4, 2.0),
+                   RunOf({{"mode", "ring"}, {"seed", "1"}}, 4, 2.0)},
+                  {.target = 0.9})),
+      ElementsAre(HasSubstr(", but training ends at no finite number with a "
+                            "seed of ps-bsp.")));
 }
 
 TEST(Headlines, AWayThatTellsNoAccuracyIsSaidTo) {
@@ -270,6 +283,51 @@ TEST(Findings, SplitTheTimeIntoStepsAndTheirPace) {
                "step and needs as many steps."));
 }
 
+TEST(Findings, TellHowTheWaysEnd) {
+  const auto run = [](const AxisTexts& at, double accuracy) {
+    RunResult result = RunOf(at, 4, 1.0);
+    result.test_accuracy = accuracy;
+    return result;
+  };
+  EXPECT_THAT(
+      Findings(Compare(ValuesOf({{"mode", "ring,ps-bsp"}, {"seed", "2"}}),
+                       {run({}, 0.95), run({{"seed", "1"}}, 0.97),
+                        run({{"mode", "ring"}}, 0.9),
+                        run({{"mode", "ring"}, {"seed", "1"}}, 0.9)},
+                       {})),
+      Contains("The final accuracies are ps-bsp 96.00% (95.00% to 97.00%) and "
+               "ring 90.00%."));
+}
+
+TEST(Findings, TellHowManyUpdatesAGradientMissed) {
+  Comparison comparison = ThreeWays();
+  for (Variant& variant : comparison.variants) {
+    variant.runs[0].staleness_mean = 0.5;
+    variant.runs[0].staleness_max = 7;
+    variant.runs[1].staleness_mean = 1.5;
+    variant.runs[1].staleness_max = 3;
+  }
+  const auto findings = Findings(comparison);
+  EXPECT_THAT(findings,
+              Contains("With ps-async a gradient missed 1.00 updates by other "
+                       "workers on average and 7 at worst."));
+  // In the synchronous ways none can.
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(),
+                          [](const std::string& finding) {
+                            return absl::StrContains(finding, "missed");
+                          }),
+            1);
+}
+
+// 1000 parameters: two workers' gradients make a server answer twice 4000
+// bytes.
+TEST(Findings, TellWhatTheBusiestProcessWouldSend) {
+  EXPECT_THAT(Findings(ThreeWays()),
+              Contains("Were every process a host of its own, the busiest "
+                       "would send 7.8 KiB a step with ps-bsp and 3.9 KiB a "
+                       "step with ring."));
+}
+
 TEST(Findings, ARatioWithinTheScatterIsMarked) {
   const Comparison comparison =
       Compare(ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "2"}}),
@@ -383,6 +441,60 @@ TEST(SummaryCells, ManyWaysHaveARowEach) {
   EXPECT_EQ(cells.size(), 7u);
   EXPECT_EQ(cells[1][0], "1 worker");
   EXPECT_EQ(cells[0][1], "images/s");
+}
+
+TEST(ScreenCells, FiveWaysHaveAColumnEach) {
+  std::vector<RunResult> runs;
+  for (const char* workers : {"1", "2", "3", "4", "5"}) {
+    runs.push_back(RunOf({{"workers", workers}}, 4, 1));
+  }
+  const Comparison comparison = Compare(
+      ValuesOf({{"mode", "ps-bsp"}, {"workers", "1,2,3,4,5"}}), runs, {});
+  EXPECT_THAT(ScreenCells(comparison)[0],
+              ElementsAre("", "1 worker", "2 workers", "3 workers", "4 workers",
+                          "5 workers"));
+  EXPECT_EQ(SummaryCells(comparison)[0], ScreenCells(comparison)[0]);
+}
+
+TEST(TrafficCells, HoldTheWorstRunAgainstTheFormula) {
+  Comparison comparison = ThreeWays();
+  for (Variant& variant : comparison.variants) {
+    for (RunResult& run : variant.runs) {
+      run.worker_bytes_per_step = 4096;
+      run.worker_peak_bytes = 1 << 20;
+    }
+  }
+  comparison.variants[0].runs[1].worker_bytes_per_step = 6000;
+  comparison.variants[0].runs[0].server_bytes_per_step = 8000;
+  comparison.variants[0].runs[0].server_peak_bytes = 2 << 20;
+  EXPECT_THAT(TrafficCells(comparison),
+              ElementsAre(testing::_,
+                          ElementsAre("ps-bsp", "worker", "5.9 KiB", "3.9 KiB",
+                                      "1.50", "1.0 MiB"),
+                          ElementsAre("ps-bsp", "server", "7.8 KiB", "7.8 KiB",
+                                      "1.00", "2.0 MiB"),
+                          ElementsAre("ps-async", "worker", "4.0 KiB",
+                                      "3.9 KiB", "1.02", "1.0 MiB"),
+                          ElementsAre("ring", "worker", "4.0 KiB", "3.9 KiB",
+                                      "1.02", "1.0 MiB")));
+}
+
+TEST(StepTimeCells, AreOfEveryWorkerInMilliseconds) {
+  RunResult run = RunOf({{"seed", "5"}}, 4, 1);
+  run.step_times[1] = {.compute = 0.0125, .exposed = 0.002, .wait = 0.5};
+  EXPECT_THAT(
+      StepTimeCells(Compare(ValuesOf({{"seed", "5,6"}}), {run}, {})),
+      ElementsAre(testing::_, ElementsAre("ps-bsp", "5", "1", "12.50 ms",
+                                          "2.00 ms", "500.00 ms")));
+}
+
+// 50 steps in 10 s.
+TEST(PredictionCells, TellTheErrorInPercentOfTheMeasuredStep) {
+  RunResult run = RunOf({}, 4, 2);
+  run.predicted_step_s = 0.19;
+  EXPECT_THAT(PredictionCells(Compare(ValuesOf({}), {run}, {})),
+              ElementsAre(testing::_, ElementsAre("ps-bsp", "190.00 ms",
+                                                  "200.00 ms", "-5.0%")));
 }
 
 }  // namespace
