@@ -16,6 +16,7 @@
 #include "collectives/call.h"
 #include "collectives/collectives.h"
 #include "collectives/message.h"
+#include "collectives/outbox.h"
 #include "common/clock.h"
 #include "common/net/cancellation.h"
 #include "common/net/keys.h"
@@ -639,10 +640,13 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
   CollectiveHeader ack = chunk;
   ack.set_kind(CollectiveHeader::ACK);
   ack.set_offset(100);
+  CollectiveHeader ack_of_nothing = ack;
+  ack_of_nothing.set_offset(0);
   int64_t dropped = 0;
   for (const auto& [header, payload] :
        {std::pair<CollectiveHeader, std::string>(chunk, "1234"),
-        std::pair<CollectiveHeader, std::string>(ack, "")}) {
+        std::pair<CollectiveHeader, std::string>(ack, ""),
+        std::pair<CollectiveHeader, std::string>(ack_of_nothing, "")}) {
     HostilePeer peer(mesh.at(0).endpoint());
     const Time deadline = Soon();
     peer.Send({header.SerializeAsString(), payload});
@@ -727,6 +731,28 @@ TEST(CollectiveIntruderTest, IsDroppedForACallThatIsNotDue) {
     }
   }
   EXPECT_EQ(mesh.at(0).Wait(*handle, absl::ZeroDuration()).value(), false);
+}
+
+// They are kept, as rank 2 has not called yet: but not without end.
+TEST(CollectiveIntruderTest, IsDroppedForMoreChunksThanAWindowHas) {
+  TestMesh mesh(3);
+  const auto handle = mesh.at(0).Barrier("x");
+  ASSERT_TRUE(handle.ok());
+  HostilePeer peer(mesh.at(0).endpoint());
+  const auto call = OfBarrier(CollectiveHeader::CALL, 1, 0);
+  const auto chunk = OfBarrier(CollectiveHeader::CHUNK, 1, 0);
+  peer.Send({call.SerializeAsString(), ""});
+  for (int64_t i = 0; i < 3 * kNumRounds * (kFlowWindow / kChunkBytes); ++i) {
+    peer.Send({chunk.SerializeAsString(), "data"});
+  }
+  ASSERT_TRUE(peer.AwaitTaken(Soon()));
+  EXPECT_EQ(mesh.at(0).malformed(), 0);
+  peer.Send({chunk.SerializeAsString(), "data"});
+  const Time deadline = Soon();
+  while (mesh.at(0).malformed() == 0) {
+    ASSERT_LT(Now(), deadline);
+    absl::SleepFor(absl::Milliseconds(1));
+  }
 }
 
 // A rank that has done its part: what needs it fails soon, and says so; what
