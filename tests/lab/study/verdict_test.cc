@@ -164,6 +164,18 @@ TEST(Headlines, AWayThatTellsNoAccuracyIsSaidTo) {
               ElementsAre(HasSubstr("ring tells no accuracy.")));
 }
 
+TEST(Headlines, CountSeedsThatFailedAndSeedsThatDidNotArrive) {
+  const auto values = ValuesOf({{"mode", "ps-bsp,ring"}, {"seed", "3"}});
+  EXPECT_THAT(
+      Headlines(Compare(values,
+                        {RunOf({}, 4, 2.0), RunOf({{"mode", "ring"}}, 4, 1.0),
+                         RunOf({{"mode", "ring"}, {"seed", "1"}}, 9, 1.0)},
+                        {.target = 0.9},
+                        {{At({{"mode", "ring"}, {"seed", "2"}}), "lost", 1}})),
+      ElementsAre(HasSubstr("ring failed with 1 of 3 seeds and did not reach "
+                            "it with 1 of 3 seeds.")));
+}
+
 // Faster, in the seed that survived.
 TEST(Headlines, AWayOneOfWhoseSeedsFailedIsNotRanked) {
   const auto compare = [](int epochs) {
@@ -209,6 +221,11 @@ TEST(Findings, TellOfOtherProgramsThatHeldRunsUp) {
   EXPECT_THAT(Findings(comparison),
               Contains(AllOf(HasSubstr("up to 1.2 cores busy (during ps-async"),
                              HasSubstr("seed 1"))));
+  // The most of all is told.
+  comparison.variants[0].runs[0].other_cores = 0.7;
+  comparison.variants[2].runs[0].other_cores = 0.9;
+  EXPECT_THAT(Findings(comparison),
+              Contains(HasSubstr("up to 1.2 cores busy (during ps-async")));
 }
 
 TEST(Headlines, ARatioOfRunsThatOtherProgramsHeldUpIsUncertain) {
@@ -224,6 +241,25 @@ TEST(Headlines, ARatioOfRunsThatOtherProgramsHeldUpIsUncertain) {
                                     "the ratio is uncertain.")));
   EXPECT_THAT(headlines(0.05, 1.0), Not(Contains(HasSubstr("uncertain"))));
   EXPECT_THAT(headlines(0.5, 1.95), Not(Contains(HasSubstr("uncertain"))));
+}
+
+TEST(Headlines, RatiosOfWhatAnAxisDoesAreCountedByWay) {
+  const std::string slow = "worker:0:x4";
+  const auto caution = [&](int ring_epochs) {
+    RunResult base = RunOf({}, 4, 2.0);
+    base.other_cores = 0.5;
+    return Headlines(Compare(ValuesOf({{"mode", "ps-bsp,ring"},
+                                       {"slow", "none"},
+                                       {"slow", slow}}),
+                             {base, RunOf({{"slow", slow}}, 4, 8.0),
+                              RunOf({{"mode", "ring"}}, 4, 2.0),
+                              RunOf({{"mode", "ring"}, {"slow", slow}},
+                                    ring_epochs, 8.0)},
+                             {.target = 0.9}))
+        .back();
+  };
+  EXPECT_THAT(caution(4), HasSubstr("so the ratios are uncertain."));
+  EXPECT_THAT(caution(9), HasSubstr("so the ratio is uncertain."));
 }
 
 TEST(Headlines, AFaultIsBlamedForNothingThatHappensWithoutIt) {
@@ -326,6 +362,12 @@ TEST(Findings, TellWhatTheBusiestProcessWouldSend) {
               Contains("Were every process a host of its own, the busiest "
                        "would send 7.8 KiB a step with ps-bsp and 3.9 KiB a "
                        "step with ring."));
+  // Not of one by itself.
+  EXPECT_THAT(Findings(Compare(ValuesOf({{"mode", "ps-async,ring"}}),
+                               {RunOf({{"mode", "ps-async"}}, 4, 1.0),
+                                RunOf({{"mode", "ring"}}, 4, 1.0)},
+                               {})),
+              Not(Contains(HasSubstr("busiest"))));
 }
 
 TEST(Findings, ARatioWithinTheScatterIsMarked) {
@@ -342,7 +384,13 @@ TEST(Findings, ARatioWithinTheScatterIsMarked) {
 
 TEST(Findings, SayWhetherTheTwoSynchronousWaysAgree) {
   Comparison comparison = ThreeWays();
-  EXPECT_THAT(Findings(comparison), Contains(HasSubstr("identical weights")));
+  EXPECT_THAT(Findings(comparison),
+              Contains(AllOf(HasSubstr("identical weights"),
+                             HasSubstr(" for every seed: "))));
+  comparison.cut_short = "5 of 6 runs";
+  EXPECT_THAT(
+      Findings(comparison),
+      Contains(HasSubstr(" for every seed with which they finished: ")));
   comparison.identical_weights = false;
   EXPECT_THAT(Findings(comparison), Contains(HasSubstr("DIFFERENT weights")));
 }
@@ -418,6 +466,18 @@ TEST(SummaryCells, HasAColumnForEachWayAndSaysWhatItLacks) {
                   "5.25 s\n5.00 s to 5.50 s", "5.00 s\n4.80 s to 5.20 s"));
   EXPECT_THAT(cells,
               Contains(ElementsAre("sent per step, a server", "-", "-", "-")));
+}
+
+TEST(SummaryCells, HasTheOtherFigureToo) {
+  RunResult run = RunOf({}, 4, 1);
+  run.test_loss = 0.25;
+  const auto cells = [&](Score score) {
+    return SummaryCells(Compare(ValuesOf({}), {run}, {.score = score}));
+  };
+  EXPECT_THAT(cells(Score::kAccuracy),
+              Contains(ElementsAre("test loss", "0.2500")));
+  EXPECT_THAT(cells(Score::kTestLoss),
+              Contains(ElementsAre("test accuracy", "90.00%")));
 }
 
 TEST(SummaryCells, TellsOfGpusMemoryWhereThereIsAny) {
