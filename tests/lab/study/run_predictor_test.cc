@@ -68,6 +68,7 @@ TEST(RunPredictor, IsSilentAboutWhatItDoesNotSimulate) {
        std::initializer_list<AxisTexts>{{{"mode", "ps-async"}},
                                         {{"mode", "ps-ssp:3"}},
                                         {{"mode", "ps-bsp+backup-workers=1"}},
+                                        {{"mode", "ddp"}},
                                         {{"compress", "fp16"}},
                                         {{"link", "worker:1:100mbit"}}}) {
     EXPECT_FALSE(Predict(RunOf(at, {0.1, 0.1}))) << at[0].second;
@@ -76,6 +77,8 @@ TEST(RunPredictor, IsSilentAboutWhatItDoesNotSimulate) {
   EXPECT_FALSE(Predict(known, {"--local-steps=4"}));
   EXPECT_FALSE(Predict(known, {"--local-steps", "4"}));
   EXPECT_TRUE(Predict(known, {"--lr-schedule=cosine"}));
+  EXPECT_TRUE(Predict(known, {"--device=cpu"}));
+  EXPECT_FALSE(Predict(known, {"--device=cuda"}));
   EXPECT_FALSE(Predict(RunOf({}, {0.1})));  // a worker is missing
   RunResult on_gpus = known;
   on_gpus.on_gpu = true;

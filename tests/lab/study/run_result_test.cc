@@ -98,6 +98,8 @@ TEST(Summarize, TakesTheWorstProcessOfEachRole) {
   EXPECT_EQ(result->server_peak_bytes, 701);
   EXPECT_EQ(result->staleness_mean, 0.5);
   EXPECT_EQ(result->staleness_max, 3);
+  // Whichever that is.
+  EXPECT_EQ(Summarize(At({}), {Worker(0, 5), Worker(1, 4)})->seconds, 5);
 }
 
 // An epoch's last batch may be smaller, and workers may make different steps.
@@ -133,6 +135,13 @@ TEST(Summarize, AddsTheHistogramsOfAllServers) {
       Ran()->staleness_histogram,
       ElementsAre(Pair(0, ElementsAre(6, 2)), Pair(1, ElementsAre(8, 0, 4))));
   EXPECT_EQ(Ran()->step_times.at(1).exposed, 0.25);
+  // One of them has seen less.
+  std::vector<ProcessMetrics> all = {Server(0, 0, 0), Server(1, 0, 0),
+                                     Worker(0, 4)};
+  all[1].end->staleness_histogram = {{1, {5}}};
+  EXPECT_THAT(
+      Summarize(At({}), all)->staleness_histogram,
+      ElementsAre(Pair(0, ElementsAre(3, 1)), Pair(1, ElementsAre(9, 0, 2))));
 }
 
 TEST(Summarize, NamesWhatIsMissing) {
@@ -209,6 +218,11 @@ TEST(RunFromJson, GivesBackWhatToJsonWrote) {
   EXPECT_EQ(ToJson(*back), ToJson(run));
   EXPECT_EQ(back->point, run.point);
   EXPECT_EQ(back->weights_crc32, 0xabcu);
+  EXPECT_EQ(ToJson(run)["weights_crc32"], "00000abc");
+  EXPECT_EQ(back->step_times.at(0).compute, 0.5);
+  EXPECT_EQ(back->step_times.at(0).exposed, 0.25);
+  EXPECT_EQ(back->step_times.at(0).wait, 0.125);
+  EXPECT_THAT(back->step_times.at(0).busy, ElementsAre(0.5, 0.75));
   EXPECT_EQ(back->predicted_step_s, 0.0625);
   EXPECT_TRUE(std::isnan(back->steps[1].loss));
   run.weights_crc32.reset();

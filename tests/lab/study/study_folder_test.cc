@@ -63,6 +63,13 @@ TEST_F(StudyFolderTest, AnotherSetupIsRefusedWithWhatDiffersAndTheRemedy) {
   setup_.commit = "abc";
   setup_.flags.push_back({"--new", "1"});
   EXPECT_THAT(OpenError(), HasSubstr("--new was (nothing) and is 1"));
+  setup_.flags.pop_back();
+  setup_.machine.cores = 3;
+  EXPECT_THAT(OpenError(), HasSubstr("the number of cores was 1 and is 3"));
+  setup_.machine.cores = 1;
+  // What counts for the report alone may change.
+  setup_.flags.push_back({"--target-accuracy", "0.9"});
+  EXPECT_EQ(OpenError(), "");
 }
 
 TEST_F(StudyFolderTest, TwoAtOnceAreRefused) {
@@ -75,10 +82,13 @@ TEST_F(StudyFolderTest, TwoAtOnceAreRefused) {
 
 TEST_F(StudyFolderTest, WhatAKilledProcessLeftHalfWrittenGoesAway) {
   EXPECT_EQ(OpenError(), "");
-  const std::string left = path_ + "/runs/run-000.json.4711.tmp";
-  std::ofstream(left) << "{";
-  EXPECT_EQ(OpenError(), "");
-  EXPECT_FALSE(std::filesystem::exists(left));
+  for (const char* name :
+       {"runs/run-000.json.4711.tmp", "study.json.4711.tmp"}) {
+    const std::string left = path_ + "/" + name;
+    std::ofstream(left) << "{";
+    EXPECT_EQ(OpenError(), "");
+    EXPECT_FALSE(std::filesystem::exists(left)) << name;
+  }
 }
 
 TEST_F(StudyFolderTest, WhatIsNotAStudysStays) {

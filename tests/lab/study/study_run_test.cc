@@ -33,6 +33,21 @@ TEST(JobOf, AWaysFlagReplacesThatOfAll) {
               ElementsAre("--scale-lr", "--lr=1", "--epochs=2"));
 }
 
+TEST(JobOf, AFlagWithoutAValueTakesNoOtherAlong) {
+  EXPECT_THAT(FlagsOf("ring+scale-lr", {"--scale-lr", "--lr=1"}),
+              ElementsAre("--lr=1", "--scale-lr"));
+}
+
+TEST(JobOf, HasAsManyProcessesAsThePoint) {
+  const Job ps = JobOf(At({{"workers", "4"}, {"servers", "3"}}), Job());
+  EXPECT_EQ(ps.mode, "ps");
+  EXPECT_EQ(ps.workers, 4);
+  EXPECT_EQ(ps.servers, 3);
+  const Job ring = JobOf(At({{"mode", "ring"}, {"servers", kAny}}), Job());
+  EXPECT_EQ(ring.mode, "ring");
+  EXPECT_EQ(ring.workers, 2);
+}
+
 TEST(JobOf, AdamHasNotTheMomentumOfTheOthers) {
   EXPECT_THAT(FlagsOf("ring+optimizer=adam",
                       {"--optimizer=momentum", "--momentum=0.5", "--lr=1"}),
