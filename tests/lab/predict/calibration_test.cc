@@ -37,6 +37,24 @@ TEST(CalibrateLink, DoesNotTakeAPauseForASlowLink) {
   EXPECT_DOUBLE_EQ(guessed.link_bytes_per_s, 0.8e8);
 }
 
+TEST(CalibrateLink, DoesNotTakeALinkForMuchFasterThanItWasMeasured) {
+  Hardware guessed = {.link_bytes_per_s = 1e8};
+  CalibrateLink({RingOfTwo(), 10'000'000, /*seconds=*/0.01, 0}, &guessed);
+  EXPECT_DOUBLE_EQ(guessed.link_bytes_per_s, 1.05e8);
+}
+
+// Of two hosts with a server each, a half of all bytes stays on its host.
+TEST(CalibrateCores, CountsWhatGoesBetweenHostsInLargeExchanges) {
+  Hardware hardware;
+  CalibrateCores(
+      std::vector<MeasuredExchange>{
+          {{TopologyKind::kPs, 2, 0, true}, 1'000'000, 1, 2e6 * 3e-9},
+          {RingOfTwo(), 999'999, 1, 1},
+          {RingOfTwo(), 100, 1, 1}},
+      2, &hardware);
+  EXPECT_NEAR(hardware.cpu_s_per_byte, 3e-9, 1e-15);
+}
+
 TEST(CalibrateCores, TakesTheMedianCostOfAByte) {
   // Of a ring of two all bytes of both go to the other; of two workers and
   // servers of their own all of both go there and back.

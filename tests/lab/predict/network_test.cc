@@ -72,6 +72,26 @@ TEST(Network, IdleFlowsDoNotSaveUpTurns) {
   EXPECT_NEAR(std::max(arrivals.at(0), arrivals.at(1)), 0.25, 1e-6);
 }
 
+// Host 0 sends to two others, or they to it: its link is the one that counts.
+TEST(Network, IdleLinksSaveUpNoMoreThanABurst) {
+  Hardware hardware = Links();
+  hardware.burst_s = 0.01;
+  for (const bool sends : {true, false}) {
+    Arrivals arrivals;
+    Network network(hardware, arrivals, {1, 1, 1}, /*seed=*/0);
+    arrivals.Watch(network);
+    for (const int other : {1, 2}) {
+      network.SetTimer(1, {.from = sends ? 0 : other,
+                           .to = sends ? other : 0,
+                           .bytes = 5e6,
+                           .a = other,
+                           .b = other});
+    }
+    network.Run();
+    EXPECT_NEAR(std::max(arrivals.at(1), arrivals.at(2)), 1.09, 1e-6) << sends;
+  }
+}
+
 // A lottery with the same weights would stray by many packets.
 TEST(Network, FlowsKeepTheirShares) {
   constexpr double kPacketSeconds = 65536 / 1e8;

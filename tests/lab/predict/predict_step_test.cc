@@ -55,6 +55,13 @@ TEST(Ring, TakesWhatTheFormulaSays) {
   }
 }
 
+TEST(Ring, OfOneAppliesItsGradientsAndSendsNothing) {
+  Hardware hardware = Ideal(/*latency_s=*/1);
+  hardware.update_bytes_per_s = 1e6;
+  EXPECT_THAT(Seconds(hardware, {.buckets = {100'000, 150'000}}, Ring(1)),
+              Within(0.01, 1.0));
+}
+
 // Two hops by way of the owners, and log2(n) where everybody gets all values.
 TEST(Ring, OfSmallBucketsTakesTheWayWithFewHops) {
   const Hardware hardware = Ideal(/*latency_s=*/1e-2);
@@ -257,6 +264,12 @@ TEST(Step, OfThousandsOfHostsIsPredicted) {
     EXPECT_GE(prediction.p99_s * (1 + 1e-9), prediction.step_s)
         << Describe(topology);
   }
+}
+
+TEST(AutoServers, DoubleUpToAsManyAsWorkers) {
+  EXPECT_THAT(AutoServers(1), ElementsAre(1));
+  EXPECT_THAT(AutoServers(4), ElementsAre(1, 2, 4));
+  EXPECT_THAT(AutoServers(5), ElementsAre(1, 2, 4, 5));
 }
 
 TEST(Candidates, AreEveryTopologyThatCanBeRun) {

@@ -76,6 +76,8 @@ TEST(ParseWays, AWayMayCarryFlagsOfItsWorkers) {
   EXPECT_THAT(Explain((*specs)[1]), HasSubstr("--backup-workers=1 --lr=0.1"));
   EXPECT_FALSE(ParseWays("ring+").ok());
   EXPECT_FALSE(ParseWays("ring+--lr=1").ok());
+  EXPECT_THAT(std::string(ParseWays("ring+lr=1+lr=2").status().message()),
+              HasSubstr("has --lr twice"));
 }
 
 TEST(ParseWays, AWayComesOnce) {
