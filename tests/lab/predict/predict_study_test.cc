@@ -51,6 +51,25 @@ TEST(PredictCells, HaveTheBestOfAllWhichTheVerdictNames) {
   EXPECT_NE(PredictVerdicts(study)[0].find("ps, 2 servers"), std::string::npos);
 }
 
+TEST(PredictVerdicts, TellOfAFasterOneOfMoreHostsAndOfTheRing) {
+  PredictStudy study;
+  const auto verdict = [&](std::vector<Prediction> all) {
+    study.scales = {{.hosts = 4, .all = all, .best = BestOf(all)}};
+    return PredictVerdicts(study)[0];
+  };
+  const std::string faster =
+      "(the fastest is within 2% of it, with more hosts)";
+  const std::string ring = "; the ring takes 2.00 times as long.";
+  const std::string one = verdict({Ring(2.0), Ps(1, false, 1.0)});
+  EXPECT_EQ(one.find(faster), std::string::npos) << one;
+  EXPECT_NE(one.find(ring), std::string::npos) << one;
+  const std::string two =
+      verdict({Ring(2.0), Ps(1, false, 1.0), Ps(2, false, 0.99)});
+  EXPECT_NE(two.find(faster + ring), std::string::npos) << two;
+  const std::string none = verdict({Ring(1.0), Ps(1, false, 1.0)});
+  EXPECT_EQ(none.find("the ring takes"), std::string::npos) << none;
+}
+
 TEST(PredictScale, EndsOnceItIsCancelled) {
   Cancellation cancellation;
   cancellation.Cancel(absl::CancelledError("enough"));

@@ -85,7 +85,7 @@ TEST(Compare, ATargetOfFloat32IsThatOfItsNumber) {
     EXPECT_EQ(NumReached(comparison, comparison.variants[0]), 1) << value;
     return comparison.goal.target;
   };
-  for (int i = 1; i <= 1000; ++i) {
+  for (int i = 0; i <= 1000; ++i) {
     const double number = i / 1000.0;
     const auto value = static_cast<float>(number);
     EXPECT_DOUBLE_EQ(target(value, Score::kAccuracy), number);
@@ -258,6 +258,36 @@ TEST(Compare, WeightsAreComparedSeedBySeed) {
             false);
   EXPECT_EQ(Compare(values, {RunOf({}, 1, 0.9)}, {}).identical_weights,
             std::nullopt);
+  // Other seeds and other numbers of workers have weights of their own.
+  std::vector<RunResult> runs;
+  for (const char* workers : {"2", "4"}) {
+    for (const char* seed : {"0", "1"}) {
+      for (const char* way : {"ps-bsp", "ring"}) {
+        runs.push_back(RunOf(
+            {{"mode", way}, {"workers", workers}, {"seed", seed}}, 1, 0.9));
+        runs.back().weights_crc32 = 2 * (workers[0] - '0') + (seed[0] - '0');
+      }
+    }
+  }
+  const auto identical = [&] {
+    return Compare(ValuesOf({{"mode", "ps-bsp,ring"},
+                             {"workers", "2,4"},
+                             {"seed", "2"}}),
+                   runs, {})
+        .identical_weights;
+  };
+  EXPECT_EQ(identical(), true);
+  runs[0].weights_crc32 = 99;  // of the first pair alone
+  EXPECT_EQ(identical(), false);
+}
+
+TEST(StepsToTarget, AreNotKnownOfAScriptThatTellsNone) {
+  RunResult run = RunOf({}, 1000, 0.9);
+  for (EpochSample& epoch : run.epochs) epoch.step = 0;
+  const Comparison comparison = Compare(ValuesOf({}), {run}, {});
+  EXPECT_TRUE(SecondsToTarget(comparison, comparison.variants[0]));
+  EXPECT_FALSE(StepsToTarget(comparison, comparison.variants[0]));
+  EXPECT_FALSE(StepSecondsToTarget(comparison, comparison.variants[0]));
 }
 
 TEST(Compare, WeightsThatAScriptHasNotToldAreNotTheSame) {
