@@ -1,5 +1,6 @@
 // What goes wrong with collectives, and what ranks are told of it.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -664,10 +666,10 @@ TEST(CollectiveIntruderTest, IsDroppedForWhatIsNotDue) {
   EXPECT_EQ(data[99'999], 3);
 }
 
-// Rank 1 calls a second before the timeout of rank 0's call, and takes longer
-// than that to send the first data.
+// Rank 1 calls two seconds before the timeout of rank 0's call, and takes
+// longer than that to send the first data.
 TEST(CollectiveTimeoutTest, BeginsAnewWhenAllHaveCalled) {
-  TestMesh mesh(2, {.step_timeout = absl::Seconds(3)});
+  TestMesh mesh(2, {.step_timeout = absl::Seconds(5)});
   std::string data(20'000, '-');
   const auto handle = mesh.at(0).Broadcast("x", data.data(), 20'000, 1);
   CollectiveHeader call = CallOf("x");
@@ -680,9 +682,9 @@ TEST(CollectiveTimeoutTest, BeginsAnewWhenAllHaveCalled) {
   chunk.clear_call();
   chunk.set_kind(CollectiveHeader::CHUNK);
   HostilePeer one(mesh.at(0).endpoint());
-  absl::SleepFor(absl::Seconds(2));
+  absl::SleepFor(absl::Seconds(3));
   one.Send({call.SerializeAsString(), ""});
-  absl::SleepFor(absl::Milliseconds(1700));
+  absl::SleepFor(absl::Seconds(3));
   one.Send({chunk.SerializeAsString(), std::string(20'000, 'w')});
   EXPECT_EQ(Await(mesh.at(0), handle), absl::OkStatus());
   EXPECT_EQ(data, std::string(20'000, 'w'));
@@ -694,6 +696,12 @@ TEST(JoinUnevenTest, SaysThatThereIsNoMemoryForTheZeros) {
 #ifdef PSRING_SANITIZED
   GTEST_SKIP() << "a sanitizer ends the process instead";
 #endif
+  // Some systems promise more memory than they have.
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limited = {rlim_t{1} << 37, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  const absl::Cleanup restore = [&] { setrlimit(RLIMIT_AS, &before); };
   TestMesh mesh(2);
   const auto joined = mesh.at(1).JoinUneven();
   CollectiveHeader call = CallOf("x");
