@@ -17,8 +17,8 @@ namespace {
 
 // Flags with which a step exchanges something else, or at other times.
 constexpr const char* kChangesTheExchange[] = {
-    "--local-steps", "--backup-workers", "--clip-norm",    "--same-host",
-    "--bucket-mb",   "--device",         "--ring-backend", "--comm-threads"};
+    "--local-steps", "--backup-workers", "--clip-norm",   "--same-host",
+    "--bucket-mb",   "--ring-backend",   "--comm-threads"};
 
 // Simulated, each with a draw of its own.
 constexpr int kSteps = 200;
@@ -59,16 +59,13 @@ std::optional<std::vector<std::vector<double>>> ComputeTimes(
 }  // namespace
 
 absl::StatusOr<RunPredictor> RunPredictor::Create(const Args& worker_flags) {
-  Args others = worker_flags;
-  others.erase(std::remove(others.begin(), others.end(), "--device=cpu"),
-               others.end());
   const auto rate = MeasureUpdateRate();
   if (!rate.ok()) return rate.status();
   RunPredictor predictor;
   predictor.update_bytes_per_s_ = *rate;
   predictor.exchange_as_by_default_ = std::none_of(
       std::begin(kChangesTheExchange), std::end(kChangesTheExchange),
-      [&](const char* name) { return HasFlag(others, name); });
+      [&](const char* name) { return HasFlag(worker_flags, name); });
   return predictor;
 }
 
