@@ -9,7 +9,7 @@ The names are Horovod's, too: `import psring.torch as hvd` is all that a Horovod
 script needs to change.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch as _torch
 
@@ -125,10 +125,12 @@ _NOT_HERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _NOT_HERE:
-        raise AttributeError(f"psring.torch has no {name}: {_NOT_HERE[name]}")
-    raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> Any:
+        if name in _NOT_HERE:
+            raise AttributeError(f"psring.torch has no {name}: {_NOT_HERE[name]}")
+        raise AttributeError(f"module 'psring.torch' has no attribute {name!r}")
 
 
 # ---- What Horovod was built with. psring has one transport, its own. ----------
@@ -179,3 +181,20 @@ def ccl_built() -> bool:
 
 def ddl_built() -> bool:
     return False
+
+
+# What import * takes, and what type checkers let a script use.
+__all__ = [
+    "Adasum", "add_process_set", "allgather", "allgather_async", "allgather_object", "allreduce",
+    "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "Average", "barrier",
+    "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
+    "broadcast_optimizer_state", "broadcast_parameters", "ccl_built", "Compression", "Compressor",
+    "cross_rank", "cross_size", "cuda_built", "ddl_built", "DistributedOptimizer", "global_process_set",
+    "gloo_built", "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce",
+    "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
+    "grouped_reducescatter_async", "HorovodInternalError", "init", "InvalidArgumentError", "is_initialized",
+    "JobFailedError", "join", "local_rank", "local_size", "log", "log_to", "Max", "mean", "Min", "mode",
+    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll", "Preemption", "ProcessSet",
+    "Product", "PsringError", "rank", "reducescatter", "reducescatter_async", "remove_process_set",
+    "rocm_built", "shutdown", "size", "Sum", "sum", "SyncBatchNorm", "synchronize",
+]  # fmt: skip

@@ -1,6 +1,6 @@
 """alltoall and reducescatter on tensors, under Horovod's names."""
 
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union, overload
 
 import torch
 
@@ -65,6 +65,18 @@ def alltoall_async(
         return out if splits is None else (out, torch.tensor(rows, dtype=torch.int32, device="cpu"))
 
     return Handle(inner._operations, collect)
+
+
+@overload
+def alltoall(
+    tensor: torch.Tensor, splits: None = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor: ...
+
+
+@overload
+def alltoall(
+    tensor: torch.Tensor, splits: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Tuple[torch.Tensor, torch.Tensor]: ...
 
 
 def alltoall(
