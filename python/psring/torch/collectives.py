@@ -14,7 +14,7 @@ from .. import _job, _lib
 from .. import collectives as memory
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, num_bytes, on_host
+from ._tensors import check_dtype, describe, increment_version, num_bytes, on_host
 from .compression import Compression, Compressor
 
 
@@ -129,7 +129,9 @@ def allreduce_async_(
 ) -> Handle:  # fmt: skip
     """allreduce_async in place: the tensor is the operation's until synchronize()."""
     op = _op(op, average, tensor)
-    return _start_allreduce(tensor, True, op, name, prescale_factor, postscale_factor, process_set)
+    handle = _start_allreduce(tensor, True, op, name, prescale_factor, postscale_factor, process_set)
+    increment_version(tensor)  # else a backward() that saved it would take the new values for the old
+    return handle
 
 
 # The gradients are collectives with gradients of their own, as a gradient penalty needs
@@ -292,7 +294,9 @@ def broadcast_async_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
     """Starts broadcast_(): the tensor is the operation's until synchronize()."""
-    return _start_broadcast(tensor, True, root_rank, name, process_set)
+    handle = _start_broadcast(tensor, True, root_rank, name, process_set)
+    increment_version(tensor)
+    return handle
 
 
 class _Broadcast(torch.autograd.Function):
@@ -324,4 +328,4 @@ def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """broadcast in place; not differentiable."""
-    return _start_broadcast(tensor, True, root_rank, name, process_set).wait()
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()

@@ -12,7 +12,7 @@ import torch
 from .._packs import WORTH_PACKING, Comparison, Kind, Packs
 from ..collectives import Average, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, on_host
+from ._tensors import check_dtype, increment_version, on_host
 from .collectives import Handle, _op, _start_allgather, _start_allreduce
 from .compression import Compression, Compressor
 from .exchanges import _start_reducescatter
@@ -170,7 +170,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     """allreduce_async_ of several tensors."""
-    return _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    tensors = list(tensors)
+    handle = _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    for tensor in tensors:
+        increment_version(tensor)
+    return handle
 
 
 def grouped_allreduce(
