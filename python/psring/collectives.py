@@ -97,6 +97,12 @@ def op_code(op: Optional[ReduceOp]) -> int:
     return op.code
 
 
+def _check_memory(name: str, address: int, size: int) -> None:
+    """Raises where there is none to read."""
+    if size and not address:
+        raise TypeError(f"{name!r}: the tensor has no data, as one of torch's FakeTensorMode: pass one that has")
+
+
 def start_allreduce(
     name: str, source: int, target: int, count: int, dtype: int, op: Optional[ReduceOp],
     prescale: float = 1.0, postscale: float = 1.0,
@@ -104,6 +110,7 @@ def start_allreduce(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(4 * count, reduces=True)
     code = op_code(op)
+    _check_memory(name, source and target, count)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allreduce(
         _lib.encoded(name), source, target, count, dtype, code, prescale, postscale, *ranks
@@ -116,6 +123,7 @@ def start_allgather(
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(size)
+    _check_memory(name, source, size)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
@@ -128,6 +136,7 @@ def start_broadcast(
     if not 0 <= root < _job.size() or root not in process_set.ranks:
         raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
     _job.current().note_collective(size)
+    _check_memory(name, data, size)
     ranks = _lib.ranks_array(process_set._wire())
     number = _lib.library().psring_broadcast(_lib.encoded(name), data, size, root, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
@@ -138,6 +147,7 @@ def start_alltoall(
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(max(sizes, default=0))
+    _check_memory(name, source, max(sizes, default=0))
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(sizes))(*sizes)
     number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
@@ -151,6 +161,7 @@ def start_reducescatter(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(4 * max(counts, default=0), reduces=True)
     code = op_code(op)
+    _check_memory(name, source, max(counts, default=0))
     ranks = _lib.ranks_array(process_set._wire())
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = _lib.library().psring_reducescatter(
@@ -201,6 +212,11 @@ def last_to_join(operation: "_lib.Operation") -> int:
 def _buffer(data: Any) -> Any:
     """A ctypes array over a buffer, or over a copy where it is read-only."""
     view = memoryview(data)
+    if "O" in view.format:  # else other processes would take this one's addresses for their own
+        raise TypeError(
+            "the elements are Python's objects, whose memory no other process has: use broadcast_object() or "
+            "allgather_object()"
+        )
     if view.nbytes == 0:
         return (ctypes.c_char * 1)()
     view = view.cast("B")
