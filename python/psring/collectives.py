@@ -229,11 +229,12 @@ def allgather_bytes(
     data: bytes, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[bytes]:
     """Everybody's bytes, by rank of the set, of any sizes."""
+    return _allgather(data, name or auto_name("allgather_bytes", process_set), "bytes", process_set)
+
+
+def _allgather(data: Any, name: str, tag: str, process_set: ProcessSet) -> List[bytes]:
     memory = _buffer(data)
-    name = name or auto_name("allgather_bytes", process_set)
-    operation = start_allgather(
-        name, ctypes.addressof(memory), memoryview(data).nbytes, "bytes", process_set, memory
-    )
+    operation = start_allgather(name, ctypes.addressof(memory), memoryview(data).nbytes, tag, process_set, memory)
     operation.wait()
     sizes = operation.sizes(process_set.size())
     total = builtins.sum(sizes)
@@ -256,7 +257,8 @@ def broadcast_bytes(
         raise ValueError(f"root_rank={root_rank} is not among the ranks {process_set.ranks}")
     mine = data if data is not None and _job.rank() == root_rank else b""
     name = name or auto_name("broadcast_bytes", process_set)
-    return allgather_bytes(mine, name, process_set)[process_set.ranks.index(root_rank)]
+    parts = _allgather(mine, name, f"bytes of root {int(root_rank)}", process_set)
+    return parts[process_set.ranks.index(root_rank)]
 
 
 def _pickle(value: Any) -> bytes:

@@ -64,3 +64,15 @@ def addresses():
 
 def test_objects_of_an_array_do_not_travel_as_addresses():
     assert run(addresses) == [([{"rank": rank}, None], [{"rank": 0}, None]) for rank in range(2)]
+
+
+def roots_that_differ():
+    ps.init()
+    for call in (ps.broadcast_object, psring.broadcast_bytes):
+        with pytest.raises(ps.PsringError, match="of root 0.* of root 1"):
+            call(b"mine", root_rank=ps.rank())
+    return ps.broadcast_object(ps.rank(), root_rank=1)
+
+
+def test_ranks_that_name_different_roots_of_an_object_hear_of_it():
+    assert run(roots_that_differ) == [1, 1]
