@@ -18,7 +18,7 @@ _JOIN_OPTIONS = (
     "page", "page_token_file", "tensorboard",
 )  # fmt: skip
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may call shutdown() while the main thread holds it
 
 
 def _join(request: Dict[str, Any]) -> None:
@@ -310,7 +310,7 @@ def _at_exit() -> None:
 def _after_fork() -> None:
     """In a child: the job stays the parent's."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if not _lib.loaded():
         return
     _job.end_in_fork()

@@ -50,6 +50,26 @@ def test_sigterm_ends_a_child_as_ever():
     assert ranks.run(a_child_of_fork_gets_sigterm, size=1) == [(signal.SIGTERM, False)]
 
 
+class Enough(Exception):
+    pass
+
+
+def a_handler_leaves_a_job_that_forms():
+    def leave(number, frame):
+        psring.shutdown()
+        raise Enough
+
+    signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    with pytest.raises(Enough):
+        psring.init(rank=0, size=2, coordinator=f"127.0.0.1:{ranks.free_port()}", join_timeout_s=20)
+    return psring.is_initialized()
+
+
+def test_a_handler_may_call_shutdown_while_init_waits():
+    assert ranks.run(a_handler_leaves_a_job_that_forms, size=1) == [False]
+
+
 def test_every_counts_from_one():
     with pytest.raises(ValueError, match="every=0"):
         psring.Preemption(every=0)
