@@ -9,13 +9,14 @@ import builtins
 import ctypes
 import json
 import numbers
+import operator
 import pickle
 import zlib
 from collections import Counter
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _job, _lib
-from .process_sets import ProcessSet, global_process_set
+from .process_sets import ProcessSet, check_process_set, global_process_set
 
 
 class ReduceOp(NamedTuple):
@@ -59,12 +60,21 @@ def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
     return _next_name(_calls, kind, process_set)
 
 
+def call_name(name: Optional[str], kind: str, process_set: ProcessSet) -> str:
+    """The name that a call was given, or else auto_name()."""
+    check_process_set(process_set)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name={name!r}: it is a text")
+    return name or auto_name(kind, process_set)
+
+
 def lasting_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
     """The same for what makes many calls under its name, such as a model, and may live on over a join()."""
     return _next_name(_lasting, kind, process_set)
 
 
 def _next_name(counters: "Counter[Tuple[str, ProcessSet]]", kind: str, process_set: ProcessSet) -> str:
+    check_process_set(process_set)
     key = (kind, process_set)
     number = counters[key] % _MOST_NAMES
     counters[key] += 1
@@ -103,6 +113,29 @@ def _check_memory(name: str, address: int, size: int) -> None:
         raise TypeError(f"{name!r}: the tensor has no data, as one of torch's FakeTensorMode: pass one that has")
 
 
+def _ranks(process_set: ProcessSet) -> Tuple[Any, int]:
+    """A set of ranks as the library takes it."""
+    check_process_set(process_set)
+    return _lib.ranks_array(process_set._wire())
+
+
+def _factor(what: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}={value!r}: it is a number") from None
+
+
+def _check_root(root_rank: Any, process_set: ProcessSet) -> int:
+    try:
+        root = operator.index(root_rank)
+    except TypeError:
+        raise TypeError(f"root_rank={root_rank!r}: it is a rank, a whole number") from None
+    if root not in process_set.ranks:
+        raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
+    return root
+
+
 def start_allreduce(
     name: str, source: int, target: int, count: int, dtype: int, op: Optional[ReduceOp],
     prescale: float = 1.0, postscale: float = 1.0,
@@ -110,10 +143,11 @@ def start_allreduce(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(4 * count, reduces=True)
     code = op_code(op)
+    scales = _factor("prescale_factor", prescale), _factor("postscale_factor", postscale)
     _check_memory(name, source and target, count)
-    ranks = _lib.ranks_array(process_set._wire())
+    ranks = _ranks(process_set)
     number = _lib.library().psring_allreduce(
-        _lib.encoded(name), source, target, count, dtype, code, prescale, postscale, *ranks
+        _lib.encoded(name), source, target, count, dtype, code, *scales, *ranks
     )
     return _lib.Operation(number, (keep, ranks))
 
@@ -124,7 +158,7 @@ def start_allgather(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(size)
     _check_memory(name, source, size)
-    ranks = _lib.ranks_array(process_set._wire())
+    ranks = _ranks(process_set)
     number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
 
@@ -133,11 +167,11 @@ def start_broadcast(
     name: str, data: int, size: int, root: int, tag: str,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    if not 0 <= root < _job.size() or root not in process_set.ranks:
-        raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
+    check_process_set(process_set)
+    root = _check_root(root, process_set)
     _job.current().note_collective(size)
     _check_memory(name, data, size)
-    ranks = _lib.ranks_array(process_set._wire())
+    ranks = _ranks(process_set)
     number = _lib.library().psring_broadcast(_lib.encoded(name), data, size, root, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks))
 
@@ -148,7 +182,7 @@ def start_alltoall(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(max(sizes, default=0))
     _check_memory(name, source, max(sizes, default=0))
-    ranks = _lib.ranks_array(process_set._wire())
+    ranks = _ranks(process_set)
     array = (ctypes.c_int64 * len(sizes))(*sizes)
     number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
     return _lib.Operation(number, (keep, ranks, array))
@@ -161,11 +195,12 @@ def start_reducescatter(
 ) -> _lib.Operation:  # fmt: skip
     _job.current().note_collective(4 * max(counts, default=0), reduces=True)
     code = op_code(op)
+    scales = _factor("prescale_factor", prescale), _factor("postscale_factor", postscale)
     _check_memory(name, source, max(counts, default=0))
-    ranks = _lib.ranks_array(process_set._wire())
+    ranks = _ranks(process_set)
     array = (ctypes.c_int64 * len(counts))(*counts)
     number = _lib.library().psring_reducescatter(
-        _lib.encoded(name), source, target, array, dtype, code, prescale, postscale, *ranks
+        _lib.encoded(name), source, target, array, dtype, code, *scales, *ranks
     )
     return _lib.Operation(number, (keep, ranks, array))
 
@@ -173,8 +208,8 @@ def start_reducescatter(
 def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = None) -> None:
     """Returns when every rank of the set has called it."""
     _job.current()
-    ranks = _lib.ranks_array(process_set._wire())
-    name = name or auto_name("barrier", process_set)
+    ranks = _ranks(process_set)
+    name = call_name(name, "barrier", process_set)
     number = _lib.library().psring_barrier(_lib.encoded(name), *ranks)
     _lib.Operation(number, ranks).finish()
 
@@ -229,7 +264,7 @@ def allgather_bytes(
     data: bytes, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[bytes]:
     """Everybody's bytes, by rank of the set, of any sizes."""
-    return _allgather(data, name or auto_name("allgather_bytes", process_set), "bytes", process_set)
+    return _allgather(data, call_name(name, "allgather_bytes", process_set), "bytes", process_set)
 
 
 def _allgather(data: Any, name: str, tag: str, process_set: ProcessSet) -> List[bytes]:
@@ -253,11 +288,11 @@ def broadcast_bytes(
     process_set: ProcessSet = global_process_set,
 ) -> bytes:  # fmt: skip
     """The root's bytes; the others need not know how many."""
-    if root_rank not in process_set.ranks:
-        raise ValueError(f"root_rank={root_rank} is not among the ranks {process_set.ranks}")
+    check_process_set(process_set)
+    root_rank = _check_root(root_rank, process_set)
     mine = data if data is not None and _job.rank() == root_rank else b""
-    name = name or auto_name("broadcast_bytes", process_set)
-    parts = _allgather(mine, name, f"bytes of root {int(root_rank)}", process_set)
+    name = call_name(name, "broadcast_bytes", process_set)
+    parts = _allgather(mine, name, f"bytes of root {root_rank}", process_set)
     return parts[process_set.ranks.index(root_rank)]
 
 
@@ -277,7 +312,7 @@ def broadcast_object(
 
     Unpickling runs whatever code the root put in: call it only where you trust all ranks.
     """
-    name = name or auto_name("broadcast_object", process_set)
+    name = call_name(name, "broadcast_object", process_set)
     mine = _job.rank() == root_rank
     data = broadcast_bytes(_pickle(obj) if mine else None, root_rank, name, process_set)
     return obj if mine else pickle.loads(data)
@@ -291,7 +326,7 @@ def broadcast_json(
 
     psring's own calls use it in place of broadcast_object: JSON runs no code of another rank.
     """
-    name = name or auto_name("broadcast_json", process_set)
+    name = call_name(name, "broadcast_json", process_set)
     text = json.dumps(value).encode() if _job.rank() == root_rank else None
     return json.loads(broadcast_bytes(text, root_rank, name, process_set))
 
@@ -303,7 +338,7 @@ def allgather_object(
 
     Unpickling runs whatever code a rank put in: call it only where you trust all ranks.
     """
-    name = name or auto_name("allgather_object", process_set)
+    name = call_name(name, "allgather_object", process_set)
     return [pickle.loads(data) for data in allgather_bytes(_pickle(obj), name, process_set)]
 
 
@@ -369,7 +404,7 @@ def allreduce_async_(
     memory = _buffer(array)
     address = ctypes.addressof(memory)
     return start_allreduce(
-        name or auto_name("allreduce_buffer", process_set), address, address,
+        call_name(name, "allreduce_buffer", process_set), address, address,
         view.nbytes // view.itemsize, dtype, op, prescale_factor, postscale_factor,
         process_set, memory,
     )  # fmt: skip
@@ -389,7 +424,7 @@ def broadcast_(
     view = _view_in_place(array, "broadcast")
     memory = _buffer(array)
     start_broadcast(
-        name or auto_name("broadcast_buffer", process_set), ctypes.addressof(memory),
+        call_name(name, "broadcast_buffer", process_set), ctypes.addressof(memory),
         view.nbytes, root_rank, f"{view.format}{list(view.shape or ())}", process_set, memory,
     ).finish()  # fmt: skip
     return array

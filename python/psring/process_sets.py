@@ -1,9 +1,22 @@
 """Groups of ranks that communicate among themselves."""
 
 import itertools
-from typing import List, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Union
 
 from . import _job
+
+
+def whole(number: Any) -> int:
+    """Raises TypeError or ValueError for what is none: a fraction, a text, or an element of a mask."""
+    result = int(number)
+    if isinstance(number, bool) or getattr(number, "dtype", None) == bool or result != number:
+        raise TypeError(f"{number!r} is no whole number")
+    return result
+
+
+def check_process_set(process_set: Any) -> None:
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set={process_set!r}: it is a psring.ProcessSet, such as psring.ProcessSet([0, 1])")
 
 
 class ProcessSet:
@@ -17,7 +30,10 @@ class ProcessSet:
     process_set_id: Optional[int] = None
 
     def __init__(self, ranks: Sequence[int]):
-        chosen = sorted(int(rank) for rank in ranks)
+        try:
+            chosen = sorted(whole(rank) for rank in ranks)
+        except (TypeError, ValueError):
+            raise TypeError(f"ProcessSet({ranks!r}): it takes ranks, whole numbers, such as [0, 1]") from None
         if not chosen or len(set(chosen)) != len(chosen) or chosen[0] < 0:
             raise ValueError(f"ProcessSet({list(ranks)!r}): it takes different ranks, at least one")
         self._ranks: Optional[List[int]] = chosen
@@ -91,6 +107,7 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Takes the number back; whether there was one to take."""
+    check_process_set(process_set)
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
     process_set.process_set_id = None

@@ -76,3 +76,78 @@ def roots_that_differ():
 
 def test_ranks_that_name_different_roots_of_an_object_hear_of_it():
     assert run(roots_that_differ) == [1, 1]
+
+
+SGD = torch.optim.SGD([torch.ones(1)], lr=0.1)
+
+# What a script gives by mistake, and what it is told.
+MISTAKES = [
+    (lambda x: ps.allreduce(x, process_set=[0, 1]), "process_set=[0, 1]: it is a psring.ProcessSet, such as"),
+    (lambda x: ps.sum(1.0, process_set=None), "process_set=None: it is a psring.ProcessSet"),
+    (lambda x: ps.barrier((0, 1)), "process_set=(0, 1): it is a psring.ProcessSet"),
+    (lambda x: ps.DistributedOptimizer(SGD, process_set=[0, 1]), "process_set=[0, 1]: it is a psring.ProcessSet"),
+    (lambda x: ps.remove_process_set([0]), "process_set=[0]: it is a psring.ProcessSet"),
+    (lambda x: ps.ProcessSet([True, False]), "ProcessSet([True, False]): it takes ranks, whole numbers, such as [0, 1]"),
+    (lambda x: ps.ProcessSet([0.5, 1]), "ProcessSet([0.5, 1]): it takes ranks"),
+    (lambda x: ps.ProcessSet("01"), "ProcessSet('01'): it takes ranks"),
+    (lambda x: ps.ProcessSet(1), "ProcessSet(1): it takes ranks"),
+    (lambda x: ps.allreduce(x, name=5), "name=5: it is a text"),
+    (lambda x: ps.grouped_allreduce([x], name=b"x"), "name=b'x': it is a text"),
+    (lambda x: ps.broadcast(x, "0"), "root_rank='0': it is a rank, a whole number"),
+    (lambda x: ps.broadcast_parameters([x], 0.0), "root_rank=0.0: it is a rank"),
+    (lambda x: ps.broadcast_object(x, None), "root_rank=None: it is a rank"),
+    (lambda x: ps.allreduce(x, prescale_factor="a"), "prescale_factor='a': it is a number"),
+    (lambda x: ps.reducescatter(x, postscale_factor=None), "postscale_factor=None: it is a number"),
+    (lambda x: ps.allreduce(x, compression="fp16"), "compression='fp16': it is Compression.none, .fp16 or .bf16, or"),
+    (lambda x: ps.reducescatter(x, compression=1), "compression=1: it is Compression.none"),
+    (lambda x: ps.grouped_allreduce([x], compression=ps.Compression), "Compression'>: it is Compression.none"),
+    (lambda x: ps.alltoall(x, splits=2), "splits=2: it takes one whole number for each of 1 ranks"),
+    (lambda x: ps.alltoall(x, splits=[2.5]), "splits=[2.5]: it takes one whole number"),
+    (lambda x: ps.grouped_allgather([x, None]), "a group is a list of tensors, and one of this is a NoneType"),
+    (lambda x: ps.synchronize(ps.allreduce(x)), "this takes the handle that an _async call has returned, not a Tensor"),
+    (lambda x: ps.poll(None), "this takes the handle that an _async call has returned"),
+    (lambda x: ps.DistributedOptimizer(SGD, backward_passes_per_step=1.5), "backward_passes_per_step=1.5: it is at least 1, and a"),
+    (lambda x: ps.DistributedOptimizer(SGD, backward_passes_per_step="2"), "backward_passes_per_step='2': it is"),
+    (lambda x: ps.DistributedOptimizer(SGD, gradient_predivide_factor=0), "gradient_predivide_factor=0: it is a finite number"),
+    (lambda x: ps.DistributedOptimizer(SGD, gradient_predivide_factor=float("nan")), "gradient_predivide_factor=nan: it is"),
+    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb=float("nan")), "bucket_mb=nan: it is a number above 0"),
+    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb="a"), "bucket_mb='a': it is a number above 0"),
+    (lambda x: ps.DistributedOptimizer(SGD, compress=8), "compress=8: it is"),
+]  # fmt: skip
+
+
+def what_they_say():
+    ps.init()
+    said = []
+    for call, _ in MISTAKES:
+        try:
+            call(torch.ones(4))
+            said.append("nothing")
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    model = torch.nn.Linear(1, 1)
+    optimizer = ps.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), op=None, backward_passes_per_step=2.0)
+    with pytest.raises(ValueError, match="backward_passes_per_step=nan"):
+        optimizer.set_backward_passes_per_step(float("nan"))
+    fine = [
+        ps.broadcast(torch.ones(1), numpy.int64(0)).item(), ps.alltoall(torch.ones(2), splits=torch.tensor([2.0]))[1].tolist(),
+        ps.allreduce(torch.ones(1), compression=None).item(), ps.ProcessSet(numpy.array([0])).ranks,
+    ]  # fmt: skip
+    return said, fine
+
+
+def test_mistakes_in_arguments_are_named():
+    ((said, fine),) = run(what_they_say, size=1)
+    for (_, words), text in zip(MISTAKES, said):
+        assert words in text
+    assert fine == [1, [2], 1, [0]]
+
+
+def a_generator_of_tensors():
+    ps.init()
+    started = ps.grouped_reducescatter_async(torch.ones(2) for _ in range(3))
+    return [part.tolist() for part in ps.synchronize(started)]
+
+
+def test_a_group_may_come_from_a_generator():
+    assert run(a_generator_of_tensors) == [[[1]] * 3] * 2

@@ -12,10 +12,10 @@ import torch
 
 from .. import _job, _lib
 from .. import collectives as memory
-from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..collectives import Average, ReduceOp, Sum, call_name
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, describe, increment_version, num_bytes, on_host
-from .compression import Compression, Compressor
+from .compression import Compression, Compressor, compressor
 
 
 class Handle:
@@ -55,13 +55,20 @@ class Handle:
             operation.release()
 
 
+def _check_handle(handle: Any) -> None:
+    if not isinstance(handle, Handle):
+        raise TypeError(f"this takes the handle that an _async call has returned, not a {type(handle).__name__}")
+
+
 def poll(handle: Handle) -> bool:
     """Whether synchronize() would return at once."""
+    _check_handle(handle)
     return handle.poll()
 
 
 def synchronize(handle: Handle) -> Any:
     """Waits for a collective and returns its result, as often as it is called."""
+    _check_handle(handle)
     return handle.wait()
 
 
@@ -97,7 +104,7 @@ def _start_allreduce(
     same = source.data_ptr() == tensor.data_ptr()
     target = source if in_place or not same else torch.empty_like(source)
     operation = memory.start_allreduce(
-        name or auto_name("allreduce", process_set), source.data_ptr(), target.data_ptr(),
+        call_name(name, "allreduce", process_set), source.data_ptr(), target.data_ptr(),
         source.numel(), dtype, op, prescale, postscale, process_set, (source, target),
     )  # fmt: skip
 
@@ -164,7 +171,8 @@ def allreduce(
     floats in float32. The gradient is reduced in the same way.
     """
     op = _op(op, average, tensor)
-    name = name or auto_name("allreduce", process_set)
+    name = call_name(name, "allreduce", process_set)
+    compression = compressor(compression)
     small, ctx = compression.compress(tensor)
     reduced = _Allreduce.apply(small, op, name, prescale_factor, postscale_factor, process_set)
     return compression.decompress(reduced, ctx)
@@ -212,7 +220,7 @@ def _received(operation: _lib.Operation, like: torch.Tensor, row: int, ranks: in
 def _start_allgather(tensor: torch.Tensor, name: Optional[str], process_set: ProcessSet) -> Handle:
     source, row, tag = _rows(tensor, "allgather")
     operation = memory.start_allgather(
-        name or auto_name("allgather", process_set), source.data_ptr(), num_bytes(source), tag, process_set, source
+        call_name(name, "allgather", process_set), source.data_ptr(), num_bytes(source), tag, process_set, source
     )  # fmt: skip
 
     def collect() -> Tuple[torch.Tensor, List[int]]:
@@ -253,7 +261,7 @@ def allgather(
     Their numbers of rows may differ; all else must agree. A 0-dimensional tensor
     is one row. The gradient is the mean of all ranks' (as Horovod's).
     """
-    return _Allgather.apply(tensor, name or auto_name("allgather", process_set), process_set)
+    return _Allgather.apply(tensor, call_name(name, "allgather", process_set), process_set)
 
 
 # ---- broadcast ---------------------------------------------------------------
@@ -268,7 +276,7 @@ def _start_broadcast(
     if same and not in_place:
         data = data.clone()
     operation = memory.start_broadcast(
-        name or auto_name("broadcast", process_set), data.data_ptr(), num_bytes(data), root_rank,
+        call_name(name, "broadcast", process_set), data.data_ptr(), num_bytes(data), root_rank,
         describe(tensor), process_set, data,
     )  # fmt: skip
 
@@ -321,7 +329,7 @@ def broadcast(
 
     The gradient, at the root, is the mean of all ranks' (as Horovod's).
     """
-    return _Broadcast.apply(tensor, root_rank, name or auto_name("broadcast", process_set), process_set)
+    return _Broadcast.apply(tensor, root_rank, call_name(name, "broadcast", process_set), process_set)
 
 
 def broadcast_(

@@ -57,6 +57,18 @@ class Compression:
     bf16 = BF16Compressor
 
 
+def compressor(compression: Any) -> Type[Compressor]:
+    """What a collective was given; None is none."""
+    if compression is None:
+        return NoneCompressor
+    if not hasattr(compression, "compress") or not hasattr(compression, "decompress"):
+        raise TypeError(
+            f"compression={compression!r}: it is Compression.none, .fp16 or .bf16, or a class with their compress() "
+            "and decompress()"
+        )
+    return compression
+
+
 def native_name(compression: Type[Compressor]) -> str:
     """The library's `compress` for a compression. Errors: one of the user's own."""
     name = getattr(compression, "native", None)

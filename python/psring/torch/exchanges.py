@@ -5,10 +5,11 @@ from typing import Any, List, Optional, Tuple, Union, overload
 import torch
 
 from .. import collectives as memory
-from ..collectives import Average, ReduceOp, Sum, auto_name
-from ..process_sets import ProcessSet, global_process_set
+from ..collectives import Average, ReduceOp, Sum, call_name
+from ..process_sets import ProcessSet, global_process_set, whole
 from ._tensors import check_dtype, on_host
 from .collectives import Handle, _Allgather, _op, _received, _rows
+from .compression import compressor
 
 
 def _splits(what: str, tensor: torch.Tensor, splits: Any, ranks: int) -> List[int]:
@@ -18,7 +19,10 @@ def _splits(what: str, tensor: torch.Tensor, splits: Any, ranks: int) -> List[in
         if rows % ranks:
             raise ValueError(f"{what} of {rows} rows among {ranks} ranks: give splits")
         return [rows // ranks] * ranks
-    counts = [int(count) for count in (splits.tolist() if isinstance(splits, torch.Tensor) else splits)]
+    try:
+        counts = [whole(count) for count in (splits.tolist() if hasattr(splits, "tolist") else splits)]
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: splits={splits!r}: it takes one whole number for each of {ranks} ranks") from None
     if len(counts) != ranks or min(counts) < 0 or sum(counts) != rows:
         raise ValueError(f"{what}: splits={counts} do not cut {rows} rows for {ranks} ranks")
     return counts
@@ -28,7 +32,7 @@ def _start_alltoall(tensor: torch.Tensor, splits: Any, name: Optional[str], proc
     source, row, tag = _rows(tensor, "alltoall")
     counts = _splits("alltoall", source, splits, process_set.size())
     operation = memory.start_alltoall(
-        name or auto_name("alltoall", process_set), source.data_ptr(), [count * row for count in counts],
+        call_name(name, "alltoall", process_set), source.data_ptr(), [count * row for count in counts],
         tag, process_set, source,
     )  # fmt: skip
 
@@ -87,7 +91,7 @@ def alltoall(
     Without splits each rank gets as many. With splits, the second result is the
     number of rows that came from each rank.
     """
-    name = name or auto_name("alltoall", process_set)
+    name = call_name(name, "alltoall", process_set)
     out, counts = _Alltoall.apply(tensor, splits, name, process_set)
     return out if splits is None else (out, counts)
 
@@ -107,7 +111,7 @@ def _start_reducescatter(
     row = source[0].numel() if source.shape[0] else 0
     target = torch.empty((rows[me], *source.shape[1:]), dtype=source.dtype, device="cpu")
     operation = memory.start_reducescatter(
-        name or auto_name("reducescatter", process_set), source.data_ptr(), target.data_ptr(),
+        call_name(name, "reducescatter", process_set), source.data_ptr(), target.data_ptr(),
         [count * row for count in rows], dtype, op, prescale, postscale, process_set, (source, target),
     )  # fmt: skip
     return Handle([operation], lambda: target.to(tensor.device))
@@ -117,8 +121,9 @@ class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, op, name, prescale, postscale, process_set):  # type: ignore[no-untyped-def]
         ctx.op, ctx.name, ctx.process_set = op, name + ".grad", process_set
+        out = _start_reducescatter(tensor, op, name, prescale, postscale, process_set).wait()
         ctx.scale = prescale * postscale
-        return _start_reducescatter(tensor, op, name, prescale, postscale, process_set).wait()
+        return out
 
     @staticmethod
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
@@ -147,7 +152,8 @@ def reducescatter(
     Rows are shared out evenly; the first ranks get one more where that leaves some.
     """
     op = _op(op, None, tensor)
-    name = name or auto_name("reducescatter", process_set)
-    small, ctx = (tensor, None) if compression is None else compression.compress(tensor)
+    name = call_name(name, "reducescatter", process_set)
+    compression = compressor(compression)
+    small, ctx = compression.compress(tensor)
     out = _Reducescatter.apply(small, op, name, prescale_factor, postscale_factor, process_set)
-    return out if compression is None else compression.decompress(out, ctx)
+    return compression.decompress(out, ctx)

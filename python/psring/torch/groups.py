@@ -10,11 +10,11 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Typ
 import torch
 
 from .._packs import WORTH_PACKING, Comparison, Kind, Packs
-from ..collectives import Average, ReduceOp, Sum, auto_name
+from ..collectives import Average, ReduceOp, Sum, call_name
 from ..process_sets import ProcessSet, global_process_set
 from ._tensors import check_dtype, increment_version, on_host
 from .collectives import Handle, _op, _start_allgather, _start_allreduce
-from .compression import Compression, Compressor
+from .compression import Compression, Compressor, compressor
 from .exchanges import _start_reducescatter
 
 
@@ -66,6 +66,9 @@ def _differentiably(
 ) -> List[torch.Tensor]:
     """The first of what `call` returns, whose gradients are the second."""
     tensors = list(tensors)
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"a group is a list of tensors, and one of this is a {type(tensor).__name__}")
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return list(_Group.apply(call, *tensors))
     return call(tensors)[0]
@@ -119,7 +122,7 @@ def _start_group(
     tensors: Sequence[torch.Tensor], in_place: bool, average: Optional[bool], name: Optional[str], op: Optional[ReduceOp],
     prescale: float, postscale: float, process_set: ProcessSet,
 ) -> Handle:  # fmt: skip
-    name = name or auto_name("grouped_allreduce", process_set)
+    name = call_name(name, "grouped_allreduce", process_set)
     tensors = list(tensors)
     ops = [_op(op, average, tensor) for tensor in tensors]  # all the same
     for tensor in tensors:
@@ -184,7 +187,7 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> List[torch.Tensor]:  # fmt: skip
     """allreduce of several tensors."""
-    called = name or auto_name("grouped_allreduce", process_set)
+    called, compression = call_name(name, "grouped_allreduce", process_set), compressor(compression)
 
     def reduce(values: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], Backward]:
         reduced = _start_group(
@@ -225,7 +228,7 @@ def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Handle:
     """allgather_async of several tensors; the result is a list."""
-    started = _start_gathers(tensors, name or auto_name("grouped_allgather", process_set), process_set)
+    started = _start_gathers(tensors, call_name(name, "grouped_allgather", process_set), process_set)
     return Handle(started._operations, lambda: [out for out, _ in started.wait()])
 
 
@@ -233,7 +236,7 @@ def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[torch.Tensor]:
     """allgather of several tensors."""
-    called = name or auto_name("grouped_allgather", process_set)
+    called = call_name(name, "grouped_allgather", process_set)
 
     def gather(values: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], Backward]:
         gathered = _start_gathers(values, called, process_set).wait()
@@ -255,6 +258,7 @@ def _start_scatters(
     tensors: Sequence[torch.Tensor], name: str, op: Optional[ReduceOp], process_set: ProcessSet,
     prescale: float, postscale: float,
 ) -> Handle:  # fmt: skip
+    tensors = list(tensors)
     ops = [_op(op, None, tensor) for tensor in tensors]
     return _together(
         _start_reducescatter(tensor, op, f"{name}.{i}", prescale, postscale, process_set)
@@ -267,7 +271,7 @@ def grouped_reducescatter_async(
     process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Handle:  # fmt: skip
     """reducescatter_async of several tensors; the result is a list."""
-    name = name or auto_name("grouped_reducescatter", process_set)
+    name = call_name(name, "grouped_reducescatter", process_set)
     return _start_scatters(tensors, name, op, process_set, prescale_factor, postscale_factor)
 
 
@@ -277,8 +281,8 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> List[torch.Tensor]:  # fmt: skip
     """reducescatter of several tensors."""
-    compression = compression or Compression.none
-    called = name or auto_name("grouped_reducescatter", process_set)
+    compression = compressor(compression)
+    called = call_name(name, "grouped_reducescatter", process_set)
 
     def scatter(values: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], Backward]:
         scattered = _start_scatters(values, called, op, process_set, prescale_factor, postscale_factor).wait()

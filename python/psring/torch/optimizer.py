@@ -17,7 +17,7 @@ from .compression import Compression, Compressor
 from .functions import broadcast_parameters
 from .gradient_exchange import ModelExchange
 from .part import Part
-from .settings import make_settings
+from .settings import make_settings, whole_passes
 from .sync_batch_norm import warn_of_torchs_norm
 
 
@@ -95,9 +95,7 @@ class _Distributed:
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From now on, every `passes`-th backward() reduces."""
-        if passes < 1:
-            raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
-        self._psring.reducer.passes = passes
+        self._psring.reducer.passes = whole_passes(passes)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """All ranks add the same. Not with update="fused"."""

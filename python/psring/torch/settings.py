@@ -1,10 +1,11 @@
 """What a DistributedOptimizer was asked for, checked and completed."""
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Type
 
 from .. import _job, _models, _settings
 from ..collectives import Average, ReduceOp, Sum, op_code
-from ..process_sets import ProcessSet, global_process_set
+from ..process_sets import ProcessSet, check_process_set, global_process_set
 from .compression import BF16Compressor, Compressor, FP16Compressor, NoneCompressor, native_name
 
 
@@ -74,6 +75,27 @@ class Settings(NamedTuple):
         return [f"the optimizer {kind.__name__}"] + [f"{name}={value}" for name, value in parts.items()]
 
 
+def whole_passes(passes: Any) -> int:
+    """backward_passes_per_step=."""
+    try:
+        whole = int(passes)
+    except (TypeError, ValueError, OverflowError):
+        whole = 0
+    if whole < 1 or whole != passes:
+        raise ValueError(f"backward_passes_per_step={passes!r}: it is at least 1, and a whole number")
+    return whole
+
+
+def _divisor(predivide: Any) -> float:
+    try:
+        divisor = float(predivide)
+    except (TypeError, ValueError):
+        divisor = 0.0
+    if divisor == 0 or not math.isfinite(divisor):
+        raise ValueError(f"gradient_predivide_factor={predivide!r}: it is a finite number, and not 0")
+    return divisor
+
+
 _BUCKETS = {"none": NoneCompressor, "fp16": FP16Compressor, "bf16": BF16Compressor}
 
 
@@ -98,13 +120,15 @@ def make_settings(
     overlap: bool,
 ) -> Settings:
     """Arguments first, then init()'s or the environment's, then defaults."""
+    op = Average if op is None else op
     op_code(op)
+    check_process_set(process_set)
+    predivide = _divisor(predivide)
     if op not in (Average, Sum):
         raise ValueError(f"DistributedOptimizer(op={op.name}): it is Average or Sum")
     if predivide != 1.0 and op is not Average:
         raise ValueError("gradient_predivide_factor needs op=Average")
-    if passes < 1:
-        raise ValueError(f"backward_passes_per_step={passes}: it is at least 1")
+    passes = whole_passes(passes)
     sync, staleness = _models.choose_sync(job, sync, staleness)
     update = _models.choose_update(job, update, sync)
     native = native_name(compression)
@@ -130,7 +154,7 @@ def make_settings(
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     return Settings(
-        op, process_set, float(predivide), int(passes), sync, staleness, update == "fused", compress,
+        op, process_set, predivide, passes, sync, staleness, update == "fused", compress,
         _BUCKETS.get(compress, NoneCompressor), mb, scaler, sparse_as_dense, find_unused, broadcast_buffers,
         overlap, job.defaults["gpu"],
     )  # fmt: skip
