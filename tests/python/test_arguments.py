@@ -151,3 +151,18 @@ def a_generator_of_tensors():
 
 def test_a_group_may_come_from_a_generator():
     assert run(a_generator_of_tensors) == [[[1]] * 3] * 2
+
+
+def parameters_without_a_tensor():
+    ps.init()
+    model = torch.nn.Linear(1, 1)
+    for wrong in (SGD.state_dict(), {"model": model.state_dict()}, "model"):
+        with pytest.raises(ValueError, match="no tensor in what it was given: .* broadcast_optimizer_state"):
+            ps.broadcast_parameters(wrong)
+    ps.broadcast_parameters({**model.state_dict(), "epoch": 3})
+    ps.broadcast_parameters({})
+    return ps.sum(1)
+
+
+def test_broadcast_parameters_says_where_it_finds_none():
+    assert run(parameters_without_a_tensor) == [2, 2]

@@ -73,6 +73,11 @@ def broadcast_parameters(
         if isinstance(tensor, torch.Tensor):
             check_bytes(tensor, f"broadcast of {name}")
             tensors.append((name, tensor))
+    if named and not tensors:
+        raise ValueError(
+            "broadcast_parameters found no tensor in what it was given: it takes model.state_dict(), not a dict of such; "
+            "for an optimizer call broadcast_optimizer_state(optimizer)"
+        )
     name = auto_name("broadcast_parameters", process_set)
     listed = [f"tensor {i}, {n} {describe(t)}" for i, (n, t) in enumerate(tensors)]
     agree(listed, name + ".names", process_set)
