@@ -149,7 +149,7 @@ int RunWorkers(const ScriptJob& job, const SupervisedFlags& supervised) {
         if (attempt.restarts > 0) AwaitNetwork(job, attempt);
         ScriptJob now = job;
         now.restarts = attempt.restarts;
-        // On one host the processes of the next one are started anew, too.
+        // Only workers of other hosts can outlive this start.
         now.may_come_again = attempt.has_next && job.job_size() > job.workers;
         auto started = RunningScript::Start(now, supervisor);
         if (!started.ok()) return started.status();

@@ -1,6 +1,5 @@
 #include "collectives/mesh.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -114,10 +114,7 @@ void Mesh::TakePartIn(const Header& first, Time now) {
                                  (sums && (reduction == Reduction::kSum ||
                                            reduction == Reduction::kAverage));
   Operation::Scratch memory(nullptr, std::free);
-  absl::Status why = absl::FailedPreconditionError(absl::StrCat(
-      Describe(operation, key.name), ": rank ", job_.rank,
-      " has joined: it has no more data, and takes part only in barriers, "
-      "sums and averages over all ranks"));
+  absl::Status why;
   if (key.set_digest == everybody_ && zeros_are_neutral &&
       key.set_size == static_cast<uint32_t>(job_.size())) {
     for (int rank = 0; rank < job_.size(); ++rank) call.set.push_back(rank);
@@ -133,12 +130,19 @@ void Mesh::TakePartIn(const Header& first, Time now) {
     memory = Zeros(zeros + sum);
     call.in = memory.get();
     call.out = memory.get() + (sum > 0 ? zeros : 0);
-    why = absl::ResourceExhaustedError(
-        absl::StrCat(Describe(operation, key.name), ": rank ", job_.rank,
-                     " has joined, and has no memory for the ", zeros + sum,
-                     " bytes of zeros with which it takes part"));
+    if (memory == nullptr) {
+      why = absl::ResourceExhaustedError(
+          absl::StrCat(Describe(operation, key.name), ": rank ", job_.rank,
+                       " has joined, and has no memory for the ", zeros + sum,
+                       " bytes of zeros with which it takes part"));
+    }
+  } else {
+    why = absl::FailedPreconditionError(absl::StrCat(
+        Describe(operation, key.name), ": rank ", job_.rank,
+        " has joined: it has no more data, and takes part only in barriers, "
+        "sums and averages over all ranks"));
   }
-  if (memory == nullptr) {
+  if (!why.ok()) {
     early_.Called(key);
     early_.Take(key);
     return SendFailure(static_cast<int>(first.sender()), key, why,

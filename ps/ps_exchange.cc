@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/process_names.h"
+#include "common/counted.h"
 #include "common/log.h"
 #include "common/optim/job_plan.h"
 #include "common/optim/sync_policy.h"
@@ -315,7 +315,7 @@ absl::Status PsExchange::Late(const std::string& what) const {
         absl::StrCat(Describe(job_.servers(server)), " (", pieces, " pieces)"));
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      "no answer in time for ", what, " from ", absl::StrJoin(silent, ", "),
+      "no answer in time for ", what, " from ", ShortList(silent),
       ". Heartbeats come from there: servers wait for another worker, are busy "
       "with one step for longer than --step-timeout, or the network loses "
       "large packets on the way (MTU, firewall)"));

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/cluster/host_groups.h"
 #include "common/cluster/process_names.h"
+#include "common/counted.h"
 #include "common/optim/sync_policy.h"
 
 namespace psring {
@@ -242,7 +242,7 @@ std::optional<UpdateTurn> ShardSteps::AwaitedOf(const PieceState& state) const {
 std::string ShardSteps::PushesForOf(int worker) const {
   if (gradients_pushed_[worker] < 2) return "";
   return absl::StrCat("; it pushes the sum of workers ",
-                      absl::StrJoin(HostGroupOf(parts_.job, worker), ", "));
+                      ShortList(HostGroupOf(parts_.job, worker)));
 }
 
 absl::Status ShardSteps::CheckDeadlines(

@@ -397,7 +397,7 @@ proto::JobSpec WorkerFlags::SpecOf(const CommandLine& line,
   spec.set_delay_compensation(delay_compensation);
   spec.set_local_steps(local_steps);
   spec.set_compress(compress);
-  spec.set_precision(precision);
+  spec.set_precision(precision == "fp32" ? "" : precision);
   const bool nccl = process.mode == "ring" && options.ring_backend == "nccl";
   spec.set_ring_backend(nccl ? "nccl" : "");
   spec.set_record_dir(Absolute(record));

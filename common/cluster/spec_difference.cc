@@ -28,7 +28,9 @@ std::string ValueOf(const Message& message, const FieldDescriptor* field,
   printer.SetSingleLineMode(true);
   printer.PrintFieldValueToString(message, field,
                                   field->is_repeated() ? index : -1, &text);
-  return text;
+  // JobSpec's empty one.
+  const bool full = field->name() == "precision" && text == "\"\"";
+  return full ? "\"fp32\"" : text;
 }
 
 // Remembers the first difference only, one of the tensors only where there is

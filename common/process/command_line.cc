@@ -46,9 +46,10 @@ bool LacksItsValue(const std::string& arg) {
   return (is_long || HasShortEquals(arg)) && arg.find('=') == arg.size() - 1;
 }
 
-// "--x" before another flag, which CLI11 would take for the value of x.
-bool LacksItsValue(const CLI::App& app, const std::string& arg,
-                   const std::string& next) {
+// "--x" before another flag, which CLI11 would take for the value of x; not of
+// lists, whose values may be flags.
+bool StandsBeforeAFlag(const CLI::App& app, const std::string& arg,
+                       const std::string& next) {
   const auto find = [&](const std::string& text) -> const CLI::Option* {
     const std::string name = text.substr(0, text.find('='));
     return name.compare(0, 2, "--") == 0 ? app.get_option_no_throw(name)
@@ -57,7 +58,7 @@ bool LacksItsValue(const CLI::App& app, const std::string& arg,
   const CLI::Option* const option =
       arg.find('=') == arg.npos ? find(arg) : nullptr;
   return option != nullptr && option->get_items_expected_min() > 0 &&
-         find(next) != nullptr;
+         option->get_items_expected_max() == 1 && find(next) != nullptr;
 }
 
 template <typename T>
@@ -219,7 +220,7 @@ std::optional<int> CommandLine::ParseAll(const std::vector<std::string>& args,
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
     const bool before_flag =
-        i + 1 < args.size() && LacksItsValue(app_, arg, args[i + 1]);
+        i + 1 < args.size() && StandsBeforeAFlag(app_, arg, args[i + 1]);
     if (before_flag || LacksItsValue(arg)) {
       return UsageError(
           absl::StrCat(arg, " has no value: give one, or leave the flag out"));

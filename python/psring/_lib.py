@@ -202,14 +202,14 @@ _REMEDY = (
     "ends a training early has to be the same on all ranks (with Keras, MetricAverageCallback goes before EarlyStopping)"
 )
 # Where ranks meet before what all of them call: _models.py.
-_CALLED_BY_SOME = re.compile(r"'(state|synchronise|end) of ")
+_CALLED_BY_SOME = re.compile(r"'(state|synchronise|end) of model\.")
 _REMEDIES = {
     "state": "The optimizer's state is fetched by all ranks together (update=\"fused\", ssp, async): all call "
     "optimizer.state_dict() (with Keras synchronize_state()), also where rank 0 alone saves it",
     "synchronise": "Parameters are synchronized by all ranks together: all call synchronize_parameters(), also where "
     "rank 0 alone evaluates or saves; if another rank still trains, increase step_timeout_s",
-    "end": "All ranks together call optimizer.close() and, after the first step with update=\"fused\", ssp and async, "
-    "optimizer.load_state_dict(): where rank 0 alone has the checkpoint, state = broadcast_object(state) gives it to all",
+    "end": "All ranks together close an optimizer and, after the first step with update=\"fused\", ssp and async, give it a "
+    "state (load_state_dict()): where rank 0 alone has the checkpoint, state = broadcast_object(state) gives it to all",
 }
 
 

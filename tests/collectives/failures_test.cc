@@ -699,7 +699,8 @@ TEST(JoinUnevenTest, SaysThatThereIsNoMemoryForTheZeros) {
   // Some systems promise more memory than they have.
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
-  const rlimit limited = {rlim_t{1} << 37, before.rlim_max};
+  const rlimit limited = {std::min(rlim_t{1} << 37, before.rlim_max),
+                          before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
   const absl::Cleanup restore = [&] { setrlimit(RLIMIT_AS, &before); };
   TestMesh mesh(2);

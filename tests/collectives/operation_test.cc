@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -51,10 +50,9 @@ class OperationTest : public ::testing::Test {
 
   void Start(int index, int64_t count = kBytes) {
     index_ = index;
-    operation_ = std::make_unique<Operation>(
-        CallKey{}, CallOf(index, data_.data(), count), 1,
-        Time::InfiniteFuture(),
-        std::unique_ptr<char, void (*)(void*)>(nullptr, std::free));
+    operation_ = std::make_unique<Operation>(CallKey{},
+                                             CallOf(index, data_.data(), count),
+                                             1, Time::InfiniteFuture());
     operation_->Start(mail_, 0);
   }
 

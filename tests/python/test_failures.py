@@ -139,7 +139,8 @@ ADD = 'opt.add_param_group({"params": extra.parameters()})'
     ("ps", "local", "ps.sum(1)", "all ranks must call the same operations"),
     ("ps", "fused", "opt.state_dict()", "barrier 'state of model.noname.0'"),
     ("ring", "fused", "opt.load_state_dict(opt_state)", "state = broadcast_object(state) gives it to all"),
-    ("ring", "local", "opt.close()", "All ranks together call optimizer.close()"),
+    ("ring", "local", "opt.close()", "All ranks together close an optimizer"),
+    ("ring", "local", 'ps.barrier(name="end of epoch 2")', "all ranks must call the same operations"),
 ])
 def test_what_one_rank_calls_where_another_makes_a_step_is_named(tmp_path, mode, update, call, remedy):
     script = write(tmp_path, f"""

@@ -244,7 +244,8 @@ absl::StatusOr<ImageFolderOptions> ParseImageFolderOptions(
     const absl::string_view part = text.substr(comma + 1);
     const absl::string_view key = part.substr(0, part.find('=') + 1);
     if (!seen.insert(key).second) {
-      return absl::InvalidArgumentError(absl::StrCat(key, " comes twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", part, "': ", key, " comes twice"));
     }
     absl::Status parsed = ParsePart(part, options);
     if (!parsed.ok()) return parsed;

@@ -21,7 +21,7 @@ _TIMEOUT = timedelta(seconds=60)
 # Of a process that learns of its job's failure, until it has ended by itself.
 _PATIENCE_SECONDS = 3.0
 
-# After Gloo has missed a rank, psring has as well: it waits 5 s for one to come back.
+# psring names a lost rank some seconds after Gloo has missed it: it waits 5 s for one to come back.
 _NAMED_WITHIN_SECONDS = 7.0
 
 _group: Any = None
@@ -102,5 +102,6 @@ def _reason(error: RuntimeError) -> Exception:
         return _lib.JobFailedError(_lib.failure())
     return _lib.PsringError(
         f'mode="ddp": Gloo has not exchanged a step\'s gradients: {error}. All ranks make as many steps, and each within '
-        f"step_timeout_s ({_job.current().step_timeout_s:g}) of the others: give each as many batches, as DistributedSampler does"
+        f"step_timeout_s ({_job.current().step_timeout_s:g}) of the others: give each as many batches, as DistributedSampler "
+        "does, or increase it where a rank evaluates or saves for longer"
     )

@@ -109,5 +109,6 @@ def warn_of_torchs_norm(model: torch.nn.Module, process_set: ProcessSet) -> None
     if any(isinstance(module, torch.nn.SyncBatchNorm) for module in model.modules()):
         warn_once(
             "the model has torch.nn.SyncBatchNorm, which without a group of torch.distributed takes each worker's own mean "
-            "and variance: psring.torch.SyncBatchNorm.convert_sync_batchnorm(model) takes all workers'"
+            "and variance: psring.torch.SyncBatchNorm.convert_sync_batchnorm(model"
+            f"{'' if process_set is global_process_set else ', process_set'}) takes those of all workers' batches"
         )

@@ -253,10 +253,10 @@ TEST(Member, WhereNoNextJobComesTheErrorSaysHowTheEarlierOneEnded) {
   ASSERT_TRUE(earlier.ok()) << earlier.status();
   Peer late;
   late.Join(**earlier, proto::WORKER, proto::RING, /*hosts_coordinator=*/false,
-            absl::Milliseconds(200));
+            absl::Seconds(2));
   EXPECT_THAT(
       std::string(late.member.status().message()),
-      AllOf(HasSubstr("within 200ms, except one of an earlier job (the job is "
+      AllOf(HasSubstr("within 2s, except one of an earlier job (the job is "
                       "over: "),
             HasSubstr("missing 2 of 2 worker processes")));
 }

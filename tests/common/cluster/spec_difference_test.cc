@@ -15,6 +15,10 @@ TEST(SpecDifference, NamesTheFirstFieldWithBothValues) {
   job.set_batch_size(32);
   job.add_tensors()->set_name("w");
   EXPECT_EQ(SpecDifference(here, job), "batch_size: 64 here, 32 in the job");
+  here = job;
+  here.set_precision("bf16");
+  EXPECT_EQ(SpecDifference(here, job),
+            "precision: \"bf16\" here, \"fp32\" in the job");
 }
 
 TEST(SpecDifference, AFieldOfAnotherBuildIsADifference) {

@@ -105,6 +105,10 @@ TEST(CommandLine, AFlagWithAnEmptyValueIsRefused) {
   }
   EXPECT_THAT(Refused(line, {"--text", "--number=2"}),
               HasSubstr("--text has no value"));
+  std::vector<std::string> passed_on;
+  line.Add("--pass", passed_on, "").OneValueEach();
+  EXPECT_FALSE(line.Parse({"--pass", "--quick"}));
+  EXPECT_THAT(passed_on, ElementsAre("--quick"));
   EXPECT_FALSE(line.Parse({"--quick", "--text", "--a"}));
   EXPECT_EQ(text, "--a");
   EXPECT_FALSE(line.Parse({"--text=a=", "--quick"}));

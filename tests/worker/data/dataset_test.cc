@@ -125,7 +125,8 @@ TEST(LoadDatasetTest, NamesThePartAtFault) {
       {"digits:train=5,size=3", "'size=3' is none of train=N, test=M, seed=S"},
       {"digits:train=5,test=2,train=6", "'train=6': train= comes twice"},
       {"synthetic:1x4x4,test=2,test=2", "'test=2': test= comes twice"},
-      {"images:/tmp,size=64,augment=no,size=32", "size= comes twice"},
+      {"images:/tmp,size=64,augment=no,size=32",
+       "'size=64': size= comes twice"},
   };
   for (const auto& row : kRows) {
     const auto loaded = LoadDataset(row.spec);
