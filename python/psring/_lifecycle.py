@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Optional, Union
 
 from . import _channels, _failure, _job, _lib, _metrics, _rendezvous, _settings, _stacks
-from .process_sets import add_process_set
+from .process_sets import ProcessSet, add_process_set
 
 _MODES = ("ring", "ps", "ddp")
 _JOIN_SECONDS = 60.0
@@ -133,6 +133,7 @@ def init(
             "init(comm=...) is not supported: a job is all processes that were started; "
             "for groups among them use process_sets=[psring.ProcessSet([0, 1]), ...]"
         )
+    sets = _process_sets(process_sets)
     if _job.is_fork():
         raise _lib.PsringError(
             "psring.init() in a child of a process that had called it: "
@@ -172,7 +173,7 @@ def init(
             "ports": os.environ.get("PSRING_PORTS") or None,
             "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
-        request = {key: value for key, value in request.items() if value is not None}
+        request = _settings.plain({key: value for key, value in request.items() if value is not None})
         request["hang_signal"] = _stacks.answer_signals()
         _join(request)
         _metrics.joined(request.get("metrics_dir"))
@@ -194,9 +195,17 @@ def init(
         _job.begin(job)
     atexit.register(_at_exit)
     _job.at_init.come()
-    if process_sets is not None and not isinstance(process_sets, str):
-        for process_set in process_sets:
-            add_process_set(process_set)
+    for process_set in sets:
+        add_process_set(process_set)
+
+
+def _process_sets(process_sets: Union[None, str, List[Any]]) -> List[ProcessSet]:
+    """init()'s, before it joins: Horovod has "dynamic" as well, which asks for none."""
+    if process_sets is None or isinstance(process_sets, str):
+        return []
+    if not isinstance(process_sets, (list, tuple)):
+        raise TypeError(f"process_sets={process_sets!r}: it is a list of psring.ProcessSet")
+    return [each if isinstance(each, ProcessSet) else ProcessSet(each) for each in process_sets]
 
 
 def refuses_plaintext(job: _job.Job) -> bool:

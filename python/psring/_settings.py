@@ -1,9 +1,12 @@
 """What init() takes: an argument, else the environment's variable."""
 
+import math
+import numbers
 import os
 from typing import Any, Dict, Optional, Tuple
 
 from . import _lib
+from .process_sets import whole
 
 
 def parse_sync(sync: Optional[str], staleness: Optional[int]) -> Tuple[Optional[str], Optional[int]]:
@@ -35,18 +38,42 @@ def defaults(**given: Any) -> Dict[str, Any]:
         key: value if value is not None else os.environ.get("PSRING_" + key.upper()) or None
         for key, value in given.items()
     }
-    for key, kind in (("staleness", int), ("bucket_mb", float)):
+    for key, kind, what in (("staleness", _steps, "a whole number from 0"), ("bucket_mb", float, "a number")):
         if values[key] is not None:
             try:
                 values[key] = kind(values[key])
-            except ValueError:
-                raise ValueError(f"{key} (or PSRING_{key.upper()}) is {values[key]!r}: not a number") from None
+            except (TypeError, ValueError):
+                raise ValueError(f"{key} (or PSRING_{key.upper()}) is {values[key]!r}: not {what}") from None
     values["sync"], values["staleness"] = parse_sync(values["sync"], values["staleness"])
     if values["gpu"] not in (None, "auto", "nccl", "host", "off"):
         raise ValueError(f'gpu={values["gpu"]!r}: it is "auto", "nccl", "host" or "off"')
     if values["update"] not in (None, "local", "fused"):
         raise ValueError(f'update={values["update"]!r}: it is "local" or "fused"')
     return values
+
+
+def _steps(number: Any) -> int:
+    steps = int(number) if isinstance(number, str) else whole(number)
+    if steps < 0:
+        raise ValueError
+    return steps
+
+
+def plain(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Options as the library takes them, texts (of paths, too), numbers, yes or no. Errors name the one that is none."""
+    told: Dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        if isinstance(value, (str, bool)):
+            told[name] = value
+        elif isinstance(value, numbers.Integral):
+            told[name] = int(value)
+        elif isinstance(value, numbers.Real) and math.isfinite(value):
+            told[name] = float(value)
+        else:
+            raise TypeError(f"init({name}={value!r}): it is a text, a number, or True or False")
+    return told
 
 
 def _whole(variable: str) -> Optional[int]:

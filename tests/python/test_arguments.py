@@ -1,5 +1,7 @@
 """What collectives do with tensors and arguments that no script means to give them."""
 
+import pathlib
+
 import numpy
 import pytest
 import torch
@@ -166,3 +168,27 @@ def parameters_without_a_tensor():
 
 def test_broadcast_parameters_says_where_it_finds_none():
     assert run(parameters_without_a_tensor) == [2, 2]
+
+
+def test_init_names_what_it_cannot_take_before_it_joins(tmp_path):
+    for wrong, said in (
+        ({"step_timeout_s": float("nan")}, r"init\(step_timeout_s=nan\): it is a text, a number"),
+        ({"metrics_dir": [tmp_path]}, r"init\(metrics_dir=\["),
+        ({"process_sets": 5}, "process_sets=5: it is a list of psring.ProcessSet"),
+        ({"process_sets": [5]}, r"ProcessSet\(5\): it takes ranks"),
+        ({"staleness": 1.5}, r"staleness \(or PSRING_STALENESS\) is 1.5: not a whole number from 0"),
+        ({"staleness": -2}, r"staleness \(or PSRING_STALENESS\) is -2: not a whole number from 0"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=said):
+            psring.init(**wrong)
+        assert not psring.is_initialized()
+
+
+def paths(folder):
+    psring.init(metrics_dir=pathlib.Path(folder), step_timeout_s=numpy.float32(30))
+    return psring.rank()
+
+
+def test_init_takes_paths_and_numbers_of_numpys(tmp_path):
+    assert run(paths, args=(str(tmp_path),)) == [0, 1]
+    assert sorted(tmp_path.iterdir())
