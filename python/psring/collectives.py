@@ -1,214 +1,29 @@
-"""Collectives on memory, bytes and Python objects, without any framework.
+"""Collectives on bytes, Python objects and buffers, without any framework.
 
-The start_* functions take addresses and return an Operation; psring.torch and
-psring.jax stand on them. The rest is for scripts without a framework, and works
-on anything with Python's buffer interface: numpy's arrays, array.array.
+They work on anything with Python's buffer interface: numpy's arrays, array.array.
 """
 
 import builtins
 import ctypes
 import json
 import numbers
-import operator
 import pickle
-import zlib
-from collections import Counter
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Optional
 
 from . import _job, _lib
+# psring.torch and the others take all of these from here.
+from ._names import auto_name, call_name, forget_calls, lasting_name, name_among
+from ._starts import (
+    _FORMATS, Adasum, Average, Max, Min, Product, ReduceOp, Sum, check_root, number_of_dtype, op_code, ranks_of,
+    start_allgather, start_allreduce, start_alltoall, start_broadcast, start_reducescatter,
+)  # fmt: skip
 from .process_sets import ProcessSet, check_process_set, global_process_set
-
-
-class ReduceOp(NamedTuple):
-    """A reduction: `Sum`, `Average`, `Min`, `Max`, `Product`; Adasum is refused."""
-
-    name: str
-    code: int
-
-
-Sum = ReduceOp("Sum", _lib.SUM)
-Average = ReduceOp("Average", _lib.AVERAGE)
-Min = ReduceOp("Min", _lib.MIN)
-Max = ReduceOp("Max", _lib.MAX)
-Product = ReduceOp("Product", _lib.PRODUCT)
-Adasum = ReduceOp("Adasum", -1)
-
-# By the format codes of Python's buffers, on Linux.
-_FORMATS = {
-    "B": _lib.UINT8, "b": _lib.INT8, "h": _lib.INT16, "i": _lib.INT32, "l": _lib.INT64,
-    "q": _lib.INT64, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64, "?": _lib.BOOL,
-}  # fmt: skip
-
-
-def number_of_dtype(dtype: Any) -> Optional[int]:
-    """The library's number of a dtype of NumPy's or of ml_dtypes (bfloat16); None: it reduces none of them."""
-    return _lib.BFLOAT16 if dtype.name == "bfloat16" else _FORMATS.get(dtype.char)
-
-
-# The library remembers every name, and tells uses of one name apart.
-_MOST_NAMES = 4096
-
-_calls: "Counter[Tuple[str, ProcessSet]]" = Counter()
-_lasting: "Counter[Tuple[str, ProcessSet]]" = Counter()
-
-
-def auto_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
-    """A name for a call that was given none: the n-th of its kind among the set.
-
-    So ranks must make their unnamed calls of one kind in the same order.
-    """
-    return _next_name(_calls, kind, process_set)
-
-
-def call_name(name: Optional[str], kind: str, process_set: ProcessSet) -> str:
-    """The name that a call was given, or else auto_name()."""
-    check_process_set(process_set)
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"name={name!r}: it is a text")
-    return name or auto_name(kind, process_set)
-
-
-def lasting_name(kind: str, process_set: ProcessSet = global_process_set) -> str:
-    """The same for what makes many calls under its name, such as a model, and may live on over a join()."""
-    return _next_name(_lasting, kind, process_set)
-
-
-def _next_name(counters: "Counter[Tuple[str, ProcessSet]]", kind: str, process_set: ProcessSet) -> str:
-    check_process_set(process_set)
-    key = (kind, process_set)
-    number = counters[key] % _MOST_NAMES
-    counters[key] += 1
-    return f"{name_among(kind, process_set)}.noname.{number}"
-
-
-def name_among(kind: str, process_set: ProcessSet) -> str:
-    """A name for calls among the set that come one after another, in the same order on all its ranks."""
-    among = "" if process_set is global_process_set else str(process_set.ranks)
-    if len(among) > 64:
-        among = f"[{process_set.size()} ranks, {zlib.crc32(among.encode()):08x}]"
-    return kind + among
-
-
-def _forget_names() -> None:
-    _calls.clear()
-    _lasting.clear()
-
-
-_job.at_init(_forget_names)
-
-
-def op_code(op: Optional[ReduceOp]) -> int:
-    if op is None:
-        op = Average
-    if not isinstance(op, ReduceOp):
-        raise TypeError(f"op={op!r}: it is Sum, Average, Min, Max or Product")
-    if op.code < 0:
-        raise NotImplementedError("op=Adasum is not implemented: use Average, or Sum")
-    return op.code
-
-
-def _check_memory(name: str, address: int, size: int) -> None:
-    """Raises where there is none to read."""
-    if size and not address:
-        raise TypeError(f"{name!r}: the tensor has no data, as one of torch's FakeTensorMode: pass one that has")
-
-
-def _ranks(process_set: ProcessSet) -> Tuple[Any, int]:
-    """A set of ranks as the library takes it."""
-    check_process_set(process_set)
-    return _lib.ranks_array(process_set._wire())
-
-
-def _factor(what: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{what}={value!r}: it is a number") from None
-
-
-def _check_root(root_rank: Any, process_set: ProcessSet) -> int:
-    try:
-        root = operator.index(root_rank)
-    except TypeError:
-        raise TypeError(f"root_rank={root_rank!r}: it is a rank, a whole number") from None
-    if root not in process_set.ranks:
-        raise ValueError(f"root_rank={root} is not among the ranks {process_set.ranks}")
-    return root
-
-
-def start_allreduce(
-    name: str, source: int, target: int, count: int, dtype: int, op: Optional[ReduceOp],
-    prescale: float = 1.0, postscale: float = 1.0,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
-) -> _lib.Operation:  # fmt: skip
-    _job.current().note_collective(4 * count, reduces=True)
-    code = op_code(op)
-    scales = _factor("prescale_factor", prescale), _factor("postscale_factor", postscale)
-    _check_memory(name, source and target, count)
-    ranks = _ranks(process_set)
-    number = _lib.library().psring_allreduce(
-        _lib.encoded(name), source, target, count, dtype, code, *scales, *ranks
-    )
-    return _lib.Operation(number, (keep, ranks))
-
-
-def start_allgather(
-    name: str, source: int, size: int, tag: str,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
-) -> _lib.Operation:  # fmt: skip
-    _job.current().note_collective(size)
-    _check_memory(name, source, size)
-    ranks = _ranks(process_set)
-    number = _lib.library().psring_allgather(_lib.encoded(name), source, size, tag.encode(), *ranks)
-    return _lib.Operation(number, (keep, ranks))
-
-
-def start_broadcast(
-    name: str, data: int, size: int, root: int, tag: str,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
-) -> _lib.Operation:  # fmt: skip
-    check_process_set(process_set)
-    root = _check_root(root, process_set)
-    _job.current().note_collective(size)
-    _check_memory(name, data, size)
-    ranks = _ranks(process_set)
-    number = _lib.library().psring_broadcast(_lib.encoded(name), data, size, root, tag.encode(), *ranks)
-    return _lib.Operation(number, (keep, ranks))
-
-
-def start_alltoall(
-    name: str, source: int, sizes: Sequence[int], tag: str,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
-) -> _lib.Operation:  # fmt: skip
-    _job.current().note_collective(max(sizes, default=0))
-    _check_memory(name, source, max(sizes, default=0))
-    ranks = _ranks(process_set)
-    array = (ctypes.c_int64 * len(sizes))(*sizes)
-    number = _lib.library().psring_alltoall(_lib.encoded(name), source, array, tag.encode(), *ranks)
-    return _lib.Operation(number, (keep, ranks, array))
-
-
-def start_reducescatter(
-    name: str, source: int, target: int, counts: Sequence[int], dtype: int,
-    op: Optional[ReduceOp], prescale: float = 1.0, postscale: float = 1.0,
-    process_set: ProcessSet = global_process_set, keep: Any = None,
-) -> _lib.Operation:  # fmt: skip
-    _job.current().note_collective(4 * max(counts, default=0), reduces=True)
-    code = op_code(op)
-    scales = _factor("prescale_factor", prescale), _factor("postscale_factor", postscale)
-    _check_memory(name, source, max(counts, default=0))
-    ranks = _ranks(process_set)
-    array = (ctypes.c_int64 * len(counts))(*counts)
-    number = _lib.library().psring_reducescatter(
-        _lib.encoded(name), source, target, array, dtype, code, *scales, *ranks
-    )
-    return _lib.Operation(number, (keep, ranks, array))
 
 
 def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = None) -> None:
     """Returns when every rank of the set has called it."""
     _job.current()
-    ranks = _ranks(process_set)
+    ranks = ranks_of(process_set)
     name = call_name(name, "barrier", process_set)
     number = _lib.library().psring_barrier(_lib.encoded(name), *ranks)
     _lib.Operation(number, ranks).finish()
@@ -234,7 +49,7 @@ def last_to_join(operation: "_lib.Operation") -> int:
     operation.wait()
     # Ranks with data have made calls that the others did not count. The library has, for each name: a rank
     # that had joined took part in them. So names that start anew mean the same calls on all ranks.
-    _calls.clear()
+    forget_calls()
     last = ctypes.c_int32()
     operation.result(ctypes.addressof(last), 4)
     operation.release()
@@ -289,7 +104,7 @@ def broadcast_bytes(
 ) -> bytes:  # fmt: skip
     """The root's bytes; the others need not know how many."""
     check_process_set(process_set)
-    root_rank = _check_root(root_rank, process_set)
+    root_rank = check_root(root_rank, process_set)
     mine = data if data is not None and _job.rank() == root_rank else b""
     name = call_name(name, "broadcast_bytes", process_set)
     parts = _allgather(mine, name, f"bytes of root {root_rank}", process_set)
