@@ -6,6 +6,7 @@ stand on them.
 
 import ctypes
 import json
+import numbers
 import os
 import threading
 import weakref
@@ -67,7 +68,7 @@ def choose_compress(job: _job.Job, compress: Optional[str]) -> str:
 
 def choose_bucket_mb(job: _job.Job, bucket_mb: Optional[float]) -> float:
     mb = bucket_mb if bucket_mb is not None else job.defaults["bucket_mb"]
-    if mb is not None and not (isinstance(mb, (int, float)) and 0 < mb < float("inf")):
+    if mb is not None and not (isinstance(mb, numbers.Real) and 0 < mb < float("inf")):
         raise ValueError(f"bucket_mb={mb!r}: it is a number above 0")
     return 25 if mb is None else mb
 
