@@ -68,6 +68,7 @@ def _factor(what: str, value: Any) -> float:
 
 
 def check_root(root_rank: Any, process_set: ProcessSet) -> int:
+    check_process_set(process_set)
     try:
         root = operator.index(root_rank)
     except TypeError:
@@ -108,7 +109,6 @@ def start_broadcast(
     name: str, data: int, size: int, root: int, tag: str,
     process_set: ProcessSet = global_process_set, keep: Any = None,
 ) -> _lib.Operation:  # fmt: skip
-    check_process_set(process_set)
     root = check_root(root, process_set)
     _job.current().note_collective(size)
     _check_memory(name, data, size)

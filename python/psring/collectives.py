@@ -17,7 +17,7 @@ from ._starts import (
     _FORMATS, Adasum, Average, Max, Min, Product, ReduceOp, Sum, check_root, number_of_dtype, op_code, ranks_of,
     start_allgather, start_allreduce, start_alltoall, start_broadcast, start_reducescatter,
 )  # fmt: skip
-from .process_sets import ProcessSet, check_process_set, global_process_set
+from .process_sets import ProcessSet, global_process_set
 
 
 def barrier(process_set: ProcessSet = global_process_set, name: Optional[str] = None) -> None:
@@ -103,7 +103,6 @@ def broadcast_bytes(
     process_set: ProcessSet = global_process_set,
 ) -> bytes:  # fmt: skip
     """The root's bytes; the others need not know how many."""
-    check_process_set(process_set)
     root_rank = check_root(root_rank, process_set)
     mine = data if data is not None and _job.rank() == root_rank else b""
     name = call_name(name, "broadcast_bytes", process_set)

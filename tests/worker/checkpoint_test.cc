@@ -43,17 +43,18 @@ class CheckpointTest : public ::testing::Test {
             .extras = {}};
   }
 
+  // Of the values from `begin` on.
+  auto WriteState(const std::string& dir, int64_t begin = 0) {
+    const float* slot = values_.data();
+    return WriteStateRange(dir, *layout_, Contents(1).slot_names,
+                           {begin, layout_->num_elements()}, values_.data(),
+                           {slot});
+  }
+
   absl::Status Write(int64_t step) {
-    const CheckpointContents contents = Contents(step);
     return WriteCheckpoint(
-        directory_, contents,
-        [&](const std::string& dir) {
-          const float* slot = values_.data();
-          return WriteStateRange(dir, *layout_, contents.slot_names,
-                                 {0, layout_->num_elements()}, values_.data(),
-                                 {slot});
-        },
-        own_);
+        directory_, Contents(step),
+        [&](const std::string& dir) { return WriteState(dir); }, own_);
   }
 
   std::string Latest() const { return CheckpointsIn(directory_)->back().path; }
@@ -227,13 +228,9 @@ TEST_F(CheckpointTest, AFailedWriteLeavesNoCheckpoint) {
 
 // Another writer's page, say, of a file system that several hosts share.
 TEST_F(CheckpointTest, DamageBehindTheWritersBackIsNotCertified) {
-  const CheckpointContents contents = Contents(1);
   const absl::Status status =
-      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
-        const float* slot = values_.data();
-        auto saved = WriteStateRange(dir, *layout_, contents.slot_names,
-                                     {0, layout_->num_elements()},
-                                     values_.data(), {slot});
+      WriteCheckpoint(directory_, Contents(1), [&](const std::string& dir) {
+        auto saved = WriteState(dir);
         std::fstream file(dir + "/model.safetensors",
                           std::ios::in | std::ios::out);
         file.seekp(10);
@@ -247,25 +244,16 @@ TEST_F(CheckpointTest, DamageBehindTheWritersBackIsNotCertified) {
 }
 
 TEST_F(CheckpointTest, WhatNobodyHasWrittenIsNotCertified) {
-  const CheckpointContents contents = Contents(1);
-  const absl::Status status =
-      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
-        const float* slot = values_.data();
-        return WriteStateRange(dir, *layout_, contents.slot_names,
-                               {32, layout_->num_elements()}, values_.data(),
-                               {slot});
-      });
+  const absl::Status status = WriteCheckpoint(
+      directory_, Contents(1),
+      [&](const std::string& dir) { return WriteState(dir, 32); });
   EXPECT_THAT(std::string(status.message()), HasSubstr("written by nobody"));
 }
 
 TEST_F(CheckpointTest, WhatTwoHaveWrittenIsNotCertified) {
-  const CheckpointContents contents = Contents(1);
   const absl::Status status =
-      WriteCheckpoint(directory_, contents, [&](const std::string& dir) {
-        const float* slot = values_.data();
-        auto saved = WriteStateRange(dir, *layout_, contents.slot_names,
-                                     {0, layout_->num_elements()},
-                                     values_.data(), {slot});
+      WriteCheckpoint(directory_, Contents(1), [&](const std::string& dir) {
+        auto saved = WriteState(dir);
         if (saved.ok()) saved->MergeFrom(proto::SavedState(*saved));
         return saved;
       });

@@ -66,6 +66,15 @@ void QuantiseAll(const GradientCodec& codec, const Layout& layout,
   }
 }
 
+// With nothing left over from earlier steps.
+Floats QuantisedGradientsOf(const GradientCodec& codec, const Layout& layout,
+                            int seed) {
+  Floats gradients = GradientsOf(layout, seed);
+  Floats residual(layout.num_elements(), 0.0f);
+  QuantiseAll(codec, layout, gradients, residual);
+  return gradients;
+}
+
 std::string Encoded(const GradientCodec& codec, Range range,
                     const Floats& gradients) {
   const float* values = gradients.data() + range.begin;
@@ -137,9 +146,7 @@ TEST_P(CompressionTest, WhatIsEncodedIsDecodedExactlyHoweverItIsCut) {
 TEST_P(CompressionTest, EveryByteIsWritten) {
   const Layout layout = LayoutOfTensors();
   const GradientCodec codec = CodecOf(GetParam(), layout);
-  Floats gradients = GradientsOf(layout, 1);
-  Floats residual(layout.num_elements(), 0.0f);
-  QuantiseAll(codec, layout, gradients, residual);
+  const Floats gradients = QuantisedGradientsOf(codec, layout, 1);
   for (int b = 0; b < layout.num_buckets(); ++b) {
     const Range bucket = layout.bucket(b);
     const float* const values = gradients.data() + bucket.begin;
@@ -243,9 +250,7 @@ TEST_P(CompressionTest, WhatIsNotFiniteIsGoneInTheNextStep) {
 TEST_P(CompressionTest, BytesOfAnyOtherSizeAreRefused) {
   const Layout layout = LayoutOfTensors();
   const GradientCodec codec = CodecOf(GetParam(), layout);
-  Floats gradients = GradientsOf(layout, 5);
-  Floats residual(layout.num_elements(), 0.0f);
-  QuantiseAll(codec, layout, gradients, residual);
+  const Floats gradients = QuantisedGradientsOf(codec, layout, 5);
   const Range range = layout.bucket(0);
   Floats out(range.size());
   std::string bytes = Encoded(codec, range, gradients);
@@ -310,9 +315,7 @@ TEST(Compression, ValuesTakeAsManyBytesOnAverageAsIsSaid) {
   const Layout layout = *Layout::Create({tensor}, 1 << 20);
   for (const char* name : {"fp16", "bf16", "int8", "onebit", "topk:0.25"}) {
     const GradientCodec codec = CodecOf(name, layout);
-    Floats gradients = GradientsOf(layout, 8);
-    Floats residual(layout.num_elements(), 0.0f);
-    QuantiseAll(codec, layout, gradients, residual);
+    const Floats gradients = QuantisedGradientsOf(codec, layout, 8);
     EXPECT_EQ(codec.EncodedBytes(layout.bucket(0), gradients.data()),
               4096 * BytesPerValue(*ParseCompression(name)))
         << name;
@@ -323,9 +326,7 @@ TEST(Compression, ValuesTakeAsManyBytesOnAverageAsIsSaid) {
 TEST(Compression, TopKSendsThatFractionOfABucket) {
   const Layout layout = LayoutOfTensors(1 << 20);
   const GradientCodec codec = CodecOf("topk:0.1", layout);
-  Floats gradients = GradientsOf(layout, 7);
-  Floats residual(layout.num_elements(), 0.0f);
-  QuantiseAll(codec, layout, gradients, residual);
+  const Floats gradients = QuantisedGradientsOf(codec, layout, 7);
   const auto k = static_cast<int64_t>(
       std::ceil(0.1 * static_cast<double>(layout.num_elements())));
   EXPECT_EQ(codec.EncodedBytes(layout.bucket(0), gradients.data()), 8 * k);
