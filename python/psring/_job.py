@@ -12,7 +12,7 @@ from . import _failure, _lib
 class Job:
     """What a process knows of its job, fixed after construction, and has done in it."""
 
-    def __init__(self, about: Dict[str, Any], mode: str, defaults: Dict[str, Any]):
+    def __init__(self, about: Dict[str, Any], mode: str, defaults: Dict[str, Any], asked: Dict[str, Any]):
         self.rank: int = about["rank"]
         self.size: int = about["size"]
         self.local_rank: int = about["local_rank"]
@@ -26,6 +26,7 @@ class Job:
         self.mode = mode
         # sync, staleness, update, compress, bucket_mb, gpu; None where not given.
         self.defaults = defaults
+        self.asked = asked  # of the library when it joined
         self.step_timeout_s = 60.0  # the library's default
         self.pid = os.getpid()
         self.has_optimizer = False  # has had a DistributedOptimizer

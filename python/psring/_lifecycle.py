@@ -126,7 +126,8 @@ def init(
             page_token_file, tensorboard (a folder for what rank 0 logs,
             for TensorBoard).
 
-    A second call does nothing. Errors name who is missing or who disagrees.
+    A second call does nothing, and is an error where it asks for another job. Other errors name who is missing or who
+    disagrees.
     """
     if comm is not None or isinstance(mode, (list, tuple)):
         raise ValueError(
@@ -134,6 +135,10 @@ def init(
             "for groups among them use process_sets=[psring.ProcessSet([0, 1]), ...]"
         )
     sets = _process_sets(process_sets)
+    settings = {
+        "sync": sync, "staleness": staleness, "update": update, "compress": compress, "bucket_mb": bucket_mb, "gpu": gpu,
+    }  # fmt: skip
+    asked = {"mode": mode, "servers": servers, **settings, "rank": rank, "size": size, "coordinator": coordinator, **options}
     if _job.is_fork():
         raise _lib.PsringError(
             "psring.init() in a child of a process that had called it: "
@@ -141,6 +146,7 @@ def init(
         )
     with _lock:
         if _job.is_initialized():
+            _check_same_job(asked)
             return
         if rank is None and size is None and coordinator is None:
             _check_not_of_a_worker()
@@ -154,9 +160,7 @@ def init(
                 f"chosen: leave mode= out, and start it by psring run --mode={mode}"
             )
         mode = mode or chosen
-        defaults = _settings.defaults(
-            sync=sync, staleness=staleness, update=update, compress=compress, bucket_mb=bucket_mb, gpu=gpu
-        )
+        defaults = _settings.defaults(**settings)
         unknown = sorted(set(options) - set(_JOIN_OPTIONS))
         if unknown:
             raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
@@ -173,12 +177,12 @@ def init(
             "ports": os.environ.get("PSRING_PORTS") or None,
             "join_timeout_s": _settings.seconds("PSRING_JOIN_TIMEOUT_S"), **options,
         }  # fmt: skip
-        request = _settings.plain({key: value for key, value in request.items() if value is not None})
+        request = _settings.plain(request)
         request["hang_signal"] = _stacks.answer_signals()
         _join(request)
         _metrics.joined(request.get("metrics_dir"))
         about = json.loads(_lib.text(_lib.library().psring_job()))
-        job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults)
+        job = _job.Job(about, "ddp" if mode == "ddp" else about["mode"], defaults, request)
         job.step_timeout_s = float(request.get("step_timeout_s", job.step_timeout_s))
         _failure.arm(leave, job.rank)
         os.environ[_JOINED] = f"{os.getpid()} {_place_by_variables()}"
@@ -197,6 +201,22 @@ def init(
     _job.at_init.come()
     for process_set in sets:
         add_process_set(process_set)
+
+
+def _check_same_job(asked: Dict[str, Any]) -> None:
+    """Raises where another call of init() asks for what the job is not."""
+    job = _job.current()
+    asked["sync"], asked["staleness"] = _settings.parse_sync(asked["sync"], asked["staleness"])
+    has = {**job.asked, **job.defaults, "mode": job.mode, "rank": job.rank, "size": job.size}
+    has["step_timeout_s"] = job.step_timeout_s
+    if job.servers:
+        has["servers"] = job.servers
+    for name, value in _settings.plain(asked).items():
+        if value != has.get(name):
+            raise ValueError(
+                f"init({name}={value!r}): this process has joined its job already, with {name}={has.get(name)!r}; give "
+                "it to the first init(), or leave it out"
+            )
 
 
 def _process_sets(process_sets: Union[None, str, List[Any]]) -> List[ProcessSet]:

@@ -27,6 +27,8 @@ _callbacks: List[Callable[..., Any]] = []
 _NAMES = {"loss": "train_loss", "accuracy": "test_accuracy"}
 # What tells of an evaluation.
 _EVALUATION = {"accuracy", "test_loss"}
+# What is a number: `psring compare` judges by it.
+_JUDGED = {"test_loss", *_NAMES, *_NAMES.values()}
 # What psring says of a line itself.
 _OF_A_LINE = {"event", "seconds", "not_finite"}
 
@@ -174,6 +176,8 @@ def log_to(callback: Callable[..., Any]) -> None:
 
     Names are those of log(); texts are left out. Ends with psring.shutdown().
     """
+    if not callable(callback):
+        raise TypeError(f"log_to({callback!r}): it takes a function of names with numbers and a step, such as mlflow.log_metrics")
     _callbacks.append(callback)
 
 
@@ -195,6 +199,9 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     line: Dict[str, Any] = {"event": "step", "loss": None, "images_per_second": None}
     figures = {name: _number(name, value) for name, value in values.items()}
     numbers = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
+    for name in sorted(_JUDGED & figures.keys()):
+        if isinstance(figures[name], str):
+            raise TypeError(f"log({name}={figures[name]!r}): it is a number")
     accuracy = numbers.get("accuracy", 0)
     if not 0 <= accuracy <= 1 and abs(accuracy) < float("inf"):
         raise ValueError(f"log(accuracy={accuracy}): it is a part of 1, such as 0.93; divide percent by 100")
@@ -210,8 +217,7 @@ def log(step: Optional[int] = None, **values: Any) -> None:
             _told.update(evaluation)
             line.update(event="epoch", epoch=_epochs, train_loss=None, test_loss=None, test_accuracy=None)
             figures = {_NAMES.get(name, name): value for name, value in figures.items()}
-    known = {"loss", *_NAMES.values(), "test_loss"}
-    infinite = sorted(name for name in known & figures.keys() if _is_infinite(figures[name]))
+    infinite = sorted(name for name in _JUDGED & figures.keys() if _is_infinite(figures[name]))
     if infinite:
         line["not_finite"] = infinite
     line.update(figures)

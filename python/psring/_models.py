@@ -6,7 +6,6 @@ stand on them.
 
 import ctypes
 import json
-import numbers
 import os
 import threading
 import weakref
@@ -60,17 +59,12 @@ def local_remedy(together: bool) -> str:
 
 
 def choose_compress(job: _job.Job, compress: Optional[str]) -> str:
-    compress = compress or job.defaults["compress"] or "none"
-    if not isinstance(compress, str) or compress.partition(":")[0] not in ("none", "fp16", "bf16", "int8", "onebit", "topk"):
-        raise ValueError(f'compress={compress!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
-    return compress
+    return _settings.compress(compress or job.defaults["compress"]) or "none"
 
 
 def choose_bucket_mb(job: _job.Job, bucket_mb: Optional[float]) -> float:
     mb = bucket_mb if bucket_mb is not None else job.defaults["bucket_mb"]
-    if mb is not None and not (isinstance(mb, numbers.Real) and 0 < mb < float("inf")):
-        raise ValueError(f"bucket_mb={mb!r}: it is a number above 0")
-    return 25 if mb is None else mb
+    return 25 if mb is None else _settings.bucket_mb(mb)
 
 
 def model_options(

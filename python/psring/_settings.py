@@ -44,12 +44,29 @@ def defaults(**given: Any) -> Dict[str, Any]:
                 values[key] = kind(values[key])
             except (TypeError, ValueError):
                 raise ValueError(f"{key} (or PSRING_{key.upper()}) is {values[key]!r}: not {what}") from None
+    if values["bucket_mb"] is not None:
+        bucket_mb(values["bucket_mb"])
+    compress(values["compress"])
     values["sync"], values["staleness"] = parse_sync(values["sync"], values["staleness"])
     if values["gpu"] not in (None, "auto", "nccl", "host", "off"):
         raise ValueError(f'gpu={values["gpu"]!r}: it is "auto", "nccl", "host" or "off"')
     if values["update"] not in (None, "local", "fused"):
         raise ValueError(f'update={values["update"]!r}: it is "local" or "fused"')
     return values
+
+
+def compress(how: Any) -> Optional[str]:
+    """The same; None is the default. What the library makes of the F of "topk:F" it says itself."""
+    kinds = ("none", "fp16", "bf16", "int8", "onebit", "topk")
+    if how is not None and (not isinstance(how, str) or how.partition(":")[0] not in kinds):
+        raise ValueError(f'compress={how!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
+    return how
+
+
+def bucket_mb(mb: Any) -> float:
+    if not (isinstance(mb, numbers.Real) and 0 < mb < float("inf")):
+        raise ValueError(f"bucket_mb={mb!r}: it is a number above 0")
+    return mb  # type: ignore[return-value]
 
 
 def _steps(number: Any) -> int:
@@ -60,9 +77,12 @@ def _steps(number: Any) -> int:
 
 
 def plain(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Options as the library takes them, texts (of paths, too), numbers, yes or no. Errors name the one that is none."""
+    """The options that are not None as the library takes them, texts (of paths, too), numbers, yes or no. Errors name
+    the one that is none of these."""
     told: Dict[str, Any] = {}
     for name, value in options.items():
+        if value is None:
+            continue
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
         if isinstance(value, (str, bool)):

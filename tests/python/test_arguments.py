@@ -106,6 +106,17 @@ MISTAKES = [
     (lambda x: ps.alltoall(x, splits=2), "splits=2: it takes one whole number for each of 1 ranks"),
     (lambda x: ps.alltoall(x, splits=[2.5]), "splits=[2.5]: it takes one whole number"),
     (lambda x: ps.grouped_allgather([x, None]), "a group is a list of tensors, and one of this is a NoneType"),
+    (lambda x: ps.grouped_allgather(x), "a group is a list of tensors, and this is one tensor"),
+    (lambda x: ps.grouped_allreduce(x), "a group is a list of tensors, and this is one tensor"),
+    (lambda x: ps.grouped_allreduce_(x), "a group is a list of tensors, and this is one tensor"),
+    (lambda x: ps.grouped_reducescatter(x), "a group is a list of tensors, and this is one tensor"),
+    (lambda x: ps.broadcast_optimizer_state(None), "broadcast_optimizer_state takes an optimizer such as"),
+    (lambda x: ps.broadcast_optimizer_state(torch.nn.Linear(1, 1)), "torch.optim.SGD(...), not Linear"),
+    (lambda x: ps.log_to(3), "log_to(3): it takes a function of names with numbers"),
+    (lambda x: ps.log(accuracy="90%"), "log(accuracy='90%'): it is a number"),
+    (lambda x: ps.log(loss="nan"), "log(loss='nan'): it is a number"),
+    (lambda x: ps.DistributedOptimizer(SGD, model=[SGD]), "it is a torch.nn.Module"),
+    (lambda x: ps.DistributedOptimizer(SGD, scaler=2.0), "scaler=2.0): it is a GradScaler of torch.amp"),
     (lambda x: ps.synchronize(ps.allreduce(x)), "this takes the handle that an _async call has returned, not a Tensor"),
     (lambda x: ps.poll(None), "this takes the handle that an _async call has returned"),
     (lambda x: ps.DistributedOptimizer(SGD, backward_passes_per_step=1.5), "backward_passes_per_step=1.5: it is at least 1, and a"),
@@ -178,17 +189,43 @@ def test_init_names_what_it_cannot_take_before_it_joins(tmp_path):
         ({"process_sets": [5]}, r"ProcessSet\(5\): it takes ranks"),
         ({"staleness": 1.5}, r"staleness \(or PSRING_STALENESS\) is 1.5: not a whole number from 0"),
         ({"staleness": -2}, r"staleness \(or PSRING_STALENESS\) is -2: not a whole number from 0"),
+        ({"bucket_mb": 0}, "bucket_mb=0.0: it is a number above 0"),
+        ({"compress": "fp8"}, "compress='fp8': it is"),
     ):
         with pytest.raises((TypeError, ValueError), match=said):
             psring.init(**wrong)
         assert not psring.is_initialized()
 
 
+def a_second_init(folder):
+    psring.init("ps", 1, sync="ssp:3", metrics_dir=folder, step_timeout_s=30)
+    psring.init()
+    psring.init("ps", servers=1, sync="ssp", staleness=3, rank=psring.rank(), size=2, metrics_dir=folder)
+    said = []
+    others = {"mode": "ring", "servers": 2, "sync": "bsp", "staleness": 2, "compress": "fp16", "step_timeout_s": 61}
+    for name, value in others.items():
+        with pytest.raises(ValueError) as error:
+            psring.init(**{name: value})
+        said.append(str(error.value))
+    return psring.sum(1), said
+
+
+def test_a_second_init_does_not_ask_for_another_job(tmp_path):
+    for total, said in run(a_second_init, args=(str(tmp_path),)):
+        assert total == 2
+        assert said[0] == (
+            "init(mode='ring'): this process has joined its job already, with mode='ps'; give it to the first init(), or "
+            "leave it out"
+        )
+        assert "servers=1" in said[1] and "sync='ssp'" in said[2] and "staleness=3" in said[3]
+        assert "compress=None" in said[4] and "step_timeout_s=30" in said[5]
+
+
 def paths(folder):
     psring.init(metrics_dir=pathlib.Path(folder), step_timeout_s=numpy.float32(30))
-    return psring.rank()
+    psring.shutdown()  # the files are whole then
 
 
 def test_init_takes_paths_and_numbers_of_numpys(tmp_path):
-    assert run(paths, args=(str(tmp_path),)) == [0, 1]
-    assert sorted(tmp_path.iterdir())
+    run(paths, args=(str(tmp_path),))
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["worker-0.jsonl", "worker-1.jsonl"]

@@ -174,6 +174,13 @@ def broadcast_structure(value: Any, root_rank: int, process_set: ProcessSet = gl
     return value
 
 
+def check_optimizer(optimizer: Any, call: str) -> None:
+    """Raises where what `call` is given is no optimizer of torch's."""
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        what = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
+        raise TypeError(f"{call} takes an optimizer such as torch.optim.SGD(...), not {what}")
+
+
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int = 0, model: Any = None,
     process_set: ProcessSet = global_process_set,
@@ -183,6 +190,7 @@ def broadcast_optimizer_state(
     Takes no step of the optimizer, and works whether or not the other ranks have
     any state yet. `model` is Horovod's, and not needed.
     """
+    check_optimizer(optimizer, "broadcast_optimizer_state")
     part = getattr(optimizer, "_psring", None)
     # Of a fused optimizer, all ranks fetch and set the state together.
     together = part is not None and part.settings.fused

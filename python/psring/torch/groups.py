@@ -18,6 +18,16 @@ from .compression import Compression, Compressor, compressor
 from .exchanges import _start_reducescatter
 
 
+def _members(tensors: Iterable[Any]) -> List[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor):
+        raise TypeError("a group is a list of tensors, and this is one tensor")
+    members = list(tensors)
+    for member in members:
+        if not isinstance(member, torch.Tensor):
+            raise TypeError(f"a group is a list of tensors, and one of this is a {type(member).__name__}")
+    return members
+
+
 def _all_started(starting: Iterable[Handle]) -> List[Handle]:
     """Where one of them cannot start, the others are given up."""
     started: List[Handle] = []
@@ -65,10 +75,7 @@ def _differentiably(
     call: Callable[[Sequence[torch.Tensor]], Tuple[List[torch.Tensor], Backward]], tensors: Sequence[torch.Tensor]
 ) -> List[torch.Tensor]:
     """The first of what `call` returns, whose gradients are the second."""
-    tensors = list(tensors)
-    for tensor in tensors:
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"a group is a list of tensors, and one of this is a {type(tensor).__name__}")
+    tensors = _members(tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return list(_Group.apply(call, *tensors))
     return call(tensors)[0]
@@ -123,7 +130,7 @@ def _start_group(
     prescale: float, postscale: float, process_set: ProcessSet,
 ) -> Handle:  # fmt: skip
     name = call_name(name, "grouped_allreduce", process_set)
-    tensors = list(tensors)
+    tensors = _members(tensors)
     ops = [_op(op, average, tensor) for tensor in tensors]  # all the same
     for tensor in tensors:
         check_dtype(tensor, "allreduce")
@@ -173,7 +180,7 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     """allreduce_async_ of several tensors."""
-    tensors = list(tensors)
+    tensors = _members(tensors)
     handle = _start_group(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     for tensor in tensors:
         increment_version(tensor)
@@ -203,7 +210,7 @@ def grouped_allreduce(
 
         return reduced, backward
 
-    small = [compression.compress(tensor) for tensor in tensors]
+    small = [compression.compress(tensor) for tensor in _members(tensors)]
     reduced = _differentiably(reduce, [tensor for tensor, _ in small])
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, small)]
 
@@ -221,7 +228,7 @@ def grouped_allreduce_(
 
 
 def _start_gathers(tensors: Sequence[torch.Tensor], name: str, process_set: ProcessSet) -> Handle:
-    return _together(_start_allgather(tensor, f"{name}.{i}", process_set) for i, tensor in enumerate(tensors))
+    return _together(_start_allgather(tensor, f"{name}.{i}", process_set) for i, tensor in enumerate(_members(tensors)))
 
 
 def grouped_allgather_async(
@@ -258,7 +265,7 @@ def _start_scatters(
     tensors: Sequence[torch.Tensor], name: str, op: Optional[ReduceOp], process_set: ProcessSet,
     prescale: float, postscale: float,
 ) -> Handle:  # fmt: skip
-    tensors = list(tensors)
+    tensors = _members(tensors)
     ops = [_op(op, None, tensor) for tensor in tensors]
     return _together(
         _start_reducescatter(tensor, op, f"{name}.{i}", prescale, postscale, process_set)
@@ -295,6 +302,6 @@ def grouped_reducescatter(
 
         return scattered, backward
 
-    small = [compression.compress(tensor) for tensor in tensors]
+    small = [compression.compress(tensor) for tensor in _members(tensors)]
     scattered = _differentiably(scatter, [tensor for tensor, _ in small])
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(scattered, small)]

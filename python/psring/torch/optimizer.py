@@ -14,7 +14,7 @@ from ..process_sets import ProcessSet, global_process_set
 from . import fused
 from .buffers import Buffers
 from .compression import Compression, Compressor
-from .functions import broadcast_parameters
+from .functions import broadcast_parameters, check_optimizer
 from .gradient_exchange import ModelExchange
 from .part import Part
 from .settings import make_settings, whole_passes
@@ -251,11 +251,11 @@ def DistributedOptimizer(
     ranks and the first difference.
     """
     job = _job.current()
-    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
-        what = f"the class {optimizer.__name__}" if isinstance(optimizer, type) else type(optimizer).__name__
-        raise TypeError(f"DistributedOptimizer takes an optimizer such as torch.optim.SGD(...), not {what}")
+    check_optimizer(optimizer, "DistributedOptimizer")
     if isinstance(optimizer, (_Distributed, _Local)):
         raise ValueError("this optimizer is a DistributedOptimizer already")
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise TypeError(f"DistributedOptimizer(model={model!r}): it is a torch.nn.Module")
     settings = make_settings(
         job, type(optimizer), op=op, compression=compression, compress=compress, process_set=process_set,
         predivide=gradient_predivide_factor, passes=backward_passes_per_step, sync=sync, staleness=staleness,

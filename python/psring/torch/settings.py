@@ -151,6 +151,8 @@ def make_settings(
         if find_unused:
             raise ValueError(f'find_unused is not supported with update="fused": {remedy}')
     mb = _models.choose_bucket_mb(job, bucket_mb)
+    if scaler is not None and not hasattr(scaler, "is_enabled"):
+        raise TypeError(f"DistributedOptimizer(scaler={scaler!r}): it is a GradScaler of torch.amp")
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     return Settings(
