@@ -278,7 +278,9 @@ std::vector<CommandLine::FlagValue> CommandLine::All() const {
   std::vector<FlagValue> all;
   for (const CLI::Option* option : app_.get_options()) {
     const bool hidden = option->get_group().empty();
-    if (hidden || option == app_.get_help_ptr()) continue;
+    const bool tells_of_itself =
+        option == app_.get_help_ptr() || option == app_.get_version_ptr();
+    if (hidden || tells_of_itself) continue;
     all.push_back({option->get_name(),
                    option->empty() ? option->get_default_str()
                                    : absl::StrJoin(option->results(), ",")});

@@ -113,7 +113,8 @@ class CommandLine {
   // Whether the user gave the flag.
   bool Has(const std::string& name) const;
 
-  // Every flag but --help and hidden ones, in the order of their adding.
+  // Every flag but --help, --version and hidden ones, in the order of their
+  // adding.
   struct FlagValue {
     std::string name;   // "--sizes"
     std::string value;  // as typed, several joined by commas; else its default

@@ -9,7 +9,7 @@ import numpy as np
 from .. import _job, _lib
 from ..collectives import Average, Max, agree, auto_name
 from ..process_sets import global_process_set
-from .fused import broadcast_numpy
+from .on_host import broadcast_numpy
 from .optimizer import is_distributed, reduce_numpy, refuse_in_a_model, take_state
 
 

@@ -15,7 +15,7 @@ and are made of them so:
 
 import threading
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
 import keras
 import numpy as np
@@ -23,7 +23,8 @@ import numpy as np
 from .. import _job, _lib, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
-from .._packs import Kind, Packs
+from .._packs import Packs
+from .on_host import await_host_calls, broadcast_numpy, kind_of, on_host, packing_ops
 
 # Hyperparameters of Keras's optimizers that the library cannot follow.
 _REFUSED = (
@@ -87,105 +88,6 @@ def _slots_of(optimizer: Any) -> Dict[str, List[Any]]:
     return {"momentum_buffer": optimizer.momentums} if optimizer.momentum else {}
 
 
-# ---- From a framework's program to the host, and back ------------------------
-
-
-def kind_of(value: Any) -> Kind:
-    """Of a dense tensor, for Packs."""
-    if getattr(value.shape, "rank", 0) is None:  # TensorFlow's, where it is not known
-        return None
-    shape = tuple(value.shape)
-    if any(size is None for size in shape):
-        return None
-    return keras.backend.standardize_dtype(value.dtype), shape
-
-
-def packing_ops() -> Any:
-    """What Packs works with: under torch, torch itself. keras.ops would take longer than packing saves."""
-    if keras.backend.backend() != "torch":
-        return keras.ops
-    import torch
-
-    return torch
-
-
-def refuse_xla() -> None:
-    """In a program of TensorFlow's that XLA compiles."""
-    import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util
-
-    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        raise ValueError(f"rank {_job.rank()}: {_NO_XLA}")
-
-
-_NO_XLA = (
-    "psring.keras: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False), and tf.function "
-    "without jit_compile"
-)
-
-
-def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
-    from ..jax._arrays import empty
-
-    copies = [empty(array.shape, array.dtype) for array in arrays]
-    for copy, array in zip(copies, arrays):
-        copy[...] = array
-    return copies
-
-
-def on_host(
-    call: Callable[[List[np.ndarray]], List[np.ndarray]], arguments: List[Any], like: List[Any]
-) -> List[Any]:
-    """call(arguments) as the backend's program comes to it: in a compiled one, each time that it
-    runs. Results have the shapes and dtypes of `like`; call() may write into them later."""
-    backend = keras.backend.backend()
-    if backend == "torch":
-        import torch
-
-        results = call([argument.detach().cpu().numpy() for argument in arguments])
-        return [torch.from_numpy(result) for result in results]  # assign() copies them
-    if backend == "jax":
-        from ..jax._arrays import call_on_host
-
-        return call_on_host(lambda arrays: _copies_for_jax(call(arrays)), arguments, like)
-    if backend != "tensorflow":
-        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
-    import tensorflow as tf
-
-    refuse_xla()
-
-    def with_numpy(*tensors: Any) -> List[np.ndarray]:
-        with _lib.ending_at_interrupts():
-            return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
-
-    dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
-    results = tf.py_function(with_numpy, dense, [value.dtype for value in like])
-    for value, result in zip(like, results):
-        result.set_shape(value.shape)
-    return results
-
-
-def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:
-    """The root's arrays; all ranks' have the same shapes and dtypes."""
-    mine = b"".join(array.tobytes() for array in arrays) if _job.rank() == root_rank else None
-    data, begin, results = memory.broadcast_bytes(mine, root_rank, name), 0, []
-    for array in arrays:
-        results.append(np.frombuffer(data, array.dtype, array.size, begin).reshape(array.shape).copy())
-        begin += array.nbytes
-    return results
-
-
-# ---- An optimizer's part -----------------------------------------------------
-
-
-def _await_host_calls() -> None:
-    """JAX's compiled steps return before their host calls have run."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        jax.effects_barrier()
-
-
 class Fused:
     """psring's part of an optimizer of Keras's; the optimizer owns it. Host calls of its steps
     come from one thread of the backend's at a time."""
@@ -240,7 +142,7 @@ class Fused:
 
     def synchronize_state(self, optimizer: Any) -> None:
         """Keras's variables of the state become what the library has. All ranks call it."""
-        _await_host_calls()
+        await_host_calls()
         with self._lock:
             if self._arrays is None and not self._closed:
                 return  # no step has been made
@@ -391,7 +293,7 @@ class Fused:
         such a write, on any rank, makes all of them rank 0's."""
         if self._together:
             return
-        _await_host_calls()
+        await_host_calls()
         with self._lock:
             if self._arrays is None:
                 return
@@ -419,7 +321,7 @@ class Fused:
             variable.assign(value)
 
     def close(self) -> None:
-        _await_host_calls()
+        await_host_calls()
         with self._lock:
             self._closed = True
             if self._arrays is not None:

@@ -12,7 +12,8 @@ from .. import collectives as memory
 from .._packs import Comparison, Packs
 from ..collectives import Average, ReduceOp, Sum, lasting_name
 from ..process_sets import ProcessSet, global_process_set
-from .fused import _NO_XLA, Fused, kind_of, packing_ops, refuse_xla
+from .fused import Fused
+from .on_host import NO_XLA, kind_of, packing_ops, refuse_xla
 
 
 def _dtype(array: np.ndarray) -> int:
@@ -186,7 +187,7 @@ def refuse_in_a_model(model: Any) -> None:
             "the dtype policy before DistributedOptimizer()"
         )
     if keras.backend.backend() == "tensorflow" and model.jit_compile:
-        raise ValueError(f"rank {_job.rank()}: {_NO_XLA}")
+        raise ValueError(f"rank {_job.rank()}: {NO_XLA}")
     synchronized = [
         layer.name
         for layer in model._flatten_layers()

@@ -141,6 +141,7 @@ TEST(CommandLine, ListsFlagsAsTypedOrTheirDefaults) {
   line.Add("--steps", steps, "");
   line.Add("--sizes", sizes, "");
   line.Add("--secret", secret, "").Hidden();
+  line.Version([] { return "1"; });
   ASSERT_FALSE(line.Parse({"--steps=04", "--sizes", "1KB", "2KB"}));
   std::vector<std::string> all;
   for (const CommandLine::FlagValue& flag : line.All()) {

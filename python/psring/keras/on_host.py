@@ -1,0 +1,102 @@
+"""From a program of Keras's backend to the host, and back."""
+
+from typing import Any, Callable, List
+
+import keras
+import numpy as np
+
+from .. import _job, _lib
+from .. import collectives as memory
+from .._packs import Kind
+
+NO_XLA = (
+    "psring.keras: XLA cannot call psring on TensorFlow: model.compile(..., jit_compile=False), and tf.function "
+    "without jit_compile"
+)
+
+
+def kind_of(value: Any) -> Kind:
+    """Of a dense tensor, for Packs."""
+    if getattr(value.shape, "rank", 0) is None:  # TensorFlow's, where it is not known
+        return None
+    shape = tuple(value.shape)
+    if any(size is None for size in shape):
+        return None
+    return keras.backend.standardize_dtype(value.dtype), shape
+
+
+def packing_ops() -> Any:
+    """What Packs works with: under torch, torch itself. keras.ops would take longer than packing saves."""
+    if keras.backend.backend() != "torch":
+        return keras.ops
+    import torch
+
+    return torch
+
+
+def refuse_xla() -> None:
+    """In a program of TensorFlow's that XLA compiles."""
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util
+
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise ValueError(f"rank {_job.rank()}: {NO_XLA}")
+
+
+def _copies_for_jax(arrays: List[np.ndarray]) -> List[np.ndarray]:
+    from ..jax._arrays import empty
+
+    copies = [empty(array.shape, array.dtype) for array in arrays]
+    for copy, array in zip(copies, arrays):
+        copy[...] = array
+    return copies
+
+
+def on_host(
+    call: Callable[[List[np.ndarray]], List[np.ndarray]], arguments: List[Any], like: List[Any]
+) -> List[Any]:
+    """call(arguments) as the backend's program comes to it: in a compiled one, each time that it
+    runs. Results have the shapes and dtypes of `like`; call() may write into them later."""
+    backend = keras.backend.backend()
+    if backend == "torch":
+        import torch
+
+        results = call([argument.detach().cpu().numpy() for argument in arguments])
+        return [torch.from_numpy(result) for result in results]  # assign() copies them
+    if backend == "jax":
+        from ..jax._arrays import call_on_host
+
+        return call_on_host(lambda arrays: _copies_for_jax(call(arrays)), arguments, like)
+    if backend != "tensorflow":
+        raise NotImplementedError(f"psring.keras does not support Keras' backend {backend!r}")
+    import tensorflow as tf
+
+    refuse_xla()
+
+    def with_numpy(*tensors: Any) -> List[np.ndarray]:
+        with _lib.ending_at_interrupts():
+            return [np.array(result) for result in call([tensor.numpy() for tensor in tensors])]
+
+    dense = [tf.convert_to_tensor(argument) for argument in arguments]  # an embedding's gradient is sparse
+    results = tf.py_function(with_numpy, dense, [value.dtype for value in like])
+    for value, result in zip(like, results):
+        result.set_shape(value.shape)
+    return results
+
+
+def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:
+    """The root's arrays; all ranks' have the same shapes and dtypes."""
+    mine = b"".join(array.tobytes() for array in arrays) if _job.rank() == root_rank else None
+    data, begin, results = memory.broadcast_bytes(mine, root_rank, name), 0, []
+    for array in arrays:
+        results.append(np.frombuffer(data, array.dtype, array.size, begin).reshape(array.shape).copy())
+        begin += array.nbytes
+    return results
+
+
+def await_host_calls() -> None:
+    """JAX's compiled steps return before their host calls have run."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.effects_barrier()
