@@ -147,6 +147,11 @@ absl::StatusOr<std::string> LocalEndOfRoute(const std::string& host) {
   if (!list.ok()) return list.status();
   const auto local = LocalEnd(*Preferred(list->get()));
   if (local.has_value()) return *local;
+  if (errno == EMFILE) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot look for the route to host '", host, "': ", strerror(errno),
+        ". Raise the limit of open files (ulimit -n)"));
+  }
   return absl::UnavailableError(
       absl::StrCat("no route to host '", host, "': ", strerror(errno)));
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -71,6 +72,21 @@ TEST(ChooseAdvertised, OtherwiseTakesTheRouteToTheCoordinator) {
   ASSERT_TRUE(chosen.ok());
   EXPECT_EQ(chosen->address, "127.0.0.1");
   EXPECT_EQ(chosen->reason, "the route to 127.0.0.1");
+}
+
+// There is a route, but no socket to ask for it.
+TEST(ChooseAdvertised, SaysWhichLimitKeepsItFromTheRoute) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto status =
+      ChooseAdvertised({.coordinator_host = "127.0.0.1"}).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.message(),
+            "cannot look for the route to host '127.0.0.1': Too many open "
+            "files. Raise the limit of open files (ulimit -n)");
 }
 
 TEST(ChooseAdvertised, NamesAnUnknownInterfaceAndTheKnownOnes) {
