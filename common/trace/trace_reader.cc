@@ -82,6 +82,9 @@ void TakeInfo(const json& event, TraceInfo& info) {
   }
 }
 
+// A parser's reason quotes what it last read, which may be half of the file.
+constexpr size_t kMostBytesOfReason = 200;
+
 absl::Status Damaged(const std::string& path, absl::string_view why) {
   return absl::DataLossError(
       absl::StrCat(path, " is damaged (", why,
@@ -118,7 +121,8 @@ absl::StatusOr<TraceInfo> ReadTrace(
       return Damaged(path, "a number is out of its bounds");
     }
   } catch (const json::exception& error) {
-    return Damaged(path, error.what());
+    return Damaged(
+        path, absl::string_view(error.what()).substr(0, kMostBytesOfReason));
   }
   info.clock = BestReadings(std::move(info.clock));
   return info;

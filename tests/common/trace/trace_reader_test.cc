@@ -141,6 +141,13 @@ TEST_F(TraceReader, NamesADamagedFile) {
   }
 }
 
+// As where one byte of the room for events to come has changed.
+TEST_F(TraceReader, QuotesLittleOfADamagedFile) {
+  Write(1, "[\"" + std::string(1 << 20, ' ') + "]");
+  EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is damaged"));
+  EXPECT_LT(Error().size(), PathOf(1).size() + 400);
+}
+
 TEST_F(TraceReader, TimesThatNobodyCanAddAreDamage) {
   json trace = TraceOf(1, 1000, 3000);
   trace[3]["dur"] = 1e300;
