@@ -14,7 +14,7 @@ absl::Status ErrorOf(const zmq::error_t& error, absl::string_view what) {
       return absl::AlreadyExistsError(
           absl::StrCat(message,
                        ". Another process listens there: stop it, or choose "
-                       "another port"));
+                       "another port (--coordinator, PSRING_COORDINATOR)"));
     case EADDRNOTAVAIL:
     case ENODEV:
       return absl::InvalidArgumentError(

@@ -336,14 +336,17 @@ TEST(Socket, AProcessMayHaveManyConnections) {
   EXPECT_EQ(Receive(**router)[1].view(), "hello");
 }
 
-TEST(Socket, NamesThePortInUse) {
+// With what chooses another one: of a launcher's port nobody has typed any.
+TEST(Socket, NamesThePortInUseAndTheRemedy) {
   Context context;
   auto first = Socket::Bind(context, "127.0.0.1", 0);
   const std::string endpoint = (*first)->endpoint();
   const int port = ParseEndpoint(endpoint)->port;
   auto second = Socket::Bind(context, "127.0.0.1", port);
   ASSERT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_THAT(std::string(second.status().message()), HasSubstr(endpoint));
+  EXPECT_THAT(std::string(second.status().message()),
+              AllOf(HasSubstr(endpoint), HasSubstr("--coordinator"),
+                    HasSubstr("PSRING_COORDINATOR")));
 }
 
 TEST(Socket, RefusesToListenOnAnAddressOfAnotherHost) {
