@@ -4,9 +4,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -62,8 +64,13 @@ absl::StatusOr<std::vector<TraceInfo>> MergeTraces(const std::string& directory,
   file << "\n]\n";
   file.close();
   if (!file) {
+    const char* why = strerror(errno);
+    std::error_code unused;
+    if (std::filesystem::is_regular_file(out, unused)) {
+      std::filesystem::remove(out, unused);
+    }
     return absl::PermissionDeniedError(
-        absl::StrCat("cannot write ", out, ": ", strerror(errno)));
+        absl::StrCat("cannot write ", out, ": ", why));
   }
   return infos;
 }

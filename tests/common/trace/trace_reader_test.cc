@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -214,6 +216,23 @@ TEST_F(TraceReader, NamesAnOutputThatCannotBeWritten) {
   const auto merged = MergeTraces(folder_, "/dev/null/all.json");
   EXPECT_THAT(std::string(merged.status().message()),
               HasSubstr("cannot write /dev/null/all.json"));
+}
+
+// As on a full disk.
+TEST_F(TraceReader, LeavesNoHalfOfAnOutput) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit little = before;
+  little.rlim_cur = 100;
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  const std::string out = folder_ + "/all.json";
+  const auto status = MergeTraces(folder_, out).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.message(),
+            absl::StrCat("cannot write ", out, ": File too large"));
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 }  // namespace
