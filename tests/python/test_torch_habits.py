@@ -1,5 +1,6 @@
 """What torch lets a script do that could part the ranks, or their numbers from torch's: it works, or is told."""
 
+import abc
 import os
 import subprocess
 import sys
@@ -596,6 +597,28 @@ def schedule_twice(update):
             optimizer.close()
             optimizer = ps.DistributedOptimizer(optimizer, model=net, update=update)
     return optimizer.param_groups[0]["lr"]
+
+
+class AbstractSGD(abc.ABC, torch.optim.SGD):
+    """Whose first base decides the layout of its objects, as that of pytorch_optimizer's does."""
+
+
+def distribute_a_class_of_another_layout():
+    ps.init()
+    net, same = model(), model()
+    optimizer = AbstractSGD(net.parameters(), lr=0.1, momentum=0.9)
+    trained(net, ps.DistributedOptimizer(optimizer, model=net))
+    trained(same, ps.DistributedOptimizer(torch.optim.SGD(same.parameters(), lr=0.1, momentum=0.9), model=same))
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.close()
+    outside = ps.DistributedOptimizer(AbstractSGD(model().parameters(), lr=0.1), process_set=ps.add_process_set([0]))
+    outside.close()
+    equal = all(torch.equal(a, b) for a, b in zip(net.parameters(), same.parameters()))
+    return equal, type(optimizer) is type(outside) is AbstractSGD
+
+
+def test_an_optimizer_whose_first_base_is_another_class_trains():
+    assert run(distribute_a_class_of_another_layout) == [(True, True)] * 2
 
 
 def close_outside_of_the_set():

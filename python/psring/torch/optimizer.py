@@ -56,7 +56,7 @@ class _Distributed:
 
     def zero_grad(self, *arguments: Any, **more: Any) -> None:
         """As the optimizer's own."""
-        super().zero_grad(*arguments, **more)  # type: ignore[misc]
+        self._psring.kind.zero_grad(self, *arguments, **more)  # type: ignore[attr-defined]
         self._psring.reducer.gradients_cleared()
 
     def synchronize(self) -> None:
@@ -103,7 +103,7 @@ class _Distributed:
             remedy = self._psring.settings.local_remedy
             raise ValueError(f'add_param_group() is not supported with update="fused": {remedy}')
         self._psring.reducer.check_restart()
-        super().add_param_group(param_group)  # type: ignore[misc]
+        self._psring.kind.add_param_group(self, param_group)  # type: ignore[attr-defined]
         try:
             self._psring.restart()
         except _lib.PsringError as error:
@@ -119,14 +119,14 @@ class _Distributed:
         workers call it together: the state is fetched from the library."""
         self._psring.fetch_state()
         try:
-            return super().state_dict()  # type: ignore[misc]
+            return self._psring.kind.state_dict(self)  # type: ignore[attr-defined,no-any-return]
         finally:
             self._psring.drop_state()
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """As the optimizer's own. With update="fused" after the first step,
         all workers call it; rank 0's state is taken."""
-        super().load_state_dict(state_dict)  # type: ignore[misc]
+        self._psring.kind.load_state_dict(self, state_dict)  # type: ignore[attr-defined]
         self._psring.is_behind = False
         if not self._psring.settings.fused:
             return
@@ -252,7 +252,7 @@ def DistributedOptimizer(
     """
     job = _job.current()
     check_optimizer(optimizer, "DistributedOptimizer")
-    if isinstance(optimizer, (_Distributed, _Local)):
+    if hasattr(type(optimizer), "skip_synchronize"):
         raise ValueError("this optimizer is a DistributedOptimizer already")
     if model is not None and not isinstance(model, torch.nn.Module):
         raise TypeError(f"DistributedOptimizer(model={model!r}): it is a torch.nn.Module")
@@ -263,7 +263,7 @@ def DistributedOptimizer(
         broadcast_buffers=broadcast_buffers, overlap=overlap,
     )  # fmt: skip
     if not process_set.included():
-        optimizer.__class__ = _local_class(type(optimizer))
+        optimizer.__class__ = _class_with(_Local, type(optimizer))
         return optimizer
     named = list(named_parameters) if named_parameters is not None else None
     if model is not None and named is None:
@@ -280,7 +280,7 @@ def DistributedOptimizer(
         part.reducer.close()  # the optimizer stays a plain one
         raise
     patched = optimizer.__dict__.pop("step", None)
-    optimizer.__class__ = _distributed_class(kind)
+    optimizer.__class__ = _class_with(_Distributed, kind)
     optimizer._psring = part  # type: ignore[attr-defined]
     if patched is not None:
         optimizer.step = part.keep_patch(patched)  # type: ignore[method-assign]
@@ -320,14 +320,12 @@ class _Local:
         return {}
 
     def close(self) -> None:
-        self.__class__ = type(self).__bases__[1]  # type: ignore[assignment]
+        self.__class__ = type(self).__bases__[0]  # type: ignore[assignment]
 
 
 @functools.lru_cache(maxsize=None)
-def _distributed_class(kind: type) -> type:
-    return type("Distributed" + kind.__name__, (_Distributed, kind), {})
-
-
-@functools.lru_cache(maxsize=None)
-def _local_class(kind: type) -> type:
-    return type("Distributed" + kind.__name__, (_Local, kind), {})
+def _class_with(methods: type, kind: type) -> type:
+    """`kind` with these methods before its own. They are no base class: Python changes the class of an object only to one of
+    the same layout, which the first base decides, and that of some optimizers is abc.ABC or typing.Generic."""
+    names = {name: value for name, value in vars(methods).items() if name not in ("__dict__", "__weakref__", "__doc__")}
+    return type("Distributed" + kind.__name__, (kind,), names)
