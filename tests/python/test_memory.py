@@ -174,7 +174,9 @@ def broadcast_odd_tensors():
     strided = torch.full((1, 2), me)[:, 0]  # one element, stride 2
     conjugate = torch.full((2,), complex(me, me)).conj()
     negative = torch.full((2,), complex(me, me)).conj().imag
-    ps.broadcast_parameters({"strided": strided, "conjugate": conjugate, "negative": negative}, root_rank=1)
+    empty = torch.ones(1, 0).expand(3, 0)  # no elements that could share memory
+    odd = {"strided": strided, "conjugate": conjugate, "negative": negative, "empty": empty}
+    ps.broadcast_parameters(odd, root_rank=1)
     net = torch.nn.Linear(1, 1)
     net.register_buffer("odd", torch.full((1, 2), me)[:, 0])
     optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)

@@ -97,7 +97,7 @@ def _check_dense(tensor: torch.Tensor, what: str) -> None:
 def check_bytes(tensor: torch.Tensor, what: str) -> None:
     """Raises unless the bytes of a tensor can be sent, and received in their place."""
     _check_dense(tensor, what)
-    if any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape)):
+    if tensor.numel() and any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape)):
         raise TypeError(f"{what}: the tensor is expanded, so several elements share memory: use .clone()")
 
 
