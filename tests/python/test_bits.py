@@ -186,6 +186,20 @@ def test_the_mean_of_one_worker_is_not_exchanged(mode):
     assert run(one_worker, size=1, mode=mode) == [({}, 3.0, 0)]
 
 
+def sparse_as_dense():
+    ps.init()
+    table = torch.nn.Embedding(3, 2, sparse=True)
+    opt = ps.DistributedOptimizer(torch.optim.Adam(table.parameters()), model=table, sparse_as_dense=True)
+    for _ in range(2):
+        table(torch.tensor([1])).sum().backward()
+        opt.step()
+    return table.weight.grad.tolist()
+
+
+def test_one_worker_makes_sparse_gradients_dense_too():
+    assert run(sparse_as_dense, size=1) == [[[0.0, 0.0], [2.0, 2.0], [0.0, 0.0]]]
+
+
 def tiny_steps():
     """Steps to subnormal parameters, in a script that has its own operations flush such numbers."""
     torch.set_flush_denormal(True)

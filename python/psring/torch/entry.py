@@ -68,6 +68,12 @@ class Entry:
             return True
         return grad.layout == torch.strided and grad.data_ptr() != self.address
 
+    def make_dense(self) -> None:
+        """p.grad, if it is sparse."""
+        grad = self.param.grad
+        if grad is not None and grad.layout != torch.strided:
+            self.param.grad = grad.to_dense()
+
     def hands_out(self, grad: torch.Tensor) -> None:
         """p.grad is what came back: it lies in the exchange's memory, or is a copy."""
         self.handed_out = weakref.ref(grad)

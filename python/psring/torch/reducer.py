@@ -107,7 +107,8 @@ class Reducer:
         self._buckets: Optional[BucketFiller] = None
         self._lock = threading.RLock()
         self._alone = alone
-        self._hooks = GradientHooks([] if alone else self.entries, weakref.ref(self))
+        hooked = self.entries if not alone or self._sparse_as_dense else []
+        self._hooks = GradientHooks(hooked, weakref.ref(self))
         _all.add(self)
 
     # ---- Hooks ---------------------------------------------------------------
@@ -127,6 +128,9 @@ class Reducer:
         self._hooks.remove()
 
     def on_gradient(self, entry: Entry) -> None:
+        if self._alone:
+            entry.make_dense()
+            return
         with self._lock:
             self.touched = True
             if self.exchange is None:
