@@ -399,6 +399,28 @@ def test_the_way_to_go_on_from_written_parameters_is_no_write():
     assert run(restore_weights, mode="ps") == [[], []]
 
 
+def go_on_from_written_parameters(sync):
+    ps.init()
+    net = model()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)  # a state comes from the servers
+    optimizer = ps.DistributedOptimizer(sgd, model=net, update="fused", sync=sync)
+    trained(net, optimizer)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.fill_(5.0)
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+    (0 * loss_of(net, 0)).backward()  # the momentum alone moves them
+    optimizer.step()
+    optimizer.synchronize_parameters()
+    return min(p.min().item() for p in net.parameters())
+
+
+@pytest.mark.parametrize("sync", ["bsp", "ssp:1", "async"])
+def test_written_parameters_stay_where_training_goes_on_from_them(sync):
+    assert min(run(go_on_from_written_parameters, mode="ps", args=(sync,))) > 4.0
+
+
 def perturb_in_no_sync():
     """SAM: each rank's own perturbation, which ends before step()."""
     ps.init()

@@ -388,8 +388,14 @@ class Part:
         return self.settings.fused and isinstance(self.reducer.exchange, ModelExchange)
 
     def fetch_state(self) -> None:
-        if self._has_state():
-            self.optimizer.state.update(fused.fetch_state(self.reducer.exchange, self.dense()))
+        if not self._has_state():
+            return
+        # In ssp and async the parameters of now come with the state, over what a script has written.
+        written = [(entry.param, entry.param.detach().clone()) for entry in self.dense() if entry.was_written()]
+        self.optimizer.state.update(fused.fetch_state(self.reducer.exchange, self.dense()))
+        with torch.no_grad():
+            for param, value in written:
+                param.copy_(value)
 
     def drop_state(self) -> None:
         """The state that fetch_state() has fetched is the library's again."""
