@@ -1252,6 +1252,32 @@ def needed_again_fused():
     return a_weight_that_backward_needs_after_its_bucket_left("fused", detached=True)
 
 
+def left_out_before_own_gradients():
+    """A step is left out, and the next one has gradients that backward() did not make."""
+    ps.init()
+    net = torch.nn.Linear(1, 1, bias=False)
+    optimizer = ps.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=1.0, momentum=0.9), model=net)
+    x = torch.full((1, 1), float(ps.rank() + 1))
+    before = net.weight.item()
+    for to_none in (True, False):
+        net(x).sum().backward()
+        optimizer.zero_grad(set_to_none=to_none)
+        optimizer.step()  # as torch's own: by nothing, or by zeros
+    still = net.weight.item() == before
+    net(x).sum().backward()
+    optimizer.zero_grad()
+    (net.weight.grad,) = torch.autograd.grad(net(x).sum(), net.weight)
+    optimizer.synchronize()
+    net.weight.grad *= 2  # of the mean: not exchanged again
+    optimizer.step()
+    return still, before - net.weight.item(), net.weight.grad.item()
+
+
+def test_gradients_of_a_script_leave_after_a_step_that_was_left_out():
+    for still, moved, grad in run(left_out_before_own_gradients):
+        assert still and moved == pytest.approx(3.0) and grad == 3.0
+
+
 def used_twice_fused():
     return a_weight_that_backward_needs_after_its_bucket_left("fused", detached=False)
 

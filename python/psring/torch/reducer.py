@@ -98,6 +98,7 @@ class Reducer:
         self.no_sync_depth = 0
         self._watch = ParameterWatch(self.entries, watches=not settings.fused)  # "fused": all begin with rank 0's
         self.touched = False  # since the last step, by a backward
+        self._cleared = False  # by opt.zero_grad(), after the last backward has reduced
         self._sums_remain = False  # op=Sum: in p.grad, unless the model has cleared it
         self.state = IDLE
         self._pass = 0
@@ -211,7 +212,7 @@ class Reducer:
                 "and backward by torch.cuda.make_graphed_callables, before DistributedOptimizer is made, and leave step() "
                 "out of the graph"
             )
-        self.state = COLLECTING
+        self.state, self._cleared = COLLECTING, False
         for entry in self.entries:
             entry.ready, entry.version = False, -1
         if self._buckets is not None:
@@ -252,8 +253,10 @@ class Reducer:
     def complete(self) -> None:
         """Every bucket leaves; unless fused, p.grad becomes the mean. Blocks then."""
         with self._lock, torch.no_grad():
-            if self.state == DONE or self._alone:
+            if self._alone or (self.state == DONE and not self._has_new_gradients()):
                 return
+            if self.state == DONE:
+                self.state = IDLE
             if self.state == IDLE:
                 self._check_hooks()
                 self._begin_collecting()
@@ -287,6 +290,12 @@ class Reducer:
                     self._tell_unused(used)
                 self._frozen.drop_gradients(frozen)
             self.state = DONE
+
+    def _has_new_gradients(self) -> bool:
+        """Whether a script has set gradients itself since opt.zero_grad() cleared those of the last backward."""
+        return self._cleared and any(
+            e.param.grad is not None and not e.holds_result() and not e.holds_copy() for e in self.entries
+        )
 
     def _open(self) -> None:
         """Agrees on the order of tensors, on which are sparse, and on where they lie."""
@@ -400,6 +409,7 @@ class Reducer:
                 self._give_up_backward()
             if self.state != DONE:
                 self._pass, self.touched = 0, False
+            self._cleared = self.state == DONE and not self._fused
 
     def _give_up_backward(self) -> None:
         """The last backward, or its end, has raised an error."""
@@ -414,7 +424,7 @@ class Reducer:
 
     def step_done(self) -> None:
         self._watch.tell(self.exchange)
-        self.state, self.touched, self._pass = IDLE, False, 0
+        self.state, self.touched, self._pass, self._cleared = IDLE, False, 0, False
         self._stepped_in = current_backward()
         self._end.forget()
         for entry in self.entries:
