@@ -4,6 +4,7 @@
 
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/counted.h"
 #include "common/exchange/serial_runner.h"
 #include "common/host_cores.h"
 #include "common/log.h"
@@ -34,8 +35,10 @@ absl::StatusOr<std::unique_ptr<HostRanks>> FindHosts(
 
 absl::Status UseNodes(RingListener& listener, const HostRanks& hosts,
                       Track* track) {
-  LogInfo("ring of $0 nodes; $1 ranks share this one's memory",
-          hosts.nodes().size(), hosts.node().size);
+  const int here = hosts.node().size;
+  LogInfo("ring of $0; $1 $2 this one's memory",
+          Counted(hosts.nodes().size(), "node"), Counted(here, "rank"),
+          here == 1 ? "has" : "share");
   return listener.runner().Run([&] {
     listener.communicator().UseNodes(hosts.nodes(), hosts.MakeGroup(track));
     return absl::OkStatus();

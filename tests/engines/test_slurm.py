@@ -94,9 +94,14 @@ def test_scancel_ends_all_workers(cluster, psring, tmp_path):
 
 def sbatch(cluster, psring, folder, *flags, script=(), requeues=0):
     """The job of examples/slurm.sbatch that trains `folder` on two nodes."""
+    command = [*flags, "--", sys.executable, TRAIN, str(folder), *script]
+    return sbatch_command(cluster, psring, folder, command, requeues)
+
+
+def sbatch_command(cluster, psring, folder, command, requeues):
     return cluster.submit(
         "-N2", "-n3", "--requeue", f"--output={folder}/job.out", "--open-mode=append",
-        os.path.join(ROOT, "examples", "slurm.sbatch"), *flags, "--", sys.executable, TRAIN, str(folder), *script,
+        os.path.join(ROOT, "examples", "slurm.sbatch"), *command,
         env={"PATH": os.path.dirname(psring) + os.pathsep + os.environ["PATH"], **page.variables(folder),
              "REQUEUES": str(requeues)},
     )  # fmt: skip
@@ -145,6 +150,20 @@ def test_a_job_that_is_asked_to_end_saves(cluster, psring, expected, tmp_path):
     wait_for(lambda: os.path.exists(tmp_path / "result.json"), "the end of the job that goes on", seconds=120)
     assert result_in(tmp_path)["resumed_at"] == 21
     assert_same_training(result_in(tmp_path), expected(3))
+
+
+def test_the_built_in_trainer_that_saved_is_requeued(cluster, psring, tmp_path):
+    """As in a partition with a GraceTime, in which Slurm itself requeues no job that ends."""
+    checkpoints, output = tmp_path / "checkpoints", tmp_path / "job.out"
+    flags = ["--mode=ring", "--model=mlp:784-32-10", "--data=digits:train=960,test=100", "--batch-size=8", "--epochs=40"]
+    flags += [f"--checkpoint-dir={checkpoints}", "--autoresume", "--stopped-exit-code=75", "--slow=worker:0:x3"]
+    number = sbatch_command(cluster, psring, tmp_path, ["worker", *flags], requeues=1)
+    wait_for(lambda: output.exists() and "epoch 2 " in output.read_text(), "the second epoch", seconds=60)
+    cluster.run("scancel", "--signal=TERM", number)
+    wait_for(lambda: cluster.run("squeue", "-h").stdout == "", "the end of the job that was requeued", seconds=240)
+    assert cluster.state(number) in ("COMPLETED", "")
+    text = output.read_text()
+    assert text.count("epoch 40 ") == 1 and text.count("epoch 2 ") == 1 and "resume" in text
 
 
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster, psring, tmp_path):

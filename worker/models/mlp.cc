@@ -48,8 +48,8 @@ absl::StatusOr<std::vector<int64_t>> ParseSizes(absl::string_view text) {
   }
   if (sizes.size() >= 2) return sizes;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' names fewer than two sizes: the values of an ",
-                   "image, any hidden layers, the classes"));
+      "needs its sizes, two or more: the values of an image, any hidden "
+      "layers, the classes. Write e.g. mlp:784-2048-2048-10");
 }
 
 absl::Status CheckEnds(const std::vector<int64_t>& sizes,

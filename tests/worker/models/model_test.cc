@@ -196,8 +196,8 @@ TEST_F(ModelTest, AnErrorNamesThePartAtFault) {
       {"mlp:784-2048x-10", kMnist, "size 2 is '2048x'"},
       {"mlp:784-0-10", kMnist, "size 2 is '0'"},
       {"mlp:784-99999999999-10", kMnist, "size 2 is '99999999999'"},
-      {"mlp", kMnist, "'' names fewer than two sizes"},
-      {"mlp:784", kMnist, "'784' names fewer than two sizes"},
+      {"mlp", kMnist, "needs its sizes, two or more"},
+      {"mlp:784", kMnist, "Write e.g. mlp:784-2048-2048-10"},
       {"mlp:3072-10", kMnist,
        "takes 3072 values, but an image of 1x28x28 has "
        "784"},
