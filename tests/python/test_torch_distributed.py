@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 import torch
 
+import psring
 from ranks import free_port, run, run_script, start
 from test_optimizer import STEPS, loss_of, model, reference, same, sgd, train, weights
 
@@ -71,7 +72,7 @@ def under_ddp():
     if rank == 1:
         dist.all_reduce(x, group=group)
     try:
-        dist.send(x, 1 - rank)
+        dist.recv(x)
     except NotImplementedError as error:
         out.append("gloo" in str(error))
     return out
@@ -301,6 +302,115 @@ def test_tensors_that_do_not_fit_are_refused_before_the_library_takes_their_memo
     assert [x for _, x, _, _ in ranks] == [[1, 3, 2, 3], [1, 2, 5, 7]]
     assert [y for _, _, y, _ in ranks] == [[0, 2, 4, 6], [8, 10, 12, 14]]
     assert [z for _, _, _, z in ranks] == [[0, 10, 11], [1, 2, 12]]
+
+
+def transfers():
+    """Between all pairs of ranks, in and out of order."""
+    import torch.distributed as dist
+
+    join_group()
+    me, size = dist.get_rank(), dist.get_world_size()
+    others = [rank for rank in range(size) if rank != me]
+    came = {rank: torch.zeros(5) for rank in others}
+    works = [dist.isend(torch.full((5,), 10.0 * me + rank), rank) for rank in others]
+    works += [dist.irecv(came[rank], rank) for rank in others]
+    for work in works:
+        work.wait()
+    assert all(tensor.tolist() == [10.0 * rank + me] * 5 for rank, tensor in came.items())
+
+    mine, left = torch.full((100_000,), float(me)), torch.zeros(100_000)
+    around = [dist.P2POp(dist.isend, mine, (me + 1) % size), dist.P2POp(dist.irecv, left, (me - 1) % size)]
+    for work in dist.batch_isend_irecv(around):
+        work.wait()
+    assert left[0] == left[-1] == (me - 1) % size
+    return between_two(me) if me < 2 else None
+
+
+def between_two(me):
+    import torch.distributed as dist
+
+    group = dist.new_group([1, 0], use_local_synchronization=True)
+    numbers = [torch.tensor([number]) for number in range(5)]
+    saved = torch.ones(2, 2, requires_grad=True) * 3
+    loss = saved.pow(2).sum()
+    table, objects = torch.zeros(2, 4), [None, None]
+    if me == 0:
+        for number in numbers:
+            dist.send(number, 1)
+        works = [dist.isend(numbers[tag], 1, tag=tag) for tag in (3, 4)]
+        for work in works:
+            work.wait()
+        dist.send(saved.t(), 1, group=group)
+        dist.send_object_list(["a", {"b": 1}], dst=1)
+        loss.backward()  # what was sent has not changed
+    else:
+        for number in reversed(numbers):
+            dist.recv(number, 0)
+        for tag in (4, 3):
+            dist.recv(numbers[tag], 0, tag=tag)
+        work = dist.irecv(table[:, ::2], 0, group=group)
+        work.get_future().wait()
+        assert work.is_completed()
+        dist.recv_object_list(objects, src=0)
+    with pytest.raises(psring.PsringError, match="3 elements of torch.float32.*4 elements of"):
+        if me == 0:
+            dist.send(torch.zeros(3), 1)
+        else:
+            dist.recv(torch.zeros(4), 0)
+    with pytest.raises(ValueError, match=f"rank {me} sends to itself"):
+        dist.isend(torch.zeros(1), me)
+    return [number.item() for number in numbers], table.tolist(), objects
+
+
+def test_one_rank_sends_to_another():
+    sender, receiver, _ = run(transfers, size=3, env=master())
+    assert sender == ([0, 1, 2, 3, 4], [[0] * 4] * 2, [None, None])
+    assert receiver == ([4, 3, 2, 3, 4], [[3, 0, 3, 0]] * 2, ["a", {"b": 1}])
+
+
+def early_receive():
+    """It does not keep the futures of collectives, which its sender waits for."""
+    import torch.distributed as dist
+
+    join_group()
+    x = torch.zeros(1)
+    work = dist.irecv(x, 0) if dist.get_rank() == 1 else None
+    total = dist.all_reduce(torch.ones(1), async_op=True).get_future().wait()[0].item()
+    if work is None:
+        dist.send(torch.ones(1) * 7, 1)
+    else:
+        assert not work.is_completed() or x.item() == 7
+        work.wait()
+    return total, x.item()
+
+
+def test_a_receive_may_be_called_long_before_its_send():
+    assert run(early_receive, env=master()) == [(2, 0), (2, 7)]
+
+
+def pipeline():
+    """Gradients of two stages, and of the whole model in one process."""
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    join_group()
+    me = dist.get_rank()
+    torch.manual_seed(0)
+    stages = [torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(2)]
+    x, y = torch.randn(8, 4), torch.randn(8, 4)
+    stage = PipelineStage(stages[me], me, 2, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=torch.nn.functional.mse_loss)
+    schedule.step(x) if me == 0 else schedule.step(target=y)
+    mine = [param.grad.clone() for param in stages[me].parameters()]
+    for each in stages:
+        each.zero_grad()
+    torch.nn.functional.mse_loss(stages[1](stages[0](x)), y).backward()
+    return all(torch.allclose(grad, param.grad, atol=1e-6) for grad, param in zip(mine, stages[me].parameters()))
+
+
+def test_a_pipeline_of_stages_trains():
+    pytest.importorskip("torch.distributed.pipelining")
+    assert run(pipeline, env=master()) == [True, True]
 
 
 def whole_numbers_and_roots():

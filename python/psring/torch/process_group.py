@@ -5,7 +5,7 @@
 
 DDP's collectives then run over psring's ring, on tensors of the host. The group's
 timeout, torch's 30 minutes or the one that is given, becomes the job's step_timeout_s,
-unless init() came first. send() and recv() are refused by name.
+unless init() came first.
 """
 
 import os
@@ -20,62 +20,15 @@ import torch.distributed as dist
 from .. import _channels, _job, _lifecycle
 from .. import collectives as memory
 from .._channels import TorchrunStore
-from ..collectives import Average, Max, Min, Product, ReduceOp, Sum, auto_name
+from ..collectives import Average, Max, ReduceOp, Sum, auto_name
 from ..process_sets import ProcessSet, global_process_set
-from ._tensors import check_dtype, describe, on_host, untraced_methods
+from ._tensors import check_dtype, num_bytes, on_host, untraced_methods
 from .collectives import Handle, _start_allgather, _start_allreduce, _start_broadcast
 from .exchanges import _splits, _start_alltoall
+from .group_arguments import check, check_came, check_count, operation_of, row_of, summed
 from .group_rendezvous import step_timeout_s
 from .sparse import start_sparse_allreduce
 from .work import PsringWork, complete_all
-
-_OPS = [
-    (dist.ReduceOp.SUM, Sum),
-    (dist.ReduceOp.AVG, Average),
-    (dist.ReduceOp.MIN, Min),
-    (dist.ReduceOp.MAX, Max),
-    (dist.ReduceOp.PRODUCT, Product),
-]
-
-
-def _check(what: str, role: str, tensor: torch.Tensor, numel: int, dtype: torch.dtype) -> None:
-    """Raises, as Gloo does, where a tensor is not what the others of the call make of it: the library works on
-    memory, of which it sees no end."""
-    if tensor.numel() != numel or tensor.dtype != dtype:
-        raise ValueError(
-            f"{what}: {role} is {describe(tensor)}, which does not fit the other tensors of the call: pass one with "
-            f"{numel} elements of {str(dtype).replace('torch.', '')}"
-        )
-
-
-def _check_count(what: str, role: str, items: Sequence[Any], count: int) -> None:
-    if len(items) != count:
-        raise ValueError(f"{what}: {role} has {len(items)} items: pass {count}")
-
-
-def _check_came(what: str, came: Sequence[int], expected: Sequence[int]) -> None:
-    """`came`: what each rank of the group has sent."""
-    for rank, (theirs, mine) in enumerate(zip(came, expected)):
-        if theirs != mine:
-            raise ValueError(
-                f"{what}: rank {rank} of the group sends {theirs} elements, and there is room for {mine}: pass tensors and "
-                "splits that fit on all ranks"
-            )
-
-
-def _row(tensor: torch.Tensor) -> int:
-    """The elements of one."""
-    return tensor.numel() // tensor.shape[0] if tensor.dim() and tensor.shape[0] else 1
-
-
-def _summed(op: ReduceOp, tensor: torch.Tensor) -> ReduceOp:
-    """The operation that reduces `tensor`: whole numbers have no average, and are summed for _divide_sum."""
-    if op is not Average or tensor.is_floating_point() or tensor.is_complex():
-        return op
-    if tensor.dtype == torch.bool:
-        raise ValueError("ReduceOp.AVG of torch.bool: convert the tensor to floats, or use ReduceOp.MAX")
-    return Sum
-
 
 @untraced_methods
 class PsringProcessGroup(dist.ProcessGroup):
@@ -84,9 +37,15 @@ class PsringProcessGroup(dist.ProcessGroup):
     def __init__(self, rank: int, size: int, process_set: ProcessSet, name: str):
         super().__init__(rank, size)
         self._set, self._name = process_set, name
-        self._works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        threading.Thread(target=complete_all, args=(self._works,), name="psring futures", daemon=True).start()
-        weakref.finalize(self, self._works.put, None).atexit = False
+        # A receive may wait for what its sender does after a collective: what waits for one waits for no other.
+        self._works, self._transfers = self._completed("psring futures"), self._completed("psring transfers")
+
+    def _completed(self, thread: str) -> "queue.SimpleQueue[Any]":
+        """A queue of works, each of which is completed in its turn."""
+        works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        threading.Thread(target=complete_all, args=(works,), name=thread, daemon=True).start()
+        weakref.finalize(self, works.put, None).atexit = False
+        return works
 
     @property
     def group_name(self) -> str:
@@ -100,26 +59,19 @@ class PsringProcessGroup(dist.ProcessGroup):
         self._works.put(work)
         return work
 
-    def _op(self, opts: Any) -> ReduceOp:
-        wanted = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-        for op, ours in _OPS:
-            if wanted == op:
-                return ours
-        raise NotImplementedError(f"{wanted} is not supported by the psring backend: use SUM, AVG, MIN, MAX or PRODUCT")
-
     def _root(self, rank: int) -> int:
         return self._set.ranks[rank]
 
     def _divide_sum(self, op: ReduceOp, tensor: torch.Tensor) -> None:
-        """After _summed(): an average of whole numbers is cut off towards zero, as NCCL's is."""
-        if op is not _summed(op, tensor):
+        """After summed(): an average of whole numbers is cut off towards zero, as NCCL's is."""
+        if op is not summed(op, tensor):
             tensor.div_(self.size(), rounding_mode="trunc")
 
     def _allreduce(self, kind: str, tensors: List[torch.Tensor], opts: Any, result: Callable[[], Any]) -> Any:
         """In place; what `result` returns, once all are reduced, is the work's."""
-        op, name = self._op(opts), self._next(kind)
+        op, name = operation_of(opts), self._next(kind)
         handles = [
-            _start_allreduce(t, True, _summed(op, t), f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(tensors)
+            _start_allreduce(t, True, summed(op, t), f"{name}.{i}", 1.0, 1.0, self._set) for i, t in enumerate(tensors)
         ]
 
         def finish() -> Any:
@@ -130,7 +82,7 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work(handles, finish)
 
     def _sparse_allreduce(self, tensors: List[torch.Tensor], opts: Any) -> Any:
-        op, name = self._op(opts), self._next("sparse_allreduce")
+        op, name = operation_of(opts), self._next("sparse_allreduce")
         if op not in (Sum, Average) or not all(tensor.is_sparse for tensor in tensors):
             raise ValueError("all_reduce of sparse tensors: all of them must be sparse, with ReduceOp.SUM or AVG")
         handles = [
@@ -186,9 +138,9 @@ class PsringProcessGroup(dist.ProcessGroup):
         flat, splits = output.new_empty(0), [0] * self.size()
         if self.rank() == opts.rootRank:
             [parts] = inputs
-            _check_count("scatter", "the list of inputs", parts, self.size())
+            check_count("scatter", "the list of inputs", parts, self.size())
             for part in parts:
-                _check("scatter", "an input", part, output.numel(), output.dtype)
+                check("scatter", "an input", part, output.numel(), output.dtype)
             flat, splits = torch.cat([part.reshape(-1) for part in parts]), [output.numel()] * self.size()
         handle = _start_alltoall(flat, splits, self._next("scatter"), self._set)
 
@@ -196,7 +148,7 @@ class PsringProcessGroup(dist.ProcessGroup):
             received, counts = handle.wait()
             expected = [0] * self.size()
             expected[opts.rootRank] = output.numel()
-            _check_came("scatter", counts, expected)
+            check_came("scatter", counts, expected)
             output.copy_(received.view_as(output))
             return outputs
 
@@ -207,17 +159,17 @@ class PsringProcessGroup(dist.ProcessGroup):
         return [_start_allgather(t.reshape(-1), f"{name}.{i}", self._set) for i, t in enumerate(inputs)]
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        _check_count("all_gather", "the list of outputs", outputs, len(inputs))
+        check_count("all_gather", "the list of outputs", outputs, len(inputs))
         for targets, mine in zip(outputs, inputs):
-            _check_count("all_gather", "the list of outputs", targets, self.size())
+            check_count("all_gather", "the list of outputs", targets, self.size())
             for target in targets:
-                _check("all_gather", "an output", target, mine.numel(), mine.dtype)
+                check("all_gather", "an output", target, mine.numel(), mine.dtype)
         handles = self._start_gathers(inputs)
 
         def finish() -> Any:
             for handle, targets in zip(handles, outputs):
                 gathered, counts = handle.wait()
-                _check_came("all_gather", counts, [target.numel() for target in targets])
+                check_came("all_gather", counts, [target.numel() for target in targets])
                 for target, part in zip(targets, gathered.split(counts)):
                     target.copy_(part.view_as(target))
             return outputs
@@ -229,15 +181,15 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Also of what torch's functional collectives and DTensor gather."""
-        _check_count("all_gather_into_tensor", "the list of outputs", outputs, len(inputs))
+        check_count("all_gather_into_tensor", "the list of outputs", outputs, len(inputs))
         for output, mine in zip(outputs, inputs):
-            _check("all_gather_into_tensor", "the output", output, mine.numel() * self.size(), mine.dtype)
+            check("all_gather_into_tensor", "the output", output, mine.numel() * self.size(), mine.dtype)
         handles = self._start_gathers(inputs)
 
         def finish() -> Any:
             for handle, output, mine in zip(handles, outputs, inputs):
                 gathered, counts = handle.wait()
-                _check_came("all_gather_into_tensor", counts, [mine.numel()] * self.size())
+                check_came("all_gather_into_tensor", counts, [mine.numel()] * self.size())
                 output.copy_(gathered.view_as(output))
             return outputs
 
@@ -253,12 +205,12 @@ class PsringProcessGroup(dist.ProcessGroup):
             target = torch.empty(output.shape, dtype=source.dtype, device="cpu")
         operation = memory.start_reducescatter(
             self._next("reduce_scatter"), source.data_ptr(), target.data_ptr(), [target.numel()] * self.size(),
-            dtype, _summed(self._op(opts), source), process_set=self._set, keep=(source, target),
+            dtype, summed(operation_of(opts), source), process_set=self._set, keep=(source, target),
         )  # fmt: skip
 
         def collect() -> torch.Tensor:
             with torch.no_grad():
-                self._divide_sum(self._op(opts), target)
+                self._divide_sum(operation_of(opts), target)
                 if not same:
                     output.copy_(target)
             return output
@@ -267,11 +219,11 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         for role, lists in (("the list of outputs", outputs), ("the list of lists of inputs", inputs)):
-            _check_count("reduce_scatter", role, lists, 1)
+            check_count("reduce_scatter", role, lists, 1)
         [output], [parts] = outputs, inputs
-        _check_count("reduce_scatter", "the list of inputs", parts, self.size())
+        check_count("reduce_scatter", "the list of inputs", parts, self.size())
         for part in parts:
-            _check("reduce_scatter", "an input", part, output.numel(), output.dtype)
+            check("reduce_scatter", "an input", part, output.numel(), output.dtype)
         return self._reduce_scatter_base(output, torch.cat([part.reshape(-1) for part in parts]), opts)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
@@ -279,9 +231,9 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Also of what torch's functional collectives and DTensor reduce."""
-        _check_count("reduce_scatter_tensor", "the list of outputs", outputs, len(inputs))
+        check_count("reduce_scatter_tensor", "the list of outputs", outputs, len(inputs))
         for output, mine in zip(outputs, inputs):
-            _check("reduce_scatter_tensor", "the input", mine, output.numel() * self.size(), output.dtype)
+            check("reduce_scatter_tensor", "the input", mine, output.numel() * self.size(), output.dtype)
         handles = [self._start_reduce_scatter(output, mine, opts) for output, mine in zip(outputs, inputs)]
         return self._work(handles, lambda: outputs)
 
@@ -292,15 +244,15 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         for role, tensors in (("the list of outputs", outputs), ("the list of inputs", inputs)):
-            _check_count("all_to_all", role, tensors, self.size())
+            check_count("all_to_all", role, tensors, self.size())
             for tensor in tensors:
-                _check("all_to_all", "a tensor", tensor, tensor.numel(), inputs[0].dtype)
+                check("all_to_all", "a tensor", tensor, tensor.numel(), inputs[0].dtype)
         flat = torch.cat([t.reshape(-1) for t in inputs])
         handle = _start_alltoall(flat, [t.numel() for t in inputs], self._next("alltoall"), self._set)
 
         def finish() -> Any:
             received, counts = handle.wait()
-            _check_came("all_to_all", counts, [target.numel() for target in outputs])
+            check_came("all_to_all", counts, [target.numel() for target in outputs])
             for target, part in zip(outputs, received.split(counts)):
                 target.copy_(part.view_as(target))
             return outputs
@@ -308,15 +260,15 @@ class PsringProcessGroup(dist.ProcessGroup):
         return self._work([handle], finish)
 
     def alltoall_base(self, output: Any, input: Any, output_splits: Any, input_splits: Any, opts: Any = None) -> Any:
-        _check("all_to_all_single", "the output", output, output.numel(), input.dtype)
+        check("all_to_all_single", "the output", output, output.numel(), input.dtype)
         rows = _splits("all_to_all_single", output, list(output_splits) or None, self.size())
         handle = _start_alltoall(input, list(input_splits) or None, self._next("alltoall_base"), self._set)
 
         def finish() -> Any:
             received, counts = handle.wait()
-            theirs, mine = _row(input), _row(output)
-            _check_came("all_to_all_single", [n * theirs for n in counts], [n * mine for n in rows])
-            _check("all_to_all_single", "the output", output, received.numel(), received.dtype)
+            theirs, mine = row_of(input), row_of(output)
+            check_came("all_to_all_single", [n * theirs for n in counts], [n * mine for n in rows])
+            check("all_to_all_single", "the output", output, received.numel(), received.dtype)
             output.copy_(received.view_as(output))
             return [output]
 
@@ -328,6 +280,49 @@ class PsringProcessGroup(dist.ProcessGroup):
     reduce_scatter_single = _reduce_scatter_base
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
     all_to_all_single = alltoall_base
+
+    # ---- From one rank to another --------------------------------------------
+
+    def _transfer(self, tensors: Sequence[torch.Tensor], sender: int, receiver: int, tag: int) -> Any:
+        """A broadcast within the two ranks. Those of one tag, sender and receiver are received in the order of their sends."""
+        [tensor] = tensors
+        kind = f"group{self._name}.from{sender}.to{receiver}.tag{tag}"
+        check_dtype(tensor, "send" if sender == self.rank() else "recv")
+        if sender == receiver:
+            raise ValueError(f"rank {self._root(sender)} sends to itself, or receives from itself: copy the tensor instead")
+        pair = ProcessSet([self._root(sender), self._root(receiver)])
+        data = on_host(tensor)
+        handle = Handle(
+            [
+                memory.start_broadcast(
+                    auto_name(kind, pair), data.data_ptr(), num_bytes(data), self._root(sender),
+                    f"{tensor.numel()} elements of {tensor.dtype}", pair, data,
+                )
+            ],
+            lambda: None,
+        )  # fmt: skip
+
+        def finish() -> Any:
+            if receiver == self.rank() and data.data_ptr() != tensor.data_ptr():
+                tensor.copy_(data)
+            return tensors
+
+        work = PsringWork([handle], finish)
+        self._transfers.put(work)
+        return work
+
+    def send(self, tensors: Any, receiver: int, tag: int = 0) -> Any:
+        """Done once the receiver has the tensor."""
+        return self._transfer(tensors, self.rank(), receiver, tag)
+
+    def recv(self, tensors: Any, sender: int, tag: int = 0) -> Any:
+        return self._transfer(tensors, sender, self.rank(), tag)
+
+    def recv_anysource(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            "recv() without src= is not supported by the psring backend: name the rank that sends, or make a group with "
+            'backend="gloo" for it'
+        )
 
     # ---- What it is, and what it is not --------------------------------------
 
@@ -354,19 +349,6 @@ class PsringProcessGroup(dist.ProcessGroup):
 
     def __repr__(self) -> str:
         return f"PsringProcessGroup({self._set})"
-
-
-def _refusal(kind: str) -> Callable[..., Any]:
-    def refuse(self: Any, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(
-            f'{kind} of torch.distributed is not supported by the psring backend: make a group with backend="gloo" for it'
-        )
-
-    return refuse
-
-
-for _kind in ("send", "recv", "recv_anysource"):
-    setattr(PsringProcessGroup, _kind, _refusal(_kind))
 
 
 def _place(rank: int, size: int) -> Dict[str, int]:

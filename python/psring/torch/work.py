@@ -55,7 +55,9 @@ class PsringWork(_Work):  # type: ignore[misc,valid-type]
         return True
 
     def is_completed(self) -> bool:
-        return self._done or all(handle.poll() for handle in self._handles)
+        if not self._done and all(handle.poll() for handle in self._handles):
+            self.complete()  # the results are in their places then
+        return self._done
 
     def is_success(self) -> bool:
         return self._done and self._error is None
