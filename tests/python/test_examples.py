@@ -23,6 +23,7 @@ EXAMPLES = os.path.join(ROOT, "examples", "python")
         ("accumulate_amp.py", 2, ["--epochs=1"], "scale 1024", {}),
         ("accumulate_amp.py", 2, ["--epochs=1", "--update=fused"], "scale 1024", {}),
         ("model_parallel_replicas.py", 4, ["--steps=40"], "step 39", {}),
+        ("pipeline.py", 4, ["--steps=40"], "step 39", {}),
         ("throughput.py", 2, ["--steps=2", "--warm-up=1", "--batch-size=2"], "ms a step", {}),
         ("resnet_cifar.py", 2, ["--steps=3", "--sync-batch-norm"], "images/s", {"PSRING_METRICS_DIR": "metrics"}),
     ],
