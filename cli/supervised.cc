@@ -113,13 +113,14 @@ struct Outcome {
   absl::Status started;  // whether all processes could be
   std::optional<Failure> failure;
   std::vector<std::string> killed;  // as they did not end
+  bool formed = true;               // whether all had joined, as far as known
 };
 
 // The exit code, after saying how a job has ended. `signal`: the user's, 0 for
 // none.
 int ExitOf(const std::string& command, const SupervisedFlags& flags,
            const Outcome& outcome, int signal) {
-  const auto& [started, failure, killed] = outcome;
+  const auto& [started, failure, killed, formed] = outcome;
   if (signal == 0 && failure) {
     std::string text = ToString(*failure);
     // A remedy that the process itself could not know.
@@ -146,9 +147,11 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
     return Fail(
         command,
         absl::CancelledError(absl::StrCat(
-            "interrupted by SIG", sigabbrev_np(signal), "; killed after ",
-            flags.grace_period_s,
-            " s (--grace-period), not having ended: ", ShortList(killed))),
+            "interrupted by SIG", sigabbrev_np(signal),
+            formed ? absl::StrCat("; killed after ", flags.grace_period_s,
+                                  " s (--grace-period), not having ended: ")
+                   : "; killed before all processes had joined: ",
+            ShortList(killed))),
         128 + signal);
   }
   return ExitCode(command, started, signal);
@@ -311,7 +314,9 @@ Outcome SupervisedJob::RunOnce(const StartProcesses& start,
   const auto coordinator = start(supervisor, attempt);
   // Processes that Stop() ends are not why they could not all start.
   std::optional<Failure> failure = supervisor.first_failure();
-  if (!coordinator.ok()) {
+  if (absl::IsCancelled(coordinator.status())) {
+    supervisor.Stop(kFormingGrace);
+  } else if (!coordinator.ok()) {
     supervisor.Stop();
   } else {
     progress.Watch(security_, *coordinator);
@@ -319,7 +324,8 @@ Outcome SupervisedJob::RunOnce(const StartProcesses& start,
   supervisor.Wait();
   progress.End();
   if (coordinator.ok()) failure = supervisor.first_failure();
-  return {coordinator.status(), std::move(failure), supervisor.killed()};
+  return {coordinator.status(), std::move(failure), supervisor.killed(),
+          coordinator.ok() && !hopeless_};
 }
 
 }  // namespace

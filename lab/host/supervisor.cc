@@ -76,8 +76,10 @@ absl::Status Supervisor::Start(Command command) {
 
 absl::Status Supervisor::RunUntil(const std::function<bool()>& done,
                                   Time deadline) {
-  while (!done()) {
+  while (true) {
+    // Before done(): what the caller would go on to start gets no signal.
     if (cancelled_) return cancellation_.status();
+    if (done()) return absl::OkStatus();
     if (failure_) {
       return absl::AbortedError(absl::StrCat(
           failure_->name, " failed: ", ToString(failure_->ending)));
@@ -86,7 +88,6 @@ absl::Status Supervisor::RunUntil(const std::function<bool()>& done,
     if (Now() >= deadline) return absl::DeadlineExceededError("too late");
     ServeOnce();
   }
-  return absl::OkStatus();
 }
 
 void Supervisor::Wait() {

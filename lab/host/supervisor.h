@@ -93,8 +93,9 @@ class Supervisor {
 
   absl::Status Start(Command command);
 
-  // Serves the processes until done() holds. An error when it cannot hold any
-  // more: cancelled, a process failed, all have ended, or `deadline` passed.
+  // Serves the processes until done() holds. An error when cancelled, where
+  // done() holds as well; when a process failed, when all have ended and when
+  // `deadline` passed.
   absl::Status RunUntil(const std::function<bool()>& done, Time deadline);
 
   // Serves the processes until all have ended, which `settle` and the graces

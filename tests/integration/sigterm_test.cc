@@ -26,6 +26,7 @@ using ::testing::AnyOf;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::Lt;
+using ::testing::Not;
 using ::testing::SizeIs;
 using testing::TestDirectory;
 
@@ -46,6 +47,20 @@ class Sigterm : public ::testing::TestWithParam<std::string> {
   const std::string folder_ = TestDirectory();
   const std::string parts_ = folder_ + "/parts";
 };
+
+// While the launcher waits for the coordinator's port: it starts no worker that
+// would train on without knowing of the signal.
+TEST_P(Sigterm, WhileTheLauncherStartsTheJobEndsIt) {
+  Flags endless = EndlessTraining();
+  endless.push_back("--checkpoint-dir=" + parts_);
+  auto launch = Process::Start(LaunchArgv(Launched(GetParam(), endless)));
+  ASSERT_TRUE(launch.ok()) << launch.status();
+  ASSERT_TRUE(launch->WaitForOutput("waits for", Soon())) << launch->Output();
+  launch->Signal(SIGTERM);
+  const int code = launch->Wait(Soon());
+  EXPECT_THAT(code, AnyOf(0, 128 + SIGTERM)) << launch->Output();
+  EXPECT_THAT(launch->Output(), Not(HasSubstr("--grace-period")));
+}
 
 // To the launcher alone, which passes it on to all workers.
 TEST_P(Sigterm, OfALaunchedJobSavesAndTheJobGoesOnWithTheSameBits) {

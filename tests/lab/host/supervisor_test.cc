@@ -314,6 +314,16 @@ TEST_F(SupervisorTest, RunUntilEndsWhenTheConditionHolds) {
                   .ok());
 }
 
+// What the caller starts next would get no signal any more.
+TEST_F(SupervisorTest, ACancellationEndsRunUntilWhereItsConditionHolds) {
+  on_line_ = [this] { cancellation_.Cancel(absl::CancelledError("^C")); };
+  ASSERT_TRUE(supervisor().Start(Shell("p0", "echo up; sleep 60")).ok());
+  const auto is_up = [this] { return !output_["p0"].empty(); };
+  EXPECT_EQ(supervisor().RunUntil(is_up, Time::InfiniteFuture()).code(),
+            absl::StatusCode::kCancelled);
+  supervisor().Wait();
+}
+
 TEST_F(SupervisorTest, RunUntilGivesUpAtTheDeadlineAndOnAFailure) {
   const auto never = [] { return false; };
   ASSERT_TRUE(supervisor().Start(Shell("p0", "sleep 60")).ok());
