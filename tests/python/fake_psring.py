@@ -599,4 +599,5 @@ class FakeModel:
             m.mul_(o["beta1"]).add_(g, alpha=1 - o["beta1"])
             v.mul_(o["beta2"]).addcmul_(g, g, value=1 - o["beta2"])
             c1, c2 = 1 - o["beta1"] ** self.step, 1 - o["beta2"] ** self.step
-            p.addcdiv_(m / c1, (v / c2).sqrt() + o["epsilon"], value=-lr)
+            epsilon = o["epsilon"] / c2**0.5 if o.get("epsilon_hat") else o["epsilon"]
+            p.addcdiv_(m / c1, (v / c2).sqrt() + epsilon, value=-lr)
