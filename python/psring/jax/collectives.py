@@ -29,13 +29,26 @@ def _array(leaf: Any, index: int) -> np.ndarray:
     return array
 
 
-def _dtype(array: np.ndarray, index: int, op: ReduceOp) -> int:
-    if op is Average and array.dtype.kind in "iub":
-        raise _BadLeaf(index, f"op=Average of {array.dtype} has no exact result: use Sum, or convert to floats")
-    number = memory.number_of_dtype(array.dtype)
+def _number(dtype: np.dtype, index: int, op: ReduceOp) -> int:
+    if op is Average and dtype.kind in "iub":
+        raise _BadLeaf(index, f"op=Average of {dtype} has no exact result: use Sum, or convert to floats")
+    number = memory.number_of_dtype(dtype)
     if number is None:
-        raise _BadLeaf(index, f"{array.dtype} is not reduced: convert it, to int64 or float64 say, or leave it out")
+        raise _BadLeaf(index, f"{dtype} is not reduced: convert it, to int64 or float64 say, or leave it out")
     return number
+
+
+def _check_in_jit(leaves: List[Any], op: Optional[ReduceOp] = None) -> None:
+    """Finds the leaves that the callback would refuse: it runs in the compiled program, whose error names no leaf."""
+    for index, leaf in enumerate(leaves):
+        if not isinstance(leaf, jax.Array):
+            dtype = _array(leaf, index).dtype
+        elif jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
+            raise _BadLeaf(index, f"{leaf.dtype} is no array of numbers: use jax.random.key_data() of a key")
+        else:
+            dtype = np.dtype(leaf.dtype)
+        if op is not None:
+            _number(dtype, index, op)
 
 
 def _call_on_leaves(
@@ -59,7 +72,7 @@ def reduce_all(arrays: List[Any], op: ReduceOp, name: str, process_set: ProcessS
     operations, results = [], []
     for index, array in enumerate(arrays):
         source = _array(array, index)
-        dtype = _dtype(source, index, op)
+        dtype = _number(source.dtype, index, op)
         result = empty(source.shape, source.dtype)
         operations.append(
             memory.start_allreduce(
@@ -80,6 +93,8 @@ def _kind(leaf: Any) -> Kind:
 
 
 def _reduce_in_packs(leaves: List[Any], op: ReduceOp, name: str, process_set: ProcessSet, in_jit: bool) -> List[Any]:
+    if in_jit:
+        _check_in_jit(leaves, op)
     kinds = [_kind(leaf) if len(leaves) >= WORTH_PACKING else None for leaf in leaves]
     packs = Packs(kinds)
     comparison = Comparison(packs)
@@ -146,12 +161,12 @@ def broadcast(
     tree: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """The root's arrays, for every array of a pytree."""
-    return _call_on_leaves(
-        "broadcast",
-        lambda leaves, called, in_jit: call_on_host(
+
+    def call(leaves: List[Any], called: str, in_jit: bool) -> List[Any]:
+        if in_jit:
+            _check_in_jit(leaves)
+        return call_on_host(
             lambda arrays: _broadcast_all(arrays, root_rank, called, process_set), leaves, in_jit=in_jit
-        ),
-        tree,
-        name,
-        process_set,
-    )
+        )
+
+    return _call_on_leaves("broadcast", call, tree, name, process_set)
