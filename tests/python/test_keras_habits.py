@@ -129,6 +129,36 @@ def test_a_state_that_is_not_saved_is_told(tmp_path):
     assert len(second) == 1
 
 
+def several_rates():
+    """Variables of a MultiOptimizer after a step, and what is said where one rate differs between ranks."""
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    own = {"first": keras.optimizers.SGD(0.5), "second": keras.optimizers.SGD(0.25)}
+    optimizer = ps.DistributedOptimizer(keras.optimizers.MultiOptimizer(lambda variable: own[variable.path]))
+    variables = [keras.Variable([1.0], trainable=False, name=name) for name in own]
+    grads = [keras.ops.ones((1,)) * 2 * ps.rank() for _ in own]
+    optimizer.apply(grads, variables)
+    ends = [float(keras.ops.convert_to_numpy(variable)[0]) for variable in variables]
+    own["second"].learning_rate = 0.25 * (1 + ps.rank())
+    try:
+        optimizer.apply(grads, variables)
+    except Exception as error:  # as each backend wraps it
+        return ends, str(error)
+    return ends, ""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_multi_optimizer_exchanges_and_each_of_its_rates_is_compared(backend):
+    needs("keras", backend)
+    if not hasattr(pytest.importorskip("keras").optimizers, "MultiOptimizer"):
+        pytest.skip("this Keras has no MultiOptimizer")
+    for rank, (ends, said) in enumerate(run(several_rates, env={"KERAS_BACKEND": backend}, timeout=200)):
+        assert ends == [0.5, 0.75] and f"the learning rate is {0.25 * (1 + rank):g} here, and 0.375 in the mean" in said
+
+
 def two_optimizers():
     """Of a model's own, as a GAN has them; Keras's compile() gives it a third that does nothing."""
     import warnings

@@ -37,22 +37,33 @@ def reduce_numpy(arrays: List[np.ndarray], op: ReduceOp, name: str, process_set:
     return results
 
 
-def _compare(rate: float, comparison: Comparison, name: str, process_set: ProcessSet) -> None:
-    """Raises on a rank whose learning rate is another one than the mean of those that have data, and where the
-    ranks' gradients are not of the same shapes."""
-    numbers = np.array([*comparison.numbers, rate])
-    [(count, *digests, total)] = reduce_numpy([numbers], Sum, name + ".rate", process_set)
-    comparison.check([count, *digests], name, process_set)
-    mean = total / count
-    if abs(mean - rate) > 1e-6 * max(abs(mean), abs(rate)):
-        raise _lib.InvalidArgumentError(
-            f"rank {_job.rank()}: the learning rate is {rate:g} here, and {mean:g} in the mean of all ranks, which would "
-            "part their weights: all change it alike (MetricAverageCallback goes before ReduceLROnPlateau; a schedule "
-            "counts the same steps everywhere)"
-        )
+def _rates_of(optimizer: Any, variables: List[Any]) -> Any:
+    """The learning rate, as a tensor: of a MultiOptimizer, those of its optimizers."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # a LossScaleOptimizer's
+    if not isinstance(inner, getattr(keras.optimizers, "MultiOptimizer", ())):
+        return keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
+    if not optimizer.built:
+        optimizer.build(variables)  # may choose an optimizer by each variable
+    rates = [keras.ops.convert_to_tensor(of.learning_rate, dtype="float32") for of in inner.optimizers]
+    return keras.ops.concatenate([keras.ops.reshape(rate, (1,)) for rate in rates])
 
 
-def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
+def _compare(rates: Any, comparison: Comparison, name: str, process_set: ProcessSet) -> None:
+    """Raises on a rank with a learning rate that is another one than the mean of those that have data, and where
+    the ranks' gradients are not of the same shapes."""
+    rates, known = np.ravel(rates), len(comparison.numbers)
+    [sums] = reduce_numpy([np.array([*comparison.numbers, *rates])], Sum, name + ".rate", process_set)
+    comparison.check(sums[:known], name, process_set)
+    for rate, mean in zip(rates, sums[known:] / sums[0]):
+        if abs(mean - rate) > 1e-6 * max(abs(mean), abs(rate)):
+            raise _lib.InvalidArgumentError(
+                f"rank {_job.rank()}: the learning rate is {rate:g} here, and {mean:g} in the mean of all ranks, which "
+                "would part their weights: all change it alike (MetricAverageCallback goes before ReduceLROnPlateau; a "
+                "schedule counts the same steps everywhere)"
+            )
+
+
+def _reduce(grads: List[Any], rates: Any, op: ReduceOp, name: str, process_set: ProcessSet) -> List[Any]:
     """Reduces what is not None, compares the ranks' rates, and counts a step, wherever the backend's program
     comes to it."""
     backend = keras.backend.backend()
@@ -69,7 +80,7 @@ def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: P
         from ..torch import grouped_allreduce
 
         _metrics.count_step()
-        _compare(float(rate), comparison, name, process_set)
+        _compare(keras.ops.convert_to_numpy(rates), comparison, name, process_set)
         reduced = grouped_allreduce(values, op=op, name=name, process_set=process_set)
     elif backend == "jax":
         from ..jax._arrays import call_on_host
@@ -77,21 +88,21 @@ def _reduce(grads: List[Any], rate: Any, op: ReduceOp, name: str, process_set: P
 
         def call_with_jax(arrays: List[Any]) -> List[np.ndarray]:
             _metrics.count_step()
-            _compare(float(arrays[-1]), comparison, name, process_set)
+            _compare(arrays[-1], comparison, name, process_set)
             return reduce_all(arrays[:-1], op, name, process_set)
 
-        reduced = call_on_host(call_with_jax, [*values, rate], values)
+        reduced = call_on_host(call_with_jax, [*values, rates], values)
     elif backend == "tensorflow":
 
         def call(*tensors: Any) -> List[np.ndarray]:
             _metrics.count_step()
             with _lib.ending_at_interrupts():
                 arrays = [t.numpy() for t in tensors]
-                _compare(float(arrays[-1]), comparison, name, process_set)
+                _compare(arrays[-1], comparison, name, process_set)
                 return reduce_numpy(arrays[:-1], op, name, process_set)
 
         refuse_xla()
-        reduced = tf.py_function(call, [*values, rate], [value.dtype for value in values])
+        reduced = tf.py_function(call, [*values, rates], [value.dtype for value in values])
         for value, result in zip(values, reduced):
             result.set_shape(value.shape)
     else:
@@ -126,8 +137,7 @@ class Local:
         if keras.backend.backend() == "torch":
             # Other ranks may have used other layers; under a compiler all have the same program.
             grads = [keras.ops.zeros_like(of) if grad is None else grad for grad, of in zip(grads, known)]
-        rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
-        return _reduce(grads, rate, self._op, self._name, self._process_set)
+        return _reduce(grads, _rates_of(optimizer, known), self._op, self._name, self._process_set)
 
 
 class _Distributed:
