@@ -129,6 +129,52 @@ def test_a_state_that_is_not_saved_is_told(tmp_path):
     assert len(second) == 1
 
 
+def written_state():
+    """A variable after a step from a state that a script has written, by way to write it and update, and what is said
+    of a state that is written later."""
+    import warnings
+
+    import keras
+    import numpy as np
+
+    import psring.keras as ps
+
+    ps.init()
+    state = [np.array(value, "float32") for value in (3, 0.1, [0.5, -0.5], [0.25, 0.5])]
+    ends, later = [], []
+    for with_set_weights in (True, False):
+        for update in ("local", "fused"):
+            optimizer = ps.DistributedOptimizer(keras.optimizers.Adam(0.1), update=update)
+            variable = keras.Variable([1.0, 2.0], trainable=False)
+            optimizer.build([variable])
+            if with_set_weights:
+                optimizer.set_weights(state)
+            else:
+                for of_optimizer, value in zip(optimizer.variables, state):
+                    of_optimizer.assign(value)
+            step = lambda: optimizer.apply([keras.ops.ones((2,)) * ps.rank()])
+            if keras.backend.backend() == "tensorflow":
+                import tensorflow as tf
+
+                step = tf.function(step)
+            step()
+            ends.append(keras.ops.convert_to_numpy(variable).tolist())
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                optimizer.set_weights(state)
+            later.append([str(w.message) for w in caught if "after the first step is lost" in str(w.message)])
+    return ends, later
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fused_update_begins_with_a_state_that_a_script_has_written(backend):
+    needs("keras", backend)
+    for ends, later in run(written_state, env={"KERAS_BACKEND": backend}, timeout=200):
+        assert all(end == pytest.approx(ends[0], rel=1e-5) for end in ends)
+        assert ends[0][0] == pytest.approx(0.98162, abs=1e-4)  # and 0.9 from zeros
+        assert [len(said) for said in later] == [0, 1, 0, 1]
+
+
 def several_rates():
     """Variables of a MultiOptimizer after a step, and what is said where one rate differs between ranks."""
     import keras

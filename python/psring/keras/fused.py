@@ -13,6 +13,7 @@ and are made of them so:
   library has no such formula.
 """
 
+import itertools
 import threading
 import warnings
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
@@ -24,7 +25,7 @@ from .. import _job, _lib, _metrics, _models
 from .. import collectives as memory
 from .._fused import FusedArrays
 from .._packs import Packs
-from .on_host import await_host_calls, broadcast_numpy, kind_of, on_host, packing_ops
+from .on_host import await_host_calls, broadcast_numpy, kind_of, on_host, packing_ops, values_now
 
 # Hyperparameters of Keras's optimizers that the library cannot follow.
 _REFUSED = (
@@ -112,19 +113,31 @@ class Fused:
 
     # ---- The optimizer's state
 
-    def take_state(self, optimizer: Any) -> None:
+    def take_loaded(self, optimizer: Any) -> None:
+        """All of its variables have been written."""
+        if self._arrays is None:
+            self.take_state(optimizer)
+            return
+        warnings.warn(
+            'with update="fused" the optimizer\'s state that is loaded after the first step is lost: load it before, '
+            "into a new optimizer, and give that to DistributedOptimizer()",
+            stacklevel=3,
+        )
+
+    def take_state(self, optimizer: Any, in_step: bool = False) -> None:
         """Where it has been loaded, rank 0's is what the first step begins with."""
         if not optimizer.built or self._arrays is not None:
             return
-        state = {
-            name: [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
-            for name, variables in _slots_of(optimizer).items()
-        }
-        iterations = int(keras.ops.convert_to_numpy(optimizer.iterations))
+        slots = _slots_of(optimizer)
+        values = values_now([optimizer.iterations, *(variable for of_slot in slots.values() for variable in of_slot)])
+        if values is None:
+            return
+        iterations, arrays = int(values[0]), iter(values[1:])
+        state = {name: list(itertools.islice(arrays, len(of_slot))) for name, of_slot in slots.items()}
         # All zero: it is new, or of a job that had the state elsewhere and did not fetch it.
-        if any(array.any() for arrays in state.values() for array in arrays):
+        if any(array.any() for of_slot in state.values() for array in of_slot):
             self._iterations, self._state = iterations, state
-        elif state and iterations > 0 and _job.rank() == 0:
+        elif state and iterations > 0 and _job.rank() == 0 and not in_step:
             warnings.warn(
                 f"the optimizer has made {iterations} steps, and all of its {', '.join(state)} are zero, as where a model "
                 'was saved with update="fused" and no synchronize_state() before: it begins with zeros',
@@ -168,6 +181,7 @@ class Fused:
                 f"rank {_job.rank()}: the optimizer changed from {self._formula.options} to {formula.options}; with "
                 'update="fused" only the learning rate may change after DistributedOptimizer(): set others before'
             )
+        self.take_state(optimizer, in_step=True)  # before the first one, a script may have written to its variables
         present = [i for i, grad in enumerate(by_variable) if grad is not None]
         values = [keras.ops.convert_to_tensor(variable) for variable in variables]
         sent = [keras.ops.convert_to_tensor(by_variable[i], dtype="float32") for i in present]

@@ -1,6 +1,7 @@
 """From a program of Keras's backend to the host, and back."""
 
-from typing import Any, Callable, List
+import contextlib
+from typing import Any, Callable, List, Optional
 
 import keras
 import numpy as np
@@ -82,6 +83,25 @@ def on_host(
     for value, result in zip(like, results):
         result.set_shape(value.shape)
     return results
+
+
+def values_now(variables: List[Any]) -> Optional[List[np.ndarray]]:
+    """The values of variables, also where TensorFlow traces a program that has them. None where JAX does: they are
+    the program's arguments."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        scope: Any = tf.init_scope()
+    else:
+        scope = contextlib.nullcontext()
+        if backend == "jax":
+            import jax
+
+            if any(isinstance(variable.value, jax.core.Tracer) for variable in variables):
+                return None
+    with scope:
+        return [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
 
 
 def broadcast_numpy(arrays: List[np.ndarray], root_rank: int, name: str) -> List[np.ndarray]:

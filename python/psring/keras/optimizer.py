@@ -239,7 +239,11 @@ class _Fused(_Distributed):
 
     def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(store)  # type: ignore[misc]
-        self._psring.take_state(self)  # type: ignore[attr-defined]
+        self._psring.take_loaded(self)  # type: ignore[attr-defined]
+
+    def set_weights(self, weights: Any) -> None:
+        super().set_weights(weights)  # type: ignore[misc]
+        self._psring.take_loaded(self)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         self._psring.close()  # type: ignore[attr-defined]
