@@ -205,6 +205,38 @@ def test_a_multi_optimizer_exchanges_and_each_of_its_rates_is_compared(backend):
         assert ends == [0.5, 0.75] and f"the learning rate is {0.25 * (1 + rank):g} here, and 0.375 in the mean" in said
 
 
+def loaded_multi_optimizer(update):
+    """What is said of a MultiOptimizer of distributed ones, and the weights after a fit from a state of rank 0 alone."""
+    import warnings
+
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    inner = [ps.DistributedOptimizer(keras.optimizers.SGD(rate, momentum=0.9), update=update) for rate in (0.1, 0.01)]
+    model = network(ps.rank())
+    optimizers = keras.optimizers.OptimizerMap(inner[0], {".*kernel": inner[1]})
+    model.compile(keras.optimizers.MultiOptimizer(optimizers), loss="mse", jit_compile=False)
+    if ps.rank() == 0:
+        model.optimizer.build(model.trainable_variables)
+        for momentum in [*inner[0].momentums, *inner[1].momentums]:
+            momentum.assign(keras.ops.ones(momentum.shape))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(*data(ps.rank()), batch_size=8, verbose=0, callbacks=[ps.BroadcastCallback()])
+    return [str(w.message) for w in caught if "trains by itself" in str(w.message)], _mean_weights(model)
+
+
+@pytest.mark.parametrize("update", ["local", "fused"])
+def test_a_multi_optimizer_of_distributed_ones_is_a_distributed_one(update):
+    needs("keras", "torch")
+    if not hasattr(pytest.importorskip("keras").optimizers, "MultiOptimizer"):
+        pytest.skip("this Keras has no MultiOptimizer")
+    first, second = run(loaded_multi_optimizer, args=(update,), env={"KERAS_BACKEND": "torch"}, timeout=200)
+    assert first == second and first[0] == []
+
+
 def two_optimizers():
     """Of a model's own, as a GAN has them; Keras's compile() gives it a third that does nothing."""
     import warnings

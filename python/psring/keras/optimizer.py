@@ -174,7 +174,10 @@ class _Distributed:
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether DistributedOptimizer has returned it, or what it scales the loss for."""
+    """Whether DistributedOptimizer has returned it, or what it scales the loss for, or all that a MultiOptimizer has."""
+    inner = getattr(optimizer, "optimizers", None)
+    if inner and not isinstance(optimizer, _Distributed):
+        return all(map(is_distributed, inner))
     return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed) or isinstance(optimizer, _Distributed)
 
 
@@ -182,6 +185,8 @@ def take_state(optimizer: Any) -> None:
     """Something has written to the variables of DistributedOptimizer's optimizer."""
     if isinstance(optimizer, _Fused):
         optimizer._psring.take_state(optimizer)  # type: ignore[attr-defined]
+    for inner in getattr(optimizer, "optimizers", ()):
+        take_state(inner)
 
 
 def refuse_in_a_model(model: Any) -> None:
@@ -190,7 +195,7 @@ def refuse_in_a_model(model: Any) -> None:
     here = f"rank {_job.rank()}: psring.keras"
     if optimizer is None or not is_distributed(optimizer):
         return
-    if _job.size() > 1 and not isinstance(optimizer, _Distributed):
+    if _job.size() > 1 and not isinstance(optimizer, _Distributed) and hasattr(optimizer, "inner_optimizer"):
         raise ValueError(
             f"{here}: the optimizer is a LossScaleOptimizer of DistributedOptimizer's, so each rank scales its loss "
             "and skips steps by itself: DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set "
