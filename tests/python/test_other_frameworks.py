@@ -113,6 +113,38 @@ def test_jax_names_the_leaf_that_cannot_be_reduced():
             assert not text or text.startswith(f"rank {rank}: psring.jax.{call}: ['other'][0]: "), text
 
 
+def on_several_devices():
+    """What is said in programs for parts of arrays, and the sum of a sharded array in jit."""
+    import jax
+    import jax.numpy as jnp
+
+    import psring.jax as ps
+
+    ps.init()
+    mesh = jax.make_mesh((2,), ("d",))
+    rows = jax.sharding.PartitionSpec("d")
+    sharded = jax.device_put(jnp.arange(4.0), jax.sharding.NamedSharding(mesh, rows))
+    shard_map = getattr(jax, "shard_map", None) or __import__("jax.experimental.shard_map").experimental.shard_map.shard_map
+    said = []
+    for program in (
+        jax.jit(shard_map(ps.allreduce, mesh=mesh, in_specs=rows, out_specs=rows)),
+        lambda x: jax.pmap(ps.allreduce)(jnp.ones((2, 2))),
+    ):
+        try:
+            said.append(str(program(sharded)))
+        except Exception as error:  # as each JAX has it
+            said.append(str(error))
+    return said, jax.jit(lambda x: ps.allreduce(x, op=ps.Sum))(sharded).tolist()
+
+
+def test_jax_programs_for_parts_of_several_devices_are_refused():
+    needs("jax")
+    env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    for said, total in run(on_several_devices, env=env, timeout=200):
+        assert all("within shard_map or pmap over 2 devices" in text for text in said), said
+        assert total == [0.0, 2.0, 4.0, 6.0]
+
+
 FUSED = [
     ("sgd", {"lr": 0.1}),
     ("sgd", {"lr": 0.1, "momentum": 0.9}),

@@ -6,6 +6,8 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
+from .. import _job
+
 # XLA takes memory of others as it is where it is aligned so.
 _ALIGNMENT = 64
 
@@ -47,6 +49,17 @@ def traced(values: Sequence[Any]) -> bool:
     return any(isinstance(value, tracer) for value in values) or isinstance(jax.numpy.zeros(()), tracer)
 
 
+def _refuse_parts_of_devices() -> None:
+    """In shard_map and pmap, JAX calls back for one device and gives all of them its results."""
+    mesh_now = getattr(jax.sharding, "get_abstract_mesh", None)  # of JAX 0.5 and newer
+    mesh = mesh_now() if mesh_now else None
+    if mesh is not None and mesh.manual_axes and mesh.size > 1:
+        raise NotImplementedError(
+            f"rank {_job.rank()}: psring.jax cannot be called within shard_map or pmap over {mesh.size} devices: reduce "
+            "over the devices there (jax.lax.pmean), and call psring outside, on the result"
+        )
+
+
 def call_on_host(
     call: Callable[[List[Any]], List[np.ndarray]],
     arguments: List[Any],
@@ -60,6 +73,7 @@ def call_on_host(
     """
     if not (traced(arguments) if in_jit is None else in_jit):
         return [to_jax(array) for array in call(arguments)]
+    _refuse_parts_of_devices()
     like = arguments if like is None else like
     shapes = [jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf)) for leaf in like]
     return io_callback(lambda *arrays: call(list(arrays)), shapes, *arguments, ordered=True)
