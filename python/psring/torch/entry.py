@@ -89,6 +89,20 @@ class Entry:
         if kept is not self.param.grad and kept.data_ptr() == self.result.data_ptr():
             kept.data = kept.data.clone()
 
+    def take_result(self) -> None:
+        """p.grad becomes what came back."""
+        param, result = self.param, self.result
+        assert result is not None
+        if self.shares_result():
+            # A tensor and a count of writes of its own: p.grad.data = ... may turn it to other memory, as
+            # model.half() does.
+            param.grad = result.data
+        elif param.grad is None or param.grad.layout != torch.strided:
+            param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
+        else:
+            param.grad.copy_(result)
+        self.hands_out(param.grad)
+
     def shares_result(self) -> bool:
         """Whether p.grad can be the result itself; else it is a copy."""
         return self.result is not None and self.param.device == self.result.device and self.param.dtype == torch.float32

@@ -10,7 +10,6 @@ what is missing: parameters that this backward did not use contribute what their
 p.grad holds, or zeros.
 """
 
-import json
 import threading
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -18,9 +17,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from .. import _job
-from .. import collectives as memory
 from ..collectives import Max
 from ._tensors import warn_once
+from .agenda import agree_on_agenda
 from .backward_end import NO_BACKWARD, BackwardEnd, current_backward
 from .bucket_filler import BucketFiller
 from .collectives import allreduce_
@@ -298,34 +297,19 @@ class Reducer:
         )
 
     def _open(self) -> None:
-        """Agrees on the order of tensors, on which are sparse, and on where they lie."""
-        sparse = {}
-        for entry in self.entries:
-            entry.dtype = entry.param.dtype  # the script may have converted it since
-            grad = entry.param.grad
-            if grad is not None and grad.layout != torch.strided and not self._sparse_as_dense:
-                sparse[entry.index] = grad.sparse_dim()
-        order: Any = list(self._order) if self.process_set.rank() == 0 else None
-        parameters = self._watch.first_digest()
-        agenda = {"order": order, "sparse": list(sparse.items()), "parameters": parameters, "place": self._place(self.entries)}
-        mine = json.dumps(agenda).encode()
-        everybody = [json.loads(text) for text in memory.allgather_bytes(mine, self.name + ".order", self.process_set)]
-        self._watch.compare_first(parameters, [other["parameters"] for other in everybody], self.process_set.ranks[0])
-        for other in everybody:
-            for index, sparse_dim in other["sparse"]:
-                self.entries[index].sparse_dim = sparse_dim
+        """Agrees with the others on what the exchange is made of, and makes it."""
+        agenda = agree_on_agenda(
+            self.entries, list(self._order), self._place(self.entries), self._watch, self.name, self.process_set,
+            self._sparse_as_dense,
+        )  # fmt: skip
         sparse_entry = next((e for e in self.entries if e.sparse_dim), None)
         if self._fused and sparse_entry is not None:
             raise ValueError(
                 f'the gradient of {sparse_entry.name} is sparse, which update="fused" does not take: '
                 f"pass sparse_as_dense=True, or {self._local_remedy}"
             )
-        order = everybody[0]["order"]
-        ready = set(order)
-        unused = [i for i in range(len(self.entries)) if i not in ready]
-        dense = [self.entries[i] for i in order + unused if not self.entries[i].sparse_dim]
-        self.exchange = self._make_exchange(dense, [other["place"] for other in everybody])
-        self._buckets = BucketFiller(self.exchange, dense, self._prescale, makes_dense=self._sparse_as_dense)
+        self.exchange = self._make_exchange(agenda.dense, agenda.places)
+        self._buckets = BucketFiller(self.exchange, agenda.dense, self._prescale, makes_dense=self._sparse_as_dense)
         self._order.clear()
         self._before_submit()
 
@@ -352,7 +336,7 @@ class Reducer:
         self._sums_remain = not self._average
         for entry in self.entries:
             if not entry.sparse_dim:
-                self._take_result(entry)
+                entry.take_result()
         for entry in self.entries:
             if entry.sparse_dim:
                 reduce_sparse(entry, self.name, self.process_set, self._average)
@@ -373,19 +357,6 @@ class Reducer:
         nobodys = [entry for entry in mine if not entry.result.any()]
         if nobodys:
             self._on_unused(nobodys)
-
-    def _take_result(self, entry: Entry) -> None:
-        param, result = entry.param, entry.result
-        assert result is not None
-        if entry.shares_result():
-            # A tensor and a count of writes of its own: p.grad.data = ... may turn it to other memory, as
-            # model.half() does.
-            param.grad = result.data
-        elif param.grad is None or param.grad.layout != torch.strided:
-            param.grad = result.to(device=param.device, dtype=param.dtype, copy=True)
-        else:
-            param.grad.copy_(result)
-        entry.hands_out(param.grad)
 
     # ---- For the optimizer ---------------------------------------------------
 
