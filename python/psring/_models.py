@@ -109,6 +109,11 @@ def number(what: str, value: Any, above: float = float("inf")) -> float:
     return result
 
 
+def is_sampled(steps: int) -> bool:
+    """After 1, 2, 4, ... 64, 128, 192, ... steps: for what costs a look at memory, or a wait for a GPU."""
+    return steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
+
+
 def out_of_step(error: BaseException) -> bool:
     """Whether one rank makes a step, and another one something else."""
     return "takes part in collective" in str(error) or "waits for step" in str(error)

@@ -175,6 +175,39 @@ def test_a_fused_update_begins_with_a_state_that_a_script_has_written(backend):
         assert [len(said) for said in later] == [0, 1, 0, 1]
 
 
+def written_weights():
+    """Warnings where weights are written before the first step, and between steps."""
+    import warnings
+
+    import keras
+
+    import psring.keras as ps
+
+    ps.init()
+    x, y = data(ps.rank())
+    model = network(0)
+    model.compile(optimizer=ps.DistributedOptimizer(keras.optimizers.SGD(0.1), update="fused"), loss="mse")
+    model.set_weights([weight * 0.5 for weight in model.get_weights()])
+    told = []
+    for writes in (False, True):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(x[:8], y[:8], batch_size=8, epochs=2, verbose=0)
+            if writes:
+                model.layers[0].bias.assign(model.layers[0].bias + 1.0)
+                model.fit(x[:8], y[:8], batch_size=8, verbose=0)
+        told.append([str(warning.message) for warning in caught if "which is lost" in str(warning.message)])
+    return told
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_that_a_script_writes_between_fused_steps_are_told_as_lost(backend):
+    needs("keras", backend)
+    for rank, (before, between) in enumerate(run(written_weights, env={"KERAS_BACKEND": backend}, timeout=300)):
+        assert before == [] and len(between) == 1
+        assert f"rank {rank}: a script has written to " in between[0] and "bias since the last step" in between[0]
+
+
 def several_rates():
     """Variables of a MultiOptimizer after a step, and what is said where one rate differs between ranks."""
     import keras

@@ -101,6 +101,8 @@ class Fused:
         self._arrays: Optional[FusedArrays] = None
         self._closed = False
         self._unfetched = False  # steps were made since synchronize_state()
+        self._steps = 0  # since self._arrays were opened
+        self._names: List[str] = []  # of the variables
         # Whether the rate follows from the step's number alone.
         schedules = keras.optimizers.schedules.LearningRateSchedule
         self._scheduled = isinstance(getattr(optimizer, "_learning_rate", None), schedules)
@@ -182,6 +184,7 @@ class Fused:
                 'update="fused" only the learning rate may change after DistributedOptimizer(): set others before'
             )
         self.take_state(optimizer, in_step=True)  # before the first one, a script may have written to its variables
+        self._names = self._names or [getattr(variable, "path", variable.name) for variable in variables]
         present = [i for i, grad in enumerate(by_variable) if grad is not None]
         values = [keras.ops.convert_to_tensor(variable) for variable in variables]
         sent = [keras.ops.convert_to_tensor(by_variable[i], dtype="float32") for i in present]
@@ -252,6 +255,10 @@ class Fused:
             if self._arrays is None and not self._closed:
                 self._open(values, lr, groups_of)
             arrays = self._alive()
+            # In ssp and async, the parameters of now come with a state that is fetched.
+            if self._together and self._steps > 0 and _models.is_sampled(self._steps):
+                self._warn_of_writes(values, arrays)
+            self._steps += 1
             if self._together and not self._scheduled and lr != self._agreed_rate:
                 self._agree_on(lr)
             _metrics.count_step()
@@ -259,6 +266,18 @@ class Fused:
             arrays.step(gradients, [rate] * self._num_groups, factor)
             self._unfetched = bool(arrays.model.slot_names)
             return arrays.parameters
+
+    def _warn_of_writes(self, values: List[np.ndarray], arrays: FusedArrays) -> None:
+        """Where the variables are not the parameters that the library has given them."""
+        for name, value, given in zip(self._names, values, arrays.parameters):
+            if not np.array_equal(value, given, equal_nan=True):
+                warnings.warn(
+                    f"rank {_job.rank()}: a script has written to {name} since the last step, which is lost: with "
+                    'update="fused" the parameters belong to the library after the first step. Load weights before it, or '
+                    "compile the model again with a new DistributedOptimizer() after it",
+                    stacklevel=2,
+                )
+                return
 
     def _agree_on(self, lr: float) -> None:
         """Parts of the model would take one rank's rate, others another's, as after a ReduceLROnPlateau

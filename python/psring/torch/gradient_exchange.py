@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from .. import _job
-from .._models import Model
+from .._models import Model, is_sampled
 from ._tensors import dense_strides, over_gpu_memory, warn_once
 from .entry import Entry
 from .gpu import StreamOrder, note_model_bytes
@@ -24,11 +24,6 @@ from .gpu import StreamOrder, note_model_bytes
 # So few that float32 holds the sum of their squares over 300,000 ranks exactly.
 _DIGESTS = 8
 _FLAGS = 6
-
-
-def is_sampled(steps: int) -> bool:
-    """After 1, 2, 4, ... 64, 128, 192, ... steps: for what costs a look at memory, or a wait for a GPU."""
-    return steps % 64 == 0 or (steps < 64 and steps & (steps - 1) == 0)
 
 
 def same_numbers(means: torch.Tensor, size: int) -> bool:

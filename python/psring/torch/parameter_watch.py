@@ -2,9 +2,10 @@
 
 from typing import Any, List, Optional
 
+from .._models import is_sampled
 from ._tensors import digest, warn_once
 from .entry import Entry
-from .gradient_exchange import ModelExchange, is_sampled
+from .gradient_exchange import ModelExchange
 
 
 class ParameterWatch:

@@ -10,7 +10,7 @@ import torch
 
 from .. import _job, _lib, _metrics
 from .. import collectives as memory
-from .._models import next_name
+from .._models import is_sampled, next_name
 from ..collectives import Average, Max, agree
 from ..process_sets import global_process_set
 from . import fused, gpu
@@ -18,7 +18,7 @@ from ._tensors import NO_DATA, describe_layout, digest, warn_of_copies, warn_onc
 from .buffers import Buffers
 from .collectives import allreduce_
 from .entry import Entry
-from .gradient_exchange import BucketExchange, ModelExchange, is_sampled
+from .gradient_exchange import BucketExchange, ModelExchange
 from .reducer import DONE, Reducer
 from .same_settings import SameSettings
 from .settings import Settings
