@@ -30,6 +30,7 @@ from .group_rendezvous import step_timeout_s
 from .sparse import start_sparse_allreduce
 from .work import PsringWork, complete_all
 
+
 @untraced_methods
 class PsringProcessGroup(dist.ProcessGroup):
     """A process group over the ranks of a ProcessSet."""
