@@ -113,14 +113,14 @@ struct Outcome {
   absl::Status started;  // whether all processes could be
   std::optional<Failure> failure;
   std::vector<std::string> killed;  // as they did not end
-  bool formed = true;               // whether all had joined, as far as known
+  bool had_grace = true;            // whether these had --grace-period
 };
 
 // The exit code, after saying how a job has ended. `signal`: the user's, 0 for
 // none.
 int ExitOf(const std::string& command, const SupervisedFlags& flags,
            const Outcome& outcome, int signal) {
-  const auto& [started, failure, killed, formed] = outcome;
+  const auto& [started, failure, killed, had_grace] = outcome;
   if (signal == 0 && failure) {
     std::string text = ToString(*failure);
     // A remedy that the process itself could not know.
@@ -148,9 +148,9 @@ int ExitOf(const std::string& command, const SupervisedFlags& flags,
         command,
         absl::CancelledError(absl::StrCat(
             "interrupted by SIG", sigabbrev_np(signal),
-            formed ? absl::StrCat("; killed after ", flags.grace_period_s,
-                                  " s (--grace-period), not having ended: ")
-                   : "; killed before all processes had joined: ",
+            had_grace ? absl::StrCat("; killed after ", flags.grace_period_s,
+                                     " s (--grace-period), not having ended: ")
+                      : "; killed before all processes had joined: ",
             ShortList(killed))),
         128 + signal);
   }

@@ -49,6 +49,7 @@ absl::StatusOr<std::vector<TraceInfo>> MergeTraces(const std::string& directory,
       events.begin(), events.end(),
       [](const Event& a, const Event& b) { return a.common_ns < b.common_ns; });
   std::ofstream file(out, std::ios::binary);
+  const bool opened = file.is_open();  // else what is there is another's
   const char* before = "[\n";
   for (const Event& event : events) {
     file << before;
@@ -66,7 +67,7 @@ absl::StatusOr<std::vector<TraceInfo>> MergeTraces(const std::string& directory,
   if (!file) {
     const char* why = strerror(errno);
     std::error_code unused;
-    if (std::filesystem::is_regular_file(out, unused)) {
+    if (opened && std::filesystem::is_regular_file(out, unused)) {
       std::filesystem::remove(out, unused);
     }
     return absl::PermissionDeniedError(

@@ -26,7 +26,7 @@ class Job:
         self.mode = mode
         # sync, staleness, update, compress, bucket_mb, gpu; None where not given.
         self.defaults = defaults
-        self.asked = asked  # of the library when it joined
+        self.asked = asked  # what the library was asked for: init()'s options and the environment's
         self.step_timeout_s = 60.0  # the library's default
         self.pid = os.getpid()
         self.has_optimizer = False  # has had a DistributedOptimizer

@@ -12,6 +12,7 @@ from .process_sets import ProcessSet, add_process_set
 
 _MODES = ("ring", "ps", "ddp")
 _JOIN_SECONDS = 60.0
+_DEFAULTS = {"sync": "bsp", "compress": "none", "bucket_mb": 25, "gpu": "auto", "join_timeout_s": _JOIN_SECONDS}
 _JOIN_OPTIONS = (
     "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "ports", "same_host",
     "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
@@ -126,7 +127,7 @@ def init(
             page_token_file, tensorboard (a folder for what rank 0 logs,
             for TensorBoard).
 
-    A second call does nothing, and is an error where it asks for another job. Other errors name who is missing or who
+    A second call does nothing, or raises where it asks for another job. Other errors name who is missing or who
     disagrees.
     """
     if comm is not None or isinstance(mode, (list, tuple)):
@@ -134,6 +135,9 @@ def init(
             "init(comm=...) is not supported: a job is all processes that were started; "
             "for groups among them use process_sets=[psring.ProcessSet([0, 1]), ...]"
         )
+    unknown = sorted(set(options) - set(_JOIN_OPTIONS))
+    if unknown:
+        raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
     sets = _process_sets(process_sets)
     settings = {
         "sync": sync, "staleness": staleness, "update": update, "compress": compress, "bucket_mb": bucket_mb, "gpu": gpu,
@@ -147,6 +151,8 @@ def init(
     with _lock:
         if _job.is_initialized():
             _check_same_job(asked)
+            for process_set in sets:
+                add_process_set(process_set)
             return
         if rank is None and size is None and coordinator is None:
             _check_not_of_a_worker()
@@ -161,9 +167,6 @@ def init(
             )
         mode = mode or chosen
         defaults = _settings.defaults(**settings)
-        unknown = sorted(set(options) - set(_JOIN_OPTIONS))
-        if unknown:
-            raise TypeError(f"init() has no option {unknown[0]!r}; it has {', '.join(_JOIN_OPTIONS)}")
         request = {
             "mode": "ring" if mode == "ddp" else mode,
             **_settings.servers_of(servers, options),
@@ -206,9 +209,13 @@ def init(
 def _check_same_job(asked: Dict[str, Any]) -> None:
     """Raises where another call of init() asks for what the job is not."""
     job = _job.current()
-    asked["sync"], asked["staleness"] = _settings.parse_sync(asked["sync"], asked["staleness"])
-    has = {**job.asked, **job.defaults, "mode": job.mode, "rank": job.rank, "size": job.size}
-    has["step_timeout_s"] = job.step_timeout_s
+    settings = _settings.defaults(**{name: asked[name] for name in job.defaults})
+    asked.update({name: settings[name] for name in job.defaults if asked[name] is not None})
+    if asked["sync"] is not None:
+        asked["staleness"] = settings["staleness"]
+    known = {"coordinator": os.environ.get("PSRING_COORDINATOR"), **job.asked, **job.defaults}
+    has = {**_DEFAULTS, **{name: value for name, value in known.items() if value is not None}}
+    has.update(mode=job.mode, rank=job.rank, size=job.size, step_timeout_s=job.step_timeout_s)
     if job.servers:
         has["servers"] = job.servers
     for name, value in _settings.plain(asked).items():

@@ -56,7 +56,7 @@ def defaults(**given: Any) -> Dict[str, Any]:
 
 
 def compress(how: Any) -> Optional[str]:
-    """The same; None is the default. What the library makes of the F of "topk:F" it says itself."""
+    """Checks compress=, and returns it; None is the default. What the library makes of the F of "topk:F" it says itself."""
     kinds = ("none", "fp16", "bf16", "int8", "onebit", "topk")
     if how is not None and (not isinstance(how, str) or how.partition(":")[0] not in kinds):
         raise ValueError(f'compress={how!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
@@ -64,6 +64,7 @@ def compress(how: Any) -> Optional[str]:
 
 
 def bucket_mb(mb: Any) -> float:
+    """Checks bucket_mb=, and returns it."""
     if not (isinstance(mb, numbers.Real) and 0 < mb < float("inf")):
         raise ValueError(f"bucket_mb={mb!r}: it is a number above 0")
     return mb  # type: ignore[return-value]

@@ -200,7 +200,10 @@ def test_init_names_what_it_cannot_take_before_it_joins(tmp_path):
 def a_second_init(folder):
     psring.init("ps", 1, sync="ssp:3", metrics_dir=folder, step_timeout_s=30)
     psring.init()
-    psring.init("ps", servers=1, sync="ssp", staleness=3, rank=psring.rank(), size=2, metrics_dir=folder)
+    psring.init("ps", servers=1, sync="ssp", staleness="3", rank=psring.rank(), size=2, metrics_dir=folder)
+    psring.init(compress="none", bucket_mb="25", gpu="auto", join_timeout_s=60, process_sets=[[0]])
+    with pytest.raises(TypeError, match="init\\(\\) has no option 'foo'"):
+        psring.init(foo=1)
     said = []
     others = {"mode": "ring", "servers": 2, "sync": "bsp", "staleness": 2, "compress": "fp16", "step_timeout_s": 61}
     for name, value in others.items():
@@ -218,7 +221,7 @@ def test_a_second_init_does_not_ask_for_another_job(tmp_path):
             "leave it out"
         )
         assert "servers=1" in said[1] and "sync='ssp'" in said[2] and "staleness=3" in said[3]
-        assert "compress=None" in said[4] and "step_timeout_s=30" in said[5]
+        assert "compress='none'" in said[4] and "step_timeout_s=30" in said[5]
 
 
 def paths(folder):

@@ -1270,12 +1270,17 @@ def left_out_before_own_gradients():
     optimizer.synchronize()
     net.weight.grad *= 2  # of the mean: not exchanged again
     optimizer.step()
-    return still, before - net.weight.item(), net.weight.grad.item()
+    moved, grad = before - net.weight.item(), net.weight.grad.item()
+    net(x).sum().backward()
+    optimizer.zero_grad(set_to_none=False)
+    net.weight.grad += x.sum()  # in place
+    optimizer.synchronize()
+    return still, moved, grad, net.weight.grad.item()
 
 
 def test_gradients_of_a_script_leave_after_a_step_that_was_left_out():
-    for still, moved, grad in run(left_out_before_own_gradients):
-        assert still and moved == pytest.approx(3.0) and grad == 3.0
+    for still, moved, grad, in_place in run(left_out_before_own_gradients):
+        assert still and moved == pytest.approx(3.0) and grad == 3.0 and in_place == 1.5
 
 
 def used_twice_fused():

@@ -136,6 +136,7 @@ class Fused:
             return
         iterations, arrays = int(values[0]), iter(values[1:])
         state = {name: list(itertools.islice(arrays, len(of_slot))) for name, of_slot in slots.items()}
+        self._iterations, self._state = 0, {}
         # All zero: it is new, or of a job that had the state elsewhere and did not fetch it.
         if any(array.any() for of_slot in state.values() for array in of_slot):
             self._iterations, self._state = iterations, state

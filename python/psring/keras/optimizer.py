@@ -175,10 +175,17 @@ class _Distributed:
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether DistributedOptimizer has returned it, or what it scales the loss for, or all that a MultiOptimizer has."""
-    inner = getattr(optimizer, "optimizers", None)
-    if inner and not isinstance(optimizer, _Distributed):
-        return all(map(is_distributed, inner))
-    return isinstance(getattr(optimizer, "inner_optimizer", None), _Distributed) or isinstance(optimizer, _Distributed)
+    if isinstance(optimizer, _Distributed):
+        return True
+    inner = getattr(optimizer, "optimizers", None) or [getattr(optimizer, "inner_optimizer", None)]
+    return all(of is not None and is_distributed(of) for of in inner)
+
+
+def _scales_by_itself(optimizer: Any) -> bool:
+    """Whether a LossScaleOptimizer is around one of DistributedOptimizer's."""
+    if isinstance(optimizer, _Distributed):
+        return False
+    return hasattr(optimizer, "inner_optimizer") or any(map(_scales_by_itself, getattr(optimizer, "optimizers", ())))
 
 
 def take_state(optimizer: Any) -> None:
@@ -195,7 +202,7 @@ def refuse_in_a_model(model: Any) -> None:
     here = f"rank {_job.rank()}: psring.keras"
     if optimizer is None or not is_distributed(optimizer):
         return
-    if _job.size() > 1 and not isinstance(optimizer, _Distributed) and hasattr(optimizer, "inner_optimizer"):
+    if _job.size() > 1 and _scales_by_itself(optimizer):
         raise ValueError(
             f"{here}: the optimizer is a LossScaleOptimizer of DistributedOptimizer's, so each rank scales its loss "
             "and skips steps by itself: DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set "
@@ -348,7 +355,7 @@ def DistributedOptimizer(
     variables or settings that differ between ranks, with both ranks and the first difference.
     """
     job = _job.current()
-    if isinstance(optimizer, _Distributed):
+    if isinstance(optimizer, _Distributed) or any(map(is_distributed, getattr(optimizer, "optimizers", ()))):
         raise ValueError("this optimizer is a DistributedOptimizer already")
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise TypeError(

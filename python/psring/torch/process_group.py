@@ -38,7 +38,8 @@ class PsringProcessGroup(dist.ProcessGroup):
     def __init__(self, rank: int, size: int, process_set: ProcessSet, name: str):
         super().__init__(rank, size)
         self._set, self._name = process_set, name
-        # A receive may wait for what its sender does after a collective: what waits for one waits for no other.
+        # Two, because the sender of an early receive may wait for a collective. (The future of a transfer is set after
+        # those of earlier ones.)
         self._works, self._transfers = self._completed("psring futures"), self._completed("psring transfers")
 
     def _completed(self, thread: str) -> "queue.SimpleQueue[Any]":

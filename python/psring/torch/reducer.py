@@ -293,7 +293,8 @@ class Reducer:
     def _has_new_gradients(self) -> bool:
         """Whether a script has set gradients itself since opt.zero_grad() cleared those of the last backward."""
         return self._cleared and any(
-            e.param.grad is not None and not e.holds_result() and not e.holds_copy() for e in self.entries
+            e.param.grad is not None and (not (e.holds_result() or e.holds_copy()) or bool(e.param.grad.any()))
+            for e in self.entries
         )
 
     def _open(self) -> None:
