@@ -12,7 +12,6 @@ from .process_sets import ProcessSet, add_process_set
 
 _MODES = ("ring", "ps", "ddp")
 _JOIN_SECONDS = 60.0
-_DEFAULTS = {"sync": "bsp", "compress": "none", "bucket_mb": 25, "gpu": "auto", "join_timeout_s": _JOIN_SECONDS}
 _JOIN_OPTIONS = (
     "servers_per_node", "own_servers", "shard_threads", "advertise", "interface", "ports", "same_host",
     "join_timeout_s", "step_timeout_s", "progress_timeout_s", "log_level", "metrics_dir",
@@ -214,7 +213,7 @@ def _check_same_job(asked: Dict[str, Any]) -> None:
     if asked["sync"] is not None:
         asked["staleness"] = settings["staleness"]
     known = {"coordinator": os.environ.get("PSRING_COORDINATOR"), **job.asked, **job.defaults}
-    has = {**_DEFAULTS, **{name: value for name, value in known.items() if value is not None}}
+    has = {**_settings.DEFAULTS, "join_timeout_s": _JOIN_SECONDS, **{name: value for name, value in known.items() if value is not None}}
     has.update(mode=job.mode, rank=job.rank, size=job.size, step_timeout_s=job.step_timeout_s)
     if job.servers:
         has["servers"] = job.servers

@@ -59,12 +59,12 @@ def local_remedy(together: bool) -> str:
 
 
 def choose_compress(job: _job.Job, compress: Optional[str]) -> str:
-    return _settings.compress(compress or job.defaults["compress"]) or "none"
+    return _settings.compress(compress or job.defaults["compress"] or _settings.DEFAULTS["compress"])
 
 
 def choose_bucket_mb(job: _job.Job, bucket_mb: Optional[float]) -> float:
     mb = bucket_mb if bucket_mb is not None else job.defaults["bucket_mb"]
-    return 25 if mb is None else _settings.bucket_mb(mb)
+    return _settings.bucket_mb(_settings.DEFAULTS["bucket_mb"] if mb is None else mb)
 
 
 def model_options(

@@ -9,6 +9,10 @@ from . import _lib
 from .process_sets import whole
 
 
+# What holds where neither an argument nor a variable says otherwise.
+DEFAULTS = {"sync": "bsp", "compress": "none", "bucket_mb": 25, "gpu": "auto"}
+
+
 def parse_sync(sync: Optional[str], staleness: Optional[int]) -> Tuple[Optional[str], Optional[int]]:
     """("ssp:3", None) -> ("ssp", 3). Errors: another word, two bounds that differ."""
     if sync is None:
@@ -44,9 +48,9 @@ def defaults(**given: Any) -> Dict[str, Any]:
                 values[key] = kind(values[key])
             except (TypeError, ValueError):
                 raise ValueError(f"{key} (or PSRING_{key.upper()}) is {values[key]!r}: not {what}") from None
-    if values["bucket_mb"] is not None:
-        bucket_mb(values["bucket_mb"])
-    compress(values["compress"])
+    for key, check in (("bucket_mb", bucket_mb), ("compress", compress)):
+        if values[key] is not None:
+            check(values[key])
     values["sync"], values["staleness"] = parse_sync(values["sync"], values["staleness"])
     if values["gpu"] not in (None, "auto", "nccl", "host", "off"):
         raise ValueError(f'gpu={values["gpu"]!r}: it is "auto", "nccl", "host" or "off"')
@@ -55,10 +59,10 @@ def defaults(**given: Any) -> Dict[str, Any]:
     return values
 
 
-def compress(how: Any) -> Optional[str]:
-    """Checks compress=, and returns it; None is the default. What the library makes of the F of "topk:F" it says itself."""
+def compress(how: Any) -> str:
+    """Checks compress=, and returns it. What the library makes of the F of "topk:F" it says itself."""
     kinds = ("none", "fp16", "bf16", "int8", "onebit", "topk")
-    if how is not None and (not isinstance(how, str) or how.partition(":")[0] not in kinds):
+    if not isinstance(how, str) or how.partition(":")[0] not in kinds:
         raise ValueError(f'compress={how!r}: it is "none", "fp16", "bf16", "int8", "onebit" or "topk:F"')
     return how
 

@@ -72,10 +72,9 @@ class _Group(torch.autograd.Function):
 
 
 def _differentiably(
-    call: Callable[[Sequence[torch.Tensor]], Tuple[List[torch.Tensor], Backward]], tensors: Sequence[torch.Tensor]
+    call: Callable[[Sequence[torch.Tensor]], Tuple[List[torch.Tensor], Backward]], tensors: List[torch.Tensor]
 ) -> List[torch.Tensor]:
     """The first of what `call` returns, whose gradients are the second."""
-    tensors = _members(tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return list(_Group.apply(call, *tensors))
     return call(tensors)[0]
@@ -258,7 +257,7 @@ def grouped_allgather(
 
         return [out for out, _ in gathered], backward
 
-    return _differentiably(gather, tensors)
+    return _differentiably(gather, _members(tensors))
 
 
 def _start_scatters(

@@ -56,9 +56,10 @@ class PsringProcessGroup(dist.ProcessGroup):
     def _next(self, kind: str) -> str:
         return auto_name(f"group{self._name}.{kind}", self._set)
 
-    def _work(self, handles: List[Handle], finish: Callable[[], Any]) -> PsringWork:
+    def _work(self, handles: List[Handle], finish: Callable[[], Any], works: Any = None) -> PsringWork:
+        """Completed by the thread of `works`, which are the collectives unless it is given."""
         work = PsringWork(handles, finish)
-        self._works.put(work)
+        (works or self._works).put(work)
         return work
 
     def _root(self, rank: int) -> int:
@@ -294,14 +295,9 @@ class PsringProcessGroup(dist.ProcessGroup):
             raise ValueError(f"rank {self._root(sender)} sends to itself, or receives from itself: copy the tensor instead")
         pair = ProcessSet([self._root(sender), self._root(receiver)])
         data = on_host(tensor)
-        handle = Handle(
-            [
-                memory.start_broadcast(
-                    auto_name(kind, pair), data.data_ptr(), num_bytes(data), self._root(sender),
-                    f"{tensor.numel()} elements of {tensor.dtype}", pair, data,
-                )
-            ],
-            lambda: None,
+        operation = memory.start_broadcast(
+            auto_name(kind, pair), data.data_ptr(), num_bytes(data), self._root(sender),
+            f"{tensor.numel()} elements of {tensor.dtype}", pair, data,
         )  # fmt: skip
 
         def finish() -> Any:
@@ -309,9 +305,7 @@ class PsringProcessGroup(dist.ProcessGroup):
                 tensor.copy_(data)
             return tensors
 
-        work = PsringWork([handle], finish)
-        self._transfers.put(work)
-        return work
+        return self._work([Handle([operation], lambda: None)], finish, self._transfers)
 
     def send(self, tensors: Any, receiver: int, tag: int = 0) -> Any:
         """Done once the receiver has the tensor."""

@@ -68,7 +68,7 @@ class Settings(NamedTuple):
     def agreed(self, kind: type) -> List[str]:
         """What must be the same on all ranks, as texts."""
         # The first difference is told. What others follow from comes first.
-        parts = {"sync": self.sync or "bsp", **self.model_options(), "op": self.op.name, "passes": self.passes}
+        parts = {"sync": self.sync or _settings.DEFAULTS["sync"], **self.model_options(), "op": self.op.name, "passes": self.passes}
         parts.update(predivide=self.predivide, sparse_as_dense=self.sparse_as_dense)
         parts.update(find_unused=self.find_unused, scaler=self.scaler is not None)
         parts.update(broadcast_buffers=self.broadcast_buffers, overlap=self.overlap)
