@@ -65,7 +65,8 @@ def start(script, size, mode="ring", env=None, args=()):
     return [
         subprocess.Popen(
             [sys.executable, os.path.join(HERE, "run_rank.py"), script, *args],
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **_environment(rank, size, port, mode, env)},
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
+                 **_environment(rank, size, port, mode, env)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             # Where the tests run in the background, a shell has it ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -75,13 +76,19 @@ def start(script, size, mode="ring", env=None, args=()):
 
 
 def run_script(script, size, timeout=60, **more):
-    """[(exit code, stdout, stderr)] by rank."""
+    """[(exit code, stdout, stderr)] by rank. One that takes longer is ended, and what it waits for is told."""
     processes = start(script, size, **more)
     results = []
     try:
         for process in processes:
             out, err = process.communicate(timeout=timeout)
             results.append((process.returncode, out, err))
+    except subprocess.TimeoutExpired as error:
+        late = processes[len(results) :]
+        for process in late:
+            process.send_signal(signal.SIGABRT)  # the fault handler writes its stacks
+        said = "".join("\n".join(process.communicate()) for process in late)
+        raise AssertionError(f"rank {len(results)} took more than {timeout} s:\n{said}") from error
     finally:
         for process in processes:
             process.kill()

@@ -134,6 +134,7 @@ for _ in range(20):
     model(torch.ones(2, 4)).sum().backward()
     opt.step()
 print("done")
+del model  # after its group, it might never end: it waits for Gloo's threads, and they for Python's lock
 dist.destroy_process_group()
 """
 
