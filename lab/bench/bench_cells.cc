@@ -37,6 +37,51 @@ std::string RateRatio(const Training* a, const Training* b) {
   return Ratio(Median(a->images_per_second) / Median(b->images_per_second));
 }
 
+// What the columns of PointCells mean.
+void AddPointNotes(const BenchResults& results,
+                   std::vector<std::string>& notes) {
+  notes.push_back(
+      results.hot
+          ? "--hot: up to 32 iterations followed one another on the same "
+            "buffers, which so stayed in the caches, as other projects' "
+            "benchmarks leave them; then the whole result was verified. An "
+            "iteration's time is from the end of the one before to its own, "
+            "of the slowest rank. The limit's copies were not hot."
+          : "Every result of every iteration was verified. An iteration's "
+            "time is from the instant that all ranks start at to the end of "
+            "the slowest; buffers are written anew before each, untimed.");
+  notes.push_back(
+      "algbw: size / median. busbw: what goes through the busiest link each "
+      "way (allreduce: algbw x 2(n-1)/n; pushpull: algbw x max(1, n/S), or "
+      "2(n-1)/n with servers on the workers' hosts). CPU s/GB: of all "
+      "processes, per GB that the ranks handed in. x psring: a peer's median "
+      "over psring's. server: memory of its own that the largest server held "
+      "at its peak.");
+  if (results.hosts == 0) {
+    notes.push_back(absl::StrCat(
+        "x limit: median over the memory traffic that cannot be avoided "
+        "(allreduce: n reads and n writes of the size; pushpull: n+1 of each, "
+        "one more of each with momentum), timed in this run as n concurrent "
+        "non-temporal copies (",
+        results.copy_kind,
+        "), without what these waited for a core. In place and in caches it "
+        "can be less than 1."));
+    return;
+  }
+  notes.push_back(
+      "x limit: median over what the busiest link needs at the rate that a "
+      "plain TCP stream had in this run.");
+  notes.push_back(
+      "predicted: what psring predict makes of the stream's rate in this run, "
+      "and how far that is from the median. It knows of nothing that this "
+      "machine's cores, which all hosts share, are short of.");
+  // On one host psring shares memory, and sends nothing of size.
+  if (!results.encrypted) return;
+  notes.push_back(
+      "psring's messages were encrypted. Those of the peers are not, and the "
+      "prediction knows of no encryption: --insecure measures without it.");
+}
+
 }  // namespace
 
 Cells PointCells(const BenchResults& results) {
@@ -116,50 +161,7 @@ std::vector<std::string> Notes(const BenchResults& results) {
         "times: measure again on a quiet host.",
         *results.other_cores));
   }
-  if (!results.points.empty()) {
-    notes.push_back(
-        results.hot
-            ? "--hot: up to 32 iterations followed one another on the same "
-              "buffers, which so stayed in the caches, as other projects' "
-              "benchmarks leave them; then the whole result was verified. An "
-              "iteration's time is from the end of the one before to its own, "
-              "of the slowest rank. The limit's copies were not hot."
-            : "Every result of every iteration was verified. An iteration's "
-              "time is from the instant that all ranks start at to the end of "
-              "the slowest; buffers are written anew before each, untimed.");
-    notes.push_back(
-        "algbw: size / median. busbw: what goes through the busiest link each "
-        "way (allreduce: algbw x 2(n-1)/n; pushpull: algbw x max(1, n/S), or "
-        "2(n-1)/n with servers on the workers' hosts). CPU s/GB: of all "
-        "processes, per GB that the ranks handed in. x psring: a peer's median "
-        "over psring's. server: memory of its own that the largest server held "
-        "at its peak.");
-    notes.push_back(
-        results.hosts > 0
-            ? "x limit: median over what the busiest link needs at the rate "
-              "that a plain TCP stream had in this run."
-            : absl::StrCat(
-                  "x limit: median over the memory traffic that cannot be "
-                  "avoided (allreduce: n reads and n writes of the size; "
-                  "pushpull: n+1 of each, one more of each with momentum), "
-                  "timed in this run as n concurrent non-temporal copies (",
-                  results.copy_kind,
-                  "), without what these waited for a core. In place and in "
-                  "caches it can be less than 1."));
-  }
-  if (results.hosts > 0 && !results.points.empty()) {
-    notes.push_back(
-        "predicted: what psring predict makes of the stream's rate in this "
-        "run, "
-        "and how far that is from the median. It knows of nothing that this "
-        "machine's cores, which all hosts share, are short of.");
-  }
-  // On one host psring shares memory, and sends nothing of size.
-  if (results.hosts > 0 && !results.points.empty() && results.encrypted) {
-    notes.push_back(
-        "psring's messages were encrypted. Those of the peers are not, and the "
-        "prediction knows of no encryption: --insecure measures without it.");
-  }
+  if (!results.points.empty()) AddPointNotes(results, notes);
   if (!results.links.empty()) {
     notes.push_back(
         "round trip: 1 KB there and back over plain TCP, median, while nothing "

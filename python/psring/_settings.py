@@ -69,8 +69,8 @@ def compress(how: Any) -> str:
 
 def bucket_mb(mb: Any) -> float:
     """Checks bucket_mb=, and returns it."""
-    if not (isinstance(mb, numbers.Real) and 0 < mb < float("inf")):
-        raise ValueError(f"bucket_mb={mb!r}: it is a number above 0")
+    if not (isinstance(mb, numbers.Real) and 1e-5 <= mb <= 1024):
+        raise ValueError(f"bucket_mb={mb!r}: it is a number from 0.00001 to 1024")
     return mb  # type: ignore[return-value]
 
 

@@ -123,8 +123,8 @@ MISTAKES = [
     (lambda x: ps.DistributedOptimizer(SGD, backward_passes_per_step="2"), "backward_passes_per_step='2': it is"),
     (lambda x: ps.DistributedOptimizer(SGD, gradient_predivide_factor=0), "gradient_predivide_factor=0: it is a finite number"),
     (lambda x: ps.DistributedOptimizer(SGD, gradient_predivide_factor=float("nan")), "gradient_predivide_factor=nan: it is"),
-    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb=float("nan")), "bucket_mb=nan: it is a number above 0"),
-    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb="a"), "bucket_mb='a': it is a number above 0"),
+    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb=float("nan")), "bucket_mb=nan: it is a number from 0.00001 to 1024"),
+    (lambda x: ps.DistributedOptimizer(SGD, bucket_mb="a"), "bucket_mb='a': it is a number from 0.00001 to 1024"),
     (lambda x: ps.DistributedOptimizer(SGD, compress=8), "compress=8: it is"),
 ]  # fmt: skip
 
@@ -189,7 +189,7 @@ def test_init_names_what_it_cannot_take_before_it_joins(tmp_path):
         ({"process_sets": [5]}, r"ProcessSet\(5\): it takes ranks"),
         ({"staleness": 1.5}, r"staleness \(or PSRING_STALENESS\) is 1.5: not a whole number from 0"),
         ({"staleness": -2}, r"staleness \(or PSRING_STALENESS\) is -2: not a whole number from 0"),
-        ({"bucket_mb": 0}, "bucket_mb=0.0: it is a number above 0"),
+        ({"bucket_mb": 0}, "bucket_mb=0.0: it is a number from 0.00001 to 1024"),
         ({"compress": "fp8"}, "compress='fp8': it is"),
     ):
         with pytest.raises((TypeError, ValueError), match=said):

@@ -43,6 +43,41 @@ def test_synchronize_parameters_keeps_weights_that_were_restored(backend):
     assert asynchronous[0] and "makes the variables rank 0's" in asynchronous[1][0]
 
 
+def state_as_an_argument(assigned):
+    """What the first step of a jitted stateless_apply() warns of, which is given a state of five steps."""
+    import warnings
+
+    import jax
+    import numpy as np
+
+    import psring.keras as ps
+
+    import keras
+
+    ps.init()
+    variable = keras.Variable([1.0])
+    optimizer = ps.DistributedOptimizer(keras.optimizers.Adam(0.1), update="fused")
+    optimizer.build([variable])
+    # Iterations, the rate, the mean of gradients and of their squares.
+    state = [np.int32(5), np.float32(0.1), np.float32([0.5]), np.float32([0.25])]
+    if assigned:
+        for each, value in zip(optimizer.variables, state):
+            each.assign(value)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            values, state = jax.jit(optimizer.stateless_apply)(state, [np.float32([1.0])], [variable.value])
+            jax.block_until_ready(values)
+    return [str(warning.message) for warning in caught if "state" in str(warning.message)]
+
+
+def test_a_state_that_jax_passes_as_an_argument_alone_is_told():
+    needs("keras", "jax")
+    [[said]] = run(state_as_an_argument, size=1, env={"KERAS_BACKEND": "jax"}, timeout=200, args=(False,))
+    assert "of 5 steps" in said and "one of 0, with which" in said
+    assert run(state_as_an_argument, size=1, env={"KERAS_BACKEND": "jax"}, timeout=200, args=(True,)) == [[]]
+
+
 def warm_up():
     """A variable after a warm-up from a tiny rate, by compression."""
     import keras

@@ -110,6 +110,7 @@ class Fused:
         self._first_rate, self._num_groups = 1.0, 1
         # What it begins with: steps that have been made, and arrays by slot.
         self._iterations, self._state = 0, {}  # type: int, Dict[str, List[np.ndarray]]
+        self._found_iterations = 0  # where these were taken, also of a state that is all zero
         self.take_state(optimizer)
         self._agreed_rate = 0.0
 
@@ -135,6 +136,7 @@ class Fused:
         if values is None:
             return
         iterations, arrays = int(values[0]), iter(values[1:])
+        self._found_iterations = iterations
         state = {name: list(itertools.islice(arrays, len(of_slot))) for name, of_slot in slots.items()}
         self._iterations, self._state = 0, {}
         # All zero: it is new, or of a job that had the state elsewhere and did not fetch it.
@@ -190,6 +192,7 @@ class Fused:
         values = [keras.ops.convert_to_tensor(variable) for variable in variables]
         sent = [keras.ops.convert_to_tensor(by_variable[i], dtype="float32") for i in present]
         rate = keras.ops.convert_to_tensor(optimizer.learning_rate, dtype="float32")
+        iterations = keras.ops.convert_to_tensor(optimizer.iterations)
         groups_of = [0 if optimizer._use_weight_decay(variable) else 1 for variable in variables]
         out, back = Packs([kind_of(value) for value in sent]), Packs([kind_of(value) for value in values])
         packed = back.pack(values, packing_ops())
@@ -199,10 +202,12 @@ class Fused:
             gradients: List[Any] = [None] * len(variables)
             for index, gradient in zip(present, out.unpack(arrays[: len(out.members)], np)):
                 gradients[index] = gradient
-            before = back.unpack(arrays[len(out.members) : -1], np)
-            return back.pack(self._step(gradients, before, float(arrays[-1]), groups_of), np)
+            before = back.unpack(arrays[len(out.members) : -2], np)
+            if self._arrays is None:
+                self._check_beginning(int(arrays[-1]))
+            return back.pack(self._step(gradients, before, float(arrays[-2]), groups_of), np)
 
-        results = on_host(call, [*out.pack(sent, packing_ops()), *packed, rate], packed)
+        results = on_host(call, [*out.pack(sent, packing_ops()), *packed, rate, iterations], packed)
         for variable, result in zip(variables, back.unpack(results, packing_ops())):
             optimizer.assign(variable, result)
         optimizer._iterations.assign_add(1)
@@ -246,6 +251,16 @@ class Fused:
                 refuse(f"the variable {name}, which its gradient overwrites,", self._together)
 
     # ---- On the host
+
+    def _check_beginning(self, iterations: int) -> None:
+        """Before the first step: JAX's stateless_apply() is given a state that may be another than the variables'."""
+        if iterations != self._found_iterations and self._formula.options["name"] != "sgd":
+            warnings.warn(
+                f"rank {_job.rank()}: the first step was given an optimizer's state of {iterations} steps, and the "
+                f"optimizer's variables have one of {self._found_iterations}, with which update=\"fused\" begins: assign the "
+                "state to optimizer.variables before the first step",
+                stacklevel=2,
+            )
 
     def _step(
         self, gradients: List[Any], values: List[np.ndarray], lr: float, groups_of: List[int]

@@ -86,20 +86,22 @@ def on_host(
 
 
 def values_now(variables: List[Any]) -> Optional[List[np.ndarray]]:
-    """The values of variables, also where TensorFlow traces a program that has them. None where JAX does: they are
-    the program's arguments."""
+    """The values of variables, also where TensorFlow or JAX traces a program that has them. None where Keras has taken
+    them from the variables, into the arguments of a program of JAX's."""
     backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        own = [variable._value for variable in variables]  # not those of the program
+        if any(value is None or isinstance(value, jax.core.Tracer) for value in own):
+            return None
+        return [np.array(value) for value in own]
     if backend == "tensorflow":
         import tensorflow as tf
 
         scope: Any = tf.init_scope()
     else:
         scope = contextlib.nullcontext()
-        if backend == "jax":
-            import jax
-
-            if any(isinstance(variable.value, jax.core.Tracer) for variable in variables):
-                return None
     with scope:
         return [np.array(keras.ops.convert_to_numpy(variable)) for variable in variables]
 
