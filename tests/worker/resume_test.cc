@@ -152,9 +152,19 @@ TEST_F(ResumeTest, SaysWhatIsWrongWithEveryOneWhereNoneIsWhole) {
   const absl::Status status = FindResumePoint(directory_, spec_).status();
   EXPECT_TRUE(absl::IsDataLoss(status));
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("step-00000006/manifest.json"),
-                    HasSubstr("step-00000007/model.safetensors"),
-                    HasSubstr("100 bytes")));
+              AllOf(HasSubstr("step-00000007/model.safetensors"),
+                    HasSubstr("100 bytes"), HasSubstr("; "),
+                    HasSubstr("step-00000006/manifest.json")));
+}
+
+TEST_F(ResumeTest, PassesOverOneWhoseManifestLacksAFile) {
+  Stop(6);
+  Stop();
+  Rewrite([](auto& manifest) { manifest["files"].erase(kOptimizerFile); });
+  const auto point = FindResumePoint(directory_, spec_);
+  ASSERT_TRUE(point.ok()) << point.status();
+  EXPECT_EQ(point->progress.step, 6);
+  EXPECT_THAT(point->damaged, ElementsAre(HasSubstr("step-00000007")));
 }
 
 TEST_F(ResumeTest, RefusesAnotherModelAndAnotherOptimizer) {
