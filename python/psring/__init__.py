@@ -4,6 +4,7 @@
 imports no framework.
 """
 
+from ._here import run
 from ._job import cross_rank, cross_size, is_initialized, local_rank, local_size, mode, rank, size
 from ._lib import InvalidArgumentError, JobFailedError, PsringError
 from ._lifecycle import init, shutdown
@@ -38,5 +39,5 @@ __all__ = [
     "Average", "barrier", "broadcast_", "broadcast_bytes", "broadcast_object", "cross_rank", "cross_size",
     "global_process_set", "init", "InvalidArgumentError", "is_initialized", "JobFailedError", "join",
     "local_rank", "local_size", "log", "log_to", "Max", "mean", "Min", "mode", "Preemption", "ProcessSet",
-    "Product", "PsringError", "rank", "remove_process_set", "shutdown", "size", "Sum", "sum",
+    "Product", "PsringError", "rank", "remove_process_set", "run", "shutdown", "size", "Sum", "sum",
 ]  # fmt: skip

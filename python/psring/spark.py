@@ -14,7 +14,7 @@ import inspect
 from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from . import _engine, _rendezvous
+from . import _engine, _here, _rendezvous
 
 
 class _BarrierChannel(_rendezvous.Rendezvous):
@@ -104,7 +104,7 @@ class HorovodRunner:
     """
 
     def __init__(self, *, np: int, driver_log_verbosity: str = "log_callback_only", **settings: Any):
-        taken = inspect.signature(run if np >= 0 else _engine.run_here).parameters.keys()
+        taken = inspect.signature(run if np >= 0 else _here.run_by).parameters.keys()
         known = taken & {"mode", "servers", "servers_per_node", "env", "spark"}
         for name in sorted(settings.keys() - known):
             raise TypeError(f"HorovodRunner(np={np}, {name}=...): its settings are {', '.join(sorted(known))}")
@@ -113,12 +113,7 @@ class HorovodRunner:
     def run(self, main: Callable[..., Any], **kwargs: Any) -> Any:
         """What `main` returned in worker 0."""
         if self._np < 0:
-            return _run_here(main, kwargs, -self._np, **self._settings)[0]
+            from pyspark import cloudpickle
+
+            return _here.run_by(cloudpickle, main, (), kwargs, -self._np, **self._settings)[0]
         return run(main, (), kwargs, self._np or None, **self._settings)[0]
-
-
-def _run_here(main: Callable[..., Any], kwargs: Dict[str, Any], size: int, **settings: Any) -> List[Any]:
-    """The same in processes of this host, whose files only this user reads."""
-    from pyspark import cloudpickle
-
-    return _engine.run_here(cloudpickle, main, kwargs, size, **settings)

@@ -1,0 +1,139 @@
+"""A function runs as the workers of a job, in new processes of this host: what a notebook trains by."""
+
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from . import _engine, _lib
+from .process_sets import whole
+
+_MOST_WORKERS = 1024
+
+# How long processes that have not failed may take to end after one that has.
+_OTHERS_SECONDS = 10
+
+
+def run(
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    *,
+    num_proc: int,
+    mode: Optional[str] = None,
+    servers: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+) -> List[Any]:
+    """Runs fn(*args, **kwargs) on `num_proc` new workers of this host; what each returned, by rank.
+
+        results = psring.run(train, args=(0.1,), num_proc=2, mode="ps")
+
+    `fn` calls psring.init() as any script does. This process takes no part in the job. A worker's output is this process's.
+
+    Args:
+        fn: any function, a lambda and one of a notebook's cell too: where cloudpickle is installed, it travels with what
+            it refers to. Else workers import it from its module, which is not the script itself.
+        num_proc: the number of workers.
+        mode: "ring" or "ps"; default: as the function says, else the ring.
+        servers: in mode ps, as in init().
+        env: more variables of the workers.
+
+    Raises PsringError with the exception of a worker that failed; all have ended then.
+    """
+    try:
+        size = whole(num_proc)
+    except (TypeError, ValueError):
+        size = 0
+    if not 0 < size <= _MOST_WORKERS:
+        raise ValueError(f"num_proc={num_proc!r}: it is a whole number from 1 to {_MOST_WORKERS}")
+    return run_by(_pickle_of(fn), fn, args, kwargs, size, mode, servers, env=env)
+
+
+def _pickle_of(fn: Callable[..., Any]) -> Any:
+    """cloudpickle, or what can do without."""
+    try:
+        return importlib.import_module("cloudpickle")
+    except ImportError:
+        pass
+    name = getattr(fn, "__qualname__", "")
+    if getattr(fn, "__module__", None) == "__main__" or "<" in name:
+        raise ImportError(
+            f"psring.run({name or fn!r}): workers cannot import a function of a notebook, of the script itself or within another "
+            "function: pip install cloudpickle, or move it into a module"
+        )
+    return pickle
+
+
+def run_by(
+    pickle: Any,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Optional[Dict[str, Any]],
+    size: int,
+    mode: Optional[str] = None,
+    servers: Optional[int] = None,
+    servers_per_node: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+) -> List[Any]:
+    """run() with a module that pickles."""
+    call = pickle.dumps((function, tuple(args), dict(kwargs or {})))
+    wishes = _engine.settings(mode, servers, servers_per_node)
+    threads = max(1, len(os.sched_getaffinity(0)) // size)
+    with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
+        with open(os.path.join(folder, "call"), "wb") as file:
+            file.write(call)
+        started = []
+        for rank in range(size):
+            variables = {"OMP_NUM_THREADS": str(threads), **os.environ, **(env or {}), **wishes}
+            variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+            argv = [sys.executable, "-m", "psring._here_worker", pickle.__name__, folder, str(rank), str(os.getpid())]
+            started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))
+            processes.callback(started[-1].kill)
+        _await_ends(started)
+        failed = _culprit(started, folder)
+        if failed is not None:
+            raise _lib.PsringError(f"worker {failed} of {size} {_ending(started[failed].returncode, folder, failed)}")
+        results = []
+        for rank in range(size):
+            with open(os.path.join(folder, f"result-{rank}"), "rb") as file:
+                results.append(pickle.loads(file.read()))
+        return results
+
+
+def _await_ends(started: List["subprocess.Popen[bytes]"]) -> None:
+    """After a failure not for long: psring has told those that had joined, the others would wait for the job."""
+    end = float("inf")
+    while time.monotonic() < end and any(process.poll() is None for process in started):
+        if end == float("inf") and any(process.poll() for process in started):
+            end = time.monotonic() + _OTHERS_SECONDS
+        time.sleep(0.02)
+
+
+def _error(folder: str, rank: int) -> str:
+    """What its function raised; "" where it has had no time to say."""
+    try:
+        with open(os.path.join(folder, f"error-{rank}")) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _culprit(started: List["subprocess.Popen[bytes]"], folder: str) -> Optional[int]:
+    """The rank of one that failed, where there is one: by itself rather than because another did, of
+    which it may have heard before that one had ended."""
+    failed = [rank for rank, process in enumerate(started) if process.poll()]
+    of_others = _lib.JobFailedError.__name__
+    return min(failed, key=lambda rank: _error(folder, rank).startswith(of_others), default=None)
+
+
+def _ending(code: int, folder: str, rank: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    error = _error(folder, rank)
+    return f"failed: {error}" if error else f"ended with exit code {code}: see its output"

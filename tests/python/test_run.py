@@ -1,0 +1,129 @@
+"""psring.run(): a function, as of a notebook, runs as the workers of a job on this host."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import psring
+from ranks import PYTHONPATH
+
+pytestmark = pytest.mark.skipif(not os.environ.get("PSRING_LIBRARY"), reason="needs the real library: set PSRING_LIBRARY")
+
+
+def total(factor, add=0.0):
+    psring.init()
+    return factor * psring.sum(psring.rank() + 1) + add, psring.mode(), os.environ.get("KIND")
+
+
+def several_jobs():
+    sums = []
+    for _ in range(2):
+        psring.init()
+        sums.append(psring.sum(1))
+        psring.shutdown()
+    return sums
+
+
+def fail(how):
+    psring.init()
+    psring.barrier()
+    if psring.rank() == 1:
+        how()
+    psring.barrier()
+
+
+def raise_error():
+    raise LookupError("no such digit \udcff")
+
+
+def return_a_lambda():
+    psring.init()
+    return lambda: 1
+
+
+def test_results_come_by_rank_in_each_topology():
+    assert psring.run(total, (2.0,), {"add": 1.0}, num_proc=2, env={"KIND": "x"}) == [(7.0, "ring", "x")] * 2
+    assert psring.run(total, (1.0,), num_proc=2, mode="ps", servers=2) == [(3.0, "ps", None)] * 2
+    assert psring.run(several_jobs, num_proc=2) == [[2, 2]] * 2
+    assert not psring.is_initialized()
+
+
+def test_a_process_with_a_job_of_its_own_runs_others():
+    code = "import psring, test_run; psring.init(); print(psring.run(test_run.total, (1.0,), num_proc=2)[1][0], psring.sum(5))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert ran.stdout == "3.0 5\n", ran.stderr
+
+
+def test_each_worker_computes_with_its_share_of_the_cores(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cores = len(os.sched_getaffinity(0))
+    assert psring.run(os.getenv, ("OMP_NUM_THREADS",), num_proc=1) == [str(cores)]
+    assert psring.run(os.getenv, ("OMP_NUM_THREADS",), num_proc=2) == [str(max(1, cores // 2))] * 2
+
+
+@pytest.mark.parametrize("how, says", [
+    (raise_error, r"^worker 1 of 2 failed: LookupError: no such digit \\udcff$"),
+    (sys.exit, r"^worker 1 of 2 failed: SystemExit: $"),
+    (os.abort, r"^worker 1 of 2 was ended by SIGABRT$"),
+])  # fmt: skip
+def test_the_worker_that_failed_is_named(how, says):
+    with pytest.raises(psring.PsringError, match=says):
+        psring.run(fail, (how,), num_proc=2)
+
+
+def test_a_result_that_cannot_travel_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(psring.PsringError, match=r"worker [01] of 2 failed: .*(lambda|local)"):
+        psring.run(return_a_lambda, num_proc=2)
+
+
+def test_a_function_that_cannot_travel_is_told_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(ImportError, match="pip install cloudpickle, or move it into a module"):
+        psring.run(lambda: 1, num_proc=2)
+
+
+def test_a_function_of_the_script_travels_with_what_it_refers_to():
+    pytest.importorskip("cloudpickle")
+    code = "import psring; n = 2\ndef f():\n    psring.init()\n    return psring.sum(n)\nprint(psring.run(f, num_proc=2))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": PYTHONPATH}, capture_output=True, text=True
+    )
+    assert ran.stdout == "[4, 4]\n", ran.stderr
+
+
+@pytest.mark.parametrize("wrong, says", [
+    ({"num_proc": 0}, "num_proc=0: it is a whole number from 1"),
+    ({"num_proc": "two"}, "num_proc='two'"),
+    ({"num_proc": True}, "num_proc=True"),
+    ({"num_proc": 1, "servers": 1}, 'only mode="ps" has servers'),
+    ({"num_proc": 1, "mode": "star"}, "mode='star'"),
+])  # fmt: skip
+def test_wrong_arguments_are_named(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        psring.run(several_jobs, **wrong)
+
+
+def wait(path):
+    psring.init()
+    with open(f"{path}-{psring.rank()}", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(1000)
+
+
+def test_workers_end_with_the_process_that_has_started_them(tmp_path):
+    code = f"import psring, test_run; psring.run(test_run.wait, ({str(tmp_path / 'pid')!r},), num_proc=2)"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), PYTHONPATH])}
+    with subprocess.Popen([sys.executable, "-c", code], env=env) as starter:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and any(not (tmp_path / f"pid-{rank}").exists() for rank in range(2)):
+            time.sleep(0.05)
+        starter.kill()
+    pids = [int((tmp_path / f"pid-{rank}").read_text()) for rank in range(2)]
+    while time.monotonic() < end and any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        time.sleep(0.05)
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
