@@ -16,6 +16,9 @@ from .process_sets import whole
 
 _MOST_WORKERS = 1024
 
+# A place that this process has by torchrun is not its workers'.
+_OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
 # How long processes that have not failed may take to end after one that has.
 _OTHERS_SECONDS = 10
 
@@ -85,12 +88,13 @@ def run_by(
     call = pickle.dumps((function, tuple(args), dict(kwargs or {})))
     wishes = _engine.settings(mode, servers, servers_per_node)
     threads = max(1, len(os.sched_getaffinity(0)) // size)
+    own = {name: value for name, value in os.environ.items() if name not in _OF_TORCHRUN}
     with tempfile.TemporaryDirectory(prefix="psring-") as folder, contextlib.ExitStack() as processes:
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(call)
         started = []
         for rank in range(size):
-            variables = {"OMP_NUM_THREADS": str(threads), **os.environ, **(env or {}), **wishes}
+            variables = {"OMP_NUM_THREADS": str(threads), **own, **(env or {}), **wishes}
             variables.update(_engine.place(rank, ["localhost"] * size), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
             argv = [sys.executable, "-m", "psring._here_worker", pickle.__name__, folder, str(rank), str(os.getpid())]
             started.append(processes.enter_context(subprocess.Popen(argv, env=variables)))

@@ -58,6 +58,13 @@ def test_a_process_with_a_job_of_its_own_runs_others():
     assert ran.stdout == "3.0 5\n", ran.stderr
 
 
+def test_workers_have_no_place_of_the_process_that_starts_them(monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    assert psring.run(os.getenv, ("RANK",), num_proc=1) == psring.run(os.getenv, ("MASTER_PORT",), num_proc=1) == [None]
+    assert psring.run(os.getenv, ("RANK",), num_proc=1, env={"RANK": "3"}) == ["3"]
+
+
 def test_each_worker_computes_with_its_share_of_the_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     cores = len(os.sched_getaffinity(0))
