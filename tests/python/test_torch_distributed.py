@@ -427,6 +427,10 @@ def whole_numbers_and_roots():
         dist.all_reduce(torch.ones(1, dtype=torch.bool), op=dist.ReduceOp.AVG)
     except ValueError as error:
         out.append("convert the tensor to floats" in str(error))
+    try:
+        dist.all_reduce(torch.tensor([me]), op=dist.ReduceOp.BAND)
+    except NotImplementedError as error:
+        out.append("ReduceOp.BAND is not supported" in str(error))
     whole, real = torch.tensor([me + 2]), torch.full((3,), me + 1.0)
     dist.reduce(whole, 1, op=dist.ReduceOp.AVG)
     dist.reduce(real, 0)
@@ -447,7 +451,7 @@ def whole_numbers_and_roots():
 def test_averages_of_whole_numbers_and_what_has_a_root():
     env = master()
     for out in run(whole_numbers_and_roots, env=env):
-        assert len(out) == 6 and all(out), out
+        assert len(out) == 7 and all(out), out
 
 
 def load_a_whole_state():

@@ -23,7 +23,9 @@ def operation_of(opts: Any) -> ReduceOp:
     for op, ours in _OPS:
         if wanted == op:
             return ours
-    raise NotImplementedError(f"{wanted} is not supported by the psring backend: use SUM, AVG, MIN, MAX or PRODUCT")
+    # A ReduceOp of a call's options prints as an address.
+    name = next((name for name, op in dist.ReduceOp.RedOpType.__members__.items() if wanted == op), str(wanted))
+    raise NotImplementedError(f"ReduceOp.{name} is not supported by the psring backend: use SUM, AVG, MIN, MAX or PRODUCT")
 
 
 def check(what: str, role: str, tensor: torch.Tensor, numel: int, dtype: torch.dtype) -> None:
