@@ -235,7 +235,8 @@ class Model:
             ) from None
 
     def updates(self) -> int:
-        """That the optimizer has made: in ssp and async one of each worker's steps."""
+        """That the optimizer has made, if all workers are at this one's step: in ssp and async each step of each worker
+        is one."""
         return _lib.check(_lib.library().psring_updates(self.number))
 
     def _meet(self, what: str) -> None:
@@ -258,6 +259,10 @@ class Model:
         number = _lib.library().psring_fetch_slots(self.number, array, len(slots))
         _lib.Operation(number, (array, views)).finish()
         return [collectives.broadcast_(slot) for slot in slots]
+
+    def fetch_updates(self) -> int:
+        """As updates(), but wherever the workers are; all ranks call it, between steps."""
+        return int(collectives.sum(self.updates())) // _job.size()
 
     def traffic(self) -> Dict[str, Any]:
         return json.loads(_lib.text(_lib.library().psring_traffic(self.number)))

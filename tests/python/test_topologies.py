@@ -115,6 +115,37 @@ def test_asynchronous_servers_go_on_counting_adams_updates_with_other_workers(tm
     assert train_adam(1, 1, tmp_path / "two.pt", tmp_path / "one.pt") == [23, 23]
 
 
+# Rank 1 makes more steps, which nobody waits for.
+UNEVEN_ADAM = """
+import torch
+import psring.torch as ps
+ps.init()
+p = torch.nn.Parameter(torch.zeros(4))
+opt = ps.DistributedOptimizer(torch.optim.Adam([p], lr=0.01))
+def train(steps):
+    for _ in range(steps):
+        opt.zero_grad()
+        p.sum().backward()
+        opt.step()
+train(2 if ps.rank() == 0 else 50)
+state = opt.state_dict()
+counts = [float(state["state"][0]["step"])]
+opt.load_state_dict(state)
+before = p.detach().clone()
+train(1)
+opt.synchronize_parameters()
+counts.append(float(opt.state_dict()["state"][0]["step"]))
+print("counts", counts, "moved", round(float((before - p)[0]), 3))
+"""
+
+
+def test_adams_count_holds_the_updates_of_workers_that_have_made_more_steps():
+    ran = run_text(UNEVEN_ADAM, "-n", "2", "--mode=ps", "--sync=async")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    # A gradient that is always 1 moves by the learning rate with each update, where the count is right.
+    assert ran.stdout.count("counts [52.0, 54.0] moved 0.02") == 2, ran.stdout
+
+
 # A schedule that looks at the rank's own loss.
 OWN_RATES = """
 import sys, torch

@@ -200,8 +200,9 @@ class FusedOptimizer:
         """
         self._wait_for_jit()
         with self._lock:
-            step = self._alive().updates()
+            model = self._alive()
             slots = self._arrays.fetch_slots()
+            step = model.fetch_updates() if slots else model.updates()
         return {
             "step": step,
             **{name: jax.tree_util.tree_unflatten(self._structure, leaves) for name, leaves in slots.items()},

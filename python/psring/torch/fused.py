@@ -195,14 +195,15 @@ def warn_of_write(name: str) -> None:
 def fetch_state(exchange: ModelExchange, entries: Sequence[Entry]) -> Dict[Any, Dict[str, Any]]:
     """torch's state of every parameter, from the library. All ranks call it."""
     slots = [torch.frombuffer(slot, dtype=torch.float32) for slot in exchange.fetch_slots()]
-    updates = exchange.updates()
+    counts = bool(slots) and exchange.slot_names != ["momentum_buffer"]
+    updates = exchange.fetch_updates() if counts else 0
     state: Dict[Any, Dict[str, Any]] = {}
     for entry in entries:
         param, of_param = entry.param, {}  # type: torch.Tensor, Dict[str, Any]
         if slots:
             for name, slot in zip(exchange.slot_names, slots):
                 of_param[name] = exchange.part_of_slot(slot, entry).to(param.device, copy=True)
-            if exchange.slot_names != ["momentum_buffer"]:
+            if counts:
                 of_param["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
         if _is_half(param):
             assert entry.result is not None
