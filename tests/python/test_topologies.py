@@ -146,6 +146,43 @@ def test_adams_count_holds_the_updates_of_workers_that_have_made_more_steps():
     assert ran.stdout.count("counts [52.0, 54.0] moved 0.02") == 2, ran.stdout
 
 
+# Each worker follows its own schedule, and they are at different steps of it.
+OWN_SCHEDULES = """
+import sys, torch
+import psring.torch as ps
+ps.init()
+p = torch.nn.Parameter(torch.zeros(4))
+opt = torch.optim.SGD([p], lr=0.25, momentum=0.0 if sys.argv[1] == "sgd" else 0.5)
+opt = ps.DistributedOptimizer(opt)
+schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+def train(steps):
+    for _ in range(steps):
+        opt.zero_grad()
+        p.sum().backward()
+        opt.step()
+        schedule.step()
+train(1 + ps.rank())
+opt.synchronize_parameters()
+with torch.no_grad():
+    p.fill_(1.0)
+if sys.argv[1] == "momentum":
+    opt.param_groups[0]["momentum"] -= 0.25 * ps.rank()
+opt.load_state_dict(opt.state_dict())
+train(1)
+opt.synchronize_parameters()
+print("ends with", p.tolist()[0])
+"""
+
+
+def test_asynchronous_workers_with_own_learning_rates_go_on_from_written_parameters():
+    ran = run_text(OWN_SCHEDULES, "-n", "2", "--mode=ps", "--sync=async", args=["sgd"])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    # From 1, rank 0's step takes 1/8 and rank 1's 1/16.
+    assert ran.stdout.count("ends with 0.8125") == 2, ran.stdout
+    ran = run_text(OWN_SCHEDULES, "-n", "2", "--mode=ps", "--sync=async", args=["momentum"])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 # A schedule that looks at the rank's own loss.
 OWN_RATES = """
 import sys, torch

@@ -55,6 +55,14 @@ def rates_of(options: Sequence[Dict[str, Any]]) -> List[float]:
     return [group["lr"] for group in options] + [group.get("momentum", group.get("beta1", 0.0)) for group in options]
 
 
+def begin_with_rates(options: List[Dict[str, Any]], rates: Sequence[float]) -> None:
+    """The inverse of rates_of(), where the worker's own follow by set_rates()."""
+    for group, lr, momentum in zip(options, rates, rates[len(options) :]):
+        group["lr"] = lr
+        for name in {"momentum", "beta1"} & set(group):
+            group[name] = momentum
+
+
 def check_unchanged(old: List[Dict[str, Any]], new: List[Dict[str, Any]], remedy: str) -> None:
     """Raises where more than the learning rate, the momentum or beta1 differs."""
     for index, (before, after) in enumerate(zip(old, new)):

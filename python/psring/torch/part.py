@@ -54,6 +54,7 @@ class Part:
         self._same = SameSettings(self._optimizer, settings.process_set)
         self.is_behind = False  # others have made steps without this rank, and its state is not theirs yet
         self._taken: Optional[int] = None  # digest of the parameters as the library's came; None: not sampled
+        self._has_restarted = False
         self._options: List[Dict[str, Any]] = []
         self._rates: List[float] = []
         self._gpu: Optional[torch.device] = None  # in whose memory gradients are exchanged
@@ -107,6 +108,7 @@ class Part:
         passes = self.reducer.passes
         self.reducer.close()
         self.reducer = self._make_reducer()
+        self._has_restarted = True
         self._taken = None
         self.reducer.passes = passes
 
@@ -141,6 +143,9 @@ class Part:
         if settings.fused:
             groups = self.optimizer.param_groups
             self._options = self._current_options()
+            if self._has_restarted and not settings.synchronous:  # each worker may be elsewhere in its schedule
+                rates = memory.broadcast_json(fused.rates_of(self._options), name=self.name + ".rates")
+                fused.begin_with_rates(self._options, rates)
             self._rates = fused.rates_of(self._options)
             options.update(fused.model_options(self._options, groups, entries))
             fused.warn_of_counts(entries, self.optimizer.state, self.settings.local_remedy)
