@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -162,6 +163,12 @@ void GuessClocks(std::vector<TraceInfo>& infos) {
   }
 }
 
+// Otherwise there may be one, which cannot be looked at.
+bool IsMissing(const std::error_code& error) {
+  return !error || error == std::errc::no_such_file_or_directory ||
+         error == std::errc::not_a_directory;
+}
+
 }  // namespace
 
 int64_t TraceInfo::CommonNs(double ts) const {
@@ -182,14 +189,21 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
     infos.push_back(*std::move(info));
     return CheckJob(infos.back(), infos.front());
   };
-  if (!fs::is_directory(directory)) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no folder ", directory,
-                     ": name the one of a run's --timeline"));
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no folder ", directory,
+        IsMissing(error) ? "" : absl::StrCat(" (", error.message(), ")"),
+        ": name the one of a run's --timeline"));
   }
   // Either is there in every job that has written anything.
-  const bool ps = fs::exists(PathOf(directory, "ps", 0));
-  if (!ps && !fs::exists(PathOf(directory, "worker", 0))) {
+  const bool ps = fs::exists(PathOf(directory, "ps", 0), error);
+  if (!ps && !fs::exists(PathOf(directory, "worker", 0), error)) {
+    if (!IsMissing(error)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("cannot read ", PathOf(directory, "worker", 0), ": ",
+                       error.message()));
+    }
     return absl::NotFoundError(absl::StrCat(
         PathOf(directory, "worker", 0),
         " is missing: this folder has no timeline of a job's first process"));
@@ -201,7 +215,7 @@ absl::StatusOr<std::vector<TraceInfo>> ReadTraces(
     const char* role = i < servers ? "ps" : "worker";
     const int rank = i < servers ? i : i - servers;
     const std::string path = PathOf(directory, role, rank);
-    if (!fs::exists(path)) {
+    if (!fs::exists(path, error)) {
       return absl::NotFoundError(
           absl::StrCat(path, " is missing: copy the files of all ",
                        servers + workers, " processes into this folder"));

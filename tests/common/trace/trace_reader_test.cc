@@ -20,6 +20,7 @@ namespace psring {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using testing::ClockEvent;
 using ::testing::HasSubstr;
 using testing::ProcessEvent;
@@ -204,6 +205,24 @@ TEST_F(TraceReader, NamesAMissingFile) {
   EXPECT_THAT(Error(), StartsWith(PathOf(1) + " is missing"));
   std::filesystem::remove(PathOf(0));
   EXPECT_THAT(Error(), StartsWith(PathOf(0) + " is missing"));
+}
+
+// As of another user's folder, which this one may not look into.
+TEST_F(TraceReader, AFolderThatCannotBeLookedAtIsAnError) {
+  const auto read = [](const std::string& folder) {
+    return ReadTraces(folder, [](size_t, const json&) {}).status();
+  };
+  const std::string long_name =
+      absl::StrCat(folder_, "/", std::string(300, 'a'));
+  EXPECT_EQ(read(long_name).message(),
+            absl::StrCat("there is no folder ", long_name,
+                         " (File name too long): name the one of a run's "
+                         "--timeline"));
+  // There is one, in which a file's path would be too long.
+  const std::string deep = folder_ + std::string(4090 - folder_.size(), '/');
+  EXPECT_THAT(std::string(read(deep).message()),
+              AllOf(StartsWith("cannot read "),
+                    HasSubstr("worker-0.trace.json: File name too long")));
 }
 
 TEST_F(TraceReader, NamesAFileOfAnotherJob) {
