@@ -97,6 +97,10 @@ EventFile::EventFile(const std::string& directory, const std::string& run) {
     return;
   }
   file_.open(path_, std::ios::binary | std::ios::trunc);
+  if (!file_) {
+    Fail(strerror(errno));
+    return;
+  }
   tensorboard::Event event;
   event.set_file_version("brain.Event:2");
   Append(event.SerializeAsString());
@@ -136,7 +140,7 @@ void EventFile::AddValues(const std::string& prefix, const json& values,
       summary->add_value()->set_tag(its_tag);
       summary->mutable_value()->rbegin()->set_simple_value(scalar);
     };
-    if (name == "staleness_histogram") {
+    if (name == "staleness_histogram" && value.is_object()) {
       summary->add_value()->set_tag(tag);
       *summary->mutable_value()->rbegin()->mutable_histo() = HistogramOf(value);
     } else if (value.is_object()) {

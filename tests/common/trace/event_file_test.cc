@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -71,6 +72,30 @@ TEST(EventFile, ShowsNothingOfAScriptsProgress) {
   EventFile(directory, "ring")
       .WriteLine({{"event", "progress"}, {"step", 4}, {"seconds", 1.5}});
   EXPECT_THAT(OnlyFile(directory), Not(HasSubstr("progress")));
+}
+
+// A script may call a number as servers call their histogram.
+TEST(EventFile, ANumberIsNoHistogramWhateverItsName) {
+  const std::string directory = TestDirectory();
+  EventFile(directory, "ring")
+      .WriteLine({{"event", "step"}, {"staleness_histogram", 2}});
+  tensorboard::Summary::Value point;
+  point.set_tag("step/staleness_histogram");
+  point.set_simple_value(2);
+  EXPECT_THAT(OnlyFile(directory), HasSubstr(point.SerializeAsString()));
+}
+
+// As one whose path is too long, where that of its folder is not.
+TEST(EventFile, AFileThatCannotBeOpenedIsAWarningThatSaysWhy) {
+  std::string directory = TestDirectory();
+  constexpr size_t kFolder = 4090 - sizeof("/ring-20260101-000000.000");
+  while (directory.size() < kFolder) {
+    const size_t left = kFolder - directory.size();
+    directory += "/" + std::string(std::min<size_t>(left, 200), 'd');
+  }
+  CapturedLog log;
+  EventFile events(directory, "ring");
+  EXPECT_EQ(log.Count("(File name too long). Training continues"), 1);
 }
 
 TEST(EventFile, AFolderThatCannotBeIsAWarning) {
