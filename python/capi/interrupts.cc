@@ -89,10 +89,11 @@ void PutHandlerInFront() {
   sigaction(SIGINT, &mine, nullptr);
 }
 
-// Where the system has no thread for it, SIGINT ends no wait, and the next one
-// tries again.
+// Where the system has no thread or no descriptor for it, SIGINT ends no wait,
+// and the next one tries again.
 void StartWatcher() {
   const int fd = eventfd(0, EFD_CLOEXEC);
+  if (fd < 0) return;
   try {
     std::thread([fd] {
       // SIGINT is for the threads that were there before.
