@@ -221,6 +221,8 @@ def log(step: Optional[int] = None, **values: Any) -> None:
     if infinite:
         line["not_finite"] = infinite
     line.update(figures)
+    if evaluation:
+        line["epoch"] = _epochs  # a script may evaluate several times in an epoch of its own
     write(line)
     for callback in _callbacks:
         callback(numbers, step=line["step"])

@@ -488,6 +488,7 @@ for loss, accuracy in ((2.0, 0.5), (1.0, 0.7), (float("nan"), 0.1)):
     ps.log(test_loss=loss)
     ps.log(accuracy=accuracy)
 ps.log(test_loss=5.0)  # another one, after as many steps
+ps.log(test_loss=4.0, epoch=4)  # an epoch of the script's own
 ps.log(loss=float("inf"))
 try:
     ps.log(event="end", loss=1.0)
@@ -506,6 +507,7 @@ except ValueError as error:
     assert told == [
         (1, 1, 2.0, None, None), (1, 1, None, 0.5, None), (2, 2, 1.0, None, None), (2, 2, None, 0.7, None),
         (3, 3, None, None, ["test_loss"]), (3, 3, None, 0.1, None), (4, 3, 5.0, None, None),
+        (5, 3, 4.0, None, None),
     ]  # fmt: skip
     assert [(line["loss"], line.get("not_finite")) for line in lines if line["event"] == "step"] == [(None, ["loss"])]
     assert "log(event=...): psring says that of each line itself" in out
