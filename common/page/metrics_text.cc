@@ -1,5 +1,6 @@
 #include "common/page/metrics_text.h"
 
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -116,6 +117,11 @@ std::string Escaped(const std::string& label) {
                              {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
 }
 
+// A NaN has a sign, which readers of the format do not take.
+std::string ValueText(double value) {
+  return std::isnan(value) ? "NaN" : absl::StrFormat("%.15g", value);
+}
+
 std::string Labels(const proto::Process& process) {
   return absl::StrCat("role=\"", NameOf(process.role()), "\",rank=\"",
                       process.rank(), "\"");
@@ -163,7 +169,7 @@ std::string MetricsText(const JobState& state) {
       const Value value = metric.of(p);
       if (!value.has_value()) continue;
       absl::StrAppend(&lines, metric.name, "{", Labels(p.process()), "} ",
-                      absl::StrFormat("%.15g", *value), "\n");
+                      ValueText(*value), "\n");
     }
     if (lines.empty()) continue;
     AppendHead(metric.name, metric.type, metric.help, &text);

@@ -236,7 +236,7 @@ TEST(JobState, ALossThatIsNotFiniteIsShownAndMarkedOnce) {
   EXPECT_TRUE(FaultsOf(state).empty());
   for (int i = 3; i < 6; ++i) {
     job.Second();
-    job.worker(1).mutable_figures()->set_loss(std::nan(""));
+    job.worker(1).mutable_figures()->set_loss(-std::nan(""));
     state.Take(At(i), job.view());
   }
   EXPECT_TRUE(std::isnan(*state.now()->loss));
@@ -248,7 +248,7 @@ TEST(JobState, ALossThatIsNotFiniteIsShownAndMarkedOnce) {
   EXPECT_TRUE(page["now"]["loss"].is_null());
   EXPECT_EQ(page["now"]["not_finite"].dump(), R"(["loss"])");
   EXPECT_THAT(MetricsText(state),
-              HasSubstr("psring_loss{role=\"worker\",rank=\"1\"} nan\n"));
+              HasSubstr("psring_loss{role=\"worker\",rank=\"1\"} NaN\n"));
 }
 
 // What workers say when they leave is of the last step.
