@@ -101,7 +101,8 @@ int BecomeWorker(const ScriptJob& job) {
   for (const auto& [name, value] : variables) {
     argv.push_back(absl::StrCat(name, "=", value));
   }
-  argv.insert(argv.end(), job.command.begin(), job.command.end());
+  const Args command = ForEnv(job.command);
+  argv.insert(argv.end(), command.begin(), command.end());
   std::vector<char*> raw;
   for (std::string& arg : argv) raw.push_back(arg.data());
   raw.push_back(nullptr);

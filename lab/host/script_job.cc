@@ -95,6 +95,14 @@ constexpr char kThreads[] = "OMP_NUM_THREADS";
 // libraries there, with which the user's programs may not start.
 constexpr char kOuterLibraryPath[] = "PSRING_OUTER_LIBRARY_PATH";
 
+Args ForEnv(Args command) {
+  if (absl::StrContains(command[0], '=')) {
+    const Args shell = {"/bin/sh", "-c", "exec \"$0\" \"$@\""};
+    command.insert(command.begin(), shell.begin(), shell.end());
+  }
+  return command;
+}
+
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
                       int index) {
   const int rank = job.first_rank + index;
@@ -138,8 +146,9 @@ Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
   for (const auto& [name, value] : variables) {
     command.argv.push_back(Variable(name, value));
   }
-  command.argv.insert(command.argv.end(), job.command.begin(),
-                      job.command.end());
+  for (std::string& arg : ForEnv(job.command)) {
+    command.argv.push_back(std::move(arg));
+  }
   return command;
 }
 

@@ -52,6 +52,10 @@ absl::Status CheckScriptJob(const ScriptJob& job);
 // coordinator is named. Errors as ChooseAdvertised's.
 absl::StatusOr<AdvertisedAddress> AddressOf(const ScriptJob& job);
 
+// The command line that env runs: a program whose path has a "=" would be a
+// variable to it.
+Args ForEnv(Args command);
+
 // What the worker `index` of this host runs.
 Command WorkerCommand(const ScriptJob& job, const std::string& coordinator,
                       int index);

@@ -140,5 +140,29 @@ TEST(ScriptJob, RunsEveryWorkerUnderOneCoordinator) {
   }
 }
 
+// Which env, by itself, takes for a variable.
+TEST(ScriptJob, RunsAProgramInAFolderWithAnEqualsSign) {
+  const std::string folder = testing::TempDir() + "/run=3";
+  std::filesystem::create_directory(folder);
+  const std::string program = folder + "/program";
+  std::ofstream(program) << "#!/bin/sh\necho \"$1,$2\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  ScriptJob job;
+  job.workers = 1;
+  job.command = {program, "a b", "--lr=0.1"};
+  std::vector<std::string> lines;
+  SupervisorOptions options;
+  options.on_line = [&](const std::string& name, absl::string_view line) {
+    lines.push_back(std::string(line));
+  };
+  Cancellation cancellation;
+  Supervisor supervisor(cancellation, options);
+  const auto running = RunningScript::Start(job, supervisor);
+  ASSERT_TRUE(running.ok()) << running.status();
+  supervisor.Wait();
+  EXPECT_FALSE(supervisor.first_failure().has_value());
+  EXPECT_THAT(lines, ::testing::ElementsAre("a b,--lr=0.1"));
+}
+
 }  // namespace
 }  // namespace psring
