@@ -22,6 +22,9 @@ constexpr double kUnfairness = 0.4;
 // What Linux lets a TCP socket take at most before the link has: tcp_wmem.
 constexpr double kSocketBytes = 4 << 20;
 
+// How many happen between looks at whether to go on: some milliseconds.
+constexpr int64_t kEventsALook = 4096;
+
 }  // namespace
 
 Network::Network(const Hardware& hardware, Owner& owner,
@@ -157,8 +160,13 @@ double Network::Arrival(const Message& message, double bytes, double sent) {
   return std::max(sent, to.in_until) + hardware_.latency_s;
 }
 
-void Network::Run() {
-  while (!events_.empty()) {
+void Network::Run(const Cancellation* cancellation) {
+  for (int64_t i = 0; !events_.empty(); ++i) {
+    // Not each time: it takes a lock.
+    if (cancellation != nullptr && i % kEventsALook == 0 &&
+        !cancellation->status().ok()) {
+      return;
+    }
     const Event event = events_.top();
     events_.pop();
     now_ = event.at;

@@ -31,6 +31,7 @@
 #include <random>
 #include <vector>
 
+#include "common/net/cancellation.h"
 #include "lab/predict/scenario.h"
 
 namespace psring {
@@ -79,8 +80,9 @@ class Network {
   // `what` comes back at that time.
   void SetTimer(double at, const Message& what);
 
-  // Runs until nothing is left to happen.
-  void Run();
+  // Runs until nothing is left to happen, or `cancellation`, if any, is
+  // cancelled.
+  void Run(const Cancellation* cancellation = nullptr);
 
  private:
   struct Waiting {

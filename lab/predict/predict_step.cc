@@ -90,8 +90,12 @@ double Mean(const std::vector<double>& values) {
 class StepPredictor {
  public:
   StepPredictor(const Hardware& hardware, const Workload& workload,
-                const Topology& topology, const Effort& effort)
-      : hardware_(hardware), workload_(workload), topology_(topology) {
+                const Topology& topology, const Effort& effort,
+                const Cancellation* cancellation)
+      : hardware_(hardware),
+        workload_(workload),
+        topology_(topology),
+        cancellation_(cancellation) {
     if (topology.kind == TopologyKind::kRing) {
       coarse_ = RingMessages(workload, topology.workers) > effort.max_messages;
     } else {
@@ -106,12 +110,14 @@ class StepPredictor {
   double Step(std::vector<double> compute, uint64_t seed) const {
     if (topology_.kind == TopologyKind::kPs) {
       return SimulatePs(hardware_, workload_, topology_,
-                        Classes(std::move(compute)), pieces_at_once_, seed);
+                        Classes(std::move(compute)), pieces_at_once_, seed,
+                        cancellation_);
     }
     const auto [first, last] =
         std::minmax_element(compute.begin(), compute.end());
     if (coarse_) compute = {*last};
-    return SimulateRing(hardware_, workload_, topology_.workers, compute);
+    return SimulateRing(hardware_, workload_, topology_.workers, compute,
+                        cancellation_);
   }
 
  private:
@@ -149,6 +155,7 @@ class StepPredictor {
   const Hardware& hardware_;
   const Workload& workload_;
   const Topology& topology_;
+  const Cancellation* const cancellation_;
   int servers_ = 0;  // that have a part of the model
   bool coarse_ = false;
   int most_classes_ = 1 << 30;
@@ -160,7 +167,8 @@ class StepPredictor {
 Prediction PredictStep(const Hardware& hardware, const Workload& workload,
                        const Topology& topology, const Effort& effort,
                        const Cancellation* cancellation) {
-  const StepPredictor predictor(hardware, workload, topology, effort);
+  const StepPredictor predictor(hardware, workload, topology, effort,
+                                cancellation);
   std::mt19937_64 random(effort.seed);
   const int num_exchanges = NumExchanges(hardware, topology, effort);
   const int num_steps =

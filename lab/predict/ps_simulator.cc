@@ -52,7 +52,7 @@ class PsSimulator : public Network::Owner {
     SetLoads();
   }
 
-  double Run() {
+  double Run(const Cancellation* cancellation) {
     for (int w = 0; w < static_cast<int>(workers_.size()); ++w) {
       const std::vector<double>& ready = workers_[w].ready;
       for (int b = 0; b < static_cast<int>(ready.size()); ++b) {
@@ -60,7 +60,7 @@ class PsSimulator : public Network::Owner {
       }
       network_->SetTimer(ready.back(), {.kind = kBackwardOver, .c = w});
     }
-    network_->Run();
+    network_->Run(cancellation);
     double end = 0;
     for (const Worker& worker : workers_) end = std::max(end, worker.end);
     return end;
@@ -317,10 +317,10 @@ class PsSimulator : public Network::Owner {
 double SimulatePs(const Hardware& hardware, const Workload& workload,
                   const Topology& topology,
                   const std::vector<HostClass>& classes, int pieces_at_once,
-                  uint64_t seed) {
+                  uint64_t seed, const Cancellation* cancellation) {
   return PsSimulator(hardware, workload, topology, classes, pieces_at_once,
                      seed)
-      .Run();
+      .Run(cancellation);
 }
 
 int64_t PsMessages(const Workload& workload, const Hardware& hardware,

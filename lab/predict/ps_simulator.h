@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/net/cancellation.h"
 #include "lab/predict/scenario.h"
 
 namespace psring {
@@ -24,11 +25,13 @@ struct HostClass {
 };
 
 // Seconds until every worker holds the new parameters. `pieces_at_once`: that
-// so many pieces travel as one message. `seed`: of the flows' turns.
+// so many pieces travel as one message. `seed`: of the flows' turns. Once
+// `cancellation`, if any, is cancelled, it returns early, and the number means
+// nothing.
 double SimulatePs(const Hardware& hardware, const Workload& workload,
                   const Topology& topology,
                   const std::vector<HostClass>& classes, int pieces_at_once,
-                  uint64_t seed);
+                  uint64_t seed, const Cancellation* cancellation = nullptr);
 
 // Messages of such a step that are simulated, of `workers` classes of workers
 // and `servers` classes of servers.

@@ -47,14 +47,14 @@ class RingSimulator : public Network::Owner {
     }
   }
 
-  double Run() {
+  double Run(const Cancellation* cancellation) {
     const int nodes = static_cast<int>(ranks_.size());
     for (int rank = 0; rank < nodes; ++rank) {
       for (const double ready : ranks_[rank].ready) {
         network_.SetTimer(ready, {.from = rank, .to = rank});
       }
     }
-    network_.Run();
+    network_.Run(cancellation);
     double end = 0;
     for (const Rank& rank : ranks_) end = std::max(end, rank.end);
     return end;
@@ -287,8 +287,10 @@ class RingSimulator : public Network::Owner {
 }  // namespace
 
 double SimulateRing(const Hardware& hardware, const Workload& workload,
-                    int workers, const std::vector<double>& compute_s) {
-  return RingSimulator(hardware, workload, workers, compute_s).Run();
+                    int workers, const std::vector<double>& compute_s,
+                    const Cancellation* cancellation) {
+  return RingSimulator(hardware, workload, workers, compute_s)
+      .Run(cancellation);
 }
 
 int64_t RingMessages(const Workload& workload, int workers) {

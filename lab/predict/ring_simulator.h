@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "common/net/cancellation.h"
 #include "lab/predict/scenario.h"
 
 namespace psring {
@@ -18,9 +19,11 @@ namespace psring {
 // many as workload says, and one in the place of all where `compute_s` has just
 // one: then every rank does the same at the same instant. As a bucket comes
 // round only with every rank's part in it, ranks that begin at different times
-// end when they would if all began with the last.
+// end when they would if all began with the last. Once `cancellation`, if any,
+// is cancelled, it returns early, and the number means nothing.
 double SimulateRing(const Hardware& hardware, const Workload& workload,
-                    int workers, const std::vector<double>& compute_s);
+                    int workers, const std::vector<double>& compute_s,
+                    const Cancellation* cancellation = nullptr);
 
 // Messages of such a step that are simulated.
 int64_t RingMessages(const Workload& workload, int workers);

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/net/cancellation.h"
 #include "lab/predict/closed_forms.h"
 
 namespace psring {
@@ -281,6 +286,24 @@ TEST(Candidates, AreEveryTopologyThatCanBeRun) {
                                  "ps, 3 servers", "ps, a server on every host",
                                  "ps, a server on every host + 1",
                                  "ps, a server on every host + 2"));
+}
+
+// Which takes minutes of so large a model.
+TEST(PredictStep, EndsWithinAStepOnceItIsCancelled) {
+  for (const Topology& topology : {Ring(8), Ps(8, 8)}) {
+    Cancellation cancellation;
+    std::thread user([&cancellation] {
+      cancellation.SleepUntil(Now() + absl::Milliseconds(100)).IgnoreError();
+      cancellation.Cancel(absl::CancelledError("enough"));
+    });
+    const Workload workload = {.buckets =
+                                   std::vector<int64_t>(40, 6400 * kMiB)};
+    const Time start = Now();
+    PredictStep(Hardware(), workload, topology, {.max_messages = 1 << 30},
+                &cancellation);
+    EXPECT_LT(Now() - start, absl::Seconds(20));
+    user.join();
+  }
 }
 
 }  // namespace
